@@ -1,0 +1,11 @@
+export * from "./errors.js";
+export { Bus } from "./events.js";
+export type * from "./events.js";
+export type * from "./ports/logger.js";
+export type * from "./ports/model-provider.js";
+export type * from "./ports/session-driver.js";
+export type * from "./ports/tool.js";
+export type * from "./ports/transport.js";
+export * from "./adapter.js";
+export { Agent } from "./agent.js";
+export type { AgentOptions } from "./agent.js";

@@ -1,0 +1,92 @@
+import type { ModelMessage, Opaque, ReasoningEffort } from "./session-driver.js";
+import type { ToolSpec } from "./tool.js";
+
+/** USD per million tokens. */
+export interface ModelPrices {
+  input: number;
+  output: number;
+  /** Default: `input`. */
+  cacheRead?: number;
+  /** Default: `input`. */
+  cacheWrite?: number;
+}
+
+/** A model on offer. */
+export interface Model {
+  id: string;
+  /** For people; the id where the provider has no name for it. */
+  name: string;
+  ownedBy: string;
+  /** Tokens of prompt and completion together; left out when unknown. */
+  contextWindow?: number;
+  /** Most tokens of one answer. */
+  maxOutput?: number;
+  /** Whether it reasons, so that an effort can be chosen. */
+  reasoning?: boolean;
+  /** What it takes beside text. Default: unknown, treated as text alone. */
+  input?: readonly ("text" | "image" | "pdf")[];
+  prices?: ModelPrices;
+}
+
+/** One question to a model. */
+export interface ModelRequest {
+  /** The entry of the catalogue, with limits and what it takes. */
+  model: Model;
+  /** Stable from call to call, so that providers can cache the prefix. */
+  system: string;
+  /** Valid: every tool call answered right behind it, roles in order. Opaque fields only of this very pair. */
+  messages: readonly ModelMessage[];
+  /** Sorted by name. */
+  tools: readonly ToolSpec[];
+  temperature?: number;
+  /** Most tokens of the answer; default: the model's own limit. */
+  maxTokens?: number;
+  effort: ReasoningEffort;
+  /** The same for all calls of one session. */
+  cacheKey: string;
+}
+
+/** Usage as a provider reports it. */
+export interface ModelUsage {
+  /** Cached ones included. */
+  inputTokens: number;
+  /** Reasoning included. */
+  outputTokens: number;
+  cacheReadTokens: number;
+  cacheWriteTokens: number;
+  reasoningTokens: number;
+  /** USD where the provider (or its adapter, from public prices) knows; the kernel then asks no price list. */
+  cost?: number;
+  /** Whether the provider reported nothing and these are estimates. */
+  estimated?: boolean;
+}
+
+/** Why a model stopped, in the words of the run's `finishReason`; `null` when the provider gave no known reason. */
+export type FinishReason = "stop" | "length" | "content_filter" | "tool_calls" | null;
+
+/** A piece of an answer. Chunks with the same `block` belong to one part. */
+export type ModelChunk =
+  | { type: "text" | "reasoning"; block: string; text: string; opaque?: Opaque["data"] }
+  /** Arguments of a call as they arrive; feeds the watchdog, is never shown. */
+  | { type: "tool_input"; text: string }
+  | { type: "tool_call"; id: string; name: string; arguments: string; opaque?: Opaque["data"] }
+  /** Exactly once, and last. */
+  | { type: "finish"; reason: FinishReason; usage: ModelUsage };
+
+/** A source of language models. Depends on no vendor package. */
+export interface ModelProvider {
+  /** Identifier that clients name it by; no `/` and no white space. */
+  readonly name: string;
+  /** Longest silence between two chunks, in ms, before the kernel gives a call up. */
+  readonly idleTimeoutMs: number;
+  /** How often the kernel asks again after a fault that may pass. */
+  readonly maxRetries: number;
+  /** Models known without asking anyone (from configuration). Never goes to the network. */
+  readonly known: readonly Model[];
+  /** Models on offer, the known ones included. May go to the network; the kernel caches the answer. */
+  models(signal: AbortSignal): Promise<Model[]>;
+  /** Ask a model. A fault rejects with `ProviderError` (kind, status, retryAfterMs), never after a `finish`; an abort with `signal.reason`. */
+  stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
+  /** Let go of sockets. Safe to call twice. */
+  close(): Promise<void>;
+}

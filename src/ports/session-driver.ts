@@ -1,0 +1,274 @@
+/** Token counts and money of one or more model calls. `totalTokens = promptTokens + completionTokens`. */
+export interface Usage {
+  /** Tokens sent, cached ones included. */
+  promptTokens: number;
+  /** Tokens produced, reasoning included. */
+  completionTokens: number;
+  totalTokens: number;
+  /** USD; 0 when the price is unknown. */
+  cost: number;
+}
+
+/** Level of reasoning asked of a model; `""` is the model's default. */
+export type ReasoningEffort = "" | "minimal" | "low" | "medium" | "high";
+
+/**
+ * Data that a provider needs back verbatim (reasoning signatures, encrypted reasoning, item ids).
+ * Sent back only to the pair that made it; meaningless to everyone else.
+ */
+export interface Opaque {
+  provider: string;
+  model: string;
+  /** JSON, as the provider adapter wants it. */
+  data: unknown;
+}
+
+export interface TextPart {
+  type: "text";
+  text: string;
+  opaque?: Opaque;
+}
+
+export interface ReasoningPart {
+  type: "reasoning";
+  text: string;
+  opaque?: Opaque;
+}
+
+export interface ImagePart {
+  type: "image";
+  /** `image/png`, `image/jpeg`, `image/gif` or `image/webp`. */
+  mediaType: string;
+  /** Base64. */
+  data: string;
+}
+
+export interface FilePart {
+  type: "file";
+  mediaType: string;
+  filename: string;
+  /** Base64. */
+  data: string;
+}
+
+export interface ToolCallPart {
+  type: "tool_call";
+  /** Unique within the session: the model's own id, or one derived from it where the model repeats itself. */
+  id: string;
+  name: string;
+  /** JSON text exactly as the model gave it; may be broken JSON. */
+  arguments: string;
+  opaque?: Opaque;
+}
+
+export type Part = TextPart | ReasoningPart | ImagePart | FilePart | ToolCallPart;
+
+export type Role = "user" | "assistant" | "system" | "tool";
+
+/** What a model sees of a message. */
+export interface ModelMessage {
+  role: Role;
+  /** `user`: text, image, file. `assistant`: reasoning, text, tool_call in the order produced. `tool`: text, image, file. */
+  parts: Part[];
+  /** Tool messages: the call answered and the tool's name; else `""`. */
+  toolCallId: string;
+  name: string;
+  /** Tool messages: whether the tool failed. */
+  failed: boolean;
+}
+
+/** A stored message. `seq` orders; clocks never do. */
+export interface Message extends ModelMessage {
+  id: string;
+  sessionId: string;
+  /** From 1, unique within a chain, never used again after a revert. Given by the kernel, which holds the lease. */
+  seq: number;
+  /** ISO 8601 UTC with milliseconds. */
+  createdAt: string;
+  /** False while it is still growing, and for good when a crash cut it off before it was repaired. */
+  finished: boolean;
+}
+
+/** A follow-up session belongs to the chain of its `root`; an original is its own root, with index 0. */
+export interface ChainLink {
+  root: string;
+  index: number;
+}
+
+/** A point that a reverted session can be restored to. */
+export interface Snapshot {
+  id: string;
+  /** Messages with a greater `seq` were cut. */
+  after: number;
+  createdAt: string;
+}
+
+export interface Session {
+  id: string;
+  /** A second id that finds this session (the ACP id); `""` for none. Unique in the store, over ids too. */
+  alias: string;
+  title: string;
+  /** Whether `title` was generated (or given by a person), so that no generator touches it again. */
+  titled: boolean;
+  /** The pair last used; `""` before the first run. */
+  provider: string;
+  model: string;
+  reasoningEffort: ReasoningEffort;
+  /** Absolute path. */
+  projectDir: string;
+  /** The session that this one was forked from; `""` for none. */
+  parentId: string;
+  chain: ChainLink;
+  /** Greatest `seq` ever used in the chain up to this session; 0 when there is no message. */
+  lastSeq: number;
+  createdAt: string;
+  /** Never goes back. */
+  updatedAt: string;
+  /** Sum over all runs; of an original, over its whole chain. */
+  usage: Usage;
+}
+
+/** What `list` returns; without paging fields all matching originals. */
+export interface SessionQuery {
+  projectDir?: string;
+  /** Part of the title, compared without regard to ASCII case. */
+  search?: string;
+  /** Only sessions that never got a message and were last updated before this timestamp. */
+  emptyBefore?: string;
+  limit: number;
+  /** Skip so many; or start behind a known entry. Not both. */
+  offset?: number;
+  before?: { updatedAt: string; id: string };
+}
+
+export interface SessionPage {
+  sessions: Session[];
+  /** All that match, from kept counters where there is no `search`. */
+  total: number;
+}
+
+/** A page of messages in ascending `seq`. */
+export interface MessagePage {
+  /** Only messages with a greater `seq`; the first `limit` of them. */
+  after?: number;
+  /** Only messages with a smaller `seq`; the last `limit` of them. With both, the range between, its first `limit`. */
+  before?: number;
+  limit?: number;
+  /** `session` (default): those said in this session. `chain`: those of its whole chain, wherever they are stored. */
+  scope?: "session" | "chain";
+  /** Whether messages cut by a revert come too. Default false. */
+  includeCut?: boolean;
+}
+
+/** Who holds a lease: enough to tell, on the same host, whether that process still lives. */
+export interface Holder {
+  /** Unique to the run that asked. */
+  id: string;
+  host: string;
+  /** Boot id of the host; a holder of another boot is gone. */
+  boot: string;
+  pid: number;
+  /** Start time of the process in the host's own unit, so that a reused pid is not mistaken; `""` where unknown. */
+  started: string;
+}
+
+/** The right to write to a chain. */
+export interface Lease {
+  rootId: string;
+  holder: Holder;
+  /** Grows with every change of holder, also across releases and deletes. */
+  fence: number;
+  /** ISO 8601 UTC. */
+  expiresAt: string;
+}
+
+/** Text that a growing message gained. Deltas with the same `part` index are one part. */
+export interface PartDelta {
+  messageId: string;
+  /** Index of the part in the message. */
+  part: number;
+  type: "text" | "reasoning";
+  text: string;
+}
+
+/** Fields that a change sets; left out ones stay. */
+export interface SessionFields {
+  alias?: string;
+  title?: string;
+  titled?: boolean;
+  provider?: string;
+  model?: string;
+  reasoningEffort?: ReasoningEffort;
+  projectDir?: string;
+  /** Ignored where the stored one is later. */
+  updatedAt?: string;
+}
+
+/**
+ * One change, whole or not at all. `set` and `usage` reach the session and, of a follow-up, its chain's original too,
+ * so that lists of originals need no join.
+ */
+export interface SessionChange {
+  /** Of the lease under which the change is made; null for changes of fields alone that need none (a title). */
+  fence: number | null;
+  /** Whether it must be on the disk when the promise resolves (with the driver's full durability). */
+  sync: boolean;
+  set?: SessionFields;
+  /** Added to the counters. */
+  usage?: Usage;
+  /** New messages; one with `finished: false` may grow. */
+  add?: readonly Message[];
+  /** Appended to growing messages. */
+  append?: readonly PartDelta[];
+  /** Final forms of growing messages; they replace what had grown. */
+  finish?: readonly Message[];
+  /** Undo the cut of this snapshot; applied before `cut`. The snapshot is gone then. */
+  restore?: string;
+  /**
+   * Hide the chain's messages with a greater `seq` than `after`, and its sessions with a greater index than this one's,
+   * under a new snapshot. One statement each, never a rewrite. Already hidden ones keep their snapshot.
+   */
+  cut?: Snapshot;
+}
+
+/**
+ * Where sessions live. The kernel owns every rule; a driver only stores and finds.
+ * Any number of processes may share one store; no method ever fails because another process is writing.
+ */
+export interface SessionDriver {
+  readonly name: string;
+  /** Ready the store. Rejects with `StoreError` when it cannot be used; a store of a newer version is left untouched. */
+  open(): Promise<void>;
+  /** Wait for what is under way, then let go of everything. Safe to call twice. */
+  close(): Promise<void>;
+  /** With its first messages and, of a follow-up, its compacted view; whole or not at all. `SessionExistsError` when the id, the alias or the chain's index is taken. */
+  create(session: Session, messages?: readonly Message[], view?: readonly Message[]): Promise<void>;
+  /** By id or by alias. */
+  get(id: string): Promise<Session | undefined>;
+  /** The session of a chain with the greatest index that is not cut, by an index; `rootId` may be any session's id of the chain. */
+  newest(rootId: string): Promise<Session | undefined>;
+  /** Originals only, by `updatedAt`, newest first, ties by id, greatest first. */
+  list(query: SessionQuery): Promise<SessionPage>;
+  /** In `seq` order. Empty for an unknown session. */
+  messages(id: string, page?: MessagePage): Promise<Message[]>;
+  /** The compacted view that a follow-up began with; empty for an original. */
+  view(id: string): Promise<Message[]>;
+  /** Snapshots of the chain that can be restored, oldest first. */
+  snapshots(id: string): Promise<Snapshot[]>;
+  /** Rejects with `SessionNotFoundError`, `SeqTakenError`, `SessionExistsError` (alias taken), or `LeaseLostError` when the fence is not the chain's current one or was released. */
+  write(id: string, change: SessionChange): Promise<void>;
+  /** Chains whole (given any of their ids), with messages, snapshots and leases. Unknown ids are ignored. A later write of a holder rejects. */
+  delete(ids: readonly string[]): Promise<void>;
+  /**
+   * Take or renew (same `holder.id`) the right to write to a chain: one holder at a time across processes and hosts.
+   * A holder whose time ran out, or that `isGone` says is dead, is replaced at once. Else tells who has it.
+   */
+  lease(
+    rootId: string,
+    holder: Holder,
+    ttlMs: number,
+    isGone: (holder: Holder) => boolean,
+  ): Promise<Lease | { heldBy: Holder }>;
+  /** Give a lease back; nothing happens when it is no longer held. */
+  release(lease: Lease): Promise<void>;
+}

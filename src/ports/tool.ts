@@ -1,0 +1,91 @@
+import type { FilePart, ImagePart } from "./session-driver.js";
+
+/** JSON Schema of an object. */
+export interface JsonSchema {
+  readonly [key: string]: unknown;
+}
+
+/** What sort of thing a tool does, for clients that show it. */
+export type ToolKind = "read" | "edit" | "delete" | "search" | "execute" | "fetch" | "think" | "other";
+
+/** What a model is told of a tool, and what the kernel needs to schedule it. */
+export interface ToolSpec {
+  /** `[a-zA-Z0-9_-]{1,64}`, unique in an agent. */
+  readonly name: string;
+  readonly description: string;
+  /** JSON Schema of the arguments, an object. */
+  readonly inputSchema: JsonSchema;
+  readonly kind: ToolKind;
+  /** Whether calls may run beside other calls of the same answer. */
+  readonly parallel: boolean;
+  /** Whether a person's leave is asked first, where a client can ask. */
+  readonly needsLeave: boolean;
+}
+
+/** A place in a file; `path` absolute, `line` from 1. */
+export interface Location {
+  path: string;
+  line?: number;
+}
+
+/** Change of one file; `oldText` null when the file is new. */
+export interface Diff {
+  path: string;
+  oldText: string | null;
+  newText: string;
+}
+
+export interface ToolOutput {
+  /** What the model reads. */
+  text: string;
+  parts?: readonly (ImagePart | FilePart)[];
+  diff?: readonly Diff[];
+  locations?: readonly Location[];
+  /** The tool did its work and that work says no (a command's exit code 1): a failed result, without a throw. */
+  failed?: boolean;
+}
+
+/** What a person is asked before a tool runs. */
+export interface AskRequest {
+  callId: string;
+  tool: string;
+  title: string;
+  kind: ToolKind;
+  input: unknown;
+  locations: readonly Location[];
+}
+
+/** `allow_always` holds for the tool until the session's process ends. */
+export type AskAnswer = "allow" | "allow_always" | "reject";
+
+export interface ToolContext {
+  readonly sessionId: string;
+  readonly callId: string;
+  /** Absolute path of the folder that the session works on. */
+  readonly projectDir: string;
+  /** Aborted when the run is; a tool ends what it started and then settles. */
+  readonly signal: AbortSignal;
+  /** Ask the person at the client; resolves `allow` where nobody can be asked. */
+  ask(request: Omit<AskRequest, "callId" | "tool" | "kind">): Promise<AskAnswer>;
+  /** What the session's tools remember of each other (files read, todo list); lives as long as the process. */
+  readonly state: Map<string, unknown>;
+}
+
+/** How a call is shown to a person. */
+export interface ToolCallDescription {
+  /** One line, for instance `Read src/index.ts`. */
+  title: string;
+  locations: readonly Location[];
+}
+
+/** Something the model may call. */
+// `any`: tools of different argument types live in one list; each sees only what its own `parse` returned.
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export interface Tool<Args = any> extends ToolSpec {
+  /** Check what the model sent. Throws `ToolInputError`; its message is shown to the model. */
+  parse(input: unknown): Args;
+  /** For people; must not touch the disk and must not throw. */
+  describe(args: Args, projectDir: string): ToolCallDescription;
+  /** Do the work. A throw becomes a failed tool result, never a failed run. */
+  run(args: Args, context: ToolContext): Promise<ToolOutput>;
+}

@@ -1,0 +1,57 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import type { Agent } from "../agent.js";
+
+/** How clients reach an agent: HTTP, stdio, a socket, a test double. */
+export interface Transport {
+  readonly name: string;
+  /** Serve `agent`. Resolves once clients can connect; rejects if they never will, leaving nothing open. */
+  start(agent: Agent): Promise<Listening>;
+}
+
+export interface Listening {
+  /** What listens, for the line printed at the start: `http server`. */
+  readonly label: string;
+  /** Printable place where clients connect: a URL, or `stdio`. */
+  readonly address: string;
+  /** Settles when serving has ended, asked for or not. Rejects only on a fault. */
+  readonly ended: Promise<void>;
+  /** Refuse new work, let running work finish until `signal` aborts, then cancel it. Resolves when all is closed. Safe to call twice. */
+  stop(signal: AbortSignal): Promise<void>;
+}
+
+/** A refusal that an HTTP host makes before a mount sees the request. */
+export interface Refusal {
+  status: number;
+  message: string;
+  headers?: Readonly<Record<string, string>>;
+}
+
+/** A transport's share of an HTTP port. */
+export interface HttpMount {
+  /** Path prefix, `/api`; `/` takes what no longer prefix takes. */
+  readonly prefix: string;
+  /** Takes paths that no prefix matches, when no mount has `/`. */
+  readonly fallback: boolean;
+  /** Whether its clients prove who they are; without, the host checks `Host` and refuses to bind beyond loopback. */
+  readonly authenticated: boolean;
+  /** The config key that would make it so, for the message. */
+  readonly authenticationKey: string;
+  handler(request: IncomingMessage, response: ServerResponse): void;
+  /** A request that wants to become a socket; left out: refused with 404. */
+  readonly upgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+  /** Answer a refusal in the transport's own shape of errors, its CORS headers included. */
+  refuse(request: IncomingMessage, response: ServerResponse, refusal: Refusal): void;
+}
+
+/** One HTTP port that transports share. It owns sockets, limits, the Host check and the shutdown of the listener. */
+export interface HttpHost {
+  /** Whether it is bound to a loopback address alone. */
+  readonly loopback: boolean;
+  /** Serve a mount; the first one opens the port. Resolves with the URL's origin once clients can connect. */
+  mount(mount: HttpMount): Promise<string>;
+  /** Take no new connections or requests (503). */
+  refuseNew(): void;
+  /** Close the port, idle connections at once, the others when `signal` aborts. Safe to call twice. */
+  close(signal: AbortSignal): Promise<void>;
+}
