@@ -1,0 +1,333 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { openaiChat } from "./fake-model-server/openai-chat.js";
+import type { FakeFault, FakeStep } from "./fake-model-server/steps.js";
+import type { Control, Dialect, FakeWire, FakeWireName, Frame, Json, WireRequest } from "./fake-model-server/wire.js";
+
+export * from "./fake-model-server/steps.js";
+export type { Dialect, FakeWireName } from "./fake-model-server/wire.js";
+
+const WIRES: readonly FakeWire[] = [openaiChat];
+
+/** A request as it came, and what became of it. */
+export interface FakeRequest extends WireRequest {
+  readonly method: string;
+  /** With the query. */
+  readonly url: string;
+  readonly wire: FakeWireName | undefined;
+  readonly model: string;
+  readonly stream: boolean;
+  /** Names of the tools on offer. */
+  readonly tools: readonly string[];
+  /** Settles when the answer is over: `true` when the client left before its end. */
+  readonly done: Promise<boolean>;
+}
+
+export type Answer = FakeStep | ((request: FakeRequest) => FakeStep | Promise<FakeStep>);
+
+export interface FakeModelServerOptions {
+  /** What is answered when the queue is empty. Default: the text `OK.` */
+  fallback?: Answer;
+  /** Answers requests that offer no tools (titles, summaries) without taking from the queue. Default: they take from it too. */
+  aside?: Answer;
+  /** Entries of the listing; a string is an id. Default `m1`. */
+  models?: readonly (string | Record<string, unknown>)[];
+  /** Requests with another key get 401, in a message that echoes what was sent. */
+  apiKey?: string;
+  /** What is taken beyond the provider's own rules. */
+  dialect?: Dialect;
+}
+
+/** A model provider on a real socket that does what it is told and takes nothing that a real one would refuse. */
+export interface FakeModelServer {
+  /** Origin, without a path: `http://127.0.0.1:1234`. */
+  readonly url: string;
+  /** Base URL of OpenAI's wires: `<url>/v1`. */
+  readonly baseUrl: string;
+  /** Model requests in order of arrival, refused ones included. */
+  readonly requests: readonly FakeRequest[];
+  /** Requests for the listing. */
+  readonly listings: readonly FakeRequest[];
+  /** Every rule that a request broke; those were answered 400. */
+  readonly violations: readonly string[];
+  fallback: Answer;
+  aside: Answer | undefined;
+  models: readonly (string | Record<string, unknown>)[];
+  /** Answers the listing instead of `models`. */
+  listing: FakeStep | undefined;
+  dialect: Dialect;
+  /** Answers to the next requests, in order. */
+  enqueue(...answers: Answer[]): void;
+  /** How many answers wait in the queue. */
+  readonly queued: number;
+  /** Let pieces `{ gate: name }` go on, now and later. */
+  open(gate: string): void;
+  /** The request number `count` (from 1), as soon as it is there. */
+  request(count: number): Promise<FakeRequest>;
+  close(): Promise<void>;
+}
+
+class Server implements FakeModelServer {
+  readonly requests: FakeRequest[] = [];
+  readonly listings: FakeRequest[] = [];
+  readonly violations: string[] = [];
+  fallback: Answer;
+  aside: Answer | undefined;
+  models: readonly (string | Record<string, unknown>)[];
+  listing: FakeStep | undefined;
+  dialect: Dialect;
+  url = "";
+  readonly #apiKey: string | undefined;
+  readonly #queue: Answer[] = [];
+  readonly #gates = new Map<string, { opened: Promise<void>; open: () => void }>();
+  readonly #waiting: { count: number; resolve: (request: FakeRequest) => void }[] = [];
+  readonly #closing = new AbortController();
+  readonly #http = createServer((request, response) => void this.#serve(request, response));
+  #ids = 0;
+
+  constructor(options: FakeModelServerOptions) {
+    this.fallback = options.fallback ?? { say: [{ text: "OK." }] };
+    this.aside = options.aside;
+    this.models = options.models ?? ["m1"];
+    this.dialect = options.dialect ?? {};
+    this.#apiKey = options.apiKey;
+    this.#http.keepAliveTimeout = 60_000;
+  }
+
+  get baseUrl(): string {
+    return `${this.url}/v1`;
+  }
+
+  get queued(): number {
+    return this.#queue.length;
+  }
+
+  async listen(port: number): Promise<void> {
+    this.#http.listen(port, "127.0.0.1");
+    await once(this.#http, "listening");
+    this.url = `http://127.0.0.1:${(this.#http.address() as AddressInfo).port}`;
+  }
+
+  enqueue(...answers: Answer[]): void {
+    this.#queue.push(...answers);
+  }
+
+  open(gate: string): void {
+    this.#gate(gate).open();
+  }
+
+  request(count: number): Promise<FakeRequest> {
+    const there = this.requests[count - 1];
+    if (there !== undefined) return Promise.resolve(there);
+    return new Promise((resolve) => this.#waiting.push({ count, resolve }));
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    const closed = once(this.#http, "close");
+    this.#http.close();
+    this.#http.closeAllConnections();
+    await closed;
+  }
+
+  #gate(name: string): { opened: Promise<void>; open: () => void } {
+    let gate = this.#gates.get(name);
+    if (gate === undefined) {
+      let open = (): void => {};
+      const opened = new Promise<void>((resolve) => (open = resolve));
+      gate = { opened, open };
+      this.#gates.set(name, gate);
+    }
+    return gate;
+  }
+
+  async #serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      await this.#answer(incoming, response);
+    } catch (error) {
+      // The client left, or the script is wrong: either way the connection is of no more use.
+      if (!response.headersSent && !response.destroyed) response.writeHead(500).end(String(error));
+      else response.destroy();
+    }
+  }
+
+  async #answer(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+    const parts: Buffer[] = [];
+    for await (const part of incoming) parts.push(part as Buffer);
+    const url = incoming.url ?? "/";
+    const path = url.split("?")[0]!;
+    if (path.startsWith("/__open/")) {
+      this.open(decodeURIComponent(path.slice("/__open/".length)));
+      response.writeHead(204).end();
+      return;
+    }
+    const wire = incoming.method === "POST" ? WIRES.find((candidate) => candidate.matches(path)) : undefined;
+    const bytes = Buffer.concat(parts).toString("utf8");
+    let body: Json;
+    try {
+      body = bytes === "" ? undefined : JSON.parse(bytes);
+    } catch {
+      body = bytes;
+    }
+    let left = (_early: boolean): void => {};
+    const done = new Promise<boolean>((resolve) => (left = resolve));
+    response.once("close", () => left(!response.writableFinished));
+    const plain = { method: incoming.method ?? "", url, path, headers: incoming.headers, body, wire: wire?.name, done };
+    const request: FakeRequest = { ...plain, ...(wire?.facts(plain) ?? { model: "", stream: false, tools: [] }) };
+
+    if (wire === undefined) {
+      if (incoming.method === "GET" && /\/models$/.test(path)) await this.#list(request, response);
+      else
+        json(response, 404, {
+          error: { message: `Not found: ${incoming.method} ${path}`, type: "invalid_request_error" },
+        });
+      return;
+    }
+    this.requests.push(request);
+    for (const waiter of this.#waiting.filter(({ count }) => count === this.requests.length)) waiter.resolve(request);
+
+    const key = wire.key(request);
+    if (this.#apiKey !== undefined && key !== this.#apiKey) {
+      json(
+        response,
+        401,
+        wire.error(401, { message: `Incorrect API key provided: ${key ?? ""}.`, code: "invalid_api_key" }),
+      );
+      return;
+    }
+    const violation = wire.violation(request, this.dialect);
+    if (violation !== undefined) {
+      this.violations.push(violation);
+      json(response, 400, wire.error(400, { message: violation }));
+      return;
+    }
+    const answer =
+      request.tools.length === 0 && this.aside !== undefined ? this.aside : (this.#queue.shift() ?? this.fallback);
+    await this.#perform(typeof answer === "function" ? await answer(request) : answer, wire, request, response);
+  }
+
+  async #list(request: FakeRequest, response: ServerResponse): Promise<void> {
+    this.listings.push(request);
+    if (this.listing !== undefined) {
+      await this.#perform(this.listing, openaiChat, request, response);
+      return;
+    }
+    const entries = this.models.map((model) => (typeof model === "string" ? { id: model } : model));
+    if (request.path.includes("/v1beta/")) json(response, 200, { models: entries });
+    else
+      json(response, 200, {
+        object: "list",
+        has_more: false,
+        data: entries.map((entry) => ({ object: "model", owned_by: "fake", ...entry })),
+      });
+  }
+
+  async #perform(step: FakeStep, wire: FakeWire, request: FakeRequest, response: ServerResponse): Promise<void> {
+    if (step.delay !== undefined) await this.#pause(step.delay);
+    if (step.status !== undefined || step.error !== undefined || step.body !== undefined) {
+      this.#refuse(step, wire, response);
+      return;
+    }
+    const ids = (): string => String(++this.#ids).padStart(6, "0");
+    if (!request.stream) {
+      // Faults that a whole answer can show too.
+      for (const piece of step.say ?? []) {
+        if ("wait" in piece || "gate" in piece || "reset" in piece || "stall" in piece) {
+          if (await this.#control(piece, response)) return;
+        }
+      }
+      json(response, 200, wire.whole(step, request, ids), step.headers);
+      return;
+    }
+    const frames = wire.frames(step, request, ids);
+    let opened = false;
+    const start = (): void => {
+      if (opened) return;
+      opened = true;
+      response.writeHead(200, {
+        "content-type": "text/event-stream; charset=utf-8",
+        "cache-control": "no-cache",
+        ...step.headers,
+      });
+      response.flushHeaders();
+    };
+    for (const frame of frames) {
+      if (response.destroyed) return;
+      if (typeof frame !== "string") {
+        if ("cut" in frame) start();
+        if (await this.#control(frame, response)) return;
+        continue;
+      }
+      start();
+      await send(frame, response);
+      if (step.pace !== undefined) await this.#pause(step.pace);
+    }
+    start();
+    response.end();
+  }
+
+  #refuse(step: FakeStep, wire: FakeWire, response: ServerResponse): void {
+    const status = step.status ?? (step.error === undefined ? 200 : 500);
+    if (typeof step.body === "string") {
+      const type = /^\s*</.test(step.body) ? "text/html" : "text/plain";
+      response.writeHead(status, { "content-type": type, ...step.headers }).end(step.body);
+      return;
+    }
+    const fault: FakeFault =
+      typeof step.error === "string" ? { message: step.error } : (step.error ?? { message: `status ${status}` });
+    json(response, status, step.body ?? wire.error(status, fault), step.headers);
+  }
+
+  /** True when the answer is over. */
+  async #control(control: Control, response: ServerResponse): Promise<boolean> {
+    if ("wait" in control) await this.#pause(control.wait);
+    else if ("gate" in control) await Promise.race([this.#gate(control.gate).opened, this.#gone(response)]);
+    else if ("reset" in control) {
+      // What was written must reach the client before the reset does.
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      response.socket?.resetAndDestroy();
+      return true;
+    } else if ("cut" in control) {
+      response.end();
+      return true;
+    } else {
+      await this.#gone(response);
+      return true;
+    }
+    return response.destroyed;
+  }
+
+  #gone(response: ServerResponse): Promise<void> {
+    return new Promise((resolve) => {
+      if (response.destroyed || this.#closing.signal.aborted) return resolve();
+      response.once("close", resolve);
+      this.#closing.signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+  }
+
+  async #pause(ms: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.#closing.signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+    });
+  }
+}
+
+async function send(frame: Frame & string, response: ServerResponse): Promise<void> {
+  if (response.write(frame)) return;
+  await Promise.race([once(response, "drain"), once(response, "close")]);
+}
+
+function json(response: ServerResponse, status: number, body: Json, headers: Record<string, string> = {}): void {
+  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+}
+
+/** Start one on a free port of the loopback address (`port` 0). */
+export async function startFakeModelServer(
+  options: FakeModelServerOptions & { port?: number } = {},
+): Promise<FakeModelServer> {
+  const server = new Server(options);
+  await server.listen(options.port ?? 0);
+  return server;
+}
