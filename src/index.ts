@@ -9,3 +9,4 @@ export type * from "./ports/transport.js";
 export * from "./adapter.js";
 export { Agent } from "./agent.js";
 export type { AgentOptions } from "./agent.js";
+export { MemoryDriver, MemoryStore } from "./memory-driver.js";

@@ -119,7 +119,11 @@ export interface Session {
   /** The session that this one was forked from; `""` for none. */
   parentId: string;
   chain: ChainLink;
-  /** Greatest `seq` ever used in the chain up to this session; 0 when there is no message. */
+  /**
+   * Greatest `seq` ever used in the chain up to this session; 0 when there is no message. Kept by the driver. A cut or a
+   * restore raises that of the chain's then newest to the greatest of the whole chain, so that the next one is always
+   * the newest session's `lastSeq + 1`.
+   */
   lastSeq: number;
   createdAt: string;
   /** Never goes back. */
@@ -193,6 +197,7 @@ export interface PartDelta {
 
 /** Fields that a change sets; left out ones stay. */
 export interface SessionFields {
+  /** Being unique, it reaches this session alone. */
   alias?: string;
   title?: string;
   titled?: boolean;
@@ -222,11 +227,15 @@ export interface SessionChange {
   append?: readonly PartDelta[];
   /** Final forms of growing messages; they replace what had grown. */
   finish?: readonly Message[];
-  /** Undo the cut of this snapshot; applied before `cut`. The snapshot is gone then. */
+  /**
+   * Undo the cut of this snapshot; applied after `cut`, so that one change swaps what was said since for what it hid.
+   * The snapshot is gone then.
+   */
   restore?: string;
   /**
    * Hide the chain's messages with a greater `seq` than `after`, and its sessions with a greater index than this one's,
    * under a new snapshot. One statement each, never a rewrite. Already hidden ones keep their snapshot.
+   * Applied before messages are added.
    */
   cut?: Snapshot;
 }
@@ -241,8 +250,17 @@ export interface SessionDriver {
   open(): Promise<void>;
   /** Wait for what is under way, then let go of everything. Safe to call twice. */
   close(): Promise<void>;
-  /** With its first messages and, of a follow-up, its compacted view; whole or not at all. `SessionExistsError` when the id, the alias or the chain's index is taken. */
-  create(session: Session, messages?: readonly Message[], view?: readonly Message[]): Promise<void>;
+  /**
+   * With its first messages and, of a follow-up, its compacted view; whole or not at all. `SessionExistsError` when the
+   * id, the alias or the chain's index (also of a cut session) is taken, `SeqTakenError`, `SessionNotFoundError` when a
+   * follow-up's original is gone. With a `fence`, `LeaseLostError` when it is not the chain's current one.
+   */
+  create(
+    session: Session,
+    messages?: readonly Message[],
+    view?: readonly Message[],
+    fence?: number | null,
+  ): Promise<void>;
   /** By id or by alias. */
   get(id: string): Promise<Session | undefined>;
   /** The session of a chain with the greatest index that is not cut, by an index; `rootId` may be any session's id of the chain. */
@@ -255,7 +273,7 @@ export interface SessionDriver {
   view(id: string): Promise<Message[]>;
   /** Snapshots of the chain that can be restored, oldest first. */
   snapshots(id: string): Promise<Snapshot[]>;
-  /** Rejects with `SessionNotFoundError`, `SeqTakenError`, `SessionExistsError` (alias taken), or `LeaseLostError` when the fence is not the chain's current one or was released. */
+  /** Rejects with `SessionNotFoundError`, `SeqTakenError`, `SessionExistsError` (alias taken), `PointNotFoundError` (no such snapshot, no such growing message in the chain), or `LeaseLostError` when the fence is not the chain's current one or was released. */
   write(id: string, change: SessionChange): Promise<void>;
   /** Chains whole (given any of their ids), with messages, snapshots and leases. Unknown ids are ignored. A later write of a holder rejects. */
   delete(ids: readonly string[]): Promise<void>;
