@@ -1,0 +1,194 @@
+import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
+import { existsSync } from "node:fs";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
+
+const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
+const DIST_CLI = fileURLToPath(new URL("../../dist/src/cli.js", import.meta.url));
+const SOURCE_CLI = fileURLToPath(new URL("../../src/cli.ts", import.meta.url));
+/** `http server listening on http://127.0.0.1:1234` and its ACP sister. */
+const LISTEN_LINE = /^(\w+) server listening on (\S+)$/gm;
+/** Far beyond what a start takes; only there so that a server that hangs fails the test with its output. */
+const START_LIMIT_MS = 60_000;
+
+export interface GantryOptions {
+  /** Arguments after `gantry`. */
+  args?: readonly string[];
+  /** Written as `<home>/config.json`. */
+  config?: Readonly<Record<string, unknown>>;
+  /** Files of the project folder, where none is given. */
+  files?: Readonly<Record<string, string | Uint8Array>>;
+  /** Home folder that outlives this process (for a restart); default a new one, removed after the test. */
+  home?: string;
+  /** Working directory, and so the project folder; default a new one, removed after the test. */
+  projectDir?: string;
+  /** Added to a small, clean environment: no keys of the person who runs the tests get in. */
+  env?: Readonly<Record<string, string>>;
+  /** What runs: default the build where `npm test` has just made it, else the source. */
+  from?: "source" | "dist";
+}
+
+export interface Exit {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+}
+
+/** A `gantry` process, its output and its end. */
+export class GantryProcess {
+  readonly child: ChildProcessWithoutNullStreams;
+  readonly home: string;
+  readonly projectDir: string;
+  /** Resolves when the process has ended and its output is read to the end. */
+  readonly exited: Promise<Exit>;
+  stdout = "";
+  stderr = "";
+  #ended = false;
+
+  constructor(child: ChildProcessWithoutNullStreams, home: string, projectDir: string) {
+    this.child = child;
+    this.home = home;
+    this.projectDir = projectDir;
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (this.stdout += text));
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (this.stderr += text));
+    // A write to a process that has gone is the test's own business, not an uncaught error.
+    child.stdin.on("error", () => {});
+    this.exited = once(child, "close").then(([code, signal]) => {
+      this.#ended = true;
+      return { code: code as number | null, signal: signal as NodeJS.Signals | null };
+    });
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  get pid(): number {
+    const { pid } = this.child;
+    if (pid === undefined) throw new Error("gantry did not start");
+    return pid;
+  }
+
+  /** Send a signal and wait for the end. Safe to call twice. */
+  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<Exit> {
+    if (!this.#ended) this.child.kill(signal);
+    return this.exited;
+  }
+
+  /** Wait until `stdout` or `stderr` matches; rejects with all output when the process ends first. */
+  async output(pattern: RegExp, stream: "stdout" | "stderr" = "stdout"): Promise<RegExpExecArray> {
+    const fresh = new RegExp(pattern.source, pattern.flags.replace("g", ""));
+    const deadline = Date.now() + START_LIMIT_MS;
+    for (;;) {
+      const match = fresh.exec(this[stream]);
+      if (match) return match;
+      if (this.#ended || Date.now() > deadline) {
+        const what = this.#ended ? "gantry ended" : "gantry went on";
+        throw new Error(`${what} without ${pattern}\nstdout:\n${this.stdout}\nstderr:\n${this.stderr}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  }
+}
+
+/** A server that listens. */
+export class GantryServer extends GantryProcess {
+  /** Places where it listens, in the order printed. */
+  get addresses(): { label: string; url: string }[] {
+    return [...this.stdout.matchAll(LISTEN_LINE)].map(([, label = "", url = ""]) => ({ label, url }));
+  }
+
+  /** Origin of the first one: `http://127.0.0.1:<port>`, without a path. */
+  get url(): string {
+    const [first] = this.addresses;
+    if (!first) throw new Error("the server does not listen");
+    return new URL(first.url).origin;
+  }
+
+  /** Fetch a path of this server. */
+  fetch(path: string, init?: RequestInit): Promise<Response> {
+    return fetch(new URL(path, this.url), init);
+  }
+}
+
+/** Start `gantry` as a real process; it is killed, and its folders removed, after the test. */
+export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Promise<GantryServer> {
+  const folders: TempDir[] = [];
+  const folder = async (): Promise<TempDir> => {
+    const made = await makeTempDir();
+    folders.push(made);
+    return made;
+  };
+  // One hook, so that the process has ended before its folders go.
+  let server: GantryServer | undefined;
+  hooks.after(async () => {
+    await server?.stop("SIGKILL");
+    for (const made of folders) await made.remove();
+  });
+
+  const home = options.home ?? (await folder()).path;
+  let { projectDir } = options;
+  if (projectDir === undefined) {
+    const made = await folder();
+    await made.write(options.files ?? {});
+    projectDir = made.path;
+  }
+  if (options.config) {
+    const { writeFile } = await import("node:fs/promises");
+    await writeFile(`${home}/config.json`, JSON.stringify(options.config, null, 2), { mode: 0o600 });
+  }
+  const from = options.from ?? (process.env.GANTRY_TEST_DIST === "1" && existsSync(DIST_CLI) ? "dist" : "source");
+  const node =
+    from === "dist"
+      ? [DIST_CLI]
+      : // Absolute, because both would be looked for from the project folder.
+        ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source", SOURCE_CLI];
+  const child = spawn(process.execPath, [...node, ...(options.args ?? ["serve", "--port", "0"])], {
+    cwd: projectDir,
+    env: { ...cleanEnvironment(), TSX_TSCONFIG_PATH: `${REPOSITORY}tsconfig.json`, GANTRY_HOME: home, ...options.env },
+    stdio: "pipe",
+  });
+  server = new GantryServer(child, home, projectDir);
+  return server;
+}
+
+/** Start `gantry serve --port 0` (or `args`) and wait for its listen line. */
+export async function startServer(hooks: Hooks, options: GantryOptions = {}): Promise<GantryServer> {
+  const server = await spawnGantry(hooks, options);
+  await server.output(LISTEN_LINE);
+  return server;
+}
+
+/** Run `gantry` to its end, with `input` on stdin. */
+export async function runGantry(
+  hooks: Hooks,
+  args: readonly string[],
+  options: Omit<GantryOptions, "args"> & { input?: string } = {},
+): Promise<Exit & { stdout: string; stderr: string }> {
+  const server = await spawnGantry(hooks, { ...options, args });
+  server.child.stdin.end(options.input ?? "");
+  const exit = await server.exited;
+  return { ...exit, stdout: server.stdout, stderr: server.stderr };
+}
+
+/** What a process needs of this one's environment, and no key of a model provider. */
+function cleanEnvironment(): Record<string, string> {
+  const clean: Record<string, string> = {};
+  for (const name of [
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TERM",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "USER",
+    "SHELL",
+    "SystemRoot",
+  ]) {
+    const value = process.env[name];
+    if (value !== undefined) clean[name] = value;
+  }
+  return clean;
+}

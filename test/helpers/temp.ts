@@ -1,0 +1,53 @@
+import { mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+
+/** What can run something at the end of a test: a test's context, or `{ after }` of `node:test` for a whole file. */
+export interface Hooks {
+  after(run: () => Promise<void> | void): void;
+}
+
+/** A folder of its own, gone with the test. `await using folder = await makeTempDir()` works too. */
+export interface TempDir extends AsyncDisposable {
+  /** Absolute, symlinks resolved. */
+  readonly path: string;
+  /** Absolute path of something inside. */
+  at(...parts: string[]): string;
+  /** Write files, folders made as needed: `{ "src/a.ts": "text" }`. */
+  write(files: Readonly<Record<string, string | Uint8Array>>): Promise<void>;
+  /** Text of a file inside. */
+  read(file: string): Promise<string>;
+  remove(): Promise<void>;
+}
+
+/** A new empty folder; the caller removes it. */
+export async function makeTempDir(prefix = "gantry-"): Promise<TempDir> {
+  // Resolved, because a temporary folder is often a symlink (macOS) and paths are compared in tests.
+  const root = await realpath(await mkdtemp(path.join(tmpdir(), prefix)));
+  const remove = () => rm(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
+  return {
+    path: root,
+    at: (...parts) => path.join(root, ...parts),
+    async write(files) {
+      for (const [name, content] of Object.entries(files)) {
+        const file = path.join(root, name);
+        await mkdir(path.dirname(file), { recursive: true });
+        await writeFile(file, content);
+      }
+    },
+    read: (file) => readFile(path.join(root, file), "utf8"),
+    remove,
+    [Symbol.asyncDispose]: remove,
+  };
+}
+
+/** A new folder with these files in it, removed after the test. */
+export async function tempDir(
+  hooks: Hooks,
+  files: Readonly<Record<string, string | Uint8Array>> = {},
+): Promise<TempDir> {
+  const folder = await makeTempDir();
+  hooks.after(() => folder.remove());
+  await folder.write(files);
+  return folder;
+}
