@@ -1,6 +1,7 @@
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import { existsSync } from "node:fs";
 import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
 
@@ -120,9 +121,9 @@ export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Pr
     return made;
   };
   // One hook, so that the process has ended before its folders go.
-  let server: GantryServer | undefined;
+  const running: GantryServer[] = [];
   hooks.after(async () => {
-    await server?.stop("SIGKILL");
+    for (const server of running) await server.stop("SIGKILL");
     for (const made of folders) await made.remove();
   });
 
@@ -134,7 +135,6 @@ export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Pr
     projectDir = made.path;
   }
   if (options.config) {
-    const { writeFile } = await import("node:fs/promises");
     await writeFile(`${home}/config.json`, JSON.stringify(options.config, null, 2), { mode: 0o600 });
   }
   const from = options.from ?? (process.env.GANTRY_TEST_DIST === "1" && existsSync(DIST_CLI) ? "dist" : "source");
@@ -148,7 +148,8 @@ export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Pr
     env: { ...cleanEnvironment(), TSX_TSCONFIG_PATH: `${REPOSITORY}tsconfig.json`, GANTRY_HOME: home, ...options.env },
     stdio: "pipe",
   });
-  server = new GantryServer(child, home, projectDir);
+  const server = new GantryServer(child, home, projectDir);
+  running.push(server);
   return server;
 }
 

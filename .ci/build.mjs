@@ -1,0 +1,155 @@
+// Bundles src and adapters into dist, one module instance for all entry points, and emits their declarations.
+// `--js` leaves the declarations out (they are for those who compile against the package), `--force` builds anyway.
+import { chmod, cp, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { existsSync, readdirSync } from "node:fs";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+import { CACHE, ROOT, at, buildStamp, filesBelow, install, run, sourceDigest } from "./project.mjs";
+
+/** Left to be found in node_modules: what is native, or what looks for its own files beside itself. */
+const EXTERNAL = ["better-sqlite3"];
+
+/** Files that run in a thread of their own: entry points, because nothing imports them. */
+const WORKER = /-worker\.ts$/;
+const WORKER_URL = /new URL\(\s*["']\.\/([\w-]+-worker)\.[jt]s["']\s*,\s*import\.meta\.url\s*,?\s*\)/g;
+
+/**
+ * `new URL("./x-worker.js", import.meta.url)` is true beside the source, but a bundle puts the line into whichever
+ * chunk it likes. From the package's own root it is true everywhere.
+ */
+const workerUrls = {
+  name: "worker-urls",
+  setup(build) {
+    build.onLoad({ filter: /\.ts$/, namespace: "file" }, async ({ path: file }) => {
+      if (!file.startsWith(ROOT) || file.includes("node_modules")) return undefined;
+      const text = await readFile(file, "utf8");
+      if (!text.includes("-worker.")) return undefined;
+      const folder = path.relative(ROOT, path.dirname(file)).split(path.sep).join("/");
+      const contents = text.replace(
+        WORKER_URL,
+        (_line, name) => `new URL("./dist/${folder}/${name}.js", import.meta.resolve("gantry/package.json"))`,
+      );
+      return { contents, loader: "ts" };
+    });
+  },
+};
+
+function entryPoints() {
+  const adapters = readdirSync(at("adapters"), { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map((entry) => `adapters/${entry.name}/index.ts`);
+  const workers = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => WORKER.test(file));
+  return ["src/cli.ts", "src/index.ts", "src/testing/index.ts", ...adapters, ...workers].filter((file) =>
+    existsSync(at(file)),
+  );
+}
+
+async function bundle(outdir) {
+  const { build } = await import("esbuild");
+  const { metafile } = await build({
+    absWorkingDir: ROOT,
+    entryPoints: entryPoints(),
+    outbase: ".",
+    outdir,
+    bundle: true,
+    splitting: true,
+    chunkNames: "chunks/[name]-[hash]",
+    format: "esm",
+    platform: "node",
+    target: "node20.19",
+    conditions: ["@gantry/source", "module", "import"],
+    mainFields: ["module", "main"],
+    external: EXTERNAL,
+    keepNames: true,
+    minifySyntax: true,
+    minifyWhitespace: true,
+    legalComments: "none",
+    sourcemap: "linked",
+    sourcesContent: true,
+    plugins: [workerUrls],
+    // CommonJS packages call require for Node's own modules.
+    banner: {
+      js: 'import { createRequire as gantryCreateRequire } from "node:module"; const require = gantryCreateRequire(import.meta.url);',
+    },
+    logLevel: "warning",
+    metafile: true,
+  });
+  return metafile;
+}
+
+/** The licence texts of every package whose code is in the bundle. */
+async function licences(metafile) {
+  const packages = new Map();
+  for (const output of Object.values(metafile.outputs)) {
+    for (const [input, { bytesInOutput }] of Object.entries(output.inputs)) {
+      const match = /^(.*node_modules\/((?:@[^/]+\/)?[^/]+))\//.exec(input);
+      if (match && bytesInOutput > 0) packages.set(match[1], match[2]);
+    }
+  }
+  const sections = [];
+  for (const [folder, name] of [...packages].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    const { version, license } = JSON.parse(await readFile(at(folder, "package.json"), "utf8"));
+    const file = readdirSync(at(folder)).find((entry) => /^(licen[cs]e|copying)(\.|-|$)/i.test(entry));
+    const text = file ? (await readFile(at(folder, file), "utf8")).trim() : `License: ${license ?? "see the package"}`;
+    sections.push(`${name} ${version} (${license ?? "see below"})\n\n${text}\n`);
+  }
+  const head = "The files of this folder contain code of the packages below, each under its own licence.\n";
+  return [head, ...sections].join(`\n${"-".repeat(80)}\n\n`);
+}
+
+/** Declarations of src and adapters into `outdir`; kept between builds, so that only what changed is emitted again. */
+async function declarations(outdir) {
+  const code = await run(process.execPath, [at("node_modules/typescript/bin/tsc"), "-p", ".ci/tsconfig.build.json"]);
+  if (code !== 0) throw new Error("the declarations were not built: the type errors are above");
+  for (const source of [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"))) {
+    const file = source.replace(/\.ts$/, ".d.ts");
+    const emitted = path.join(CACHE, "types", file);
+    if (!existsSync(emitted)) {
+      // The folder was emptied but not the record of what is in it: begin anew.
+      await rm(path.join(CACHE, "types.tsbuildinfo"), { force: true });
+      return declarations(outdir);
+    }
+    await mkdir(path.dirname(path.join(outdir, file)), { recursive: true });
+    await cp(emitted, path.join(outdir, file));
+  }
+}
+
+/** Make dist what the sources say. Nothing happens when it is that already. */
+export async function build({ types = true, force = false } = {}) {
+  const digest = sourceDigest();
+  const stamp = buildStamp();
+  if (!force && stamp?.digest === digest && (stamp.types || !types)) return { built: false };
+
+  // Beside dist, so that the change is two renames: whoever runs the old one keeps its open files.
+  const fresh = at(`.dist-${process.pid}`);
+  const old = at(`.dist-${process.pid}-old`);
+  try {
+    await rm(fresh, { recursive: true, force: true });
+    const [metafile] = await Promise.all([bundle(fresh), types ? declarations(fresh) : undefined]);
+    await chmod(path.join(fresh, "src/cli.js"), 0o755).catch((error) => {
+      if (error.code !== "ENOENT") throw error;
+    });
+    await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafile));
+    await writeFile(path.join(fresh, ".stamp.json"), JSON.stringify({ digest, types }));
+    await mkdir(CACHE, { recursive: true });
+    await writeFile(path.join(CACHE, "metafile.json"), JSON.stringify(metafile));
+    if (existsSync(at("dist"))) await rename(at("dist"), old);
+    await rename(fresh, at("dist"));
+  } finally {
+    await Promise.all([fresh, old].map((folder) => rm(folder, { recursive: true, force: true })));
+  }
+  return { built: true };
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
+  const flags = new Set(process.argv.slice(2));
+  await install();
+  const started = Date.now();
+  try {
+    const { built } = await build({ types: !flags.has("--js"), force: flags.has("--force") });
+    process.stderr.write(built ? `built dist in ${Date.now() - started} ms\n` : "dist is up to date\n");
+  } catch (error) {
+    process.stderr.write(`build failed: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.exitCode = 1;
+  }
+}

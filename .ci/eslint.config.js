@@ -1,0 +1,111 @@
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import tseslint from "typescript-eslint";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+const noEnvironment = {
+  object: "process",
+  property: "env",
+  message: "Only src/config.ts reads the environment; take the value as an option.",
+};
+const noDefaultExport = {
+  selector: "ExportDefaultDeclaration",
+  message: "Named exports only; an adapter's index.ts is the one place for a default export.",
+};
+
+export default tseslint.config(
+  { ignores: ["dist/**", ".dist-*/**", "node_modules/**", "coverage/**"] },
+  { linterOptions: { reportUnusedDisableDirectives: "error" } },
+  {
+    files: ["**/*.ts"],
+    extends: [tseslint.configs.recommendedTypeChecked],
+    languageOptions: {
+      parserOptions: { projectService: true, tsconfigRootDir: path.resolve(root) },
+    },
+    rules: {
+      eqeqeq: ["error", "always"],
+      "no-console": "error",
+      "no-control-regex": "error",
+      "no-eval": "error",
+      "no-new-func": "error",
+      "no-var": "error",
+      "prefer-const": "error",
+      "no-restricted-properties": ["error", noEnvironment],
+      "no-restricted-imports": [
+        "error",
+        { paths: [{ name: "node:process", importNames: ["env"], message: noEnvironment.message }] },
+      ],
+      "no-restricted-syntax": ["error", noDefaultExport],
+      "@typescript-eslint/await-thenable": "error",
+      "@typescript-eslint/consistent-type-exports": "error",
+      "@typescript-eslint/consistent-type-imports": ["error", { fixStyle: "separate-type-imports" }],
+      "@typescript-eslint/no-explicit-any": "error",
+      "@typescript-eslint/no-floating-promises": [
+        "error",
+        {
+          // The runner itself waits for these.
+          allowForKnownSafeCalls: [
+            { from: "package", package: "node:test", name: ["test", "it", "describe", "suite", "before", "after"] },
+          ],
+        },
+      ],
+      "@typescript-eslint/no-import-type-side-effects": "error",
+      "@typescript-eslint/no-misused-promises": "error",
+      "@typescript-eslint/no-non-null-assertion": "error",
+      "@typescript-eslint/no-unused-vars": [
+        "error",
+        { argsIgnorePattern: "^_", varsIgnorePattern: "^_", caughtErrors: "none" },
+      ],
+      "@typescript-eslint/only-throw-error": "error",
+      "@typescript-eslint/prefer-promise-reject-errors": "error",
+      "@typescript-eslint/require-await": "off",
+      "@typescript-eslint/restrict-template-expressions": [
+        "error",
+        { allowNumber: true, allowBoolean: true, allow: [{ from: "lib", name: ["Error", "URL", "RegExp"] }] },
+      ],
+      "@typescript-eslint/return-await": ["error", "error-handling-correctness-only"],
+      "@typescript-eslint/switch-exhaustiveness-check": ["error", { considerDefaultExhaustiveForUnions: true }],
+      // `signal.reason` and a caught error are `any` or `unknown` by nature and are passed on as they came.
+      "@typescript-eslint/unbound-method": ["error", { ignoreStatic: true }],
+    },
+  },
+  {
+    // A rule that is thrown by a signal's reason is somebody else's error, and must stay what it was.
+    files: ["src/**/*.ts", "adapters/**/*.ts"],
+    rules: {
+      "@typescript-eslint/only-throw-error": ["error", { allowThrowingAny: true, allowThrowingUnknown: true }],
+      "@typescript-eslint/prefer-promise-reject-errors": [
+        "error",
+        { allowThrowingAny: true, allowThrowingUnknown: true },
+      ],
+    },
+  },
+  { files: ["src/config.ts"], rules: { "no-restricted-properties": "off", "no-restricted-imports": "off" } },
+  { files: ["src/cli.ts"], rules: { "no-console": "off" } },
+  { files: ["adapters/*/index.ts"], rules: { "no-restricted-syntax": "off" } },
+  {
+    // Examples are for reading, and print what they do.
+    files: ["examples/**/*.ts"],
+    rules: { "no-console": "off", "no-restricted-properties": "off" },
+  },
+  {
+    files: ["test/**/*.ts", ".ci/**/*.ts"],
+    rules: {
+      "no-console": "off",
+      "no-restricted-properties": "off",
+      "no-restricted-imports": "off",
+      // Bodies that a test fetched are `any` until it asserts what they are.
+      "@typescript-eslint/no-unsafe-argument": "off",
+      "@typescript-eslint/no-unsafe-assignment": "off",
+      "@typescript-eslint/no-unsafe-call": "off",
+      "@typescript-eslint/no-unsafe-member-access": "off",
+      "@typescript-eslint/no-unsafe-return": "off",
+      "@typescript-eslint/no-non-null-assertion": "off",
+      "@typescript-eslint/no-base-to-string": "off",
+      "@typescript-eslint/restrict-template-expressions": "off",
+      "@typescript-eslint/only-throw-error": "off",
+      "@typescript-eslint/prefer-promise-reject-errors": "off",
+    },
+  },
+);

@@ -1,0 +1,107 @@
+// What the scripts share: where things are, whether they are fresh, how a step is run. No dependency, because it
+// runs before anything is installed.
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { readFileSync, readdirSync, statSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+export const ROOT = fileURLToPath(new URL("..", import.meta.url)).replace(/[\\/]$/, "");
+export const CACHE = path.join(ROOT, "node_modules", ".cache", "gantry");
+export const at = (...parts) => path.join(ROOT, ...parts);
+
+/** End with one line when this Node is older than the package allows. */
+export function checkNode() {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  if (major > 20 || (major === 20 && minor >= 19)) return;
+  process.stderr.write(`gantry needs Node 20.19 or later; this is ${process.version} (${process.execPath})\n`);
+  process.exit(1);
+}
+
+function readJson(file) {
+  try {
+    return JSON.parse(readFileSync(file, "utf8"));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether node_modules holds what the lock asks for. Compared by content: dates change with every checkout. */
+export function installed() {
+  const wanted = readJson(at("package-lock.json"))?.packages;
+  const present = readJson(at("node_modules", ".package-lock.json"))?.packages;
+  if (!wanted || !present) return false;
+  return Object.entries(wanted).every(([name, entry]) => {
+    if (name === "" || (entry.optional && !present[name])) return true;
+    return present[name]?.version === entry.version && present[name]?.integrity === entry.integrity;
+  });
+}
+
+/** Files below a folder, as paths from the root, sorted. */
+export function filesBelow(folder, accept = () => true) {
+  const found = [];
+  const walk = (relative) => {
+    for (const entry of readdirSync(at(relative), { withFileTypes: true })) {
+      const name = `${relative}/${entry.name}`;
+      if (entry.isDirectory()) walk(name);
+      else if (entry.isFile() && accept(name)) found.push(name);
+    }
+  };
+  if (statSync(at(folder), { throwIfNoEntry: false })) walk(folder);
+  return found.sort();
+}
+
+/** A digest of everything that the build is made from. */
+export function sourceDigest() {
+  const hash = createHash("sha256");
+  const files = [
+    ...filesBelow("src"),
+    ...filesBelow("adapters"),
+    ".ci/build.mjs",
+    ".ci/tsconfig.build.json",
+    "package.json",
+    "package-lock.json",
+    "tsconfig.json",
+  ];
+  for (const file of files)
+    hash
+      .update(`${file}\0`)
+      .update(readFileSync(at(file)))
+      .update("\0");
+  return hash.digest("hex");
+}
+
+/** What the build in dist was made from: `{ digest, types }`, or undefined when there is none. */
+export function buildStamp() {
+  return readJson(at("dist", ".stamp.json"));
+}
+
+/** npm as this very npm runs, so that no other version on the path gets in. */
+function npmCommand() {
+  const { npm_execpath: script } = process.env;
+  return script?.endsWith(".js") ? [process.execPath, script] : [process.platform === "win32" ? "npm.cmd" : "npm"];
+}
+
+/** Run a command to its end, its output going where `stdio` says. Resolves with the exit code. */
+export function run(command, args, { stdio = "inherit", env = process.env, cwd = ROOT } = {}) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { cwd, env, stdio, shell: command.endsWith(".cmd") });
+    child.once("error", reject);
+    child.once("close", (code) => resolve(code ?? 1));
+  });
+}
+
+/** Install from the lock where that is needed. Everything goes to stderr: stdout belongs to what follows. */
+export async function install() {
+  if (installed()) return;
+  process.stderr.write("installing dependencies (the first time this takes a minute or two)\n");
+  const [command, ...args] = npmCommand();
+  // The build needs the development packages, whatever NODE_ENV says.
+  const code = await run(command, [...args, "ci", "--include=dev", "--no-audit", "--no-fund"], {
+    stdio: ["ignore", process.stderr, process.stderr],
+  });
+  if (code !== 0) {
+    process.stderr.write("npm ci failed; its messages are above\n");
+    process.exit(code);
+  }
+}

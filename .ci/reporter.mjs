@@ -1,0 +1,43 @@
+// A test reporter for logs: one line a file, and in full what failed.
+import path from "node:path";
+import { inspect } from "node:util";
+
+export default async function* reporter(source) {
+  const files = new Map();
+  const failures = [];
+  const counts = { pass: 0, fail: 0, skip: 0 };
+  for await (const { type, data } of source) {
+    if (type === "test:pass" || type === "test:fail") {
+      // Suites and files are only brackets around tests.
+      const isBracket = data.details?.type === "suite" || data.file === undefined || data.name === data.file;
+      const file = data.file ? path.relative(process.cwd(), data.file) : data.name;
+      const tally = files.get(file) ?? { pass: 0, fail: 0 };
+      files.set(file, tally);
+      if (type === "test:fail") {
+        const error = data.details?.error;
+        const onlyChildren = error?.failureType === "subtestsFailed";
+        if (!onlyChildren) {
+          tally.fail++;
+          counts.fail++;
+          failures.push({ file, line: data.line, name: data.name, error });
+          yield `FAILED  ${file}: ${data.name}\n`;
+        }
+      } else if (!isBracket) {
+        if (data.skip !== undefined || data.todo !== undefined) counts.skip++;
+        else counts.pass++;
+        tally.pass++;
+      }
+    } else if (type === "test:stderr" && data.message.trim() !== "") {
+      yield `${path.relative(process.cwd(), data.file)}: ${data.message.trimEnd()}\n`;
+    }
+  }
+  for (const { file, line, name, error } of failures) {
+    const cause = error?.cause ?? error;
+    const text = cause instanceof Error ? (cause.stack ?? String(cause)) : inspect(cause, { depth: 6 });
+    yield `\n${file}:${line ?? 0}  ${name}\n${text.replace(/^/gm, "    ")}\n`;
+    if (cause instanceof Error && cause.code === "ERR_ASSERTION" && !cause.message.includes("\n")) {
+      yield `    actual: ${inspect(cause.actual, { depth: 6 })}\n    expected: ${inspect(cause.expected, { depth: 6 })}\n`;
+    }
+  }
+  yield `\n${counts.pass} passed, ${counts.fail} failed, ${counts.skip} skipped, in ${files.size} files\n`;
+}

@@ -1,0 +1,189 @@
+// `npm test`: types, lint, format, build, every test. `--only FILE...` runs tests of these files and nothing else.
+import {
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+} from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import path from "node:path";
+import { CACHE, at, buildStamp, checkNode, install, run, sourceDigest } from "./project.mjs";
+
+/** A file that takes longer hangs; the slowest takes a fraction of it. */
+const FILE_LIMIT_MS = 120_000;
+
+checkNode();
+await install();
+mkdirSync(CACHE, { recursive: true });
+
+const args = process.argv.slice(2);
+const only = args[0] === "--only" ? args.slice(1) : undefined;
+if (only?.length === 0) {
+  process.stderr.write("usage: npm run test:only -- test/<area>/<name>.test.ts ...\n");
+  process.exit(1);
+}
+const failed = [];
+const startedAt = Date.now();
+const seconds = (since) => `${((Date.now() - since) / 1000).toFixed(1)} s`;
+
+if (!only) await checks();
+await tests(only ?? testFiles());
+
+process.stdout.write(
+  failed.length === 0
+    ? `\nall good in ${seconds(startedAt)}\n`
+    : `\nfailed: ${failed.join(", ")} (${seconds(startedAt)})\n`,
+);
+process.exitCode = failed.length === 0 ? 0 : 1;
+
+/** One after the other in two lanes: each is a single thread of work. */
+async function checks() {
+  const node = process.execPath;
+  const lanes = [
+    [
+      [
+        "types",
+        node,
+        [
+          at("node_modules/typescript/bin/tsc"),
+          "-p",
+          ".",
+          "--incremental",
+          "--tsBuildInfoFile",
+          path.join(CACHE, "check.tsbuildinfo"),
+        ],
+      ],
+      ["build", node, [at(".ci/build.mjs")]],
+    ],
+    [
+      [
+        "lint",
+        node,
+        [
+          at("node_modules/eslint/bin/eslint.js"),
+          "--config=.ci/eslint.config.js",
+          "--max-warnings=0",
+          "--cache",
+          "--cache-strategy=content",
+          `--cache-location=${path.join(CACHE, "eslint")}`,
+          ".",
+        ],
+      ],
+      [
+        "format",
+        node,
+        [
+          at("node_modules/prettier/bin/prettier.cjs"),
+          "--check",
+          "--log-level=warn",
+          "--cache",
+          `--cache-location=${path.join(CACHE, "prettier")}`,
+          ".",
+        ],
+      ],
+    ],
+  ];
+  await Promise.all(
+    lanes.map(async (lane) => {
+      for (const [name, command, parameters] of lane) {
+        const since = Date.now();
+        const code = await run(command, parameters, { stdio: ["ignore", "inherit", "inherit"] });
+        process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${name} (${seconds(since)})\n`);
+        if (code !== 0) failed.push(name);
+      }
+    }),
+  );
+}
+
+/** `test/*.test.ts` and one folder deep. Listed here, because Node 20 expands no patterns. */
+function testFiles() {
+  const files = [];
+  for (const entry of readdirSync(at("test"), { withFileTypes: true })) {
+    if (entry.name.endsWith(".test.ts")) files.push(`test/${entry.name}`);
+    if (!entry.isDirectory()) continue;
+    for (const name of readdirSync(at("test", entry.name))) {
+      if (name.endsWith(".test.ts")) files.push(`test/${entry.name}/${name}`);
+    }
+  }
+  return files.sort();
+}
+
+async function tests(files) {
+  // A temporary folder of this run alone: what is left in it, or still runs with it, was left behind by a test.
+  const temporary = mkdtempSync(path.join(realpathSync(tmpdir()), "gt-"));
+  keepTsxCache(temporary);
+  const env = { ...process.env, TMPDIR: temporary, TEMP: temporary, TMP: temporary };
+  if (!only && buildStamp()?.digest === sourceDigest()) env.GANTRY_TEST_DIST = "1";
+  const since = Date.now();
+  const code = await run(
+    process.execPath,
+    [
+      "--import=tsx",
+      "--conditions=@gantry/source",
+      "--test",
+      `--test-concurrency=${Math.max(2, availableParallelism())}`,
+      `--test-timeout=${FILE_LIMIT_MS}`,
+      ...(process.stdout.isTTY || only ? ["--test-reporter=spec"] : ["--test-reporter=" + at(".ci/reporter.mjs")]),
+      "--test-reporter-destination=stdout",
+      ...files,
+    ],
+    { stdio: ["ignore", "inherit", "inherit"], env },
+  );
+  process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${files.length} test files (${seconds(since)})\n`);
+  if (code !== 0) failed.push("tests");
+
+  const left = await leftProcesses(temporary);
+  if (left.length > 0) {
+    failed.push("processes left behind");
+    for (const { pid, command } of left) {
+      process.stdout.write(`left behind: process ${pid}: ${command}\n`);
+      try {
+        process.kill(pid, "SIGKILL");
+      } catch {
+        // It ended meanwhile.
+      }
+    }
+  }
+  const names = readdirSync(temporary).filter((name) => !/^(tsx-|node-compile-cache|v8-compile-cache)/.test(name));
+  if (names.length > 0) {
+    failed.push("files left behind");
+    process.stdout.write(`left behind in the temporary folder: ${names.join(", ")}\n`);
+  }
+  rmSync(temporary, { recursive: true, force: true });
+}
+
+/** tsx keeps what it compiled in the temporary folder; lead it to a lasting one. */
+function keepTsxCache(temporary) {
+  const kept = path.join(CACHE, "tsx");
+  mkdirSync(kept, { recursive: true });
+  const name = process.geteuid ? `tsx-${process.geteuid()}` : undefined;
+  if (name) symlinkSync(kept, path.join(temporary, name), "dir");
+}
+
+/** Processes that still have this run's temporary folder in their environment or as their folder (Linux alone). */
+async function leftProcesses(temporary) {
+  const look = () => {
+    if (process.platform !== "linux") return [];
+    const found = [];
+    for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+      try {
+        const environment = readFileSync(`/proc/${pid}/environ`, "latin1");
+        if (!environment.includes(temporary) && !readlinkSync(`/proc/${pid}/cwd`).startsWith(temporary)) continue;
+        found.push({ pid: Number(pid), command: readFileSync(`/proc/${pid}/cmdline`, "latin1").split("\0").join(" ") });
+      } catch {
+        // Another user's, or gone.
+      }
+    }
+    // Zombies have no command line any more; they wait for their parent and run nothing.
+    return found.filter(({ command }) => command.trim() !== "");
+  };
+  // The last killed ones get a moment to go.
+  for (let attempt = 0; attempt < 20 && look().length > 0; attempt++) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  return look();
+}
