@@ -196,6 +196,22 @@ export class ProviderError extends GantryError {
   }
 }
 
+/** Why a path was refused. */
+export type PathRefusal =
+  "not_found" | "outside" | "denied" | "folder" | "not_regular" | "permission" | "invalid" | "io";
+
+/** A path is not to be had; the message says why, without the path. */
+export class PathError extends GantryError {
+  readonly code = "path";
+  constructor(
+    readonly reason: PathRefusal,
+    why: string,
+    options?: { cause?: unknown },
+  ) {
+    super(why, options);
+  }
+}
+
 /** What the model sent does not fit a tool; the message is shown to the model. */
 export class ToolInputError extends GantryError {
   readonly code = "tool_input";
@@ -226,6 +242,7 @@ interface ErrorByCode {
   shutting_down: ShuttingDownError;
   run_cancelled: RunCancelledError;
   provider: ProviderError;
+  path: PathError;
   tool_input: ToolInputError;
   tool: ToolError;
 }

@@ -1,0 +1,144 @@
+import { readlink } from "node:fs/promises";
+import { dirname, join, relative, resolve, sep } from "node:path";
+import { PathGuard } from "../paths.js";
+import { PathPattern } from "./glob-match.js";
+
+/** Larger ignore files are not looked at. */
+const MAX_BYTES = 1024 * 1024;
+
+interface Rule {
+  pattern: PathPattern;
+  negated: boolean;
+  foldersOnly: boolean;
+}
+
+/** The rules of one ignore file, for paths below its folder. */
+class IgnoreFile {
+  readonly #rules: readonly Rule[];
+
+  constructor(
+    readonly folder: string,
+    content: string,
+  ) {
+    this.#rules = content
+      .replace(/^\uFEFF/, "")
+      .split("\n")
+      .flatMap((line) => parseRule(line.endsWith("\r") ? line.slice(0, -1) : line) ?? []);
+  }
+
+  /** Undefined where no rule speaks of it. */
+  ignores(path: string, isFolder: boolean): boolean | undefined {
+    const way = relative(this.folder, path).split(sep).join("/");
+    const rule = this.#rules.findLast((one) => (isFolder || !one.foldersOnly) && one.pattern.matches(way));
+    return rule && !rule.negated;
+  }
+}
+
+function parseRule(line: string): Rule | undefined {
+  if (line.startsWith("#")) return undefined;
+  let text = line;
+  // Trailing blanks do not count, unless escaped.
+  while (text.endsWith(" ") && !/(^|[^\\])(\\\\)*\\ $/.test(text)) text = text.slice(0, -1);
+  const negated = text.startsWith("!");
+  if (negated) text = text.slice(1);
+  const foldersOnly = text.endsWith("/");
+  if (foldersOnly) text = text.slice(0, -1);
+  if (text === "") return undefined;
+  const anchored = text.includes("/");
+  if (text.startsWith("/")) text = text.slice(1);
+  if (!anchored) text = `**/${text}`;
+  // `a/**` is what lies in `a`, not `a` itself.
+  else if (text.endsWith("/**")) text = `${text}/*`;
+  return { pattern: new PathPattern(text), negated, foldersOnly };
+}
+
+/** Which paths git would leave alone: nested .gitignore files, .git/info/exclude, negations; deeper files win. */
+export class Gitignore {
+  /** From the outermost to the innermost. */
+  readonly #files: readonly IgnoreFile[];
+  readonly #guard: PathGuard;
+
+  private constructor(files: readonly IgnoreFile[], guard: PathGuard) {
+    this.#files = files;
+    this.#guard = guard;
+  }
+
+  /** The rules that hold in `folder`, a resolved path; those of a folder that is itself ignored do not hide what is in it. */
+  static async open(folder: string): Promise<Gitignore> {
+    // Ignore files lie above the project too, so they are read by a guard of their own; nothing of them is shown.
+    const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
+    const chain = [folder];
+    let top: string | undefined;
+    for (let at = folder; ; at = dirname(at)) {
+      const exclude = await readExclude(guard, at);
+      if (exclude !== undefined) {
+        top = at;
+        const files = exclude === "" ? [] : [new IgnoreFile(at, exclude)];
+        let rules = new Gitignore(files, guard);
+        for (const one of chain.reverse()) {
+          if (one !== top && rules.ignores(one, true)) rules = new Gitignore([], guard);
+          rules = await rules.enter(one);
+        }
+        return rules;
+      }
+      if (dirname(at) === at) break;
+      chain.push(dirname(at));
+    }
+    return new Gitignore([], guard).enter(folder);
+  }
+
+  /** The rules that hold below `folder`, where these hold above it. */
+  async enter(folder: string): Promise<Gitignore> {
+    const content = await readSmall(this.#guard, join(folder, ".gitignore"));
+    return content ? new Gitignore([...this.#files, new IgnoreFile(folder, content)], this.#guard) : this;
+  }
+
+  /** @param path Resolved; its parents are known not to be ignored. */
+  ignores(path: string, isFolder: boolean): boolean {
+    for (let i = this.#files.length - 1; i >= 0; i--) {
+      const answer = this.#files[i]!.ignores(path, isFolder);
+      if (answer !== undefined) return answer;
+    }
+    return false;
+  }
+}
+
+/** Content of a regular file of sane size; undefined for everything else. */
+async function readSmall(guard: PathGuard, path: string): Promise<string | undefined> {
+  // Git follows no link here either.
+  if (
+    await readlink(path).then(
+      () => true,
+      () => false,
+    )
+  )
+    return undefined;
+  try {
+    const { handle, stats } = await guard.openFile(path);
+    try {
+      return stats.size > MAX_BYTES ? undefined : await handle.readFile("utf8");
+    } finally {
+      await handle.close();
+    }
+  } catch {
+    return undefined;
+  }
+}
+
+/** `.git/info/exclude` of a repository whose top is `folder`, `""` where it has none; undefined when this is no top. */
+async function readExclude(guard: PathGuard, folder: string): Promise<string | undefined> {
+  const git = join(folder, ".git");
+  if (
+    await guard.openFolder(git).then(
+      (opened) => opened.close().then(() => true),
+      () => false,
+    )
+  )
+    return (await readSmall(guard, join(git, "info", "exclude"))) ?? "";
+  // A worktree or submodule: a file that names the folder.
+  const pointer = /^gitdir: (.+?)\s*$/m.exec((await readSmall(guard, git)) ?? "")?.[1];
+  if (pointer === undefined) return undefined;
+  const own = resolve(folder, pointer);
+  const common = resolve(own, ((await readSmall(guard, join(own, "commondir"))) ?? ".").trim());
+  return (await readSmall(guard, join(common, "info", "exclude"))) ?? "";
+}

@@ -1,0 +1,100 @@
+/** Bytes of text that a tool shows a model by default: some 8,000 tokens. */
+export const MODEL_BYTES = 30_000;
+
+const LINE_SEARCH = 2_000;
+
+/** Cut `text` to at most `bytes` bytes of UTF-8: the middle goes, head and tail stay, and a line says so. */
+export function capText(text: string, bytes: number): string {
+  return cutMiddle(text, bytes);
+}
+
+/** As `capText`; `hint` tells the reader how to see the rest. */
+export function cutMiddle(text: string, bytes: number, hint = ""): string {
+  // A UTF-16 unit is at most 3 bytes, so most texts need no counting.
+  if (text.length * 3 <= bytes) return text;
+  if (Buffer.byteLength(text) <= bytes) return text;
+  const buffer = Buffer.from(text);
+  const half = Math.max(0, Math.floor((bytes - 120 - hint.length * 3) / 2));
+  return join(headOf(buffer, half), tailOf(buffer, half), buffer.length, bytes, hint);
+}
+
+function join(head: Buffer, tail: Buffer, total: number, bytes: number, hint: string): string {
+  const gone = (total - head.length - tail.length).toLocaleString("en-US");
+  const note = `[... ${gone} bytes cut from the middle${hint === "" ? "" : `; ${hint}`} ...]`;
+  const before = head.length > 0 && head[head.length - 1] !== 10 ? "\n" : "";
+  const after = tail.length > 0 ? "\n" : "";
+  const text = `${head.toString()}${before}${note}${after}${tail.toString()}`;
+  return Buffer.byteLength(text) <= bytes ? text : headOf(Buffer.from(note), bytes, false).toString();
+}
+
+/** The first bytes of `buffer`, at most `bytes`, ending behind a line where one ends near, never within a code point. */
+function headOf(buffer: Buffer, bytes: number, lines = true): Buffer {
+  if (buffer.length <= bytes) return buffer;
+  let end = bytes;
+  const line = lines ? buffer.lastIndexOf(10, end - 1) + 1 : 0;
+  if (line > 0 && end - line <= Math.min(LINE_SEARCH, bytes / 2)) return buffer.subarray(0, line);
+  while (end > 0 && isContinuation(buffer[end]!)) end--;
+  return buffer.subarray(0, end);
+}
+
+function tailOf(buffer: Buffer, bytes: number): Buffer {
+  if (buffer.length <= bytes) return buffer;
+  let start = buffer.length - bytes;
+  const line = buffer.indexOf(10, start) + 1;
+  if (line > 0 && line < buffer.length && line - start <= Math.min(LINE_SEARCH, bytes / 2))
+    return buffer.subarray(line);
+  while (start < buffer.length && isContinuation(buffer[start]!)) start++;
+  return buffer.subarray(start);
+}
+
+function isContinuation(byte: number): boolean {
+  return (byte & 0xc0) === 0x80;
+}
+
+/** Takes a stream of any length and keeps its beginning and its end, in memory bounded by twice `bytes` and one chunk. */
+export class HeadTail {
+  readonly #half: number;
+  #head: Buffer[] = [];
+  #headBytes = 0;
+  #tail: Buffer[] = [];
+  #tailBytes = 0;
+  #total = 0;
+
+  /** @param bytes How much is kept. */
+  constructor(readonly bytes: number) {
+    this.#half = Math.max(1, Math.floor(bytes / 2));
+  }
+
+  /** Bytes that came so far. */
+  get total(): number {
+    return this.#total;
+  }
+
+  push(chunk: Buffer): void {
+    this.#total += chunk.length;
+    let rest = chunk;
+    if (this.#headBytes < this.#half) {
+      const part = rest.subarray(0, this.#half - this.#headBytes);
+      this.#head.push(part);
+      this.#headBytes += part.length;
+      rest = rest.subarray(part.length);
+    }
+    if (rest.length === 0) return;
+    this.#tail.push(rest);
+    this.#tailBytes += rest.length;
+    while (this.#tailBytes - this.#tail[0]!.length >= this.#half) this.#tailBytes -= this.#tail.shift()!.length;
+    // Many tiny chunks cost more in objects than in bytes.
+    if (this.#tail.length > 256) this.#tail = [Buffer.concat(this.#tail)];
+    if (this.#head.length > 256) this.#head = [Buffer.concat(this.#head)];
+  }
+
+  /** What was kept; bytes that are no UTF-8 become U+FFFD. */
+  text(hint = ""): string {
+    const head = Buffer.concat(this.#head);
+    const tail = Buffer.concat(this.#tail);
+    if (this.#total === head.length + tail.length && this.#total <= this.bytes)
+      return Buffer.concat([head, tail]).toString();
+    const shown = Math.max(0, this.#half - 60 - hint.length);
+    return join(headOf(head, shown), tailOf(tail, shown), this.#total, Number.POSITIVE_INFINITY, hint);
+  }
+}
