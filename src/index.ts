@@ -10,3 +10,7 @@ export * from "./adapter.js";
 export { Agent } from "./agent.js";
 export type { AgentOptions } from "./agent.js";
 export { MemoryDriver, MemoryStore } from "./memory-driver.js";
+export type { CatalogueCache, ModelEntry, ModelPair } from "./models.js";
+export type { MessagesQuery, NewSession, Sessions } from "./sessions.js";
+export { createLogger, namedLogger, redact, silentLogger, type LogLevel } from "./log.js";
+export { isRecord, JsonError, parseJson } from "./json.js";

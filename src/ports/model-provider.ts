@@ -55,8 +55,10 @@ export interface ModelUsage {
   cacheReadTokens: number;
   cacheWriteTokens: number;
   reasoningTokens: number;
-  /** USD where the provider (or its adapter, from public prices) knows; the kernel then asks no price list. */
+  /** USD: as the provider reported it (`costReported`), else from public prices, where known. Configured prices win over public ones. */
   cost?: number;
+  /** Whether `cost` is the provider's own word. */
+  costReported?: boolean;
   /** Whether the provider reported nothing and these are estimates. */
   estimated?: boolean;
 }

@@ -1,7 +1,7 @@
 import { opendir } from "node:fs/promises";
 import type { Dirent } from "node:fs";
 import { join } from "node:path";
-import type { PathGuard } from "../paths.js";
+import type { OpenedFolder, PathGuard } from "../paths.js";
 import type { Gitignore } from "./gitignore.js";
 
 export type EntryKind = "file" | "folder" | "link" | "other";
@@ -49,7 +49,7 @@ export async function* walk(start: string, options: WalkOptions, report: WalkRep
 
   const open = async (folder: string, way: string, depth: number, ignore: Gitignore | undefined): Promise<void> => {
     const found: { entry: Entry; ignore: Gitignore | undefined }[] = [];
-    for (const dirent of await readFolder(folder, MAX_ENTRIES - seen, report)) {
+    for (const dirent of await readFolder(guard, folder, MAX_ENTRIES - seen, report)) {
       seen++;
       const path = join(folder, dirent.name);
       if (dirent.name === ".git" || guard.denies(path)) continue;
@@ -80,10 +80,12 @@ export function newReport(): WalkReport {
   return { ignored: 0, incomplete: false, unreadable: 0 };
 }
 
-async function readFolder(folder: string, limit: number, report: WalkReport): Promise<Dirent[]> {
+async function readFolder(guard: PathGuard, folder: string, limit: number, report: WalkReport): Promise<Dirent[]> {
   const dirents: Dirent[] = [];
+  let opened: OpenedFolder | undefined;
   try {
-    for await (const dirent of await opendir(folder, { bufferSize: 256 })) {
+    opened = await guard.openFolder(folder);
+    for await (const dirent of await opendir(opened.at("."), { bufferSize: 256 })) {
       if (dirents.length >= limit) {
         report.incomplete = true;
         break;
@@ -92,6 +94,8 @@ async function readFolder(folder: string, limit: number, report: WalkReport): Pr
     }
   } catch {
     report.unreadable++;
+  } finally {
+    await opened?.close();
   }
   return dirents;
 }

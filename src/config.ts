@@ -1,0 +1,261 @@
+import { readFile } from "node:fs/promises";
+import { homedir, tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import * as v from "valibot";
+import { ConfigError } from "./errors.js";
+
+/** An environment variable; this file is the only reader of the environment. */
+export function environment(name: string): string | undefined {
+  return process.env[name];
+}
+
+/** gantry's home folder: `GANTRY_HOME`, else `~/.gantry`. */
+export function homeFolder(): string {
+  const set = environment("GANTRY_HOME");
+  return set === undefined || set === "" ? join(homedir(), ".gantry") : resolve(set);
+}
+
+/** Names that child processes of tools get from the environment, beside those configured under `tools.env`. */
+const CHILD_VARIABLES = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL"];
+
+/** The environment of tools' child processes: an allow-list, so that no key of this process reaches them. */
+export function childEnvironment(extra: readonly string[]): Record<string, string> {
+  const result: Record<string, string> = {};
+  for (const [name, value] of Object.entries(process.env)) {
+    if (value !== undefined && (CHILD_VARIABLES.includes(name) || name.startsWith("LC_") || extra.includes(name))) {
+      result[name] = value;
+    }
+  }
+  return result;
+}
+
+/** Folder for temporary files. */
+export const temporaryFolder = tmpdir;
+
+const text = v.string("a string");
+const flag = v.boolean("true or false");
+const texts = v.array(text, "a list of strings");
+const textMap = v.record(v.string(), text, "an object of strings");
+const whole = (min: number, max = Number.MAX_SAFE_INTEGER) => {
+  const message =
+    max === Number.MAX_SAFE_INTEGER ? `a whole number, at least ${min}` : `a whole number from ${min} to ${max}`;
+  return v.pipe(v.number(message), v.integer(message), v.minValue(min, message), v.maxValue(max, message));
+};
+const positive = v.pipe(v.number("a number above 0"), v.gtValue(0, "a number above 0"));
+const oneOf = <const T extends readonly string[]>(options: T) =>
+  v.picklist(options, `one of ${options.map((option) => JSON.stringify(option)).join(", ")}`);
+const section = <const T extends v.ObjectEntries>(entries: T) =>
+  v.optional(v.strictObject(entries, `an object with the keys ${Object.keys(entries).join(", ")}`), {} as never); // every key is optional
+const module = v.union(
+  [text, v.looseObject({ transport: text })],
+  'a transport\'s name, or an object with the key "transport" and its options',
+);
+
+const schema = v.strictObject(
+  {
+    server: section({
+      host: v.optional(text, "127.0.0.1"),
+      port: v.optional(whole(0, 65535), 8080),
+      required_headers: v.optional(textMap, {}),
+      headers: v.optional(textMap, {}),
+      transports: v.optional(v.pipe(v.array(module, "a list"), v.nonEmpty("at least one transport")), ["koa-http-api"]),
+      max_body_bytes: v.optional(whole(1), 10_485_760),
+      on_disconnect: v.optional(oneOf(["cancel", "continue"]), "cancel"),
+      allow_cross_site: v.optional(flag, false),
+      allowed_hosts: v.optional(texts, []),
+      insecure: v.optional(flag, false),
+    }),
+    acp: section({
+      profile: v.optional(oneOf(["spec", "official"]), "spec"),
+      official_clients: v.optional(texts, ["zed"]),
+      auth_methods: v.optional(v.array(v.looseObject({}, "an object"), "a list of objects"), []),
+      request_permission: v.optional(flag, false),
+      required_headers: v.optional(textMap, {}),
+      allowed_origins: v.optional(texts, []),
+      websocket_updates: v.optional(flag, true),
+    }),
+    // Other keys of these two belong to the adapter, which checks them.
+    session: v.optional(v.looseObject({ driver: v.optional(text, "sqlite") }, "an object"), {}),
+    providers: v.optional(v.array(v.looseObject({}, "an object"), "a list of providers"), []),
+    model: section({
+      provider: v.optional(text, ""),
+      model: v.optional(text, ""),
+      reasoning_effort: v.optional(oneOf(["", "minimal", "low", "medium", "high"]), ""),
+    }),
+    agent: section({
+      max_iterations: v.optional(whole(1), 100),
+      system_prompt: v.optional(text, ""),
+      tools: v.optional(texts, ["*"]),
+    }),
+    compaction: section({
+      enabled: v.optional(flag, true),
+      strategy: v.optional(text, "sliding-window"),
+      threshold: v.optional(
+        v.pipe(
+          v.number("a number above 0, at most 1"),
+          v.gtValue(0, "a number above 0, at most 1"),
+          v.maxValue(1, "a number above 0, at most 1"),
+        ),
+        0.8,
+      ),
+      keep_messages: v.optional(whole(1), 20),
+      context_window: v.optional(whole(0), 0),
+    }),
+    tools: section({
+      allow_paths: v.optional(texts, []),
+      env: v.optional(texts, []),
+      bash: section({
+        enabled: v.optional(flag, true),
+        timeout: v.optional(positive, 40),
+        sandbox: v.optional(oneOf(["auto", "required", "off"]), "auto"),
+      }),
+      webfetch: section({ allow_private: v.optional(flag, false) }),
+    }),
+    limits: section({
+      concurrent_runs: v.optional(whole(1), 512),
+      streams: v.optional(whole(1), 1024),
+      connections: v.optional(whole(1), 4096),
+      json_depth: v.optional(whole(1, 10_000), 64),
+      frame_bytes: v.optional(whole(1024), 67_108_864),
+      tool_output_bytes: v.optional(whole(1024), 1_048_576),
+      header_timeout: v.optional(positive, 15),
+      request_timeout: v.optional(positive, 30),
+      keep_alive_timeout: v.optional(positive, 120),
+    }),
+    log: section({ level: v.optional(oneOf(["debug", "info", "warn", "error"]), "info") }),
+  },
+  "an object",
+);
+
+/** The checked configuration, defaults filled in. Key names are those of the file. */
+export type Config = v.InferOutput<typeof schema>;
+
+export interface LoadedConfig {
+  config: Config;
+  /** The file, or where it would be; the start of error messages about it. */
+  file: string;
+  /** Folder that relative paths in the config start from. */
+  folder: string;
+  /** Values that came from the environment or stand under a key that holds secrets; never to be logged. */
+  secrets: ReadonlySet<string>;
+}
+
+/** Values that flags put over the file's: keys as in the file, `server.port`. */
+export type Overrides = Readonly<Record<string, unknown>>;
+
+/**
+ * Read the config file (`path`, else `<home>/config.json`; a missing default file means defaults), put the flags over
+ * it and check it. Rejects with `ConfigError`: one line that names file, key path and what was expected.
+ */
+export async function loadConfig(options: {
+  path?: string;
+  home: string;
+  overrides?: Overrides;
+}): Promise<LoadedConfig> {
+  const file = options.path === undefined ? join(options.home, "config.json") : resolve(options.path);
+  const secrets = new Set<string>();
+  const raw = await read(file, options.path !== undefined);
+  const expanded = expand(raw, file, "", secrets);
+  if (typeof expanded === "object" && expanded !== null) gatherSecrets(expanded, secrets);
+  const config = check(file, override(expanded, options.overrides ?? {}));
+  return { config, file, folder: dirname(file), secrets };
+}
+
+async function read(file: string, mustExist: boolean): Promise<unknown> {
+  let content: string;
+  try {
+    content = await readFile(file, "utf8");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" && !mustExist) return {};
+    throw new ConfigError(`${file}: cannot be read (${code ?? "unknown"})`, { cause: error });
+  }
+  if (content.trim() === "") return {};
+  try {
+    return JSON.parse(content) as unknown;
+  } catch {
+    // Only a file with comments or trailing commas needs the larger parser.
+    const { parse, printParseErrorCode } = await import("jsonc-parser");
+    const errors: { error: number; offset: number; length: number }[] = [];
+    const value: unknown = parse(content, errors, { allowTrailingComma: true, disallowComments: false });
+    const first = errors[0];
+    if (first === undefined) return value;
+    const before = content.slice(0, first.offset).split("\n");
+    const at = `${before.length}:${(before.at(-1)?.length ?? 0) + 1}`;
+    throw new ConfigError(
+      `${file}:${at}: expected JSON (comments and trailing commas allowed): ${printParseErrorCode(first.error)}`,
+    );
+  }
+}
+
+/** `${NAME}` in every string value. */
+function expand(value: unknown, file: string, path: string, secrets: Set<string>): unknown {
+  if (typeof value === "string") {
+    return value.replace(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (_all, name: string) => {
+      const found = environment(name);
+      if (found === undefined)
+        throw new ConfigError(`${file}: ${path}: expected the environment variable ${name} to be set`);
+      if (found.length >= 8) secrets.add(found);
+      return found;
+    });
+  }
+  if (Array.isArray(value)) return value.map((item, i) => expand(item, file, `${path}[${i}]`, secrets));
+  if (typeof value === "object" && value !== null) {
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [
+        key,
+        expand(item, file, path === "" ? key : `${path}.${key}`, secrets),
+      ]),
+    );
+  }
+  return value;
+}
+
+/** Whatever stands under `api_key`, or is a header's value. */
+function gatherSecrets(value: object, secrets: Set<string>): void {
+  for (const [key, item] of Object.entries(value) as [string, unknown][]) {
+    if (typeof item === "string" && key === "api_key" && item.length >= 4) secrets.add(item);
+    else if (typeof item === "object" && item !== null) {
+      if (key === "headers" || key === "required_headers") {
+        for (const header of Object.values(item)) {
+          if (typeof header !== "string") continue;
+          if (header.length >= 8) secrets.add(header);
+          const token = header.split(" ").at(-1) ?? "";
+          if (token.length >= 8) secrets.add(token);
+        }
+      } else gatherSecrets(item, secrets);
+    }
+  }
+}
+
+function override(value: unknown, overrides: Overrides): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  const result = { ...value } as Record<string, unknown>;
+  for (const [path, flagged] of Object.entries(overrides)) {
+    if (flagged === undefined) continue;
+    const [head = "", key = ""] = path.split(".");
+    const inner = result[head] ?? {};
+    if (typeof inner === "object" && !Array.isArray(inner)) result[head] = { ...inner, [key]: flagged };
+  }
+  return result;
+}
+
+function check(file: string, value: unknown): Config {
+  const result = v.safeParse(schema, value, { abortEarly: true });
+  if (result.success) return result.output;
+  const issue = result.issues[0];
+  const path = (issue.path ?? []).reduce(
+    (before, { key }) =>
+      typeof key === "number" ? `${before}[${key}]` : before === "" ? String(key) : `${before}.${String(key)}`,
+    "",
+  );
+  if (issue.type === "strict_object" && issue.expected === "never") {
+    const known = issue.message.replace(/^an object with the keys /, "");
+    throw new ConfigError(
+      `${file}: ${path}: unknown key${known === issue.message ? "" : `; expected one of ${known}`}`,
+    );
+  }
+  throw new ConfigError(
+    `${file}: ${path === "" ? "the file" : path}: expected ${issue.message}, got ${issue.received}`,
+  );
+}

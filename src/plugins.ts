@@ -1,0 +1,107 @@
+import { access } from "node:fs/promises";
+import { resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import type { AdapterDescriptor, AdapterKind } from "./adapter.js";
+import { AdapterError } from "./errors.js";
+
+type Load = () => Promise<{ default: unknown }>;
+
+/** What ships with gantry, by kind and by the names that config knows. Nothing is imported before it is chosen. */
+const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = {
+  transport: {
+    "koa-http-api": () => import("../adapters/koa-http-api/index.js"),
+    "acp-stdio": () => import("../adapters/acp-stdio/index.js"),
+    "acp-http-sse-ws": () => import("../adapters/acp-http-sse-ws/index.js"),
+  },
+  "session-driver": {
+    sqlite: () => import("../adapters/sqlite-driver/index.js"),
+    json: () => import("../adapters/lowdb-json-driver/index.js"),
+  },
+  "model-provider": {
+    "ai-sdk": () => import("../adapters/ai-sdk-provider/index.js"),
+    offline: () => import("../adapters/offline-provider/index.js"),
+  },
+  tool: {},
+};
+
+/** Names that config may use for a kind, without modules of strangers. */
+export function builtInNames(kind: AdapterKind): string[] {
+  return Object.keys(BUILT_IN[kind]);
+}
+
+/**
+ * The descriptor that a name in the config means: a built-in name, a package, or a path relative to `folder`.
+ * Rejects with `AdapterError`: one line that begins with `where` and says what was wrong with which module.
+ */
+export async function loadAdapter<Kind extends AdapterKind>(
+  kind: Kind,
+  name: string,
+  folder: string,
+  where: string,
+): Promise<AdapterDescriptor<Kind>> {
+  const builtIn = Object.hasOwn(BUILT_IN[kind], name) ? BUILT_IN[kind][name] : undefined;
+  const load = builtIn ?? (() => importModule(kind, name, folder, where));
+  let loaded: { default?: unknown };
+  try {
+    loaded = await load();
+  } catch (error) {
+    if (error instanceof AdapterError) throw error;
+    throw new AdapterError(`${where}: ${name} could not be loaded: ${message(error)}`, { cause: error });
+  }
+  const descriptor = loaded.default;
+  if (!isDescriptor(descriptor)) {
+    throw new AdapterError(`${where}: ${name} is no gantry adapter: expected a default export made by defineAdapter`);
+  }
+  if (descriptor.kind !== kind) throw new AdapterError(`${where}: ${name} is a ${descriptor.kind}, expected a ${kind}`);
+  return descriptor as AdapterDescriptor<Kind>;
+}
+
+async function importModule(
+  kind: AdapterKind,
+  name: string,
+  folder: string,
+  where: string,
+): Promise<{ default?: unknown }> {
+  return (await import(await locate(kind, name, folder, where))) as { default?: unknown };
+}
+
+/** The module's URL; from the config's folder, so that plugins are installed beside it. */
+async function locate(kind: AdapterKind, name: string, folder: string, where: string): Promise<string> {
+  if (/^(\.{0,2}[\\/]|file:|[A-Za-z]:[\\/])/.test(name)) {
+    const path = name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name);
+    if (
+      await access(path).then(
+        () => true,
+        () => false,
+      )
+    )
+      return pathToFileURL(path).href;
+    throw new AdapterError(`${where}: there is no file ${path}`);
+  }
+  const { resolve: find } = await import("import-meta-resolve");
+  try {
+    return find(name, pathToFileURL(resolve(folder, "config.json")).href);
+  } catch (error) {
+    const names = builtInNames(kind).join(", ");
+    throw new AdapterError(
+      `${where}: unknown ${kind} ${name}: expected ${names === "" ? "" : `${names}, `}a package installed beside the config file, or a path`,
+      { cause: error },
+    );
+  }
+}
+
+function isDescriptor(value: unknown): value is AdapterDescriptor {
+  if (typeof value !== "object" || value === null) return false;
+  const { gantry, kind, name, parse, use } = value as Record<string, unknown>;
+  return (
+    gantry === 1 &&
+    typeof kind === "string" &&
+    typeof name === "string" &&
+    typeof parse === "function" &&
+    typeof use === "function"
+  );
+}
+
+function message(error: unknown): string {
+  return (error instanceof Error ? error.message : String(error)).split("\n")[0] ?? "";
+}

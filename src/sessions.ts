@@ -1,0 +1,149 @@
+import { stat } from "node:fs/promises";
+import { isAbsolute } from "node:path";
+import { InputError, ProjectFolderError, SessionNotFoundError } from "./errors.js";
+import type { Bus } from "./events.js";
+import { newId, now } from "./ids.js";
+import type {
+  Message,
+  Session,
+  SessionDriver,
+  SessionFields,
+  SessionPage,
+  SessionQuery,
+} from "./ports/session-driver.js";
+import { NO_USAGE } from "./usage.js";
+
+/** What `Sessions` needs of the agent that it belongs to. */
+export interface SessionsOptions {
+  /** The store, opened with its first use. */
+  store: () => Promise<SessionDriver>;
+  bus: Bus;
+  projectDir: string;
+  /** End the run of a chain in this process, if there is one, and wait for its end. */
+  stopRun: (rootId: string) => Promise<void>;
+}
+
+export interface NewSession {
+  /** Absolute path of a folder; default the agent's own. */
+  projectDir?: string;
+  /** Default `New Session <timestamp>`. */
+  title?: string;
+  /** A second id that finds the session. */
+  alias?: string;
+}
+
+export interface MessagesQuery {
+  /** `all` (default): the whole conversation, each message as it was said, once. `model`: what the model now sees. */
+  view?: "all" | "model";
+  /** Only greater `seq`s, the first `limit` of them. */
+  after?: number;
+  /** Only smaller `seq`s, the last `limit` of them. */
+  before?: number;
+  limit?: number;
+}
+
+/** The rules of sessions. Every id may be an alias, and of a chain any session's. */
+export class Sessions {
+  readonly #options: SessionsOptions;
+
+  constructor(options: SessionsOptions) {
+    this.#options = options;
+  }
+
+  /** A session without a run. Rejects with `ProjectFolderError`, or `SessionExistsError` when the alias is taken. */
+  async create(input: NewSession = {}): Promise<Session> {
+    const session = newSession(input, this.#options.projectDir);
+    await checkFolder(session.projectDir);
+    const store = await this.#options.store();
+    await store.create(session);
+    this.#options.bus.emit("session.created", { session });
+    return session;
+  }
+
+  /** By id or alias; undefined when there is none. */
+  async get(id: string): Promise<Session | undefined> {
+    const store = await this.#options.store();
+    return store.get(id);
+  }
+
+  /** Originals, newest first. */
+  async list(query: SessionQuery): Promise<SessionPage> {
+    const store = await this.#options.store();
+    return store.list(query);
+  }
+
+  /** Ascending by `seq`. Rejects with `SessionNotFoundError`. */
+  async messages(id: string, query: MessagesQuery = {}): Promise<Message[]> {
+    const store = await this.#options.store();
+    const session = await found(store, id);
+    const { view = "all", ...page } = query;
+    if (view === "all") return store.messages(session.id, { ...page, scope: "chain" });
+    const newest = (await store.newest(session.chain.root)) ?? session;
+    const seen = [...(await store.view(newest.id)), ...(await store.messages(newest.id))];
+    return pageOf(seen, page);
+  }
+
+  /** Set what the session's next runs use, or its title. Rejects with `SessionNotFoundError`. */
+  async update(
+    id: string,
+    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort" | "projectDir">,
+  ): Promise<Session> {
+    const store = await this.#options.store();
+    const { id: own, chain } = await found(store, id);
+    const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { titled: true }) };
+    await store.write(((await store.newest(chain.root)) ?? { id: own }).id, { fence: null, sync: true, set });
+    const session = await found(store, chain.root);
+    this.#options.bus.emit("session.updated", { sessionId: chain.root, fields: Object.keys(fields), session });
+    return session;
+  }
+
+  /** For good, with its whole chain; a running prompt is cancelled first. Rejects with `SessionNotFoundError`. */
+  async delete(id: string): Promise<void> {
+    const store = await this.#options.store();
+    const { chain } = await found(store, id);
+    await this.#options.stopRun(chain.root);
+    await store.delete([chain.root]);
+    this.#options.bus.emit("session.deleted", { ids: [chain.root] });
+  }
+}
+
+/** A new original with no message. */
+export function newSession(input: NewSession, projectDir: string): Session {
+  const id = newId();
+  const createdAt = now();
+  return {
+    id,
+    alias: input.alias ?? "",
+    title: input.title ?? `New Session ${createdAt}`,
+    titled: false,
+    provider: "",
+    model: "",
+    reasoningEffort: "",
+    projectDir: input.projectDir ?? projectDir,
+    parentId: "",
+    chain: { root: id, index: 0 },
+    lastSeq: 0,
+    createdAt,
+    updatedAt: createdAt,
+    usage: NO_USAGE,
+  };
+}
+
+/** Rejects with `ProjectFolderError` when there is no such folder. */
+export async function checkFolder(path: string): Promise<void> {
+  if (!isAbsolute(path)) throw new InputError("projectDir", "an absolute path");
+  const stats = await stat(path).catch(() => undefined);
+  if (!stats?.isDirectory()) throw new ProjectFolderError();
+}
+
+export async function found(store: SessionDriver, id: string): Promise<Session> {
+  const session = await store.get(id);
+  if (!session) throw new SessionNotFoundError(id);
+  return session;
+}
+
+function pageOf(messages: Message[], page: { after?: number; before?: number; limit?: number }): Message[] {
+  const { after = -Infinity, before = Infinity, limit = Infinity } = page;
+  const range = messages.filter((message) => message.seq > after && message.seq < before);
+  return page.before !== undefined && page.after === undefined ? range.slice(-limit) : range.slice(0, limit);
+}

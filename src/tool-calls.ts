@@ -1,0 +1,203 @@
+import type { Bus, AgentEvent, RunInput } from "./events.js";
+import { ToolInputError } from "./errors.js";
+import { INTERRUPTED } from "./history.js";
+import { parseJson } from "./json.js";
+import type { Logger } from "./ports/logger.js";
+import type { ToolCallPart } from "./ports/session-driver.js";
+import type { AskAnswer, Location, Tool, ToolOutput } from "./ports/tool.js";
+import { capText } from "./tools/truncate.js";
+
+/** Calls of one answer that may run at the same time. */
+const AT_ONCE = 8;
+/** After a cancel a tool may take so long, in ms, to say how it ended. */
+const GRACE_MS = 400;
+
+export interface ToolRunContext {
+  tools: ReadonlyMap<string, Tool>;
+  sessionId: string;
+  projectDir: string;
+  signal: AbortSignal;
+  state: Map<string, unknown>;
+  ask: RunInput["ask"];
+  /** Bytes kept of a tool's text. */
+  outputBytes: number;
+  logger: Logger;
+  bus: Bus;
+  emit: (event: AgentEvent) => void;
+  /** Told of tools that go on after a cancel, so that somebody waits for them in the end. */
+  straggles: (work: Promise<unknown>) => void;
+}
+
+/** How a call ended. */
+export interface ToolOutcome {
+  call: ToolCallPart;
+  output: ToolOutput;
+}
+
+interface Prepared {
+  call: ToolCallPart;
+  tool: Tool | undefined;
+  args: unknown;
+  input: unknown;
+  title: string;
+  locations: readonly Location[];
+  /** Why it cannot run. */
+  refusal: string | undefined;
+}
+
+/**
+ * Run the calls of one answer: neighbours that allow it beside each other, the others alone and in order.
+ * `onOutcome` is awaited for each call, exactly once, also for calls that a cancel kept from running.
+ */
+export async function runToolCalls(
+  calls: readonly ToolCallPart[],
+  messageId: string,
+  context: ToolRunContext,
+  onOutcome: (outcome: ToolOutcome) => Promise<void>,
+): Promise<void> {
+  const prepared = calls.map((call) => prepare(call, context));
+  for (let i = 0; i < prepared.length;) {
+    const group = [prepared[i]!];
+    while (
+      group.length < AT_ONCE &&
+      group.every((one) => one.tool?.parallel) &&
+      prepared[i + group.length]?.tool?.parallel
+    ) {
+      group.push(prepared[i + group.length]!);
+    }
+    i += group.length;
+    const outcomes = await Promise.allSettled(
+      group.map(async (one) => {
+        announce(one, messageId, context);
+        const output = await settle(one, context);
+        context.bus.emit("tool.finished", {
+          sessionId: context.sessionId,
+          callId: one.call.id,
+          name: one.call.name,
+          failed: output.failed === true,
+        });
+        await onOutcome({ call: one.call, output });
+      }),
+    );
+    for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
+  }
+}
+
+function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
+  const tool = context.tools.get(call.name);
+  const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [] };
+  if (!tool) {
+    const names = [...context.tools.keys()].join(", ");
+    return { ...base, refusal: `There is no tool "${call.name}". Use one of: ${names || "(none)"}.` };
+  }
+  let input: unknown;
+  try {
+    input = call.arguments.trim() === "" ? {} : parseJson(call.arguments);
+  } catch (error) {
+    return {
+      ...base,
+      refusal: `The arguments of ${call.name} are not valid JSON (${text(error)}). Send the call again with valid JSON.`,
+    };
+  }
+  try {
+    const args: unknown = tool.parse(input);
+    const { title, locations } = describe(tool, args, context.projectDir);
+    return { ...base, args, input, title, locations, refusal: undefined };
+  } catch (error) {
+    if (!(error instanceof ToolInputError))
+      context.logger.debug("a tool refused its input", { tool: call.name, error });
+    return { ...base, input, refusal: `${call.name}: ${text(error)}` };
+  }
+}
+
+function describe(tool: Tool, args: unknown, projectDir: string): { title: string; locations: readonly Location[] } {
+  try {
+    return tool.describe(args, projectDir);
+  } catch {
+    return { title: tool.name, locations: [] };
+  }
+}
+
+function announce(one: Prepared, messageId: string, context: ToolRunContext): void {
+  context.bus.emit("tool.started", { sessionId: context.sessionId, callId: one.call.id, name: one.call.name });
+  context.emit({
+    type: "tool_call",
+    messageId,
+    callId: one.call.id,
+    name: one.call.name,
+    arguments: one.call.arguments,
+    input: one.input,
+    title: one.title,
+    kind: one.tool?.kind ?? "other",
+    locations: one.locations,
+  });
+}
+
+/** Never rejects. */
+async function settle(one: Prepared, context: ToolRunContext): Promise<ToolOutput> {
+  const { signal } = context;
+  if (signal.aborted) return { text: "[cancelled before it ran]", failed: true };
+  if (one.refusal !== undefined || !one.tool) return { text: one.refusal ?? "", failed: true };
+  const work = perform(one, one.tool, context);
+  const output = await withGrace(work, signal);
+  if (output === undefined) {
+    context.straggles(work);
+    return { text: INTERRUPTED, failed: true };
+  }
+  return output;
+}
+
+/** The work's outcome; undefined when the signal aborted and the work did not end soon after. */
+function withGrace(work: Promise<ToolOutput>, signal: AbortSignal): Promise<ToolOutput | undefined> {
+  return new Promise((resolve) => {
+    let timer: NodeJS.Timeout | undefined;
+    const onAbort = () => (timer = setTimeout(() => resolve(undefined), GRACE_MS));
+    signal.addEventListener("abort", onAbort, { once: true });
+    void work.then((output) => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", onAbort);
+      resolve(output);
+    });
+  });
+}
+
+/** Never rejects. */
+async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Promise<ToolOutput> {
+  try {
+    const { callId, ask } = { callId: one.call.id, ask: asker(one, tool, context) };
+    if (tool.needsLeave) {
+      const answer = await ask({ title: one.title, input: one.input, locations: one.locations });
+      if (answer === "reject") return { text: "The user refused this call. Ask what to do instead.", failed: true };
+    }
+    const output = await tool.run(one.args, {
+      sessionId: context.sessionId,
+      callId,
+      projectDir: context.projectDir,
+      signal: context.signal,
+      ask,
+      state: context.state,
+    });
+    return { ...output, text: capText(String(output.text), context.outputBytes) };
+  } catch (error) {
+    if (context.signal.aborted) return { text: INTERRUPTED, failed: true };
+    context.logger.debug("a tool failed", { tool: tool.name, error });
+    return { text: capText(`${tool.name}: ${text(error)}`, context.outputBytes), failed: true };
+  }
+}
+
+function asker(one: Prepared, tool: Tool, context: ToolRunContext) {
+  return async (request: { title: string; input: unknown; locations: readonly Location[] }): Promise<AskAnswer> => {
+    const key = `leave:${tool.name}`;
+    if (!context.ask || context.state.get(key) === true) return "allow";
+    const answer = await context.ask(
+      { ...request, callId: one.call.id, tool: tool.name, kind: tool.kind },
+      context.signal,
+    );
+    if (answer === "allow_always") context.state.set(key, true);
+    return answer;
+  };
+}
+
+function text(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
