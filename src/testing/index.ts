@@ -1,4 +1,5 @@
 export { MemoryDriver, MemoryStore } from "../memory-driver.js";
+export type { Check } from "./check.js";
 export { ScriptedProvider, callTools, finish, say } from "./scripted-provider.js";
 export type {
   ScriptedAnswer,
@@ -7,3 +8,5 @@ export type {
   ScriptedReply,
   ScriptedStep,
 } from "./scripted-provider.js";
+export { sessionDriverChecks } from "./session-driver-checks.js";
+export type { SessionDriverFixture } from "./session-driver-checks.js";

@@ -1,0 +1,134 @@
+import { chmod, mkdir, open, stat } from "node:fs/promises";
+import { dirname } from "node:path";
+import type Sqlite from "better-sqlite3";
+import type { Database } from "better-sqlite3";
+import { StoreError } from "gantry";
+import type { Logger } from "gantry";
+import type { SqliteOptions } from "./options.js";
+import { APPLICATION_ID, checkVersion, migrate } from "./schema.js";
+
+/** Longest that SQLite itself may block the event loop for a lock, in ms; all further waiting is asynchronous. */
+const BUSY_MS = 5;
+/** The write-ahead log is cut back to this size after a checkpoint, in bytes. */
+const WAL_LIMIT = 16 * 1024 * 1024;
+/** Older ones can corrupt a write-ahead log that several connections use. */
+const OLDEST_SQLITE = [3, 51, 3] as const;
+
+export interface Connection {
+  readonly db: Database;
+  /** Whether readers and a writer do not disturb each other. False on file systems that refuse it. */
+  readonly wal: boolean;
+}
+
+/** Open the file and make it ready. `retry` runs a step again for as long as another process is in the way. */
+export async function connect(
+  options: SqliteOptions,
+  logger: Logger | undefined,
+  retry: <T>(step: () => T) => Promise<T>,
+): Promise<Connection> {
+  const { path } = options;
+  await prepareFile(path);
+  const Database = await loadSqlite();
+  const db = new Database(path, { timeout: BUSY_MS });
+  try {
+    checkSqlite(db);
+    await retry(() => inspect(db, path));
+    const mode = await retry(() => String(db.pragma("journal_mode = WAL", { simple: true })));
+    const wal = mode === "wal";
+    if (!wal) {
+      logger?.warn(
+        "the file system of the session store refuses a write-ahead log; readers and writers wait for each other",
+        {
+          path,
+          journalMode: mode,
+        },
+      );
+    }
+    // Explicit on every open: none of these but the journal mode is kept in the file.
+    db.pragma(`synchronous = ${wal ? "NORMAL" : "FULL"}`);
+    db.pragma("secure_delete = ON");
+    db.pragma(`journal_size_limit = ${WAL_LIMIT}`);
+    db.pragma("trusted_schema = OFF");
+    db.pragma("foreign_keys = OFF");
+    db.pragma("temp_store = MEMORY");
+    if (options.maxPages !== undefined) db.pragma(`max_page_count = ${Math.trunc(options.maxPages)}`);
+    await retry(() => migrate(db, path));
+    return { db, wal };
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+async function loadSqlite(): Promise<typeof Sqlite> {
+  try {
+    return (await import("better-sqlite3")).default;
+  } catch (error) {
+    const why = error instanceof Error ? error.message.split("\n")[0] : String(error);
+    throw new StoreError(`better-sqlite3 cannot be loaded; install it again for this Node: ${why}`, { cause: error });
+  }
+}
+
+/** Make the file and its folder for the owner's eyes alone, and refuse what is no store of ours before SQLite touches it. */
+async function prepareFile(path: string): Promise<void> {
+  const folder = dirname(path);
+  const made = await mkdir(folder, { recursive: true, mode: 0o700 });
+  if (made !== undefined) await chmod(folder, 0o700);
+  const file = await open(path, "a+", 0o600);
+  try {
+    const { mode, size } = await file.stat();
+    // SQLite gives its -wal and -shm the mode of this file, whatever the umask.
+    if ((mode & 0o777) !== 0o600) await file.chmod(0o600);
+    if (size > 0) checkHeader(await file.read(Buffer.alloc(100), 0, 100, 0), path);
+    else await syncFolder(folder);
+  } finally {
+    await file.close();
+  }
+  for (const beside of [`${path}-wal`, `${path}-shm`]) {
+    const found = await stat(beside).catch(() => undefined);
+    if (found && (found.mode & 0o777) !== 0o600) await chmod(beside, 0o600).catch(() => undefined);
+  }
+}
+
+/** So that a power cut does not lose the file's name. */
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, "r");
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** The header tells by itself what a file is; asking SQLite could already fold a write-ahead log into it. */
+function checkHeader({ buffer, bytesRead }: { buffer: Buffer; bytesRead: number }, path: string): void {
+  if (bytesRead < 100 || buffer.toString("latin1", 0, 16) !== "SQLite format 3\0") {
+    throw new StoreError(
+      `session store ${path}: the file is damaged or no database; it was left as it is: restore a copy, or move it away`,
+    );
+  }
+  if (buffer.readUInt32BE(68) === APPLICATION_ID) checkVersion(buffer.readUInt32BE(60), path);
+}
+
+function checkSqlite(db: Database): void {
+  const version = String(db.prepare("SELECT sqlite_version()").pluck().get());
+  const [major = 0, minor = 0, patch = 0] = version.split(".").map(Number);
+  const [oldMajor, oldMinor, oldPatch] = OLDEST_SQLITE;
+  const rank = (a: number, b: number, c: number): number => a * 1e6 + b * 1e3 + c;
+  if (rank(major, minor, patch) >= rank(oldMajor, oldMinor, oldPatch)) return;
+  throw new StoreError(
+    `SQLite ${version} can corrupt a store that several processes use; update better-sqlite3 (SQLite ${OLDEST_SQLITE.join(".")} or newer)`,
+  );
+}
+
+/** Read only: a file of a newer gantry, or of another program, is not ours to write. */
+function inspect(db: Database, path: string): void {
+  const tables = Number(db.prepare("SELECT count(*) FROM sqlite_schema").pluck().get());
+  const application = Number(db.pragma("application_id", { simple: true }));
+  if (tables > 0 && application !== APPLICATION_ID) {
+    throw new StoreError(
+      `session store ${path}: a database of another program; it was left as it is: choose another session.path`,
+    );
+  }
+  checkVersion(Number(db.pragma("user_version", { simple: true })), path);
+}

@@ -1,0 +1,116 @@
+/// <reference lib="es2024.string" />
+import type { Message, Part, ReasoningEffort, Role, Session, Snapshot } from "gantry";
+
+export interface SessionRow {
+  n: number;
+  id: string;
+  alias: string;
+  title: string;
+  titled: number;
+  provider: string;
+  model: string;
+  reasoning_effort: string;
+  project_dir: string;
+  parent_id: string;
+  root: string;
+  idx: number;
+  last_seq: number;
+  created_at: string;
+  updated_at: string;
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+  cost: number;
+}
+
+export interface MessageRow {
+  n: number;
+  session: number;
+  seq: number;
+  finished: number;
+  id: string;
+  role: string;
+  tool_call_id: string;
+  name: string;
+  failed: number;
+  created_at: string;
+  parts: string;
+}
+
+export interface PieceRow {
+  part: number;
+  type: string;
+  text: string;
+}
+
+export interface SnapshotRow {
+  id: string;
+  after: number;
+  created_at: string;
+}
+
+/** SQLite stores UTF-8: halves of a surrogate pair become U+FFFD, so that what was written is found again. */
+export function wellFormed(text: string): string {
+  return text.isWellFormed() ? text : text.toWellFormed();
+}
+
+export function sessionOf(row: SessionRow): Session {
+  return {
+    id: row.id,
+    alias: row.alias,
+    title: row.title,
+    titled: row.titled === 1,
+    provider: row.provider,
+    model: row.model,
+    reasoningEffort: row.reasoning_effort as ReasoningEffort,
+    projectDir: row.project_dir,
+    parentId: row.parent_id,
+    chain: { root: row.root, index: row.idx },
+    lastSeq: row.last_seq,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+    usage: {
+      promptTokens: row.prompt_tokens,
+      completionTokens: row.completion_tokens,
+      totalTokens: row.total_tokens,
+      cost: row.cost,
+    },
+  };
+}
+
+/** A message as it is stored, with what it has gained since when it is still growing. */
+export function messageOf(row: MessageRow, sessionId: string, pieces: readonly PieceRow[]): Message {
+  return {
+    id: row.id,
+    sessionId,
+    seq: row.seq,
+    role: row.role as Role,
+    parts: grown(JSON.parse(row.parts) as Part[], pieces),
+    toolCallId: row.tool_call_id,
+    name: row.name,
+    failed: row.failed === 1,
+    createdAt: row.created_at,
+    finished: row.finished === 1,
+  };
+}
+
+function grown(parts: Part[], pieces: readonly PieceRow[]): Part[] {
+  if (pieces.length === 0) return parts;
+  const byIndex = new Map<number, Part>(parts.entries());
+  for (const piece of pieces) {
+    const text = JSON.parse(piece.text) as string;
+    const present = byIndex.get(piece.part);
+    if (present && "text" in present) {
+      present.text += text;
+    } else {
+      const added: Part = { type: piece.type === "reasoning" ? "reasoning" : "text", text };
+      byIndex.set(piece.part, added);
+      parts.push(added);
+    }
+  }
+  return parts;
+}
+
+export function snapshotOf(row: SnapshotRow): Snapshot {
+  return { id: row.id, after: row.after, createdAt: row.created_at };
+}

@@ -1,0 +1,139 @@
+import type { Database } from "better-sqlite3";
+import { StoreError } from "gantry";
+
+/** "gant": tells our files from those of other programs. */
+export const APPLICATION_ID = 0x67616e74;
+
+/** Each brings the file from the version of its index to the next. Never change one that was released: add one. */
+const MIGRATIONS: readonly string[] = [
+  `
+  CREATE TABLE sessions (
+    n INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    alias TEXT NOT NULL,
+    title TEXT NOT NULL,
+    titled INTEGER NOT NULL,
+    provider TEXT NOT NULL,
+    model TEXT NOT NULL,
+    reasoning_effort TEXT NOT NULL,
+    project_dir TEXT NOT NULL,
+    parent_id TEXT NOT NULL,
+    root TEXT NOT NULL,
+    idx INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    total_tokens INTEGER NOT NULL,
+    cost REAL NOT NULL,
+    cut TEXT NOT NULL DEFAULT '',
+    UNIQUE (root, idx)
+  );
+  CREATE UNIQUE INDEX sessions_alias ON sessions (alias) WHERE alias <> '';
+  CREATE INDEX sessions_all ON sessions (updated_at, id) WHERE idx = 0;
+  CREATE INDEX sessions_of_dir ON sessions (project_dir, updated_at, id) WHERE idx = 0;
+  CREATE INDEX sessions_empty ON sessions (updated_at, id) WHERE idx = 0 AND last_seq = 0;
+
+  -- chain: n of the original; session: n of the session that it was said in. parts last: it may be large.
+  CREATE TABLE messages (
+    n INTEGER PRIMARY KEY,
+    chain INTEGER NOT NULL,
+    session INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    cut TEXT NOT NULL DEFAULT '',
+    finished INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    role TEXT NOT NULL,
+    tool_call_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    failed INTEGER NOT NULL,
+    created_at TEXT NOT NULL,
+    parts TEXT NOT NULL,
+    UNIQUE (chain, seq)
+  );
+  CREATE INDEX messages_of_session ON messages (session, seq);
+  CREATE INDEX messages_growing ON messages (chain, id) WHERE finished = 0;
+  CREATE INDEX messages_cut ON messages (chain, cut) WHERE cut <> '';
+
+  -- What growing messages gained, in order of n; text is a JSON string, as a surrogate pair may be split over two.
+  CREATE TABLE pieces (
+    n INTEGER PRIMARY KEY,
+    message INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    text TEXT NOT NULL
+  );
+  CREATE INDEX pieces_of_message ON pieces (message);
+
+  CREATE TABLE views (session INTEGER PRIMARY KEY, messages TEXT NOT NULL);
+
+  CREATE TABLE snapshots (
+    n INTEGER PRIMARY KEY,
+    chain INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    after INTEGER NOT NULL,
+    created_at TEXT NOT NULL,
+    UNIQUE (chain, id)
+  );
+
+  CREATE TABLE leases (
+    root TEXT PRIMARY KEY,
+    fence INTEGER NOT NULL,
+    holder_id TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    expires_at INTEGER NOT NULL
+  ) WITHOUT ROWID;
+
+  -- One for the whole store, so that fences grow across releases and deletes.
+  CREATE TABLE fence (last INTEGER NOT NULL);
+  INSERT INTO fence VALUES (0);
+
+  -- How many originals there are: in all (scope 'all'), and of a folder ('dir:' and its path).
+  CREATE TABLE totals (scope TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+  INSERT INTO totals VALUES ('all', 0);
+  CREATE TRIGGER totals_insert AFTER INSERT ON sessions WHEN NEW.idx = 0 BEGIN
+    UPDATE totals SET n = n + 1 WHERE scope = 'all';
+    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
+  END;
+  CREATE TRIGGER totals_delete AFTER DELETE ON sessions WHEN OLD.idx = 0 BEGIN
+    UPDATE totals SET n = n - 1 WHERE scope = 'all';
+    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
+    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
+  END;
+  CREATE TRIGGER totals_move AFTER UPDATE OF project_dir ON sessions
+  WHEN NEW.idx = 0 AND OLD.project_dir <> NEW.project_dir BEGIN
+    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
+    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
+    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
+  END;
+  `,
+];
+
+/** Version of the files that this code reads and writes. */
+export const VERSION = MIGRATIONS.length;
+
+/** Refuse a file of a newer gantry. */
+export function checkVersion(version: number, path: string): void {
+  if (version <= VERSION) return;
+  throw new StoreError(
+    `session store ${path}: written by a newer gantry (version ${version}, this one knows ${VERSION}); ` +
+      "it was left as it is: update gantry, or choose another session.path",
+  );
+}
+
+/**
+ * Bring the file to `VERSION`. One transaction that takes the write lock first and reads the version again inside it:
+ * any number of processes may open a fresh file at once. Throws SQLITE_BUSY while another one is at it.
+ */
+export function migrate(db: Database, path: string): void {
+  const version = (): number => Number(db.pragma("user_version", { simple: true }));
+  if (version() === VERSION) return;
+  db.transaction(() => {
+    const from = version();
+    checkVersion(from, path);
+    for (const step of MIGRATIONS.slice(from)) db.exec(step);
+    db.pragma(`application_id = ${APPLICATION_ID}`);
+    db.pragma(`user_version = ${VERSION}`);
+  }).immediate();
+}

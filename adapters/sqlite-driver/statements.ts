@@ -1,0 +1,46 @@
+import type { Database, Statement } from "better-sqlite3";
+import { wellFormed } from "./rows.js";
+
+export type Value = string | number | null;
+
+/** Prepared statements by their text, each prepared once. */
+export class Statements {
+  readonly #db: Database;
+  readonly #prepared = new Map<string, Statement>();
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  run(sql: string, ...values: readonly Value[]): { changes: number; lastInsertRowid: number } {
+    const { changes, lastInsertRowid } = this.#of(sql).run(...values.map(bindable));
+    return { changes, lastInsertRowid: Number(lastInsertRowid) };
+  }
+
+  /** The first row, of a shape that the caller knows from its own SQL. */
+  get<Row>(sql: string, ...values: readonly Value[]): Row | undefined {
+    return this.#of(sql).get(...values.map(bindable)) as Row | undefined;
+  }
+
+  all<Row>(sql: string, ...values: readonly Value[]): Row[] {
+    return this.#of(sql).all(...values.map(bindable)) as Row[];
+  }
+
+  /** Run reads against one state of the store. */
+  atOnce<T>(reads: () => T): T {
+    return this.#db.transaction(reads).deferred();
+  }
+
+  #of(sql: string): Statement {
+    let statement = this.#prepared.get(sql);
+    if (!statement) {
+      statement = this.#db.prepare(sql);
+      this.#prepared.set(sql, statement);
+    }
+    return statement;
+  }
+}
+
+function bindable(value: Value): Value {
+  return typeof value === "string" ? wellFormed(value) : value;
+}

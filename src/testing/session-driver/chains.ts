@@ -1,0 +1,153 @@
+import assert from "node:assert/strict";
+import type { SessionDriver } from "../../ports/session-driver.js";
+import { rejectsWith } from "../check.js";
+import { aMessage, aSession, at, change, listed, seqs, someMessages } from "./rule.js";
+import type { Rule } from "./rule.js";
+
+/** `a` with 1 to 4, `a1` with 5 to 7, `a2` with 8 to 9; and `b`, which is no part of it. */
+async function aChain(driver: SessionDriver): Promise<void> {
+  await driver.create(aSession("a", { alias: "x" }), someMessages("a", 1, 4));
+  await driver.create(aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }), someMessages("a1", 5, 7));
+  await driver.create(aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 7 }), someMessages("a2", 8, 9));
+  await driver.create(aSession("b"), someMessages("b", 1, 9));
+}
+
+const snapshot = (id: string, after: number): { id: string; after: number; createdAt: string } => ({
+  id,
+  after,
+  createdAt: at(after),
+});
+
+export const chainRules: readonly Rule[] = [
+  [
+    "newest: the greatest index of the chain, by any id of it; undefined for an unknown one",
+    async ({ driver }) => {
+      await aChain(driver);
+      for (const id of ["a", "a1", "a2"]) assert.equal((await driver.newest(id))?.id, "a2");
+      assert.equal((await driver.newest("b"))?.id, "b");
+      assert.equal(await driver.newest("none"), undefined);
+    },
+  ],
+  [
+    "newest: by index, not by the order in which they were made or changed",
+    async ({ driver }) => {
+      await driver.create(aSession("a"));
+      await driver.create(aSession("z", { chain: { root: "a", index: 7 }, updatedAt: at(1) }));
+      await driver.create(aSession("y", { chain: { root: "a", index: 3 }, updatedAt: at(9) }));
+      await driver.write("y", change({ set: { updatedAt: at(20) } }));
+      assert.equal((await driver.newest("y"))?.id, "z");
+    },
+  ],
+  [
+    "cut: hides what is behind a point under a snapshot, in this chain alone",
+    async ({ driver }) => {
+      await aChain(driver);
+      await driver.write("a2", change({ cut: snapshot("s", 8) }));
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 7, 8]);
+      assert.deepEqual(await seqs(driver, "a2"), [8]);
+      assert.deepEqual(await seqs(driver, "a2", { includeCut: true }), [8, 9]);
+      assert.deepEqual((await seqs(driver, "b")).length, 9);
+      assert.deepEqual(await driver.snapshots("a1"), [snapshot("s", 8)]);
+      assert.deepEqual(await driver.snapshots("b"), []);
+      assert.equal((await driver.newest("a"))?.id, "a2");
+    },
+  ],
+  [
+    "cut: across a chain hides later sessions too; the one it was made in is the newest, and its lastSeq is the chain's",
+    async ({ driver }) => {
+      await aChain(driver);
+      await driver.write("a", change({ cut: snapshot("s", 2) }));
+      const newest = await driver.newest("a2");
+      assert.equal(newest?.id, "a");
+      assert.equal(newest.lastSeq, 9, "a seq is never used again");
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2]);
+      assert.deepEqual(await seqs(driver, "a1"), []);
+      await rejectsWith(driver.write("a", change({ add: [aMessage("a", 5)] })), "seq_taken", "seq of a cut message");
+      await driver.write("a", change({ add: [aMessage("a", 10)] }));
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 10]);
+      const again = aSession("a1b", { chain: { root: "a", index: 1 } });
+      await rejectsWith(driver.create(again), "session_exists", "index of a cut session");
+      await driver.create(aSession("a3", { chain: { root: "a", index: 3 } }));
+      assert.equal((await driver.newest("a"))?.id, "a3");
+    },
+  ],
+  [
+    "cut: at 0 hides every message",
+    async ({ driver }) => {
+      await aChain(driver);
+      await driver.write("a", change({ cut: snapshot("s", 0) }));
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), []);
+      assert.equal((await driver.get("a"))?.lastSeq, 9);
+    },
+  ],
+  [
+    "cut: with messages in the same change, these are not hidden",
+    async ({ driver }) => {
+      await aChain(driver);
+      await driver.write("a2", change({ cut: snapshot("s", 8), add: [aMessage("a2", 10)] }));
+      assert.deepEqual(await seqs(driver, "a2"), [8, 10]);
+    },
+  ],
+  [
+    "restore: brings back what its cut hid, messages and sessions, and the snapshot is gone",
+    async (store) => {
+      await aChain(store.driver);
+      await store.driver.write("a", change({ cut: snapshot("s", 2) }));
+      const driver = await store.reopen();
+      await driver.write("a", change({ restore: "s" }));
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+      assert.equal((await driver.newest("a"))?.id, "a2");
+      assert.deepEqual(await driver.snapshots("a"), []);
+      await rejectsWith(driver.write("a", change({ restore: "s" })), "point_not_found", "restored already");
+      await rejectsWith(driver.write("b", change({ restore: "s" })), "point_not_found", "another chain's");
+    },
+  ],
+  [
+    "restore: what an earlier cut hid stays hidden under its own snapshot",
+    async ({ driver }) => {
+      await driver.create(aSession("a"), someMessages("a", 1, 6));
+      await driver.write("a", change({ cut: snapshot("s1", 4) }));
+      await driver.write("a", change({ cut: snapshot("s2", 2) }));
+      assert.deepEqual(await driver.snapshots("a"), [snapshot("s1", 4), snapshot("s2", 2)]);
+      await driver.write("a", change({ restore: "s2" }));
+      assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 4]);
+      await driver.write("a", change({ restore: "s1" }));
+      assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 4, 5, 6]);
+    },
+  ],
+  [
+    "restore with a cut in the same change swaps what was said since for what was hidden, to and fro",
+    async ({ driver }) => {
+      await aChain(driver);
+      await driver.write("a", change({ cut: snapshot("s1", 2) }));
+      await driver.write("a", change({ add: someMessages("a", 10, 11) }));
+      await driver.create(aSession("a3", { chain: { root: "a", index: 3 }, lastSeq: 11 }), [aMessage("a3", 12)]);
+      const visible = async (): Promise<[number[], string | undefined, number | undefined]> => {
+        const newest = await driver.newest("a");
+        return [await seqs(driver, "a", { scope: "chain" }), newest?.id, newest?.lastSeq];
+      };
+      assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
+      await driver.write("a", change({ cut: snapshot("s2", 2), restore: "s1" }));
+      assert.deepEqual(await visible(), [[1, 2, 3, 4, 5, 6, 7, 8, 9], "a2", 12]);
+      assert.deepEqual(await driver.snapshots("a"), [snapshot("s2", 2)]);
+      await driver.write("a", change({ cut: snapshot("s3", 2), restore: "s2" }));
+      assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
+    },
+  ],
+  [
+    "delete: by any id of a chain the whole chain goes, cut sessions and snapshots included, and no other",
+    async ({ driver }) => {
+      for (const id of ["a", "a1", "a2"]) {
+        await aChain(driver);
+        await driver.write("a1", change({ cut: snapshot("s", 6) }));
+        await driver.delete([id]);
+        for (const gone of ["a", "a1", "a2", "x"]) assert.equal(await driver.get(gone), undefined, gone);
+        assert.deepEqual(await driver.snapshots("a"), []);
+        assert.deepEqual(await seqs(driver, "a", { scope: "chain", includeCut: true }), []);
+        assert.deepEqual(await listed(driver), ["b"]);
+        await driver.delete(["b"]);
+      }
+      assert.equal((await driver.list({ limit: 1 })).total, 0);
+    },
+  ],
+];

@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import type { SessionQuery } from "../../ports/session-driver.js";
+import { aMessage, aSession, at, change, listed } from "./rule.js";
+import type { Rule } from "./rule.js";
+
+export const listRules: readonly Rule[] = [
+  [
+    "list: newest updatedAt first, ties by id, greatest first",
+    async ({ driver }) => {
+      await driver.create(aSession("b", { updatedAt: at(5) }));
+      await driver.create(aSession("d", { updatedAt: at(1) }));
+      await driver.create(aSession("c", { updatedAt: at(5) }));
+      await driver.create(aSession("a", { updatedAt: at(9) }));
+      assert.deepEqual(await listed(driver), ["a", "c", "b", "d"]);
+    },
+  ],
+  [
+    "list: follow-ups are neither listed nor counted",
+    async ({ driver }) => {
+      await driver.create(aSession("a"));
+      await driver.create(aSession("a1", { chain: { root: "a", index: 1 }, updatedAt: at(9) }));
+      const page = await driver.list({ limit: 9 });
+      assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["a"], 1]);
+    },
+  ],
+  [
+    "list: a folder is compared whole, and counted apart",
+    async ({ driver }) => {
+      await driver.create(aSession("a", { projectDir: "/p" }));
+      await driver.create(aSession("b", { projectDir: "/p/q" }));
+      await driver.create(aSession("c", { projectDir: "/P" }));
+      await driver.create(aSession("d", { projectDir: "/p" }));
+      assert.deepEqual(await listed(driver, { projectDir: "/p" }), ["d", "a"]);
+      assert.equal((await driver.list({ projectDir: "/p", limit: 1 })).total, 2);
+      assert.deepEqual(await driver.list({ projectDir: "/none", limit: 9 }), { sessions: [], total: 0 });
+    },
+  ],
+  [
+    "list: search finds a part of the title, without regard to ASCII case, and means every character literally",
+    async ({ driver }) => {
+      await driver.create(aSession("a", { title: "Fix the Parser" }));
+      await driver.create(aSession("b", { title: "100%_done" }));
+      await driver.create(aSession("c", { title: "1000 done", projectDir: "/other" }));
+      const find = async (search: string, query: Partial<SessionQuery> = {}): Promise<[string[], number]> => {
+        const page = await driver.list({ limit: 9, search, ...query });
+        return [page.sessions.map((session) => session.id), page.total];
+      };
+      assert.deepEqual(await find("pArSeR"), [["a"], 1]);
+      assert.deepEqual(await find("fix the"), [["a"], 1]);
+      assert.deepEqual(await find("%"), [["b"], 1]);
+      assert.deepEqual(await find("_"), [["b"], 1]);
+      assert.deepEqual(await find("done"), [["c", "b"], 2]);
+      assert.deepEqual(await find("done", { limit: 1 }), [["c"], 2]);
+      assert.deepEqual(await find("done", { projectDir: "/other" }), [["c"], 1]);
+      assert.deepEqual(await find(""), [["c", "b", "a"], 3]);
+      assert.deepEqual(await find("'; DROP TABLE sessions; --"), [[], 0]);
+    },
+  ],
+  [
+    "list: emptyBefore finds those that never got a message and are older",
+    async ({ driver }) => {
+      await driver.create(aSession("old", { updatedAt: at(1) }));
+      await driver.create(aSession("said", { updatedAt: at(1) }), [aMessage("said", 1)]);
+      await driver.create(aSession("later", { updatedAt: at(2) }));
+      await driver.create(aSession("edge", { updatedAt: at(5) }));
+      await driver.write("later", change({ add: [aMessage("later", 1)] }));
+      const page = await driver.list({ emptyBefore: at(5), limit: 9 });
+      assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["old"], 1]);
+    },
+  ],
+  [
+    "list: one that was emptied by a cut did get a message",
+    async ({ driver }) => {
+      await driver.create(aSession("a"), [aMessage("a", 1)]);
+      await driver.write("a", change({ cut: { id: "s", after: 0, createdAt: at(1) } }));
+      assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), []);
+    },
+  ],
+  [
+    "list: pages by offset hold every session once; total is of all",
+    async ({ driver }) => {
+      for (let n = 0; n < 7; n++) await driver.create(aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)) }));
+      const found: string[] = [];
+      for (let offset = 0; offset < 9; offset += 3) {
+        const page = await driver.list({ limit: 3, offset });
+        assert.equal(page.total, 7);
+        found.push(...page.sessions.map((session) => session.id));
+      }
+      assert.deepEqual(found, ["s6", "s5", "s4", "s3", "s2", "s1", "s0"]);
+      assert.deepEqual(await driver.list({ limit: 3, offset: 99 }), { sessions: [], total: 7 });
+    },
+  ],
+  [
+    "list: pages from a known entry hold every session once; total is of all",
+    async ({ driver }) => {
+      for (let n = 0; n < 7; n++) {
+        const projectDir = n === 6 ? "/other" : "/work/one";
+        await driver.create(aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)), projectDir }));
+      }
+      const found: string[] = [];
+      let before: SessionQuery["before"];
+      for (;;) {
+        const page = await driver.list({ projectDir: "/work/one", limit: 2, ...(before ? { before } : {}) });
+        assert.equal(page.total, 6);
+        const last = page.sessions.at(-1);
+        if (!last) break;
+        found.push(...page.sessions.map((session) => session.id));
+        before = { updatedAt: last.updatedAt, id: last.id };
+      }
+      assert.deepEqual(found, ["s5", "s4", "s3", "s2", "s1", "s0"]);
+      assert.deepEqual(await listed(driver, { before: { updatedAt: at(1), id: "nobody" } }), ["s2", "s1", "s0"]);
+    },
+  ],
+  [
+    "list: an entry that changes its updatedAt moves, and one that changes its folder is counted there",
+    async ({ driver }) => {
+      await driver.create(aSession("a"));
+      await driver.create(aSession("b"));
+      await driver.write("a", change({ set: { updatedAt: at(3), projectDir: "/new" } }));
+      assert.deepEqual(await listed(driver), ["a", "b"]);
+      assert.equal((await driver.list({ projectDir: "/new", limit: 0 })).total, 1);
+      assert.equal((await driver.list({ projectDir: "/work/one", limit: 0 })).total, 1);
+      assert.equal((await driver.list({ limit: 0 })).total, 2);
+    },
+  ],
+  [
+    "list: total is right after creates, refused creates and deletes, also after reopening",
+    async (store) => {
+      const { driver } = store;
+      for (const id of ["a", "b", "c"]) await driver.create(aSession(id));
+      await driver.create(aSession("a")).catch(() => undefined);
+      await driver.create(aSession("a1", { chain: { root: "a", index: 1 } }));
+      await driver.delete(["a1", "b", "b"]);
+      assert.equal((await driver.list({ limit: 9 })).total, 1);
+      const reopened = await store.reopen();
+      assert.equal((await reopened.list({ limit: 9 })).total, 1);
+      assert.equal((await reopened.list({ limit: 9, projectDir: "/work/one" })).total, 1);
+    },
+  ],
+];

@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { aMessage, aSession, at, change, seqs, someMessages } from "./rule.js";
+import type { Rule } from "./rule.js";
+
+export const messageRules: readonly Rule[] = [
+  [
+    "messages: in seq order, whatever the clock said and in whichever order they came",
+    async ({ driver }) => {
+      await driver.create(aSession("a"), [
+        aMessage("a", 3, { createdAt: at(1) }),
+        aMessage("a", 1, { createdAt: at(9) }),
+      ]);
+      await driver.write("a", change({ add: [aMessage("a", 2, { createdAt: at(0) })] }));
+      assert.deepEqual(await seqs(driver, "a"), [1, 2, 3]);
+    },
+  ],
+  [
+    "messages: empty for an unknown session",
+    async ({ driver }) => {
+      assert.deepEqual(await driver.messages("none"), []);
+      assert.deepEqual(await driver.messages("none", { scope: "chain", includeCut: true, limit: 3 }), []);
+    },
+  ],
+  [
+    "messages: pages both ways, always in ascending order",
+    async ({ driver }) => {
+      await driver.create(aSession("a"), someMessages("a", 1, 10));
+      assert.deepEqual(await seqs(driver, "a", { limit: 3 }), [1, 2, 3]);
+      assert.deepEqual(await seqs(driver, "a", { after: 4 }), [5, 6, 7, 8, 9, 10]);
+      assert.deepEqual(await seqs(driver, "a", { after: 4, limit: 2 }), [5, 6], "the first after");
+      assert.deepEqual(await seqs(driver, "a", { before: 8 }), [1, 2, 3, 4, 5, 6, 7]);
+      assert.deepEqual(await seqs(driver, "a", { before: 8, limit: 3 }), [5, 6, 7], "the last before");
+      assert.deepEqual(await seqs(driver, "a", { after: 3, before: 9, limit: 2 }), [4, 5], "the range's first");
+      assert.deepEqual(await seqs(driver, "a", { after: 8, before: 4 }), []);
+      assert.deepEqual(await seqs(driver, "a", { after: 10 }), []);
+      assert.deepEqual(await seqs(driver, "a", { before: 1 }), []);
+      assert.deepEqual(await seqs(driver, "a", { after: 0, limit: 1 }), [1]);
+      assert.deepEqual(await seqs(driver, "a", { limit: 0 }), []);
+      assert.deepEqual(await seqs(driver, "a", { before: 99, limit: 99 }), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    },
+  ],
+  [
+    "messages: gaps in seq do not matter to pages",
+    async ({ driver }) => {
+      await driver.create(
+        aSession("a"),
+        [2, 5, 40, 41, 900].map((seq) => aMessage("a", seq)),
+      );
+      assert.deepEqual(await seqs(driver, "a", { after: 3, limit: 2 }), [5, 40]);
+      assert.deepEqual(await seqs(driver, "a", { before: 900, limit: 2 }), [40, 41]);
+    },
+  ],
+  [
+    "messages: of a chain, wherever they are stored, by any id of it, each with the session that stores it",
+    async ({ driver }) => {
+      await driver.create(aSession("a"), someMessages("a", 1, 3));
+      await driver.create(aSession("a1", { chain: { root: "a", index: 1 } }), someMessages("a1", 4, 5));
+      await driver.create(aSession("a2", { chain: { root: "a", index: 2 } }), someMessages("a2", 6, 6));
+      await driver.create(aSession("other"), someMessages("other", 1, 9));
+      for (const id of ["a", "a1", "a2"]) {
+        const messages = await driver.messages(id, { scope: "chain" });
+        assert.deepEqual(
+          messages.map((message) => [message.seq, message.sessionId]),
+          [
+            [1, "a"],
+            [2, "a"],
+            [3, "a"],
+            [4, "a1"],
+            [5, "a1"],
+            [6, "a2"],
+          ],
+        );
+      }
+      assert.deepEqual(await seqs(driver, "a1"), [4, 5]);
+      assert.deepEqual(await seqs(driver, "a", { scope: "session" }), [1, 2, 3]);
+      assert.deepEqual(await seqs(driver, "a1", { scope: "chain", after: 2, limit: 3 }), [3, 4, 5]);
+      assert.deepEqual(await seqs(driver, "a1", { scope: "chain", before: 6, limit: 3 }), [3, 4, 5]);
+    },
+  ],
+  [
+    "messages: cut ones are left out of pages, and come when asked for",
+    async ({ driver }) => {
+      await driver.create(aSession("a"), someMessages("a", 1, 6));
+      await driver.write("a", change({ cut: { id: "s", after: 3, createdAt: at(1) } }));
+      await driver.write("a", change({ add: someMessages("a", 7, 8) }));
+      assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 7, 8]);
+      assert.deepEqual(await seqs(driver, "a", { before: 8, limit: 2 }), [3, 7]);
+      assert.deepEqual(await seqs(driver, "a", { after: 2, limit: 2 }), [3, 7]);
+      assert.deepEqual(await seqs(driver, "a", { includeCut: true }), [1, 2, 3, 4, 5, 6, 7, 8]);
+      assert.deepEqual(await seqs(driver, "a", { includeCut: true, before: 7, limit: 2 }), [5, 6]);
+    },
+  ],
+  [
+    "messages: a page is the same however much lies around it",
+    async ({ driver }) => {
+      await driver.create(aSession("a"), someMessages("a", 1, 600));
+      const found: number[] = [];
+      for (let after = 0; ;) {
+        const page = await seqs(driver, "a", { after, limit: 250 });
+        if (page.length === 0) break;
+        found.push(...page);
+        after = page.at(-1) ?? 0;
+      }
+      assert.equal(found.length, 600);
+      assert.deepEqual(await seqs(driver, "a", { before: 601, limit: 2 }), [599, 600]);
+    },
+  ],
+];

@@ -1,0 +1,140 @@
+import type {
+  Holder,
+  Lease,
+  Message,
+  Session,
+  SessionChange,
+  SessionDriver,
+  SessionQuery,
+} from "../../ports/session-driver.js";
+import type { SessionDriverFixture } from "../session-driver-checks.js";
+
+/** A rule of the contract: its name, and what shows that it is kept. */
+export type Rule = readonly [name: string, body: (store: Store) => Promise<void>];
+
+/** The store of one check, and the drivers on it. */
+export class Store {
+  /** The driver that the check works with. */
+  driver: SessionDriver;
+  readonly #fixture: SessionDriverFixture;
+  readonly #drivers: Set<SessionDriver>;
+
+  private constructor(fixture: SessionDriverFixture, driver: SessionDriver) {
+    this.#fixture = fixture;
+    this.driver = driver;
+    this.#drivers = new Set([driver]);
+  }
+
+  static async create(fixture: SessionDriverFixture): Promise<Store> {
+    return new Store(fixture, await fixture.create());
+  }
+
+  /** Another driver beside the first. */
+  async second(): Promise<SessionDriver> {
+    const driver = await this.#fixture.second(this.driver);
+    this.#drivers.add(driver);
+    return driver;
+  }
+
+  /** Close the driver and go on with a new one. */
+  async reopen(): Promise<SessionDriver> {
+    await this.driver.close();
+    this.#drivers.delete(this.driver);
+    this.driver = await this.#fixture.reopen(this.driver);
+    this.#drivers.add(this.driver);
+    return this.driver;
+  }
+
+  async end(): Promise<void> {
+    for (const driver of this.#drivers) await driver.close();
+    await this.#fixture.clean();
+  }
+}
+
+/** A time, so many seconds after another. */
+export function at(seconds: number): string {
+  return new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
+}
+
+/** A session with every field set; an original unless `chain` says otherwise. */
+export function aSession(id: string, fields: Partial<Session> = {}): Session {
+  return {
+    id,
+    alias: "",
+    title: `Title of ${id}`,
+    titled: false,
+    provider: "lab",
+    model: "m1",
+    reasoningEffort: "low",
+    projectDir: "/work/one",
+    parentId: "",
+    chain: { root: id, index: 0 },
+    lastSeq: 0,
+    createdAt: at(0),
+    updatedAt: at(0),
+    usage: { promptTokens: 0, completionTokens: 0, totalTokens: 0, cost: 0 },
+    ...fields,
+  };
+}
+
+/** The id of a message is `<session>-<seq>`. */
+export function aMessage(sessionId: string, seq: number, fields: Partial<Message> = {}): Message {
+  return {
+    id: `${sessionId}-${seq}`,
+    sessionId,
+    seq,
+    role: "user",
+    parts: [{ type: "text", text: `text ${seq}` }],
+    toolCallId: "",
+    name: "",
+    failed: false,
+    createdAt: at(seq),
+    finished: true,
+    ...fields,
+  };
+}
+
+/** Messages of these seqs. */
+export function someMessages(sessionId: string, from: number, to: number): Message[] {
+  return Array.from({ length: to - from + 1 }, (_, offset) => aMessage(sessionId, from + offset));
+}
+
+/** A message that may grow. */
+export function growing(sessionId: string, seq: number): Message {
+  return aMessage(sessionId, seq, { role: "assistant", parts: [], finished: false });
+}
+
+/** A change without a lease. */
+export function change(fields: Partial<SessionChange>): SessionChange {
+  return { fence: null, sync: false, ...fields };
+}
+
+/** Someone who asks for a lease. */
+export function aHolder(id: string): Holder {
+  return { id, host: "host", boot: "boot", pid: 1, started: "1" };
+}
+
+/** The lease, which must be had. */
+export async function leaseOf(driver: SessionDriver, rootId: string, holder: string, ttlMs = 60_000): Promise<Lease> {
+  const lease = await driver.lease(rootId, aHolder(holder), ttlMs, () => false);
+  if ("heldBy" in lease) throw new Error(`the lease of ${rootId} is held by ${lease.heldBy.id}`);
+  return lease;
+}
+
+export async function listed(driver: SessionDriver, query: Partial<SessionQuery> = {}): Promise<string[]> {
+  const { sessions } = await driver.list({ limit: 100, ...query });
+  return sessions.map((session) => session.id);
+}
+
+export async function seqs(
+  driver: SessionDriver,
+  id: string,
+  page?: Parameters<SessionDriver["messages"]>[1],
+): Promise<number[]> {
+  return (await driver.messages(id, page)).map((message) => message.seq);
+}
+
+/** Text of a message, its parts joined by `|`. */
+export function textOf(message: Message | undefined): string {
+  return (message?.parts ?? []).map((part) => ("text" in part ? part.text : part.type)).join("|");
+}

@@ -1,0 +1,24 @@
+import { describe, it } from "node:test";
+import { MemoryDriver, MemoryStore, sessionDriverChecks } from "gantry/testing";
+
+/** The store of the check that runs. */
+let store = new MemoryStore();
+
+async function opened(): Promise<MemoryDriver> {
+  const driver = new MemoryDriver(store);
+  await driver.open();
+  return driver;
+}
+
+describe("MemoryDriver keeps the contract", () => {
+  const checks = sessionDriverChecks({
+    create: () => {
+      store = new MemoryStore();
+      return opened();
+    },
+    second: opened,
+    reopen: opened,
+    clean: () => Promise.resolve(),
+  });
+  for (const check of checks) it(check.name, () => check.run());
+});
