@@ -18,12 +18,13 @@ import { Models, noCache, type CatalogueCache, type ChosenModel, type ModelPair 
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import type { Message, ReasoningEffort, Session, SessionDriver } from "./ports/session-driver.js";
-import type { Tool, ToolSpec } from "./ports/tool.js";
+import type { Location, Tool, ToolKind, ToolSpec } from "./ports/tool.js";
 import { systemPrompt } from "./prompt.js";
 import { Recorder } from "./recorder.js";
 import { ActiveRun, EventBuffer } from "./run.js";
 import { checkFolder, found, newSession, Sessions } from "./sessions.js";
 import { generateTitle } from "./title.js";
+import { describeCall } from "./tool-calls.js";
 import { VERSION } from "./version.js";
 
 export interface AgentOptions {
@@ -139,6 +140,15 @@ export class Agent {
       this.#active -= 1;
       throw ending(error, signal);
     }
+  }
+
+  /** How a stored tool call is shown to a person; `input` undefined when the arguments are broken JSON. Never throws. */
+  describeCall(
+    name: string,
+    args: string,
+    projectDir: string,
+  ): { title: string; kind: ToolKind; locations: readonly Location[]; input: unknown } {
+    return describeCall(this.#tools.get(name), name, args, projectDir);
   }
 
   /** Listen on the bus; the returned function ends it. */

@@ -13,4 +13,5 @@ export { MemoryDriver, MemoryStore } from "./memory-driver.js";
 export type { CatalogueCache, ModelEntry, ModelPair } from "./models.js";
 export type { MessagesQuery, NewSession, Sessions } from "./sessions.js";
 export { createLogger, namedLogger, redact, silentLogger, type LogLevel } from "./log.js";
-export { isRecord, JsonError, parseJson } from "./json.js";
+export { isRecord, JsonDepthError, JsonError, parseJson } from "./json.js";
+export { newId } from "./ids.js";

@@ -1,6 +1,9 @@
 /** Thrown by `parseJson`; `message` says where, in words for whoever sent the text. */
 export class JsonError extends SyntaxError {}
 
+/** Nested deeper than allowed; whether it is JSON at all was not looked at. */
+export class JsonDepthError extends JsonError {}
+
 /**
  * Parse JSON no deeper than `maxDepth` arrays and objects. `JSON.parse` itself takes hundreds of thousands of levels,
  * and whoever writes such a value out again later dies of it.
@@ -16,7 +19,7 @@ export function parseJson(text: string, maxDepth = 64): unknown {
     } else if (code === 0x22) inString = true;
     else if (code === 0x5b || code === 0x7b) {
       depth += 1;
-      if (depth > maxDepth) throw new JsonError(`nested deeper than ${maxDepth} levels`);
+      if (depth > maxDepth) throw new JsonDepthError(`nested deeper than ${maxDepth} levels`);
     } else if (code === 0x5d || code === 0x7d) depth -= 1;
   }
   try {

@@ -4,7 +4,7 @@ import { INTERRUPTED } from "./history.js";
 import { parseJson } from "./json.js";
 import type { Logger } from "./ports/logger.js";
 import type { ToolCallPart } from "./ports/session-driver.js";
-import type { AskAnswer, Location, Tool, ToolOutput } from "./ports/tool.js";
+import type { AskAnswer, Location, Tool, ToolKind, ToolOutput } from "./ports/tool.js";
 import { capText } from "./tools/truncate.js";
 
 /** Calls of one answer that may run at the same time. */
@@ -108,6 +108,23 @@ function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
       context.logger.debug("a tool refused its input", { tool: call.name, error });
     return { ...base, input, refusal: `${call.name}: ${text(error)}` };
   }
+}
+
+/** How a stored call is shown to a person. Never throws, whatever the model sent. */
+export function describeCall(
+  tool: Tool | undefined,
+  name: string,
+  args: string,
+  projectDir: string,
+): { title: string; kind: ToolKind; locations: readonly Location[]; input: unknown } {
+  const shown = { title: name, kind: tool?.kind ?? "other", locations: [], input: undefined as unknown };
+  try {
+    shown.input = args.trim() === "" ? {} : parseJson(args);
+    if (tool) return { ...shown, ...describe(tool, tool.parse(shown.input), projectDir) };
+  } catch {
+    // Shown by its name.
+  }
+  return shown;
 }
 
 function describe(tool: Tool, args: unknown, projectDir: string): { title: string; locations: readonly Location[] } {

@@ -1,0 +1,134 @@
+import { isRecord, type AskAnswer, type AskRequest, type Logger } from "gantry";
+import type { CallOptions, Dispatcher } from "./dispatcher.js";
+import { RpcError } from "./errors.js";
+import { CLIENT_METHODS, CODES, type PermissionOption, type PermissionOutcome, type ToolCallFields } from "./wire.js";
+
+/** A person may be away from the desk; a client that is gone is noticed otherwise. */
+const PERMISSION_TIMEOUT_MS = 60 * 60 * 1000;
+
+/** What an agent can ask of the client that prompts a session. Rejects with `RpcError` when the client refuses or is gone. */
+export interface AcpClient {
+  /** The session, in the client's own word for it. */
+  readonly sessionId: string;
+  /** Whether the client said that it reads and writes files for the agent. */
+  readonly capabilities: { readonly readTextFile: boolean; readonly writeTextFile: boolean };
+  /** A file as the client has it, with unsaved changes. `path` absolute, `line` from 1, `limit` in lines. */
+  readTextFile(file: { path: string; line?: number; limit?: number }, options?: CallOptions): Promise<string>;
+  writeTextFile(file: { path: string; content: string }, options?: CallOptions): Promise<void>;
+  /** Ask the person at the client. */
+  requestPermission(
+    toolCall: ToolCallFields,
+    permissions: readonly PermissionOption[],
+    options?: CallOptions,
+  ): Promise<PermissionOutcome>;
+}
+
+/** The client's side of one session on one connection. */
+export class ConnectionClient implements AcpClient {
+  readonly #dispatcher: Dispatcher;
+
+  constructor(
+    dispatcher: Dispatcher,
+    readonly sessionId: string,
+    readonly capabilities: AcpClient["capabilities"],
+  ) {
+    this.#dispatcher = dispatcher;
+  }
+
+  async readTextFile(file: { path: string; line?: number; limit?: number }, options?: CallOptions): Promise<string> {
+    const result = await this.#call(CLIENT_METHODS.readTextFile, { ...file }, options);
+    if (!isRecord(result) || typeof result.content !== "string") throw badAnswer(CLIENT_METHODS.readTextFile);
+    return result.content;
+  }
+
+  async writeTextFile(file: { path: string; content: string }, options?: CallOptions): Promise<void> {
+    await this.#call(CLIENT_METHODS.writeTextFile, { ...file }, options);
+  }
+
+  async requestPermission(
+    toolCall: ToolCallFields,
+    permissions: readonly PermissionOption[],
+    options?: CallOptions,
+  ): Promise<PermissionOutcome> {
+    const result = await this.#call(
+      CLIENT_METHODS.requestPermission,
+      { toolCall, options: permissions },
+      {
+        timeoutMs: PERMISSION_TIMEOUT_MS,
+        ...options,
+      },
+    );
+    const outcome = isRecord(result) ? result.outcome : undefined;
+    if (isRecord(outcome)) {
+      if (outcome.outcome === "cancelled") return { outcome: "cancelled" };
+      if (outcome.outcome === "selected" && typeof outcome.optionId === "string") {
+        return { outcome: "selected", optionId: outcome.optionId };
+      }
+    }
+    throw badAnswer(CLIENT_METHODS.requestPermission);
+  }
+
+  #call(method: string, params: Record<string, unknown>, options: CallOptions | undefined): Promise<unknown> {
+    return this.#dispatcher.request(method, { sessionId: this.sessionId, ...params }, options);
+  }
+}
+
+function badAnswer(method: string): RpcError {
+  return new RpcError(CODES.internal, `the client's answer to ${method} has the wrong shape`);
+}
+
+const CHOICES: readonly (PermissionOption & { answer: AskAnswer })[] = [
+  { optionId: "allow_once", name: "Allow", kind: "allow_once", answer: "allow" },
+  { optionId: "allow_always", name: "Always allow", kind: "allow_always", answer: "allow_always" },
+  { optionId: "reject_once", name: "Reject", kind: "reject_once", answer: "reject" },
+];
+
+/** Ask the person at the client whether a tool may run. No answer is no. */
+export async function askClient(
+  client: AcpClient,
+  request: AskRequest,
+  kind: string,
+  signal: AbortSignal,
+  logger: Logger,
+): Promise<AskAnswer> {
+  const toolCall: ToolCallFields = {
+    toolCallId: request.callId,
+    title: request.title,
+    kind,
+    status: "pending",
+    locations: request.locations.map((location) => ({ ...location })),
+    rawInput: request.input,
+  };
+  const options = CHOICES.map(({ optionId, name, kind: sort }) => ({ optionId, name, kind: sort }));
+  try {
+    const outcome = await client.requestPermission(toolCall, options, { signal });
+    if (outcome.outcome === "cancelled") return "reject";
+    return CHOICES.find(({ optionId }) => optionId === outcome.optionId)?.answer ?? "reject";
+  } catch (error) {
+    signal.throwIfAborted();
+    logger.warn("the client could not be asked; the tool does not run", { tool: request.tool, error });
+    return "reject";
+  }
+}
+
+// One for the process, whichever copy of this module a plugin got.
+const KEY = Symbol.for("gantry.acp.clients");
+type Registry = Map<string, AcpClient>;
+
+function registry(): Registry {
+  const holder = globalThis as { [KEY]?: Registry };
+  return (holder[KEY] ??= new Map());
+}
+
+/** The client that prompts a session right now; `sessionId` as a tool's context has it. Undefined where the run came by another way. */
+export function acpClient(sessionId: string): AcpClient | undefined {
+  return registry().get(sessionId);
+}
+
+/** Say who prompts a session; the returned function ends it. */
+export function announceClient(sessionId: string, client: AcpClient): () => void {
+  registry().set(sessionId, client);
+  return () => {
+    if (registry().get(sessionId) === client) registry().delete(sessionId);
+  };
+}

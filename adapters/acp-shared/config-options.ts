@@ -1,0 +1,107 @@
+import type { Agent, Logger, ReasoningEffort, Session } from "gantry";
+import { invalidParams } from "./errors.js";
+import type { SelectOption } from "./wire.js";
+
+const MODEL = "model";
+const EFFORT = "thought_level";
+/** How long a new session waits to hear of models before it answers without them, in ms. */
+const WAIT_MS = 2_000;
+
+/** An empty value confuses clients. */
+const DEFAULT_EFFORT = "default";
+const EFFORTS: readonly { value: string; name: string; effort: ReasoningEffort }[] = [
+  { value: DEFAULT_EFFORT, name: "Default", effort: "" },
+  { value: "minimal", name: "Minimal", effort: "minimal" },
+  { value: "low", name: "Low", effort: "low" },
+  { value: "medium", name: "Medium", effort: "medium" },
+  { value: "high", name: "High", effort: "high" },
+];
+
+export interface ConfigOptions {
+  options: SelectOption[];
+  /** Whether every provider was heard; else more may be known later. */
+  complete: boolean;
+}
+
+/** What a session's next run would use, and what else there is to choose. Waits two seconds at most, unless `patient`. */
+export async function configOptions(
+  agent: Agent,
+  session: Session,
+  signal: AbortSignal,
+  logger: Logger,
+  patient = false,
+): Promise<ConfigOptions> {
+  const limit = patient ? signal : AbortSignal.any([signal, AbortSignal.timeout(WAIT_MS)]);
+  let complete = true;
+  try {
+    await agent.models.list(limit);
+  } catch {
+    complete = false;
+  }
+  const known = agent.models.known();
+  if (known.length === 0) return { options: [], complete };
+  const chosen = await choice(agent, session, AbortSignal.any([signal, AbortSignal.timeout(WAIT_MS)]), logger);
+  if (!chosen) return { options: [], complete };
+  const entries = known.map(({ provider, model }) => ({
+    value: `${provider}/${model.id}`,
+    name: model.name,
+    description: provider,
+  }));
+  const currentValue = `${chosen.provider.name}/${chosen.model.id}`;
+  if (!entries.some(({ value }) => value === currentValue)) {
+    entries.unshift({ value: currentValue, name: chosen.model.name, description: chosen.provider.name });
+  }
+  const options: SelectOption[] = [
+    { id: MODEL, name: "Model", category: "model", type: "select", currentValue, options: entries },
+  ];
+  if (chosen.model.reasoning) {
+    const current = EFFORTS.find(({ effort }) => effort === session.reasoningEffort);
+    options.push({
+      id: EFFORT,
+      name: "Reasoning effort",
+      category: "thought_level",
+      type: "select",
+      currentValue: current?.value ?? DEFAULT_EFFORT,
+      options: EFFORTS.map(({ value, name }) => ({ value, name })),
+    });
+  }
+  return { options, complete };
+}
+
+/** Set one option of a session. Throws `RpcError` for what is not on offer. */
+export async function setConfigOption(
+  agent: Agent,
+  session: Session,
+  configId: string,
+  value: string,
+  signal: AbortSignal,
+): Promise<Session> {
+  if (configId === MODEL) {
+    const wanted = ({ provider, model }: { provider: string; model: { id: string } }) =>
+      `${provider}/${model.id}` === value;
+    const found = agent.models.known().find(wanted) ?? (await agent.models.list(signal)).find(wanted);
+    if (!found) throw invalidParams("value", "one of the option's values");
+    return agent.sessions.update(session.id, { provider: found.provider, model: found.model.id });
+  }
+  if (configId === EFFORT) {
+    const level = EFFORTS.find((one) => one.value === value);
+    if (!level) throw invalidParams("value", "one of the option's values");
+    return agent.sessions.update(session.id, { reasoningEffort: level.effort });
+  }
+  throw invalidParams("configId", "the id of one of the session's options");
+}
+
+/** The model of the session's next run; undefined when there is none. */
+async function choice(agent: Agent, session: Session, signal: AbortSignal, logger: Logger) {
+  const recent = async () => {
+    const { sessions } = await agent.sessions.list({ projectDir: session.projectDir, limit: 10 });
+    return sessions.find(({ provider, model }) => provider !== "" && model !== "");
+  };
+  try {
+    const stored = { provider: session.provider, model: session.model };
+    return await agent.models.resolve({ provider: "", model: "" }, stored, recent, signal);
+  } catch (error) {
+    logger.debug("no model to show", { error });
+    return undefined;
+  }
+}

@@ -1,0 +1,278 @@
+import { isRecord, type Logger } from "gantry";
+import { requestCancelled, RpcError, toRpcError } from "./errors.js";
+import { parseFrame, type Frame } from "./frames.js";
+import {
+  CODES,
+  METHODS,
+  type ErrorObject,
+  type OutgoingMessage,
+  type RequestId,
+  type ResponseMessage,
+} from "./wire.js";
+
+/** Where a connection's messages go. */
+export interface Sink {
+  /** Never throws. `sessionId`: the session that the message belongs to, in the client's own word for it. */
+  send(message: OutgoingMessage, sessionId: string | undefined): void;
+  /** Resolves when more can be sent without piling it up; never rejects. */
+  ready(sessionId: string | undefined): Promise<void>;
+}
+
+/** What a handler knows of the request that it answers. */
+export interface RequestContext {
+  /** Aborted when the client cancels the request or the connection ends. */
+  readonly signal: AbortSignal;
+  /** Run `what` right behind the answer, if the handler succeeds. */
+  after(what: () => void): void;
+}
+
+/** What a connection does. Handlers begin in the order of the frames and then go on beside each other. */
+export interface Handlers {
+  /** The result; a rejection becomes an error. */
+  request(method: string, params: unknown, context: RequestContext): Promise<unknown>;
+  notification(method: string, params: unknown): Promise<void> | void;
+  /** Whether the method answers a cancel with a result of its own, rather than with -32800. */
+  endsItself(method: string): boolean;
+}
+
+/** A request to the client. */
+export interface CallOptions {
+  /** Its abort cancels the request at the client and rejects with its reason. */
+  signal?: AbortSignal;
+  /** Default 30,000. */
+  timeoutMs?: number;
+}
+
+interface Pending {
+  resolve(result: unknown): void;
+  reject(error: unknown): void;
+}
+
+const CALL_TIMEOUT_MS = 30_000;
+
+/** JSON-RPC 2.0 on one connection: envelopes, ids, cancels, and requests both ways. Knows no socket and no method. */
+export class Dispatcher {
+  readonly #sink: Sink;
+  readonly #handlers: Handlers;
+  readonly #logger: Logger;
+  readonly #maxDepth: number;
+  /** By id with its type; the same id may be in use twice. */
+  readonly #incoming = new Map<string, Set<AbortController>>();
+  readonly #outgoing = new Map<RequestId, Pending>();
+  readonly #closing = new AbortController();
+  #lastId = 0;
+  #unanswered = 0;
+  #idle: (() => void)[] = [];
+
+  constructor(parts: { sink: Sink; handlers: Handlers; logger: Logger; maxDepth: number }) {
+    this.#sink = parts.sink;
+    this.#handlers = parts.handlers;
+    this.#logger = parts.logger;
+    this.#maxDepth = parts.maxDepth;
+  }
+
+  /** Requests that are not answered yet. */
+  get unanswered(): number {
+    return this.#unanswered;
+  }
+
+  /** Take one text frame. Never throws; what is no message is answered. */
+  receive(text: string, sessionId?: string): void {
+    this.receiveFrame(parseFrame(text, this.#maxDepth), sessionId);
+  }
+
+  /** Take one frame. `sessionId`: the session that the transport says it belongs to. */
+  receiveFrame(frame: Frame, sessionId?: string): void {
+    if (this.#closing.signal.aborted) return;
+    switch (frame.kind) {
+      case "invalid":
+        this.#fail(frame.answer);
+        this.#sink.send(frame.answer, sessionId);
+        break;
+      case "request": {
+        const route = sessionId ?? sessionIdOf(frame.params);
+        this.#unanswered += 1;
+        // Sent in the same turn, so that an update made before the result cannot come behind it.
+        void this.#answer(frame, (answer) => this.#send(answer, route)).then(() => this.#answered());
+        break;
+      }
+      case "notification":
+        this.#notified(frame.method, frame.params);
+        break;
+      case "response":
+        this.#take(frame.id)?.resolve(frame.result);
+        break;
+      case "failure":
+        this.#take(frame.id)?.reject(clientError(frame.error));
+    }
+  }
+
+  /** Answer a request to the caller rather than to the sink. */
+  async call(frame: Extract<Frame, { kind: "request" }>): Promise<ResponseMessage> {
+    let answer: ResponseMessage | undefined;
+    this.#unanswered += 1;
+    await this.#answer(frame, (message) => (answer = message));
+    this.#answered();
+    return answer ?? { jsonrpc: "2.0", id: frame.id, error: requestCancelled().toObject() };
+  }
+
+  /** Ask the client. Rejects with `RpcError` when it refuses, does not answer in time, or is gone. */
+  request(method: string, params: unknown, options: CallOptions = {}): Promise<unknown> {
+    const { signal, timeoutMs = CALL_TIMEOUT_MS } = options;
+    if (this.#closing.signal.aborted) return Promise.reject(new RpcError(CODES.internal, "the client is gone"));
+    if (signal?.aborted) return Promise.reject(asError(signal.reason));
+    // Unlike any id that a client counts up by itself.
+    const id = `gantry-${(this.#lastId += 1)}`;
+    return new Promise<unknown>((resolve, reject) => {
+      const end = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
+        this.#closing.signal.removeEventListener("abort", onClose);
+        this.#outgoing.delete(id);
+      };
+      const giveUp = (error: unknown) => {
+        end();
+        this.#send({ jsonrpc: "2.0", method: METHODS.cancelRequest, params: { requestId: id } }, sessionIdOf(params));
+        reject(asError(error));
+      };
+      const onAbort = () => giveUp(signal?.reason);
+      const onClose = () => {
+        end();
+        reject(new RpcError(CODES.internal, "the client is gone"));
+      };
+      const timer = setTimeout(
+        () => giveUp(new RpcError(CODES.internal, `the client did not answer ${method} in time`)),
+        timeoutMs,
+      );
+      signal?.addEventListener("abort", onAbort, { once: true });
+      this.#closing.signal.addEventListener("abort", onClose, { once: true });
+      this.#outgoing.set(id, {
+        resolve: (result) => (end(), resolve(result)),
+        reject: (error) => (end(), reject(asError(error))),
+      });
+      this.#send({ jsonrpc: "2.0", id, method, params }, sessionIdOf(params));
+    });
+  }
+
+  /** Tell the client something. */
+  notify(method: string, params: unknown): void {
+    this.#send({ jsonrpc: "2.0", method, params }, sessionIdOf(params));
+  }
+
+  /** Resolves when no request is unanswered. */
+  idle(): Promise<void> {
+    if (this.#unanswered === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#idle.push(resolve));
+  }
+
+  /** Cancel every request of the client; each is still answered. */
+  cancelAll(): void {
+    for (const controllers of this.#incoming.values()) for (const one of controllers) one.abort(requestCancelled());
+  }
+
+  /** Cancel everything both ways and send nothing more. */
+  close(): void {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort();
+    this.cancelAll();
+  }
+
+  #send(message: OutgoingMessage, sessionId: string | undefined): void {
+    if (!this.#closing.signal.aborted) this.#sink.send(message, sessionId);
+  }
+
+  /** Never rejects. */
+  async #answer(frame: Extract<Frame, { kind: "request" }>, respond: (answer: ResponseMessage) => void): Promise<void> {
+    const { id, method } = frame;
+    const controller = new AbortController();
+    const key = keyOf(id);
+    const controllers = this.#incoming.get(key) ?? new Set();
+    this.#incoming.set(key, controllers.add(controller));
+    const behind: (() => void)[] = [];
+    try {
+      const { signal } = controller;
+      const work = this.#perform(method, frame.params, { signal, after: (what) => void behind.push(what) });
+      const result = await (this.#handlers.endsItself(method) ? work : orCancelled(work, signal));
+      respond({ jsonrpc: "2.0", id, result });
+      for (const what of behind) what();
+    } catch (error) {
+      respond({ jsonrpc: "2.0", id, error: toRpcError(error, this.#logger).toObject() });
+    } finally {
+      controllers.delete(controller);
+      if (controllers.size === 0) this.#incoming.delete(key);
+    }
+  }
+
+  #perform(method: string, params: unknown, context: RequestContext): Promise<unknown> {
+    if (method === METHODS.cancelRequest || method === METHODS.legacyCancelRequest) {
+      this.#notified(method, params);
+      return Promise.resolve(null);
+    }
+    return this.#handlers.request(method, params, context);
+  }
+
+  #notified(method: string, params: unknown): void {
+    if (method === METHODS.legacyCancelRequest) return;
+    if (method === METHODS.cancelRequest) {
+      const id = isRecord(params) ? params.requestId : undefined;
+      const controllers = this.#incoming.get(keyOf(id));
+      for (const controller of [...(controllers ?? [])]) controller.abort(requestCancelled());
+      return;
+    }
+    const failed = (error: unknown) => {
+      // Nobody is answered; what the client got wrong is its own business.
+      if (!(error instanceof RpcError)) this.#logger.error("a notification failed", { method, error });
+    };
+    try {
+      const work = this.#handlers.notification(method, params);
+      if (work instanceof Promise) work.catch(failed);
+    } catch (error) {
+      failed(error);
+    }
+  }
+
+  #answered(): void {
+    this.#unanswered -= 1;
+    if (this.#unanswered > 0) return;
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  #take(id: RequestId): Pending | undefined {
+    const pending = this.#outgoing.get(id);
+    this.#outgoing.delete(id);
+    return pending;
+  }
+
+  /** A response that is none still ends the request that it names. */
+  #fail(answer: ResponseMessage): void {
+    if (answer.id === null) return;
+    this.#take(answer.id)?.reject(new RpcError(CODES.internal, "the client answered with no valid response"));
+  }
+}
+
+/** The session that a message's params name. */
+export function sessionIdOf(params: unknown): string | undefined {
+  return isRecord(params) && typeof params.sessionId === "string" ? params.sessionId : undefined;
+}
+
+function keyOf(id: unknown): string {
+  return `${typeof id}:${String(id)}`;
+}
+
+function clientError(error: ErrorObject): RpcError {
+  return new RpcError(error.code, error.message, error.data);
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new RpcError(CODES.internal, String(error));
+}
+
+/** The work's result, or -32800 as soon as the signal aborts. */
+function orCancelled<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(requestCancelled());
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}

@@ -1,0 +1,81 @@
+import { GantryError, hasCode, type Logger } from "gantry";
+import { CODES, type ErrorObject } from "./wire.js";
+
+/** An error as it goes over the wire: a JSON-RPC code, a message without internals, and data. */
+export class RpcError extends Error {
+  constructor(
+    readonly rpcCode: number,
+    message: string,
+    readonly data?: unknown,
+  ) {
+    super(message);
+    this.name = "RpcError";
+  }
+
+  toObject(): ErrorObject {
+    return { code: this.rpcCode, message: this.message, ...(this.data === undefined ? {} : { data: this.data }) };
+  }
+}
+
+/** -32602 that names the field and says what was expected. */
+export function invalidParams(field: string, expected: string): RpcError {
+  return new RpcError(CODES.invalidParams, `invalid params: ${field}: expected ${expected}`, { field });
+}
+
+export function sessionNotFound(sessionId: string): RpcError {
+  return new RpcError(CODES.invalidParams, "session not found", { sessionId });
+}
+
+export function sessionBusy(sessionId: string): RpcError {
+  return new RpcError(CODES.invalidRequest, "session is busy", { sessionId });
+}
+
+export function requestCancelled(): RpcError {
+  return new RpcError(CODES.cancelled, "request cancelled");
+}
+
+/** What a failed handler answers. The detail of what is not the client's business goes to the log alone. */
+export function toRpcError(error: unknown, logger: Logger): RpcError {
+  if (error instanceof RpcError) return error;
+  if (hasCode(error, "invalid_input"))
+    return new RpcError(CODES.invalidParams, `invalid params: ${error.message}`, { field: error.field });
+  if (hasCode(error, "attachment")) return new RpcError(CODES.invalidParams, error.message);
+  if (hasCode(error, "session_not_found")) return sessionNotFound(error.sessionId);
+  if (hasCode(error, "session_busy")) return new RpcError(CODES.invalidRequest, error.message);
+  if (hasCode(error, "project_folder")) return invalidParams("cwd", "the absolute path of an existing folder");
+  if (hasCode(error, "run_cancelled")) return requestCancelled();
+  if (hasCode(error, "too_many_runs") || hasCode(error, "shutting_down"))
+    return new RpcError(CODES.internal, error.message);
+  logger.error("a request failed", { error });
+  return new RpcError(CODES.internal, "internal error");
+}
+
+/** Why a run failed, for the person at the client. */
+export function failureText(error: unknown, logger: Logger): string {
+  // A store's error names files of the server.
+  if (error instanceof Error && isGantryError(error) && !hasCode(error, "store")) return error.message;
+  logger.error("a run failed", { error });
+  return "internal error";
+}
+
+/** By code, so that errors of another copy of the package count too. */
+function isGantryError(error: Error): boolean {
+  return (
+    error instanceof GantryError ||
+    (typeof (error as { code?: unknown }).code === "string" && KNOWN.has((error as unknown as { code: string }).code))
+  );
+}
+
+const KNOWN: ReadonlySet<string> = new Set([
+  "lease_lost",
+  "model_selection",
+  "model_timeout",
+  "project_folder",
+  "provider",
+  "too_many_runs",
+]);
+
+/** Whether a run ended because somebody wanted it to: a cancel, a shutdown, a deletion. */
+export function isCancellation(error: unknown): boolean {
+  return hasCode(error, "run_cancelled") || hasCode(error, "shutting_down") || hasCode(error, "session_not_found");
+}

@@ -1,0 +1,68 @@
+import { isRecord, JsonDepthError, parseJson } from "gantry";
+import { CODES, type ErrorObject, type RequestId, type ResponseMessage } from "./wire.js";
+
+/** One message of a client, checked as far as its envelope goes. */
+export type Frame =
+  | { kind: "request"; id: RequestId; method: string; params: unknown }
+  | { kind: "notification"; method: string; params: unknown }
+  | { kind: "response"; id: RequestId; result: unknown }
+  | { kind: "failure"; id: RequestId; error: ErrorObject }
+  /** No message at all; `answer` says why. */
+  | { kind: "invalid"; answer: ResponseMessage };
+
+/** The answer to something that is no message. */
+export function refusal(code: number, message: string, id: RequestId = null): ResponseMessage {
+  return { jsonrpc: "2.0", id, error: { code, message } };
+}
+
+/** Read one text frame: JSON no deeper than `maxDepth`, then its envelope. */
+export function parseFrame(text: string, maxDepth: number): Frame {
+  let value: unknown;
+  try {
+    value = parseJson(text, maxDepth);
+  } catch (error) {
+    return error instanceof JsonDepthError
+      ? { kind: "invalid", answer: refusal(CODES.invalidRequest, `invalid request: ${error.message}`) }
+      : { kind: "invalid", answer: refusal(CODES.parse, "parse error") };
+  }
+  return readFrame(value);
+}
+
+/** Check the envelope of a parsed message. */
+export function readFrame(value: unknown): Frame {
+  if (Array.isArray(value)) return invalid("batches are not supported");
+  if (!isRecord(value)) return invalid("expected an object");
+  const has = (key: string) => Object.hasOwn(value, key);
+  const id = has("id") ? value.id : undefined;
+  const known = isId(id) ? id : null;
+  if (value.jsonrpc !== "2.0") return invalid("jsonrpc: expected 2.0", known);
+  if (has("id") && !isId(id)) return invalid("id: expected a string, an integer or null");
+  if (has("method")) {
+    const { method, params } = value;
+    if (typeof method !== "string") return invalid("method: expected a string", known);
+    if (has("result") || has("error")) return invalid("a request has no result and no error", known);
+    return has("id") ? { kind: "request", id: known, method, params } : { kind: "notification", method, params };
+  }
+  if (!has("id") || has("result") === has("error")) {
+    return invalid("expected a request, a notification or a response", known);
+  }
+  if (has("result")) return { kind: "response", id: known, result: value.result };
+  const { error } = value;
+  if (!isRecord(error) || !Number.isInteger(error.code) || typeof error.message !== "string") {
+    return invalid("error: expected code and message", known);
+  }
+  return {
+    kind: "failure",
+    id: known,
+    error: { code: error.code as number, message: error.message, data: error.data },
+  };
+}
+
+function invalid(why: string, id: RequestId = null): Frame {
+  return { kind: "invalid", answer: refusal(CODES.invalidRequest, `invalid request: ${why}`, id) };
+}
+
+/** Integers beyond 2^53 cannot be echoed as they came, so they are none. */
+function isId(value: unknown): value is RequestId {
+  return value === null || typeof value === "string" || Number.isSafeInteger(value);
+}

@@ -1,0 +1,15 @@
+export { acpClient, type AcpClient } from "./client.js";
+export { AcpConnection } from "./connection.js";
+export { sessionIdOf, type CallOptions, type Sink } from "./dispatcher.js";
+export { RpcError } from "./errors.js";
+export { parseFrame, readFrame, refusal, type Frame } from "./frames.js";
+export {
+  ACP_DEFAULTS,
+  OptionReader,
+  readAcpOptions,
+  SHARED_KEYS,
+  type AcpOptions,
+  type AuthMethod,
+} from "./options.js";
+export { AcpServer } from "./server.js";
+export { CLIENT_METHODS, CODES, METHODS, type OutgoingMessage, type Profile, type ResponseMessage } from "./wire.js";

@@ -1,0 +1,100 @@
+import path from "node:path";
+import { isRecord, type FilePart, type ImagePart } from "gantry";
+import { invalidParams } from "./errors.js";
+import type { Profile } from "./wire.js";
+
+/** What a prompt's content blocks mean to the kernel. */
+export interface PromptInput {
+  message: string;
+  attachments: (ImagePart | FilePart)[];
+  /** Types of blocks that were left out. */
+  ignored: string[];
+}
+
+const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+
+/** `spec`: the first text block alone. `official`: every text, resource, link and image, in order. */
+export function readPrompt(prompt: unknown, profile: Profile): PromptInput {
+  if (!Array.isArray(prompt)) throw invalidParams("prompt", "an array of content blocks");
+  const blocks = prompt.map((block: unknown, at) => {
+    if (!isRecord(block) || typeof block.type !== "string")
+      throw invalidParams(`prompt[${at}]`, "a content block with a type");
+    if (block.type === "text" && typeof block.text !== "string") throw invalidParams(`prompt[${at}].text`, "a string");
+    return { at, type: block.type, block };
+  });
+  const first = blocks.find(({ type }) => type === "text");
+  if (!first) throw invalidParams("prompt", "a text block");
+  const input: PromptInput = { message: "", attachments: [], ignored: [] };
+  if (profile === "spec") {
+    input.message = String(first.block.text);
+    input.ignored = blocks.filter((one) => one !== first).map(({ type }) => type);
+  } else {
+    const texts: string[] = [];
+    for (const { type, block, at } of blocks)
+      if (!add(type, block, `prompt[${at}]`, texts, input.attachments)) input.ignored.push(type);
+    input.message = texts.filter((text) => text !== "").join("\n");
+  }
+  if (input.message.trim() === "" && input.attachments.length === 0) {
+    throw invalidParams(`prompt[${first.at}].text`, "a text that is not empty");
+  }
+  return input;
+}
+
+type Block = Readonly<Record<string, unknown>>;
+
+/** Whether the block could be used. */
+function add(
+  type: string,
+  block: Block,
+  field: string,
+  texts: string[],
+  attachments: PromptInput["attachments"],
+): boolean {
+  switch (type) {
+    case "text":
+      texts.push(String(block.text));
+      return true;
+    case "image": {
+      const mediaType = text(block, "mimeType", field);
+      attachments.push(attachment(mediaType, text(block, "data", field), nameOf(optional(block.uri) ?? "image")));
+      return true;
+    }
+    case "resource_link":
+      texts.push(`[@${text(block, "name", field)}](${text(block, "uri", field)})`);
+      return true;
+    case "resource": {
+      const { resource } = block;
+      if (!isRecord(resource)) throw invalidParams(`${field}.resource`, "an object");
+      const uri = text(resource, "uri", `${field}.resource`);
+      if (typeof resource.text === "string")
+        texts.push(`<context ref=${JSON.stringify(uri)}>\n${resource.text}\n</context>`);
+      else {
+        const mediaType = optional(resource.mimeType) ?? "application/octet-stream";
+        attachments.push(attachment(mediaType, text(resource, "blob", `${field}.resource`), nameOf(uri)));
+      }
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+function attachment(mediaType: string, data: string, filename: string): ImagePart | FilePart {
+  if (IMAGES.has(mediaType)) return { type: "image", mediaType, data };
+  return { type: "file", mediaType, filename, data };
+}
+
+function text(block: Block, key: string, field: string): string {
+  const value = block[key];
+  if (typeof value !== "string") throw invalidParams(`${field}.${key}`, "a string");
+  return value;
+}
+
+function optional(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+function nameOf(uri: string): string {
+  const last = path.posix.basename(uri.replace(/[?#].*$/, ""));
+  return last === "" ? "resource" : last;
+}

@@ -1,0 +1,61 @@
+import type { Agent, Logger } from "gantry";
+import { AcpConnection } from "./connection.js";
+import type { Sink } from "./dispatcher.js";
+import type { AcpOptions } from "./options.js";
+import { Turns } from "./turns.js";
+
+/** The agent as ACP clients see it: the connections of one transport and what they share. */
+export class AcpServer {
+  readonly #agent: Agent;
+  readonly #options: AcpOptions;
+  readonly #logger: Logger;
+  readonly #turns = new Turns();
+  readonly #connections = new Set<AcpConnection>();
+  readonly #forget: (() => void)[];
+
+  constructor(agent: Agent, options: AcpOptions, logger: Logger) {
+    this.#agent = agent;
+    this.#options = options;
+    this.#logger = logger;
+    this.#forget = [
+      agent.on("session.updated", ({ fields, session }) => {
+        if (fields.includes("title")) for (const connection of this.#connections) connection.titled(session);
+      }),
+      agent.on("session.deleted", ({ ids }) => {
+        for (const connection of this.#connections) for (const id of ids) connection.deleted(id);
+      }),
+    ];
+  }
+
+  /** A client came; its messages go to `sink`. */
+  connect(sink: Sink): AcpConnection {
+    const parts = { agent: this.#agent, options: this.#options, logger: this.#logger, turns: this.#turns };
+    const connection = new AcpConnection(parts, sink);
+    this.#connections.add(connection);
+    return connection;
+  }
+
+  /** A client went: its prompts are cancelled, what was said is kept. */
+  disconnect(connection: AcpConnection): void {
+    this.#connections.delete(connection);
+    connection.close();
+  }
+
+  /** Answer what is under way; when `signal` aborts, cancel it. Resolves when every request is answered. */
+  async drain(signal: AbortSignal): Promise<void> {
+    const cancel = () => {
+      for (const connection of this.#connections) connection.cancelAll();
+    };
+    signal.addEventListener("abort", cancel, { once: true });
+    if (signal.aborted) cancel();
+    await Promise.all([...this.#connections].map((connection) => connection.idle()));
+    signal.removeEventListener("abort", cancel);
+  }
+
+  /** Let go of every connection and wait for the runs to end. */
+  async close(): Promise<void> {
+    for (const forget of this.#forget.splice(0)) forget();
+    for (const connection of [...this.#connections]) this.disconnect(connection);
+    await this.#turns.idle();
+  }
+}

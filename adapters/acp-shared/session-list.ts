@@ -1,0 +1,65 @@
+import path from "node:path";
+import { isRecord, type Agent, type Session } from "gantry";
+import { invalidParams } from "./errors.js";
+import { optionalString, readParams } from "./params.js";
+import type { Profile } from "./wire.js";
+
+/** Sessions on one page. */
+const PAGE = 50;
+
+interface Entry {
+  id: string;
+  sessionId: string;
+  cwd: string;
+  title: string;
+  createdAt: string;
+  updatedAt: string;
+}
+
+/** Result of `session/list`. */
+export interface SessionList {
+  sessions: Entry[];
+  nextCursor?: string;
+}
+
+/** A page of sessions, newest first. The empty cursor, which the first page gives in the `spec` profile, means page 2. */
+export async function listSessions(agent: Agent, raw: unknown, profile: Profile): Promise<SessionList> {
+  const params = readParams(raw);
+  const cwd = optionalString(params, "cwd");
+  const cursor = optionalString(params, "cursor");
+  const start = cursor === undefined ? {} : cursor === "" ? { offset: PAGE } : { before: readCursor(cursor) };
+  const page = await agent.sessions.list({
+    ...(cwd === undefined ? {} : { projectDir: path.resolve(cwd) }),
+    ...start,
+    // One more than is shown tells whether there is another page.
+    limit: PAGE + 1,
+  });
+  const shown = page.sessions.slice(0, PAGE);
+  const last = shown.at(-1);
+  const next = page.sessions.length > PAGE && last ? writeCursor(last) : undefined;
+  const sessions = shown.map((session) => entryOf(session, profile));
+  if (cursor === undefined && profile === "spec") return { sessions, nextCursor: "" };
+  return { sessions, ...(next === undefined ? {} : { nextCursor: next }) };
+}
+
+function entryOf(session: Session, profile: Profile): Entry {
+  const { id, alias, projectDir: cwd, title, createdAt, updatedAt } = session;
+  return { id, sessionId: profile === "official" && alias !== "" ? alias : id, cwd, title, createdAt, updatedAt };
+}
+
+function writeCursor({ updatedAt, id }: Session): string {
+  return Buffer.from(JSON.stringify([updatedAt, id])).toString("base64url");
+}
+
+function readCursor(cursor: string): { updatedAt: string; id: string } {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(cursor, "base64url").toString());
+    if (Array.isArray(value) && !isRecord(value)) {
+      const [updatedAt, id] = value as unknown[];
+      if (typeof updatedAt === "string" && typeof id === "string") return { updatedAt, id };
+    }
+  } catch {
+    // Answered like any other cursor that is none.
+  }
+  throw invalidParams("cursor", "a nextCursor of session/list");
+}

@@ -1,0 +1,112 @@
+import { newId, type AgentEvent, type RunResult, type ToolKind } from "gantry";
+import type { ContentBlock, PromptResult, Profile, SessionUpdate, StopReason, ToolCallContent } from "./wire.js";
+
+/** Said to be a model's window where nobody knows it. */
+const UNKNOWN_WINDOW = 128_000;
+/** What the specification fixes. */
+const SPEC_WINDOW = 200_000;
+
+export function textBlock(text: string): ContentBlock {
+  return { type: "text", text };
+}
+
+/** The updates of one event of a run. `compaction`: whether the client shows compactions. */
+export function updatesOf(event: AgentEvent, profile: Profile, compaction: boolean): SessionUpdate[] {
+  switch (event.type) {
+    case "token": {
+      const { messageId } = event;
+      if (event.reasoning)
+        return [{ sessionUpdate: "agent_thought_chunk", messageId, content: textBlock(event.reasoning) }];
+      if (event.text) return [{ sessionUpdate: "agent_message_chunk", messageId, content: textBlock(event.text) }];
+      return [];
+    }
+    case "tool_call":
+      return [toolCall(event, profile)];
+    case "tool_result":
+      return [toolResult(event)];
+    case "compaction": {
+      const text = `[Context compacted (${event.strategy}) — ${event.messages} messages, ${event.tokens} tokens]`;
+      const said: SessionUpdate = {
+        sessionUpdate: "agent_message_chunk",
+        messageId: newId(),
+        content: textBlock(text),
+      };
+      return compaction
+        ? [{ sessionUpdate: "compaction_update", compactionId: newId(), status: "completed" }, said]
+        : [said];
+    }
+    case "done":
+      return [];
+  }
+}
+
+export interface ToolCallShown {
+  callId: string;
+  title: string;
+  kind: ToolKind;
+  input: unknown;
+  arguments: string;
+  locations: readonly { path: string; line?: number }[];
+}
+
+export function toolCall(call: ToolCallShown, profile: Profile): SessionUpdate {
+  return {
+    sessionUpdate: "tool_call",
+    toolCallId: call.callId,
+    title: call.title,
+    kind: profile === "spec" ? "other" : call.kind,
+    status: "pending",
+    locations: call.locations.map((location) => ({ ...location })),
+    // Broken JSON is shown as the model sent it.
+    rawInput: call.input ?? call.arguments,
+  };
+}
+
+type ToolResult = Extract<AgentEvent, { type: "tool_result" }>;
+
+export function toolResult(
+  result: Pick<ToolResult, "callId" | "output" | "failed" | "parts" | "diff" | "locations">,
+): SessionUpdate {
+  const content: ToolCallContent[] = result.diff.map((diff) => ({ type: "diff", ...diff }));
+  if (content.length === 0 && result.output !== "")
+    content.push({ type: "content", content: textBlock(result.output) });
+  for (const part of result.parts) {
+    if (part.type !== "image") continue;
+    content.push({ type: "content", content: { type: "image", data: part.data, mimeType: part.mediaType } });
+  }
+  return {
+    sessionUpdate: "tool_call_update",
+    toolCallId: result.callId,
+    status: result.failed ? "failed" : "completed",
+    content,
+    ...(result.locations.length > 0 ? { locations: result.locations.map((location) => ({ ...location })) } : {}),
+    rawOutput: result.output,
+  };
+}
+
+/** What came of a run's tokens; undefined when it used none. */
+export function usageUpdate(result: RunResult, profile: Profile): SessionUpdate | undefined {
+  if (result.usage.totalTokens <= 0) return undefined;
+  return {
+    sessionUpdate: "usage_update",
+    used: whole(result.context.used),
+    size: profile === "spec" ? SPEC_WINDOW : whole(result.context.size ?? UNKNOWN_WINDOW),
+    cost: { amount: Math.max(0, result.sessionUsage.cost), currency: "USD" },
+  };
+}
+
+/** Clients drop an update whose numbers are no integers. */
+function whole(value: number): number {
+  return Math.max(0, Math.round(value));
+}
+
+export function promptResult(result: RunResult, profile: Profile): PromptResult {
+  return { stopReason: profile === "spec" ? "end_turn" : officialReason(result) };
+}
+
+function officialReason(result: RunResult): StopReason {
+  if (result.endedBy === "max_iterations") return "max_turn_requests";
+  if (result.finishReason === "length") return "max_tokens";
+  if (result.finishReason === "content_filter") return "refusal";
+  return "end_turn";
+}
