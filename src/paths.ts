@@ -51,7 +51,8 @@ async function resolveNearest(path: string): Promise<{ existing: string; rest: s
   }
 }
 
-function asPathError(error: unknown): PathError {
+/** A failed system call in words. */
+export function asPathError(error: unknown): PathError {
   if (error instanceof PathError) return error;
   const { code, message } = error as NodeJS.ErrnoException;
   const options = { cause: error };

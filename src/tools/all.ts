@@ -1,0 +1,62 @@
+import type { Tool } from "../ports/tool.js";
+import { bashTool } from "./bash.js";
+import { editTool } from "./edit.js";
+import { globTool } from "./glob.js";
+import { grepTool } from "./grep.js";
+import { listTool } from "./list.js";
+import { multieditTool } from "./multiedit.js";
+import { readTool } from "./read.js";
+import { capText } from "./truncate.js";
+import { writeTool } from "./write.js";
+
+/** What the built-in tools may do. Everything has a default. */
+export interface BuiltinToolsOptions {
+  /** Folders that file tools may use beside the project folder; absolute. Default none. */
+  allowPaths?: readonly string[];
+  /** Never to be touched: gantry's home and its store; absolute. Default none. */
+  deniedPaths?: readonly string[];
+  /** The whole environment of commands. Default: a plain PATH alone. */
+  env?: Readonly<Record<string, string>>;
+  bash?: {
+    /** Default true. */
+    enabled?: boolean;
+    /** Seconds a command may take unless the model asks for another time. Default 40. */
+    timeout?: number;
+    /** Default `auto`: bubblewrap where it works. */
+    sandbox?: "auto" | "required" | "off";
+  };
+  /** Most bytes of a tool's text. Default 1 MiB. */
+  outputBytes?: number;
+  webfetch?: {
+    /** Whether loopback, private and link-local addresses may be fetched from. Default false. */
+    allowPrivate?: boolean;
+  };
+  /** Path of the shell for bash. Default bash, else sh. */
+  shell?: string;
+}
+
+const PLAIN_ENV = { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" };
+
+/** The tools of a coding agent. They run without asking; give an agent fewer of them to restrict it. */
+export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
+  const { allowPaths = [], deniedPaths = [], env = PLAIN_ENV, outputBytes = 1024 * 1024, shell } = options;
+  const { enabled = true, timeout = 40, sandbox = "auto" } = options.bash ?? {};
+  const files = { allowPaths, deniedPaths };
+  const tools = [
+    readTool(files),
+    writeTool(files),
+    editTool(files),
+    multieditTool(files),
+    listTool(files),
+    globTool(files),
+    grepTool(files),
+    ...(enabled ? [bashTool({ ...files, env, timeout, sandbox, ...(shell === undefined ? {} : { shell }) })] : []),
+  ];
+  return tools.map((tool) => ({
+    ...tool,
+    run: async (args: unknown, context) => {
+      const output = await tool.run(args, context);
+      return { ...output, text: capText(output.text, outputBytes) };
+    },
+  }));
+}

@@ -1,0 +1,150 @@
+import { ToolError } from "../errors.js";
+
+export interface TextEdit {
+  old_string: string;
+  new_string: string;
+  replace_all: boolean;
+}
+
+/** Where an edit went. */
+export interface Applied {
+  /** One character per byte of the file, so that bytes that are no UTF-8 come out as they went in. */
+  latin: string;
+  count: number;
+  /** Of the first replacement, from 1. */
+  line: number;
+}
+
+/** Replace exact text. `latin` is the file as latin1. Line ends of the file are kept, whichever ones the edit has. */
+export function applyEdit(latin: string, edit: TextEdit, name: string): Applied {
+  if (edit.old_string === "")
+    throw new ToolError(`${name}: old_string is empty. Give the text to replace, or use write.`);
+  if (edit.old_string === edit.new_string)
+    throw new ToolError(`${name}: old_string and new_string are the same. Nothing to do.`);
+  const crlf = prefersCrlf(latin);
+  const variants = [edit.old_string, toLf(edit.old_string), toCrlf(edit.old_string)].map(bytesOf);
+  const old = variants.find((one) => latin.includes(one));
+  if (old === undefined) throw new ToolError(notFound(latin, edit.old_string, name));
+  const places = occurrences(latin, old);
+  if (places.length > 1 && !edit.replace_all) {
+    const lines = lineNumbers(latin, places.slice(0, 10));
+    throw new ToolError(
+      `${name}: old_string occurs ${places.length} times (lines ${lines.join(", ")}${places.length > 10 ? ", …" : ""}). ` +
+        "Add lines around it until it is unique, or set replace_all.",
+    );
+  }
+  const fresh = bytesOf(crlf ? toCrlf(edit.new_string) : edit.new_string);
+  if (fresh === old)
+    throw new ToolError(`${name}: old_string and new_string differ in line ends alone. Nothing to do.`);
+  return {
+    latin: latin.split(old).join(fresh),
+    count: places.length,
+    line: lineNumbers(latin, places.slice(0, 1))[0]!,
+  };
+}
+
+/** Whether a file (as latin1) ends most of its lines with CR LF. */
+export function prefersCrlf(latin: string): boolean {
+  let crlf = 0;
+  let lf = 0;
+  for (let at = latin.indexOf("\n"); at >= 0 && crlf + lf < 10_000; at = latin.indexOf("\n", at + 1)) {
+    if (latin[at - 1] === "\r") crlf++;
+    else lf++;
+  }
+  return crlf > lf;
+}
+
+export function toCrlf(text: string): string {
+  return text.replace(/\r?\n/g, "\r\n");
+}
+
+function toLf(text: string): string {
+  return text.replaceAll("\r\n", "\n");
+}
+
+function bytesOf(text: string): string {
+  return Buffer.from(text).toString("latin1");
+}
+
+function textOf(latin: string): string {
+  return Buffer.from(latin, "latin1").toString();
+}
+
+function occurrences(latin: string, part: string): number[] {
+  const places: number[] = [];
+  for (let at = latin.indexOf(part); at >= 0; at = latin.indexOf(part, at + part.length)) places.push(at);
+  return places;
+}
+
+/** @param places Ascending. */
+function lineNumbers(latin: string, places: readonly number[]): number[] {
+  let line = 1;
+  let at = 0;
+  return places.map((place) => {
+    for (let end = latin.indexOf("\n", at); end >= 0 && end < place; end = latin.indexOf("\n", at)) {
+      line++;
+      at = end + 1;
+    }
+    return line;
+  });
+}
+
+/** Why it may not have matched, by the place in the file that is most like it. */
+function notFound(latin: string, wanted: string, name: string): string {
+  const start = `${name}: old_string was not found`;
+  const lines = toLf(wanted).split("\n");
+  const numbered = lines.filter((line) => line.trim() !== "");
+  if (numbered.length > 0 && numbered.every((line) => /^\s*\d+\t/.test(line)))
+    return `${start}. It begins each line with a number and a tab, which are not part of the file. Leave them out.`;
+  const near = closest(textOf(latin).split(/\r?\n/), lines);
+  if (!near) return `${start}, nor anything like it. Read the file and copy the text exactly.`;
+  const quoted = near.text.length > 200 ? `${near.text.slice(0, 199)}…` : near.text;
+  const why = near.blanks ? "which differs in white space alone" : "which is most like it";
+  return `${start}. Look at line ${near.line}, ${why}: ${JSON.stringify(quoted)}. Copy the text exactly as it is there, or read the file again.`;
+}
+
+/** The line where the wanted lines fit best. */
+function closest(
+  file: readonly string[],
+  wanted: readonly string[],
+): { line: number; text: string; blanks: boolean } | undefined {
+  const first = wanted.findIndex((line) => line.trim() !== "");
+  if (first < 0) return undefined;
+  const pattern = wanted.slice(first, first + 40).map(squeezed);
+  let best = { score: 0, at: -1 };
+  for (let at = 0; at < file.length && at < 100_000; at++) {
+    // Cheap things first: whole lines that agree but for white space.
+    let score = 0;
+    for (let i = 0; i < pattern.length && at + i < file.length; i++)
+      if (pattern[i] !== "" && squeezed(file[at + i]!) === pattern[i]) score++;
+    if (score > best.score) best = { score, at };
+  }
+  const whole = pattern.filter((line) => line !== "").length;
+  if (best.at >= 0) {
+    // Told is the first line that disagrees, as that is where to look.
+    const offset =
+      best.score === whole ? 0 : pattern.findIndex((line, i) => line !== squeezed(file[best.at + i] ?? ""));
+    const at = Math.min(best.at + Math.max(0, offset), file.length - 1);
+    return { line: at + 1, text: file[at]!, blanks: best.score === whole };
+  }
+  const pairs = pairsOf(pattern[0]!);
+  if (pairs.size === 0) return undefined;
+  for (let at = 0; at < file.length && at < 20_000; at++) {
+    const other = pairsOf(squeezed(file[at]!.slice(0, 300)));
+    let common = 0;
+    for (const pair of pairs) if (other.has(pair)) common++;
+    const score = (2 * common) / (pairs.size + other.size);
+    if (score > best.score) best = { score, at };
+  }
+  return best.score >= 0.5 ? { line: best.at + 1, text: file[best.at]!, blanks: false } : undefined;
+}
+
+function squeezed(line: string): string {
+  return line.trim().replace(/\s+/g, " ");
+}
+
+function pairsOf(line: string): Set<string> {
+  const pairs = new Set<string>();
+  for (let i = 0; i + 1 < line.length && i < 300; i++) pairs.add(line.slice(i, i + 2));
+  return pairs;
+}

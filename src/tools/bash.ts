@@ -1,0 +1,129 @@
+import { existsSync } from "node:fs";
+import { stat } from "node:fs/promises";
+import { stripVTControlCharacters } from "node:util";
+import { ProjectFolderError, ToolError } from "../errors.js";
+import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
+import { defineArguments, integer, optional, text } from "./arguments.js";
+import { runChild } from "./child.js";
+import type { ChildEnd } from "./child.js";
+import { defineTool } from "./define.js";
+import { findBubblewrap, sandboxArgs } from "./sandbox.js";
+import type { SandboxOptions } from "./sandbox.js";
+import { cutMiddle, HeadTail, MODEL_BYTES } from "./truncate.js";
+
+export interface BashToolOptions extends SandboxOptions {
+  /** Default seconds a command may take. */
+  timeout: number;
+  /** `auto`: where bubblewrap works; `required`: or not at all. */
+  sandbox: "auto" | "required" | "off";
+  /** Path of the shell, called as `<shell> -c <command>`. Left out: bash, else sh. */
+  shell?: string;
+}
+
+/** Longest time-out that a model can ask for, in seconds, unless the configured one is longer. */
+const MAX_TIMEOUT = 600;
+/** Linux takes at most 128 KiB in one argument. */
+const MAX_COMMAND_BYTES = 128 * 1024 - 1;
+/** Kept of the output before it is tidied and cut to what a model is shown. */
+const KEPT_BYTES = 2 * MODEL_BYTES;
+
+/** Runs shell commands in the project folder. */
+export function bashTool(options: BashToolOptions): Tool {
+  const longest = Math.max(MAX_TIMEOUT, options.timeout);
+  const args = defineArguments({
+    command: text("Shell command.", { minLength: 1, aliases: ["cmd", "script"] }),
+    timeout: optional(
+      integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }),
+      options.timeout,
+    ),
+  });
+  return defineTool({
+    name: "bash",
+    description:
+      "Run a shell command. Each call is a new shell in the project folder, without input or terminal; " +
+      "everything it started ends with it. Shows output and exit code; of long output beginning and end.",
+    args,
+    kind: "execute",
+    parallel: false,
+    needsLeave: true,
+    describe: ({ command }) => {
+      const line = command.trim().replace(/\s*\n\s*/g, " ⏎ ");
+      return { title: line.length > 200 ? `${line.slice(0, 199)}…` : line, locations: [] };
+    },
+    run: ({ command, timeout }, context) => execute(options, command, timeout, context),
+  });
+}
+
+async function execute(
+  options: BashToolOptions,
+  command: string,
+  timeout: number,
+  context: ToolContext,
+): Promise<ToolOutput> {
+  const { projectDir, signal } = context;
+  if (command.includes("\0")) throw new ToolError("the command holds a NUL character. Leave it out.");
+  if (Buffer.byteLength(command) > MAX_COMMAND_BYTES)
+    throw new ToolError("the command is longer than 128 KiB. Write it to a file with write, then run that file.");
+  if (!(await stat(projectDir).catch(() => undefined))?.isDirectory()) throw new ProjectFolderError();
+
+  const shell =
+    options.shell ??
+    ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
+    "/bin/sh";
+  // Both outputs go down one pipe: two would lose the order in which things were said.
+  const plain = ["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", shell, "-c", command];
+  const bubblewrap = options.sandbox === "off" ? undefined : await findBubblewrap(options.env);
+  if (options.sandbox === "required" && bubblewrap === undefined)
+    throw new ToolError(
+      "commands need a sandbox, and bubblewrap does not work here. Tell the user; go on without bash.",
+    );
+  const [file, ...args] =
+    bubblewrap === undefined ? plain : [bubblewrap, ...(await sandboxArgs(options, projectDir)), ...plain];
+
+  const output = new HeadTail(KEPT_BYTES);
+  let end: ChildEnd;
+  try {
+    end = await runChild({
+      file: file!,
+      args,
+      cwd: projectDir,
+      env: options.env,
+      timeoutMs: timeout * 1000,
+      signal,
+      onOutput: (chunk) => output.push(chunk),
+      spareFirst: bubblewrap !== undefined,
+    });
+  } catch (error) {
+    if (signal.aborted) throw signal.reason;
+    throw new ToolError(`the shell ${shell} could not be started: ${(error as Error).message}.`, { cause: error });
+  }
+  if (end.why === "abort") throw signal.reason;
+  const said = output.text();
+  const notes = [howItEnded(end, timeout)];
+  if (end.leftBehind) notes.push("[processes that it left in the background were ended: they cannot outlive the call]");
+  if (bubblewrap !== undefined && end.code !== 0 && said.includes("Read-only file system"))
+    notes.push("[commands may write only to the project folder, temporary and cache folders, and tools.allow_paths]");
+  const shown = cutMiddle(tidy(said), MODEL_BYTES, "redirect to a file and read parts of it to see more");
+  return {
+    text: [shown.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
+    failed: end.why !== "exit" || end.code !== 0,
+  };
+}
+
+function howItEnded(end: ChildEnd, timeout: number): string {
+  if (end.why === "timeout")
+    return `[stopped after ${timeout} s, with all that it started; set timeout for more, or do less in one call]`;
+  return end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`;
+}
+
+/** Without colours, and of progress bars that overwrite their line only what they ended with. */
+function tidy(output: string): string {
+  return stripVTControlCharacters(output)
+    .split("\n")
+    .map((line) => {
+      const text = line.endsWith("\r") ? line.slice(0, -1) : line;
+      return text.slice(text.lastIndexOf("\r") + 1);
+    })
+    .join("\n")
+    .replaceAll("\0", "\uFFFD");
+}

@@ -1,0 +1,140 @@
+import type { ChildProcess } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { hasCode } from "../errors.js";
+import { MARK, ProcessGroup } from "./process-group.js";
+
+export interface ChildOptions {
+  file: string;
+  args: readonly string[];
+  cwd: string;
+  /** All that the child gets, beside a mark by which it is found again. */
+  env: Readonly<Record<string, string>>;
+  timeoutMs: number;
+  signal: AbortSignal;
+  onOutput(chunk: Buffer): void;
+  /** Whether TERM goes to all but the first process: a sandbox that would take the rest down with it at once. */
+  spareFirst?: boolean;
+}
+
+/** How a child ended. */
+export interface ChildEnd {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  why: "exit" | "timeout" | "abort";
+  /** Whether it left processes behind, which were then ended. */
+  leftBehind: boolean;
+}
+
+/** Between TERM and KILL, in ms; shorter when the server is going down. */
+const GRACE_MS = 2_000;
+const SHUTDOWN_GRACE_MS = 1_000;
+/** How long output may go on behind the end of the child. */
+const DRAIN_MS = 250;
+const POLL_MS = 25;
+
+const living = new Set<ProcessGroup>();
+
+/** End every child of this process, at once and without grace. For the last moments of a process. */
+export function killAll(): void {
+  for (const group of living) group.killNow();
+}
+
+/**
+ * Run a program in a process group of its own, its standard input closed. When the promise settles nothing of it is
+ * left: within 3 s of the abort or time-out, whatever it ignores. Rejects with the system's error when it cannot start.
+ */
+export async function runChild(options: ChildOptions): Promise<ChildEnd> {
+  const { spawn } = await import("node:child_process");
+  options.signal.throwIfAborted();
+  const mark = randomUUID();
+  const child = spawn(options.file, options.args, {
+    cwd: options.cwd,
+    env: { ...options.env, [MARK]: mark },
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const ended = waitFor(child);
+  if (child.pid === undefined) return ended.exit.then(() => Promise.reject(new Error("no process")));
+  const group = new ProcessGroup(child.pid, mark);
+  enlist(group);
+  child.stdout.on("data", options.onOutput);
+  child.stderr.on("data", options.onOutput);
+  let why: ChildEnd["why"] = "exit";
+  const stop = new AbortController();
+  const onAbort = (): void => {
+    why = "abort";
+    stop.abort();
+  };
+  const timer = setTimeout(() => {
+    why = "timeout";
+    stop.abort();
+  }, options.timeoutMs);
+  options.signal.addEventListener("abort", onAbort, { once: true });
+  if (options.signal.aborted) onAbort();
+  try {
+    await Promise.race([
+      ended.exit,
+      new Promise((resolve) => stop.signal.addEventListener("abort", resolve, { once: true })),
+    ]);
+    clearTimeout(timer);
+    if (!stop.signal.aborted) await Promise.race([ended.closed, sleep(DRAIN_MS, undefined, { ref: false })]);
+    const cut = why;
+    const leftBehind = await endAll(group, options);
+    // Past KILL only a process stuck in the kernel is left, for which nobody can wait.
+    await Promise.race([ended.closed, sleep(DRAIN_MS, undefined, { ref: false })]);
+    return { code: child.exitCode, signal: child.signalCode, why: cut, leftBehind: leftBehind && cut === "exit" };
+  } finally {
+    clearTimeout(timer);
+    options.signal.removeEventListener("abort", onAbort);
+    child.stdout.destroy();
+    child.stderr.destroy();
+    child.unref();
+    dismiss(group);
+  }
+}
+
+function waitFor(child: ChildProcess): { exit: Promise<void>; closed: Promise<void> } {
+  const exit = new Promise<void>((resolve, reject) => {
+    child.once("exit", () => resolve());
+    child.once("error", reject);
+  });
+  // Its fault is the same, and told by `exit`.
+  exit.catch(() => undefined);
+  return { exit, closed: new Promise((resolve) => child.once("close", () => resolve())) };
+}
+
+/** TERM, and KILL for what is left after the grace. Returns whether there was anything. */
+async function endAll(group: ProcessGroup, options: ChildOptions): Promise<boolean> {
+  const sparing = options.spareFirst === true ? group.pid : undefined;
+  let members = await group.members();
+  if (members?.length === 0) return false;
+  group.signal("SIGTERM", members, sparing);
+  const started = performance.now();
+  const grace = (): number =>
+    options.signal.aborted && hasCode(options.signal.reason, "shutting_down") ? SHUTDOWN_GRACE_MS : GRACE_MS;
+  for (let pause = POLL_MS / 4; performance.now() - started < grace(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
+    await sleep(pause);
+    members = await group.members();
+    if (members?.length === 0) return true;
+  }
+  // More than once, because a process can fork between the look and the signal.
+  for (let round = 0; round < 8; round++) {
+    group.signal("SIGKILL", members);
+    await sleep(POLL_MS);
+    members = await group.members();
+    if (members?.length === 0) break;
+  }
+  return true;
+}
+
+/** Children must not outlive a process that ends without asking anybody. */
+function enlist(group: ProcessGroup): void {
+  if (living.size === 0) process.once("exit", killAll);
+  living.add(group);
+}
+
+function dismiss(group: ProcessGroup): void {
+  living.delete(group);
+  if (living.size === 0) process.off("exit", killAll);
+}

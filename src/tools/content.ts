@@ -1,0 +1,50 @@
+/** What a file is by its first bytes. */
+export type Content =
+  | { kind: "text"; encoding: "utf-8" | "utf-16le" | "utf-16be" }
+  | { kind: "image"; mediaType: string }
+  | { kind: "binary"; what: string };
+
+const MAGIC: readonly (readonly [string, string, number?])[] = [
+  ["%PDF-", "a PDF document"],
+  ["PK\x03\x04", "a ZIP archive (or an Office document)"],
+  ["\x1f\x8b", "gzip data"],
+  ["BZh", "bzip2 data"],
+  ["\xfd7zXZ\0", "xz data"],
+  ["\x28\xb5\x2f\xfd", "zstd data"],
+  ["7z\xbc\xaf", "a 7-Zip archive"],
+  ["ustar", "a tar archive", 257],
+  ["\x7fELF", "an ELF executable"],
+  ["MZ", "a Windows executable"],
+  ["\xcf\xfa\xed\xfe", "a Mach-O executable"],
+  ["\xca\xfe\xba\xbe", "a Java class or universal executable"],
+  ["\0asm", "WebAssembly"],
+  ["SQLite format 3\0", "a SQLite database"],
+  ["OggS", "Ogg media"],
+  ["ID3", "MP3 audio"],
+  ["RIFF", "RIFF media"],
+  ["ftyp", "MP4 media", 4],
+  ["BM", "a BMP image"],
+  ["wOFF", "a web font"],
+  ["wOF2", "a web font"],
+];
+
+/** Tell text from the rest. @param start Up to the first 8 kB. */
+export function sniff(start: Buffer): Content {
+  const latin = start.toString("latin1", 0, 512);
+  if (latin.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
+  if (latin.startsWith("\xff\xd8\xff")) return { kind: "image", mediaType: "image/jpeg" };
+  if (/^GIF8[79]a/.test(latin)) return { kind: "image", mediaType: "image/gif" };
+  if (latin.startsWith("RIFF") && latin.startsWith("WEBP", 8)) return { kind: "image", mediaType: "image/webp" };
+  if (latin.startsWith("\xff\xfe")) return { kind: "text", encoding: "utf-16le" };
+  if (latin.startsWith("\xfe\xff")) return { kind: "text", encoding: "utf-16be" };
+  if (!start.includes(0) && !latin.startsWith("%PDF-")) return { kind: "text", encoding: "utf-8" };
+  const known = MAGIC.find(([magic, , at = 0]) => latin.startsWith(magic, at));
+  return { kind: "binary", what: known?.[1] ?? "binary data" };
+}
+
+/** Sizes for people and models. */
+export function size(bytes: number): string {
+  if (bytes < 1024) return `${bytes} bytes`;
+  if (bytes < 1024 * 1024) return `${(bytes / 1024).toFixed(1)} KiB`;
+  return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
+}

@@ -1,0 +1,40 @@
+import type { Tool } from "../ports/tool.js";
+import { defineArguments, flag, optional, text } from "./arguments.js";
+import { defineTool } from "./define.js";
+import { editFile } from "./edit-file.js";
+import { location, PATH_ALIASES, shown } from "./files.js";
+import type { FileToolOptions } from "./files.js";
+
+/** The arguments of one replacement. */
+export const EDIT_FIELDS = {
+  old_string: text("Exact text in the file, with its indentation. Unique, unless replace_all.", {
+    minLength: 1,
+    aliases: ["old_text", "oldText", "oldString", "old"],
+  }),
+  new_string: text("What takes its place.", { aliases: ["new_text", "newText", "newString", "new"] }),
+  replace_all: optional(flag("Replace every occurrence."), false),
+};
+
+const args = defineArguments({
+  path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
+  ...EDIT_FIELDS,
+});
+
+/** Replaces exact text in a file. */
+export function editTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "edit",
+    description:
+      "Replace exact text in a file. Refused when the text is missing or not unique, or when the file changed since you read it. " +
+      "For several changes of one file use multiedit.",
+    args,
+    kind: "edit",
+    parallel: false,
+    needsLeave: true,
+    describe: ({ path }, projectDir) => ({
+      title: `Edit ${shown(path, projectDir)}`,
+      locations: [location(path, projectDir)],
+    }),
+    run: ({ path, ...edit }, context) => editFile(options, path, [edit], context),
+  });
+}

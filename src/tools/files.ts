@@ -1,0 +1,142 @@
+import { createHash } from "node:crypto";
+import { readdir } from "node:fs/promises";
+import { basename, dirname, relative, resolve, sep } from "node:path";
+import { PathError, ToolError } from "../errors.js";
+import type { Location, ToolContext } from "../ports/tool.js";
+import { isInside, PathGuard } from "../paths.js";
+import type { OpenedFile } from "../paths.js";
+
+/** Where the file tools may go beside the project folder, and where never. Absolute paths. */
+export interface FileToolOptions {
+  allowPaths: readonly string[];
+  deniedPaths: readonly string[];
+}
+
+/** Files beyond this are neither edited nor read whole, in bytes. */
+export const MAX_FILE_BYTES = 10 * 1024 * 1024;
+
+export const PATH_ALIASES = ["file_path", "filePath", "filename", "file"] as const;
+
+export function guardFor(options: FileToolOptions, projectDir: string): Promise<PathGuard> {
+  return PathGuard.create({ roots: [projectDir, ...options.allowPaths], denied: options.deniedPaths });
+}
+
+/** A path as models and people see it: relative to the project where it lies in it. Touches no disk. */
+export function shown(path: string, projectDir: string): string {
+  const full = resolve(projectDir, path);
+  return isInside(full, projectDir) ? relative(projectDir, full).split(sep).join("/") || "." : full;
+}
+
+export function location(path: string, projectDir: string, line?: number): Location {
+  return { path: resolve(projectDir, path), ...(line === undefined ? {} : { line }) };
+}
+
+/** What the model is told of a path that cannot be used: why, and what to do next. */
+export async function pathFault(error: unknown, path: string, projectDir: string): Promise<unknown> {
+  if (!(error instanceof PathError)) return error;
+  const name = shown(path, projectDir);
+  return new ToolError(`${name}: ${error.message}. ${await nextStep(error, path, projectDir)}`, { cause: error });
+}
+
+async function nextStep(error: PathError, path: string, projectDir: string): Promise<string> {
+  switch (error.reason) {
+    case "not_found": {
+      const near = await similar(resolve(projectDir, path), projectDir);
+      return near.length > 0 ? `Did you mean ${near.join(" or ")}?` : "Find it with glob or list.";
+    }
+    case "outside":
+      return `Use a path inside ${projectDir}; tools.allow_paths in the configuration adds other folders.`;
+    case "folder":
+      return "Use list to see what is in it.";
+    case "denied":
+    case "not_regular":
+      return "It cannot be used; go on without it.";
+    case "permission":
+      return "Tell the user, or use another file.";
+    default:
+      return "Check the path.";
+  }
+}
+
+/** Siblings with almost the same name. */
+async function similar(path: string, projectDir: string): Promise<string[]> {
+  if (!isInside(path, projectDir)) return [];
+  const names = await readdir(dirname(path)).catch(() => []);
+  const plain = (name: string): string => name.toLowerCase().replace(/\.[^.]*$/, "");
+  const wanted = plain(basename(path));
+  if (wanted === "") return [];
+  return names
+    .filter((name) => plain(name) === wanted || (wanted.length > 3 && plain(name).includes(wanted)))
+    .slice(0, 3)
+    .map((name) => shown(resolve(dirname(path), name), projectDir));
+}
+
+/** Open a regular file and hand it to `use`; closed afterwards. Rejects with a `ToolError` for the model. */
+export async function withFile<T>(
+  options: FileToolOptions,
+  path: string,
+  context: Pick<ToolContext, "projectDir">,
+  use: (file: OpenedFile) => Promise<T>,
+): Promise<T> {
+  let file: OpenedFile;
+  try {
+    const guard = await guardFor(options, context.projectDir);
+    file = await guard.openFile(resolve(context.projectDir, path));
+  } catch (error) {
+    throw await pathFault(error, path, context.projectDir);
+  }
+  try {
+    return await use(file);
+  } finally {
+    await file.handle.close();
+  }
+}
+
+const SEEN = "files.seen";
+
+/** What this session last saw of each file, by resolved path: a hash of the whole content. */
+export class SeenFiles {
+  readonly #hashes: Map<string, string>;
+
+  constructor(context: Pick<ToolContext, "state">) {
+    const known = context.state.get(SEEN);
+    this.#hashes = known instanceof Map ? (known as Map<string, string>) : new Map<string, string>();
+    context.state.set(SEEN, this.#hashes);
+  }
+
+  saw(path: string, content: Buffer): void {
+    this.#hashes.set(path, hash(content));
+  }
+
+  forget(path: string): void {
+    this.#hashes.delete(path);
+  }
+
+  /** Whether it was seen, and is another now. */
+  changed(path: string, content: Buffer): boolean {
+    const known = this.#hashes.get(path);
+    return known !== undefined && known !== hash(content);
+  }
+}
+
+function hash(content: Buffer): string {
+  return createHash("sha256").update(content).digest("base64");
+}
+
+const busy = new Map<string, Promise<void>>();
+
+/** Do `work` while no other tool call of this process changes the file; calls wait in order. */
+export async function exclusively<T>(path: string, work: () => Promise<T>): Promise<T> {
+  const before = busy.get(path) ?? Promise.resolve();
+  const mine = before.then(work);
+  const settled = mine.then(
+    () => undefined,
+    () => undefined,
+  );
+  busy.set(path, settled);
+  try {
+    return await mine;
+  } finally {
+    if (busy.get(path) === settled) busy.delete(path);
+  }
+}

@@ -1,0 +1,88 @@
+import { resolve } from "node:path";
+import { ToolInputError } from "../errors.js";
+import { isInside } from "../paths.js";
+import type { Tool } from "../ports/tool.js";
+import { defineArguments, flag, optional, text } from "./arguments.js";
+import { defineTool } from "./define.js";
+import { location, shown } from "./files.js";
+import type { FileToolOptions } from "./files.js";
+import { compileGlob } from "./glob-match.js";
+import { searchIn } from "./search-folder.js";
+import { MODEL_BYTES } from "./truncate.js";
+import { newReport } from "./walk.js";
+
+const MAX_SHOWN = 1_000;
+
+const args = defineArguments({
+  pattern: text("Glob, for instance src/**/*.{ts,tsx}. Without a slash it matches names in every folder.", {
+    minLength: 1,
+    aliases: ["glob", "glob_pattern"],
+  }),
+  path: optional(
+    text("Folder to search; default the project folder.", { aliases: ["dir", "directory", "folder"] }),
+    ".",
+  ),
+  all: optional(flag("Also look at what .gitignore hides."), false),
+});
+
+/** Finds files by name. */
+export function globTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "glob",
+    description: "Find files by name, sorted by path. Leaves out what .gitignore hides unless all is set.",
+    args: {
+      schema: args.schema,
+      parse(input) {
+        const given = args.parse(input);
+        globOf(given.pattern);
+        return given;
+      },
+    },
+    kind: "search",
+    parallel: true,
+    needsLeave: false,
+    describe: ({ pattern, path }, projectDir) => ({
+      title: `Find ${pattern}${path === "." || path === "" ? "" : ` in ${shown(path, projectDir)}`}`,
+      locations: [location(path || ".", projectDir)],
+    }),
+    run: async ({ pattern, path, all }, context) => {
+      const start = path || ".";
+      const folder = resolve(context.projectDir, start);
+      // Models like to give the whole path.
+      const own =
+        isInside(pattern, folder) && pattern.startsWith("/") ? pattern.slice(folder.length + 1) || "**" : pattern;
+      const matches = globOf(own);
+      const report = newReport();
+      const lines: string[] = [];
+      let bytes = 0;
+      let count = 0;
+      for await (const entry of await searchIn(options, start, context, { all }, report)) {
+        if (entry.kind === "folder" || !matches(entry.way)) continue;
+        count++;
+        const line = shown(resolve(folder, entry.way), context.projectDir);
+        bytes += Buffer.byteLength(line) + 1;
+        if (lines.length < MAX_SHOWN && bytes <= MODEL_BYTES) lines.push(line);
+      }
+      if (count === 0) {
+        const hidden =
+          report.ignored > 0 && !all ? ` (${report.ignored} entries are hidden by .gitignore; all searches them)` : "";
+        lines.push(`No file matches ${pattern} in ${shown(start, context.projectDir)}${hidden}.`);
+      } else if (count > lines.length)
+        lines.push(`[${lines.length} of ${count} files; use a narrower pattern or path]`);
+      if (report.incomplete) lines.push("[the folder is too large to search whole; narrow it with path]");
+      return { text: lines.join("\n"), locations: [] };
+    },
+  });
+}
+
+/** Throws `ToolInputError`. */
+export function globOf(pattern: string): (path: string) => boolean {
+  if (pattern.split("/").includes(".."))
+    throw new ToolInputError("pattern: .. is not for globs. Name the folder in path.");
+  if (pattern.length > 1_000) throw new ToolInputError("pattern: expected at most 1000 characters");
+  try {
+    return compileGlob(pattern);
+  } catch (error) {
+    throw new ToolInputError(`pattern: ${(error as Error).message}. Use a simpler glob.`);
+  }
+}

@@ -1,0 +1,280 @@
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { PathError, ToolInputError } from "../errors.js";
+import type { PathGuard } from "../paths.js";
+import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
+import { defineArguments, flag, integer, optional, text } from "./arguments.js";
+import { size } from "./content.js";
+import { defineTool } from "./define.js";
+import { guardFor, location, pathFault, shown } from "./files.js";
+import type { FileToolOptions } from "./files.js";
+import { globOf } from "./glob.js";
+import { LineSearch } from "./line-search.js";
+import type { FileMatches } from "./line-search.js";
+import { readWhole } from "./read.js";
+import { searchIn } from "./search-folder.js";
+import { MODEL_BYTES } from "./truncate.js";
+import { newReport } from "./walk.js";
+
+const LINES = 100;
+const MAX_LINES = 1_000;
+/** Larger files are skipped, and said to be. */
+const MAX_FILE = 16 * 1024 * 1024;
+const BATCH_BYTES = 2 * 1024 * 1024;
+const BATCH_FILES = 64;
+const BATCH_MS = 5_000;
+const SEARCH_MS = 60_000;
+
+const args = defineArguments({
+  pattern: text("Regular expression (JavaScript), matched line by line.", {
+    minLength: 1,
+    aliases: ["regex", "query"],
+  }),
+  path: optional(
+    text("File or folder to search; default the project folder.", { aliases: ["dir", "directory", "folder"] }),
+    ".",
+  ),
+  glob: optional(text("Only files that match this glob, for instance *.ts or src/**.", { aliases: ["include"] })),
+  ignore_case: optional(flag("Ignore case."), false),
+  literal: optional(flag("Take the pattern as plain text."), false),
+  context: optional(integer("Lines to show around each match.", { min: 0, max: 20 }), 0),
+  output: optional(text("What to show.", { oneOf: ["lines", "files", "count"] }), "lines"),
+  limit: optional(integer("Most matching lines (or files) to show.", { min: 1, max: MAX_LINES }), LINES),
+  all: optional(flag("Also search what .gitignore hides."), false),
+});
+type GrepArgs = ReturnType<typeof args.parse>;
+
+export interface GrepOptions extends FileToolOptions {
+  /** How long a regular expression may take for a few files, in ms. Default 5,000. */
+  batchMs?: number;
+}
+
+/** Searches the content of files. */
+export function grepTool(options: GrepOptions): Tool {
+  return defineTool({
+    name: "grep",
+    description:
+      "Search file contents. Shows each file's name, then `<number>:<line>` for matches and `<number>-<line>` around them. " +
+      "Skips binary files and what .gitignore hides.",
+    args: {
+      schema: args.schema,
+      parse(input) {
+        const given = args.parse(input);
+        compile(given);
+        if (given.glob !== undefined) globOf(given.glob);
+        return given;
+      },
+    },
+    kind: "search",
+    parallel: true,
+    needsLeave: false,
+    describe: ({ pattern, path, glob }, projectDir) => {
+      const where = path === "." || path === "" ? "" : ` in ${shown(path, projectDir)}`;
+      return {
+        title: `Search ${JSON.stringify(pattern)}${where}${glob === undefined ? "" : ` (${glob})`}`,
+        locations: [location(path || ".", projectDir)],
+      };
+    },
+    run: (given, context) => new Grep(options, given, context).run(),
+  });
+}
+
+/** Source and flags of the expression. Throws `ToolInputError`. */
+function compile(given: GrepArgs): { pattern: string; flags: string } {
+  let pattern = given.literal ? given.pattern.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&") : given.pattern;
+  let ignoreCase = given.ignore_case;
+  // Other engines' way to say it.
+  if (!given.literal && pattern.startsWith("(?i)")) {
+    pattern = pattern.slice(4);
+    ignoreCase = true;
+  }
+  let fault: unknown;
+  // `u` knows \p{L}, but is strict about escapes that models write out of habit.
+  for (const unicode of ["u", ""]) {
+    const flags = unicode + (ignoreCase ? "i" : "");
+    try {
+      new RegExp(pattern, flags);
+      return { pattern, flags };
+    } catch (error) {
+      fault = error;
+    }
+  }
+  throw new ToolInputError(`pattern: ${(fault as Error).message}. Correct it, or set literal to search plain text.`);
+}
+
+interface Candidate {
+  path: string;
+  name: string;
+}
+
+/** One search, from the walk to the text. */
+class Grep {
+  readonly #options: GrepOptions;
+  readonly #given: GrepArgs;
+  readonly #context: ToolContext;
+  readonly #start: string;
+  readonly #report = newReport();
+  readonly #lines: string[] = [];
+  #bytes = 0;
+  #shown = 0;
+  #matches = 0;
+  #files = 0;
+  #tooLarge: string[] = [];
+  #full = false;
+
+  constructor(options: GrepOptions, given: GrepArgs, context: ToolContext) {
+    this.#options = options;
+    this.#given = given;
+    this.#context = context;
+    this.#start = given.path || ".";
+  }
+
+  async run(): Promise<ToolOutput> {
+    const { pattern, flags } = compile(this.#given);
+    const search = await LineSearch.start({
+      pattern,
+      flags,
+      context: this.#given.output === "lines" ? this.#given.context : 0,
+      keep: this.#given.output === "lines" ? this.#given.limit : 0,
+      batchMs: this.#options.batchMs ?? BATCH_MS,
+      signal: this.#context.signal,
+    });
+    try {
+      await this.#searchAll(search);
+    } finally {
+      await search.close();
+    }
+    return { text: this.#text(), locations: [] };
+  }
+
+  async #searchAll(search: LineSearch): Promise<void> {
+    const guard = await guardFor(this.#options, this.#context.projectDir);
+    const started = performance.now();
+    let names: string[] = [];
+    let batch: Uint8Array[] = [];
+    let bytes = 0;
+    const flush = async (): Promise<void> => {
+      if (batch.length === 0) return;
+      const found = await search.search(batch);
+      found.forEach((one, index) => this.#add(names[index]!, one));
+      names = [];
+      batch = [];
+      bytes = 0;
+    };
+    for await (const { path, name } of await this.#candidates(guard)) {
+      const content = await this.#load(guard, path, name);
+      if (!content) continue;
+      names.push(name);
+      batch.push(content);
+      bytes += content.byteLength;
+      if (bytes >= BATCH_BYTES || batch.length >= BATCH_FILES) await flush();
+      // What is told at the end is counts, which need the whole search only when they are asked for.
+      if (this.#full && this.#given.output !== "count") break;
+      if (performance.now() - started > SEARCH_MS) {
+        this.#report.incomplete = true;
+        break;
+      }
+    }
+    await flush();
+  }
+
+  async #candidates(guard: PathGuard): Promise<AsyncIterable<Candidate> | Candidate[]> {
+    const { projectDir } = this.#context;
+    const full = resolve(projectDir, this.#start);
+    const matches = this.#given.glob === undefined ? () => true : globOf(this.#given.glob);
+    try {
+      const { path } = await guard.resolve(full);
+      const stats = await stat(path).catch(() => undefined);
+      // A file that was named is searched whatever the ignore files say.
+      if (stats && !stats.isDirectory()) {
+        await (await guard.openFile(full)).handle.close();
+        return [{ path: full, name: shown(full, projectDir) }];
+      }
+    } catch (error) {
+      throw await pathFault(error, this.#start, projectDir);
+    }
+    const entries = await searchIn(this.#options, this.#start, this.#context, { all: this.#given.all }, this.#report);
+    return (async function* () {
+      for await (const entry of entries) {
+        if (entry.kind === "file" && (matches(entry.way) || matches(shown(resolve(full, entry.way), projectDir))))
+          yield { path: entry.path, name: shown(resolve(full, entry.way), projectDir) };
+      }
+    })();
+  }
+
+  /** Content of a text file, in memory that is its own. */
+  async #load(guard: PathGuard, path: string, name: string): Promise<Uint8Array | undefined> {
+    try {
+      const file = await guard.openFile(path);
+      try {
+        if (file.stats.size > MAX_FILE) {
+          this.#tooLarge.push(`${name} (${size(Number(file.stats.size))})`);
+          return undefined;
+        }
+        const content = await readWhole(file, MAX_FILE);
+        // Copied, because Node's buffers can share one piece of memory, and it goes over to the thread.
+        return content.subarray(0, 8_192).includes(0) ? undefined : new Uint8Array(content);
+      } finally {
+        await file.handle.close();
+      }
+    } catch (error) {
+      if (!(error instanceof PathError)) throw error;
+      this.#report.unreadable++;
+      return undefined;
+    }
+  }
+
+  #add(name: string, found: FileMatches): void {
+    if (found.count === 0) return;
+    this.#files++;
+    this.#matches += found.count;
+    const { output, limit } = this.#given;
+    if (this.#full) return;
+    if (output !== "lines") {
+      if (this.#shown >= limit || !this.#push(output === "count" ? `${name}: ${found.count}` : name)) this.#full = true;
+      else this.#shown++;
+      return;
+    }
+    if (!this.#push(name)) return;
+    let last = 0;
+    for (const { line, text: content, match } of found.lines) {
+      if (match && this.#shown >= limit) return void (this.#full = true);
+      if (last > 0 && line > last + 1 && this.#given.context > 0) this.#push("--");
+      if (!this.#push(`${line}${match ? ":" : "-"}${content}`)) return;
+      last = line;
+      if (match) this.#shown++;
+    }
+    if (found.count > found.lines.filter((one) => one.match).length) this.#full = true;
+  }
+
+  #push(line: string): boolean {
+    this.#bytes += Buffer.byteLength(line) + 1;
+    if (this.#bytes > MODEL_BYTES) {
+      this.#full = true;
+      return false;
+    }
+    this.#lines.push(line);
+    return true;
+  }
+
+  #text(): string {
+    const { output, pattern } = this.#given;
+    const lines = this.#lines;
+    const where = shown(this.#start, this.#context.projectDir);
+    if (this.#matches === 0) {
+      const filter = this.#given.glob === undefined ? "" : ` (${this.#given.glob})`;
+      lines.push(`No match for ${pattern} in ${where}${filter}.`);
+    } else if (output === "count") lines.push(`[${this.#matches} matching lines in ${this.#files} files]`);
+    else if (this.#full)
+      lines.push(
+        `[${this.#shown} ${output === "lines" ? "matching lines" : "files"} shown, there are more; narrow path, glob or pattern, or raise limit]`,
+      );
+    if (this.#report.incomplete) lines.push("[too much to search whole; narrow it with path or glob]");
+    if (this.#tooLarge.length > 0)
+      lines.push(
+        `[not searched, too large: ${this.#tooLarge.slice(0, 3).join(", ")}${this.#tooLarge.length > 3 ? ", …" : ""}]`,
+      );
+    if (this.#report.unreadable > 0) lines.push(`[${this.#report.unreadable} entries could not be read]`);
+    return lines.join("\n");
+  }
+}

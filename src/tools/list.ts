@@ -1,0 +1,65 @@
+import { resolve } from "node:path";
+import { readlink } from "node:fs/promises";
+import type { Tool } from "../ports/tool.js";
+import { defineArguments, flag, integer, optional, text } from "./arguments.js";
+import { defineTool } from "./define.js";
+import { location, shown } from "./files.js";
+import type { FileToolOptions } from "./files.js";
+import { searchIn } from "./search-folder.js";
+import { MODEL_BYTES } from "./truncate.js";
+import { newReport } from "./walk.js";
+
+const MAX_SHOWN = 1_000;
+
+const args = defineArguments({
+  path: optional(
+    text("Folder, relative to the project folder or absolute.", { aliases: ["dir", "directory", "folder"] }),
+    ".",
+  ),
+  depth: optional(integer("How many levels of folders to show.", { min: 1, max: 20 }), 1),
+  all: optional(flag("Show what .gitignore hides, too."), false),
+});
+
+/** What is in a folder. */
+export function listTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "list",
+    description: "List a folder, sorted. Folders end in /. What .gitignore hides is left out unless all is set.",
+    args,
+    kind: "read",
+    parallel: true,
+    needsLeave: false,
+    describe: ({ path }, projectDir) => ({
+      title: `List ${shown(path || ".", projectDir)}`,
+      locations: [location(path || ".", projectDir)],
+    }),
+    run: async ({ path, depth, all }, context) => {
+      const report = newReport();
+      const start = path || ".";
+      const entries = await searchIn(options, start, context, { depth, all }, report);
+      const lines: string[] = [];
+      let bytes = 0;
+      let more = false;
+      for await (const entry of entries) {
+        const end = entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await target(entry.path)}` : "";
+        const line = `${entry.way}${end}`;
+        bytes += Buffer.byteLength(line) + 1;
+        if (lines.length >= MAX_SHOWN || bytes > MODEL_BYTES) {
+          more = true;
+          break;
+        }
+        lines.push(line);
+      }
+      const name = shown(start, context.projectDir);
+      if (lines.length === 0) lines.push(`${name} is empty.`);
+      if (more || report.incomplete) lines.push(`[more than is shown; list a folder inside ${name}, or use glob]`);
+      if (report.ignored > 0) lines.push(`[${report.ignored} hidden by .gitignore; all shows them]`);
+      if (report.unreadable > 0) lines.push(`[${report.unreadable} folders could not be read]`);
+      return { text: lines.join("\n"), locations: [{ path: resolve(context.projectDir, start) }] };
+    },
+  });
+}
+
+function target(path: string): Promise<string> {
+  return readlink(path).catch(() => "?");
+}

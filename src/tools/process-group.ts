@@ -1,0 +1,128 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { setImmediate as breath } from "node:timers/promises";
+
+/** In the environment of every child, so that those are found that left their process group. */
+export const MARK = "GANTRY_CALL";
+
+const LINUX = process.platform === "linux";
+
+interface ProcessStat {
+  pid: number;
+  parent: number;
+  group: number;
+  /** Clock ticks since boot. */
+  started: bigint;
+  dead: boolean;
+}
+
+/** A child that leads a process group, and all that came of it. */
+export class ProcessGroup {
+  readonly pid: number;
+  readonly #mark: string;
+  readonly #started: bigint | undefined;
+
+  constructor(pid: number, mark: string) {
+    this.pid = pid;
+    this.#mark = `${MARK}=${mark}`;
+    this.#started = LINUX ? statOf(pid)?.started : undefined;
+  }
+
+  /** Processes of the group, and on Linux those that left it (setsid, daemons), without the dead. Undefined where the system cannot tell which. */
+  async members(): Promise<number[] | undefined> {
+    if (!LINUX) return this.#exists() ? undefined : [];
+    const found = new Set<number>();
+    const others: ProcessStat[] = [];
+    for (const [index, pid] of processes().entries()) {
+      if (index % 500 === 499) await breath();
+      this.#look(pid, found, others);
+    }
+    return close(found, others);
+  }
+
+  /** Signal every process of it, now. `sparing` leaves one out. */
+  signal(signal: NodeJS.Signals, members: readonly number[] | undefined, sparing?: number): void {
+    if (sparing === undefined || members === undefined) kill(-this.pid, signal);
+    for (const pid of members ?? []) if (pid !== sparing) kill(pid, signal);
+  }
+
+  /** As the process ends there is no time for anything else. */
+  killNow(): void {
+    kill(-this.pid, "SIGKILL");
+    if (!LINUX) return;
+    const found = new Set<number>();
+    const others: ProcessStat[] = [];
+    for (const pid of processes()) this.#look(pid, found, others);
+    for (const pid of close(found, others)) kill(pid, "SIGKILL");
+  }
+
+  #look(pid: number, found: Set<number>, others: ProcessStat[]): void {
+    const stat = statOf(pid);
+    if (!stat || stat.dead || pid === process.pid) return;
+    // What is older than the child cannot have come of it; this also makes up for a number used again.
+    if (this.#started !== undefined && stat.started < this.#started) return;
+    if (stat.group === this.pid || hasMark(pid, this.#mark)) found.add(pid);
+    else others.push(stat);
+  }
+
+  #exists(): boolean {
+    try {
+      process.kill(-this.pid, 0);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
+
+/** Add children of what was found, which may have emptied their environment. */
+function close(found: Set<number>, others: readonly ProcessStat[]): number[] {
+  for (let before = -1; before !== found.size;) {
+    before = found.size;
+    for (const { pid, parent } of others) if (found.has(parent)) found.add(pid);
+  }
+  return [...found];
+}
+
+function kill(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // Gone already, or not ours to signal.
+  }
+}
+
+function processes(): number[] {
+  try {
+    return readdirSync("/proc")
+      .filter((name) => /^\d+$/.test(name))
+      .map(Number);
+  } catch {
+    return [];
+  }
+}
+
+function statOf(pid: number): ProcessStat | undefined {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, "latin1");
+    // The name, in parentheses, may hold anything.
+    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+    const [state = "", parent, group] = fields;
+    return {
+      pid,
+      parent: Number(parent),
+      group: Number(group),
+      started: BigInt(fields[19] ?? 0),
+      dead: "ZX".includes(state),
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+function hasMark(pid: number, mark: string): boolean {
+  try {
+    return `\0${readFileSync(`/proc/${pid}/environ`, "latin1")}`.includes(`\0${mark}`);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,54 @@
+import { randomBytes } from "node:crypto";
+import { constants } from "node:fs";
+import { access, lstat, open, rename, unlink } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { PathError } from "../errors.js";
+import { asPathError } from "../paths.js";
+import type { PathGuard } from "../paths.js";
+
+/**
+ * Put `content` in place of a file, or make it with its folders: whole or not at all, kept through a power cut.
+ * Mode and owner of an existing file stay. `path` is resolved by the guard; the resolved one is returned.
+ */
+export async function replaceFile(guard: PathGuard, path: string, content: Buffer): Promise<string> {
+  const target = await guard.resolve(path);
+  const name = basename(target.path);
+  const folder = await guard.openFolder(dirname(target.path), { create: true });
+  const temporary = folder.at(`.${name.slice(0, 100)}.${randomBytes(6).toString("hex")}.tmp`);
+  try {
+    const old = await lstat(folder.at(name)).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") return undefined;
+      throw error;
+    });
+    if (old?.isDirectory()) throw new PathError("folder", "is a folder");
+    if (old?.isSymbolicLink()) throw new PathError("invalid", "is a symbolic link that leads nowhere");
+    if (old && !old.isFile()) throw new PathError("not_regular", "not a regular file");
+    // A rename would go over a write-protected file without asking.
+    if (old) await access(folder.at(name), constants.W_OK);
+    const { O_WRONLY, O_CREAT, O_EXCL } = constants;
+    const handle = await open(
+      temporary,
+      O_WRONLY | O_CREAT | O_EXCL | (constants.O_NOFOLLOW ?? 0),
+      old ? 0o600 : 0o666,
+    );
+    try {
+      await handle.writeFile(content);
+      if (old) {
+        const own = await handle.stat();
+        if (own.uid !== old.uid || own.gid !== old.gid) await handle.chown(old.uid, old.gid).catch(() => undefined);
+        await handle.chmod(old.mode & 0o7777);
+      }
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(temporary, folder.at(name));
+    await folder.sync();
+    return join(folder.path, name);
+  } catch (error) {
+    await unlink(temporary).catch(() => undefined);
+    throw asPathError(error);
+  } finally {
+    await folder.close();
+  }
+}

@@ -1,0 +1,107 @@
+import { resolve } from "node:path";
+import { PathError, ToolError } from "../errors.js";
+import type { PathGuard } from "../paths.js";
+import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
+import { prefersCrlf, toCrlf } from "./apply-edit.js";
+import { defineArguments, text } from "./arguments.js";
+import { sniff } from "./content.js";
+import { defineTool } from "./define.js";
+import { exclusively, guardFor, location, MAX_FILE_BYTES, PATH_ALIASES, pathFault, SeenFiles, shown } from "./files.js";
+import type { FileToolOptions } from "./files.js";
+import { readWhole } from "./read.js";
+import { replaceFile } from "./replace-file.js";
+
+const args = defineArguments({
+  path: text("File, relative to the project folder or absolute. Missing folders are made.", {
+    minLength: 1,
+    aliases: PATH_ALIASES,
+  }),
+  content: text("The whole content of the file.", { aliases: ["text", "contents", "file_text"] }),
+});
+
+/** Creates or replaces a file, whole or not at all. */
+export function writeTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "write",
+    description:
+      "Create a file, or replace all of it. To change a part of a file use edit. " +
+      "Refused when the file changed since you read it.",
+    args,
+    kind: "edit",
+    parallel: false,
+    needsLeave: true,
+    describe: ({ path }, projectDir) => ({
+      title: `Write ${shown(path, projectDir)}`,
+      locations: [location(path, projectDir)],
+    }),
+    run: async ({ path, content }, context) => {
+      try {
+        const guard = await guardFor(options, context.projectDir);
+        const { path: target } = await guard.resolve(resolve(context.projectDir, path));
+        return await exclusively(target, () => put(guard, target, shown(path, context.projectDir), content, context));
+      } catch (error) {
+        throw await pathFault(error, path, context.projectDir);
+      }
+    },
+  });
+}
+
+async function put(
+  guard: PathGuard,
+  target: string,
+  name: string,
+  content: string,
+  context: ToolContext,
+): Promise<ToolOutput> {
+  const seen = new SeenFiles(context);
+  const old = await existing(guard, target);
+  if (old && seen.changed(target, old))
+    throw new ToolError(
+      `${name}: changed since you read it (by a command, another session or a person). Read it again, then write.`,
+    );
+  let text = content;
+  const kept: string[] = [];
+  if (old && sniff(old.subarray(0, 8_192)).kind === "text") {
+    if (old.includes("\r\n") && prefersCrlf(old.toString("latin1")) && !text.includes("\r\n") && text.includes("\n")) {
+      text = toCrlf(text);
+      kept.push("CRLF line ends");
+    }
+    if (old.subarray(0, 3).equals(Buffer.from("\uFEFF")) && !text.startsWith("\uFEFF")) {
+      text = `\uFEFF${text}`;
+      kept.push("byte order mark");
+    }
+  }
+  const bytes = Buffer.from(text);
+  context.signal.throwIfAborted();
+  const real = await replaceFile(guard, target, bytes);
+  seen.saw(real, bytes);
+  const lines = count(content);
+  const what = old ? `Replaced ${name}: ${lines}, before ${count(old.toString())}` : `Created ${name}: ${lines}`;
+  return {
+    text: `${what}${kept.length > 0 ? ` (kept its ${kept.join(" and ")})` : ""}.`,
+    // A file too large to be read whole has no text to compare with.
+    diff: [{ path: real, oldText: old ? old.toString() : null, newText: text }],
+    locations: [{ path: real }],
+  };
+}
+
+/** What is there now; of a large file its beginning. */
+async function existing(guard: PathGuard, target: string): Promise<Buffer | undefined> {
+  try {
+    const file = await guard.openFile(target);
+    try {
+      return await readWhole(file, MAX_FILE_BYTES);
+    } finally {
+      await file.handle.close();
+    }
+  } catch (error) {
+    if (error instanceof PathError && error.reason === "not_found") return undefined;
+    throw error;
+  }
+}
+
+function count(text: string): string {
+  if (text === "") return "empty";
+  const lines = text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
+  return lines === 1 ? "1 line" : `${lines} lines`;
+}
