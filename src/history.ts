@@ -53,11 +53,15 @@ export function repaired(messages: readonly ModelMessage[]): ModelMessage[] {
       continue;
     }
     // A call id that came before is another provider's mistake; its second use could never be paired.
-    const parts = message.parts.filter((part) => part.type !== "tool_call" || !seen.has(part.id));
+    const parts = message.parts.filter((part) => {
+      if (part.type !== "tool_call") return true;
+      const fresh = !seen.has(part.id);
+      seen.add(part.id);
+      return fresh;
+    });
     if (parts.length === 0) continue;
     result.push(parts.length === message.parts.length ? message : { ...message, parts });
     const calls = callsOf({ ...message, parts });
-    for (const call of calls) seen.add(call.id);
     const found = calls.map((call) => answers.get(call.id));
     const inOrder = messages.filter((m) => found.includes(m));
     result.push(...inOrder);
