@@ -15,3 +15,5 @@ export type { MessagesQuery, NewSession, Sessions } from "./sessions.js";
 export { createLogger, namedLogger, redact, silentLogger, type LogLevel } from "./log.js";
 export { isRecord, JsonDepthError, JsonError, parseJson } from "./json.js";
 export { newId } from "./ids.js";
+export { builtinTools, type BuiltinToolsOptions } from "./tools/all.js";
+export { killAll } from "./tools/child.js";
