@@ -1,0 +1,158 @@
+import type { Readable, Writable } from "node:stream";
+import { inject, injectable, LOGGER, OPTIONS, type Agent, type Listening, type Logger, type Transport } from "gantry";
+import {
+  AcpServer,
+  type AcpConnection,
+  type AcpOptions,
+  type OutgoingMessage,
+  type Sink,
+} from "../acp-shared/index.js";
+import { lineTooLong, notUtf8 } from "./errors.js";
+import { LineSplitter, type Line } from "./lines.js";
+import { outputTo, takeStdout, type Output } from "./stdout.js";
+
+/** Streams other than the process's own, for an embedder or a test. */
+export interface StdioStreams {
+  input: Readable;
+  output: Writable;
+}
+
+/** After the end of the input, requests under way may take so long, in ms; then they are cancelled. */
+const FINISH_MS = 4_200;
+/** Written but not taken by the reader, in characters; beyond it no more is read, until it has taken some. */
+const PILE = 8 * 1024 * 1024;
+
+/** The Agent Client Protocol, one JSON message a line, over standard input and output. */
+@injectable()
+export class AcpStdioTransport implements Transport {
+  readonly name = "acp-stdio";
+  readonly #options: AcpOptions;
+  readonly #logger: Logger;
+  readonly #streams: StdioStreams | undefined;
+
+  /** `streams`: instead of the process's own. */
+  constructor(
+    @inject(OPTIONS) options: AcpOptions,
+    @inject(LOGGER) logger: Logger,
+    // With a default, so that the container does not count it.
+    streams: StdioStreams | undefined = undefined,
+  ) {
+    this.#options = options;
+    this.#logger = logger;
+    this.#streams = streams;
+  }
+
+  start(agent: Agent): Promise<Listening> {
+    const { input, output } = this.#streams
+      ? { input: this.#streams.input, output: outputTo(this.#streams.output) }
+      : { input: process.stdin, output: takeStdout() };
+    return Promise.resolve(
+      new StdioConnection(new AcpServer(agent, this.#options, this.#logger), input, output, this.#options),
+    );
+  }
+}
+
+/** The one client, from the first byte to the last. */
+class StdioConnection implements Listening, Sink {
+  readonly label = "acp server";
+  readonly address = "stdio";
+  readonly ended: Promise<void>;
+  readonly #server: AcpServer;
+  readonly #connection: AcpConnection;
+  readonly #input: Readable;
+  readonly #output: Output;
+  readonly #frameBytes: number;
+  readonly #lines: LineSplitter;
+  #settle: () => void = () => undefined;
+  #full: Promise<void> | undefined;
+  #piled = 0;
+  #closing: Promise<void> | undefined;
+  #gone = false;
+
+  constructor(server: AcpServer, input: Readable, output: Output, options: AcpOptions) {
+    this.#server = server;
+    this.#input = input;
+    this.#output = output;
+    this.#frameBytes = options.frameBytes;
+    this.#lines = new LineSplitter(options.frameBytes);
+    this.ended = new Promise((resolve) => (this.#settle = resolve));
+    this.#connection = server.connect(this);
+    output.onGone(() => this.#lost());
+    input.on("data", this.#onData);
+    input.on("end", this.#onEnd);
+    input.on("error", this.#onEnd);
+    input.on("close", this.#onEnd);
+  }
+
+  /** Refuse new work, let running work finish until `signal` aborts, then cancel it. */
+  stop(signal: AbortSignal): Promise<void> {
+    return (this.#closing ??= this.#end(signal));
+  }
+
+  send(message: OutgoingMessage): void {
+    if (this.#gone) return;
+    const text = `${JSON.stringify(message)}\n`;
+    this.#piled += text.length;
+    const more = this.#output.write(text, () => this.#taken(text.length));
+    if (!more) this.#full ??= this.#output.drained().then(() => (this.#full = undefined));
+    if (this.#piled > PILE) this.#input.pause();
+  }
+
+  ready(): Promise<void> {
+    return this.#full ?? Promise.resolve();
+  }
+
+  #taken(length: number): void {
+    this.#piled -= length;
+    if (this.#piled <= PILE / 2 && !this.#closing) this.#input.resume();
+  }
+
+  readonly #onData = (chunk: Buffer | string): void => {
+    for (const line of this.#lines.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk)) this.#take(line);
+  };
+
+  readonly #onEnd = (): void => {
+    for (const line of this.#lines.end()) this.#take(line);
+    if (this.#closing) return;
+    // Not `AbortSignal.timeout`, whose timer lets the process end before the answers are out.
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(), FINISH_MS);
+    void this.stop(late.signal).finally(() => clearTimeout(timer));
+  };
+
+  #take(line: Line): void {
+    if ("text" in line) this.#connection.receive(line.text);
+    else this.send(line.fault === "too_long" ? lineTooLong(this.#frameBytes) : notUtf8());
+  }
+
+  /** Nobody reads: nothing can be answered. */
+  #lost(): void {
+    this.#gone = true;
+    this.#server.disconnect(this.#connection);
+    void this.stop(AbortSignal.abort());
+  }
+
+  async #end(signal: AbortSignal): Promise<void> {
+    await this.#server.drain(signal);
+    this.#input.off("data", this.#onData).off("end", this.#onEnd).off("error", this.#onEnd).off("close", this.#onEnd);
+    this.#input.on("error", () => undefined);
+    this.#input.pause();
+    // A pipe that stays open on the other side would keep the process.
+    if ("unref" in this.#input && typeof this.#input.unref === "function") this.#input.unref();
+    if (!this.#gone) await this.#flushed();
+    this.#gone = true;
+    await this.#server.close();
+    this.#output.release();
+    this.#settle();
+  }
+
+  /** What was answered has reached the reader, or never will. */
+  async #flushed(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    await Promise.race([
+      new Promise<void>((resolve) => this.#output.write("", () => resolve())),
+      new Promise<void>((resolve) => (timer = setTimeout(resolve, 500))),
+    ]);
+    clearTimeout(timer);
+  }
+}

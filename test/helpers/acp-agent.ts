@@ -1,0 +1,64 @@
+import { Agent, ToolInputError, type AgentOptions, type Tool, type ToolContext, type ToolOutput } from "gantry";
+import { ScriptedProvider, type ScriptedProviderOptions, type ScriptedStep } from "gantry/testing";
+import { ACP_DEFAULTS, AcpServer, type AcpConnection, type AcpOptions } from "../../adapters/acp-shared/index.js";
+import { silentLogger } from "gantry";
+import { AcpPeer } from "./acp-peer.js";
+import type { Hooks } from "./temp.js";
+
+/** A tool of a test: its arguments are an object, checked by nobody. */
+export function testTool(
+  name: string,
+  run: (args: Record<string, unknown>, context: ToolContext) => Promise<ToolOutput> | ToolOutput,
+  spec: Partial<Tool> = {},
+): Tool<Record<string, unknown>> {
+  return {
+    name,
+    description: name,
+    inputSchema: { type: "object" },
+    kind: "other",
+    parallel: false,
+    needsLeave: false,
+    parse: (input) => {
+      if (typeof input !== "object" || input === null) throw new ToolInputError("expected an object");
+      return input as Record<string, unknown>;
+    },
+    describe: (args) => ({ title: `${name} ${JSON.stringify(args)}`, locations: [{ path: "/tmp/place", line: 3 }] }),
+    run: async (args, context) => run(args, context),
+    ...spec,
+  };
+}
+
+/** An agent whose model says what the steps say. */
+export function scriptedAgent(
+  hooks: Hooks,
+  steps: readonly ScriptedStep[] = [],
+  options: Partial<AgentOptions> & { provider?: ScriptedProviderOptions } = {},
+): { agent: Agent; provider: ScriptedProvider } {
+  const { provider: providerOptions, ...rest } = options;
+  const provider = new ScriptedProvider(steps, providerOptions);
+  const agent = new Agent({ providers: [provider], logger: silentLogger, ...rest });
+  hooks.after(() => agent.close());
+  return { agent, provider };
+}
+
+/** A server on an agent, and clients that are connected to it without a socket. */
+export class MemoryAcp {
+  readonly server: AcpServer;
+  readonly options: AcpOptions;
+
+  constructor(hooks: Hooks, agent: Agent, options: Partial<AcpOptions> = {}) {
+    this.options = { ...ACP_DEFAULTS, ...options };
+    this.server = new AcpServer(agent, this.options, silentLogger);
+    hooks.after(() => this.server.close());
+  }
+
+  connect(): AcpPeer & { connection: AcpConnection } {
+    const peer = new AcpPeer((text) => connection.receive(text), this.options.profile);
+    const connection = this.server.connect({
+      // Through JSON, as on a wire.
+      send: (message) => peer.take(JSON.parse(JSON.stringify(message))),
+      ready: () => Promise.resolve(),
+    });
+    return Object.assign(peer, { connection });
+  }
+}

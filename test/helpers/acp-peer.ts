@@ -1,0 +1,157 @@
+import assert from "node:assert/strict";
+import type { Profile } from "../../adapters/acp-shared/index.js";
+import { assertValidMessage } from "./acp-schema.js";
+
+/** JSON of a test; shapes are asserted by the schema. */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export type Json = any;
+
+export interface Answer {
+  id: unknown;
+  result?: Json;
+  error?: { code: number; message: string; data?: Json };
+}
+
+interface Waiter {
+  test: (message: Json) => boolean;
+  resolve: (message: Json) => void;
+  reject: (error: Error) => void;
+}
+
+/** Only there so that a test that waits in vain fails with what came. */
+const LIMIT_MS = 30_000;
+
+/** A client by hand: it writes what it is told to and checks everything that comes against the official schema. */
+export class AcpPeer {
+  /** Everything that came, in order. */
+  readonly received: Json[] = [];
+  /** What was invalid. */
+  readonly faults: Error[] = [];
+  /** Answers requests of the agent; default -32601. */
+  onRequest: ((method: string, params: Json) => unknown) | undefined;
+  profile: Profile;
+  readonly #write: (text: string) => void;
+  readonly #methods = new Map<string, string>();
+  readonly #waiters = new Set<Waiter>();
+  #lastId = 0;
+
+  constructor(write: (text: string) => void, profile: Profile = "spec") {
+    this.#write = write;
+    this.profile = profile;
+  }
+
+  /** A message came. */
+  take(message: Json): void {
+    this.received.push(message);
+    const key = JSON.stringify(message?.id ?? null);
+    const method = "method" in message ? undefined : this.#methods.get(key);
+    try {
+      assertValidMessage(message, method, this.profile);
+    } catch (error) {
+      this.faults.push(error as Error);
+    }
+    if ("method" in message && "id" in message) this.#serve(message);
+    for (const waiter of [...this.#waiters]) {
+      if (!waiter.test(message)) continue;
+      this.#waiters.delete(waiter);
+      waiter.resolve(message);
+    }
+  }
+
+  /** Send a text as it is. */
+  raw(text: string): void {
+    this.#write(text);
+  }
+
+  send(message: Json): void {
+    if (message?.method !== undefined && message.id !== undefined) {
+      this.#methods.set(JSON.stringify(message.id), message.method);
+    }
+    this.#write(JSON.stringify(message));
+  }
+
+  notify(method: string, params?: Json): void {
+    this.send({ jsonrpc: "2.0", method, params });
+  }
+
+  /** Send a request; resolves with its whole answer. */
+  async call(method: string, params?: Json, id: unknown = (this.#lastId += 1)): Promise<Answer> {
+    const answer = this.next((message) => !("method" in message) && message.id === id);
+    this.send({ jsonrpc: "2.0", id, method, params });
+    return answer;
+  }
+
+  /** Send a request; resolves with its result, rejects with its error. */
+  async request(method: string, params?: Json, id?: unknown): Promise<Json> {
+    const answer = await (id === undefined ? this.call(method, params) : this.call(method, params, id));
+    if (answer.error) throw new Error(`${method}: ${answer.error.code} ${answer.error.message}`);
+    return answer.result;
+  }
+
+  /** The next message that passes. */
+  next(test: (message: Json) => boolean): Promise<Json> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#waiters.delete(waiter);
+        reject(new Error(`waited in vain; received: ${JSON.stringify(this.received).slice(-2000)}`));
+      }, LIMIT_MS);
+      const waiter: Waiter = { test, resolve: (message) => (clearTimeout(timer), resolve(message)), reject };
+      this.#waiters.add(waiter);
+    });
+  }
+
+  /** A message that passes, already here or yet to come. */
+  seen(test: (message: Json) => boolean): Promise<Json> {
+    const found: Json = this.received.find(test);
+    return found === undefined ? this.next(test) : Promise.resolve(found);
+  }
+
+  /** Updates so far, of one session or of all. */
+  updates(sessionId?: string): Json[] {
+    return this.received
+      .filter((message) => message.method === "session/update")
+      .filter((message) => sessionId === undefined || message.params.sessionId === sessionId)
+      .map((message) => message.params.update);
+  }
+
+  /** Text of all chunks of a kind. */
+  text(sessionId?: string, kind = "agent_message_chunk"): string {
+    return this.updates(sessionId)
+      .filter((update) => update.sessionUpdate === kind)
+      .map((update) => update.content.text)
+      .join("");
+  }
+
+  async initialize(params: Json = {}): Promise<Json> {
+    return this.request("initialize", { protocolVersion: 1, ...params });
+  }
+
+  async newSession(cwd: string): Promise<string> {
+    const { sessionId } = await this.request("session/new", { cwd, mcpServers: [] });
+    return sessionId as string;
+  }
+
+  /** Prompt with one text; resolves with the result. */
+  prompt(sessionId: string, text: string): Promise<Json> {
+    return this.request("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
+  }
+
+  /** Assert that nothing invalid came. */
+  assertClean(): void {
+    const [first] = this.faults;
+    if (first) throw first;
+    assert.ok(true);
+  }
+
+  #serve({ id, method, params }: Json): void {
+    const answer = async () => {
+      if (!this.onRequest) {
+        this.send({ jsonrpc: "2.0", id, error: { code: -32601, message: "method not found" } });
+        return;
+      }
+      const result = await this.onRequest(String(method), params);
+      if (result !== undefined) this.send({ jsonrpc: "2.0", id, result });
+    };
+    answer().catch((error: unknown) => this.faults.push(error as Error));
+  }
+}
