@@ -78,7 +78,7 @@ async function serve(given: ReturnType<typeof flags>["flags"]): Promise<void> {
     fail(`--port: expected a whole number from 0 to 65535, got ${given.port}`);
   const transports = given.acp
     ? [given.stdio ? "acp-stdio" : "acp-http-sse-ws"]
-    : given.transport.length > 0
+    : (given.transport?.length ?? 0) > 0
       ? given.transport
       : undefined;
   const home = homeFolder();

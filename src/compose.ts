@@ -10,6 +10,7 @@ import {
   type AdapterKind,
   type AdapterKinds,
 } from "./adapter.js";
+import { deadline } from "./abort.js";
 import { Agent } from "./agent.js";
 import { FileCatalogueCache } from "./catalogue-cache.js";
 import { childEnvironment, environment, type Config, type LoadedConfig } from "./config.js";
@@ -74,15 +75,16 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
   });
   const started: { name: string; listening: Listening }[] = [];
   const stop = once(async () => {
-    const grace = AbortSignal.timeout(GRACE_MS);
+    const grace = deadline(GRACE_MS);
     agent.refuseNew();
     build.host?.refuseNew();
     const by = Date.now() + STOP_MS;
     await Promise.all(
-      [...started].reverse().map(({ name, listening }) => within(name, listening.stop(grace), by, logger)),
+      [...started].reverse().map(({ name, listening }) => within(name, listening.stop(grace.signal), by, logger)),
     );
-    if (build.host) await within("the HTTP port", build.host.close(grace), by, logger);
+    if (build.host) await within("the HTTP port", build.host.close(grace.signal), by, logger);
     await within("the agent", agent.close(), by, logger);
+    grace.clear();
   });
   try {
     // Side by side: HTTP transports share a port that opens with the first of them.

@@ -3,6 +3,7 @@ import { homedir, tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import * as v from "valibot";
 import { ConfigError } from "./errors.js";
+import { isRecord } from "./json.js";
 
 /** An environment variable; this file is the only reader of the environment. */
 export function environment(name: string): string | undefined {
@@ -44,87 +45,97 @@ const whole = (min: number, max = Number.MAX_SAFE_INTEGER) => {
 const positive = v.pipe(v.number("a number above 0"), v.gtValue(0, "a number above 0"));
 const oneOf = <const T extends readonly string[]>(options: T) =>
   v.picklist(options, `one of ${options.map((option) => JSON.stringify(option)).join(", ")}`);
-const section = <const T extends v.ObjectEntries>(entries: T) =>
-  v.optional(v.strictObject(entries, `an object with the keys ${Object.keys(entries).join(", ")}`), {} as never); // every key is optional
+// Valibot takes a list for an object without keys.
+const object = (message: string) => v.custom<Record<string, unknown>>(isRecord, message);
+const section = <const T extends v.ObjectEntries>(entries: T) => {
+  const message = `an object with the keys ${Object.keys(entries).join(", ")}`;
+  // Every key is optional, so that nothing at all is a good section.
+  return v.optional(v.pipe(object(message), v.strictObject(entries, message)), {} as never);
+};
 const module = v.union(
   [text, v.looseObject({ transport: text })],
   'a transport\'s name, or an object with the key "transport" and its options',
 );
 
-const schema = v.strictObject(
-  {
-    server: section({
-      host: v.optional(text, "127.0.0.1"),
-      port: v.optional(whole(0, 65535), 8080),
-      required_headers: v.optional(textMap, {}),
-      headers: v.optional(textMap, {}),
-      transports: v.optional(v.pipe(v.array(module, "a list"), v.nonEmpty("at least one transport")), ["koa-http-api"]),
-      max_body_bytes: v.optional(whole(1), 10_485_760),
-      on_disconnect: v.optional(oneOf(["cancel", "continue"]), "cancel"),
-      allow_cross_site: v.optional(flag, false),
-      allowed_hosts: v.optional(texts, []),
-      insecure: v.optional(flag, false),
-    }),
-    acp: section({
-      profile: v.optional(oneOf(["spec", "official"]), "spec"),
-      official_clients: v.optional(texts, ["zed"]),
-      auth_methods: v.optional(v.array(v.looseObject({}, "an object"), "a list of objects"), []),
-      request_permission: v.optional(flag, false),
-      required_headers: v.optional(textMap, {}),
-      allowed_origins: v.optional(texts, []),
-      websocket_updates: v.optional(flag, true),
-    }),
-    // Other keys of these two belong to the adapter, which checks them.
-    session: v.optional(v.looseObject({ driver: v.optional(text, "sqlite") }, "an object"), {}),
-    providers: v.optional(v.array(v.looseObject({}, "an object"), "a list of providers"), []),
-    model: section({
-      provider: v.optional(text, ""),
-      model: v.optional(text, ""),
-      reasoning_effort: v.optional(oneOf(["", "minimal", "low", "medium", "high"]), ""),
-    }),
-    agent: section({
-      max_iterations: v.optional(whole(1), 100),
-      system_prompt: v.optional(text, ""),
-      tools: v.optional(texts, ["*"]),
-    }),
-    compaction: section({
-      enabled: v.optional(flag, true),
-      strategy: v.optional(text, "sliding-window"),
-      threshold: v.optional(
-        v.pipe(
-          v.number("a number above 0, at most 1"),
-          v.gtValue(0, "a number above 0, at most 1"),
-          v.maxValue(1, "a number above 0, at most 1"),
-        ),
-        0.8,
-      ),
-      keep_messages: v.optional(whole(1), 20),
-      context_window: v.optional(whole(0), 0),
-    }),
-    tools: section({
-      allow_paths: v.optional(texts, []),
-      env: v.optional(texts, []),
-      bash: section({
-        enabled: v.optional(flag, true),
-        timeout: v.optional(positive, 40),
-        sandbox: v.optional(oneOf(["auto", "required", "off"]), "auto"),
+const schema = v.pipe(
+  object("an object"),
+  v.strictObject(
+    {
+      server: section({
+        host: v.optional(text, "127.0.0.1"),
+        port: v.optional(whole(0, 65535), 8080),
+        required_headers: v.optional(textMap, {}),
+        headers: v.optional(textMap, {}),
+        transports: v.optional(v.pipe(v.array(module, "a list"), v.nonEmpty("at least one transport")), [
+          "koa-http-api",
+        ]),
+        max_body_bytes: v.optional(whole(1), 10_485_760),
+        on_disconnect: v.optional(oneOf(["cancel", "continue"]), "cancel"),
+        allow_cross_site: v.optional(flag, false),
+        allowed_hosts: v.optional(texts, []),
+        insecure: v.optional(flag, false),
       }),
-      webfetch: section({ allow_private: v.optional(flag, false) }),
-    }),
-    limits: section({
-      concurrent_runs: v.optional(whole(1), 512),
-      streams: v.optional(whole(1), 1024),
-      connections: v.optional(whole(1), 4096),
-      json_depth: v.optional(whole(1, 10_000), 64),
-      frame_bytes: v.optional(whole(1024), 67_108_864),
-      tool_output_bytes: v.optional(whole(1024), 1_048_576),
-      header_timeout: v.optional(positive, 15),
-      request_timeout: v.optional(positive, 30),
-      keep_alive_timeout: v.optional(positive, 120),
-    }),
-    log: section({ level: v.optional(oneOf(["debug", "info", "warn", "error"]), "info") }),
-  },
-  "an object",
+      acp: section({
+        profile: v.optional(oneOf(["spec", "official"]), "spec"),
+        official_clients: v.optional(texts, ["zed"]),
+        auth_methods: v.optional(v.array(v.looseObject({}, "an object"), "a list of objects"), []),
+        request_permission: v.optional(flag, false),
+        required_headers: v.optional(textMap, {}),
+        allowed_origins: v.optional(texts, []),
+        websocket_updates: v.optional(flag, true),
+      }),
+      // Other keys of these two belong to the adapter, which checks them.
+      session: v.optional(v.looseObject({ driver: v.optional(text, "sqlite") }, "an object"), {}),
+      providers: v.optional(v.array(v.looseObject({}, "an object"), "a list of providers"), []),
+      model: section({
+        provider: v.optional(text, ""),
+        model: v.optional(text, ""),
+        reasoning_effort: v.optional(oneOf(["", "minimal", "low", "medium", "high"]), ""),
+      }),
+      agent: section({
+        max_iterations: v.optional(whole(1), 100),
+        system_prompt: v.optional(text, ""),
+        tools: v.optional(texts, ["*"]),
+      }),
+      compaction: section({
+        enabled: v.optional(flag, true),
+        strategy: v.optional(text, "sliding-window"),
+        threshold: v.optional(
+          v.pipe(
+            v.number("a number above 0, at most 1"),
+            v.gtValue(0, "a number above 0, at most 1"),
+            v.maxValue(1, "a number above 0, at most 1"),
+          ),
+          0.8,
+        ),
+        keep_messages: v.optional(whole(1), 20),
+        context_window: v.optional(whole(0), 0),
+      }),
+      tools: section({
+        allow_paths: v.optional(texts, []),
+        env: v.optional(texts, []),
+        bash: section({
+          enabled: v.optional(flag, true),
+          timeout: v.optional(positive, 40),
+          sandbox: v.optional(oneOf(["auto", "required", "off"]), "auto"),
+        }),
+        webfetch: section({ allow_private: v.optional(flag, false) }),
+      }),
+      limits: section({
+        concurrent_runs: v.optional(whole(1), 512),
+        streams: v.optional(whole(1), 1024),
+        connections: v.optional(whole(1), 4096),
+        json_depth: v.optional(whole(1, 10_000), 64),
+        frame_bytes: v.optional(whole(1024), 67_108_864),
+        tool_output_bytes: v.optional(whole(1024), 1_048_576),
+        header_timeout: v.optional(positive, 15),
+        request_timeout: v.optional(positive, 30),
+        keep_alive_timeout: v.optional(positive, 120),
+      }),
+      log: section({ level: v.optional(oneOf(["debug", "info", "warn", "error"]), "info") }),
+    },
+    "an object",
+  ),
 );
 
 /** The checked configuration, defaults filled in. Key names are those of the file. */

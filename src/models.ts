@@ -1,4 +1,4 @@
-import { abortable, delay } from "./abort.js";
+import { abortable, deadline, delay } from "./abort.js";
 import { ModelSelectionError, ModelTimeoutError, ProviderError } from "./errors.js";
 import type { Logger } from "./ports/logger.js";
 import type { Model, ModelProvider } from "./ports/model-provider.js";
@@ -73,11 +73,13 @@ export class Models {
 
   /** All models of all providers. Waits for the first sync, at most 30 s; providers that fail are left out. Rejects with the signal's reason alone. */
   async list(signal?: AbortSignal): Promise<ModelEntry[]> {
-    const timeout = AbortSignal.timeout(this.#options.timeoutMs);
+    const limit = deadline(this.#options.timeoutMs, ...(signal ? [signal] : []));
     try {
-      await this.#synced(signal ? AbortSignal.any([signal, timeout]) : timeout);
+      await this.#synced(limit.signal);
     } catch (error) {
-      if (!timeout.aborted) throw error;
+      if (!limit.expired) throw error;
+    } finally {
+      limit.clear();
     }
     signal?.throwIfAborted();
     return this.known();
@@ -104,20 +106,21 @@ export class Models {
         : `no provider ${wanted.provider} is configured`;
       throw new ModelSelectionError(why);
     }
-    const timeout = AbortSignal.timeout(this.#options.timeoutMs);
-    const either = AbortSignal.any([signal, timeout]);
+    const limit = deadline(this.#options.timeoutMs, signal);
     try {
       const open = wanted.provider === "" && wanted.model === "" ? stored : wanted;
       if (open.provider !== "" || open.model !== "") {
-        const found = await this.#match(open, recent, either);
+        const found = await this.#match(open, recent, limit.signal);
         if (found) return found;
         this.#options.logger.warn("unknown model asked for; using the preferred one", { ...open });
       }
-      return await this.#preferred(recent, either);
+      return await this.#preferred(recent, limit.signal);
     } catch (error) {
       signal.throwIfAborted();
-      if (timeout.aborted) throw new ModelTimeoutError();
+      if (limit.expired) throw new ModelTimeoutError();
       throw error;
+    } finally {
+      limit.clear();
     }
   }
 
@@ -258,14 +261,16 @@ export class Models {
     let changed = false;
     await Promise.all(
       providers.map(async (provider) => {
+        const limit = deadline(LISTING_MS, closing);
         try {
-          const signal = AbortSignal.any([AbortSignal.timeout(LISTING_MS), closing]);
-          this.#listed.set(provider.name, await abortable(provider.models(signal), signal));
+          this.#listed.set(provider.name, await abortable(provider.models(limit.signal), limit.signal));
           this.#failures.delete(provider.name);
           changed = true;
         } catch (error) {
           this.#failures.set(provider.name, error);
           if (!closing.aborted) logger.warn(`models of ${provider.name} could not be listed`, { error: reason(error) });
+        } finally {
+          limit.clear();
         }
       }),
     );

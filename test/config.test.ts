@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { childEnvironment, loadConfig, type Overrides } from "../src/config.js";
+import { tempDir } from "./helpers/temp.js";
+
+async function load(t: TestContext, content: string, overrides: Overrides = {}) {
+  const home = await tempDir(t, { "config.json": content });
+  return { home, loaded: await loadConfig({ home: home.path, overrides }) };
+}
+
+/** The message without the file's path, which must begin it. */
+async function refused(t: TestContext, content: string, overrides: Overrides = {}): Promise<string> {
+  const home = await tempDir(t, { "config.json": content });
+  const file = home.at("config.json");
+  try {
+    await loadConfig({ home: home.path, overrides });
+  } catch (error) {
+    assert.ok(error instanceof Error && (error as { code?: unknown }).code === "config");
+    assert.ok(error.message.startsWith(file), error.message);
+    assert.ok(!error.message.includes("\n"));
+    return error.message.slice(file.length);
+  }
+  assert.fail("the config was taken");
+}
+
+describe("the config file", () => {
+  it("may be missing, empty, or hold comments and trailing commas", async (t) => {
+    const home = await tempDir(t);
+    const { config } = await loadConfig({ home: home.path });
+    assert.equal(config.server.host, "127.0.0.1");
+    assert.equal(config.server.port, 8080);
+    assert.deepEqual(config.server.transports, ["koa-http-api"]);
+    assert.equal(config.session.driver, "sqlite");
+    assert.equal(config.limits.concurrent_runs, 512);
+    assert.equal((await load(t, "")).loaded.config.server.port, 8080);
+    const commented = '{ // a comment\n "server": { "port": 9, }, /* more */ }';
+    assert.equal((await load(t, commented)).loaded.config.server.port, 9);
+  });
+
+  it("named by a flag must exist", async (t) => {
+    const home = await tempDir(t);
+    await assert.rejects(loadConfig({ home: home.path, path: home.at("nope.json") }), {
+      message: `${home.at("nope.json")}: cannot be read (ENOENT)`,
+    });
+  });
+
+  it("gives way to flags", async (t) => {
+    const { loaded } = await load(t, '{"server":{"port":9,"host":"::1"}}', {
+      "server.port": 10,
+      "server.host": undefined,
+    });
+    assert.equal(loaded.config.server.port, 10);
+    assert.equal(loaded.config.server.host, "::1");
+  });
+
+  it("is refused with file, key path and what was expected", async (t) => {
+    assert.match(
+      await refused(t, '{"server": {\n "port": }'),
+      /^:2:10: expected JSON \(comments and trailing commas allowed\)/,
+    );
+    assert.equal(
+      await refused(t, '{"server":{"port":"80"}}'),
+      ': server.port: expected a whole number from 0 to 65535, got "80"',
+    );
+    assert.equal(
+      await refused(t, '{"server":{"port":65536}}'),
+      ": server.port: expected a whole number from 0 to 65535, got 65536",
+    );
+    assert.equal(await refused(t, '{"serve":{}}'), ": serve: unknown key");
+    assert.match(await refused(t, '{"server":{"prot":1}}'), /^: server.prot: unknown key; expected one of host, port,/);
+    assert.equal(
+      await refused(t, '{"tools":{"bash":{"timeout":0}}}'),
+      ": tools.bash.timeout: expected a number above 0, got 0",
+    );
+    assert.equal(
+      await refused(t, '{"server":{"on_disconnect":"x"}}'),
+      ': server.on_disconnect: expected one of "cancel", "continue", got "x"',
+    );
+    assert.equal(await refused(t, '{"agent":{"tools":["a",5]}}'), ": agent.tools[1]: expected a string, got 5");
+    assert.match(await refused(t, "[]"), /expected an object, got Array$/);
+    assert.match(await refused(t, '{"server":5}'), /^: server: expected an object with the keys host, port,.*got 5$/);
+    assert.equal(
+      await refused(t, '{"server":{"transports":[]}}'),
+      ": server.transports: expected at least one transport, got 0",
+    );
+    assert.equal(
+      await refused(t, "{}", { "server.port": NaN }),
+      ": server.port: expected a whole number from 0 to 65535, got NaN",
+    );
+  });
+
+  it("takes environment variables in strings, and names one that is not set", async (t) => {
+    process.env["GANTRY_TEST_KEY"] = "s3cret-value";
+    t.after(() => delete process.env["GANTRY_TEST_KEY"]);
+    const { loaded } = await load(t, '{"providers":[{"provider":"openai","api_key":"${GANTRY_TEST_KEY}"}]}');
+    assert.equal(loaded.config.providers[0]?.["api_key"], "s3cret-value");
+    assert.ok(loaded.secrets.has("s3cret-value"));
+    assert.equal(
+      await refused(t, '{"providers":[{"api_key":"${GANTRY_TEST_UNSET}"}]}'),
+      ": providers[0].api_key: expected the environment variable GANTRY_TEST_UNSET to be set",
+    );
+  });
+
+  it("knows its secrets: keys and values of headers, the token of a Bearer too", async (t) => {
+    const { loaded } = await load(
+      t,
+      '{"server":{"required_headers":{"Authorization":"Bearer abcdefgh1"}},"providers":[{"api_key":"key-value","headers":{"X-Key":"other-key"}}]}',
+    );
+    for (const secret of ["Bearer abcdefgh1", "abcdefgh1", "key-value", "other-key"])
+      assert.ok(loaded.secrets.has(secret), secret);
+  });
+
+  it("cannot reach the prototype", async (t) => {
+    assert.match(await refused(t, '{"__proto__":{"polluted":true}}'), /^: __proto__: unknown key/);
+    assert.match(await refused(t, '{"server":{"__proto__":{"port":1}}}'), /^: server.__proto__: unknown key/);
+    assert.equal(({} as { polluted?: boolean }).polluted, undefined);
+  });
+});
+
+describe("the environment of children", () => {
+  it("has what is on the list, and what the config adds, and nothing else", (t) => {
+    process.env["GANTRY_TEST_CANARY"] = "canary";
+    process.env["LC_GANTRY"] = "C";
+    t.after(() => {
+      delete process.env["GANTRY_TEST_CANARY"];
+      delete process.env["LC_GANTRY"];
+    });
+    const env = childEnvironment([]);
+    assert.equal(env["PATH"], process.env["PATH"]);
+    assert.equal(env["LC_GANTRY"], "C");
+    assert.equal(env["GANTRY_TEST_CANARY"], undefined);
+    assert.equal(childEnvironment(["GANTRY_TEST_CANARY"])["GANTRY_TEST_CANARY"], "canary");
+  });
+});
