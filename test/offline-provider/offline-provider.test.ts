@@ -1,0 +1,139 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, it } from "node:test";
+import descriptor, { OfflineProvider } from "gantry/adapters/offline-provider";
+import { collect, message, provider, request } from "./harness.js";
+
+const TITLE_SYSTEM =
+  "You name conversations. Answer with a title for the conversation that begins with the user's message.";
+const never = new AbortController().signal;
+
+describe("OfflineProvider", () => {
+  it("offers one model, for nothing", async () => {
+    const [model, ...others] = await provider().models(never);
+    assert.equal(provider().name, "offline");
+    assert.equal(model?.id, "guide");
+    assert.deepEqual(model?.prices, { input: 0, output: 0 });
+    assert.deepEqual(others, []);
+  });
+
+  it("ends a stream with exactly one finish, with tokens counted and no cost", async () => {
+    const chunks = await collect(provider().stream(request([message("user", "List the files")]), never));
+    const finishes = chunks.filter(({ type }) => type === "finish");
+    assert.equal(finishes.length, 1);
+    const last = chunks.at(-1);
+    assert.ok(last?.type === "finish");
+    assert.equal(last.reason, "tool_calls");
+    assert.ok(last.usage.inputTokens > 0 && last.usage.outputTokens > 0);
+    assert.equal(last.usage.cost, 0);
+    const done = await collect(provider().stream(request([message("user", "Hello")]), never));
+    const finish = done.at(-1);
+    assert.ok(finish?.type === "finish");
+    assert.equal(finish.reason, "stop");
+  });
+
+  it("streams in pieces that never break a character", async () => {
+    const name = `${"😀".repeat(200)}.ts`;
+    const chunks = await collect(provider().stream(request([message("user", `Read \`${name}\``)]), never));
+    for (const chunk of chunks) if (chunk.type === "text") assert.ok(chunk.text.isWellFormed(), chunk.text);
+  });
+
+  it("stops with the signal's reason", async () => {
+    const abort = new AbortController();
+    const reason = new Error("enough");
+    const stream = provider().stream(request([message("user", "Hello")]), abort.signal);
+    await assert.rejects(
+      (async () => {
+        for await (const chunk of stream) if (chunk.type === "text") abort.abort(reason);
+      })(),
+      (error) => error === reason,
+    );
+    await assert.rejects(collect(provider().stream(request([]), abort.signal)), (error) => error === reason);
+  });
+
+  const titles: [string, string][] = [
+    ["Which files are here, and what does package.json say the main entry is?", "Which files are here"],
+    ["please fix the login form", "Fix the login form"],
+    [
+      "Can you explain how the session recorder batches its tokens before they are written?",
+      "Explain how the session recorder batches its",
+    ],
+    ["hi", "Hi"],
+    ["日本語のタイトルを作ってください。", "日本語のタイトルを作ってください。"],
+  ];
+  for (const [prompt, expected] of titles) {
+    it(`titles "${prompt}"`, async () => {
+      const chunks = await collect(
+        provider().stream(
+          request([message("user", prompt)], { system: TITLE_SYSTEM, tools: [], temperature: 0.3 }),
+          never,
+        ),
+      );
+      const text = chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
+      assert.equal(text, expected);
+      assert.ok(text.length <= 50);
+      assert.ok(chunks.every(({ type }) => type !== "tool_call"));
+    });
+  }
+
+  it("summarises by quoting what was asked", async () => {
+    const messages = [message("user", "First do this"), message("assistant", "Done"), message("user", "Then that")];
+    const chunks = await collect(
+      provider().stream(request(messages, { system: "Summarise the conversation so far.", tools: [] }), never),
+    );
+    const text = chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
+    assert.match(text, /- First do this\n- Then that/);
+  });
+
+  it("names a local model server that answers, and never one that does not", async () => {
+    const server = createServer((_request, response) => {
+      response.setHeader("content-type", "application/json");
+      response.end(JSON.stringify({ data: [{ id: "nomic-embed-text" }, { id: "llama3.2:3b" }] }));
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const there = { name: "Ollama", provider: "ollama", url: `http://127.0.0.1:${port}/v1/models` };
+    try {
+      const model = new OfflineProvider({ servers: [there], hints: ["a hint"] });
+      const ask = async (): Promise<string> =>
+        (await collect(model.stream(request([message("user", "Hello")]), never)))
+          .map((chunk) => (chunk.type === "text" ? chunk.text : ""))
+          .join("");
+      assert.doesNotMatch(await ask(), /Ollama/);
+      await model.models(never);
+      assert.match(await ask(), /Ollama is running on this machine with the model `llama3\.2:3b`/);
+      assert.match(await ask(), /"providers":\[\{"provider":"ollama"\}\]/);
+      assert.match(await ask(), /a hint/);
+      await model.close();
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
+    const gone = new OfflineProvider({ servers: [there] });
+    assert.equal((await gone.models(never)).length, 1);
+    await gone.close();
+    await gone.close();
+  });
+});
+
+describe("offline-provider's options", () => {
+  const context = { where: "config.json: providers[0]", configDir: "/c", home: "/h/.gantry", projectDir: "/p" };
+
+  it("completes what is left out", () => {
+    const options = descriptor.parse({}, context);
+    assert.equal(options.configFile, "/h/.gantry/config.json");
+    assert.equal(options.servers?.length, 2);
+    assert.deepEqual(descriptor.parse({ detect: false }, context).servers, []);
+  });
+
+  it("says where and what was expected", () => {
+    assert.throws(() => descriptor.parse({ hints: "x" }, context), {
+      code: "config",
+      message: "config.json: providers[0].hints: expected an array of strings",
+    });
+    assert.throws(() => descriptor.parse({ detect: 1 }, context), { message: /detect: expected true or false/ });
+    assert.throws(() => descriptor.parse({ hint: [] }, context), {
+      message: /providers\[0\]\.hint: unknown key/,
+    });
+  });
+});
