@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { openaiChat } from "./fake-model-server/openai-chat.js";
 import type { FakeFault, FakeStep } from "./fake-model-server/steps.js";
-import type { Control, Dialect, FakeWire, FakeWireName, Frame, Json, WireRequest } from "./fake-model-server/wire.js";
+import type { Control, Dialect, FakeWire, FakeWireName, Json, WireRequest } from "./fake-model-server/wire.js";
 
 export * from "./fake-model-server/steps.js";
 export type { Dialect, FakeWireName } from "./fake-model-server/wire.js";
@@ -314,9 +314,17 @@ class Server implements FakeModelServer {
   }
 }
 
-async function send(frame: Frame & string, response: ServerResponse): Promise<void> {
+async function send(frame: string, response: ServerResponse): Promise<void> {
   if (response.write(frame)) return;
-  await Promise.race([once(response, "drain"), once(response, "close")]);
+  await new Promise<void>((resolve) => {
+    const go = (): void => {
+      response.off("drain", go);
+      response.off("close", go);
+      resolve();
+    };
+    response.on("drain", go);
+    response.on("close", go);
+  });
 }
 
 function json(response: ServerResponse, status: number, body: Json, headers: Record<string, string> = {}): void {

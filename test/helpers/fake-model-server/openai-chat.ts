@@ -43,6 +43,13 @@ function userPart(part: Json): string | undefined {
   return `unknown content part type '${String(part.type)}'`;
 }
 
+function hasText(content: Json): boolean {
+  if (typeof content === "string") return content !== "";
+  return (
+    Array.isArray(content) && content.length > 0 && content.every((part) => part?.type === "text" && part.text !== "")
+  );
+}
+
 function messageViolation(messages: Json[], dialect: Dialect): string | undefined {
   const ids = new Set<string>();
   let waiting: string[] = [];
@@ -64,7 +71,8 @@ function messageViolation(messages: Json[], dialect: Dialect): string | undefine
       case "system":
       case "developer":
         if (index !== 0) return `${at}: a ${message.role} message must be the first`;
-        if (typeof message.content !== "string" || message.content === "") return `${at}: empty system message`;
+        // Text, or parts of text, as routers take them with marks for their caches.
+        if (!hasText(message.content)) return `${at}: empty system message`;
         break;
       case "user": {
         if (Array.isArray(message.content)) {
@@ -96,7 +104,7 @@ function messageViolation(messages: Json[], dialect: Dialect): string | undefine
         break;
       }
       case "tool": {
-        if (typeof message.content !== "string") return `${at}: tool content must be a string`;
+        if (typeof message.content !== "string" && !hasText(message.content)) return `${at}: tool content must be text`;
         if (!waiting.includes(message.tool_call_id))
           return ids.has(message.tool_call_id)
             ? `${at}: second result for tool call '${message.tool_call_id}'`

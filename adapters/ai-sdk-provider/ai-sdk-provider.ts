@@ -1,0 +1,180 @@
+import {
+  inject,
+  LOGGER,
+  OPTIONS,
+  type Logger,
+  type Model,
+  type ModelChunk,
+  type ModelProvider,
+  type ModelRequest,
+  type ModelUsage,
+} from "gantry";
+import { complete, listModels } from "./catalogue.js";
+import type { FaultContext } from "./errors.js";
+import { Network } from "./fetch.js";
+import { inputOf } from "./files.js";
+import { guard } from "./guard.js";
+import type { AiSdkModel, CallOptions } from "./language-model.js";
+import { toPrompt } from "./messages.js";
+import { settle, type AiSdkProviderOptions, type Settings } from "./options.js";
+import type { WireName } from "./presets.js";
+import { listedCost, reportedCost } from "./prices.js";
+import { redactor } from "./redact.js";
+import { refusedParameter } from "./refusals.js";
+import { streamAnswer, type Reading } from "./stream.js";
+import { promptTokens, type ReportedUsage } from "./usage.js";
+import type { Asking, Optional, Wire } from "./wires/wire.js";
+
+interface OpenWire {
+  wire: Wire;
+  model: (modelId: string, asking: Asking) => AiSdkModel;
+}
+
+/** Models behind one of four wire protocols, on the provider packages of the AI SDK, which are loaded with the first call. */
+export class AiSdkProvider implements ModelProvider {
+  readonly name: string;
+  readonly idleTimeoutMs: number;
+  readonly maxRetries: number;
+  readonly known: readonly Model[];
+  readonly #settings: Settings;
+  readonly #logger: Logger | undefined;
+  readonly #faults: FaultContext;
+  readonly #network = new Network();
+  readonly #refused = new Map<string, Set<Optional>>();
+  #opening: Promise<OpenWire> | undefined;
+
+  /** Throws `ConfigError` when the options contradict each other. */
+  constructor(@inject(OPTIONS) options: AiSdkProviderOptions, @inject(LOGGER) logger?: Logger) {
+    const settings = settle(options);
+    this.#settings = settings;
+    this.#logger = logger;
+    this.name = settings.name;
+    this.idleTimeoutMs = settings.idleTimeoutMs;
+    this.maxRetries = settings.maxRetries;
+    this.known = settings.models.map((model) => complete(model, settings.name));
+    this.#faults = { provider: settings.name, redact: redactor([settings.apiKey, ...Object.values(settings.headers)]) };
+  }
+
+  async models(signal: AbortSignal): Promise<Model[]> {
+    signal.throwIfAborted();
+    return await listModels(this.#settings, this.#network.fetch, this.#faults, signal);
+  }
+
+  async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk, void, undefined> {
+    signal.throwIfAborted();
+    const { wire, model } = await this.#open();
+    const refused = this.#refused.get(request.model.id) ?? new Set();
+    for (;;) {
+      const asking: Asking = { request, settings: this.#settings, refused, maxTokens: answerLimit(request) };
+      const { options, sent } = await this.#options(wire, asking);
+      let emitted = false;
+      try {
+        for await (const chunk of streamAnswer(
+          model(request.model.id, asking),
+          options,
+          request,
+          this.#reading(wire, request),
+          signal,
+        )) {
+          emitted = true;
+          yield chunk;
+        }
+        return;
+      } catch (error) {
+        const parameter = emitted ? undefined : refusedParameter(error, sent);
+        if (parameter === undefined || refused.has(parameter)) throw error;
+        // The model's own limits are learnt once; every later call of this process leaves the parameter out.
+        refused.add(parameter);
+        this.#refused.set(request.model.id, refused);
+        this.#logger?.info("the model refuses a parameter, which is left out from now on", {
+          model: request.model.id,
+          parameter,
+        });
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#network.close();
+  }
+
+  #open(): Promise<OpenWire> {
+    this.#opening ??= (async () => {
+      const wire = await loadWire(this.#settings.wire);
+      const fetch = guard(this.#network.fetch, this.#faults, wire.restream);
+      return { wire, model: await wire.open(this.#settings, fetch) };
+    })();
+    return this.#opening;
+  }
+
+  async #options(wire: Wire, asking: Asking): Promise<{ options: CallOptions; sent: ReadonlySet<Optional> }> {
+    const { request, refused } = asking;
+    const settings = this.#settings;
+    const { model } = request;
+    const base: CallOptions = {
+      prompt: toPrompt(request, {
+        provider: settings.name,
+        model: model.id,
+        input: inputOf(model, wire.input(model, settings)),
+        ...wire.rules(model, settings),
+      }),
+    };
+    if (request.tools.length > 0) {
+      base.tools = request.tools.map(({ name, description, inputSchema }) => ({
+        type: "function",
+        name,
+        description,
+        inputSchema,
+      }));
+    }
+    const options: CallOptions = { ...base, ...(await wire.options(asking, base)) };
+    const sent = new Set<Optional>();
+    if (request.temperature !== undefined && !refused.has("temperature") && !/^(o\d|gpt-5)/.test(model.id)) {
+      options.temperature = request.temperature;
+      sent.add("temperature");
+    }
+    if (request.effort !== "") sent.add("effort").add("summary");
+    if (options.maxOutputTokens !== undefined) sent.add("max_tokens");
+    sent.add("cache_key").add("stream_options").add("summary");
+    return { options, sent };
+  }
+
+  #reading(wire: Wire, request: ModelRequest): Reading {
+    const mark = wire.reasoningMark?.(this.#settings);
+    return {
+      ...this.#faults,
+      ...(mark === undefined ? {} : { reasoningMark: mark }),
+      ...(wire.answerData === undefined ? {} : { answerData: wire.answerData }),
+      price: (reported) => this.#price(reported, request.model),
+    };
+  }
+
+  async #price(reported: ReportedUsage, model: Model): Promise<ModelUsage> {
+    const said = reportedCost(reported, this.#settings);
+    if (said !== undefined) return { ...reported.usage, cost: said };
+    if (model.prices !== undefined) return reported.usage;
+    const listed = await listedCost(reported.usage, model.id, this.#settings);
+    return listed === undefined ? reported.usage : { ...reported.usage, cost: listed };
+  }
+}
+
+async function loadWire(name: WireName): Promise<Wire> {
+  switch (name) {
+    case "openai":
+      return (await import("./wires/openai.js")).wire;
+    default:
+      throw new Error(`no wire ${name}`);
+  }
+}
+
+// Answers shorter than this are of no use; the provider's own error says more.
+const SHORTEST = 1024;
+
+/** Most tokens of the answer: the model's own limit, less where prompt and answer would not fit the window. */
+function answerLimit(request: ModelRequest): number | undefined {
+  const { maxOutput, contextWindow } = request.model;
+  const wanted = request.maxTokens === undefined ? maxOutput : Math.min(request.maxTokens, maxOutput ?? Infinity);
+  if (wanted === undefined || contextWindow === undefined) return wanted;
+  const room = contextWindow - promptTokens(request);
+  return Math.min(wanted, Math.max(room, Math.min(SHORTEST, wanted)));
+}

@@ -1,0 +1,16 @@
+/** By preset: models worth a first try, the best pattern first. Who names no model gets the newest that matches. */
+export const FAVOURITES: Readonly<Record<string, readonly RegExp[]>> = {
+  anthropic: [/^claude-sonnet-\d/, /^claude-opus-\d/],
+  openai: [/^gpt-\d+(\.\d+)?$/],
+  google: [/^gemini-\d+(\.\d+)?-pro(-preview)?$/, /^gemini-\d+(\.\d+)?-flash$/],
+  openrouter: [/^anthropic\/claude-sonnet-\d+(\.\d+)?$/],
+  groq: [/gpt-oss-120b/, /kimi-k2/],
+  mistral: [/^devstral-(medium-)?latest$/, /^mistral-(large|medium)-latest$/],
+  deepseek: [/^deepseek-(chat|v\d)/],
+  xai: [/^grok-code/, /^grok-\d+(-\d)?$/],
+  cerebras: [/coder|glm|gpt-oss-120b/],
+  moonshot: [/^kimi-k\d/],
+  zhipu: [/^glm-\d+(\.\d+)?$/],
+  ollama: [/coder|devstral|gpt-oss|qwen3/],
+  lmstudio: [/coder|devstral|gpt-oss|qwen3/],
+};

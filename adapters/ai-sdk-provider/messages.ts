@@ -1,0 +1,213 @@
+import { createHash } from "node:crypto";
+import type { ModelMessage, ModelRequest, Opaque, Part, ReasoningPart } from "gantry";
+import { show, type InputKind, type Media } from "./files.js";
+import type { Metadata, Prompt } from "./language-model.js";
+
+/** What a wire wants of a conversation. */
+export interface PromptRules {
+  /** The pair whose opaque fields may be sent. */
+  readonly provider: string;
+  readonly model: string;
+  readonly input: ReadonlySet<InputKind>;
+  /** Where images and PDFs of tool results go: into the result, or into a user message behind it. */
+  readonly toolMedia: "inside" | "behind";
+  /** Form of tool call ids that the provider takes. */
+  readonly toolIds: "any" | "plain" | "short";
+  /** Opaque fields of reasoning that belong to the whole message (`reasoning_details`), not to the part. */
+  readonly reasoningOnMessage: boolean;
+}
+
+type PromptMessage = Prompt[number];
+type Content<Role extends PromptMessage["role"]> = Exclude<Extract<PromptMessage, { role: Role }>["content"], string>;
+type UserContent = Content<"user">;
+type AssistantContent = Content<"assistant">;
+type ToolContent = Content<"tool">;
+type ProviderOptions = NonNullable<PromptMessage["providerOptions"]>;
+
+const NO_OUTPUT = "(no output)";
+
+/** The conversation as AI SDK packages take it. The same messages always give the same bytes. */
+export function toPrompt(request: Pick<ModelRequest, "system" | "messages">, rules: PromptRules): Prompt {
+  const prompt: Prompt = [];
+  if (request.system !== "") prompt.push({ role: "system", content: request.system });
+  const toolId = toolIds(rules.toolIds);
+  // Of consecutive tool messages; they follow the last result.
+  let lifted: UserContent = [];
+  const addUser = (content: UserContent): void => {
+    if (content.length === 0) return;
+    const last = prompt.at(-1);
+    // Templates of local models want roles to alternate.
+    if (last?.role === "user") last.content.push(...content);
+    else prompt.push({ role: "user", content });
+  };
+  const flush = (): void => {
+    addUser(lifted);
+    lifted = [];
+  };
+  for (const message of request.messages) {
+    if (message.role !== "tool") flush();
+    switch (message.role) {
+      case "system":
+      case "user": {
+        const content = userContent(message, rules);
+        addUser(content.length > 0 ? content : [{ type: "text", text: "(empty message)" }]);
+        break;
+      }
+      case "assistant": {
+        const { content, providerOptions } = assistantContent(message, rules, toolId);
+        if (content.length > 0)
+          prompt.push({ role: "assistant", content, ...(providerOptions && { providerOptions }) });
+        break;
+      }
+      case "tool": {
+        const { result, behind } = toolContent(message, rules, toolId(message.toolCallId));
+        lifted.push(...behind);
+        const last = prompt.at(-1);
+        if (last?.role === "tool") last.content.push(...result);
+        else prompt.push({ role: "tool", content: result });
+        break;
+      }
+    }
+  }
+  flush();
+  return prompt;
+}
+
+function userContent(message: ModelMessage, rules: PromptRules): UserContent {
+  const content: UserContent = [];
+  for (const part of message.parts) {
+    if (part.type === "text" && part.text !== "") content.push({ type: "text", text: part.text });
+    else if (part.type === "image" || part.type === "file") content.push(mediaPart(show(part, rules.input)));
+  }
+  return content;
+}
+
+function mediaPart(shown: Media | string): UserContent[number] {
+  if (typeof shown === "string") return { type: "text", text: shown };
+  const { mediaType, filename, data } = shown;
+  return { type: "file", mediaType, data, ...(filename === undefined ? {} : { filename }) };
+}
+
+function assistantContent(
+  message: ModelMessage,
+  rules: PromptRules,
+  toolId: (id: string) => string,
+): { content: AssistantContent; providerOptions?: ProviderOptions } {
+  const content: AssistantContent = [];
+  let onMessage: ProviderOptions | undefined;
+  for (const part of message.parts) {
+    const options = ownOptions(part, rules);
+    switch (part.type) {
+      case "text":
+        if (part.text !== "") content.push({ type: "text", text: part.text, ...options });
+        break;
+      case "reasoning":
+        if (options === undefined) break;
+        if (rules.reasoningOnMessage && hasDetails(part)) onMessage = options.providerOptions;
+        else content.push({ type: "reasoning", text: part.text, ...options });
+        break;
+      case "tool_call":
+        content.push({
+          type: "tool-call",
+          toolCallId: toolId(part.id),
+          toolName: part.name,
+          input: argumentsOf(part.arguments),
+          ...options,
+        });
+        break;
+    }
+  }
+  // Reasoning that a cancel cut off before what it led to is refused by every provider.
+  while (content.at(-1)?.type === "reasoning") content.pop();
+  return content.length > 0 && onMessage !== undefined ? { content, providerOptions: onMessage } : { content };
+}
+
+function hasDetails(part: ReasoningPart): boolean {
+  return (part.opaque?.data as Metadata | undefined)?.openaiCompatible?.reasoning_details !== undefined;
+}
+
+/** Opaque fields are for the pair that made them alone; others would refuse them. */
+function ownOptions(
+  part: Part & { opaque?: Opaque },
+  rules: PromptRules,
+): { providerOptions: ProviderOptions } | undefined {
+  const { opaque } = part;
+  if (opaque === undefined || opaque.provider !== rules.provider || opaque.model !== rules.model) return undefined;
+  if (typeof opaque.data !== "object" || opaque.data === null) return undefined;
+  const options = opaque.data as ProviderOptions;
+  // Gemini behind chat completions: the package reads a signature under another name than it tells it.
+  const signature = options.gantry?.thoughtSignature;
+  return {
+    providerOptions: signature === undefined ? options : { ...options, google: { thoughtSignature: signature } },
+  };
+}
+
+function toolContent(
+  message: ModelMessage,
+  rules: PromptRules,
+  toolCallId: string,
+): { result: ToolContent; behind: UserContent } {
+  const media: Media[] = [];
+  const lines: string[] = [];
+  for (const part of message.parts) {
+    if (part.type === "text") {
+      if (part.text !== "") lines.push(part.text);
+    } else if (part.type === "image" || part.type === "file") {
+      const shown = show(part, rules.input);
+      if (typeof shown === "string") lines.push(shown);
+      else media.push(shown);
+    }
+  }
+  const text = lines.join("\n");
+  const base = { type: "tool-result" as const, toolCallId, toolName: message.name };
+  if (media.length === 0 || rules.toolMedia === "behind") {
+    const behind: UserContent = media.map(mediaPart);
+    // Otherwise the model would not know where the picture comes from.
+    const note = `${media.length === 1 ? "The file" : `The ${media.length} files`} that \`${message.name}\` returned:`;
+    if (media.length > 0) behind.unshift({ type: "text", text: note });
+    const value = text !== "" ? text : media.length > 0 ? "(see the next user message)" : NO_OUTPUT;
+    return { result: [{ ...base, output: { type: message.failed ? "error-text" : "text", value } }], behind };
+  }
+  const value: Extract<ToolContent[number], { type: "tool-result" }>["output"] & { type: "content" } = {
+    type: "content",
+    value: [],
+  };
+  if (text !== "") value.value.push({ type: "text", text });
+  for (const { kind, mediaType, data, filename } of media) {
+    if (kind === "image") value.value.push({ type: "image-data", mediaType, data });
+    else value.value.push({ type: "file-data", mediaType, data, filename: filename ?? "document.pdf" });
+  }
+  return { result: [{ ...base, output: value }], behind: [] };
+}
+
+/** What the model sent, as an object: providers refuse a history whose arguments are anything else. */
+function argumentsOf(text: string): Record<string, unknown> {
+  if (text.trim() === "") return {};
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  } catch {
+    // The result of this call already tells the model what was wrong.
+  }
+  return { invalid_arguments: text };
+}
+
+/** Ids of another provider in a form that this one takes; the same id always becomes the same. */
+function toolIds(form: PromptRules["toolIds"]): (id: string) => string {
+  if (form === "any") return (id) => id;
+  const fits = form === "plain" ? /^[A-Za-z0-9_-]{1,40}$/ : /^[A-Za-z0-9]{9}$/;
+  const known = new Map<string, string>();
+  return (id) => {
+    if (fits.test(id)) return id;
+    let short = known.get(id);
+    if (short === undefined) {
+      short = createHash("sha256")
+        .update(id)
+        .digest("hex")
+        .slice(0, form === "plain" ? 24 : 9);
+      if (form === "plain") short = `call_${short}`;
+      known.set(id, short);
+    }
+    return short;
+  };
+}

@@ -1,0 +1,82 @@
+import type { ModelUsage } from "gantry";
+import type { Settings } from "./options.js";
+import type { ReportedUsage } from "./usage.js";
+
+type PriceList = typeof import("@pydantic/genai-prices");
+
+let loading: Promise<PriceList | undefined> | undefined;
+
+/** The public price list, loaded with the first question: 20 MB that a start does not pay for. */
+function priceList(): Promise<PriceList | undefined> {
+  // Prices are a convenience: an installation without them works.
+  loading ??= import("@pydantic/genai-prices").catch(() => undefined);
+  return loading;
+}
+
+/** USD as the provider reported it. */
+export function reportedCost({ raw }: ReportedUsage, { quirks }: Settings): number | undefined {
+  const cost = raw.cost;
+  switch (quirks.cost) {
+    case "usage.cost":
+      return amount(cost);
+    case "usage.cost.total_cost":
+      return amount((cost as { total_cost?: unknown } | undefined)?.total_cost);
+    case "usage.cost_in_usd_ticks": {
+      const ticks = amount(raw.cost_in_usd_ticks);
+      return ticks === undefined ? undefined : ticks / 1e10;
+    }
+    default:
+      return undefined;
+  }
+}
+
+/** USD from the public price list; undefined when it does not know the model. */
+export async function listedCost(
+  usage: ModelUsage,
+  modelId: string,
+  settings: Settings,
+  at = new Date(),
+): Promise<number | undefined> {
+  if (settings.local) return 0;
+  if (settings.priceProvider === "") return undefined;
+  const prices = await priceList();
+  if (prices === undefined) return undefined;
+  const counts = {
+    // The list's input tokens include cached ones, as ours do.
+    input_tokens: usage.inputTokens,
+    cache_read_tokens: usage.cacheReadTokens,
+    cache_write_tokens: usage.cacheWriteTokens,
+    output_tokens: usage.outputTokens,
+  };
+  const provider = settings.priceProvider === undefined ? {} : { providerId: settings.priceProvider };
+  try {
+    return prices.calcPrice(counts, modelId, { ...provider, timestamp: at })?.total_price;
+  } catch {
+    // Counts that contradict each other: no price is better than a wrong one.
+    return undefined;
+  }
+}
+
+/** Context window of a model, where the price list tells it. */
+export async function listedWindows(
+  settings: Settings,
+): Promise<(modelId: string) => { name?: string; contextWindow?: number } | undefined> {
+  if (settings.local || settings.priceProvider === "" || settings.priceProvider === undefined) return () => undefined;
+  const prices = await priceList();
+  const provider = prices?.findProvider({ providerId: settings.priceProvider });
+  if (prices === undefined || provider === undefined) return () => undefined;
+  return (modelId) => {
+    try {
+      const found = prices.calcPrice({ input_tokens: 1, output_tokens: 1 }, modelId, { provider });
+      if (found === null) return undefined;
+      const { name, context_window: contextWindow } = found.model;
+      return { ...(name === undefined ? {} : { name }), ...(contextWindow === undefined ? {} : { contextWindow }) };
+    } catch {
+      return undefined;
+    }
+  };
+}
+
+function amount(value: unknown): number | undefined {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : undefined;
+}

@@ -1,0 +1,85 @@
+import type { FinishReason, ModelRequest, ModelUsage } from "gantry";
+
+/** Usage as one provider's package reports it, plus what it said itself. */
+export interface ReportedUsage {
+  usage: ModelUsage;
+  /** The provider's own words, for the cost. */
+  raw: Readonly<Record<string, unknown>>;
+}
+
+/** Usage of any specification; undefined when the provider reported none. */
+export function readUsage(value: unknown): ReportedUsage | undefined {
+  const source = bag(value);
+  const nested = typeof source.inputTokens === "object" || typeof source.outputTokens === "object";
+  const input = nested ? bag(source.inputTokens) : {};
+  const output = nested ? bag(source.outputTokens) : {};
+  const inputTokens = nested ? count(input.total) : count(source.inputTokens ?? source.promptTokens);
+  const outputTokens = nested ? count(output.total) : count(source.outputTokens ?? source.completionTokens);
+  // Servers that do not count say nothing, or zero to both.
+  if ((inputTokens ?? 0) === 0 && (outputTokens ?? 0) === 0) return undefined;
+  return {
+    usage: {
+      inputTokens: inputTokens ?? 0,
+      outputTokens: outputTokens ?? 0,
+      cacheReadTokens: count(nested ? input.cacheRead : source.cachedInputTokens) ?? 0,
+      cacheWriteTokens: count(nested ? input.cacheWrite : undefined) ?? 0,
+      reasoningTokens: count(nested ? output.reasoning : source.reasoningTokens) ?? 0,
+    },
+    raw: bag(source.raw),
+  };
+}
+
+/** A guess from the bytes that went and came, for a provider that tells nothing. */
+export function estimateUsage(request: ModelRequest, outputBytes: number): ModelUsage {
+  return {
+    inputTokens: promptTokens(request),
+    outputTokens: Math.ceil(outputBytes / 3),
+    cacheReadTokens: 0,
+    cacheWriteTokens: 0,
+    reasoningTokens: 0,
+    estimated: true,
+  };
+}
+
+// A picture costs about this, whatever its bytes.
+const TOKENS_OF_AN_IMAGE = 1500;
+
+/** Tokens of a prompt: bytes / 3. */
+export function promptTokens(request: ModelRequest): number {
+  let bytes = Buffer.byteLength(request.system);
+  let media = 0;
+  for (const message of request.messages) {
+    for (const part of message.parts) {
+      if (part.type === "text" || part.type === "reasoning") bytes += Buffer.byteLength(part.text);
+      else if (part.type === "tool_call") bytes += Buffer.byteLength(part.arguments) + part.name.length;
+      else media += TOKENS_OF_AN_IMAGE;
+    }
+    bytes += 12;
+  }
+  for (const tool of request.tools)
+    bytes += Buffer.byteLength(tool.description) + JSON.stringify(tool.inputSchema).length;
+  return Math.ceil(bytes / 3) + media;
+}
+
+const REASONS: Readonly<Record<string, FinishReason>> = {
+  stop: "stop",
+  length: "length",
+  "content-filter": "content_filter",
+  "tool-calls": "tool_calls",
+};
+
+/** The reason of any specification: a word, or `{ unified, raw }`. */
+export function readReason(value: unknown): { reason: FinishReason; failed: boolean } {
+  const unified = typeof value === "string" ? value : bag(value).unified;
+  const raw = bag(value).raw;
+  if (raw === "refusal") return { reason: "content_filter", failed: false };
+  return { reason: REASONS[String(unified)] ?? null, failed: unified === "error" };
+}
+
+function count(value: unknown): number | undefined {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? Math.round(value) : undefined;
+}
+
+function bag(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+}

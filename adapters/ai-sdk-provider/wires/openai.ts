@@ -1,0 +1,155 @@
+import type { ReasoningEffort } from "gantry";
+import type { Metadata } from "../language-model.js";
+import type { Asking, Wire } from "./wire.js";
+
+// The package's key for provider options; ours whatever the provider is called.
+const NAME = "gantry";
+
+type Body = Record<string, unknown>;
+
+/** Chat completions: OpenAI's old protocol, which nearly everyone speaks. */
+export const wire: Wire = {
+  input: (model, { preset }) =>
+    (preset?.id === "openai" || preset?.id === "azure") &&
+    /^(gpt-(4o|4\.1|4\.5|[5-9])|o[134])(?!.*(audio|realtime))/.test(model.id)
+      ? ["text", "image", "pdf"]
+      : ["text"],
+
+  rules: (_model, { quirks }) => ({
+    toolMedia: "behind",
+    toolIds: quirks.shortToolIds === true ? "short" : "plain",
+    reasoningOnMessage: true,
+  }),
+
+  async open(settings, fetch) {
+    const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
+    const headers: Record<string, string> = { ...settings.headers };
+    const { keyHeader } = settings.quirks;
+    if (keyHeader !== undefined && settings.apiKey !== undefined) headers[keyHeader] ??= settings.apiKey;
+    return (modelId, asking) =>
+      createOpenAICompatible({
+        name: NAME,
+        baseURL: settings.baseUrl,
+        ...(settings.apiKey === undefined || keyHeader !== undefined ? {} : { apiKey: settings.apiKey }),
+        headers,
+        fetch,
+        includeUsage: settings.quirks.noStreamOptions !== true && !asking.refused.has("stream_options"),
+        transformRequestBody: (body) => shape(body, asking),
+        metadataExtractor: {
+          extractMetadata: () => Promise.resolve(undefined),
+          createStreamExtractor: reasoningDetails,
+        },
+      }).chatModel(modelId);
+  },
+
+  options({ request, settings, refused, maxTokens }) {
+    const extra: Record<string, unknown> = { ...settings.quirks.body };
+    if (settings.quirks.cacheKey === true && !refused.has("cache_key"))
+      extra.prompt_cache_key = request.cacheKey.slice(0, 64);
+    if (request.effort !== "" && !refused.has("effort"))
+      Object.assign(extra, effortOf(request.effort, settings.quirks.effort, request.model.id));
+    return Promise.resolve({
+      ...(maxTokens === undefined ? {} : { maxOutputTokens: maxTokens }),
+      // JSON values all of them, which the package's type wants to see proven.
+      providerOptions: { [NAME]: extra as Record<string, never> },
+    });
+  },
+
+  reasoningMark: ({ quirks }) => (quirks.echoReasoning === true ? { [NAME]: { echo: true } } : undefined),
+
+  restream(whole) {
+    const answer = whole as { choices?: { message?: { tool_calls?: object[] }; finish_reason?: unknown }[] } | null;
+    const choice = answer?.choices?.[0];
+    if (choice?.message === undefined) return undefined;
+    const calls = choice.message.tool_calls?.map((call, index) => ({ index, ...call }));
+    const delta = { ...choice.message, ...(calls === undefined ? {} : { tool_calls: calls }) };
+    const chunk = { ...answer, choices: [{ index: 0, delta, finish_reason: choice.finish_reason ?? "stop" }] };
+    return `data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`;
+  },
+
+  answerData(metadata) {
+    const details = metadata[NAME]?.reasoningDetails;
+    return Array.isArray(details) && details.length > 0
+      ? { openaiCompatible: { reasoning_details: details } }
+      : undefined;
+  },
+};
+
+function effortOf(effort: Exclude<ReasoningEffort, "">, form: string | undefined, modelId: string): Body {
+  switch (form) {
+    case "none":
+      return {};
+    case "reasoning":
+      return { reasoning: { effort } };
+    case "thinking":
+      return { thinking: { type: effort === "minimal" ? "disabled" : "enabled" } };
+    default:
+      // Only the first GPT-5 models know `minimal`.
+      return {
+        reasoningEffort: effort === "minimal" && !/^gpt-5(-(mini|nano))?(-\d|$)/.test(modelId) ? "low" : effort,
+      };
+  }
+}
+
+/** The body as this provider wants it. */
+function shape(body: Body, { settings, refused, request }: Asking): Body {
+  const { quirks } = settings;
+  const shaped: Body = { ...body };
+  const limitKey = quirks.maxTokens ?? "max_tokens";
+  // A model that refuses one of the two keys takes the other.
+  const other = limitKey === "max_tokens" ? "max_completion_tokens" : "max_tokens";
+  const limit = shaped.max_tokens;
+  delete shaped.max_tokens;
+  if (limit !== undefined) shaped[refused.has("max_tokens") ? other : limitKey] = limit;
+  if (quirks.cacheMarks === true && /claude|anthropic/i.test(request.model.id)) markForCache(shaped);
+  return shaped;
+}
+
+/** Marks as Anthropic knows them, for those who pass them on: the system prompt and the last two messages of user or tool. */
+function markForCache(body: Body): void {
+  const messages = body.messages as { role: string; content: unknown }[];
+  const marked = messages.filter(({ role }) => role === "user" || role === "tool").slice(-2);
+  body.messages = messages.map((message) => {
+    if (message.role !== "system" && !marked.includes(message)) return message;
+    const parts = typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
+    if (!Array.isArray(parts) || parts.length === 0) return message;
+    const last = { ...(parts.at(-1) as object), cache_control: { type: "ephemeral" } };
+    return { ...message, content: [...parts.slice(0, -1), last] };
+  });
+}
+
+/** `reasoning_details` as they stream: pieces of one detail have the same type and index. */
+function reasoningDetails(): {
+  processChunk(chunk: unknown): void;
+  buildMetadata(): Record<string, Record<string, never>> | undefined;
+} {
+  const details: Record<string, unknown>[] = [];
+  return {
+    processChunk(chunk) {
+      const choices = (chunk as { choices?: { delta?: { reasoning_details?: unknown } }[] } | null)?.choices;
+      const pieces = choices?.[0]?.delta?.reasoning_details;
+      if (!Array.isArray(pieces)) return;
+      for (const piece of pieces as Record<string, unknown>[]) {
+        const last = details.at(-1);
+        if (
+          last !== undefined &&
+          last.type === piece.type &&
+          last.index === piece.index &&
+          piece.type !== "reasoning.encrypted"
+        ) {
+          for (const [key, value] of Object.entries(piece)) {
+            const grows = key === "text" || key === "summary";
+            if (grows && typeof value === "string") last[key] = `${(last[key] as string | undefined) ?? ""}${value}`;
+            else if (value !== null && value !== undefined) last[key] = value;
+          }
+        } else {
+          details.push({ ...piece });
+        }
+      }
+    },
+    buildMetadata() {
+      const metadata: Metadata = { [NAME]: { reasoningDetails: details } };
+      return details.length === 0 ? undefined : (metadata as Record<string, Record<string, never>>);
+    },
+  };
+}

@@ -1,0 +1,176 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, describe, it } from "node:test";
+import { hasCode, type Model } from "gantry";
+import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
+import { startFakeModelServer, type FakeModelServer } from "../helpers/fake-model-server.js";
+
+const never = new AbortController().signal;
+
+describe("the catalogue", () => {
+  let server: FakeModelServer;
+  const open: AiSdkProvider[] = [];
+  const make = (rest: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
+    const provider = new AiSdkProvider({ name: "lab", baseUrl: server.baseUrl, apiKey: "key-0123456789", ...rest });
+    open.push(provider);
+    return provider;
+  };
+  const list = (rest?: Partial<AiSdkProviderOptions>): Promise<Model[]> => make(rest).models(never);
+  const ids = (models: Model[]): string[] => models.map(({ id }) => id);
+
+  before(async () => {
+    server = await startFakeModelServer();
+  });
+  afterEach(async () => {
+    server.models = ["m1"];
+    server.listing = undefined;
+    await Promise.all(open.splice(0).map((provider) => provider.close()));
+  });
+  after(() => server.close());
+
+  it("lists by plain fetch with the key, each wire in its way", async () => {
+    await list({ headers: { "x-a": "b" } });
+    await list({ driver: "anthropic" });
+    server.models = [
+      {
+        name: "models/gemini-9-pro",
+        displayName: "Gemini 9 Pro",
+        inputTokenLimit: 1_000_000,
+        outputTokenLimit: 64_000,
+        thinking: true,
+        supportedGenerationMethods: ["generateContent"],
+      },
+      { name: "models/text-embedding-9", supportedGenerationMethods: ["embedContent"] },
+    ];
+    const google = await list({ driver: "google", baseUrl: `${server.url}/v1beta` });
+    const [openai, anthropic, gemini] = server.listings.slice(-3);
+    assert.deepEqual(
+      [openai!.url, openai!.headers.authorization, openai!.headers["x-a"]],
+      ["/v1/models", "Bearer key-0123456789", "b"],
+    );
+    assert.deepEqual(
+      [anthropic!.url, anthropic!.headers["x-api-key"], anthropic!.headers["anthropic-version"]],
+      ["/v1/models?limit=1000", "key-0123456789", "2023-06-01"],
+    );
+    assert.deepEqual(
+      [gemini!.url, gemini!.headers["x-goog-api-key"]],
+      ["/v1beta/models?pageSize=1000", "key-0123456789"],
+    );
+    assert.deepEqual(google, [
+      {
+        id: "gemini-9-pro",
+        name: "Gemini 9 Pro",
+        ownedBy: "lab",
+        contextWindow: 1_000_000,
+        maxOutput: 64_000,
+        reasoning: true,
+      },
+    ]);
+  });
+
+  it("takes names, windows, limits, inputs and prices from where listings have them", async () => {
+    server.models = [
+      {
+        id: "acme/one",
+        name: "Acme: One",
+        context_length: 200_000,
+        architecture: { input_modalities: ["text", "image", "file"], output_modalities: ["text"] },
+        top_provider: { max_completion_tokens: 64_000 },
+        supported_parameters: ["tools", "reasoning"],
+        pricing: {
+          prompt: "0.000003",
+          completion: "0.000015",
+          input_cache_read: "0.0000003",
+          input_cache_write: "0.00000375",
+        },
+        owned_by: undefined,
+      },
+      { id: "two", max_model_len: 32_768 },
+      { id: "three", context_window: 131_072, max_completion_tokens: 131_072, capabilities: { vision: true } },
+      { id: "router", pricing: { prompt: "-1", completion: "-1" } },
+    ];
+    const [one, two, three, router] = await list();
+    assert.deepEqual(one, {
+      id: "acme/one",
+      name: "Acme: One",
+      ownedBy: "acme",
+      contextWindow: 200_000,
+      maxOutput: 64_000,
+      reasoning: true,
+      input: ["text", "image", "pdf"],
+      prices: { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 },
+    });
+    assert.deepEqual(two, { id: "two", name: "two", ownedBy: "fake", contextWindow: 32_768 });
+    assert.deepEqual(three, {
+      id: "three",
+      name: "three",
+      ownedBy: "fake",
+      contextWindow: 131_072,
+      input: ["text", "image"],
+    });
+    assert.equal(router!.prices, undefined);
+  });
+
+  it("leaves out what does not chat, and puts a good one first", async () => {
+    server.models = [
+      { id: "gpt-4-0613", created: 1 },
+      { id: "gpt-4o-audio-preview", created: 9 },
+      { id: "text-embedding-3-small", created: 9 },
+      { id: "whisper-1", created: 9 },
+      { id: "dall-e-3", created: 9 },
+      { id: "tts-1-hd", created: 9 },
+      { id: "omni-moderation-latest", created: 9 },
+      { id: "gpt-image-1", created: 9 },
+      { id: "gpt-5", created: 5 },
+      { id: "gpt-5.1", created: 6 },
+      { id: "gpt-5-mini", created: 7 },
+      { id: "o3", created: 4 },
+      { id: "gone", active: false },
+    ];
+    const models = await list({ preset: "openai", name: "openai" });
+    assert.deepEqual(ids(models), ["gpt-5.1", "gpt-5", "gpt-5-mini", "o3", "gpt-4-0613"]);
+    // From the public price list.
+    assert.equal(models[1]!.contextWindow, 400_000);
+  });
+
+  it("puts configured ones first, completed by the listing, theirs before its", async () => {
+    server.models = [{ id: "a" }, { id: "b", context_length: 1000, name: "Bee" }];
+    assert.deepEqual(await list({ models: [{ id: "b", contextWindow: 500 }, { id: "own" }] }), [
+      { id: "b", name: "Bee", ownedBy: "fake", contextWindow: 500 },
+      { id: "own", name: "own", ownedBy: "lab" },
+      { id: "a", name: "a", ownedBy: "fake" },
+    ]);
+  });
+
+  it("reads lists of other shapes, and more pages", async () => {
+    server.listing = {
+      status: 200,
+      body: JSON.stringify([{ id: "x" }, { id: "x" }, { nothing: 1 }]),
+      headers: { "content-type": "application/json" },
+    };
+    assert.deepEqual(ids(await list()), ["x"]);
+    server.listing = { status: 200, body: { models: [{ name: "y" }] } };
+    assert.deepEqual(ids(await list()), ["y"]);
+  });
+
+  it("rejects with what went wrong, without the key", async () => {
+    const cases = [
+      [{ status: 401, error: "bad key key-0123456789" }, /^lab: 401: bad key \[redacted\]$/],
+      [
+        { status: 200, body: "<html><title>Portal</title></html>" },
+        /^lab: protocol: an HTML page instead of an API answer \("Portal"\)/,
+      ],
+      [{ status: 200, body: { hello: 1 } }, /^lab: protocol: the list of models has an unknown shape$/],
+      [{ say: [{ reset: true }] }, /^lab: network: /],
+    ] as const;
+    for (const [listing, message] of cases) {
+      server.listing = listing as never;
+      await assert.rejects(
+        list(),
+        (error) => hasCode(error, "provider") && message.test(error.message),
+        String(message),
+      );
+    }
+    const reason = new Error("mine");
+    await assert.rejects(make().models(AbortSignal.abort(reason)), (error) => error === reason);
+  });
+});

@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { hasCode, type OptionsContext } from "gantry";
+import adapter, { AiSdkProvider, findPreset, PRESETS } from "gantry/adapters/ai-sdk-provider";
+
+const context: OptionsContext = { where: "config.json: providers[0]", configDir: "/", home: "/", projectDir: "/" };
+const parse = (raw: Record<string, unknown>) => adapter.parse(raw, context);
+const refused = (raw: Record<string, unknown>, message: RegExp): void =>
+  assert.throws(
+    () => parse(raw),
+    (error) => hasCode(error, "config") && message.test(error.message) && !error.message.includes("\n"),
+    JSON.stringify(raw),
+  );
+
+describe("options", () => {
+  it("reads every key of config", () => {
+    const options = parse({
+      name: "lab",
+      driver: "openai",
+      base_url: "http://127.0.0.1:9000/v1/",
+      api_key: "x",
+      headers: { "x-a": "b" },
+      timeout: 60,
+      max_retries: 2,
+      models: [
+        "plain",
+        {
+          id: "m1",
+          name: "M 1",
+          context_window: 8000,
+          max_output: 4000,
+          reasoning: false,
+          input: ["text", "image"],
+          cost: { input: 2.5, output: 10, cache_read: 0.25, cache_write: 3 },
+        },
+      ],
+    });
+    const provider = new AiSdkProvider(options);
+    assert.deepEqual([provider.name, provider.idleTimeoutMs, provider.maxRetries], ["lab", 60_000, 2]);
+    assert.deepEqual(provider.known, [
+      { id: "plain", name: "plain", ownedBy: "lab" },
+      {
+        id: "m1",
+        name: "M 1",
+        ownedBy: "lab",
+        contextWindow: 8000,
+        maxOutput: 4000,
+        reasoning: false,
+        input: ["text", "image"],
+        prices: { input: 2.5, output: 10, cacheRead: 0.25, cacheWrite: 3 },
+      },
+    ]);
+  });
+
+  it("needs no more than a preset and a key; a server of one's own machine needs no key and has time to think", () => {
+    const remote = new AiSdkProvider(parse({ provider: "openai", api_key: "sk-1" }));
+    assert.deepEqual([remote.name, remote.idleTimeoutMs, remote.maxRetries], ["openai", 120_000, 5]);
+    for (const raw of [{ provider: "ollama" }, { name: "own", base_url: "http://localhost:9000/v1" }]) {
+      assert.ok(new AiSdkProvider(parse(raw)).idleTimeoutMs >= 600_000);
+    }
+    assert.equal(new AiSdkProvider(parse({ provider: "gemini", api_key: "k" })).name, "google");
+    assert.equal(new AiSdkProvider(parse({ provider: "openai", name: "work", api_key: "k" })).name, "work");
+  });
+
+  it("refuses what is wrong, naming the key and what was expected", () => {
+    refused({}, /^config\.json: providers\[0\]\.provider: expected a provider's name/);
+    refused(
+      { provider: "openai" },
+      /^config\.json: providers\[0\]\.api_key: expected the key of OpenAI, "\$\{OPENAI_API_KEY\}"/,
+    );
+    refused({ provider: "nobody", api_key: "x" }, /\.provider: expected one of anthropic, openai, /);
+    refused({ provider: "azure", api_key: "x" }, /\.base_url: expected the provider's URL, https:\/\/RESOURCE\./);
+    refused({ name: "lab" }, /\.base_url: expected/);
+    refused({ name: "a/b", base_url: "http://x/v1" }, /\.name: expected a name without "\/" and white space/);
+    refused({ name: "lab", base_url: "x" }, /\.base_url: expected a URL/);
+    refused({ name: "lab", base_url: "http://user:pass@x/v1" }, /\.base_url: expected a URL .* without credentials/);
+    const lab = { name: "lab", base_url: "http://127.0.0.1:1/v1" };
+    refused({ ...lab, apiKey: "x" }, /\.apiKey: expected one of the keys provider, name, /);
+    refused({ ...lab, driver: "telnet" }, /\.driver: expected one of openai, openai-responses, anthropic, google$/);
+    refused({ ...lab, api_key: 5 }, /\.api_key: expected a text$/);
+    refused({ ...lab, api_key: "a\nb" }, /\.api_key: expected a key without white space$/);
+    refused({ ...lab, headers: [] }, /\.headers: expected an object$/);
+    refused({ ...lab, headers: { "a b": "c" } }, /\.headers\.a b: expected the name of a header$/);
+    refused({ ...lab, headers: { a: "b\r\nc: d" } }, /\.headers\.a: expected text on one line$/);
+    refused({ ...lab, timeout: 0 }, /\.timeout: expected seconds/);
+    refused({ ...lab, timeout: "60" }, /\.timeout: expected seconds/);
+    refused({ ...lab, max_retries: 1.5 }, /\.max_retries: expected an integer/);
+    refused({ ...lab, models: {} }, /\.models: expected a list of models$/);
+    refused({ ...lab, models: [{}] }, /\.models\[0\]\.id: expected the model's id$/);
+    refused({ ...lab, models: ["a", { id: "a" }] }, /\.models\[1\]\.id: expected an id that is not there yet/);
+    refused({ ...lab, models: [{ id: "a", window: 1 }] }, /\.models\[0\]\.window: expected one of the keys id, /);
+    refused(
+      { ...lab, models: [{ id: "a", context_window: -1 }] },
+      /\.models\[0\]\.context_window: expected a positive integer$/,
+    );
+    refused(
+      { ...lab, models: [{ id: "a", input: ["audio"] }] },
+      /\.models\[0\]\.input: expected a list of text, image, pdf$/,
+    );
+    refused({ ...lab, models: [{ id: "a", reasoning: "yes" }] }, /\.models\[0\]\.reasoning: expected true or false$/);
+    refused(
+      { ...lab, models: [{ id: "a", cost: { input: 1 } }] },
+      /\.models\[0\]\.cost\.output: expected USD per million tokens$/,
+    );
+    refused(
+      { ...lab, models: [{ id: "a", cost: { input: -1, output: 1 } }] },
+      /\.models\[0\]\.cost\.input: expected USD/,
+    );
+  });
+});
+
+describe("presets", () => {
+  it("are complete, and told apart by id and address", () => {
+    assert.ok(PRESETS.length >= 35);
+    assert.equal(new Set(PRESETS.map(({ id }) => id)).size, PRESETS.length);
+    for (const { id, name, baseUrl, baseUrlExample, keyVariables, local } of PRESETS) {
+      assert.match(id, /^[a-z0-9-]+$/);
+      assert.ok(name !== "");
+      const url = new URL(baseUrl || baseUrlExample!);
+      assert.equal(url.protocol, local ? "http:" : "https:", id);
+      assert.ok(!url.href.endsWith("//") && !(baseUrl || baseUrlExample!).endsWith("/"), id);
+      assert.equal(keyVariables.length > 0, !local, id);
+      for (const variable of keyVariables) assert.match(variable, /^[A-Z][A-Z0-9_]+$/);
+      const raw = {
+        provider: id,
+        ...(local ? {} : { api_key: "k" }),
+        ...(baseUrl === "" ? { base_url: baseUrlExample } : {}),
+      };
+      assert.equal(new AiSdkProvider(parse(raw)).name, id);
+    }
+    const named =
+      "openai anthropic google openrouter groq mistral deepseek xai together fireworks cerebras perplexity deepinfra nvidia moonshot zhipu ollama lmstudio vllm llamacpp azure";
+    for (const id of named.split(" ")) assert.ok(findPreset(id), id);
+  });
+});

@@ -1,0 +1,137 @@
+import type {
+  Message,
+  Model,
+  ModelChunk,
+  ModelMessage,
+  ModelProvider,
+  ModelRequest,
+  Part,
+  ReasoningPart,
+  TextPart,
+  ToolSpec,
+} from "gantry";
+
+/** Short forms for conversations and questions of tests. */
+export const user = (...parts: (string | Part)[]): ModelMessage => ({
+  role: "user",
+  parts: parts.map((part) => (typeof part === "string" ? { type: "text", text: part } : part)),
+  toolCallId: "",
+  name: "",
+  failed: false,
+});
+
+export const assistant = (...parts: (string | Part)[]): ModelMessage => ({ ...user(...parts), role: "assistant" });
+
+export const result = (toolCallId: string, name: string, parts: string | Part[], failed = false): ModelMessage => ({
+  role: "tool",
+  parts: typeof parts === "string" ? [{ type: "text", text: parts }] : parts,
+  toolCallId,
+  name,
+  failed,
+});
+
+export const toolCall = (id: string, name: string, args: unknown): Part => ({
+  type: "tool_call",
+  id,
+  name,
+  arguments: typeof args === "string" ? args : JSON.stringify(args),
+});
+
+export const readTool: ToolSpec = {
+  name: "read",
+  description: "Read a file.",
+  inputSchema: {
+    type: "object",
+    properties: { path: { type: "string" } },
+    required: ["path"],
+    additionalProperties: false,
+  },
+  kind: "read",
+  parallel: true,
+  needsLeave: false,
+};
+
+export const writeTool: ToolSpec = {
+  ...readTool,
+  name: "write",
+  description: "Write a file.",
+  kind: "edit",
+  parallel: false,
+};
+
+export const model = (rest: Partial<Model> = {}): Model => ({ id: "m1", name: "M 1", ownedBy: "test", ...rest });
+
+export function ask(rest: Partial<ModelRequest> = {}): ModelRequest {
+  return {
+    model: model(),
+    system: "You are a test.",
+    messages: [user("Hello")],
+    tools: [],
+    effort: "",
+    cacheKey: "session-1",
+    ...rest,
+  };
+}
+
+/** An answer taken to its end. */
+export interface Taken {
+  chunks: ModelChunk[];
+  text: string;
+  reasoning: string;
+  calls: Extract<ModelChunk, { type: "tool_call" }>[];
+  finish: Extract<ModelChunk, { type: "finish" }>;
+  /** As the kernel would store it. */
+  message: ModelMessage;
+}
+
+export async function take(
+  provider: ModelProvider,
+  request: ModelRequest,
+  signal = new AbortController().signal,
+): Promise<Taken> {
+  const chunks: ModelChunk[] = [];
+  for await (const chunk of provider.stream(request, signal)) chunks.push(chunk);
+  const last = chunks.at(-1);
+  if (last?.type !== "finish" || chunks.filter(({ type }) => type === "finish").length !== 1) {
+    throw new Error(`finish must come once and last: ${JSON.stringify(chunks.map(({ type }) => type))}`);
+  }
+  const parts: Part[] = [];
+  const blocks = new Map<string, TextPart | ReasoningPart>();
+  const bind = (data: unknown): { opaque: NonNullable<Extract<Part, { type: "text" }>["opaque"]> } => ({
+    opaque: { provider: provider.name, model: request.model.id, data },
+  });
+  for (const chunk of chunks) {
+    if (chunk.type === "text" || chunk.type === "reasoning") {
+      const fresh: TextPart | ReasoningPart = { type: chunk.type, text: "" } as TextPart | ReasoningPart;
+      const part = blocks.get(chunk.block) ?? fresh;
+      if (part === fresh) {
+        blocks.set(chunk.block, part);
+        parts.push(part);
+      }
+      part.text += chunk.text;
+      if (chunk.opaque !== undefined) Object.assign(part, bind(chunk.opaque));
+    } else if (chunk.type === "tool_call") {
+      const { id, name, arguments: args, opaque } = chunk;
+      parts.push({ type: "tool_call", id, name, arguments: args, ...(opaque === undefined ? {} : bind(opaque)) });
+    }
+  }
+  const of = (type: "text" | "reasoning"): string =>
+    chunks.map((chunk) => (chunk.type === type ? (chunk as { text: string }).text : "")).join("");
+  return {
+    chunks,
+    text: of("text"),
+    reasoning: of("reasoning"),
+    calls: chunks.filter((chunk): chunk is Extract<ModelChunk, { type: "tool_call" }> => chunk.type === "tool_call"),
+    finish: last,
+    message: { ...user(), role: "assistant", parts },
+  };
+}
+
+/** A stored message as the kernel hands it to a provider. */
+export function asModelMessage({ role, parts, toolCallId, name, failed }: Message): ModelMessage {
+  return { role, parts, toolCallId, name, failed };
+}
+
+/** 1 x 1 PNG. */
+export const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+export const PDF = Buffer.from("%PDF-1.4\n1 0 obj<<>>endobj\ntrailer<<>>\n%%EOF").toString("base64");
