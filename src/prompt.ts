@@ -1,5 +1,5 @@
-import { open } from "node:fs/promises";
 import { join } from "node:path";
+import { PathGuard } from "./paths.js";
 
 /** Most bytes of a project's instructions that go into the prompt. */
 const INSTRUCTIONS_BYTES = 32_768;
@@ -26,18 +26,19 @@ export async function systemPrompt(projectDir: string, extra: string): Promise<s
   return parts.join("\n\n");
 }
 
-/** The project's `AGENTS.md`, cut at 32 KiB; `""` where there is none. */
+/** The project's `AGENTS.md`, cut at 32 KiB; `""` where there is none. A link that leads out of the project is not followed. */
 async function projectInstructions(projectDir: string): Promise<string> {
-  let file;
   try {
-    file = await open(join(projectDir, "AGENTS.md"), "r");
-    if (!(await file.stat()).isFile()) return "";
-    const buffer = Buffer.alloc(INSTRUCTIONS_BYTES);
-    const { bytesRead } = await file.read(buffer, 0, INSTRUCTIONS_BYTES, 0);
-    return buffer.toString("utf8", 0, bytesRead).trim();
+    const guard = await PathGuard.create({ roots: [projectDir], denied: [] });
+    const { handle } = await guard.openFile(join(projectDir, "AGENTS.md"));
+    try {
+      const buffer = Buffer.alloc(INSTRUCTIONS_BYTES);
+      const { bytesRead } = await handle.read(buffer, 0, INSTRUCTIONS_BYTES, 0);
+      return buffer.toString("utf8", 0, bytesRead).trim();
+    } finally {
+      await handle.close();
+    }
   } catch {
     return "";
-  } finally {
-    await file?.close();
   }
 }

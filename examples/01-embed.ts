@@ -1,0 +1,12 @@
+// An agent in ten lines: no server, no container, no config file. It answers without a key;
+// with OPENAI_API_KEY set, swap in: new AiSdkProvider({ provider: "openai", apiKey: process.env.OPENAI_API_KEY })
+import { Agent, builtinTools } from "gantry";
+import { OfflineProvider } from "gantry/adapters/offline-provider";
+
+const agent = new Agent({ providers: [new OfflineProvider()], tools: builtinTools() });
+const run = await agent.run({ message: "Which files are here?" });
+for await (const event of run) {
+  if (event.type === "token") process.stdout.write(event.text ?? "");
+}
+console.log("\n", (await run.result).usage);
+await agent.close();

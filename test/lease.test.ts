@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { describe, it } from "node:test";
+import { MemoryDriver, silentLogger } from "gantry";
+import { HeldLease, isGone, thisHolder } from "../src/lease.js";
+
+describe("a holder of a lease", () => {
+  it("is this process while it lives, in any boot but another, and unknown on other hosts", () => {
+    const here = thisHolder();
+    assert.equal(isGone(here), false);
+    assert.equal(isGone({ ...here, host: "elsewhere", pid: 1 }), false);
+    assert.equal(isGone({ ...here, boot: "another boot" }), true);
+    assert.notEqual(thisHolder().id, here.id);
+  });
+
+  it("is gone with its process, also when another got its number", async () => {
+    const child = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"]);
+    await once(child, "spawn");
+    const here = thisHolder();
+    const holder = { ...here, pid: child.pid ?? 0, started: "" };
+    assert.equal(isGone(holder), false);
+    if (process.platform === "linux") assert.equal(isGone({ ...holder, started: "1" }), true);
+    child.kill("SIGKILL");
+    await once(child, "exit");
+    assert.equal(isGone(holder), true);
+  });
+});
+
+describe("a lease", () => {
+  it("is held by one, and free for the next after it was given back", async () => {
+    const driver = new MemoryDriver();
+    await driver.open();
+    const one = await HeldLease.take(driver, "root", silentLogger);
+    await assert.rejects(HeldLease.take(driver, "root", silentLogger), { code: "session_busy" });
+    await one.release();
+    const two = await HeldLease.take(driver, "root", silentLogger);
+    assert.ok(two.fence > one.fence);
+    assert.equal(two.lost.aborted, false);
+    await two.release();
+  });
+});
