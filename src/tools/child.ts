@@ -108,6 +108,11 @@ function waitFor(child: ChildProcess): { exit: Promise<void>; closed: Promise<vo
 async function endAll(group: ProcessGroup, options: ChildOptions): Promise<boolean> {
   const sparing = options.spareFirst === true ? group.pid : undefined;
   let members = await group.members();
+  // What only needs a moment to die by itself (a pipeline, a sandbox that ends with its shell) was not left behind.
+  for (let look = 0; look < 3 && members?.length !== 0 && !options.signal.aborted; look++) {
+    await sleep(POLL_MS / 4);
+    members = await group.members();
+  }
   if (members?.length === 0) return false;
   group.signal("SIGTERM", members, sparing);
   const started = performance.now();

@@ -1,0 +1,30 @@
+import { mkdtemp, realpath, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Tool, ToolContext, ToolOutput } from "gantry";
+
+/** A temporary folder, gone with `await using`. */
+export async function temporaryFolder(): Promise<{ path: string } & AsyncDisposable> {
+  const path = await realpath(await mkdtemp(join(tmpdir(), "gantry-test-")));
+  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
+}
+
+/** What a tool gets from the kernel, for a session in `projectDir`. */
+export function toolContext(projectDir: string, changes: Partial<ToolContext> = {}): ToolContext {
+  return {
+    sessionId: "session",
+    callId: "call",
+    projectDir,
+    signal: new AbortController().signal,
+    ask: () => Promise.resolve("allow"),
+    state: new Map(),
+    ...changes,
+  };
+}
+
+/** Call a tool as the kernel does: what the model sent goes through `parse`. */
+export async function callTool(tool: Tool, input: unknown, context: ToolContext): Promise<ToolOutput> {
+  const args: unknown = tool.parse(input);
+  tool.describe(args, context.projectDir);
+  return tool.run(args, context);
+}
