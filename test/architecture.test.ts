@@ -1,0 +1,208 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { architectureFaults } from "./helpers/architecture.js";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+
+function repository(): Map<string, string> {
+  const sources = new Map<string, string>();
+  const walk = (folder: string): void => {
+    for (const entry of readdirSync(path.join(ROOT, folder), { withFileTypes: true })) {
+      const file = `${folder}/${entry.name}`;
+      if (entry.isDirectory()) walk(file);
+      else if (entry.name.endsWith(".ts")) sources.set(file, readFileSync(path.join(ROOT, file), "utf8"));
+    }
+  };
+  for (const folder of ["src", "adapters", "examples"]) walk(folder);
+  return sources;
+}
+
+describe("the house", () => {
+  it("keeps its floors, its words and its start path", () => {
+    assert.deepEqual(architectureFaults(repository()), []);
+  });
+
+  it("has nothing at the top but what belongs there", () => {
+    const allowed = new Set(
+      "package.json package-lock.json tsconfig.json src adapters examples test docs README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md dist node_modules".split(
+        " ",
+      ),
+    );
+    const strange = readdirSync(ROOT).filter(
+      (name) => !name.startsWith(".") && !allowed.has(name) && !name.endsWith(".tgz"),
+    );
+    assert.deepEqual(strange, []);
+  });
+
+  it("names its files in kebab-case", () => {
+    const odd = [...repository().keys()].filter(
+      (file) => !/^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:[-.][a-z0-9]+)*\.ts$/.test(file),
+    );
+    assert.deepEqual(odd, []);
+  });
+});
+
+describe("each rule bites", () => {
+  /** Faults of a house of these files alone. */
+  const faults = (files: Record<string, string>): string[] => architectureFaults(new Map(Object.entries(files)));
+
+  const wrong: [what: string, files: Record<string, string>, fault: RegExp][] = [
+    [
+      "a port that imports the kernel",
+      { "src/ports/a.ts": 'import { x } from "../loop.js";', "src/loop.ts": "" },
+      /ports imports src\/loop\.ts of a higher floor/,
+    ],
+    [
+      "an error that imports the composition for a type",
+      { "src/errors.ts": 'import type { X } from "./compose.js";', "src/compose.ts": "" },
+      /higher floor \(composition\)/,
+    ],
+    [
+      "a kernel file that imports adapter.ts",
+      { "src/loop.ts": 'import { OPTIONS } from "./adapter.js";', "src/adapter.ts": "" },
+      /kernel imports src\/adapter\.ts/,
+    ],
+    [
+      "a tool that imports the config",
+      { "src/tools/a.ts": 'import { c } from "../config.js";', "src/config.ts": "" },
+      /kernel imports src\/config\.ts/,
+    ],
+    [
+      "composition that imports the command line",
+      { "src/compose.ts": 'import { c } from "./cli.js";', "src/cli.ts": "" },
+      /composition imports src\/cli\.ts/,
+    ],
+    [
+      "a kernel file that imports an adapter",
+      { "src/agent.ts": 'await import("../adapters/a/index.js");', "adapters/a/index.ts": "" },
+      /imports the adapter adapters\/a\/index\.ts/,
+    ],
+    [
+      "composition that imports an adapter at once",
+      { "src/plugins.ts": 'import a from "../adapters/a/index.js";', "adapters/a/index.ts": "" },
+      /by import\(\)/,
+    ],
+    [
+      "a kernel file that imports itself by name",
+      { "src/agent.ts": 'import { a } from "gantry";', "src/index.ts": "" },
+      /its own package by name/,
+    ],
+    ["src that reaches outside", { "src/agent.ts": 'import { a } from "../test/a.js";' }, /outside src/],
+    [
+      "an adapter that imports a path into src",
+      { "adapters/a/index.ts": 'import { a } from "../../src/agent.js";' },
+      /outside its own folder/,
+    ],
+    [
+      "an adapter that imports another",
+      { "adapters/a/index.ts": 'import { a } from "../b/index.js";' },
+      /outside its own folder/,
+    ],
+    [
+      "a strange adapter that imports acp-shared",
+      { "adapters/koa/a.ts": 'import { a } from "../acp-shared/a.js";' },
+      /outside its own folder/,
+    ],
+    [
+      "an adapter that imports more than the public face",
+      { "adapters/a/index.ts": 'import { a } from "gantry/testing";' },
+      /"gantry" alone/,
+    ],
+    [
+      "a container beyond its two files",
+      { "src/plugins.ts": 'import { container } from "tsyringe";' },
+      /imports tsyringe/,
+    ],
+    ["a container in an adapter", { "adapters/a/index.ts": 'import "reflect-metadata";' }, /imports reflect-metadata/],
+    ["process.env", { "src/log.ts": "const a = process.env.DEBUG;" }, /src\/log\.ts: reads process\.env/],
+    ["process.env by name", { "adapters/a/b.ts": 'const a = globalThis.process["env"];' }, /reads process\.env/],
+    ["process.env taken apart", { "src/log.ts": "const { env } = process;" }, /reads process\.env/],
+    ["process.env imported", { "src/log.ts": 'import { env as e } from "node:process";' }, /reads process\.env/],
+    ["console", { "src/log.ts": 'console.log("x");' }, /uses console/],
+    ["console by globalThis", { "adapters/a/b.ts": 'globalThis.console.log("x");' }, /uses console/],
+    ["a wire word as a key", { "src/agent.ts": "const a = { session_id: 1 };" }, /wire word session_id/],
+    ["a wire word as a text", { "src/run.ts": 'const a = "text/event-stream";' }, /wire word text\/event-stream/],
+    ["a status code that is set", { "src/run.ts": "response.statusCode = 404;" }, /wire word statusCode/],
+    [
+      "an example that imports a package",
+      { "examples/a.ts": 'import Koa from "koa";' },
+      /examples import "gantry" alone/,
+    ],
+    [
+      "an example that imports a path",
+      { "examples/a.ts": 'import { a } from "../src/index.js";' },
+      /examples import "gantry" alone/,
+    ],
+    [
+      "a circle",
+      {
+        "src/a.ts": 'import { b } from "./b.js";',
+        "src/b.ts": 'export * from "./c.js";',
+        "src/c.ts": 'import "./a.js";',
+      },
+      /import circle src\/a\.ts -> src\/b\.ts -> src\/c\.ts -> src\/a\.ts/,
+    ],
+    [
+      "a circle through the public face",
+      { "adapters/a/index.ts": 'import { x } from "gantry";', "src/index.ts": 'import "../adapters/a/index.js";' },
+      /import circle/,
+    ],
+    ["a default export", { "src/a.ts": "export default class A {}" }, /default export/],
+    ["a default export of an expression", { "adapters/a/wire.ts": "export default 1;" }, /default export/],
+    ["a renamed default export", { "src/a.ts": "const a = 1; export { a as default };" }, /default export/],
+    [
+      "a heavy package at the start",
+      { "src/cli.ts": 'import { a } from "./a.js";', "src/a.ts": 'import { z } from "zod";' },
+      /zod is loaded at the start of src\/cli\.ts/,
+    ],
+    [
+      "a heavy package by a self-import",
+      { "src/cli.ts": 'import { a } from "./a.js";', "src/a.ts": 'export * from "better-sqlite3";' },
+      /better-sqlite3 is loaded at the start/,
+    ],
+    [
+      "a heavy package at an adapter's start",
+      {
+        "adapters/a/index.ts": 'import { a } from "./a.js";',
+        "adapters/a/a.ts": 'import { p } from "@ai-sdk/openai";',
+      },
+      /@ai-sdk\/openai is loaded at the start of adapters\/a/,
+    ],
+  ];
+  for (const [what, files, fault] of wrong) {
+    it(what, () => {
+      const found = faults(files);
+      assert.ok(
+        found.some((line) => fault.test(line)),
+        `${String(fault)} not in ${JSON.stringify(found)}`,
+      );
+    });
+  }
+
+  it("and lets pass what is right", () => {
+    assert.deepEqual(
+      faults({
+        "src/ports/transport.ts": 'import type { Agent } from "../agent.js";',
+        "src/agent.ts":
+          'import type { T } from "./ports/transport.js"; import { E } from "./errors.js"; const a = { console: 1 };',
+        "src/errors.ts": "",
+        "src/adapter.ts": 'import "reflect-metadata"; import type { Agent } from "./agent.js";',
+        "src/compose.ts": 'import { container } from "tsyringe"; const a = () => import("../adapters/a/index.js");',
+        "src/config.ts": "const a = process.env;",
+        "src/cli.ts": 'import { c } from "./compose.js"; console.log(1); const a = () => import("zod");',
+        "src/http-host.ts": "response.statusCode = 403;",
+        "src/index.ts": 'export { A } from "./agent.js";',
+        "adapters/a/index.ts":
+          'import { a } from "gantry"; import { b } from "./b.js"; import Koa from "koa"; export default a;',
+        "adapters/a/b.ts": 'import type { Database } from "better-sqlite3"; const w = { session_id: 1 };',
+        "adapters/acp-stdio/index.ts": 'import { a } from "../acp-shared/index.js";',
+        "adapters/acp-shared/index.ts": "",
+        "examples/a.ts": 'import { Agent } from "gantry"; import { d } from "gantry/adapters/a"; import "node:fs";',
+      }),
+      [],
+    );
+  });
+});

@@ -1,0 +1,250 @@
+import path from "node:path";
+import ts from "typescript";
+
+/** Source text by path from the repository's root, with `/`. */
+export type Sources = ReadonlyMap<string, string>;
+
+interface Import {
+  specifier: string;
+  /** Erased by the compiler: no edge when the program runs. */
+  typeOnly: boolean;
+  /** By `import()`: followed when that line runs, not when the file is loaded. */
+  dynamic: boolean;
+  /** File of the repository that it leads to. */
+  target: string | undefined;
+}
+
+interface Module {
+  file: string;
+  ast: ts.SourceFile;
+  imports: Import[];
+}
+
+/** What each floor of src holds; a file that is named nowhere belongs to the kernel. */
+const FLOORS: readonly { name: string; has: (file: string) => boolean }[] = [
+  { name: "ports", has: (file) => /^src\/(ports\/|events\.ts$|errors\.ts$)/.test(file) },
+  { name: "kernel", has: () => true },
+  { name: "public face", has: (file) => /^src\/(adapter|index|testing\/.*)(\.ts)?$/.test(file) },
+  { name: "composition", has: (file) => /^src\/(compose|plugins|config|http-host|web-safety)(\.ts$|\/)/.test(file) },
+  { name: "command line", has: (file) => file === "src/cli.ts" },
+];
+const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
+const CONTAINER_FILES = new Set(["src/adapter.ts", "src/compose.ts"]);
+/** Composition loads adapters, and only when they are wanted. */
+const LOADERS = new Set(["src/compose.ts", "src/plugins.ts"]);
+/** Files of src that speak HTTP for the transports. */
+const SPEAKS_HTTP = /^src\/(http-host|web-safety)(\.ts$|\/)/;
+const WIRE_WORDS = new Set(
+  (
+    "session_id parent_id created_at updated_at tool_call_id tool_args tool_output tool_name agent_id agent_name finish_reason " +
+    "prompt_tokens completion_tokens total_tokens sessionUpdate jsonrpc stopReason statusCode writeHead setHeader " +
+    "Acp-Connection-Id Acp-Session-Id X-Session-Id text/event-stream session/update session/prompt session/new"
+  ).split(" "),
+);
+/** Never loaded before the server listens: each costs more than the kernel. */
+const HEAVY =
+  /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|lowdb$|lowdb\/|@pydantic\/|jsonc-parser$|import-meta-resolve$|typescript$|esbuild$)/;
+/** May stand in an adapter's own start: it was chosen. */
+const HEAVY_FOR_ADAPTERS = /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|@pydantic\/)/;
+
+/** Every broken rule, as `file: what`. Type-only imports are erased, and so are exempt from circles and from the start path. */
+export function architectureFaults(sources: Sources): string[] {
+  const modules = new Map<string, Module>();
+  for (const [file, text] of sources) modules.set(file, parse(file, text, sources));
+  const faults: string[] = [];
+  for (const module of modules.values()) {
+    faults.push(...edges(module), ...words(module));
+  }
+  faults.push(...circles(modules), ...startPath(modules));
+  return faults.sort();
+}
+
+function parse(file: string, text: string, sources: Sources): Module {
+  const ast = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true, ts.ScriptKind.TS);
+  const imports: Import[] = [];
+  const add = (specifier: ts.Node | undefined, typeOnly: boolean, dynamic: boolean): void => {
+    if (!specifier || !ts.isStringLiteralLike(specifier)) return;
+    imports.push({
+      specifier: specifier.text,
+      typeOnly,
+      dynamic,
+      target: resolveImport(file, specifier.text, sources),
+    });
+  };
+  const visit = (node: ts.Node): void => {
+    if (ts.isImportDeclaration(node)) {
+      add(node.moduleSpecifier, node.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword, false);
+    } else if (ts.isExportDeclaration(node)) add(node.moduleSpecifier, node.isTypeOnly, false);
+    else if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
+      add(node.arguments[0], false, true);
+    } else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument))
+      add(node.argument.literal, true, false);
+    ts.forEachChild(node, visit);
+  };
+  visit(ast);
+  return { file, ast, imports };
+}
+
+function resolveImport(from: string, specifier: string, sources: Sources): string | undefined {
+  let target: string;
+  if (specifier.startsWith(".")) target = path.posix.join(path.posix.dirname(from), specifier).replace(/\.js$/, ".ts");
+  else if (specifier === "gantry") target = "src/index.ts";
+  else if (specifier === "gantry/testing") target = "src/testing/index.ts";
+  else if (specifier.startsWith("gantry/adapters/")) target = `${specifier.slice("gantry/".length)}/index.ts`;
+  else return undefined;
+  return sources.has(target) || specifier.startsWith(".") ? target : undefined;
+}
+
+function floorOf(file: string): number {
+  let floor = 1;
+  FLOORS.forEach(({ has }, index) => {
+    if (index !== 1 && has(file)) floor = index;
+  });
+  return floor;
+}
+
+function edges({ file, imports }: Module): string[] {
+  const faults: string[] = [];
+  const fault = (what: string): void => void faults.push(`${file}: ${what}`);
+  for (const { specifier, target, typeOnly, dynamic } of imports) {
+    if (CONTAINER.has(specifier) && !CONTAINER_FILES.has(file) && !file.startsWith("test/")) {
+      fault(`imports ${specifier}; only src/adapter.ts and src/compose.ts may`);
+    }
+    if (file.startsWith("src/")) {
+      if (target?.startsWith("adapters/")) {
+        if (LOADERS.has(file) && (dynamic || typeOnly)) continue;
+        fault(`imports the adapter ${target}; only src/plugins.ts and src/compose.ts may, by import()`);
+      } else if (target?.startsWith("src/")) {
+        const [from, to] = [floorOf(file), floorOf(target)];
+        // A type may look up as far as the kernel: the transport port names the agent that it serves.
+        if (to > from && !(typeOnly && to <= 1)) {
+          fault(`${FLOORS[from]?.name} imports ${target} of a higher floor (${FLOORS[to]?.name})`);
+        }
+      } else if (target !== undefined && !/^package\.json$/.test(target)) fault(`imports ${target}, outside src`);
+      if (specifier.startsWith("gantry") && !file.startsWith("src/testing/")) fault("imports its own package by name");
+    } else if (file.startsWith("adapters/")) {
+      const own = file.split("/").slice(0, 2).join("/");
+      if (specifier.startsWith(".")) {
+        const shared = /^adapters\/acp-(?!shared)/.test(file) && target?.startsWith("adapters/acp-shared/");
+        if (!target?.startsWith(`${own}/`) && !shared) fault(`imports ${String(target)}, outside its own folder`);
+      } else if (specifier.startsWith("gantry/")) fault(`imports ${specifier}; adapters import "gantry" alone`);
+    } else if (file.startsWith("examples/")) {
+      if (!/^(gantry(\/|$)|node:)/.test(specifier)) fault(`imports ${specifier}; examples import "gantry" alone`);
+    }
+  }
+  return faults;
+}
+
+function words({ file, ast }: Module): string[] {
+  const faults: string[] = [];
+  if (!/^(src|adapters)\//.test(file)) return faults;
+  const fault = (node: ts.Node, what: string): void => {
+    faults.push(`${file}: ${what} (line ${ast.getLineAndCharacterOfPosition(node.getStart()).line + 1})`);
+  };
+  const kernel = file.startsWith("src/") && !SPEAKS_HTTP.test(file);
+  const visit = (node: ts.Node): void => {
+    if (file !== "src/config.ts" && readsEnvironment(node)) fault(node, "reads process.env; only src/config.ts may");
+    if (file !== "src/cli.ts" && ts.isIdentifier(node) && node.text === "console" && isReference(node)) {
+      fault(node, "uses console; only src/cli.ts may");
+    }
+    if (kernel && (ts.isStringLiteralLike(node) || ts.isIdentifier(node)) && WIRE_WORDS.has(node.text)) {
+      fault(node, `wire word ${node.text}; it belongs to an adapter`);
+    }
+    const isDefault =
+      (ts.isExportAssignment(node) && !node.isExportEquals) ||
+      (ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword)) ||
+      (ts.isExportSpecifier(node) && node.name.text === "default");
+    if (isDefault && !/^adapters\/[^/]+\/index\.ts$/.test(file)) fault(node, "default export");
+    ts.forEachChild(node, visit);
+  };
+  visit(ast);
+  return faults;
+}
+
+function readsEnvironment(node: ts.Node): boolean {
+  if (ts.isPropertyAccessExpression(node)) return node.name.text === "env" && isProcess(node.expression);
+  if (ts.isElementAccessExpression(node)) {
+    return (
+      ts.isStringLiteralLike(node.argumentExpression) &&
+      node.argumentExpression.text === "env" &&
+      isProcess(node.expression)
+    );
+  }
+  if (ts.isVariableDeclaration(node) && ts.isObjectBindingPattern(node.name) && node.initializer) {
+    return (
+      isProcess(node.initializer) &&
+      node.name.elements.some(({ name, propertyName }) => (propertyName ?? name).getText() === "env")
+    );
+  }
+  if (ts.isImportDeclaration(node) && /^(node:)?process$/.test((node.moduleSpecifier as ts.StringLiteral).text)) {
+    const { namedBindings } = node.importClause ?? {};
+    return (
+      !!namedBindings &&
+      ts.isNamedImports(namedBindings) &&
+      namedBindings.elements.some(({ name, propertyName }) => (propertyName ?? name).text === "env")
+    );
+  }
+  return false;
+}
+
+function isProcess(node: ts.Expression): boolean {
+  return (
+    (ts.isIdentifier(node) && node.text === "process") ||
+    (ts.isPropertyAccessExpression(node) && node.name.text === "process" && node.expression.getText() === "globalThis")
+  );
+}
+
+/** An identifier that means the global, not a property or a declaration of that name. */
+function isReference(node: ts.Identifier): boolean {
+  const { parent } = node;
+  if (ts.isPropertyAccessExpression(parent))
+    return parent.expression === node || parent.expression.getText() === "globalThis";
+  return !(ts.isPropertyAssignment(parent) && parent.name === node) && !ts.isPropertySignature(parent);
+}
+
+/** Circles of imports that stand when the program runs. */
+function circles(modules: ReadonlyMap<string, Module>): string[] {
+  const faults = new Set<string>();
+  const done = new Set<string>();
+  const way: string[] = [];
+  const visit = (file: string): void => {
+    const at = way.indexOf(file);
+    if (at !== -1) {
+      const circle = way.slice(at);
+      const first = circle.indexOf([...circle].sort()[0] ?? "");
+      const turned = [...circle.slice(first), ...circle.slice(0, first)];
+      faults.add(`${turned[0]}: import circle ${[...turned, turned[0]].join(" -> ")}`);
+      return;
+    }
+    if (done.has(file)) return;
+    way.push(file);
+    for (const { target, typeOnly, dynamic } of modules.get(file)?.imports ?? []) {
+      if (target !== undefined && !typeOnly && !dynamic && modules.has(target)) visit(target);
+    }
+    way.pop();
+    done.add(file);
+  };
+  for (const file of modules.keys()) visit(file);
+  return [...faults];
+}
+
+/** Packages in what is loaded together with the command line, or with an adapter that is switched on. */
+function startPath(modules: ReadonlyMap<string, Module>): string[] {
+  const faults: string[] = [];
+  const roots: [string, RegExp][] = [["src/cli.ts", HEAVY]];
+  for (const file of modules.keys()) {
+    if (/^adapters\/[^/]+\/index\.ts$/.test(file)) roots.push([file, HEAVY_FOR_ADAPTERS]);
+  }
+  for (const [root, heavy] of roots) {
+    if (!modules.has(root)) continue;
+    const seen = new Map<string, string>([[root, ""]]);
+    for (const [file, by] of seen) {
+      for (const { specifier, target, typeOnly, dynamic } of modules.get(file)?.imports ?? []) {
+        if (typeOnly || dynamic) continue;
+        if (heavy.test(specifier)) faults.push(`${file}: ${specifier} is loaded at the start of ${root}${by}`);
+        if (target !== undefined && !seen.has(target)) seen.set(target, `${by} via ${file}`);
+      }
+    }
+  }
+  return faults;
+}
