@@ -1,0 +1,78 @@
+// A process of its own that works on a session store; started by tests with `fork`. Usage: <driver> <path> <role> <args...>
+import { writeSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { SessionDriver } from "gantry";
+import { aMessage, aSession, change, growing } from "../../src/testing/session-driver/rule.js";
+
+const [kind = "", path = "", role = "", ...args] = process.argv.slice(2);
+
+async function make(): Promise<SessionDriver> {
+  if (kind === "sqlite") {
+    const { SqliteDriver } = await import("gantry/adapters/sqlite-driver");
+    return new SqliteDriver({ path });
+  }
+  const { LowdbJsonDriver } = await import("gantry/adapters/lowdb-json-driver");
+  return new LowdbJsonDriver({ path });
+}
+
+/** Tell the test that everything is loaded, and wait until it says go, so that several processes begin at once. */
+async function together(): Promise<void> {
+  const go = new Promise((resolve) => process.once("message", resolve));
+  process.send?.("ready");
+  await go;
+}
+
+const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
+  /** Open, look, close. */
+  open: async (driver) => {
+    await together();
+    await driver.open();
+    await driver.list({ limit: 1 });
+    await driver.close();
+  },
+  /** Write so many messages to a session of its own, and so many tokens of usage to one that all share. */
+  write: async (driver) => {
+    const [id = "", count = "0", shared = ""] = args;
+    await driver.open();
+    await together();
+    await driver.create(aSession(id));
+    for (let n = 1; n <= Number(count); n++) {
+      const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0 };
+      await driver.write(id, change({ add: [aMessage(id, n)], sync: n % 10 === 0 }));
+      await driver.write(shared, change({ usage }));
+    }
+    await driver.close();
+  },
+  /** Append numbers to growing messages for ever, twenty to each; each is told on stdout when it is acknowledged. */
+  append: async (driver) => {
+    const [id = ""] = args;
+    await driver.open();
+    await driver.create(aSession(id));
+    for (let n = 0; ; n++) {
+      const seq = Math.floor(n / 20) + 1;
+      const add = n % 20 === 0 ? [growing(id, seq)] : [];
+      const append = [{ messageId: `${id}-${seq}`, part: 0, type: "text" as const, text: `${n};` }];
+      await driver.write(id, change({ add, append, sync: n % 7 === 0 }));
+      writeSync(1, `${n}\n`);
+      if (n % 20 === 19) {
+        const text = Array.from({ length: 20 }, (_, at) => `${n - 19 + at};`).join("");
+        const finish = [aMessage(id, seq, { role: "assistant", parts: [{ type: "text", text }] })];
+        await driver.write(id, change({ finish, sync: true }));
+      }
+    }
+  },
+  /** Hold a lease under a name until killed. */
+  lease: async (driver) => {
+    const [root = "", name = ""] = args;
+    await driver.open();
+    const holder = { id: name, host: "host", boot: "boot", pid: process.pid, started: "" };
+    const lease = await driver.lease(root, holder, 60_000, () => false);
+    process.send?.(lease);
+    await sleep(60_000);
+  },
+};
+
+const work = ROLES[role];
+if (!work) throw new Error(`no role ${role}`);
+await work(await make());
+process.disconnect?.();
