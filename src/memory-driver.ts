@@ -6,6 +6,8 @@ import {
   SessionNotFoundError,
   StoreError,
 } from "./errors.js";
+import { MemoryStore, newChain } from "./memory-store.js";
+import type { Chain, StoredMessage, StoredSession } from "./memory-store.js";
 import type {
   Holder,
   Lease,
@@ -21,41 +23,6 @@ import type {
   Snapshot,
   Usage,
 } from "./ports/session-driver.js";
-
-interface StoredMessage {
-  message: Message;
-  /** Snapshot that hides it; `""` for none. */
-  cut: string;
-  /** Parts of a growing message by the index that deltas give. */
-  grown: Map<number, Part>;
-}
-
-interface StoredSession {
-  session: Session;
-  view: Message[];
-  cut: string;
-  chain: Chain;
-}
-
-interface Chain {
-  /** By index. */
-  sessions: Map<number, StoredSession>;
-  /** By seq. */
-  messages: Map<number, StoredMessage>;
-  /** By message id. */
-  growing: Map<string, StoredMessage>;
-  snapshots: Snapshot[];
-}
-
-/** What memory drivers keep; several drivers given the same one behave like processes that share a store. */
-export class MemoryStore {
-  readonly sessions = new Map<string, StoredSession>();
-  /** Alias to id. */
-  readonly aliases = new Map<string, string>();
-  /** By the id of the chain's original. */
-  readonly leases = new Map<string, Lease>();
-  fence = 0;
-}
 
 /** Sessions in memory, gone with the process. */
 export class MemoryDriver implements SessionDriver {
@@ -243,10 +210,6 @@ export class MemoryDriver implements SessionDriver {
   #taken(id: string): boolean {
     return this.#store.sessions.has(id) || this.#store.aliases.has(id);
   }
-}
-
-function newChain(): Chain {
-  return { sessions: new Map(), messages: new Map(), growing: new Map(), snapshots: [] };
 }
 
 function copy(message: Message): Message {

@@ -1,4 +1,5 @@
-export { MemoryDriver, MemoryStore } from "../memory-driver.js";
+export { MemoryDriver } from "../memory-driver.js";
+export { MemoryStore } from "../memory-store.js";
 export type { Check } from "./check.js";
 export { ScriptedProvider, callTools, finish, say } from "./scripted-provider.js";
 export type {
