@@ -1,0 +1,162 @@
+import type { ServerResponse } from "node:http";
+import {
+  CLIENT_METHODS,
+  type AcpConnection,
+  type AcpServer,
+  type OutgoingMessage,
+  type Sink,
+} from "../acp-shared/index.js";
+import { isTooMuch, type Letter } from "./outbox.js";
+import type { SocketOutlet } from "./socket.js";
+import { SseStream, type Outlet } from "./stream.js";
+
+export interface ClientConnectionOptions {
+  /** Unguessable. */
+  id: string;
+  /** Whether updates go to the WebSocket where no SSE stream is open. */
+  websocketUpdates: boolean;
+  /** In ms: between comments of a stream; without stream, socket and request until the connection is closed. */
+  heartbeatMs: number;
+  idleMs: number;
+  /** Called once. */
+  onClosed: () => void;
+}
+
+/** What is answered may take so long, in ms, to reach the client before its streams end. */
+const FLUSH_MS = 500;
+
+/**
+ * One client and all its ways: SSE streams by session, one for the rest, perhaps a WebSocket. Each message goes one
+ * way, once: on its session's stream, else the connection's, else it is kept until one opens.
+ */
+export class ClientConnection implements Sink {
+  readonly id: string;
+  readonly acp: AcpConnection;
+  readonly #server: AcpServer;
+  readonly #options: ClientConnectionOptions;
+  /** By session; the connection's own under undefined. */
+  readonly #streams = new Map<string | undefined, SseStream>();
+  #kept: Letter[] = [];
+  #keptBytes = 0;
+  #socket: SocketOutlet | undefined;
+  #idle: NodeJS.Timeout | undefined;
+  #closed: Promise<void> | undefined;
+
+  constructor(server: AcpServer, options: ClientConnectionOptions) {
+    this.id = options.id;
+    this.#server = server;
+    this.#options = options;
+    this.acp = server.connect(this);
+    this.touch();
+  }
+
+  get closed(): boolean {
+    return this.#closed !== undefined;
+  }
+
+  /** A request came: the client lives. */
+  touch(): void {
+    clearTimeout(this.#idle);
+    if (this.closed || this.#socket || this.#streams.size > 0) return;
+    this.#idle = setTimeout(() => {
+      if (this.acp.unanswered > 0) this.touch();
+      else void this.close(1001, "idle");
+    }, this.#options.idleMs).unref();
+  }
+
+  /** Speak over this socket. */
+  useSocket(socket: SocketOutlet): void {
+    this.#socket = socket;
+    this.touch();
+  }
+
+  /** Open the stream of a session, or of the connection; an older one for the same is replaced. */
+  attach(sessionId: string | undefined, response: ServerResponse, onEnd: () => void): void {
+    const before = this.#streams.get(sessionId);
+    const stream: SseStream = new SseStream(response, this.#options.heartbeatMs, {
+      onClosed: (unsent) => {
+        onEnd();
+        if (this.#streams.get(sessionId) === stream) this.#streams.delete(sessionId);
+        for (const letter of unsent) this.#post(letter);
+        this.touch();
+      },
+      onOverflow: () => void this.close(1013, "too much unread"),
+    });
+    this.#streams.set(sessionId, stream);
+    // What the old one did not get through comes first.
+    before?.end();
+    const mine = this.#kept.filter((letter) => sessionId === undefined || letter.sessionId === sessionId);
+    this.#kept = this.#kept.filter((letter) => !mine.includes(letter));
+    this.#keptBytes = this.#kept.reduce((sum, { bytes }) => sum + bytes, 0);
+    for (const letter of mine) stream.write(letter);
+    this.touch();
+  }
+
+  send(message: OutgoingMessage, sessionId: string | undefined): void {
+    if (this.#socket && !this.#isUpdate(message)) {
+      this.#socket.write(letterOf(message, sessionId));
+      return;
+    }
+    this.#post(letterOf(message, sessionId));
+  }
+
+  ready(sessionId: string | undefined): Promise<void> {
+    return this.#outlet(sessionId)?.ready() ?? Promise.resolve();
+  }
+
+  /** The client is going: cancel its requests, answer them, then end every way. */
+  async finish(): Promise<void> {
+    this.acp.cancelAll();
+    await this.acp.idle();
+    await this.close(1000, "closed");
+  }
+
+  /** End every way to the client once it has what was sent; its prompts are cancelled. Safe to call twice. */
+  close(code: number, reason: string): Promise<void> {
+    return (this.#closed ??= this.#close(code, reason));
+  }
+
+  /** The socket is gone: so is the client. */
+  lost(): void {
+    this.#socket = undefined;
+    void this.close(1000, "gone");
+  }
+
+  async #close(code: number, reason: string): Promise<void> {
+    clearTimeout(this.#idle);
+    this.#server.disconnect(this.acp);
+    this.#options.onClosed();
+    const outlets: Outlet[] = [...this.#streams.values(), ...(this.#socket ? [this.#socket] : [])];
+    await Promise.all(outlets.map((outlet) => outlet.flushed(FLUSH_MS)));
+    for (const stream of [...this.#streams.values()]) stream.end();
+    this.#kept = [];
+    await this.#socket?.close(code, reason);
+  }
+
+  #isUpdate(message: OutgoingMessage): boolean {
+    return "method" in message && message.method === CLIENT_METHODS.update;
+  }
+
+  #post(letter: Letter): void {
+    const outlet = this.#outlet(letter.sessionId);
+    if (outlet) outlet.write(letter);
+    else if (!this.#socket && !this.closed) this.#keep(letter);
+  }
+
+  /** Where messages of a session go now. Of a connection with a socket this is asked for updates alone. */
+  #outlet(sessionId: string | undefined): Outlet | undefined {
+    const stream = this.#streams.get(sessionId) ?? this.#streams.get(undefined);
+    return stream ?? (this.#options.websocketUpdates ? this.#socket : undefined);
+  }
+
+  #keep(letter: Letter): void {
+    this.#kept.push(letter);
+    this.#keptBytes += letter.bytes;
+    if (isTooMuch(this.#kept.length, this.#keptBytes)) void this.close(1013, "too much unread");
+  }
+}
+
+function letterOf(message: OutgoingMessage, sessionId: string | undefined): Letter {
+  const text = JSON.stringify(message);
+  return { text, bytes: Buffer.byteLength(text), sessionId };
+}

@@ -1,0 +1,39 @@
+import { CODES, refusal, type ResponseMessage } from "../acp-shared/index.js";
+
+/** A request that is refused: its status, and a body of the protocol's own shape. */
+export class HttpRefusal extends Error {
+  constructor(
+    readonly status: number,
+    readonly body: ResponseMessage | { error: string },
+    readonly headers: Readonly<Record<string, string>> = {},
+  ) {
+    super("error" in body && typeof body.error === "string" ? body.error : `refused with ${status}`);
+    this.name = "HttpRefusal";
+  }
+}
+
+/** The protocol's body for a status. */
+export function refusalBody(status: number, message: string): ResponseMessage {
+  return refusal(status >= 500 ? CODES.internal : CODES.invalidRequest, message);
+}
+
+function refuse(status: number, message: string, headers?: Readonly<Record<string, string>>): HttpRefusal {
+  return new HttpRefusal(status, refusalBody(status, message), headers);
+}
+
+export const methodNotAllowed = () => refuse(405, "method not allowed", { Allow: "GET, POST, DELETE" });
+export const notJson = () => refuse(415, "content type must be application/json");
+export const notAcceptable = () => refuse(406, "accept must include text/event-stream");
+export const missingConnection = () => refuse(400, "missing Acp-Connection-Id");
+export const invalidConnection = () => refuse(400, "invalid Acp-Connection-Id");
+export const invalidSession = () => refuse(400, "invalid Acp-Session-Id");
+export const otherSession = () => refuse(400, "Acp-Session-Id contradicts params.sessionId");
+export const unknownConnection = () => refuse(404, "unknown Acp-Connection-Id");
+export const tooLarge = () => refuse(413, "request body too large", { Connection: "close" });
+export const tooMany = (what: string) => refuse(503, `too many ${what}`, { "Retry-After": "1" });
+export const shuttingDown = () => refuse(503, "server shutting down", { "Retry-After": "1" });
+/** What is no message at all. */
+export const badMessage = (answer: ResponseMessage) => new HttpRefusal(400, answer);
+/** The same body as the HTTP API's. */
+export const unauthorized = (error: string) => new HttpRefusal(401, { error });
+export const badOrigin = () => refuse(403, "origin not allowed");

@@ -1,0 +1,130 @@
+import type { IncomingMessage } from "node:http";
+import type Koa from "koa";
+import { METHODS, parseFrame, sessionIdOf, type Frame } from "../acp-shared/index.js";
+import { readBody } from "./body.js";
+import type { ClientConnection } from "./client-connection.js";
+import {
+  badMessage,
+  invalidConnection,
+  invalidSession,
+  methodNotAllowed,
+  missingConnection,
+  notAcceptable,
+  notJson,
+  otherSession,
+  unknownConnection,
+} from "./errors.js";
+import type { Guard } from "./guard.js";
+import type { AcpHttpOptions } from "./options.js";
+import {
+  acceptsStream,
+  CONNECTION_HEADER,
+  isConnectionId,
+  isJson,
+  isSessionId,
+  JSON_TYPE,
+  SESSION_HEADER,
+} from "./wire.js";
+
+/** The clients of a transport. */
+export interface Clients {
+  get(id: string): ClientConnection | undefined;
+  /** A new one. Throws `HttpRefusal` when there are too many. */
+  open(): ClientConnection;
+  /** A stream opens; the returned function says that it closed. Throws `HttpRefusal` when there are too many. */
+  countStream(): () => void;
+  /** Own the end of a client. */
+  end(client: ClientConnection): void;
+}
+
+/** One request. Checks in the order of the specification; throws `HttpRefusal`. */
+export function routes(clients: Clients, guard: Guard, options: AcpHttpOptions): Koa.Middleware {
+  return async (context) => {
+    const { req: request } = context;
+    guard.checkHeaders(request);
+    switch (request.method) {
+      case "POST": {
+        if (!isJson(request.headers["content-type"])) throw notJson();
+        const client = clientOf(request, clients);
+        const frame = await readFrameOf(request, options);
+        if (client) forward(client, frame, sessionOf(request));
+        else return initialize(context, clients, frame);
+        break;
+      }
+      case "GET": {
+        if (!acceptsStream(request.headers.accept)) throw notAcceptable();
+        const client = clientOf(request, clients);
+        if (!client) throw missingConnection();
+        const sessionId = sessionOf(request);
+        const closed = clients.countStream();
+        context.respond = false;
+        client.attach(sessionId, context.res, closed);
+        return;
+      }
+      case "DELETE": {
+        const client = clientOf(request, clients);
+        if (!client) throw missingConnection();
+        clients.end(client);
+        break;
+      }
+      default:
+        throw methodNotAllowed();
+    }
+    context.status = 202;
+    context.body = "";
+    context.remove("Content-Type");
+  };
+}
+
+/** The client that a request names; undefined when it names none. */
+function clientOf(request: IncomingMessage, clients: Clients): ClientConnection | undefined {
+  const id = header(request, CONNECTION_HEADER);
+  if (id === undefined) return undefined;
+  if (!isConnectionId(id)) throw invalidConnection();
+  const client = clients.get(id);
+  if (!client) throw unknownConnection();
+  client.touch();
+  return client;
+}
+
+function sessionOf(request: IncomingMessage): string | undefined {
+  const sessionId = header(request, SESSION_HEADER);
+  if (sessionId !== undefined && !isSessionId(sessionId)) throw invalidSession();
+  return sessionId;
+}
+
+async function readFrameOf(
+  request: IncomingMessage,
+  options: AcpHttpOptions,
+): Promise<Exclude<Frame, { kind: "invalid" }>> {
+  const frame = parseFrame(await readBody(request, options.bodyBytes), options.jsonDepth);
+  if (frame.kind === "invalid") throw badMessage(frame.answer);
+  return frame;
+}
+
+function forward(
+  client: ClientConnection,
+  frame: Exclude<Frame, { kind: "invalid" }>,
+  sessionId: string | undefined,
+): void {
+  const named = "params" in frame ? sessionIdOf(frame.params) : undefined;
+  if (sessionId !== undefined && named !== undefined && sessionId !== named) throw otherSession();
+  // Closed while the body came in.
+  if (client.closed) throw unknownConnection();
+  client.acp.receiveFrame(frame, sessionId);
+}
+
+async function initialize(context: Koa.Context, clients: Clients, frame: Frame): Promise<void> {
+  if (frame.kind !== "request" || frame.method !== METHODS.initialize) throw missingConnection();
+  const client = clients.open();
+  const answer = await client.acp.call(frame);
+  if ("error" in answer) await client.close(1000, "not initialized");
+  else context.set(CONNECTION_HEADER, client.id);
+  context.set("Content-Type", JSON_TYPE);
+  context.body = JSON.stringify(answer);
+}
+
+function header(request: IncomingMessage, name: string): string | undefined {
+  const value = request.headers[name.toLowerCase()];
+  return Array.isArray(value) ? value.join(", ") : value;
+}

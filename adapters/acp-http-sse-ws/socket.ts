@@ -1,0 +1,73 @@
+import type { RawData, WebSocket } from "ws";
+import { Outbox, type Letter } from "./outbox.js";
+import type { Outlet } from "./stream.js";
+
+export interface SocketEvents {
+  onText(text: string): void;
+  /** A frame that is no text. */
+  onBinary(): void;
+  /** Called once. */
+  onClosed(): void;
+  onOverflow(): void;
+}
+
+/** A socket that does not close when asked is cut after so long, in ms. */
+const CLOSE_MS = 1_000;
+
+/** One WebSocket. */
+export class SocketOutlet implements Outlet {
+  readonly #socket: WebSocket;
+  readonly #outbox: Outbox;
+  readonly #heartbeat: NodeJS.Timeout;
+  #missed = 0;
+
+  constructor(socket: WebSocket, heartbeatMs: number, events: SocketEvents) {
+    this.#socket = socket;
+    this.#outbox = new Outbox((text, done) => socket.send(text, done), events.onOverflow);
+    this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs).unref();
+    socket.on("message", (data: RawData, isBinary: boolean) => {
+      this.#missed = 0;
+      if (isBinary) events.onBinary();
+      // `nodebuffer` is the socket's binary type, so a text frame is one Buffer.
+      else events.onText((data as Buffer).toString("utf8"));
+    });
+    socket.on("pong", () => (this.#missed = 0));
+    // `ws` closes with 1007 or 1009 by itself; the close that follows says all.
+    socket.on("error", () => undefined);
+    socket.on("close", () => {
+      clearInterval(this.#heartbeat);
+      this.#outbox.close();
+      events.onClosed();
+    });
+  }
+
+  write(letter: Letter): void {
+    this.#outbox.write(letter);
+  }
+
+  ready(): Promise<void> {
+    return this.#outbox.ready();
+  }
+
+  flushed(ms: number): Promise<void> {
+    return this.#outbox.flushed(ms);
+  }
+
+  /** Resolves when the socket is gone. */
+  async close(code: number, reason: string): Promise<void> {
+    if (this.#socket.readyState === this.#socket.CLOSED) return;
+    const gone = new Promise<void>((resolve) => this.#socket.once("close", () => resolve()));
+    this.#socket.close(code, reason);
+    const timer = setTimeout(() => this.#socket.terminate(), CLOSE_MS);
+    await gone;
+    clearTimeout(timer);
+  }
+
+  #beat(): void {
+    if (this.#missed >= 2) this.#socket.terminate();
+    else {
+      this.#missed += 1;
+      this.#socket.ping();
+    }
+  }
+}
