@@ -65,7 +65,8 @@ async function bundle(outdir) {
     minifyWhitespace: true,
     legalComments: "none",
     sourcemap: "linked",
-    sourcesContent: true,
+    // Lines of stack traces are enough; the sources themselves would double the package.
+    sourcesContent: false,
     plugins: [workerUrls],
     // CommonJS packages call require for Node's own modules.
     banner: {

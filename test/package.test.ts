@@ -1,0 +1,175 @@
+import assert from "node:assert/strict";
+import { execFile, execFileSync } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync } from "node:fs";
+import path from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { makeTempDir, type TempDir } from "./helpers/temp.js";
+
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
+  version: string;
+  dependencies: Record<string, string>;
+};
+const npm = process.env.npm_execpath?.endsWith(".js") ? [process.execPath, process.env.npm_execpath] : ["npm"];
+/** Adapters that config can name; the folder beside them is what two of them share. */
+const ADAPTERS = readdirSync(path.join(ROOT, "adapters")).filter((name) => name !== "acp-shared");
+
+describe("the package, unpacked in a stranger's folder", () => {
+  let folder: TempDir;
+  let home: TempDir;
+  let installed: string;
+
+  /** As the stranger: no condition, no loader, another working directory. */
+  const node = async (script: string): Promise<string> => {
+    const { stdout } = await run(process.execPath, ["--input-type=module", "-e", script], {
+      cwd: folder.path,
+      env: environment(),
+    });
+    return stdout.trim();
+  };
+  const environment = (): NodeJS.ProcessEnv => {
+    const env: NodeJS.ProcessEnv = { ...process.env, GANTRY_HOME: home.path, npm_config_offline: "true" };
+    delete env.NODE_OPTIONS;
+    return env;
+  };
+
+  before(async () => {
+    folder = await makeTempDir();
+    home = await makeTempDir();
+    // Nothing to do after `npm test` has built; needed when this file is run alone.
+    execFileSync(process.execPath, [path.join(ROOT, ".ci/build.mjs")], { stdio: ["ignore", "ignore", "pipe"] });
+    const [command = "npm", ...args] = npm;
+    execFileSync(command, [...args, "pack", "--ignore-scripts", "--silent", "--pack-destination", folder.path], {
+      cwd: ROOT,
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    const tarball = readdirSync(folder.path).find((name) => name.endsWith(".tgz"));
+    assert.ok(tarball, "npm pack made a tarball");
+    installed = folder.at("node_modules", "gantry");
+    mkdirSync(installed, { recursive: true });
+    execFileSync("tar", ["-xzf", folder.at(tarball), "-C", installed, "--strip-components=1"]);
+    // What npm would install: the declared dependencies and nothing else. Linked, because compiling one takes a minute.
+    for (const name of [...Object.keys(manifest.dependencies), "@types/node"]) {
+      mkdirSync(path.dirname(folder.at("node_modules", name)), { recursive: true });
+      symlinkSync(path.join(ROOT, "node_modules", name), folder.at("node_modules", name), "dir");
+    }
+    mkdirSync(folder.at("node_modules", ".bin"));
+    symlinkSync("../gantry/dist/src/cli.js", folder.at("node_modules", ".bin", "gantry"));
+    await folder.write({ "package.json": '{ "name": "stranger", "private": true, "type": "module" }' });
+  });
+
+  after(async () => {
+    await folder.remove();
+    await home.remove();
+  });
+
+  it("holds what it needs and nothing of this repository's own", () => {
+    const files = execFileSync("find", [".", "-type", "f"], { cwd: installed, encoding: "utf8" }).trim().split("\n");
+    for (const file of [
+      "./package.json",
+      "./README.md",
+      "./LICENSE",
+      "./dist/src/cli.js",
+      "./dist/src/index.d.ts",
+      "./dist/THIRD-PARTY-LICENSES.txt",
+    ]) {
+      assert.ok(files.includes(file), `${file} is missing`);
+    }
+    assert.deepEqual(
+      files.filter((file) => /^\.\/(src|test|adapters|\.ci|node_modules)\//.test(file)),
+      [],
+    );
+    assert.equal(statSync(path.join(installed, "dist/src/cli.js")).mode & 0o111, 0o111);
+    for (const file of files.filter((name) => /\.(js|ts|map)$/.test(name))) {
+      assert.ok(
+        !readFileSync(path.join(installed, file), "utf8").includes(ROOT),
+        `${file} names a path of this machine`,
+      );
+    }
+  });
+
+  it("runs by npx", async () => {
+    const [command = "npm", ...args] = npm;
+    const { stdout } = await run(command, [...args, "exec", "--no", "--", "gantry", "--version"], {
+      cwd: folder.path,
+      env: environment(),
+    });
+    assert.equal(stdout.trim().split("\n").at(-1), manifest.version);
+  });
+
+  it("is one module, whichever entry point it is loaded by", async () => {
+    const output = await node(`
+      import * as gantry from "gantry";
+      import * as testing from "gantry/testing";
+      const adapters = ${JSON.stringify(ADAPTERS)};
+      const context = { where: "here", configDir: "/", home: ${JSON.stringify(home.path)}, projectDir: "/" };
+      for (const name of adapters) {
+        const { default: descriptor } = await import("gantry/adapters/" + name);
+        if (descriptor.gantry !== 1 || descriptor.name !== name) throw new Error(name + " is no descriptor");
+        try {
+          descriptor.parse({ "no such key": 1 }, context);
+          throw new Error(name + " takes any key");
+        } catch (error) {
+          if (!(error instanceof gantry.ConfigError)) throw error;
+        }
+      }
+      if (typeof gantry.Agent !== "function" || Object.keys(testing).length === 0) throw new Error("empty");
+      const { ProviderError } = gantry;
+      console.log(ProviderError.name, new ProviderError("p", "server", "x").name, adapters.length);
+    `);
+    assert.equal(output, `ProviderError ProviderError ${ADAPTERS.length}`);
+  });
+
+  it("runs an agent that is embedded", async () => {
+    const output = await node(`
+      import { Agent, MemoryDriver } from "gantry";
+      import { OfflineProvider } from "gantry/adapters/offline-provider";
+      const agent = new Agent({ providers: [new OfflineProvider({ servers: [] })], driver: new MemoryDriver() });
+      const run = await agent.run({ message: "Hello" });
+      const { output, iterations } = await run.result;
+      await agent.close();
+      console.log(iterations, /No language model is attached/.test(output));
+    `);
+    assert.equal(output, "1 true");
+  });
+
+  it("has types that a strict compiler takes", async () => {
+    await folder.write({
+      "check.ts": `
+        import { Agent, ConfigError, defineAdapter, inject, OPTIONS } from "gantry";
+        import type { ModelProvider, Run, SessionDriver, Tool, Transport } from "gantry";
+        import * as testing from "gantry/testing";
+        ${ADAPTERS.map((name, index) => `import adapter${index} from "gantry/adapters/${name}";`).join("\n")}
+        export const names: string[] = [${ADAPTERS.map((_, index) => `adapter${index}.name`).join(", ")}];
+        export async function ask(provider: ModelProvider, driver: SessionDriver, tools: Tool[]): Promise<string> {
+          const agent = new Agent({ providers: [provider], driver, tools });
+          const run: Run = await agent.run({ message: "hi" });
+          return (await run.result).output;
+        }
+        // @ts-expect-error a wrong type is noticed, so the types are there
+        export const wrong: number = new ConfigError("x").message;
+        export type T = Transport; export const x = [testing, defineAdapter, inject, OPTIONS];
+      `,
+      "tsconfig.json": JSON.stringify({
+        compilerOptions: {
+          target: "es2023",
+          lib: ["es2023", "esnext.disposable"],
+          module: "nodenext",
+          strict: true,
+          noEmit: true,
+          types: ["node"],
+          skipLibCheck: false,
+        },
+        files: ["check.ts"],
+      }),
+    });
+    const tsc = path.join(ROOT, "node_modules/typescript/bin/tsc");
+    const { stdout } = await run(process.execPath, [tsc, "-p", "."], { cwd: folder.path }).catch(
+      (error: { stdout: string }) => error,
+    );
+    assert.equal(stdout, "");
+  });
+});
