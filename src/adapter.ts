@@ -1,5 +1,6 @@
 import "reflect-metadata";
 import type { InjectionToken } from "tsyringe";
+import type { CompactionStrategy } from "./ports/compaction.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
@@ -24,6 +25,7 @@ export interface AdapterKinds {
   "session-driver": SessionDriver;
   "model-provider": ModelProvider;
   tool: Tool;
+  "compaction-strategy": CompactionStrategy;
 }
 export type AdapterKind = keyof AdapterKinds;
 

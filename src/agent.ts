@@ -1,3 +1,4 @@
+import { Compaction, type CompactionOptions } from "./compaction.js";
 import { Conversation } from "./conversation.js";
 import {
   GantryError,
@@ -44,6 +45,8 @@ export interface AgentOptions {
   maxConcurrentRuns?: number;
   /** Bytes kept of a tool's output; default 1 MiB. */
   toolOutputBytes?: number;
+  /** How sessions outlive the model's window. */
+  compaction?: CompactionOptions;
   preferred?: { provider?: string; model?: string; reasoningEffort?: ReasoningEffort };
   /** How long a run waits for a model to be found, in ms; default 30,000. */
   modelTimeoutMs?: number;
@@ -82,6 +85,7 @@ export class Agent {
   readonly #driver: SessionDriver;
   readonly #tools: ReadonlyMap<string, Tool>;
   readonly #bus: Bus;
+  readonly #compaction: Compaction;
   readonly #closing = new AbortController();
   readonly #running = new Map<string, Running>();
   /** Starts and background work that a close waits for. */
@@ -105,6 +109,7 @@ export class Agent {
     this.#driver = options.driver ?? new MemoryDriver();
     this.#tools = new Map(tools.map((tool) => [tool.name, tool]));
     this.#bus = new Bus((error) => this.#logger.error("a listener failed", { error }));
+    this.#compaction = new Compaction(options.compaction ?? {}, this.#logger);
     this.projectDir = options.projectDir ?? process.cwd();
     this.tools = tools;
     this.sessions = new Sessions({
@@ -322,13 +327,26 @@ export class Agent {
     try {
       let outcome;
       try {
-        outcome = await runLoop({
+        const window = this.#compaction.open({
           provider: chosen.provider,
           model: chosen.model,
           effort: conversation.session.reasoningEffort,
           system: await systemPrompt(run.projectDir, this.#options.systemPrompt ?? ""),
+          tools: [...this.#tools.values()],
+          conversation,
+          recorder,
+          store,
+          fence: lease.fence,
+          bus: this.#bus,
+          emit: (event) => buffer.push(event),
+          signal,
+        });
+        outcome = await runLoop({
+          provider: chosen.provider,
+          model: chosen.model,
           maxIterations: this.#options.maxIterations ?? 100,
           conversation,
+          window,
           recorder,
           agentId: newId(),
           agentName: this.name,

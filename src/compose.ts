@@ -18,7 +18,8 @@ import { AdapterError, ConfigError } from "./errors.js";
 import { openHttpHost } from "./http-host.js";
 import { isRecord } from "./json.js";
 import { namedLogger } from "./log.js";
-import { loadAdapter } from "./plugins.js";
+import { builtInNames, loadAdapter } from "./plugins.js";
+import type { CompactionStrategy } from "./ports/compaction.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import type { Tool } from "./ports/tool.js";
@@ -65,6 +66,13 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     maxIterations: config.agent.max_iterations,
     maxConcurrentRuns: config.limits.concurrent_runs,
     toolOutputBytes: config.limits.tool_output_bytes,
+    compaction: {
+      enabled: config.compaction.enabled,
+      strategy: await build.strategy(),
+      threshold: config.compaction.threshold,
+      keepMessages: config.compaction.keep_messages,
+      contextWindow: config.compaction.context_window,
+    },
     preferred: {
       provider: config.model.provider,
       model: config.model.model,
@@ -184,6 +192,13 @@ class Builder {
       for (const tool of more) chosen.set(tool.name, tool);
     }
     return [...chosen.values()];
+  }
+
+  /** A built-in strategy by its name, or one of a stranger. */
+  async strategy(): Promise<string | CompactionStrategy> {
+    const { strategy } = this.#config.compaction;
+    if (builtInNames("compaction-strategy").includes(strategy)) return strategy;
+    return this.#make("compaction-strategy", strategy, {}, "compaction.strategy", "compaction");
   }
 
   async transports(): Promise<Transport[]> {

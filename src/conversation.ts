@@ -1,3 +1,4 @@
+import { callsOf } from "./history.js";
 import { newId, now } from "./ids.js";
 import type { Message, ModelMessage, Session } from "./ports/session-driver.js";
 
@@ -7,11 +8,14 @@ export class Conversation {
   session: Session;
   /** In order: a follow-up's view, then what was said. */
   messages: Message[];
+  /** Ids of all tool calls so far, also of those that a compaction left out. */
+  readonly callIds: Set<string>;
   #lastSeq: number;
 
   constructor(session: Session, messages: Message[]) {
     this.session = session;
     this.messages = messages;
+    this.callIds = new Set(messages.flatMap((message) => callsOf(message).map((call) => call.id)));
     this.#lastSeq = Math.max(session.lastSeq, messages.at(-1)?.seq ?? 0);
   }
 
@@ -28,5 +32,6 @@ export class Conversation {
 
   add(message: Message): void {
     this.messages.push(message);
+    for (const { id } of callsOf(message)) this.callIds.add(id);
   }
 }

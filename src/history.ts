@@ -41,8 +41,11 @@ export function danglingCalls(messages: readonly ModelMessage[]): DanglingCall[]
  */
 export function repaired(messages: readonly ModelMessage[]): ModelMessage[] {
   const answers = new Map<string, ModelMessage>();
-  for (const message of messages) {
-    if (message.role === "tool" && !answers.has(message.toolCallId)) answers.set(message.toolCallId, message);
+  const places = new Map<ModelMessage, number>();
+  for (const [place, message] of messages.entries()) {
+    if (message.role !== "tool" || answers.has(message.toolCallId)) continue;
+    answers.set(message.toolCallId, message);
+    places.set(message, place);
   }
   const result: ModelMessage[] = [];
   const seen = new Set<string>();
@@ -63,8 +66,7 @@ export function repaired(messages: readonly ModelMessage[]): ModelMessage[] {
     result.push(parts.length === message.parts.length ? message : { ...message, parts });
     const calls = callsOf({ ...message, parts });
     const found = calls.map((call) => answers.get(call.id));
-    const inOrder = messages.filter((m) => found.includes(m));
-    result.push(...inOrder);
+    result.push(...found.filter((m) => m !== undefined).sort((a, b) => (places.get(a) ?? 0) - (places.get(b) ?? 0)));
     for (const [i, call] of calls.entries()) {
       if (found[i] === undefined) result.push(toolMessage(call, INTERRUPTED, true));
     }

@@ -1,6 +1,7 @@
 export * from "./errors.js";
 export { Bus } from "./events.js";
 export type * from "./events.js";
+export type * from "./ports/compaction.js";
 export type * from "./ports/logger.js";
 export type * from "./ports/model-provider.js";
 export type * from "./ports/session-driver.js";
@@ -9,6 +10,8 @@ export type * from "./ports/transport.js";
 export * from "./adapter.js";
 export { Agent } from "./agent.js";
 export type { AgentOptions } from "./agent.js";
+export type { CompactionOptions } from "./compaction.js";
+export { SlidingWindow } from "./compaction/sliding-window.js";
 export { MemoryDriver } from "./memory-driver.js";
 export { MemoryStore } from "./memory-store.js";
 export type { ChainData, SessionData } from "./memory-store.js";

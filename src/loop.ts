@@ -1,9 +1,11 @@
+import type { ContextWindow } from "./compaction.js";
 import type { Conversation } from "./conversation.js";
+import { hasCode } from "./errors.js";
 import type { RunResult } from "./events.js";
-import { callsOf, modelView, textOf, toolMessage } from "./history.js";
+import { callsOf, textOf, toolMessage } from "./history.js";
 import { callModel, uniqueCalls, type Answer } from "./model-call.js";
-import type { ModelProvider, Model, ModelRequest } from "./ports/model-provider.js";
-import type { Message, Part, ReasoningEffort, Usage } from "./ports/session-driver.js";
+import type { ModelProvider, Model } from "./ports/model-provider.js";
+import type { Message, Part, Usage } from "./ports/session-driver.js";
 import type { Recorder } from "./recorder.js";
 import { runToolCalls, type ToolRunContext } from "./tool-calls.js";
 import { addUsage, NO_USAGE, toUsage } from "./usage.js";
@@ -11,10 +13,9 @@ import { addUsage, NO_USAGE, toUsage } from "./usage.js";
 export interface LoopContext extends ToolRunContext {
   provider: ModelProvider;
   model: Model;
-  effort: ReasoningEffort;
-  system: string;
   maxIterations: number;
   conversation: Conversation;
+  window: ContextWindow;
   recorder: Recorder;
   agentId: string;
   agentName: string;
@@ -38,7 +39,7 @@ export async function runLoop(context: LoopContext): Promise<LoopResult> {
     context.signal.throwIfAborted();
     const { message, answer } = await turn(context);
     const spent = toUsage(answer.usage, context.model.prices);
-    usage = addUsage(usage, spent);
+    usage = addUsage(addUsage(usage, spent), context.window.takeSpent());
     used = spent.totalTokens;
     output = textOf(message);
     if (iterations === 1) context.onFirstAnswer();
@@ -76,9 +77,10 @@ async function turn(context: LoopContext): Promise<{ message: Message; answer: A
   const { conversation, recorder, provider, model } = context;
   let growing: Message | undefined;
   const begin = () => (growing ??= conversation.compose(assistant([]), false));
+  const request = await context.window.request();
   const answer = await callModel(
     provider,
-    request(context),
+    request,
     context.signal,
     {
       onText: (type, part, text) => {
@@ -106,13 +108,15 @@ async function turn(context: LoopContext): Promise<{ message: Message; answer: A
   );
   if ("error" in answer) {
     if (growing) await keep(context, { ...growing, parts: answer.parts, finished: true });
+    else if (isTooLong(answer.error) && (await context.window.tooLong())) return turn(context);
     throw answer.error;
   }
   const usage = toUsage(answer.usage, model.prices);
-  const used = new Set(conversation.messages.flatMap((message) => callsOf(message).map((call) => call.id)));
-  const message: Message = { ...begin(), parts: uniqueCalls(answer.parts, used), finished: true };
+  const parts = uniqueCalls(answer.parts, conversation.callIds);
+  const message: Message = { ...begin(), parts, finished: true };
   await recorder.finish(message, usage);
   conversation.add(message);
+  context.window.answered(answer.usage);
   context.bus.emit("model.called", { sessionId: context.sessionId, provider: provider.name, model: model.id, usage });
   return { message, answer };
 }
@@ -127,16 +131,8 @@ async function keep(context: LoopContext, message: Message): Promise<void> {
   }
 }
 
-function request(context: LoopContext): ModelRequest {
-  const { model, provider, conversation } = context;
-  return {
-    model,
-    system: context.system,
-    messages: modelView(conversation.messages, { provider: provider.name, model: model.id }),
-    tools: [...context.tools.values()],
-    effort: context.effort,
-    cacheKey: conversation.session.chain.root,
-  };
+function isTooLong(error: unknown): boolean {
+  return hasCode(error, "provider") && error.kind === "context_length";
 }
 
 function assistant(parts: Part[]) {

@@ -2,6 +2,7 @@ import { access } from "node:fs/promises";
 import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { AdapterDescriptor, AdapterKind } from "./adapter.js";
+import { STRATEGIES } from "./compaction/names.js";
 import { AdapterError } from "./errors.js";
 
 type Load = () => Promise<{ default: unknown }>;
@@ -22,11 +23,13 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
     offline: () => import("../adapters/offline-provider/index.js"),
   },
   tool: {},
+  // The built-in ones are the kernel's own.
+  "compaction-strategy": {},
 };
 
 /** Names that config may use for a kind, without modules of strangers. */
 export function builtInNames(kind: AdapterKind): string[] {
-  return Object.keys(BUILT_IN[kind]);
+  return kind === "compaction-strategy" ? [...STRATEGIES] : Object.keys(BUILT_IN[kind]);
 }
 
 /**

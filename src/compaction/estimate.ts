@@ -1,0 +1,32 @@
+import { bytesOf } from "../history.js";
+import type { ModelMessage } from "../ports/session-driver.js";
+import type { ToolSpec } from "../ports/tool.js";
+
+/** English and code take about four bytes a token; three leaves room for denser text. */
+export const BYTES_PER_TOKEN = 3;
+
+// Messages are never changed once they are part of a conversation.
+const sizes = new WeakMap<ModelMessage, number>();
+
+/** `bytesOf`, remembered. */
+export function sizeOf(message: ModelMessage): number {
+  let size = sizes.get(message);
+  if (size === undefined) sizes.set(message, (size = bytesOf(message)));
+  return size;
+}
+
+export function bytesOfAll(messages: readonly ModelMessage[]): number {
+  let bytes = 0;
+  for (const message of messages) bytes += sizeOf(message);
+  return bytes;
+}
+
+/** Tokens of messages, estimated. */
+export function tokensOf(messages: readonly ModelMessage[]): number {
+  return Math.ceil(bytesOfAll(messages) / BYTES_PER_TOKEN);
+}
+
+/** Bytes of a tool as a provider is told of it. */
+export function toolBytes({ name, description, inputSchema }: ToolSpec): number {
+  return Buffer.byteLength(JSON.stringify({ name, description, inputSchema })) + 32;
+}

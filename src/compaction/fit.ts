@@ -1,0 +1,150 @@
+import { attachedText, callsOf } from "../history.js";
+import type { ModelMessage, Part } from "../ports/session-driver.js";
+import { cutMiddle } from "../tools/truncate.js";
+import { BYTES_PER_TOKEN, bytesOfAll, sizeOf } from "./estimate.js";
+import { currentPrompt, isSummary, unitsOf } from "./units.js";
+
+/** Stands for the output of a tool that was cleared. */
+export const CLEARED = "[old tool output cleared to save room in the context window]";
+const CUT_ARGUMENTS = JSON.stringify({ note: "arguments left out to save room in the context window" });
+
+/** Outputs up to so many bytes are not worth clearing. */
+const WORTH_BYTES = 200;
+/** Texts are cut no shorter. */
+const SHORTEST_BYTES = 120;
+
+/**
+ * Make messages fit a budget, the least loss first: old tool outputs are cleared, large texts cut in the middle, the
+ * oldest answers left out with their results, and in the end everything is cut short. The first user message, the prompt
+ * that is worked on and a summary stay. The result is over the budget only where nothing more could give.
+ */
+export function fit<M extends ModelMessage>(messages: readonly M[], budget: number): M[] {
+  const room = new Room(messages, Math.max(0, budget) * BYTES_PER_TOKEN);
+  const steps = [() => room.clearOld(), () => room.cutLarge(), () => room.dropOld(), () => room.cutAll()];
+  // Better an answer forgotten than a request that is refused.
+  steps.push(() => room.dropLast());
+  for (const step of steps) {
+    if (room.fits) break;
+    step();
+  }
+  return room.all;
+}
+
+/** Messages and their size; each step stops as soon as they fit. */
+class Room<M extends ModelMessage> {
+  readonly #bytes: number;
+  readonly #protected: Set<M>;
+  #units: M[][];
+  #total: number;
+
+  constructor(messages: readonly M[], bytes: number) {
+    this.#bytes = bytes;
+    this.#units = unitsOf(messages);
+    this.#total = bytesOfAll(messages);
+    const first = messages.find((message) => message.role === "user");
+    const kept = [first, currentPrompt(messages), ...messages.filter(isSummary)];
+    this.#protected = new Set(kept.filter((message) => message !== undefined));
+  }
+
+  get all(): M[] {
+    return this.#units.flat();
+  }
+
+  get fits(): boolean {
+    return this.#total <= this.#bytes;
+  }
+
+  /** Tool outputs, oldest first, but for those that the model has not seen yet. */
+  clearOld(): void {
+    for (const unit of this.#units.slice(0, -1)) {
+      this.#change(unit, (message) =>
+        message.role === "tool" && sizeOf(message) > WORTH_BYTES
+          ? { ...message, parts: [{ type: "text", text: CLEARED }] }
+          : message,
+      );
+    }
+  }
+
+  /** The newest outputs share half of the room; a prompt may take a third of it. */
+  cutLarge(): void {
+    const last = this.#units.at(-1) ?? [];
+    const outputs = last.filter((message) => message.role === "tool").length;
+    const share = Math.floor(this.#bytes / 2 / Math.max(1, outputs));
+    this.#change(last, (message) => (message.role === "tool" ? shortened(message, share) : message));
+    for (const unit of this.#units) {
+      this.#change(unit, (message) =>
+        message.role === "user" ? shortened(message, Math.floor(this.#bytes / 3)) : message,
+      );
+    }
+  }
+
+  /** Whole answers, oldest first; never the newest unit. */
+  dropOld(): void {
+    for (let i = 0; i < this.#units.length - 1 && !this.fits;) {
+      const unit = this.#units[i] ?? [];
+      if (unit.some((message) => this.#isProtected(message))) i += 1;
+      else {
+        this.#units.splice(i, 1);
+        this.#total -= bytesOfAll(unit);
+      }
+    }
+  }
+
+  cutAll(): void {
+    for (let cap = Math.floor(this.#bytes / 4); !this.fits && cap >= SHORTEST_BYTES; cap = Math.floor(cap / 2)) {
+      for (const unit of this.#units) this.#change(unit, (message) => shortened(message, cap));
+    }
+  }
+
+  dropLast(): void {
+    const last = this.#units.at(-1);
+    if (last && !this.fits && !last.some((message) => this.#isProtected(message))) {
+      this.#units.pop();
+      this.#total -= bytesOfAll(last);
+    }
+  }
+
+  /** By place rather than by object, as messages are replaced by shorter copies. */
+  #change(unit: M[], change: (message: M) => M): void {
+    for (const [i, message] of unit.entries()) {
+      if (this.fits) return;
+      const changed = change(message);
+      if (changed === message) continue;
+      this.#total += sizeOf(changed) - sizeOf(message);
+      unit[i] = changed;
+      if (this.#isProtected(message)) this.#protected.add(changed);
+    }
+  }
+
+  #isProtected(message: M): boolean {
+    return this.#protected.has(message);
+  }
+}
+
+/** A message in about so many bytes: long texts cut in the middle, then images and files named rather than shown. */
+export function shortened<M extends ModelMessage>(message: M, bytes: number): M {
+  if (sizeOf(message) <= bytes) return message;
+  const cap = Math.max(SHORTEST_BYTES, Math.floor(bytes / Math.max(1, message.parts.length)));
+  const parts = message.parts.flatMap((part) => shortPart(part, cap));
+  if (parts.length === 0 && callsOf(message).length === 0) parts.push({ type: "text", text: "[left out]" });
+  const shorter = { ...message, parts };
+  return sizeOf(shorter) < sizeOf(message) ? shorter : message;
+}
+
+function shortPart(part: Part, cap: number): Part[] {
+  switch (part.type) {
+    case "text":
+      return [Buffer.byteLength(part.text) <= cap ? part : { type: "text", text: cutMiddle(part.text, cap) }];
+    case "reasoning":
+      return Buffer.byteLength(part.text) <= cap ? [part] : [];
+    case "tool_call":
+      return [Buffer.byteLength(part.arguments) <= cap ? part : { ...part, arguments: CUT_ARGUMENTS }];
+    case "image":
+      return cap >= 4500 ? [part] : [{ type: "text", text: "[image left out]" }];
+    case "file": {
+      const shown = attachedText(part);
+      if (shown) return shortPart(shown, cap);
+      return cap >= 4500 ? [part] : [{ type: "text", text: `[file ${part.filename.slice(0, 60)} left out]` }];
+    }
+  }
+}

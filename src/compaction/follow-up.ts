@@ -1,0 +1,69 @@
+import type { Conversation } from "../conversation.js";
+import { SessionExistsError } from "../errors.js";
+import { newId, now } from "../ids.js";
+import type { Message, ModelMessage, Session, SessionDriver } from "../ports/session-driver.js";
+import { NO_USAGE } from "../usage.js";
+
+/**
+ * Begin the next session of the conversation's chain with `view`, and go on in it. Stored whole or not at all.
+ * Rejects with `LeaseLostError`, `SessionNotFoundError` (deleted meanwhile) or `StoreError`.
+ */
+export async function followUp(
+  store: SessionDriver,
+  fence: number,
+  conversation: Conversation,
+  view: readonly ModelMessage[],
+): Promise<Session> {
+  const { session } = conversation;
+  const createdAt = now();
+  for (let { index } = session.chain; ;) {
+    index += 1;
+    const id = newId();
+    const next: Session = {
+      ...session,
+      id,
+      alias: "",
+      chain: { root: session.chain.root, index },
+      lastSeq: conversation.lastSeq,
+      createdAt,
+      updatedAt: createdAt,
+      usage: NO_USAGE,
+    };
+    const messages = stamped(view, conversation.messages, id);
+    try {
+      await store.create(next, [], messages, fence);
+    } catch (error) {
+      // Sessions that a revert cut keep their index.
+      if (error instanceof SessionExistsError && error.sessionId === id) continue;
+      throw error;
+    }
+    conversation.session = next;
+    conversation.messages = messages;
+    return next;
+  }
+}
+
+/** A view as it is stored: what was kept is a copy of itself, with its id and seq; what is new gets its own. */
+function stamped(view: readonly ModelMessage[], source: readonly Message[], sessionId: string): Message[] {
+  const byId = new Map(source.map((message) => [message.id, message]));
+  const known = view.map((message) => {
+    const id: unknown = (message as Partial<Message>).id;
+    const origin = typeof id === "string" ? byId.get(id) : undefined;
+    // Each id once: a second use is a new message.
+    if (origin) byId.delete(origin.id);
+    return origin;
+  });
+  let seq = 0;
+  return view.map(({ role, parts, toolCallId, name, failed }, i) => {
+    const said = { role, parts, toolCallId, name, failed };
+    const origin = known[i];
+    if (origin) {
+      seq = origin.seq;
+      return { ...origin, ...said };
+    }
+    // In the gap that what was left out leaves, where there is one.
+    const next = known.slice(i).find((message) => message !== undefined)?.seq ?? Infinity;
+    if (seq + 1 < next) seq += 1;
+    return { ...said, id: newId(), sessionId, seq, createdAt: now(), finished: true };
+  });
+}

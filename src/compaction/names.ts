@@ -1,0 +1,2 @@
+/** Names of the strategies that come with gantry. */
+export const STRATEGIES: readonly string[] = ["sliding-window", "summary"];
