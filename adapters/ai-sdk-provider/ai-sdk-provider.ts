@@ -65,7 +65,12 @@ export class AiSdkProvider implements ModelProvider {
     const { wire, model } = await this.#open();
     const refused = this.#refused.get(request.model.id) ?? new Set();
     for (;;) {
-      const asking: Asking = { request, settings: this.#settings, refused, maxTokens: answerLimit(request) };
+      const asking: Asking = {
+        request,
+        settings: this.#settings,
+        refused,
+        maxTokens: answerLimit(request, await wire.maxOutput?.(request.model)),
+      };
       const { options, sent } = await this.#options(wire, asking);
       let emitted = false;
       try {
@@ -143,6 +148,7 @@ export class AiSdkProvider implements ModelProvider {
     const mark = wire.reasoningMark?.(this.#settings);
     return {
       ...this.#faults,
+      strictFinish: wire.strictFinish === true,
       ...(mark === undefined ? {} : { reasoningMark: mark }),
       ...(wire.answerData === undefined ? {} : { answerData: wire.answerData }),
       price: (reported) => this.#price(reported, request.model),
@@ -162,8 +168,12 @@ async function loadWire(name: WireName): Promise<Wire> {
   switch (name) {
     case "openai":
       return (await import("./wires/openai.js")).wire;
-    default:
-      throw new Error(`no wire ${name}`);
+    case "openai-responses":
+      return (await import("./wires/openai-responses.js")).wire;
+    case "anthropic":
+      return (await import("./wires/anthropic.js")).wire;
+    case "google":
+      return (await import("./wires/google.js")).wire;
   }
 }
 
@@ -171,8 +181,8 @@ async function loadWire(name: WireName): Promise<Wire> {
 const SHORTEST = 1024;
 
 /** Most tokens of the answer: the model's own limit, less where prompt and answer would not fit the window. */
-function answerLimit(request: ModelRequest): number | undefined {
-  const { maxOutput, contextWindow } = request.model;
+function answerLimit(request: ModelRequest, fallback: number | undefined): number | undefined {
+  const { maxOutput = fallback, contextWindow } = request.model;
   const wanted = request.maxTokens === undefined ? maxOutput : Math.min(request.maxTokens, maxOutput ?? Infinity);
   if (wanted === undefined || contextWindow === undefined) return wanted;
   const room = contextWindow - promptTokens(request);

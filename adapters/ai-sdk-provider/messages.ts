@@ -76,7 +76,8 @@ export function toPrompt(request: Pick<ModelRequest, "system" | "messages">, rul
 function userContent(message: ModelMessage, rules: PromptRules): UserContent {
   const content: UserContent = [];
   for (const part of message.parts) {
-    if (part.type === "text" && part.text !== "") content.push({ type: "text", text: part.text });
+    // Anthropic refuses texts of white space alone.
+    if (part.type === "text" && part.text.trim() !== "") content.push({ type: "text", text: part.text });
     else if (part.type === "image" || part.type === "file") content.push(mediaPart(show(part, rules.input)));
   }
   return content;
@@ -99,7 +100,7 @@ function assistantContent(
     const options = ownOptions(part, rules);
     switch (part.type) {
       case "text":
-        if (part.text !== "") content.push({ type: "text", text: part.text, ...options });
+        if (part.text.trim() !== "") content.push({ type: "text", text: part.text, ...options });
         break;
       case "reasoning":
         if (options === undefined) break;
@@ -158,7 +159,7 @@ function toolContent(
       else media.push(shown);
     }
   }
-  const text = lines.join("\n");
+  const text = lines.some((line) => line.trim() !== "") ? lines.join("\n") : "";
   const base = { type: "tool-result" as const, toolCallId, toolName: message.name };
   if (media.length === 0 || rules.toolMedia === "behind") {
     const behind: UserContent = media.map(mediaPart);

@@ -57,7 +57,10 @@ export function settle(options: AiSdkProviderOptions): Settings {
   }
   const name = options.name ?? preset?.id;
   if (name === undefined) throw new ConfigError("name: expected a name for the provider");
-  const baseUrl = (options.baseUrl ?? preset?.baseUrl ?? "").replace(/\/+$/, "");
+  const baseUrl = (options.baseUrl ?? preset?.baseUrl ?? "")
+    .replace(/\/+$/, "")
+    // As Anthropic's own documentation writes it.
+    .replace(/^https:\/\/api\.anthropic\.com$/, "$&/v1");
   if (baseUrl === "") {
     throw new ConfigError(
       `base_url: expected the provider's URL, ${preset?.baseUrlExample ?? "http://127.0.0.1:8000/v1"} for instance`,

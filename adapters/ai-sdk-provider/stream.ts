@@ -6,6 +6,8 @@ import { estimateUsage, readReason, readUsage, type ReportedUsage } from "./usag
 
 /** How the chunks of a wire are read. */
 export interface Reading extends FaultContext {
+  /** Whether a finish without a reason means that the answer broke off. */
+  readonly strictFinish: boolean;
   /** Opaque data that each reasoning part gets, so that it goes back to where it came from. */
   readonly reasoningMark?: Metadata;
   /** Opaque data of the whole answer, from what the last part tells. */
@@ -153,8 +155,19 @@ class Answer {
 
   async *end(request: ModelRequest): AsyncGenerator<ModelChunk> {
     const finish = this.finish!;
-    const { reason, failed } = readReason(finish.finishReason);
-    if (failed) throw new ProviderError(this.#reading.provider, "protocol", "the model's answer ended with an error");
+    const { reason, failed, told, raw } = readReason(finish.finishReason);
+    if (this.#reading.strictFinish && !told) {
+      throw new ProviderError(this.#reading.provider, "protocol", "the answer ended before it was finished");
+    }
+    if (failed) {
+      // Gemini's word for a call that it could not put into JSON; asked again it mostly can.
+      const broken = raw === "MALFORMED_FUNCTION_CALL";
+      throw new ProviderError(
+        this.#reading.provider,
+        broken ? "server" : "protocol",
+        broken ? "the model made a malformed tool call" : "the model's answer ended with an error",
+      );
+    }
     const data = this.#reading.answerData?.(finish.providerMetadata ?? {});
     if (data !== undefined) {
       yield { type: "reasoning", block: this.#firstReasoning?.name ?? `b${this.#blocks++}`, text: "", opaque: data };
@@ -185,7 +198,8 @@ class Answer {
     }
     for (const [provider, fields] of Object.entries(part.providerMetadata ?? {})) {
       for (const [name, value] of Object.entries(fields ?? {})) {
-        if (value === undefined || value === null) continue;
+        // Some packages say the same with every delta.
+        if (value === undefined || value === null || block.opaque?.[provider]?.[name] === value) continue;
         block.opaque ??= {};
         block.opaque[provider] = { ...block.opaque[provider], [name]: value };
         news = true;

@@ -68,12 +68,13 @@ const REASONS: Readonly<Record<string, FinishReason>> = {
   "tool-calls": "tool_calls",
 };
 
-/** The reason of any specification: a word, or `{ unified, raw }`. */
-export function readReason(value: unknown): { reason: FinishReason; failed: boolean } {
+/** The reason of any specification: a word, or `{ unified, raw }`. `told`: whether the provider gave one. */
+export function readReason(value: unknown): { reason: FinishReason; failed: boolean; told: boolean; raw: unknown } {
   const unified = typeof value === "string" ? value : bag(value).unified;
   const raw = bag(value).raw;
-  if (raw === "refusal") return { reason: "content_filter", failed: false };
-  return { reason: REASONS[String(unified)] ?? null, failed: unified === "error" };
+  const told = raw !== undefined || (unified !== "other" && unified !== "unknown" && unified !== undefined);
+  const reason = raw === "refusal" ? "content_filter" : (REASONS[String(unified)] ?? null);
+  return { reason, failed: unified === "error", told, raw };
 }
 
 function count(value: unknown): number | undefined {

@@ -1,14 +1,17 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { anthropic } from "./fake-model-server/anthropic.js";
+import { google } from "./fake-model-server/google.js";
 import { openaiChat } from "./fake-model-server/openai-chat.js";
+import { openaiResponses } from "./fake-model-server/openai-responses.js";
 import type { FakeFault, FakeStep } from "./fake-model-server/steps.js";
 import type { Control, Dialect, FakeWire, FakeWireName, Json, WireRequest } from "./fake-model-server/wire.js";
 
 export * from "./fake-model-server/steps.js";
 export type { Dialect, FakeWireName } from "./fake-model-server/wire.js";
 
-const WIRES: readonly FakeWire[] = [openaiChat];
+const WIRES: readonly FakeWire[] = [openaiChat, openaiResponses, anthropic, google];
 
 /** A request as it came, and what became of it. */
 export interface FakeRequest extends WireRequest {

@@ -19,6 +19,10 @@ export interface Asking {
 
 /** A model protocol: which package speaks it, and how the kernel's wishes are put into its options. */
 export interface Wire {
+  /** Whether the package says why a model stopped whenever the provider did, so that silence means a broken answer. */
+  readonly strictFinish?: boolean;
+  /** Most tokens of an answer, where the catalogue does not know. */
+  readonly maxOutput?: (model: Model) => Promise<number>;
   /** What all its models take, where nothing else is known. */
   input(model: Model, settings: Settings): readonly InputKind[];
   rules(model: Model, settings: Settings): Pick<PromptRules, "toolMedia" | "toolIds" | "reasoningOnMessage">;

@@ -8,12 +8,14 @@ import {
   type FakeUsage,
 } from "./steps.js";
 import {
+  bearer,
   common,
   estimate,
   event,
   isBase64,
   isJsonObject,
   isObject,
+  TOOL_NAME,
   unknownKey,
   type Dialect,
   type FakeWire,
@@ -27,7 +29,6 @@ const BODY = (
   "parallel_tool_calls reasoning_effort stop seed user response_format prompt_cache_key store n presence_penalty " +
   "frequency_penalty verbosity service_tier metadata"
 ).split(" ");
-const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 
 function userPart(part: Json): string | undefined {
   if (!isObject(part)) return "a content part must be an object";
@@ -289,5 +290,5 @@ export const openaiChat: FakeWire = {
     },
   }),
 
-  key: ({ headers }: Pick<WireRequest, "headers">) => /^Bearer (.+)$/.exec(String(headers.authorization ?? ""))?.[1],
+  key: (request: Pick<WireRequest, "headers">) => bearer(request),
 };

@@ -85,3 +85,21 @@ export function isJsonObject(text: unknown): boolean {
 export function isBase64(text: unknown): text is string {
   return typeof text === "string" && text !== "" && text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
 }
+
+export const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
+
+export function bearer({ headers }: Pick<WireRequest, "headers">): string | undefined {
+  return /^Bearer (.+)$/.exec(String(headers.authorization ?? ""))?.[1];
+}
+
+/** A signature of reasoning, good for this wire and model alone. */
+export function mint(wire: FakeWireName, model: string, id: string): string {
+  return Buffer.from(`signed:${wire}:${model}:${id}`).toString("base64");
+}
+
+/** Why a signature was not made by this wire for this model; undefined when it was. */
+export function minted(wire: FakeWireName, model: string, signature: unknown): string | undefined {
+  if (typeof signature !== "string" || signature === "") return "no signature";
+  const text = Buffer.from(signature, "base64").toString();
+  return text.startsWith(`signed:${wire}:${model}:`) ? undefined : `made for ${text.slice(0, 60)}`;
+}

@@ -1,0 +1,91 @@
+import type { Model, ReasoningEffort } from "gantry";
+import type { CallOptions } from "../language-model.js";
+import type { Wire } from "./wire.js";
+
+const MARK = { anthropic: { cacheControl: { type: "ephemeral" } } } as const;
+const BUDGETS: Readonly<Record<Exclude<ReasoningEffort, "">, number>> = {
+  minimal: 1024,
+  low: 4096,
+  medium: 12_000,
+  high: 24_000,
+};
+/** Of models that are not Claude, behind servers that speak this protocol. */
+const MAX_OUTPUT_UNKNOWN = 8192;
+
+/** What the package knows of Claude models. */
+async function capabilities(model: Model): Promise<{ maxOutputTokens: number; known: boolean; adaptive: boolean }> {
+  const { getModelCapabilities } = await import("@ai-sdk/anthropic/internal");
+  const { maxOutputTokens, isKnownModel } = getModelCapabilities(model.id);
+  // Those that decide themselves how long to think are those with the long answers.
+  return { maxOutputTokens, known: isKnownModel, adaptive: isKnownModel && maxOutputTokens >= 128_000 };
+}
+
+/** Anthropic's Messages API. */
+export const wire: Wire = {
+  strictFinish: true,
+
+  input: () => ["text", "image", "pdf"],
+
+  rules: () => ({ toolMedia: "inside", toolIds: "plain", reasoningOnMessage: false }),
+
+  async maxOutput(model) {
+    const { maxOutputTokens, known } = await capabilities(model);
+    return known ? maxOutputTokens : /claude/i.test(model.id) ? Math.max(maxOutputTokens, 32_000) : MAX_OUTPUT_UNKNOWN;
+  },
+
+  async open(settings, fetch) {
+    const { createAnthropic } = await import("@ai-sdk/anthropic");
+    // Never undefined: the package would take a key from the environment and send it to whoever this is.
+    const anthropic = createAnthropic({
+      baseURL: settings.baseUrl,
+      apiKey: settings.apiKey ?? "",
+      headers: { ...settings.headers },
+      fetch,
+    });
+    return (modelId) => anthropic.messages(modelId);
+  },
+
+  async options({ request, refused, maxTokens }, { prompt, tools }) {
+    const marked = { prompt: markPrompt(prompt), ...(tools === undefined ? {} : { tools: markTools(tools) }) };
+    if (request.effort === "" || refused.has("effort"))
+      return { ...marked, ...(maxTokens === undefined ? {} : { maxOutputTokens: maxTokens }) };
+    const { adaptive } = await capabilities(request.model);
+    if (adaptive) {
+      return {
+        ...marked,
+        ...(maxTokens === undefined ? {} : { maxOutputTokens: maxTokens }),
+        providerOptions: {
+          anthropic: {
+            thinking: { type: "adaptive", display: "summarized" },
+            effort: request.effort === "minimal" ? "low" : request.effort,
+          },
+        },
+      };
+    }
+    // Thinking is a part of the answer, and must leave room for the rest of it.
+    const limit = maxTokens ?? 32_000;
+    const budget = Math.max(1024, Math.min(BUDGETS[request.effort], Math.floor(limit / 2)));
+    return {
+      ...marked,
+      // The package adds the budget to what it is given.
+      maxOutputTokens: Math.max(1024, limit - budget),
+      providerOptions: { anthropic: { thinking: { type: "enabled", budgetTokens: budget } } },
+    };
+  },
+};
+
+/** The prefix is cached up to each mark: system, tools, and the last two turns, so that the next call finds one of them. */
+function markPrompt(prompt: CallOptions["prompt"]): CallOptions["prompt"] {
+  const turns = prompt.filter(({ role }) => role === "user" || role === "tool").slice(-2);
+  return prompt.map((message) =>
+    message.role === "system" || turns.includes(message)
+      ? { ...message, providerOptions: { ...message.providerOptions, ...MARK } }
+      : message,
+  );
+}
+
+function markTools(tools: NonNullable<CallOptions["tools"]>): NonNullable<CallOptions["tools"]> {
+  return tools.map((tool, index) =>
+    index === tools.length - 1 && tool.type === "function" ? { ...tool, providerOptions: MARK } : tool,
+  );
+}

@@ -1,0 +1,55 @@
+import type { ReasoningEffort } from "gantry";
+import type { Wire } from "./wire.js";
+
+const BUDGETS: Readonly<Record<Exclude<ReasoningEffort, "">, number>> = {
+  minimal: 512,
+  low: 4096,
+  medium: 12_288,
+  high: 24_576,
+};
+
+/** Models that take a level of thinking instead of a budget, and files within results of tools. */
+const isGemini3 = (id: string): boolean => /gemini-/.test(id) && !/gemini-(1|2)(\.|-|$)|gemini-pro/.test(id);
+const thinks = (id: string): boolean => /gemini-2\.5/.test(id) || isGemini3(id);
+
+/** Gemini's generateContent. */
+export const wire: Wire = {
+  strictFinish: true,
+
+  input: (model) => (/gemma/.test(model.id) ? ["text", "image"] : ["text", "image", "pdf"]),
+
+  rules: (model) => ({
+    toolMedia: isGemini3(model.id) ? "inside" : "behind",
+    toolIds: "any",
+    reasoningOnMessage: false,
+  }),
+
+  async open(settings, fetch) {
+    const { createGoogleGenerativeAI } = await import("@ai-sdk/google");
+    // Never undefined: the package would take a key from the environment and send it to whoever this is.
+    const google = createGoogleGenerativeAI({
+      baseURL: settings.baseUrl,
+      apiKey: settings.apiKey ?? "",
+      headers: { ...settings.headers },
+      fetch,
+    });
+    return (modelId) => google(modelId);
+  },
+
+  options({ request, refused, maxTokens }) {
+    const { id, reasoning } = request.model;
+    const on = (reasoning ?? thinks(id)) && !refused.has("effort");
+    const { effort } = request;
+    const level =
+      effort === "" ? {} : isGemini3(id) ? { thinkingLevel: levelOf(effort, id) } : { thinkingBudget: BUDGETS[effort] };
+    return Promise.resolve({
+      ...(maxTokens === undefined ? {} : { maxOutputTokens: maxTokens }),
+      ...(on ? { providerOptions: { google: { thinkingConfig: { includeThoughts: true, ...level } } } } : {}),
+    });
+  },
+};
+
+function levelOf(effort: Exclude<ReasoningEffort, "">, id: string): Exclude<ReasoningEffort, ""> {
+  // Pro models do not think minimally.
+  return effort === "minimal" && /pro/.test(id) ? "low" : effort;
+}

@@ -1,0 +1,350 @@
+import {
+  argumentPieces,
+  argumentsText,
+  hasCall,
+  textOf,
+  type FakeCall,
+  type FakeStep,
+  type FakeUsage,
+} from "./steps.js";
+import {
+  common,
+  estimate,
+  event,
+  isBase64,
+  isObject,
+  mint,
+  minted,
+  TOOL_NAME,
+  unknownKey,
+  type FakeWire,
+  type Frame,
+  type Json,
+  type WireRequest,
+} from "./wire.js";
+
+const BODY =
+  "model messages system max_tokens stream temperature top_p top_k tools tool_choice thinking output_config metadata stop_sequences service_tier".split(
+    " ",
+  );
+const CALL_ID = /^[a-zA-Z0-9_-]+$/;
+
+function blockViolation(block: Json, kinds: readonly string[]): string | undefined {
+  if (!isObject(block) || !kinds.includes(block.type))
+    return `Input tag '${String(block?.type)}' does not match any of: ${kinds.join(", ")}`;
+  if (block.type === "text" && (typeof block.text !== "string" || block.text.trim() === ""))
+    return "text content blocks must contain non-whitespace text";
+  if (
+    block.type === "image" &&
+    !(
+      isObject(block.source) &&
+      /^image\/(png|jpeg|gif|webp)$/.test(block.source.media_type) &&
+      isBase64(block.source.data)
+    )
+  )
+    return "image: invalid base64 data or media type";
+  if (
+    block.type === "document" &&
+    !(isObject(block.source) && block.source.media_type === "application/pdf" && isBase64(block.source.data))
+  )
+    return "document: invalid PDF";
+  return undefined;
+}
+
+function messagesViolation(messages: Json[], model: string, thinking: boolean): string | undefined {
+  const ids = new Set<string>();
+  let waiting: string[] = [];
+  let lastUserText = -1;
+  for (const [index, message] of messages.entries()) {
+    const at = `messages.${index}`;
+    const content: Json[] =
+      typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
+    if (!Array.isArray(content) || content.length === 0) return `${at}: all messages must have non-empty content`;
+    if (message.role === "user") {
+      let others = false;
+      for (const [part, block] of content.entries()) {
+        const wrong = blockViolation(block, ["text", "image", "document", "tool_result"]);
+        if (wrong) return `${at}.content.${part}: ${wrong}`;
+        if (block.type !== "tool_result") {
+          others = true;
+          continue;
+        }
+        if (others) return `${at}: tool_result blocks must come first`;
+        if (!waiting.includes(block.tool_use_id))
+          return `${at}.content.${part}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${String(block.tool_use_id)}. Each \`tool_result\` block must have a corresponding \`tool_use\` block in the previous message.`;
+        waiting = waiting.filter((id) => id !== block.tool_use_id);
+        const inner = typeof block.content === "string" ? [] : (block.content ?? []);
+        for (const entry of inner) {
+          const bad = blockViolation(entry, ["text", "image", "document"]);
+          if (bad) return `${at}.content.${part}: ${bad}`;
+        }
+      }
+      if (waiting.length > 0)
+        return `${at}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${waiting.join(", ")}`;
+      if (others) lastUserText = index;
+    } else if (message.role === "assistant") {
+      if (index === 0) return "messages: first message must use the user role";
+      if (waiting.length > 0)
+        return `${at}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${waiting.join(", ")}`;
+      for (const [part, block] of content.entries()) {
+        if (block.type === "thinking") {
+          if (typeof block.thinking !== "string") return `${at}: thinking: Field required`;
+          const wrong = minted("anthropic", model, block.signature);
+          if (wrong) return `${at}.content.${part}: Invalid \`signature\` in \`thinking\` block: ${wrong}`;
+        } else if (block.type === "redacted_thinking") {
+          const wrong = minted("anthropic", model, block.data);
+          if (wrong) return `${at}.content.${part}: Invalid \`data\` in \`redacted_thinking\` block: ${wrong}`;
+        } else if (block.type === "tool_use") {
+          if (!CALL_ID.test(String(block.id)))
+            return `${at}.content.${part}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'`;
+          if (ids.has(block.id)) return `${at}: \`tool_use\` ids must be unique`;
+          if (!isObject(block.input)) return `${at}.content.${part}.tool_use.input: Input should be a valid dictionary`;
+          if (!TOOL_NAME.test(String(block.name))) return `${at}: invalid tool name`;
+          ids.add(block.id);
+          waiting.push(block.id);
+        } else {
+          const wrong = blockViolation(block, ["text", "thinking", "redacted_thinking", "tool_use"]);
+          if (wrong) return `${at}.content.${part}: ${wrong}`;
+        }
+      }
+      if (/thinking$/.test(content.at(-1).type))
+        return `${at}: The final block in an assistant message cannot be \`thinking\`.`;
+    } else return `${at}: role must be user or assistant`;
+  }
+  if (waiting.length > 0)
+    return `\`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${waiting.join(", ")}`;
+  if (messages.at(-1).role !== "user")
+    return "This model does not support assistant message prefill. The conversation must end with a user message.";
+  if (thinking) {
+    // Within a turn that uses tools the thinking may not be lost.
+    for (const message of messages.slice(lastUserText + 1)) {
+      if (
+        message.role === "assistant" &&
+        message.content.some((block: Json) => block.type === "tool_use") &&
+        !/thinking$/.test(message.content[0].type)
+      )
+        return "Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a final `assistant` message must start with a thinking block.";
+    }
+  }
+  return undefined;
+}
+
+function countMarks(value: Json): number {
+  if (Array.isArray(value)) return value.reduce((sum: number, entry) => sum + countMarks(entry), 0);
+  if (!isObject(value)) return 0;
+  return (
+    (value.cache_control === undefined ? 0 : 1) +
+    Object.values(value).reduce((sum: number, entry) => sum + countMarks(entry), 0)
+  );
+}
+
+function stopReason(step: FakeStep): string {
+  switch (step.finish) {
+    case "length":
+      return "max_tokens";
+    case "content_filter":
+    case "refusal":
+      return "refusal";
+    case "stop":
+      return "end_turn";
+    case "tool_calls":
+      return "tool_use";
+    default:
+      return hasCall(step) ? "tool_use" : "end_turn";
+  }
+}
+
+function usageOf(usage: FakeUsage): Json {
+  const read = usage.cacheRead ?? 0;
+  const write = usage.cacheWrite ?? 0;
+  return {
+    input_tokens: usage.input - read - write,
+    cache_read_input_tokens: read,
+    cache_creation_input_tokens: write,
+    output_tokens: 1,
+  };
+}
+
+/** Anthropic's Messages API. */
+export const anthropic: FakeWire = {
+  name: "anthropic",
+  matches: (path) => path.endsWith("/messages"),
+
+  violation({ body, headers }, dialect) {
+    if (headers["anthropic-version"] === undefined) return "anthropic-version: header is required";
+    if (!isObject(body)) return "the body must be an object";
+    const extra = unknownKey(body, [...BODY, ...(dialect.body ?? [])]);
+    if (extra !== undefined) return `${extra}: Extra inputs are not permitted`;
+    if (!Number.isInteger(body.max_tokens) || body.max_tokens < 1) return "max_tokens: Field required";
+    if (!Array.isArray(body.messages) || body.messages.length === 0)
+      return "messages: at least one message is required";
+    if (body.system !== undefined && typeof body.system !== "string") {
+      for (const block of body.system) {
+        const wrong = blockViolation(block, ["text"]);
+        if (wrong) return `system: ${wrong}`;
+      }
+    }
+    if (countMarks(body) > 4) return "A maximum of 4 blocks with cache_control may be provided.";
+    const { thinking } = body;
+    if (thinking?.type === "enabled") {
+      if (!(thinking.budget_tokens >= 1024))
+        return "thinking.budget_tokens: Input should be greater than or equal to 1024";
+      if (thinking.budget_tokens >= body.max_tokens)
+        return "`max_tokens` must be greater than `thinking.budget_tokens`";
+      if (body.temperature !== undefined && body.temperature !== 1)
+        return "`temperature` may only be set to 1 when thinking is enabled";
+    }
+    const names = new Set<string>();
+    for (const tool of body.tools ?? []) {
+      if (!TOOL_NAME.test(String(tool?.name)) || tool.input_schema?.type !== "object") return "tools: invalid tool";
+      if (names.has(tool.name)) return "tools: Tool names must be unique.";
+      names.add(tool.name);
+    }
+    return messagesViolation(body.messages, body.model, thinking !== undefined && thinking.type !== "disabled");
+  },
+
+  facts: ({ body }) => ({
+    model: String(body?.model),
+    stream: body?.stream === true,
+    tools: (Array.isArray(body?.tools) ? body.tools : []).map((tool: Json) => String(tool?.name)),
+  }),
+
+  *frames(step, request, ids): Generator<Frame> {
+    const { model } = request.body;
+    const usage = step.usage === null ? undefined : (step.usage ?? estimate(request, step));
+    const send = (type: string, fields: Json): string => event({ type, ...fields }, type);
+    let opened = false;
+    let index = 0;
+    let textOpen = false;
+    const open = function* (): Generator<Frame> {
+      if (opened) return;
+      opened = true;
+      const message = {
+        id: `msg_${ids()}`,
+        type: "message",
+        role: "assistant",
+        model,
+        content: [],
+        stop_reason: null,
+        stop_sequence: null,
+      };
+      yield send("message_start", {
+        message: { ...message, usage: usage === undefined ? { input_tokens: 0, output_tokens: 0 } : usageOf(usage) },
+      });
+      yield send("ping", {});
+    };
+    const closeText = function* (): Generator<Frame> {
+      if (!textOpen) return;
+      textOpen = false;
+      yield send("content_block_stop", { index: index++ });
+    };
+    const call = function* (entry: FakeCall): Generator<Frame> {
+      yield* closeText();
+      const block = { type: "tool_use", id: entry.id ?? `toolu_${ids()}`, name: entry.name, input: {} };
+      yield send("content_block_start", { index, content_block: block });
+      for (const text of argumentPieces(entry))
+        yield send("content_block_delta", { index, delta: { type: "input_json_delta", partial_json: text } });
+      yield send("content_block_stop", { index: index++ });
+    };
+    const text = function* (chunk: string): Generator<Frame> {
+      if (!textOpen) {
+        textOpen = true;
+        yield send("content_block_start", { index, content_block: { type: "text", text: "" } });
+      }
+      yield send("content_block_delta", { index, delta: { type: "text_delta", text: chunk } });
+    };
+
+    for (const piece of step.say ?? []) {
+      const frame = common(piece);
+      if (frame !== undefined) {
+        yield frame;
+        continue;
+      }
+      if ("error" in piece) {
+        yield event(anthropic.error(500, piece.error), "error");
+        continue;
+      }
+      yield* open();
+      if ("text" in piece) for (const chunk of textOf(piece.text)) yield* text(chunk);
+      else if ("refusal" in piece) yield* text(piece.refusal);
+      else if ("reasoning" in piece) {
+        yield* closeText();
+        const signature = piece.signature ?? mint("anthropic", model, ids());
+        if (piece.redacted === true) {
+          yield send("content_block_start", { index, content_block: { type: "redacted_thinking", data: signature } });
+        } else {
+          yield send("content_block_start", {
+            index,
+            content_block: { type: "thinking", thinking: "", signature: "" },
+          });
+          for (const thinking of textOf(piece.reasoning))
+            yield send("content_block_delta", { index, delta: { type: "thinking_delta", thinking } });
+          yield send("content_block_delta", { index, delta: { type: "signature_delta", signature } });
+        }
+        yield send("content_block_stop", { index: index++ });
+      } else if ("call" in piece) yield* call(piece.call);
+      // Blocks come one after the other on this wire.
+      else if ("calls" in piece) for (const entry of piece.calls) yield* call(entry);
+    }
+    yield* open();
+    yield* closeText();
+    if (step.finish === "none") return;
+    const output =
+      usage === undefined
+        ? { output_tokens: 0 }
+        : {
+            output_tokens: usage.output,
+            ...(usage.reasoning === undefined ? {} : { output_tokens_details: { thinking_tokens: usage.reasoning } }),
+          };
+    yield send("message_delta", { delta: { stop_reason: stopReason(step), stop_sequence: null }, usage: output });
+    yield send("message_stop", {});
+  },
+
+  whole(step, request, ids) {
+    const content: Json[] = [];
+    const add = (entry: FakeCall): void => {
+      content.push({
+        type: "tool_use",
+        id: entry.id ?? `toolu_${ids()}`,
+        name: entry.name,
+        input: JSON.parse(argumentsText(entry)) as Json,
+      });
+    };
+    for (const piece of step.say ?? []) {
+      if ("text" in piece) content.push({ type: "text", text: textOf(piece.text).join("") });
+      else if ("call" in piece) add(piece.call);
+      else if ("calls" in piece) piece.calls.forEach(add);
+    }
+    const usage = step.usage ?? estimate(request, step);
+    return {
+      id: `msg_${ids()}`,
+      type: "message",
+      role: "assistant",
+      model: request.body.model,
+      content,
+      stop_reason: stopReason(step),
+      stop_sequence: null,
+      usage: { ...usageOf(usage), output_tokens: usage.output },
+    };
+  },
+
+  error: (status, fault) => ({
+    type: "error",
+    error: {
+      type: fault.type ?? ERROR_TYPES[status] ?? (status >= 500 ? "api_error" : "invalid_request_error"),
+      message: fault.message,
+    },
+  }),
+
+  key: ({ headers }: Pick<WireRequest, "headers">) =>
+    typeof headers["x-api-key"] === "string" ? headers["x-api-key"] : undefined,
+};
+
+const ERROR_TYPES: Readonly<Record<number, string>> = {
+  401: "authentication_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  529: "overloaded_error",
+};
