@@ -1,12 +1,15 @@
 import type { Tool } from "../ports/tool.js";
 import { bashTool } from "./bash.js";
+import { deleteTool } from "./delete.js";
 import { editTool } from "./edit.js";
 import { globTool } from "./glob.js";
 import { grepTool } from "./grep.js";
 import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
+import { todoreadTool, todowriteTool } from "./todo.js";
 import { capText } from "./truncate.js";
+import { webfetchTool } from "./webfetch.js";
 import { writeTool } from "./write.js";
 
 /** What the built-in tools may do. Everything has a default. */
@@ -47,10 +50,14 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     writeTool(files),
     editTool(files),
     multieditTool(files),
+    deleteTool(files),
     listTool(files),
     globTool(files),
     grepTool(files),
     ...(enabled ? [bashTool({ ...files, env, timeout, sandbox, ...(shell === undefined ? {} : { shell }) })] : []),
+    webfetchTool({ allowPrivate: options.webfetch?.allowPrivate ?? false }),
+    todowriteTool(),
+    todoreadTool(),
   ];
   return tools.map((tool) => ({
     ...tool,

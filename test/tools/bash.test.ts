@@ -119,8 +119,7 @@ describe("bash", () => {
       assert.deepEqual(processes("sleep\x004712"), []);
       await bash()(
         {
-          command:
-            "setsid sh -c 'sleep 4713; :' >/dev/null 2>&1 & sleep 0.1",
+          command: "setsid sh -c 'sleep 4713; :' >/dev/null 2>&1 & sleep 0.1",
         },
         context,
       );
