@@ -1,11 +1,14 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { isIPv6, type AddressInfo } from "node:net";
+import { lookup } from "node:dns/promises";
+import { createServer, ServerResponse, type IncomingMessage, type Server } from "node:http";
+import { isIPv6, type AddressInfo, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ListenError } from "./errors.js";
+import { answer, answerBroken } from "./http-answers.js";
+import { HttpSockets } from "./http-sockets.js";
 import { silentLogger } from "./log.js";
 import type { Logger } from "./ports/logger.js";
 import type { HttpHost, HttpMount, Refusal } from "./ports/transport.js";
-import { isLoopback, refusalOf } from "./web-safety.js";
+import { headerValues, isLoopback, refusalOf } from "./web-safety.js";
 
 export interface HttpHostOptions {
   /** Default `127.0.0.1`. */
@@ -16,6 +19,7 @@ export interface HttpHostOptions {
   insecure?: boolean;
   /** Names that `Host` may have beside loopback, addresses and the bound host. */
   allowedHosts?: readonly string[];
+  /** Serve requests that browsers mark as coming from another site. */
   allowCrossSite?: boolean;
   /** Connections at the same time; default 4096. */
   connections?: number;
@@ -31,6 +35,7 @@ export function openHttpHost(options: HttpHostOptions = {}): HttpHost {
   return new NodeHttpHost(options);
 }
 
+const NOT_FOUND: Refusal = { status: 404, message: "not found" };
 const SHUTTING_DOWN: Refusal = { status: 503, message: "server shutting down", headers: { connection: "close" } };
 const TOO_MANY: Refusal = {
   status: 503,
@@ -39,29 +44,35 @@ const TOO_MANY: Refusal = {
 };
 
 class NodeHttpHost implements HttpHost {
-  readonly #host: string;
   readonly #options: HttpHostOptions;
+  /** Without brackets. */
+  readonly #host: string;
+  readonly #port: number;
   readonly #logger: Logger;
   readonly #mounts: HttpMount[] = [];
-  /** All sockets, also those that became WebSockets, which node forgets; the value says whether one is over the limit. */
-  readonly #sockets = new Map<Duplex, { over: boolean }>();
+  readonly #sockets: HttpSockets;
+  /** What the host's name means; undefined until it was looked up. */
+  #address: string | undefined;
   #server: Server | undefined;
-  #listening: Promise<string> | undefined;
+  #opening: Promise<string> | undefined;
   #refusing = false;
   #closed: Promise<void> | undefined;
   #warned = false;
 
   constructor(options: HttpHostOptions) {
     this.#options = options;
-    this.#host = options.host ?? "127.0.0.1";
+    this.#host = (options.host ?? "127.0.0.1").replace(/^\[(.*)\]$/, "$1");
+    this.#port = options.port ?? 8080;
     this.#logger = options.logger ?? silentLogger;
+    this.#sockets = new HttpSockets(options.connections ?? 4096);
   }
 
   get loopback(): boolean {
-    return isLoopback(this.#host);
+    return isLoopback(this.#address ?? this.#host);
   }
 
   async mount(mount: HttpMount): Promise<string> {
+    this.#address ??= await this.#resolve();
     if (this.#closed) throw new ListenError("the HTTP port is closed");
     if (!this.loopback && !mount.authenticated && this.#options.insecure !== true) {
       throw new ListenError(
@@ -73,15 +84,11 @@ class NodeHttpHost implements HttpHost {
       throw new ListenError(`two transports want the path ${mount.prefix}`);
     this.#mounts.push(mount);
     try {
-      const origin = await (this.#listening ??= this.#listen());
-      if (!mount.authenticated && !this.#warned) {
-        this.#warned = true;
-        this.#logger.warn(
-          `clients of ${mount.prefix} need no authentication: whoever can reach ${this.#host} can run commands as you`,
-        );
-      }
+      const origin = await (this.#opening ??= this.#open(this.#address));
+      this.#warn(mount);
       return origin;
     } catch (error) {
+      this.#opening = undefined;
       this.#mounts.splice(this.#mounts.indexOf(mount), 1);
       throw error;
     }
@@ -89,86 +96,101 @@ class NodeHttpHost implements HttpHost {
 
   refuseNew(): void {
     this.#refusing = true;
-    // The port is free for a successor at once; what is connected is answered 503.
-    this.#server?.close();
-    this.#server?.closeIdleConnections();
   }
 
   close(signal: AbortSignal): Promise<void> {
-    return (this.#closed ??= this.#close(signal));
+    this.#refusing = true;
+    const cut = () => this.#sockets.destroyAll();
+    if (signal.aborted) cut();
+    else signal.addEventListener("abort", cut, { once: true });
+    return (this.#closed ??= this.#close()).finally(() => signal.removeEventListener("abort", cut));
   }
 
-  async #close(signal: AbortSignal): Promise<void> {
-    this.refuseNew();
-    await this.#listening?.catch(() => undefined);
-    if (!this.#server?.listening && this.#sockets.size === 0) return;
-    const empty = new Promise<void>((resolve) => {
-      const check = () => {
-        if (this.#sockets.size === 0) resolve();
-      };
-      for (const socket of this.#sockets.keys()) socket.once("close", () => setImmediate(check));
-      check();
-    });
-    const destroy = () => {
-      for (const socket of this.#sockets.keys()) socket.destroy();
-    };
-    if (signal.aborted) destroy();
-    else signal.addEventListener("abort", destroy, { once: true });
-    // Connections become idle one by one as their answers end.
-    const sweep = setInterval(() => this.#server?.closeIdleConnections(), 20);
-    await empty;
-    clearInterval(sweep);
-    signal.removeEventListener("abort", destroy);
+  async #close(): Promise<void> {
+    await this.#opening?.catch(() => undefined);
+    const server = this.#server;
+    if (!server?.listening) return;
+    const ended = new Promise<void>((resolve) => server.close(() => resolve()));
+    this.#sockets.closeIdle();
+    // Upgraded sockets are not the server's any more, so it does not wait for them.
+    await Promise.all([ended, this.#sockets.empty()]);
   }
 
-  #listen(): Promise<string> {
-    const { headerTimeout = 15, requestTimeout = 30, keepAliveTimeout = 120, port = 8080 } = this.#options;
+  /** A name is judged by what it means: `localhost` may be led elsewhere, another name may lead to loopback. */
+  async #resolve(): Promise<string> {
+    if (this.#host === "") return "::";
+    try {
+      return (await lookup(this.#host)).address;
+    } catch (error) {
+      throw new ListenError(`cannot listen on ${this.#place()}: ${whyNot(error as NodeJS.ErrnoException)}`, {
+        cause: error,
+      });
+    }
+  }
+
+  #place(port = this.#port): string {
+    const host = isIPv6(this.#host) ? `[${this.#host.replace("%", "%25")}]` : this.#host;
+    return `http://${host}:${port}`;
+  }
+
+  #open(address: string): Promise<string> {
+    const { headerTimeout = 15, requestTimeout = 30, keepAliveTimeout = 120 } = this.#options;
+    const requestMs = requestTimeout * 1000;
+    // Node refuses more time for the headers than for the whole.
+    const headersMs = requestMs > 0 ? Math.min(headerTimeout * 1000, requestMs) : headerTimeout * 1000;
     const server = createServer({
-      headersTimeout: headerTimeout * 1000,
-      requestTimeout: requestTimeout * 1000,
+      headersTimeout: headersMs,
+      requestTimeout: requestMs,
       keepAliveTimeout: keepAliveTimeout * 1000,
       // Without it node looks only every 30 s, and the limits above would not be true.
-      connectionsCheckingInterval: Math.min(1000, headerTimeout * 1000, requestTimeout * 1000),
+      connectionsCheckingInterval: Math.max(50, Math.min(1000, headersMs || 1000, requestMs || 1000)),
+      // Answered here, in JSON.
+      requireHostHeader: false,
     });
-    this.#server = server;
-    server.on("connection", (socket) => this.#track(socket));
-    server.on("request", (request, response) => this.#dispatch(request, response));
-    server.on("checkContinue", (request, response) => this.#dispatch(request, response));
+    server.on("connection", (socket: Socket) => this.#sockets.add(socket));
+    server.on("request", (request, response) => this.#serve(request, response));
+    server.on("checkContinue", (request, response) => this.#serve(request, response));
+    server.on("checkExpectation", (request, response) => this.#serve(request, response));
     server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
-    server.on("clientError", (error: NodeJS.ErrnoException, socket) => answerBroken(error, socket));
+    server.on("clientError", (error: NodeJS.ErrnoException, socket) =>
+      answerBroken(error, socket, this.#sockets.isAnswering(socket)),
+    );
     return new Promise((resolve, reject) => {
-      server.once("error", (error: NodeJS.ErrnoException) => {
-        this.#listening = undefined;
-        reject(new ListenError(`cannot listen on ${this.#host}:${port}: ${whyNot(error)}`, { cause: error }));
-      });
-      server.listen({ host: this.#host, port, backlog: 511 }, () => {
+      const failed = (error: NodeJS.ErrnoException) =>
+        reject(new ListenError(`cannot listen on ${this.#place()}: ${whyNot(error)}`, { cause: error }));
+      server.once("error", failed);
+      server.listen({ host: address, port: this.#port }, () => {
+        server.off("error", failed);
         server.on("error", (error) => this.#logger.error("the HTTP port failed", { error }));
-        const bound = server.address() as AddressInfo;
-        const name = this.#host.replace(/^\[|\]$/g, "");
-        resolve(`http://${isIPv6(name) ? `[${name}]` : name}:${bound.port}`);
+        this.#server = server;
+        resolve(this.#place((server.address() as AddressInfo).port));
       });
     });
   }
 
-  #track(socket: Duplex): void {
-    this.#sockets.set(socket, { over: this.#sockets.size >= (this.#options.connections ?? 4096) });
-    socket.once("close", () => this.#sockets.delete(socket));
-    // An upgraded socket's errors are nobody's otherwise.
-    socket.on("error", () => undefined);
+  #warn(mount: HttpMount): void {
+    if (mount.authenticated || this.#warned) return;
+    this.#warned = true;
+    const who = this.loopback ? "every process of this machine" : `whoever can reach ${this.#place()}`;
+    this.#logger.warn(`no authentication: ${who} can run commands as you; ${mount.authenticationKey} would ask for it`);
   }
 
   /** The mount of a path: the longest prefix, else the one that takes the rest. */
-  #find(url: string | undefined): HttpMount | undefined {
-    const path = (url ?? "/").split(/[?#]/, 1)[0] ?? "/";
+  #find(path: string): HttpMount | undefined {
     const fits = this.#mounts.filter(
       ({ prefix }) => prefix === "/" || path === prefix || path.startsWith(`${prefix}/`),
     );
     return fits.sort((a, b) => b.prefix.length - a.prefix.length)[0] ?? this.#mounts.find((mount) => mount.fallback);
   }
 
-  #refusal(request: IncomingMessage, mount: HttpMount): Refusal | undefined {
-    if (this.#sockets.get(request.socket)?.over) return TOO_MANY;
+  /** What every request is refused for, before anything of it is looked at by its mount. */
+  #refusal(request: IncomingMessage, mount: HttpMount | undefined): Refusal | undefined {
+    if (this.#sockets.isOver(request.socket)) return TOO_MANY;
     if (this.#refusing) return SHUTTING_DOWN;
+    const hosts = headerValues(request, "host");
+    if (hosts.length > 1) return { status: 400, message: "more than one host header" };
+    if (hosts.length === 0 && request.httpVersionMinor > 0) return { status: 400, message: "missing host header" };
+    if (!mount) return NOT_FOUND;
     return refusalOf(request, {
       authenticated: mount.authenticated,
       boundHost: this.#host,
@@ -177,85 +199,73 @@ class NodeHttpHost implements HttpHost {
     });
   }
 
-  #dispatch(request: IncomingMessage, response: ServerResponse): void {
-    const mount = this.#find(request.url);
-    if (!mount) {
-      answer(response, 404, "not found");
+  #serve(request: IncomingMessage, response: ServerResponse): void {
+    this.#sockets.begin(request.socket, response);
+    if (!originForm(request)) {
+      answer(response, { status: 400, message: "invalid request target" });
       return;
     }
+    const mount = this.#find(pathOf(request));
     const refusal = this.#refusal(request, mount);
-    if (!refusal) {
-      if (request.headers.expect !== undefined) response.writeContinue();
-      mount.handler(request, response);
-      return;
+    try {
+      if (!mount || refusal) (mount ? refuseBy(mount) : plainly)(request, response, refusal ?? NOT_FOUND);
+      else {
+        if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
+        mount.handler(request, response);
+      }
+    } catch (error) {
+      this.#logger.error("a request failed", { error });
+      if (response.headersSent) response.destroy();
+      else answer(response, { status: 500, message: "internal error" });
     }
-    for (const [name, value] of Object.entries(refusal.headers ?? {})) response.setHeader(name, value);
-    // The body was not read: the connection cannot serve another request.
-    if (request.headers["content-length"] !== undefined || request.headers["transfer-encoding"] !== undefined) {
-      response.setHeader("connection", "close");
-    }
-    mount.refuse(request, response, refusal);
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const mount = this.#find(request.url);
-    const refusal = mount?.upgrade ? this.#refusal(request, mount) : { status: 404, message: "not found" };
-    if (refusal || !mount?.upgrade) {
-      const { status, message } = refusal ?? { status: 404, message: "not found" };
-      endRaw(socket, status, message);
-    } else mount.upgrade(request, socket, head);
+    // Errors of a socket that left the server are nobody's otherwise.
+    socket.on("error", () => undefined);
+    const mount = originForm(request) ? this.#find(pathOf(request)) : undefined;
+    const webSocket = request.headers.upgrade?.toLowerCase() === "websocket";
+    const refusal = this.#refusal(request, mount);
+    if (webSocket && mount?.upgrade && !refusal) {
+      this.#sockets.upgrade(socket);
+      mount.upgrade(request, socket, head);
+      return;
+    }
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket as Socket);
+    response.once("finish", () => (socket as Socket).destroySoon());
+    // What asks for another protocol (`h2c`) is served in this one, as HTTP says; but its body is lost to us.
+    const bodyless =
+      request.headers["content-length"] === undefined && request.headers["transfer-encoding"] === undefined;
+    if (!webSocket && bodyless) this.#serve(request, response);
+    else if (!webSocket) answer(response, { status: 400, message: "upgrade not supported" });
+    else (mount ? refuseBy(mount) : plainly)(request, response, refusal ?? NOT_FOUND);
   }
 }
 
-function answer(response: ServerResponse, status: number, message: string): void {
-  const body = JSON.stringify({ error: message });
-  response.writeHead(status, { "content-type": "application/json", "content-length": Buffer.byteLength(body) });
-  response.end(body);
+/** Brings the target `http://host/path`, as proxies send it, to its path. False when the target is no path at all. */
+function originForm(request: IncomingMessage): boolean {
+  const target = request.url ?? "/";
+  if (target.startsWith("/") || (target === "*" && request.method === "OPTIONS")) return true;
+  const [, authority, path] = /^https?:\/\/([^/?#]+)(.*)$/i.exec(target) ?? [];
+  if (authority === undefined || path === undefined) return false;
+  // It overrides the header, which checks look at.
+  const at = request.rawHeaders.findIndex((name, i) => i % 2 === 0 && name.toLowerCase() === "host");
+  if (at === -1) request.rawHeaders.push("Host", authority);
+  else request.rawHeaders[at + 1] = authority;
+  request.headers.host = authority;
+  request.url = path.startsWith("/") ? path : `/${path}`;
+  return true;
 }
 
-const REASONS: Readonly<Record<number, string>> = {
-  400: "Bad Request",
-  403: "Forbidden",
-  404: "Not Found",
-  408: "Request Timeout",
-  415: "Unsupported Media Type",
-  431: "Request Header Fields Too Large",
-  503: "Service Unavailable",
-};
-
-/** A whole answer on a socket that has no response object. */
-export function endRaw(
-  socket: Duplex,
-  status: number,
-  message: string,
-  headers: Readonly<Record<string, string>> = {},
-): void {
-  if (!socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const body = JSON.stringify({ error: message });
-  const lines = Object.entries({
-    "Content-Type": "application/json",
-    "Content-Length": String(Buffer.byteLength(body)),
-    Connection: "close",
-    ...headers,
-  }).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${status} ${REASONS[status] ?? "Error"}\r\n${lines.join("")}\r\n${body}`, () =>
-    socket.destroy(),
-  );
+function pathOf(request: IncomingMessage): string {
+  return (request.url ?? "/").split(/[?#]/, 1)[0] ?? "/";
 }
 
-/** A request that is no HTTP, too large in its headers, or too slow. */
-function answerBroken(error: NodeJS.ErrnoException, socket: Duplex): void {
-  if (error.code === "ECONNRESET" || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  if (error.code === "HPE_HEADER_OVERFLOW") endRaw(socket, 431, "request headers too large");
-  else if (error.code === "ERR_HTTP_REQUEST_TIMEOUT") endRaw(socket, 408, "request timed out");
-  else endRaw(socket, 400, "bad request");
-}
+type Refuse = (request: IncomingMessage, response: ServerResponse, refusal: Refusal) => void;
+const refuseBy = (mount: HttpMount): Refuse => mount.refuse.bind(mount);
+const plainly: Refuse = (_request, response, refusal) => answer(response, refusal);
 
 function whyNot(error: NodeJS.ErrnoException): string {
   switch (error.code) {
@@ -265,6 +275,7 @@ function whyNot(error: NodeJS.ErrnoException): string {
       return "permission denied; choose a port above 1023";
     case "EADDRNOTAVAIL":
     case "ENOTFOUND":
+    case "EAI_AGAIN":
       return "this machine has no such address";
     default:
       return error.code ?? error.message;

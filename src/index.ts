@@ -22,5 +22,7 @@ export { isRecord, JsonDepthError, JsonError, parseJson } from "./json.js";
 export { newId } from "./ids.js";
 export { builtinTools, type BuiltinToolsOptions } from "./tools/all.js";
 export { killAll } from "./tools/child.js";
-export { endRaw, openHttpHost, type HttpHostOptions } from "./http-host.js";
+export { openHttpHost, type HttpHostOptions } from "./http-host.js";
+export { endRaw } from "./http-answers.js";
+export { readAttachments, type AttachmentPolicy } from "./attachments.js";
 export * from "./web-safety.js";

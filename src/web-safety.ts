@@ -96,14 +96,14 @@ export function refusalOf(request: IncomingMessage, rules: WebRules): Refusal | 
   // Asking for leave changes nothing, and a browser that gets none says so to its page.
   if (request.method === "OPTIONS") return undefined;
   const origin = request.headers.origin;
-  const site = request.headers["sec-fetch-site"];
-  if (!rules.authenticated && !rules.allowCrossSite && site === "cross-site") {
+  const site = headerValues(request, "sec-fetch-site");
+  if (!rules.authenticated && !rules.allowCrossSite && site.some((value) => /\bcross-site\b/i.test(value))) {
     const host = origin === undefined ? undefined : originHost(origin);
     if (host === undefined || !isLoopback(host)) return { status: 403, message: "cross-site request refused" };
   }
   if (
     request.method === "POST" &&
-    (origin !== undefined || site !== undefined) &&
+    (origin !== undefined || site.length > 0) &&
     !isJsonType(request.headers["content-type"])
   ) {
     return { status: 415, message: "content type must be application/json" };
@@ -133,12 +133,14 @@ export function headerFault(request: IncomingMessage, required: Readonly<Record<
   let fault: string | undefined;
   for (const [name, expected] of Object.entries(required)) {
     const values = headerValues(request, name);
-    const wanted = digest(folded(expected));
-    // Bytes outside ASCII reach us as latin1; a configured value is UTF-8.
-    const matches = values.map((value) =>
-      timingSafeEqual(digest(folded(Buffer.from(value, "latin1").toString("utf8"))), wanted),
-    );
-    const good = expected === "" ? new Set(values).size === 1 : matches.length > 0 && matches.every(Boolean);
+    // Clients and servers strip white space around values.
+    const wanted = digest(folded(expected.trim()));
+    // Bytes outside ASCII reach us as latin1; some clients mean that, others UTF-8.
+    const matches = values.map((value) => {
+      const forms = [value, Buffer.from(value, "latin1").toString("utf8")];
+      return forms.filter((form) => timingSafeEqual(digest(folded(form)), wanted)).length > 0;
+    });
+    const good = expected.trim() === "" ? new Set(values).size === 1 : matches.length > 0 && matches.every(Boolean);
     if (!good) fault ??= values.length === 0 ? `missing required header: ${name}` : `invalid header: ${name}`;
   }
   return fault;
