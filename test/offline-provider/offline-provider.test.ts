@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, it } from "node:test";
+import { OPTIONS } from "gantry";
+import { container } from "tsyringe";
 import descriptor, { OfflineProvider } from "gantry/adapters/offline-provider";
 import { collect, message, provider, request } from "./harness.js";
 
@@ -135,5 +137,15 @@ describe("offline-provider's options", () => {
     assert.throws(() => descriptor.parse({ hint: [] }, context), {
       message: /providers\[0\]\.hint: unknown key/,
     });
+  });
+});
+
+describe("offline-provider's descriptor", () => {
+  it("is built by a container from its options", () => {
+    const child = container.createChildContainer();
+    child.register(OPTIONS, { useValue: { servers: [] } });
+    const built = child.resolve(descriptor.use as new (options: object) => OfflineProvider);
+    assert.ok(built instanceof OfflineProvider);
+    assert.equal(built.name, "offline");
   });
 });
