@@ -10,6 +10,7 @@ import {
 } from "./errors.js";
 import { Bus, type BusEvent, type BusListener, type Run, type RunInput, type RunResult } from "./events.js";
 import { danglingCalls, INTERRUPTED, textOf, toolMessage } from "./history.js";
+import { Housekeeping } from "./housekeeping.js";
 import { newId, now } from "./ids.js";
 import { HeldLease } from "./lease.js";
 import { silentLogger } from "./log.js";
@@ -96,6 +97,7 @@ export class Agent {
   #refusing = false;
   #opened: Promise<SessionDriver> | undefined;
   #closed: Promise<void> | undefined;
+  #housekeeping: Housekeeping | undefined;
 
   constructor(options: AgentOptions) {
     const tools = [...(options.tools ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -115,6 +117,7 @@ export class Agent {
     this.sessions = new Sessions({
       store: () => this.#store(),
       bus: this.#bus,
+      logger: this.#logger,
       projectDir: this.projectDir,
       stopRun: (rootId) => this.#stopRun(rootId),
     });
@@ -180,6 +183,7 @@ export class Agent {
     this.#refusing = true;
     this.#closing.abort(new ShuttingDownError());
     while (this.#tasks.size > 0) await Promise.allSettled(this.#tasks);
+    await this.#housekeeping?.close();
     if (this.#stragglers.size > 0) await withinMs(Promise.allSettled(this.#stragglers), STRAGGLER_MS);
     await this.models.close();
     const closing = [...this.#options.providers.map((provider) => provider.close())];
@@ -197,13 +201,21 @@ export class Agent {
 
   #store(): Promise<SessionDriver> {
     this.#opened ??= this.#driver.open().then(
-      () => this.#driver,
+      () => {
+        if (!this.#closing.signal.aborted) this.#housekeeping = this.#housekeep();
+        return this.#driver;
+      },
       (error: unknown) => {
         this.#opened = undefined;
         throw error;
       },
     );
     return this.#opened;
+  }
+
+  #housekeep(): Housekeeping {
+    const onDeleted = (id: string) => this.#bus.emit("session.deleted", { ids: [id] });
+    return new Housekeeping({ driver: this.#driver, logger: this.#logger, onDeleted });
   }
 
   /** Owned until it settles. */
@@ -455,10 +467,14 @@ function checkInput(input: RunInput): void {
     throw new InputError("message", "a prompt that is not empty");
 }
 
-/** The session that a run goes on in: the newest of the chain that `id` belongs to. */
+/** The session that a run goes on in: the newest of the chain that `id` belongs to, with the fields of the chain. */
 async function newestOf(store: SessionDriver, id: string): Promise<Session> {
   const session = await found(store, id);
-  return (await store.newest(session.chain.root)) ?? session;
+  const newest = (await store.newest(session.chain.root)) ?? session;
+  if (newest.chain.index === 0) return newest;
+  // The original's are the chain's: a revert may have made an earlier follow-up the newest again.
+  const { title, titled, provider, model, reasoningEffort, projectDir } = await found(store, session.chain.root);
+  return { ...newest, title, titled, provider, model, reasoningEffort, projectDir };
 }
 
 async function recentPair(store: SessionDriver, projectDir: string): Promise<ModelPair | undefined> {

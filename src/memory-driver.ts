@@ -108,7 +108,9 @@ export class MemoryDriver implements SessionDriver {
     const found = [...stored.chain.messages.values()]
       .filter(({ message, cut }) => {
         if (message.seq <= after || message.seq >= before) return false;
-        return (page.includeCut || cut === "") && (page.scope === "chain" || message.sessionId === id);
+        const wanted =
+          page.hiddenBy === undefined ? page.includeCut || cut === "" : cut === page.hiddenBy && cut !== "";
+        return wanted && (page.scope === "chain" || message.sessionId === id);
       })
       .map(({ message }) => message)
       .sort((a, b) => a.seq - b.seq);

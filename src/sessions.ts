@@ -1,5 +1,9 @@
 import { stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
+import { fork } from "./fork.js";
+import { restore, revert } from "./revert.js";
+import { HeldLease } from "./lease.js";
+import type { Logger } from "./ports/logger.js";
 import { InputError, ProjectFolderError, SessionNotFoundError } from "./errors.js";
 import type { Bus } from "./events.js";
 import { newId, now } from "./ids.js";
@@ -10,6 +14,7 @@ import type {
   SessionFields,
   SessionPage,
   SessionQuery,
+  Snapshot,
 } from "./ports/session-driver.js";
 import { NO_USAGE } from "./usage.js";
 
@@ -18,6 +23,7 @@ export interface SessionsOptions {
   /** The store, opened with its first use. */
   store: () => Promise<SessionDriver>;
   bus: Bus;
+  logger: Logger;
   projectDir: string;
   /** End the run of a chain in this process, if there is one, and wait for its end. */
   stopRun: (rootId: string) => Promise<void>;
@@ -97,6 +103,51 @@ export class Sessions {
     return session;
   }
 
+  /**
+   * A new session with a copy of the whole conversation up to and including a message; the rest of it is the new one's
+   * own, so it survives this one's deletion. Of a chain all that was said is copied, and the copy compacted again when
+   * it is used. Rejects with `SessionNotFoundError`, `PointNotFoundError` or `SessionBusyError`.
+   */
+  async fork(id: string, messageId: string): Promise<Session> {
+    return this.#alone(id, async (store, source) => {
+      const session = await fork(store, source, messageId);
+      this.#options.bus.emit("session.created", { session });
+      this.#options.bus.emit("session.forked", { from: source.chain.root, to: session.id });
+      return session;
+    });
+  }
+
+  /**
+   * Put aside all that was said after a message. The files that tools changed meanwhile stay as they are.
+   * Resolves with the snapshot that `restore` takes. Rejects as `fork`.
+   */
+  async revert(id: string, messageId: string): Promise<Snapshot> {
+    return this.#alone(id, async (store, { id: own, chain }, fence) => {
+      const snapshot = await revert(store, fence, own, messageId);
+      this.#options.bus.emit("session.reverted", { sessionId: chain.root, snapshotId: snapshot.id });
+      return snapshot;
+    });
+  }
+
+  /**
+   * The conversation as it was before the revert that made a snapshot. What was said since is put aside first, under
+   * the new snapshot that this resolves with; undefined when nothing was. Rejects as `fork`.
+   */
+  async restore(id: string, snapshotId: string): Promise<Snapshot | undefined> {
+    return this.#alone(id, async (store, { id: own, chain }, fence) => {
+      const aside = await restore(store, fence, own, snapshotId);
+      const session = await found(store, chain.root);
+      this.#options.bus.emit("session.updated", { sessionId: chain.root, fields: ["messages"], session });
+      return aside;
+    });
+  }
+
+  /** What can be restored, oldest first. Rejects with `SessionNotFoundError`. */
+  async snapshots(id: string): Promise<Snapshot[]> {
+    const store = await this.#options.store();
+    return store.snapshots((await found(store, id)).id);
+  }
+
   /** For good, with its whole chain; a running prompt is cancelled first. Rejects with `SessionNotFoundError`. */
   async delete(id: string): Promise<void> {
     const store = await this.#options.store();
@@ -104,6 +155,18 @@ export class Sessions {
     await this.#options.stopRun(chain.root);
     await store.delete([chain.root]);
     this.#options.bus.emit("session.deleted", { ids: [chain.root] });
+  }
+
+  /** Under the chain's lease, so that no run goes on meanwhile. */
+  async #alone<T>(id: string, work: (store: SessionDriver, session: Session, fence: number) => Promise<T>): Promise<T> {
+    const store = await this.#options.store();
+    const session = await found(store, id);
+    const lease = await HeldLease.take(store, session.chain.root, this.#options.logger);
+    try {
+      return await work(store, session, lease.fence);
+    } finally {
+      await lease.release();
+    }
   }
 }
 

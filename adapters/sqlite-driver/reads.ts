@@ -71,12 +71,14 @@ export function messagesStatement(page: MessagePage): { sql: string; descending:
     page.scope === "chain" ? "chain = ?" : "session = ?",
     ...(page.after === undefined ? [] : ["seq > ?"]),
     ...(page.before === undefined ? [] : ["seq < ?"]),
-    ...(page.includeCut ? [] : ["cut = ''"]),
+    ...(page.hiddenBy !== undefined ? ["cut = ?", "cut <> ''"] : page.includeCut ? [] : ["cut = ''"]),
   ];
   return {
     sql: `SELECT * FROM messages WHERE ${conditions.join(" AND ")} ORDER BY seq ${descending ? "DESC" : "ASC"} LIMIT ?`,
     descending,
-    limits: [page.after, page.before].filter((seq) => seq !== undefined).concat(limitOf(page.limit ?? Infinity)),
+    limits: [page.after, page.before, page.hiddenBy, limitOf(page.limit ?? Infinity)].filter(
+      (value) => value !== undefined,
+    ),
   };
 }
 

@@ -162,6 +162,8 @@ export interface MessagePage {
   scope?: "session" | "chain";
   /** Whether messages cut by a revert come too. Default false. */
   includeCut?: boolean;
+  /** Only messages that the cut of this snapshot hides; `includeCut` says nothing then. */
+  hiddenBy?: string;
 }
 
 /** Who holds a lease: enough to tell, on the same host, whether that process still lives. */
