@@ -91,6 +91,22 @@ export const messageRules: readonly Rule[] = [
     },
   ],
   [
+    "messages: what one snapshot hides can be asked for",
+    async ({ driver }) => {
+      await driver.create(aSession("a"), someMessages("a", 1, 4));
+      await driver.create(aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }), someMessages("a1", 5, 6));
+      await driver.write("a", change({ cut: { id: "s", after: 3, createdAt: at(1) } }));
+      await driver.write("a", change({ add: someMessages("a", 7, 8) }));
+      await driver.write("a", change({ cut: { id: "t", after: 2, createdAt: at(2) } }));
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "s" }), [4, 5, 6]);
+      assert.deepEqual(await seqs(driver, "a", { hiddenBy: "s" }), [4]);
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "t" }), [3, 7, 8]);
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "t", after: 3, before: 8 }), [7]);
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "none" }), []);
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "" }), []);
+    },
+  ],
+  [
     "messages: a page is the same however much lies around it",
     async ({ driver }) => {
       await driver.create(aSession("a"), someMessages("a", 1, 600));
