@@ -7,9 +7,14 @@ export class HttpRefusal extends Error {
     readonly body: ResponseMessage | { error: string },
     readonly headers: Readonly<Record<string, string>> = {},
   ) {
-    super("error" in body && typeof body.error === "string" ? body.error : `refused with ${status}`);
+    super(messageOf(body));
     this.name = "HttpRefusal";
   }
+}
+
+function messageOf(body: ResponseMessage | { error: string }): string {
+  if (!("error" in body)) return "refused";
+  return typeof body.error === "string" ? body.error : body.error.message;
 }
 
 /** The protocol's body for a status. */

@@ -1,15 +1,15 @@
 import type { IncomingMessage } from "node:http";
+import { headerFault, originAllowed } from "gantry";
 import { badOrigin, unauthorized } from "./errors.js";
-import { isLoopbackHost, missingOrWrongHeader } from "gantry";
 
 /** Who may come in. Throws `HttpRefusal`. */
 export class Guard {
   readonly #required: Readonly<Record<string, string>>;
-  readonly #origins: ReadonlySet<string>;
+  readonly #origins: readonly string[];
 
   constructor(options: { requiredHeaders: Readonly<Record<string, string>>; allowedOrigins: readonly string[] }) {
     this.#required = options.requiredHeaders;
-    this.#origins = new Set(options.allowedOrigins.map((origin) => origin.toLowerCase().replace(/\/$/, "")));
+    this.#origins = options.allowedOrigins;
   }
 
   /** Whether clients prove who they are. */
@@ -18,17 +18,12 @@ export class Guard {
   }
 
   checkHeaders(request: IncomingMessage): void {
-    const problem = missingOrWrongHeader(request, this.#required);
-    if (problem !== undefined) throw unauthorized(problem);
+    const fault = headerFault(request, this.#required);
+    if (fault !== undefined) throw unauthorized(fault);
   }
 
   /** A web page may open a socket from this server, from this machine, or where the config says so. */
   checkOrigin(request: IncomingMessage): void {
-    const { origin, host } = request.headers;
-    if (origin === undefined) return;
-    const url = URL.canParse(origin) ? new URL(origin) : undefined;
-    if (!url) throw badOrigin();
-    if (url.host === host?.toLowerCase() || isLoopbackHost(url.hostname)) return;
-    if (!this.#origins.has(url.origin.toLowerCase()) && !this.#origins.has(origin.toLowerCase())) throw badOrigin();
+    if (!originAllowed(request, this.#origins)) throw badOrigin();
   }
 }

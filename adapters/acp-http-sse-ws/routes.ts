@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import { isJsonType } from "gantry";
 import type Koa from "koa";
 import { METHODS, parseFrame, sessionIdOf, type Frame } from "../acp-shared/index.js";
 import { readBody } from "./body.js";
@@ -16,15 +17,7 @@ import {
 } from "./errors.js";
 import type { Guard } from "./guard.js";
 import type { AcpHttpOptions } from "./options.js";
-import {
-  acceptsStream,
-  CONNECTION_HEADER,
-  isConnectionId,
-  isJson,
-  isSessionId,
-  JSON_TYPE,
-  SESSION_HEADER,
-} from "./wire.js";
+import { acceptsStream, CONNECTION_HEADER, isConnectionId, isSessionId, JSON_TYPE, SESSION_HEADER } from "./wire.js";
 
 /** The clients of a transport. */
 export interface Clients {
@@ -44,7 +37,7 @@ export function routes(clients: Clients, guard: Guard, options: AcpHttpOptions):
     guard.checkHeaders(request);
     switch (request.method) {
       case "POST": {
-        if (!isJson(request.headers["content-type"])) throw notJson();
+        if (!isJsonType(request.headers["content-type"])) throw notJson();
         const client = clientOf(request, clients);
         const frame = await readFrameOf(request, options);
         if (client) forward(client, frame, sessionOf(request));

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import {
+  endRaw,
   HTTP_HOST,
   inject,
   injectable,
@@ -187,7 +188,8 @@ class Serving implements Listening, Clients {
       this.#guard.checkOrigin(request);
       client = this.open();
     } catch (error) {
-      refuseSocket(socket, error instanceof HttpRefusal ? error : this.#failed(error));
+      const { status, message, headers } = error instanceof HttpRefusal ? error : this.#failed(error);
+      endRaw(socket, status, message, headers);
       return;
     }
     this.#idOf.set(request, client.id);
@@ -217,24 +219,3 @@ function refuse(_request: IncomingMessage, response: ServerResponse, { status, m
   response.writeHead(status, { "Content-Type": JSON_TYPE, ...headers });
   response.end(JSON.stringify(refusalBody(status, message)));
 }
-
-/** Answer a request that wanted to become a socket. */
-function refuseSocket(socket: Duplex, { status, body, headers }: HttpRefusal): void {
-  const text = JSON.stringify(body);
-  const lines = Object.entries({
-    ...headers,
-    Connection: "close",
-    "Content-Type": JSON_TYPE,
-    "Content-Length": String(Buffer.byteLength(text)),
-  }).map(([name, value]) => `${name}: ${value}`);
-  socket.on("error", () => undefined);
-  socket.end(`HTTP/1.1 ${status} ${REASONS[status] ?? "Refused"}\r\n${lines.join("\r\n")}\r\n\r\n${text}`);
-}
-
-const REASONS: Readonly<Record<number, string>> = {
-  400: "Bad Request",
-  401: "Unauthorized",
-  403: "Forbidden",
-  500: "Internal Server Error",
-  503: "Service Unavailable",
-};

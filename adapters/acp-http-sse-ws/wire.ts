@@ -22,11 +22,6 @@ export function isSessionId(value: string): boolean {
   return value !== "" && value.length <= SESSION_ID_LENGTH;
 }
 
-/** `application/json`, whatever its parameters. */
-export function isJson(contentType: string | undefined): boolean {
-  return (contentType ?? "").split(";")[0]!.trim().toLowerCase() === JSON_TYPE;
-}
-
 /** Whether an `Accept` header names the stream's media type. */
 export function acceptsStream(accept: string | undefined): boolean {
   return (accept ?? "").split(",").some((range) => {

@@ -19,7 +19,7 @@ interface Waiter {
 }
 
 /** Only there so that a test that waits in vain fails with what came. */
-const LIMIT_MS = 30_000;
+const LIMIT_MS = 20_000;
 
 /** A client by hand: it writes what it is told to and checks everything that comes against the official schema. */
 export class AcpPeer {
