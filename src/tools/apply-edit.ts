@@ -39,7 +39,7 @@ export function applyEdit(latin: string, edit: TextEdit, name: string): Applied 
   return {
     latin: latin.split(old).join(fresh),
     count: places.length,
-    line: lineNumbers(latin, places.slice(0, 1))[0]!,
+    line: lineNumbers(latin, places.slice(0, 1))[0] ?? 1,
   };
 }
 
@@ -108,39 +108,37 @@ function closest(
   file: readonly string[],
   wanted: readonly string[],
 ): { line: number; text: string; blanks: boolean } | undefined {
-  const first = wanted.findIndex((line) => line.trim() !== "");
-  if (first < 0) return undefined;
-  const pattern = wanted.slice(first, first + 40).map(squeezed);
+  const start = wanted.findIndex((line) => line.trim() !== "");
+  if (start < 0) return undefined;
+  const pattern = wanted.slice(start, start + 40).map(squeezed);
+  const lines = file.slice(0, 100_000).map(squeezed);
+  const place = (at: number, blanks: boolean) => ({ line: at + 1, text: file[at] ?? "", blanks });
   let best = { score: 0, at: -1 };
-  for (let at = 0; at < file.length && at < 100_000; at++) {
-    // Cheap things first: whole lines that agree but for white space.
+  for (let at = 0; at < lines.length; at++) {
+    // Whole lines that agree but for white space; a long one says more than a brace.
     let score = 0;
-    for (let i = 0; i < pattern.length && at + i < file.length; i++)
-      if (pattern[i] !== "" && squeezed(file[at + i]!) === pattern[i]) score++;
+    for (const [i, line] of pattern.entries()) if (line !== "" && lines[at + i] === line) score += line.length;
     if (score > best.score) best = { score, at };
   }
-  const whole = pattern.filter((line) => line !== "").length;
   if (best.at >= 0) {
     // Told is the first line that disagrees, as that is where to look.
-    const offset =
-      best.score === whole ? 0 : pattern.findIndex((line, i) => line !== squeezed(file[best.at + i] ?? ""));
-    const at = Math.min(best.at + Math.max(0, offset), file.length - 1);
-    return { line: at + 1, text: file[at]!, blanks: best.score === whole };
+    const offset = pattern.findIndex((line, i) => line !== (lines[best.at + i] ?? ""));
+    return place(Math.min(best.at + Math.max(0, offset), file.length - 1), offset < 0);
   }
-  const pairs = pairsOf(pattern[0]!);
+  const pairs = pairsOf(pattern[0] ?? "");
   if (pairs.size === 0) return undefined;
-  for (let at = 0; at < file.length && at < 20_000; at++) {
-    const other = pairsOf(squeezed(file[at]!.slice(0, 300)));
+  for (const [at, line] of lines.slice(0, 20_000).entries()) {
+    const other = pairsOf(line);
     let common = 0;
     for (const pair of pairs) if (other.has(pair)) common++;
     const score = (2 * common) / (pairs.size + other.size);
     if (score > best.score) best = { score, at };
   }
-  return best.score >= 0.5 ? { line: best.at + 1, text: file[best.at]!, blanks: false } : undefined;
+  return best.score >= 0.5 ? place(best.at, false) : undefined;
 }
 
 function squeezed(line: string): string {
-  return line.trim().replace(/\s+/g, " ");
+  return line.slice(0, 2_000).trim().replace(/\s+/g, " ");
 }
 
 function pairsOf(line: string): Set<string> {

@@ -117,7 +117,7 @@ export function list<T>(description: string, item: Field<T>, options: { min?: nu
 // The constraint must let every field type in; `Values` gives each its own type back.
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export function object<Fields extends Record<string, Field<any>>>(fields: Fields): Field<Values<Fields>> {
-  const required = Object.keys(fields).filter((name) => fields[name]!.required);
+  const required = Object.keys(fields).filter((name) => fields[name]?.required);
   return {
     schema: {
       type: "object",
@@ -136,14 +136,14 @@ export function object<Fields extends Record<string, Field<any>>>(fields: Fields
         const key = [name, ...field.aliases].find((one) => Object.hasOwn(given, one)) ?? name;
         const own = Object.hasOwn(given, key) ? ((given as Record<string, unknown>)[key] ?? undefined) : undefined;
         try {
-          entries.push([name, within(name, () => field.read(own)) as unknown]);
+          entries.push([name, within(name, (): unknown => field.read(own))]);
         } catch (error) {
           if (!(error instanceof Expected)) throw error;
           faults.push(error);
         }
       }
-      if (faults.length === 1) throw faults[0]!;
-      if (faults.length > 1) throw new Several(faults);
+      const [fault] = faults;
+      if (fault) throw faults.length === 1 ? fault : new Several(faults);
       return Object.fromEntries(entries) as Values<Fields>;
     },
   };

@@ -71,20 +71,20 @@ async function execute(
     ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
     "/bin/sh";
   // Both outputs go down one pipe: two would lose the order in which things were said.
-  const plain = ["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", shell, "-c", command];
+  const plain = ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command];
   const bubblewrap = options.sandbox === "off" ? undefined : await findBubblewrap(options.env);
   if (options.sandbox === "required" && bubblewrap === undefined)
     throw new ToolError(
       "commands need a sandbox, and bubblewrap does not work here. Tell the user; go on without bash.",
     );
-  const [file, ...args] =
-    bubblewrap === undefined ? plain : [bubblewrap, ...(await sandboxArgs(options, projectDir)), ...plain];
+  const file = bubblewrap ?? "/bin/sh";
+  const args = bubblewrap === undefined ? plain : [...(await sandboxArgs(options, projectDir)), "/bin/sh", ...plain];
 
   const output = new HeadTail(KEPT_BYTES);
   let end: ChildEnd;
   try {
     end = await runChild({
-      file: file!,
+      file,
       args,
       cwd: projectDir,
       env: options.env,

@@ -58,8 +58,7 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   if (child.pid === undefined) return ended.exit.then(() => Promise.reject(new Error("no process")));
   const group = new ProcessGroup(child.pid, mark);
   enlist(group);
-  child.stdout.on("data", options.onOutput);
-  child.stderr.on("data", options.onOutput);
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk: Buffer) => options.onOutput(chunk));
   let why: ChildEnd["why"] = "exit";
   const stop = new AbortController();
   const onAbort = (): void => {

@@ -95,11 +95,8 @@ export class Gitignore {
 
   /** @param path Resolved; its parents are known not to be ignored. */
   ignores(path: string, isFolder: boolean): boolean {
-    for (let i = this.#files.length - 1; i >= 0; i--) {
-      const answer = this.#files[i]!.ignores(path, isFolder);
-      if (answer !== undefined) return answer;
-    }
-    return false;
+    const speaks = this.#files.findLast((file) => file.ignores(path, isFolder) !== undefined);
+    return speaks?.ignores(path, isFolder) ?? false;
   }
 }
 

@@ -3,11 +3,11 @@
  * regular expression `*a*a*a*a*b` takes minutes on a long name; here the worst case is pattern length times text length.
  */
 
-type Token =
-  { kind: "star" } | { kind: "any" } | { kind: "char"; char: string } | { kind: "class"; has(char: string): boolean };
+type CharTest = (char: string) => boolean;
+type Token = { kind: "star" } | { kind: "any" } | { kind: "char"; char: string } | { kind: "class"; has: CharTest };
 type Segment = "globstar" | readonly Token[];
 
-const CLASSES: Readonly<Record<string, (char: string) => boolean>> = {
+const CLASSES: Readonly<Record<string, CharTest>> = {
   alpha: (c) => /^[a-z]$/i.test(c),
   digit: (c) => /^\d$/.test(c),
   alnum: (c) => /^[a-z\d]$/i.test(c),
@@ -18,21 +18,22 @@ const CLASSES: Readonly<Record<string, (char: string) => boolean>> = {
   xdigit: (c) => /^[\da-f]$/i.test(c),
 };
 
-/** Match by `*` (like `?`, never across its unit): greedy, going back to the last star alone, which is enough. */
+/** Greedy, going back to the last star alone, which is enough. Serves characters of a name and names of a path. */
 function wild<P, T>(
   pattern: readonly P[],
   text: readonly T[],
   isStar: (p: P) => boolean,
   fits: (p: P, t: T) => boolean,
 ): boolean {
+  const starAt = (at: number): boolean => at < pattern.length && isStar(pattern[at] as P);
   let p = 0;
   let star = -1;
   let from = 0;
   for (let t = 0; t < text.length;) {
-    if (p < pattern.length && isStar(pattern[p]!)) {
+    if (starAt(p)) {
       star = p++;
       from = t;
-    } else if (p < pattern.length && fits(pattern[p]!, text[t]!)) {
+    } else if (p < pattern.length && fits(pattern[p] as P, text[t] as T)) {
       p++;
       t++;
     } else if (star >= 0) {
@@ -40,7 +41,7 @@ function wild<P, T>(
       t = ++from;
     } else return false;
   }
-  while (p < pattern.length && isStar(pattern[p]!)) p++;
+  while (starAt(p)) p++;
   return p === pattern.length;
 }
 
@@ -59,13 +60,14 @@ function parseSegment(segment: string): readonly Token[] | undefined {
   const chars = [...segment];
   const tokens: Token[] = [];
   for (let i = 0; i < chars.length; i++) {
-    const char = chars[i]!;
+    const char = chars[i] ?? "";
     if (char === "*") {
       if (tokens.at(-1)?.kind !== "star") tokens.push({ kind: "star" });
     } else if (char === "?") tokens.push({ kind: "any" });
     else if (char === "\\") {
-      if (++i === chars.length) return undefined;
-      tokens.push({ kind: "char", char: chars[i]! });
+      const escaped = chars[++i];
+      if (escaped === undefined) return undefined;
+      tokens.push({ kind: "char", char: escaped });
     } else if (char === "[") {
       const parsed = parseClass(chars, i + 1);
       if (!parsed) return undefined;
@@ -76,11 +78,11 @@ function parseSegment(segment: string): readonly Token[] | undefined {
   return tokens;
 }
 
-function parseClass(chars: readonly string[], start: number): { has(char: string): boolean; end: number } | undefined {
+function parseClass(chars: readonly string[], start: number): { has: CharTest; end: number } | undefined {
   let i = start;
   const negated = chars[i] === "!" || chars[i] === "^";
   if (negated) i++;
-  const tests: ((char: string) => boolean)[] = [];
+  const tests: CharTest[] = [];
   for (let first = true; ; first = false, i++) {
     let char = chars[i];
     if (char === undefined) return undefined;
@@ -95,16 +97,19 @@ function parseClass(chars: readonly string[], start: number): { has(char: string
     }
     if (char === "\\") char = chars[++i];
     if (char === undefined) return undefined;
-    let last = char;
+    const low = codePoint(char);
+    let high = low;
     if (chars[i + 1] === "-" && chars[i + 2] !== undefined && chars[i + 2] !== "]") {
-      i += 2;
-      last = chars[i] === "\\" ? (chars[++i] ?? "") : chars[i]!;
+      i += chars[i + 2] === "\\" ? 3 : 2;
+      high = codePoint(chars[i]);
     }
-    const low = char.codePointAt(0)!;
-    const high = last.codePointAt(0) ?? -1;
-    tests.push((c) => c.codePointAt(0)! >= low && c.codePointAt(0)! <= high);
+    tests.push((one) => codePoint(one) >= low && codePoint(one) <= high);
   }
   return { has: (char) => tests.some((test) => test(char)) !== negated, end: i };
+}
+
+function codePoint(char: string | undefined): number {
+  return char?.codePointAt(0) ?? -1;
 }
 
 /** A compiled path pattern of `/`-separated segments; `**` as a whole segment stands for any number of them. */
@@ -138,12 +143,11 @@ export class PathPattern {
 function expandBraces(pattern: string, max: number): string[] | undefined {
   const done: string[] = [];
   const open = [pattern];
-  while (open.length > 0) {
-    if (open.length + done.length > max) return undefined;
-    const one = open.pop()!;
+  for (let one = open.pop(); one !== undefined; one = open.pop()) {
     const brace = firstBrace(one);
     if (!brace) done.push(one);
     else for (const choice of brace.choices) open.push(one.slice(0, brace.start) + choice + one.slice(brace.end + 1));
+    if (open.length + done.length > max) return undefined;
   }
   return done;
 }

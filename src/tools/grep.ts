@@ -156,7 +156,7 @@ class Grep {
     const flush = async (): Promise<void> => {
       if (batch.length === 0) return;
       const found = await search.search(batch);
-      found.forEach((one, index) => this.#add(names[index]!, one));
+      found.forEach((one, index) => this.#add(names[index] ?? "", one));
       names = [];
       batch = [];
       bytes = 0;

@@ -117,7 +117,8 @@ class Writer {
     if (SKIPPED.has(name)) this.#skipped++;
     if (this.#skipped > 0) return;
     if (BLOCKS.has(name)) this.#break(APART.has(name) && !(this.#lists.length > 0 && /^[uo]l$/.test(name)) ? 2 : 1);
-    if (name === "br") this.#pre > 0 ? this.#put("\n") : this.#break(this.#breaks + 1);
+    if (name === "br" && this.#pre > 0) this.#put("\n");
+    else if (name === "br") this.#break(this.#breaks + 1);
     else if (name === "hr") this.#put("---");
     else if (/^h[1-6]$/.test(name)) this.#put(`${"#".repeat(Number(name[1]))} `);
     else if (name === "ul" || name === "ol")

@@ -103,7 +103,7 @@ export async function readWhole(file: OpenedFile, limit: number): Promise<Buffer
     chunks.push(chunk.subarray(0, bytesRead));
     at += bytesRead;
   }
-  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+  return chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks);
 }
 
 function isUtf8(bytes: Buffer): boolean {

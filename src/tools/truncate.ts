@@ -33,7 +33,7 @@ function headOf(buffer: Buffer, bytes: number, lines = true): Buffer {
   let end = bytes;
   const line = lines ? buffer.lastIndexOf(10, end - 1) + 1 : 0;
   if (line > 0 && end - line <= Math.min(LINE_SEARCH, bytes / 2)) return buffer.subarray(0, line);
-  while (end > 0 && isContinuation(buffer[end]!)) end--;
+  while (end > 0 && isContinuation(buffer[end])) end--;
   return buffer.subarray(0, end);
 }
 
@@ -43,12 +43,12 @@ function tailOf(buffer: Buffer, bytes: number): Buffer {
   const line = buffer.indexOf(10, start) + 1;
   if (line > 0 && line < buffer.length && line - start <= Math.min(LINE_SEARCH, bytes / 2))
     return buffer.subarray(line);
-  while (start < buffer.length && isContinuation(buffer[start]!)) start++;
+  while (start < buffer.length && isContinuation(buffer[start])) start++;
   return buffer.subarray(start);
 }
 
-function isContinuation(byte: number): boolean {
-  return (byte & 0xc0) === 0x80;
+function isContinuation(byte: number | undefined): boolean {
+  return byte !== undefined && (byte & 0xc0) === 0x80;
 }
 
 /** Takes a stream of any length and keeps its beginning and its end, in memory bounded by twice `bytes` and one chunk. */
@@ -82,7 +82,10 @@ export class HeadTail {
     if (rest.length === 0) return;
     this.#tail.push(rest);
     this.#tailBytes += rest.length;
-    while (this.#tailBytes - this.#tail[0]!.length >= this.#half) this.#tailBytes -= this.#tail.shift()!.length;
+    for (let [first] = this.#tail; first && this.#tailBytes - first.length >= this.#half; [first] = this.#tail) {
+      this.#tail.shift();
+      this.#tailBytes -= first.length;
+    }
     // Many tiny chunks cost more in objects than in bytes.
     if (this.#tail.length > 256) this.#tail = [Buffer.concat(this.#tail)];
     if (this.#head.length > 256) this.#head = [Buffer.concat(this.#head)];

@@ -63,9 +63,9 @@ export async function* walk(start: string, options: WalkOptions, report: WalkRep
   };
 
   await open(start, "", 1, options.ignore);
-  while (stack.length > 0) {
+  for (let next = stack.pop(); next; next = stack.pop()) {
     signal.throwIfAborted();
-    const { entry, ignore } = stack.pop()!;
+    const { entry, ignore } = next;
     yield entry;
     if (entry.kind !== "folder" || entry.depth >= deepest) {
       if (entry.kind === "folder" && options.depth === undefined) report.incomplete = true;

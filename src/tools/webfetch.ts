@@ -1,4 +1,3 @@
-import type { Socket } from "node:net";
 import type { Dispatcher, Response } from "undici";
 import { ToolError, ToolInputError } from "../errors.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
@@ -80,7 +79,7 @@ async function connections(allowPrivate: boolean): Promise<Dispatcher> {
     connect: (target, done) =>
       connect(target, (error, socket) => {
         if (error || !socket) return done(error ?? new Error("no socket"), null);
-        if (isPublicPeer(socket as Socket)) return done(null, socket);
+        if (isPublicPeer(socket)) return done(null, socket);
         socket.destroy();
         done(new NotPublicError(target.hostname), null);
       }),
