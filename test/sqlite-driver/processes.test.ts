@@ -7,20 +7,10 @@ import Sqlite from "better-sqlite3";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aMessage, aSession, change } from "../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../helpers/child.js";
+import { randomOf } from "../helpers/random.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 4);
 const SEED = Number(process.env["SEED"] ?? Date.now() % 1_000_000);
-
-/** Deterministic numbers between 0 and 1 (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}
 
 describe("SqliteDriver in several processes", () => {
   let folder = "";

@@ -1,0 +1,67 @@
+import { unlink } from "node:fs/promises";
+import { LeaseLostError } from "gantry";
+import type { Holder, Lease } from "gantry";
+import { unlessMissing } from "./errors.js";
+import type { Files } from "./files.js";
+import type { Layout } from "./layout.js";
+
+interface Stored {
+  root: string;
+  fence: number;
+  holder: Holder;
+  expiresAt: string;
+}
+
+/** Leases on the disk, one file each; the fence is one counter for the whole store. Called under the chain's lock. */
+export class Leases {
+  readonly #layout: Layout;
+  readonly #files: Files;
+
+  constructor(layout: Layout, files: Files) {
+    this.#layout = layout;
+    this.#files = files;
+  }
+
+  async check(root: string, fence: number | null): Promise<void> {
+    if (fence === null) return;
+    if ((await this.#read(root))?.fence !== fence) throw new LeaseLostError(root);
+  }
+
+  /** `underFenceLock` runs what counts the fence. */
+  async take(
+    root: string,
+    holder: Holder,
+    ttlMs: number,
+    isGone: (holder: Holder) => boolean,
+    underFenceLock: <T>(work: () => Promise<T>) => Promise<T>,
+  ): Promise<Lease | { heldBy: Holder }> {
+    const held = await this.#read(root);
+    const mine = held?.holder.id === holder.id;
+    if (held && !mine && Date.parse(held.expiresAt) > Date.now() && !isGone({ ...held.holder })) {
+      return { heldBy: held.holder };
+    }
+    const fence = held && mine ? held.fence : await underFenceLock(() => this.#nextFence());
+    const expiresAt = new Date(Date.now() + ttlMs).toISOString();
+    const stored: Stored = { root, fence, holder, expiresAt };
+    await this.#files.replace(this.#layout.lease(root), JSON.stringify(stored));
+    return { rootId: root, holder: { ...holder }, fence, expiresAt };
+  }
+
+  /** Whether it was still held. */
+  async release(lease: Lease): Promise<boolean> {
+    if ((await this.#read(lease.rootId))?.fence !== lease.fence) return false;
+    await unlessMissing(unlink(this.#layout.lease(lease.rootId)));
+    return true;
+  }
+
+  async #read(root: string): Promise<Stored | undefined> {
+    return (await this.#files.adapter<Stored>(this.#layout.lease(root)).read()) ?? undefined;
+  }
+
+  async #nextFence(): Promise<number> {
+    const counter = this.#files.adapter<{ last: number }>(this.#layout.fence);
+    const last = ((await counter.read())?.last ?? 0) + 1;
+    await counter.write({ last });
+    return last;
+  }
+}

@@ -1,0 +1,257 @@
+import { stat } from "node:fs/promises";
+import { LOGGER, OPTIONS, SessionExistsError, SessionNotFoundError, StoreError, inject, injectable } from "gantry";
+import type {
+  Holder,
+  Lease,
+  Logger,
+  Message,
+  MessagePage,
+  Session,
+  SessionChange,
+  SessionDriver,
+  SessionPage,
+  SessionQuery,
+  Snapshot,
+} from "gantry";
+import { checkIn, sessionsOf } from "./chains.js";
+import type { Chain } from "./chains.js";
+import { toStoreError, unlessMissing } from "./errors.js";
+import type { LowdbJsonOptions } from "./options.js";
+import { OpenStore } from "./store.js";
+
+/** Sessions in one JSON file each, that any number of processes share. */
+@injectable()
+export class LowdbJsonDriver implements SessionDriver {
+  readonly name = "json";
+  readonly #options: LowdbJsonOptions;
+  readonly #logger: Logger | undefined;
+  readonly #underWay = new Set<Promise<unknown>>();
+  /** Originals of chains that this driver changed, so that it folds their journals before it goes. */
+  readonly #changed = new Set<string>();
+  #opening: Promise<OpenStore> | undefined;
+  #closing: Promise<void> | undefined;
+  #opened: OpenStore | undefined;
+
+  constructor(@inject(OPTIONS) options: LowdbJsonOptions, @inject(LOGGER) logger?: Logger) {
+    this.#options = options;
+    this.#logger = logger;
+  }
+
+  async open(): Promise<void> {
+    await this.#closing;
+    this.#opening ??= this.#start();
+    await this.#opening;
+  }
+
+  async close(): Promise<void> {
+    this.#closing ??= this.#stop().finally(() => (this.#closing = undefined));
+    await this.#closing;
+  }
+
+  create(
+    session: Session,
+    messages: readonly Message[] = [],
+    view: readonly Message[] = [],
+    fence: number | null = null,
+  ): Promise<void> {
+    const { root } = session.chain;
+    return this.#do((store) =>
+      store.withChain(root, async () => {
+        try {
+          await this.#create(store, session, messages, view, fence);
+        } catch (error) {
+          store.chains.forget(root);
+          throw error;
+        }
+      }),
+    );
+  }
+
+  get(id: string): Promise<Session | undefined> {
+    return this.#do(async (store) => {
+      await store.index.refresh();
+      return id === "" ? undefined : store.index.get(id);
+    });
+  }
+
+  newest(rootId: string): Promise<Session | undefined> {
+    return this.#read(rootId, (chain) => chain.driver.newest(rootId), undefined);
+  }
+
+  list(query: SessionQuery): Promise<SessionPage> {
+    return this.#do(async (store) => {
+      await store.index.refresh();
+      return store.index.list(query);
+    });
+  }
+
+  messages(id: string, page: MessagePage = {}): Promise<Message[]> {
+    return this.#read(id, (chain) => chain.driver.messages(id, page), []);
+  }
+
+  view(id: string): Promise<Message[]> {
+    return this.#read(id, (chain) => chain.driver.view(id), []);
+  }
+
+  snapshots(id: string): Promise<Snapshot[]> {
+    return this.#read(id, (chain) => chain.driver.snapshots(id), []);
+  }
+
+  write(id: string, change: SessionChange): Promise<void> {
+    return this.#do(async (store) => {
+      const root = await rootOf(store, id);
+      if (root === undefined) throw new SessionNotFoundError(id);
+      await store.withChain(root, async () => {
+        const chain = await store.chains.current(root, store.withIndex);
+        checkIn(chain, id);
+        await store.leases.check(root, change.fence);
+        this.#changed.add(root);
+        const apply = (): Promise<void> => store.chains.change(chain, id, { ...change, fence: null });
+        const alias = change.set?.alias;
+        if (alias !== undefined && alias !== "") {
+          await store.withIndex(async () => {
+            await store.index.refresh();
+            const current = chain.store.sessions.get(id)?.session.alias;
+            if (alias !== current && store.index.isTaken(alias)) throw new SessionExistsError(alias);
+            await apply();
+            await store.index.put(sessionsOf(chain));
+          });
+          return;
+        }
+        await apply();
+        // Text that only grows changes nothing that a list shows.
+        const sessions = sessionsOf(chain);
+        if (store.index.differs(sessions)) await store.withIndex(() => store.index.put(sessions));
+      });
+    });
+  }
+
+  delete(ids: readonly string[]): Promise<void> {
+    return this.#do(async (store) => {
+      for (const id of ids) {
+        const root = await rootOf(store, id);
+        if (root === undefined) continue;
+        await store.withChain(root, async () => {
+          const chain = await store.chains.current(root, store.withIndex);
+          if (chain) await store.chains.remove(chain, store.withIndex);
+        });
+        this.#changed.delete(root);
+      }
+    });
+  }
+
+  lease(
+    rootId: string,
+    holder: Holder,
+    ttlMs: number,
+    isGone: (holder: Holder) => boolean,
+  ): Promise<Lease | { heldBy: Holder }> {
+    return this.#do(async (store) => {
+      const root = (await rootOf(store, rootId)) ?? rootId;
+      return store.withChain(root, () => store.leases.take(root, holder, ttlMs, isGone, store.withIndex));
+    });
+  }
+
+  /** Also folds the chain's journal in: a run has ended. */
+  release(lease: Lease): Promise<void> {
+    return this.#do((store) =>
+      store.withChain(lease.rootId, async () => {
+        if (await store.leases.release(lease)) await this.#fold(store, lease.rootId);
+      }),
+    );
+  }
+
+  async #create(
+    store: OpenStore,
+    session: Session,
+    messages: readonly Message[],
+    view: readonly Message[],
+    fence: number | null,
+  ): Promise<void> {
+    const { root } = session.chain;
+    const present = await store.chains.current(root, store.withIndex);
+    await store.withIndex(async () => {
+      await store.index.refresh();
+      const taken = [session.id, session.alias].find((id) => id !== "" && store.index.isTaken(id));
+      if (taken !== undefined) throw new SessionExistsError(taken);
+      // Not known, yet there: a file that cannot be used, and is not ours to replace.
+      if (await unlessMissing(stat(store.layout.session(session.id)))) throw new SessionExistsError(session.id);
+      if (root === session.id) {
+        await store.chains.begin(session, (driver) => driver.create(session, messages, view));
+      } else {
+        if (!present) throw new SessionNotFoundError(root);
+        await store.leases.check(root, fence);
+        await present.driver.create(session, messages, view);
+        present.dirty.add(session.id);
+        await store.chains.fold(present);
+      }
+      const chain = present ?? (await store.chains.current(root, (work) => work()));
+      if (chain) await store.index.put(sessionsOf(chain));
+    });
+  }
+
+  async #start(): Promise<OpenStore> {
+    try {
+      this.#opened = await OpenStore.open(this.#options, this.#logger);
+      return this.#opened;
+    } catch (error) {
+      this.#opening = undefined;
+      throw toStoreError(error, this.#options.path);
+    }
+  }
+
+  async #stop(): Promise<void> {
+    await this.#opening?.catch(() => undefined);
+    const store = this.#opened;
+    // From here on nothing new is taken; what was taken is waited for.
+    this.#opened = undefined;
+    this.#opening = undefined;
+    if (!store) return;
+    await Promise.allSettled(this.#underWay);
+    for (const root of this.#changed) await store.withChain(root, () => this.#fold(store, root));
+    this.#changed.clear();
+    await store.close();
+  }
+
+  /** A fold that fails loses nothing: the journal stays, and is folded in by whoever comes next. */
+  async #fold(store: OpenStore, root: string): Promise<void> {
+    try {
+      const chain = await store.chains.current(root, store.withIndex);
+      if (chain) await store.chains.fold(chain);
+      this.#changed.delete(root);
+    } catch (error) {
+      store.chains.forget(root);
+      this.#logger?.warn("the journal of a session could not be folded in yet", { root, why: String(error) });
+    }
+  }
+
+  async #read<T>(id: string, read: (chain: Chain) => Promise<T>, missing: T): Promise<T> {
+    return this.#do(async (store) => {
+      const root = await rootOf(store, id);
+      if (root === undefined) return missing;
+      return store.withChain(root, async () => {
+        const chain = await store.chains.current(root, store.withIndex);
+        return chain ? read(chain) : missing;
+      });
+    });
+  }
+
+  async #do<T>(work: (store: OpenStore) => Promise<T>): Promise<T> {
+    const store = this.#opened;
+    if (!store) throw new StoreError(`session store ${this.#options.path}: not open`);
+    const result = work(store);
+    this.#underWay.add(result);
+    try {
+      return await result;
+    } catch (error) {
+      throw toStoreError(error, this.#options.path);
+    } finally {
+      this.#underWay.delete(result);
+    }
+  }
+}
+
+async function rootOf(store: OpenStore, id: string): Promise<string | undefined> {
+  await store.index.refresh();
+  return store.index.rootOf(id);
+}

@@ -1,0 +1,26 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
+import { sessionDriverChecks } from "gantry/testing";
+
+describe("LowdbJsonDriver keeps the contract", () => {
+  let folder = "";
+  const opened = async (): Promise<LowdbJsonDriver> => {
+    // Without syncs, so that two thousand small files take seconds; the other tests have them.
+    const driver = new LowdbJsonDriver({ path: join(folder, "sessions"), durability: "normal" });
+    await driver.open();
+    return driver;
+  };
+  const checks = sessionDriverChecks({
+    create: async () => {
+      folder = await mkdtemp(join(tmpdir(), "gantry-json-"));
+      return opened();
+    },
+    second: opened,
+    reopen: opened,
+    clean: () => rm(folder, { recursive: true, force: true }),
+  });
+  for (const check of checks) it(check.name, () => check.run());
+});
