@@ -10,7 +10,9 @@ import { makeTempDir } from "../helpers/temp.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const CLI = path.join(ROOT, "dist/src/cli.js");
-const ROUNDS = Number(process.argv[2] ?? 10);
+const ROUNDS = 10;
+/** More arguments for `serve`: `npm run bench -- --acp`. */
+const ARGUMENTS = process.argv.slice(2);
 
 interface Profile {
   startTime: number;
@@ -33,7 +35,7 @@ async function bare(): Promise<number> {
 
 async function serve(options: readonly string[] = []): Promise<number> {
   const since = performance.now();
-  const child = spawn(process.execPath, [...options, CLI, "serve", "--port", "0"], {
+  const child = spawn(process.execPath, [...options, CLI, "serve", "--port", "0", ...ARGUMENTS], {
     cwd: project.path,
     env,
     stdio: ["ignore", "pipe", "ignore"],
