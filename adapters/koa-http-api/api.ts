@@ -1,0 +1,24 @@
+import type { Agent, Logger } from "gantry";
+import type { Context } from "koa";
+import type { KoaHttpOptions } from "./options.js";
+import { JSON_TYPE } from "./wire.js";
+
+/** What the API is made of. */
+export interface ApiParts {
+  agent: Agent;
+  options: KoaHttpOptions;
+  /** Of every response. */
+  headers: Readonly<Record<string, string>>;
+  logger: Logger;
+  /** Whether all clients are of this machine. */
+  isLoopback: () => boolean;
+  /** Aborts when runs must end. */
+  shutdown: AbortSignal;
+}
+
+/** Answer with JSON, the one type there is. */
+export function send(ctx: Context, body: unknown, status = 200): void {
+  ctx.status = status;
+  ctx.set("Content-Type", JSON_TYPE);
+  ctx.body = JSON.stringify(body);
+}

@@ -1,0 +1,51 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { headerFault, type Logger } from "gantry";
+import Koa, { type Context } from "koa";
+import { send, type ApiParts } from "./api.js";
+import { HttpError, INTERNAL, refusalFor } from "./errors.js";
+import { createRouter } from "./routes.js";
+
+/** The API as a listener of node's HTTP server. */
+export function createApp(parts: ApiParts): (request: IncomingMessage, response: ServerResponse) => void {
+  const { options, headers, logger } = parts;
+  const app = new Koa();
+  const router = createRouter(parts);
+  app.use(async (ctx, next) => {
+    ctx.set(headers);
+    try {
+      if (ctx.method === "OPTIONS") {
+        ctx.status = 204;
+        return;
+      }
+      const fault = headerFault(ctx.req, options.requiredHeaders);
+      if (fault !== undefined) throw new HttpError(401, fault);
+      await next();
+    } catch (error) {
+      fail(ctx, error, logger);
+    }
+  });
+  app.use(router.routes());
+  app.use((ctx) => {
+    // Only what no route took comes here.
+    const allowed = new Set(router.match(ctx.path, ctx.method).path.flatMap((route) => route.methods));
+    if (allowed.size === 0) throw new HttpError(404, "not found");
+    throw new HttpError(405, "method not allowed", { Allow: [...allowed, "OPTIONS"].sort().join(", ") });
+  });
+  // What comes here is of a connection that broke; there is nobody left to answer.
+  app.on("error", (error: unknown) => logger.debug("a response failed", { error }));
+  const callback = app.callback();
+  return (request, response) => void callback(request, response);
+}
+
+function fail(ctx: Context, error: unknown, logger: Logger): void {
+  const { status, message, headers } = refusalFor(error);
+  // Whoever threw an `HttpError` has logged it; work that ended because its client had left is no failure.
+  if (message === INTERNAL && !(error instanceof HttpError) && !ctx.res.closed)
+    logger.error("a request failed", { method: ctx.method, path: ctx.path, error });
+  if (ctx.headerSent) {
+    ctx.res.destroy();
+    return;
+  }
+  if (headers) ctx.set({ ...headers });
+  send(ctx, { error: message }, status);
+}

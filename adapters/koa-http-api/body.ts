@@ -1,0 +1,105 @@
+import type { Context, Middleware } from "koa";
+import { isRecord, parseJson } from "gantry";
+import { HttpError, INVALID_BODY } from "./errors.js";
+
+/** What a client asks of a run; checked. */
+export interface RunRequest {
+  message: string;
+  provider: string | undefined;
+  model: string | undefined;
+  sessionId: string | undefined;
+  files: readonly string[];
+  stream: boolean;
+}
+
+export interface BodyLimits {
+  maxBodyBytes: number;
+  jsonDepth: number;
+}
+
+/** Reads the bodies of run requests, whatever content type they have. */
+export class BodyReader {
+  readonly #limits: BodyLimits;
+  #parser: Promise<Middleware> | undefined;
+
+  constructor(limits: BodyLimits) {
+    this.#limits = limits;
+  }
+
+  async read(ctx: Context): Promise<RunRequest> {
+    const text = await this.#text(ctx);
+    const body = parseJson(text, this.#limits.jsonDepth);
+    if (!isRecord(body)) throw new HttpError(400, INVALID_BODY);
+    return checked(body);
+  }
+
+  async #text(ctx: Context): Promise<string> {
+    const { headers } = ctx.req;
+    const encoding = headers["content-encoding"] ?? "identity";
+    if (encoding.toLowerCase() !== "identity")
+      throw new HttpError(415, "content encoding not supported", { "Accept-Encoding": "identity" });
+    // Before a byte of it is taken.
+    if (Number(headers["content-length"] ?? 0) > this.#limits.maxBodyBytes) throw tooLarge();
+    // The parser chooses by this header, which says nothing here.
+    headers["content-type"] = "text/plain";
+    const parser = await (this.#parser ??= this.#load());
+    try {
+      await parser(ctx, () => Promise.resolve());
+    } catch (error) {
+      throw (error as { status?: unknown }).status === 413 ? tooLarge() : new HttpError(400, INVALID_BODY);
+    }
+    const { body } = ctx.request as { body?: unknown };
+    try {
+      return new TextDecoder("utf-8", { fatal: true }).decode(
+        Buffer.from(typeof body === "string" ? body : "", "latin1"),
+      );
+    } catch {
+      throw new HttpError(400, INVALID_BODY);
+    }
+  }
+
+  /** Loaded with the first body, for it takes longer to load than all the rest of the server. */
+  async #load(): Promise<Middleware> {
+    const { koaBody } = await import("koa-body");
+    return koaBody({
+      text: true,
+      textTypes: ["text/plain"],
+      textLimit: this.#limits.maxBodyBytes,
+      // Bytes as they are, so that broken UTF-8 is seen and not mended.
+      encoding: "binary",
+      json: false,
+      urlencoded: false,
+      multipart: false,
+    }) as Middleware;
+  }
+}
+
+function tooLarge(): HttpError {
+  return new HttpError(413, "request body too large");
+}
+
+function checked(body: Record<string, unknown>): RunRequest {
+  const own = (name: string): unknown => (Object.hasOwn(body, name) ? body[name] : undefined);
+  const wrong = (name: string) => new HttpError(400, `invalid field: ${name}`);
+  const text = (name: string): string | undefined => {
+    const value = own(name);
+    if (value !== undefined && typeof value !== "string") throw wrong(name);
+    // Clients of typed languages send what they do not set as "".
+    return value === "" ? undefined : value;
+  };
+  const message = own("message");
+  if (typeof message !== "string" || message.trim() === "") throw new HttpError(400, "message is required");
+  const files = own("files") ?? [];
+  if (own("files") === null || !Array.isArray(files) || !files.every((file) => typeof file === "string"))
+    throw wrong("files");
+  const stream = own("stream");
+  if (stream !== undefined && typeof stream !== "boolean") throw wrong("stream");
+  return {
+    message,
+    provider: text("provider"),
+    model: text("model"),
+    sessionId: text("session_id"),
+    files,
+    stream: stream ?? false,
+  };
+}

@@ -1,0 +1,58 @@
+import { hasCode, JsonError, type GantryError, type Refusal } from "gantry";
+
+/** An answer that is an error, thrown anywhere below the first layer. */
+export class HttpError extends Error {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  constructor(status: number, message: string, headers: Readonly<Record<string, string>> = {}) {
+    super(message);
+    this.name = "HttpError";
+    this.status = status;
+    this.headers = headers;
+  }
+}
+
+export const INVALID_BODY = "invalid request body";
+/** Says nothing; the detail is in the log. */
+export const INTERNAL = "internal error";
+const UNEXPECTED: Refusal = { status: 500, message: INTERNAL };
+
+/** Fields of a run's input as clients name them. */
+const FIELDS: Readonly<Record<string, string>> = { sessionId: "session_id", projectDir: "project_dir" };
+
+/** What a client is told of a failure before a run, or outside of one. What is no one's fault but ours stays with us. */
+export function refusalFor(error: unknown): Refusal {
+  if (error instanceof HttpError) return error;
+  if (error instanceof JsonError) return { status: 400, message: INVALID_BODY };
+  if (!(error instanceof Error) || typeof (error as Partial<GantryError>).code !== "string") return UNEXPECTED;
+  if (hasCode(error, "invalid_input")) {
+    const { field } = error;
+    const message = field === "message" ? "message is required" : `invalid field: ${FIELDS[field] ?? field}`;
+    return { status: 400, message };
+  }
+  if (hasCode(error, "session_busy") || hasCode(error, "too_many_runs")) {
+    const headers = { "Retry-After": String(Math.max(1, Math.ceil(error.retryAfterMs / 1000))) };
+    return { status: error.code === "session_busy" ? 409 : 503, message: error.message, headers };
+  }
+  const status = STATUS[(error as GantryError).code];
+  return status === undefined ? UNEXPECTED : { status, message: error.message };
+}
+
+const STATUS: Readonly<Record<string, number>> = {
+  session_not_found: 404,
+  project_folder: 400,
+  attachment: 400,
+  model_selection: 400,
+  model_timeout: 504,
+  shutting_down: 503,
+  run_cancelled: 500,
+  provider: 500,
+  lease_lost: 500,
+};
+
+/** What a client is told of a run that failed after it had begun. */
+export function runFailure(error: unknown): Refusal {
+  // The session was there when the run began: it was deleted meanwhile.
+  if (hasCode(error, "session_not_found")) return { status: 500, message: "session deleted" };
+  return refusalFor(error);
+}

@@ -1,0 +1,85 @@
+import type { ServerResponse } from "node:http";
+import {
+  HTTP_HOST,
+  inject,
+  injectable,
+  LOGGER,
+  openHttpHost,
+  OPTIONS,
+  silentLogger,
+  type Agent,
+  type HttpHost,
+  type Listening,
+  type Logger,
+  type Refusal,
+  type Transport,
+} from "gantry";
+import { commonHeaders } from "./cors.js";
+import { completeOptions, type KoaHttpOptions } from "./options.js";
+import { Serving } from "./serving.js";
+import { JSON_TYPE } from "./wire.js";
+
+/** The HTTP API under `/api`: JSON, with server-sent events where a run is streamed. */
+@injectable()
+export class KoaHttpTransport implements Transport {
+  readonly name = "koa-http-api";
+  readonly #options: KoaHttpOptions;
+  readonly #host: HttpHost | undefined;
+  readonly #logger: Logger;
+
+  /** Without `host` it opens a port of its own. Throws `ConfigError` for a header that cannot be sent. */
+  constructor(
+    @inject(OPTIONS) options: Partial<KoaHttpOptions>,
+    @inject(HTTP_HOST) host?: HttpHost,
+    @inject(LOGGER) logger?: Logger,
+  ) {
+    this.#options = completeOptions(options);
+    this.#host = host;
+    this.#logger = logger ?? silentLogger;
+  }
+
+  async start(agent: Agent): Promise<Listening> {
+    const { createApp } = await import("./app.js");
+    const options = this.#options;
+    const own = this.#host ? undefined : openHttpHost({ ...options, logger: this.#logger });
+    const host = this.#host ?? own!;
+    const serving = new Serving(own);
+    const headers = commonHeaders(options);
+    const handle = createApp({
+      agent,
+      options,
+      headers,
+      logger: this.#logger,
+      isLoopback: () => host.loopback,
+      shutdown: serving.shutdown,
+    });
+    const refuse = (response: ServerResponse, refusal: Refusal): void => {
+      const body = JSON.stringify({ error: refusal.message });
+      response.writeHead(refusal.status, {
+        ...headers,
+        ...refusal.headers,
+        "Content-Type": JSON_TYPE,
+        "Content-Length": Buffer.byteLength(body),
+      });
+      response.end(response.req.method === "HEAD" ? undefined : body);
+    };
+    try {
+      serving.address = await host.mount({
+        prefix: "/api",
+        fallback: true,
+        authenticated: Object.keys(options.requiredHeaders).length > 0,
+        authenticationKey: "server.required_headers",
+        handler: (request, response) => {
+          serving.track(request, response);
+          if (serving.stopping) refuse(response, { status: 503, message: "server shutting down" });
+          else handle(request, response);
+        },
+        refuse: (_request, response, refusal) => refuse(response, refusal),
+      });
+      return serving;
+    } catch (error) {
+      await own?.close(AbortSignal.abort());
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,35 @@
+import type { Context } from "koa";
+import { HttpError } from "./errors.js";
+
+const wrong = (name: string) => new HttpError(400, `invalid query parameter: ${name}`);
+
+/** The query of a request; a parameter given twice is refused, for one of the two would be ignored. */
+export class Query {
+  readonly #params: URLSearchParams;
+
+  constructor(ctx: Context) {
+    this.#params = new URLSearchParams(ctx.querystring);
+  }
+
+  text(name: string): string | undefined {
+    const values = this.#params.getAll(name);
+    if (values.length > 1) throw wrong(name);
+    return values[0];
+  }
+
+  /** Of at least `min`; what is beyond counting becomes the largest number that is exact. */
+  integer(name: string, min: number): number | undefined {
+    const value = this.text(name);
+    if (value === undefined) return undefined;
+    if (!/^\d{1,400}$/.test(value) || Number(value) < min) throw wrong(name);
+    return Math.min(Number(value), Number.MAX_SAFE_INTEGER);
+  }
+
+  oneOf<T extends string>(name: string, values: readonly T[]): T | undefined {
+    const value = this.text(name);
+    if (value === undefined) return undefined;
+    const known = values.find((one) => one === value);
+    if (known === undefined) throw wrong(name);
+    return known;
+  }
+}

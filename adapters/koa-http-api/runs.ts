@@ -1,0 +1,126 @@
+import { readAttachments, RunCancelledError, ShuttingDownError, type Run, type RunResult } from "gantry";
+import type { Context } from "koa";
+import { send, type ApiParts } from "./api.js";
+import { BodyReader, type RunRequest } from "./body.js";
+import { HttpError, INTERNAL, runFailure } from "./errors.js";
+import { CANCEL_MS } from "./serving.js";
+import { SseStream } from "./sse.js";
+import { MODEL_HEADER, SESSION_HEADER, wireDone, wireEvent, wireResult } from "./wire.js";
+
+/** `POST /api/run`. */
+export class Runs {
+  readonly #parts: ApiParts;
+  readonly #bodies: BodyReader;
+  #streams = 0;
+
+  constructor(parts: ApiParts) {
+    this.#parts = parts;
+    this.#bodies = new BodyReader(parts.options);
+  }
+
+  async serve(ctx: Context): Promise<void> {
+    const gone = new AbortController();
+    const { res } = ctx;
+    // The response, not the request: a request is over as soon as its body is read.
+    res.once("close", () => res.writableFinished || gone.abort(new RunCancelledError()));
+    const request = await this.#bodies.read(ctx);
+    if (request.stream) this.#countStream(ctx);
+    const run = await this.#start(request, gone.signal);
+    ctx.set(SESSION_HEADER, headerText(run.sessionId));
+    ctx.set(MODEL_HEADER, headerText(`${run.provider}/${run.model.id}`));
+    if (request.stream) await this.#stream(ctx, run);
+    else await this.#answer(ctx, run);
+  }
+
+  async #start(request: RunRequest, gone: AbortSignal): Promise<Run> {
+    const { agent, options, shutdown, isLoopback } = this.#parts;
+    const attachments = await readAttachments(request.files, {
+      projectDir: agent.projectDir,
+      anywhere: isLoopback(),
+      allowPaths: options.allowPaths,
+      deniedPaths: options.deniedPaths,
+    });
+    return agent.run({
+      message: request.message,
+      attachments,
+      ...(request.provider === undefined ? {} : { provider: request.provider }),
+      ...(request.model === undefined ? {} : { model: request.model }),
+      ...(request.sessionId === undefined ? {} : { sessionId: request.sessionId }),
+      signal: options.onDisconnect === "cancel" ? AbortSignal.any([shutdown, gone]) : shutdown,
+      overflow: "drop",
+    });
+  }
+
+  #countStream(ctx: Context): void {
+    if (this.#streams >= this.#parts.options.streams)
+      throw new HttpError(503, "too many streams", { "Retry-After": "1" });
+    this.#streams += 1;
+    ctx.res.once("close", () => (this.#streams -= 1));
+    // It may have closed while the body was read.
+    if (ctx.res.closed) this.#streams -= 1;
+  }
+
+  async #answer(ctx: Context, run: Run): Promise<void> {
+    try {
+      send(ctx, wireResult(await ending(run.result, this.#parts.shutdown)));
+    } catch (error) {
+      throw this.#told(error);
+    }
+  }
+
+  async #stream(ctx: Context, run: Run): Promise<void> {
+    ctx.respond = false;
+    const stream = new SseStream(ctx.res, this.#parts.options.heartbeatMs);
+    const pumped = pump(run, stream);
+    try {
+      const { usage } = await ending(run.result, this.#parts.shutdown);
+      await pumped;
+      await stream.send("agent", wireDone(usage));
+      stream.end("done", wireDone(usage));
+    } catch (error) {
+      const { message } = this.#told(error);
+      // At a shutdown there is no time for a reader that is behind.
+      if (!this.#parts.shutdown.aborted) await pumped;
+      stream.end("error", { error: message });
+    }
+  }
+
+  /** What the client is told; what it is not told goes to the log. */
+  #told(error: unknown): HttpError {
+    const { status, message, headers } = runFailure(error);
+    if (message === INTERNAL) this.#parts.logger.error("a run failed", { error });
+    return new HttpError(status, message, headers);
+  }
+}
+
+/** Events as the reader has room for them; never fails. */
+async function pump(run: Run, stream: SseStream): Promise<void> {
+  try {
+    for await (const event of run) {
+      if (!stream.open) return;
+      const payload = wireEvent(event);
+      if (payload) await stream.send("agent", payload);
+    }
+  } catch {
+    // `run.result` says what went wrong.
+  }
+}
+
+/** The result, or a `ShuttingDownError` when a run that must end does not end. */
+function ending(result: Promise<RunResult>, shutdown: AbortSignal): Promise<RunResult> {
+  return new Promise((resolve, reject) => {
+    let timer: NodeJS.Timeout | undefined;
+    const hurry = () => (timer = setTimeout(() => reject(new ShuttingDownError()), CANCEL_MS));
+    if (shutdown.aborted) hurry();
+    else shutdown.addEventListener("abort", hurry, { once: true });
+    void result.then(resolve, reject).finally(() => {
+      clearTimeout(timer);
+      shutdown.removeEventListener("abort", hurry);
+    });
+  });
+}
+
+/** Header values are visible ASCII here, whatever a provider calls its models. */
+function headerText(text: string): string {
+  return text.replace(/[^\x21-\x7e]+/g, encodeURIComponent);
+}

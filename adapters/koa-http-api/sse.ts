@@ -1,0 +1,62 @@
+import type { ServerResponse } from "node:http";
+
+/** A stream of server-sent events. Whoever writes waits for the reader; a reader that is gone makes it deaf, never fail. */
+export class SseStream {
+  readonly #response: ServerResponse;
+  readonly #heartbeatMs: number;
+  #timer: NodeJS.Timeout | undefined;
+  #open = true;
+
+  /** Sends the headers, and a first comment so that proxies and clients see the stream begin. */
+  constructor(response: ServerResponse, heartbeatMs: number) {
+    this.#response = response;
+    this.#heartbeatMs = heartbeatMs;
+    response.once("close", () => {
+      this.#open = false;
+      clearTimeout(this.#timer);
+    });
+    response.writeHead(200, {
+      "Content-Type": "text/event-stream",
+      "Cache-Control": "no-cache",
+      // Proxies would hold back what is to be seen as it is said.
+      "X-Accel-Buffering": "no",
+    });
+    this.#write(": stream\n\n");
+  }
+
+  /** Whether the reader is still there. */
+  get open(): boolean {
+    return this.#open;
+  }
+
+  /** Send one event; resolves when the reader has room for more, or is gone. */
+  async send(event: string, data: unknown): Promise<void> {
+    // JSON has no line breaks, so one line of data is enough.
+    if (!this.#open || this.#write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`)) return;
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        this.#response.off("drain", done);
+        this.#response.off("close", done);
+        resolve();
+      };
+      this.#response.on("drain", done);
+      this.#response.on("close", done);
+    });
+  }
+
+  /** Last event, whether or not the reader has room for it. */
+  end(event: string, data: unknown): void {
+    clearTimeout(this.#timer);
+    if (this.#open) this.#response.end(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+  }
+
+  #write(text: string): boolean {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      // To a reader that does not read, nothing is silent.
+      if (this.#open && !this.#response.writableNeedDrain) this.#write(": keep-alive\n\n");
+      else if (this.#open) this.#timer?.refresh();
+    }, this.#heartbeatMs);
+    return this.#response.write(text);
+  }
+}

@@ -1,0 +1,120 @@
+import type { AgentEvent, Message, ModelEntry, Part, RunResult, Session, Usage } from "gantry";
+
+export const JSON_TYPE = "application/json";
+export const SESSION_HEADER = "X-Session-Id";
+export const MODEL_HEADER = "X-Model";
+
+/** Token counts, as streams carry them. */
+export function wireTokens(usage: Usage) {
+  return {
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.totalTokens,
+  };
+}
+
+export function wireUsage(usage: Usage) {
+  return { ...wireTokens(usage), cost: usage.cost };
+}
+
+export function wireSession(session: Session) {
+  return {
+    id: session.id,
+    title: session.title,
+    provider: session.provider,
+    model: session.model,
+    reasoning_effort: session.reasoningEffort,
+    project_dir: session.projectDir,
+    parent_id: session.parentId,
+    created_at: session.createdAt,
+    updated_at: session.updatedAt,
+    usage: wireUsage(session.usage),
+  };
+}
+
+export function wireMessage(message: Message) {
+  const reasoning = textOf(message.parts, "reasoning");
+  return {
+    id: message.id,
+    session_id: message.sessionId,
+    seq: message.seq,
+    role: message.role,
+    content: wireContent(message.parts),
+    reasoning: reasoning === "" ? null : reasoning,
+    name: message.name,
+    tool_call_id: message.toolCallId,
+    tool_calls: message.parts.flatMap((part) =>
+      part.type === "tool_call"
+        ? [{ id: part.id, type: "function", function: { name: part.name, arguments: part.arguments } }]
+        : [],
+    ),
+    created_at: message.createdAt,
+  };
+}
+
+type WirePart =
+  | { type: "text"; text: string }
+  | { type: "image"; media_type: string; data: string }
+  | { type: "file"; media_type: string; filename: string; data: string };
+
+/** A string when there is text alone, else a list of parts. */
+function wireContent(parts: readonly Part[]): string | WirePart[] {
+  if (!parts.some((part) => part.type === "image" || part.type === "file")) return textOf(parts, "text");
+  return parts.flatMap((part): WirePart[] => {
+    switch (part.type) {
+      case "text":
+        return [{ type: "text", text: part.text }];
+      case "image":
+        return [{ type: "image", media_type: part.mediaType, data: part.data }];
+      case "file":
+        return [{ type: "file", media_type: part.mediaType, filename: part.filename, data: part.data }];
+      default:
+        return [];
+    }
+  });
+}
+
+function textOf(parts: readonly Part[], type: "text" | "reasoning"): string {
+  return parts.map((part) => (part.type === type ? part.text : "")).join("");
+}
+
+export function wireModel({ provider, model }: ModelEntry) {
+  return { provider, model: { id: model.id, name: model.name, owned_by: model.ownedBy } };
+}
+
+export function wireResult(result: RunResult) {
+  return {
+    output: result.output,
+    usage: wireUsage(result.usage),
+    iterations: result.iterations,
+    finish_reason: result.finishReason,
+  };
+}
+
+/** Payload of a stream's `agent` event; undefined for one that says nothing, and for `done`, whose time is not yet. */
+export function wireEvent(event: AgentEvent): Record<string, unknown> | undefined {
+  switch (event.type) {
+    case "token": {
+      if (!event.text && !event.reasoning) return undefined;
+      const { agentId, agentName, text, reasoning } = event;
+      return filled({ type: "token", agent_id: agentId, agent_name: agentName, content: text, reasoning });
+    }
+    case "tool_call":
+      return filled({ type: "tool_call", tool_name: event.name, tool_args: event.arguments });
+    case "tool_result":
+      return filled({ type: "tool_result", tool_name: event.name, tool_output: event.output });
+    case "compaction":
+      return { type: "compaction", strategy: event.strategy, messages: event.messages, tokens: event.tokens };
+    case "done":
+      return undefined;
+  }
+}
+
+export function wireDone(usage: Usage) {
+  return { type: "done", done: true, usage: wireTokens(usage) };
+}
+
+/** Without its empty fields. */
+function filled(payload: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(payload).filter(([, value]) => value !== undefined && value !== ""));
+}

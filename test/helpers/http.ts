@@ -1,0 +1,124 @@
+import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
+import { connect, type Socket } from "node:net";
+import { once } from "node:events";
+
+export interface RawResponse {
+  status: number;
+  headers: IncomingHttpHeaders;
+  /** Names and values as sent. */
+  rawHeaders: string[];
+  text: string;
+  json(): unknown;
+}
+
+export interface RawRequest {
+  method?: string;
+  headers?: Readonly<Record<string, string | string[]>>;
+  body?: string | Uint8Array;
+}
+
+/** One request on a connection of its own, with exactly these headers and this path: `fetch` hides and mends both. */
+export async function send(origin: string, path: string, options: RawRequest = {}): Promise<RawResponse> {
+  const { hostname, port } = new URL(origin);
+  const { body } = options;
+  const request = httpRequest({
+    hostname: hostname.replace(/^\[|\]$/g, ""),
+    port,
+    path,
+    method: options.method ?? (body === undefined ? "GET" : "POST"),
+    headers: {
+      host: `${hostname}:${port}`,
+      ...(body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) }),
+      ...options.headers,
+    },
+    agent: false,
+  });
+  request.end(body);
+  const [response] = (await once(request, "response")) as [import("node:http").IncomingMessage];
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  const text = Buffer.concat(chunks).toString("utf8");
+  const { statusCode = 0, headers, rawHeaders } = response;
+  return { status: statusCode, headers, rawHeaders, text, json: () => JSON.parse(text) as unknown };
+}
+
+/** A bare connection. */
+export class Wire {
+  readonly socket: Socket;
+  /** Resolves when the other side, or an error, has closed it. */
+  readonly closed: Promise<void>;
+  received = "";
+  #waiting: (() => void)[] = [];
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+    socket.setEncoding("utf8");
+    const wake = () => {
+      for (const resolve of this.#waiting.splice(0)) resolve();
+    };
+    socket.on("data", (text: string) => {
+      this.received += text;
+      wake();
+    });
+    socket.on("error", () => undefined);
+    this.closed = new Promise((resolve) =>
+      socket.once("close", () => {
+        resolve();
+        wake();
+      }),
+    );
+  }
+
+  write(text: string | Uint8Array): this {
+    this.socket.write(text);
+    return this;
+  }
+
+  /** Wait until what was received matches; rejects when the connection closes without. */
+  async until(pattern: RegExp): Promise<RegExpExecArray> {
+    for (;;) {
+      const match = pattern.exec(this.received);
+      if (match) return match;
+      if (this.socket.closed) throw new Error(`closed without ${pattern}: ${JSON.stringify(this.received)}`);
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+  }
+
+  destroy(): void {
+    this.socket.destroy();
+  }
+}
+
+/** Connect to a server, to write and read what no HTTP client would. */
+export async function wire(origin: string): Promise<Wire> {
+  const { hostname, port } = new URL(origin);
+  const socket = connect({ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port) });
+  const made = new Wire(socket);
+  await once(socket, "connect");
+  return made;
+}
+
+/** Send a text as it stands and read until the server closes. */
+export async function exchange(origin: string, text: string | Uint8Array): Promise<string> {
+  const connection = (await wire(origin)).write(text);
+  await connection.closed;
+  return connection.received;
+}
+
+export interface SseEvent {
+  event: string;
+  // What a payload holds is what the test is about.
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  data: any;
+}
+
+/** The events of a whole stream. */
+export function sseEvents(text: string): SseEvent[] {
+  return text
+    .split("\n\n")
+    .filter((block) => block !== "" && !block.startsWith(":"))
+    .map((block) => {
+      const [, event = "", data = ""] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
+      return { event, data: JSON.parse(data) as unknown };
+    });
+}
