@@ -1,3 +1,4 @@
+import "reflect-metadata";
 import { chmod, mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { container, type DependencyContainer } from "tsyringe";
