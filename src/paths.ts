@@ -119,8 +119,9 @@ export class PathGuard {
   /** Resolve the rules' own symbolic links, once for all that is opened by this guard. */
   static async create(rules: PathRules): Promise<PathGuard> {
     const real = async (path: string): Promise<string> => {
-      const { existing, rest } = await resolveNearest(path);
-      return join(existing, ...rest);
+      // One that cannot be resolved keeps its name: it lets nothing more in, and keeps what it denies out.
+      const found = await resolveNearest(path).catch(() => undefined);
+      return found ? join(found.existing, ...found.rest) : resolve(path);
     };
     const roots = rules.roots === "anywhere" ? "anywhere" : await Promise.all(rules.roots.map(real));
     return new PathGuard(roots, [...SYSTEM, ...(await Promise.all(rules.denied.map(real)))]);

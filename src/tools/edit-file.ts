@@ -4,7 +4,7 @@ import type { ToolContext, ToolOutput } from "../ports/tool.js";
 import { applyEdit } from "./apply-edit.js";
 import type { TextEdit } from "./apply-edit.js";
 import { size, sniff } from "./content.js";
-import { exclusively, guardFor, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
+import { diffOf, exclusively, guardFor, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { readWhole } from "./read.js";
 import { replaceFile } from "./replace-file.js";
@@ -63,7 +63,7 @@ export async function editFile(
       seen.saw(real, after);
       return {
         text: `Edited ${name}: replaced ${done.join("; ")}.`,
-        diff: [{ path: real, oldText: before.toString(), newText: after.toString() }],
+        diff: diffOf(real, before, after),
         locations: [{ path: real, ...(line === undefined ? {} : { line }) }],
       };
     });

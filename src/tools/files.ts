@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { basename, dirname, relative, resolve, sep } from "node:path";
 import { PathError, ToolError } from "../errors.js";
-import type { Location, ToolContext } from "../ports/tool.js";
+import type { Diff, Location, ToolContext } from "../ports/tool.js";
 import { isInside, PathGuard } from "../paths.js";
 import type { OpenedFile } from "../paths.js";
 
@@ -90,6 +90,15 @@ export async function withFile<T>(
   } finally {
     await file.handle.close();
   }
+}
+
+/** Clients are not sent the whole of larger files, in bytes. */
+const MAX_DIFF_BYTES = 1024 * 1024;
+
+/** A change as clients show it; none where the file is too large for that. */
+export function diffOf(path: string, before: Buffer | null, after: Buffer): Diff[] {
+  if (Math.max(before?.length ?? 0, after.length) > MAX_DIFF_BYTES) return [];
+  return [{ path, oldText: before === null ? null : before.toString(), newText: after.toString() }];
 }
 
 const SEEN = "files.seen";

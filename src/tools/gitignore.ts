@@ -1,6 +1,6 @@
 import { readlink } from "node:fs/promises";
 import { dirname, join, relative, resolve, sep } from "node:path";
-import { PathGuard } from "../paths.js";
+import { isInside, PathGuard } from "../paths.js";
 import { PathPattern } from "./glob-match.js";
 
 /** Larger ignore files are not looked at. */
@@ -63,28 +63,32 @@ export class Gitignore {
     this.#guard = guard;
   }
 
-  /** The rules that hold in `folder`, a resolved path; those of a folder that is itself ignored do not hide what is in it. */
-  static async open(folder: string): Promise<Gitignore> {
+  /**
+   * The rules that hold in `folder`, a resolved path; those of a folder that is itself ignored do not hide what is in it.
+   * Outside a repository they begin in `project`.
+   */
+  static async open(folder: string, project: string): Promise<Gitignore> {
     // Ignore files lie above the project too, so they are read by a guard of their own; nothing of them is shown.
     const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
-    const chain = [folder];
-    let top: string | undefined;
+    const chain: string[] = [];
+    let top = isInside(folder, project) ? project : folder;
+    let files: IgnoreFile[] = [];
     for (let at = folder; ; at = dirname(at)) {
       const exclude = await readExclude(guard, at);
       if (exclude !== undefined) {
         top = at;
-        const files = exclude === "" ? [] : [new IgnoreFile(at, exclude)];
-        let rules = new Gitignore(files, guard);
-        for (const one of chain.reverse()) {
-          if (one !== top && rules.ignores(one, true)) rules = new Gitignore([], guard);
-          rules = await rules.enter(one);
-        }
-        return rules;
+        files = [new IgnoreFile(at, exclude)];
+        break;
       }
       if (dirname(at) === at) break;
-      chain.push(dirname(at));
     }
-    return new Gitignore([], guard).enter(folder);
+    for (let at = folder; at !== top; at = dirname(at)) chain.unshift(at);
+    let rules = await new Gitignore(files, guard).enter(top);
+    for (const one of chain) {
+      if (rules.ignores(one, true)) rules = new Gitignore([], guard);
+      rules = await rules.enter(one);
+    }
+    return rules;
   }
 
   /** The rules that hold below `folder`, where these hold above it. */

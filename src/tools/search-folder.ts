@@ -1,3 +1,4 @@
+import { realpath } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { ToolContext } from "../ports/tool.js";
 import { guardFor, pathFault } from "./files.js";
@@ -18,7 +19,7 @@ export async function searchIn(
     const guard = await guardFor(options, context.projectDir);
     const folder = await guard.openFolder(resolve(context.projectDir, path));
     await folder.close();
-    const ignore = how.all === true ? undefined : await Gitignore.open(folder.path);
+    const ignore = how.all === true ? undefined : await Gitignore.open(folder.path, await realpath(context.projectDir));
     return walk(
       folder.path,
       { guard, ignore, signal: context.signal, ...(how.depth ? { depth: how.depth } : {}) },

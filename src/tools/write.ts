@@ -6,7 +6,17 @@ import { prefersCrlf, toCrlf } from "./apply-edit.js";
 import { defineArguments, text } from "./arguments.js";
 import { sniff } from "./content.js";
 import { defineTool } from "./define.js";
-import { exclusively, guardFor, location, MAX_FILE_BYTES, PATH_ALIASES, pathFault, SeenFiles, shown } from "./files.js";
+import {
+  diffOf,
+  exclusively,
+  guardFor,
+  location,
+  MAX_FILE_BYTES,
+  PATH_ALIASES,
+  pathFault,
+  SeenFiles,
+  shown,
+} from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { readWhole } from "./read.js";
 import { replaceFile } from "./replace-file.js";
@@ -79,8 +89,7 @@ async function put(
   const what = old ? `Replaced ${name}: ${lines}, before ${count(old.toString())}` : `Created ${name}: ${lines}`;
   return {
     text: `${what}${kept.length > 0 ? ` (kept its ${kept.join(" and ")})` : ""}.`,
-    // A file too large to be read whole has no text to compare with.
-    diff: [{ path: real, oldText: old ? old.toString() : null, newText: text }],
+    diff: diffOf(real, old ?? null, bytes),
     locations: [{ path: real }],
   };
 }

@@ -146,6 +146,12 @@ describe("ignore files", () => {
     assert.equal((await callTool(tools.get("glob")!, { pattern: "**" }, worktree)).text, "seen");
   });
 
+  it("of the project hold in its folders, also without git", async () => {
+    await using t = await tree({ ".gitignore": "out/\n*.tmp\n", "src/a.ts": "", "src/b.tmp": "", "src/out/c": "" });
+    assert.equal(await t.call("glob", { pattern: "**", path: "src" }), "src/a.ts");
+    assert.equal(await t.call("list", { path: "src" }), "a.ts\n[2 hidden by .gitignore; all shows them]");
+  });
+
   it("that are no files are no obstacle", async () => {
     await using t = await tree({ "a/x": "" });
     execFileSync("mkfifo", [join(t.path, "a/.gitignore")]);

@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { it } from "node:test";
+import { builtinTools } from "gantry";
+import { callTool, temporaryFolder, toolContext } from "../helpers/tool-context.js";
+
+const names = (tools: readonly { name: string }[]) => tools.map((tool) => tool.name).sort();
+
+it("asks for what changes things or leaves the machine, and runs the rest side by side", () => {
+  const tools = builtinTools();
+  assert.deepEqual(names(tools.filter((tool) => tool.needsLeave)), [
+    "bash",
+    "delete",
+    "edit",
+    "multiedit",
+    "webfetch",
+    "write",
+  ]);
+  assert.deepEqual(names(tools.filter((tool) => tool.parallel)), [
+    "glob",
+    "grep",
+    "list",
+    "read",
+    "todoread",
+    "webfetch",
+  ]);
+  assert.deepEqual(
+    names(builtinTools({ bash: { enabled: false } })),
+    names(tools.filter((tool) => tool.name !== "bash")),
+  );
+});
+
+it("describes calls for people", () => {
+  const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
+  const title = (name: string, input: object): string => {
+    const tool = tools.get(name)!;
+    return tool.describe(tool.parse(input), "/project").title;
+  };
+  assert.equal(title("read", { path: "/project/src/a.ts" }), "Read src/a.ts");
+  assert.equal(title("read", { path: "../other/a.ts", offset: 7 }), "Read /other/a.ts from line 7");
+  assert.equal(title("bash", { command: "npm test\nnpm run lint" }), "npm test ⏎ npm run lint");
+  assert.equal(title("grep", { pattern: "x", path: "src", glob: "*.ts" }), 'Search "x" in src (*.ts)');
+  assert.equal(title("list", {}), "List .");
+  const read = tools.get("read")!;
+  assert.deepEqual(read.describe(read.parse({ path: "a.ts", offset: 3 }), "/project").locations, [
+    { path: "/project/a.ts", line: 3 },
+  ]);
+});
+
+it("caps every tool's text", async () => {
+  await using folder = await temporaryFolder();
+  await writeFile(join(folder.path, "a.txt"), "line\n".repeat(1000));
+  for (const tool of builtinTools({ outputBytes: 500, bash: { sandbox: "off" } })) {
+    const input =
+      tool.name === "read" ? { path: "a.txt" } : tool.name === "bash" ? { command: "cat a.txt" } : undefined;
+    if (!input) continue;
+    const { text } = await callTool(tool, input, toolContext(folder.path));
+    assert.ok(Buffer.byteLength(text) <= 500, tool.name);
+    assert.match(text, /bytes cut from the middle/);
+  }
+});
