@@ -393,7 +393,8 @@ export class Agent {
     } catch (caught) {
       await this.#giveBack(lease);
       const error = ending(caught, signal);
-      this.#logger.warn("run failed", { ...names, error: error.message });
+      const meant = error instanceof RunCancelledError || error instanceof ShuttingDownError;
+      this.#logger[meant ? "info" : "warn"](meant ? "run cancelled" : "run failed", { ...names, error: error.message });
       this.#bus.emit("run.failed", { sessionId, error });
       throw error;
     } finally {

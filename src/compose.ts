@@ -310,10 +310,11 @@ function construct<Kind extends AdapterKind>(
     return child.resolve(use as new (...args: unknown[]) => AdapterKinds[Kind]);
   } catch (error) {
     if (error instanceof ConfigError) throw error;
-    throw new AdapterError(
-      `${where}: ${descriptor.name} could not be built: ${error instanceof Error ? error.message.split("\n").at(-1)?.trim() : String(error)}`,
-      { cause: error },
-    );
+    const message = error instanceof Error ? (error.message.split("\n").at(-1) ?? "").trim() : String(error);
+    const why = message.startsWith("TypeInfo not known")
+      ? `the class ${use.name} needs @injectable() from "gantry"`
+      : message;
+    throw new AdapterError(`${where}: ${descriptor.name} could not be built: ${why}`, { cause: error });
   }
 }
 

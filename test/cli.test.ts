@@ -101,7 +101,7 @@ describe("gantry serve cannot start", () => {
     assertRefused(await runGantry(t, ["serve", "--port", "0", "--host", "0.0.0.0"]), /required_headers.*--insecure/);
     const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "0.0.0.0", "--insecure"] });
     assert.match(server.stdout, /^http server listening on http:\/\/0\.0\.0\.0:\d+\n$/);
-    assert.match(server.stderr, /without authentication/);
+    assert.match(server.stderr, /no authentication: whoever can reach http:\/\/0\.0\.0\.0/);
   });
 
   it("with a store that is none, which is left untouched", async (t) => {
