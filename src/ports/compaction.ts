@@ -9,12 +9,15 @@ export interface CompactionInput {
   /** How many of the newest messages the user wants kept. */
   readonly keepMessages: number;
   /** Tokens of messages: bytes / 3. */
-  estimate(messages: readonly ModelMessage[]): number;
+  readonly estimate: (messages: readonly ModelMessage[]) => number;
   /**
    * Ask the session's model one question, without tools; its text. A question too long for the window is cut in the
    * middle. The usage counts to the run. Rejects with the provider's error or the signal's reason.
    */
-  ask(question: { system: string; message: string; maxTokens: number }, signal: AbortSignal): Promise<string>;
+  readonly ask: (
+    question: { system: string; message: string; maxTokens: number },
+    signal: AbortSignal,
+  ) => Promise<string>;
 }
 
 /** How a conversation that outgrew the model's window is made smaller. */
