@@ -27,6 +27,12 @@ export function shown(path: string, projectDir: string): string {
   return isInside(full, projectDir) ? relative(projectDir, full).split(sep).join("/") || "." : full;
 }
 
+/** As `shown`, in the middle of a sentence. */
+export function folderName(path: string, projectDir: string): string {
+  const name = shown(path, projectDir);
+  return name === "." ? "the project folder" : name;
+}
+
 export function location(path: string, projectDir: string, line?: number): Location {
   return { path: resolve(projectDir, path), ...(line === undefined ? {} : { line }) };
 }

@@ -4,7 +4,7 @@ import { isInside } from "../paths.js";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { defineTool } from "./define.js";
-import { location, shown } from "./files.js";
+import { folderName, location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { compileGlob } from "./glob-match.js";
 import { searchIn } from "./search-folder.js";
@@ -66,7 +66,7 @@ export function globTool(options: FileToolOptions): Tool {
       if (count === 0) {
         const hidden =
           report.ignored > 0 && !all ? ` (${report.ignored} entries are hidden by .gitignore; all searches them)` : "";
-        lines.push(`No file matches ${pattern} in ${shown(start, context.projectDir)}${hidden}.`);
+        lines.push(`No file matches ${pattern} in ${folderName(start, context.projectDir)}${hidden}.`);
       } else if (count > lines.length)
         lines.push(`[${lines.length} of ${count} files; use a narrower pattern or path]`);
       if (report.incomplete) lines.push("[the folder is too large to search whole; narrow it with path]");

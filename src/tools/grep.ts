@@ -6,7 +6,7 @@ import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { size } from "./content.js";
 import { defineTool } from "./define.js";
-import { guardFor, location, pathFault, shown } from "./files.js";
+import { folderName, guardFor, location, pathFault, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { globOf } from "./glob.js";
 import { LineSearch } from "./line-search.js";
@@ -22,6 +22,8 @@ const MAX_LINES = 1_000;
 const MAX_FILE = 16 * 1024 * 1024;
 const BATCH_BYTES = 2 * 1024 * 1024;
 const BATCH_FILES = 64;
+/** Files read at the same time; each can have `MAX_FILE` bytes. */
+const LOAD_AT_ONCE = 8;
 const BATCH_MS = 5_000;
 const SEARCH_MS = 60_000;
 
@@ -150,32 +152,46 @@ class Grep {
   async #searchAll(search: LineSearch): Promise<void> {
     const guard = await guardFor(this.#options, this.#context.projectDir);
     const started = performance.now();
-    let names: string[] = [];
-    let batch: Uint8Array[] = [];
-    let bytes = 0;
-    const flush = async (): Promise<void> => {
-      if (batch.length === 0) return;
-      const found = await search.search(batch);
-      found.forEach((one, index) => this.#add(names[index] ?? "", one));
-      names = [];
-      batch = [];
-      bytes = 0;
-    };
-    for await (const { path, name } of await this.#candidates(guard)) {
-      const content = await this.#load(guard, path, name);
-      if (!content) continue;
-      names.push(name);
-      batch.push(content);
-      bytes += content.byteLength;
+    // While the thread searches one batch, the next one is read.
+    let searching: Promise<void> = Promise.resolve();
+    let batch: { name: string; content: Uint8Array }[] = [];
+    let waiting: Candidate[] = [];
+    const load = async (): Promise<void> => {
+      const loaded = await Promise.all(waiting.map((one) => this.#load(guard, one)));
+      waiting = [];
+      batch.push(...loaded.filter((one) => one !== undefined));
+      const bytes = batch.reduce((sum, one) => sum + one.content.byteLength, 0);
       if (bytes >= BATCH_BYTES || batch.length >= BATCH_FILES) await flush();
-      // What is told at the end is counts, which need the whole search only when they are asked for.
-      if (this.#full && this.#given.output !== "count") break;
+    };
+    const flush = async (): Promise<void> => {
+      await searching;
+      const files = batch;
+      batch = [];
+      if (files.length === 0 || this.#enough) return;
+      searching = search.search(files.map((one) => one.content)).then((found) => {
+        for (const [index, { name }] of files.entries()) this.#add(name, found[index] ?? { count: 0, lines: [] });
+      });
+      // Awaited with the next batch; until then nobody listens.
+      searching.catch(() => undefined);
+    };
+    for await (const candidate of await this.#candidates(guard)) {
+      waiting.push(candidate);
+      if (waiting.length < LOAD_AT_ONCE) continue;
+      await load();
+      if (this.#enough) break;
       if (performance.now() - started > SEARCH_MS) {
         this.#report.incomplete = true;
         break;
       }
     }
+    await load();
     await flush();
+    await searching;
+  }
+
+  /** Counts need the whole search; what is shown does not. */
+  get #enough(): boolean {
+    return this.#full && this.#given.output !== "count";
   }
 
   async #candidates(guard: PathGuard): Promise<AsyncIterable<Candidate> | Candidate[]> {
@@ -203,7 +219,7 @@ class Grep {
   }
 
   /** Content of a text file, in memory that is its own. */
-  async #load(guard: PathGuard, path: string, name: string): Promise<Uint8Array | undefined> {
+  async #load(guard: PathGuard, { path, name }: Candidate): Promise<{ name: string; content: Uint8Array } | undefined> {
     try {
       const file = await guard.openFile(path);
       try {
@@ -213,7 +229,7 @@ class Grep {
         }
         const content = await readWhole(file, MAX_FILE);
         // Copied, because Node's buffers can share one piece of memory, and it goes over to the thread.
-        return content.subarray(0, 8_192).includes(0) ? undefined : new Uint8Array(content);
+        return content.subarray(0, 8_192).includes(0) ? undefined : { name, content: new Uint8Array(content) };
       } finally {
         await file.handle.close();
       }
@@ -260,7 +276,7 @@ class Grep {
   #text(): string {
     const { output, pattern } = this.#given;
     const lines = this.#lines;
-    const where = shown(this.#start, this.#context.projectDir);
+    const where = folderName(this.#start, this.#context.projectDir);
     if (this.#matches === 0) {
       const filter = this.#given.glob === undefined ? "" : ` (${this.#given.glob})`;
       lines.push(`No match for ${pattern} in ${where}${filter}.`);

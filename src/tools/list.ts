@@ -3,7 +3,7 @@ import { readlink } from "node:fs/promises";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { defineTool } from "./define.js";
-import { location, shown } from "./files.js";
+import { folderName, location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { searchIn } from "./search-folder.js";
 import { MODEL_BYTES } from "./truncate.js";
@@ -50,7 +50,7 @@ export function listTool(options: FileToolOptions): Tool {
         }
         lines.push(line);
       }
-      const name = shown(start, context.projectDir);
+      const name = folderName(start, context.projectDir);
       if (lines.length === 0) lines.push(`${name} is empty.`);
       if (more || report.incomplete) lines.push(`[more than is shown; list a folder inside ${name}, or use glob]`);
       if (report.ignored > 0) lines.push(`[${report.ignored} hidden by .gitignore; all shows them]`);

@@ -197,7 +197,7 @@ describe("glob", () => {
     assert.equal(await t.call("glob", { pattern: join(t.path, "src/*.ts") }), "src/a.ts");
     assert.equal(
       await t.call("glob", { pattern: "b.js" }),
-      "No file matches b.js in . (1 entries are hidden by .gitignore; all searches them).",
+      "No file matches b.js in the project folder (1 entries are hidden by .gitignore; all searches them).",
     );
     await assert.rejects(t.call("glob", { pattern: "../*" }), /Name the folder in path/);
   });
@@ -229,7 +229,7 @@ describe("grep", () => {
       await t.call("grep", { pattern: "t", limit: 1 }),
       /^a.txt\n2:two\n\[1 matching lines shown, there are more/,
     );
-    assert.equal(await t.call("grep", { pattern: "a.c(", literal: true }), "No match for a.c( in ..");
+    assert.equal(await t.call("grep", { pattern: "a.c(", literal: true }), "No match for a.c( in the project folder.");
     assert.equal(await t.call("grep", { pattern: "\\p{L}ne" }), "a.txt\n1:one");
     await assert.rejects(t.call("grep", { pattern: "(" }), /pattern: Invalid regular expression.*literal/);
     await assert.rejects(t.call("grep", { pattern: "x", path: "nope" }), /nope: not found/);
