@@ -20,20 +20,22 @@ interface Module {
   imports: Import[];
 }
 
+/** Files of src that speak HTTP for the transports. */
+const SPEAKS_HTTP = /^src\/(http-host|http-answers|web-safety)(\.ts$|\/)/;
+
 /** What each floor of src holds; a file that is named nowhere belongs to the kernel. */
 const FLOORS: readonly { name: string; has: (file: string) => boolean }[] = [
   { name: "ports", has: (file) => /^src\/(ports\/|events\.ts$|errors\.ts$)/.test(file) },
   { name: "kernel", has: () => true },
+  { name: "HTTP host", has: (file) => SPEAKS_HTTP.test(file) },
   { name: "public face", has: (file) => /^src\/(adapter|index|testing\/.*)(\.ts)?$/.test(file) },
-  { name: "composition", has: (file) => /^src\/(compose|plugins|config|http-host|web-safety)(\.ts$|\/)/.test(file) },
+  { name: "composition", has: (file) => /^src\/(compose|plugins|config)(\.ts$|\/)/.test(file) },
   { name: "command line", has: (file) => file === "src/cli.ts" },
 ];
 const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = new Set(["src/adapter.ts", "src/compose.ts"]);
 /** Composition loads adapters, and only when they are wanted. */
 const LOADERS = new Set(["src/compose.ts", "src/plugins.ts"]);
-/** Files of src that speak HTTP for the transports. */
-const SPEAKS_HTTP = /^src\/(http-host|web-safety)(\.ts$|\/)/;
 const WIRE_WORDS = new Set(
   (
     "session_id parent_id created_at updated_at tool_call_id tool_args tool_output tool_name agent_id agent_name finish_reason " +
