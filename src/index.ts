@@ -14,7 +14,6 @@ export type { CompactionOptions } from "./compaction.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";
 export { MemoryDriver } from "./memory-driver.js";
 export { MemoryStore } from "./memory-store.js";
-export type { ChainData, SessionData } from "./memory-store.js";
 export type { CatalogueCache, ModelEntry, ModelPair } from "./models.js";
 export type { MessagesQuery, NewSession, Sessions } from "./sessions.js";
 export { createLogger, namedLogger, redact, silentLogger, type LogLevel } from "./log.js";

@@ -9,6 +9,7 @@ import {
 import { MemoryStore, newChain } from "./memory-store.js";
 import type { Chain, StoredMessage, StoredSession } from "./memory-store.js";
 import type {
+  ChainData,
   Holder,
   Lease,
   Message,
@@ -199,6 +200,19 @@ export class MemoryDriver implements SessionDriver {
   async release(lease: Lease): Promise<void> {
     this.#check();
     if (this.#store.leases.get(lease.rootId)?.fence === lease.fence) this.#store.leases.delete(lease.rootId);
+  }
+
+  async dump(id: string): Promise<ChainData | undefined> {
+    this.#check();
+    return this.#store.dump(id);
+  }
+
+  async load(chain: ChainData): Promise<void> {
+    this.#check();
+    for (const id of chain.sessions.flatMap(({ session }) => [session.id, session.alias])) {
+      if (id !== "" && this.#taken(id)) throw new SessionExistsError(id);
+    }
+    this.#store.load(chain);
   }
 
   #check(): void {

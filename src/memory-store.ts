@@ -1,4 +1,4 @@
-import type { Lease, Message, Part, Session, Snapshot } from "./ports/session-driver.js";
+import type { ChainData, Lease, Message, Part, Session, SessionData, Snapshot } from "./ports/session-driver.js";
 
 export interface StoredMessage {
   message: Message;
@@ -25,22 +25,6 @@ export interface Chain {
   snapshots: Snapshot[];
 }
 
-/** All of one session, as JSON. */
-export interface SessionData {
-  session: Session;
-  /** Snapshot that hides it; `""` for none. */
-  cut: string;
-  view: Message[];
-  /** `grown`: of a growing message, the index that deltas give to each of its parts. */
-  messages: { message: Message; cut: string; grown?: number[] }[];
-}
-
-/** All of a chain, as JSON. */
-export interface ChainData {
-  sessions: SessionData[];
-  snapshots: Snapshot[];
-}
-
 /** What memory drivers keep; several drivers given the same one behave like processes that share a store. */
 export class MemoryStore {
   readonly sessions = new Map<string, StoredSession>();
@@ -58,7 +42,8 @@ export class MemoryStore {
     const inOrder = [...chain.sessions.values()].sort((a, b) => a.session.chain.index - b.session.chain.index);
     for (const { session, cut, view } of inOrder) bySession.set(session.id, { session, cut, view, messages: [] });
     for (const { message, cut, grown } of [...chain.messages.values()].sort((a, b) => a.message.seq - b.message.seq)) {
-      const growing = message.finished ? {} : { grown: message.parts.map((part) => indexOf(grown, part)) };
+      const indexes = message.finished ? [] : message.parts.map((part) => indexOf(grown, part));
+      const growing = indexes.every((index, place) => index === place) ? {} : { grown: indexes };
       bySession.get(message.sessionId)?.messages.push({ message, cut, ...growing });
     }
     return structuredClone({ sessions: [...bySession.values()], snapshots: chain.snapshots });

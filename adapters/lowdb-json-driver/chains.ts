@@ -89,6 +89,12 @@ export class Chains {
     await this.#files.replace(this.#layout.session(session.id), text);
   }
 
+  /** Write a whole new chain. Its original's file comes last: without it the others are no chain. */
+  async take(data: ChainData): Promise<void> {
+    const texts = textsOf(data, new Set(data.sessions.map(({ session }) => session.id)));
+    for (const [id, text] of [...texts].reverse()) await this.#files.replace(this.#layout.session(id), text);
+  }
+
   /** Apply a change and add it to the journal. */
   async change(chain: Chain, id: string, change: SessionChange): Promise<void> {
     await chain.driver.write(id, change);

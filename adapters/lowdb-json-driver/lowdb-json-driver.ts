@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
 import { LOGGER, OPTIONS, SessionExistsError, SessionNotFoundError, StoreError, inject, injectable } from "gantry";
 import type {
+  ChainData,
   Holder,
   Lease,
   Logger,
@@ -157,6 +158,29 @@ export class LowdbJsonDriver implements SessionDriver {
     return this.#do((store) =>
       store.withChain(lease.rootId, async () => {
         if (await store.leases.release(lease)) await this.#fold(store, lease.rootId);
+      }),
+    );
+  }
+
+  dump(id: string): Promise<ChainData | undefined> {
+    return this.#read(id, (chain) => chain.driver.dump(id), undefined);
+  }
+
+  load(chain: ChainData): Promise<void> {
+    const root = chain.sessions[0]?.session.id ?? "";
+    return this.#do((store) =>
+      store.withChain(root, async () => {
+        await store.chains.current(root, store.withIndex);
+        await store.withIndex(async () => {
+          await store.index.refresh();
+          const ids = chain.sessions.flatMap(({ session }) => [session.id, session.alias]);
+          const taken = ids.find((id) => id !== "" && store.index.isTaken(id));
+          if (taken !== undefined) throw new SessionExistsError(taken);
+          // Not known, yet there: a file that cannot be used, and is not ours to replace.
+          if (await unlessMissing(stat(store.layout.session(root)))) throw new SessionExistsError(root);
+          await store.chains.take(chain);
+          await store.index.put(chain.sessions.map(({ session }) => session));
+        });
       }),
     );
   }

@@ -1,5 +1,6 @@
 import { LOGGER, OPTIONS, StoreError, inject, injectable } from "gantry";
 import type {
+  ChainData,
   Holder,
   Lease,
   Logger,
@@ -19,6 +20,7 @@ import type { SqliteOptions } from "./options.js";
 import { getSession, getView, listMessages, listSessions, listSnapshots, newestOfChain } from "./reads.js";
 import { sessionOf } from "./rows.js";
 import { Statements } from "./statements.js";
+import { dumpChain, loadChain } from "./transfer.js";
 import { WriteQueue, patiently } from "./write-queue.js";
 import { changeSession, createSession, deleteChains, releaseLease, takeLease } from "./writes.js";
 
@@ -114,6 +116,14 @@ export class SqliteDriver implements SessionDriver {
 
   release(lease: Lease): Promise<void> {
     return this.#write(false, (db) => releaseLease(db, lease));
+  }
+
+  dump(id: string): Promise<ChainData | undefined> {
+    return this.#read((db) => dumpChain(db, id));
+  }
+
+  load(chain: ChainData): Promise<void> {
+    return this.#write(true, (db) => loadChain(db, chain));
   }
 
   async #start(): Promise<Opened> {

@@ -242,6 +242,25 @@ export interface SessionChange {
   cut?: Snapshot;
 }
 
+/** All of one session, as JSON. */
+export interface SessionData {
+  session: Session;
+  /** Snapshot that hides it; `""` for none. */
+  cut: string;
+  /** The compacted view that a follow-up began with. */
+  view: Message[];
+  /** In `seq` order, each with the snapshot that hides it. `grown`: of a growing message, the index that deltas give to each of its parts, where it is not the part's place. */
+  messages: { message: Message; cut: string; grown?: number[] }[];
+}
+
+/** All of a chain, as JSON: what `gantry sessions export` writes. */
+export interface ChainData {
+  /** By index, the original first; hidden ones too. */
+  sessions: SessionData[];
+  /** Oldest first. */
+  snapshots: Snapshot[];
+}
+
 /**
  * Where sessions live. The kernel owns every rule; a driver only stores and finds.
  * Any number of processes may share one store; no method ever fails because another process is writing.
@@ -291,4 +310,8 @@ export interface SessionDriver {
   ): Promise<Lease | { heldBy: Holder }>;
   /** Give a lease back; nothing happens when it is no longer held. */
   release(lease: Lease): Promise<void>;
+  /** All of the chain that a session (any id of the chain) belongs to, hidden parts included, as of one moment; undefined for an unknown one. Leases are no part of it. */
+  dump(id: string): Promise<ChainData | undefined>;
+  /** Take a chain in as `dump` gave it, of whichever driver; whole or not at all. `SessionExistsError` when one of its ids or aliases is taken. */
+  load(chain: ChainData): Promise<void>;
 }

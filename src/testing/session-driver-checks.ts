@@ -9,6 +9,7 @@ import { Store } from "./session-driver/rule.js";
 import { sessionRules } from "./session-driver/sessions.js";
 import { sharingRules } from "./session-driver/sharing.js";
 import { textRules } from "./session-driver/texts.js";
+import { transferRules } from "./session-driver/transfer.js";
 
 /** How the checks get at a driver. Every function may take its time; none is called while another one runs. */
 export interface SessionDriverFixture {
@@ -33,6 +34,7 @@ export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
     ...leaseRules,
     ...sharingRules,
     ...textRules,
+    ...transferRules,
   ];
   return rules.map(([name, body]) => ({
     name,

@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import type { ChainData, SessionDriver } from "../../ports/session-driver.js";
+import { rejectsWith } from "../check.js";
+import { aMessage, aSession, at, change, growing, leaseOf, listed, seqs, someMessages, textOf } from "./rule.js";
+import type { Rule } from "./rule.js";
+
+/** Two sessions, a view, two cuts of which one hides a session, a message that grows, usage. */
+async function aFullChain(driver: SessionDriver): Promise<void> {
+  const usage = { promptTokens: 3, completionTokens: 4, totalTokens: 7, cost: 0.25 };
+  await driver.create(aSession("a", { alias: "x", usage }), someMessages("a", 1, 4));
+  const view = [aMessage("a", 1), aMessage("a", 4)];
+  await driver.create(aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }), someMessages("a1", 5, 7), view);
+  await driver.write("a1", change({ cut: { id: "s1", after: 6, createdAt: at(50) } }));
+  await driver.create(aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 7 }), [aMessage("a2", 8)], view);
+  await driver.write("a1", change({ cut: { id: "s2", after: 5, createdAt: at(60) }, add: [growing("a1", 9)] }));
+  const append = [{ messageId: "a1-9", part: 0, type: "text" as const, text: "half" }];
+  await driver.write("a1", change({ append, set: { updatedAt: at(70), title: "T" } }));
+}
+
+/** A copy whose ids are others, as a fork's would be. */
+function renamed(chain: ChainData): ChainData {
+  const text = JSON.stringify(chain).replaceAll('"a', '"z').replaceAll('"x"', '"y"');
+  return JSON.parse(
+    text.replaceAll('"zlias"', '"alias"').replaceAll('"zfter"', '"after"').replaceAll('"zssistant"', '"assistant"'),
+  ) as ChainData;
+}
+
+async function dumped(driver: SessionDriver, id: string): Promise<ChainData> {
+  const data = await driver.dump(id);
+  assert.ok(data, `dump of ${id}`);
+  return data;
+}
+
+export const transferRules: readonly Rule[] = [
+  [
+    "dump: all of a chain, hidden parts included, by any id of it; undefined for an unknown one",
+    async ({ driver }) => {
+      await aFullChain(driver);
+      const data = await dumped(driver, "a");
+      assert.deepEqual(
+        data.sessions.map(({ session, cut }) => [session.id, cut]),
+        [
+          ["a", ""],
+          ["a1", ""],
+          ["a2", "s2"],
+        ],
+      );
+      assert.deepEqual(
+        data.sessions.map(({ messages }) => messages.map(({ message, cut }) => `${message.seq}${cut}`)),
+        [["1", "2", "3", "4"], ["5", "6s2", "7s1", "9"], ["8s2"]],
+      );
+      assert.deepEqual(
+        data.sessions.map(({ view }) => view.map((message) => message.seq)),
+        [[], [1, 4], [1, 4]],
+      );
+      assert.deepEqual(
+        data.snapshots.map(({ id, after }) => [id, after]),
+        [
+          ["s1", 6],
+          ["s2", 5],
+        ],
+      );
+      assert.equal(textOf(data.sessions[1]?.messages.at(-1)?.message), "half");
+      assert.deepEqual(data.sessions[0]?.session, await driver.get("a"));
+      assert.deepEqual(await dumped(driver, "a2"), data);
+      assert.equal(await driver.dump("none"), undefined);
+    },
+  ],
+  [
+    "dump: is JSON, and the store's own no more",
+    async ({ driver }) => {
+      await aFullChain(driver);
+      const data = await dumped(driver, "a");
+      assert.deepEqual(JSON.parse(JSON.stringify(data)), data);
+      if (data.sessions[0]) data.sessions[0].session.title = "changed";
+      assert.equal((await driver.get("a"))?.title, "T");
+    },
+  ],
+  [
+    "load: what was dumped, deleted and loaded again is the same chain, and goes on",
+    async (store) => {
+      await aFullChain(store.driver);
+      const data = await dumped(store.driver, "a");
+      await store.driver.delete(["a"]);
+      await store.driver.load(data);
+      assert.deepEqual(await dumped(store.driver, "a"), data);
+      const driver = await store.reopen();
+      assert.deepEqual(await dumped(driver, "a"), data);
+      assert.equal((await driver.get("x"))?.id, "a");
+      assert.equal((await driver.newest("a"))?.id, "a1");
+      const { fence } = await leaseOf(driver, "a", "h");
+      const append = [{ messageId: "a1-9", part: 0, type: "text" as const, text: " more" }];
+      await driver.write("a1", change({ fence, append }));
+      assert.equal(textOf((await driver.messages("a1")).at(-1)), "half more");
+      await driver.write("a1", change({ fence, restore: "s2" }));
+      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 8, 9]);
+    },
+  ],
+  [
+    "load: counts and lists the original alone, beside what is there",
+    async ({ driver }) => {
+      await aFullChain(driver);
+      await driver.load(renamed(await dumped(driver, "a")));
+      assert.deepEqual(await listed(driver), ["z", "a"]);
+      assert.equal((await driver.list({ limit: 1, projectDir: "/work/one" })).total, 2);
+      await driver.delete(["z"]);
+      assert.deepEqual((await seqs(driver, "a", { scope: "chain" })).length, 6);
+    },
+  ],
+  [
+    "load: refused whole when an id or an alias is taken, and nothing of it is left",
+    async ({ driver }) => {
+      await aFullChain(driver);
+      const data = renamed(await dumped(driver, "a"));
+      await driver.create(aSession("z2"));
+      await rejectsWith(driver.load(data), "session_exists", "id of a follow-up");
+      await driver.delete(["z2"]);
+      await driver.create(aSession("b", { alias: "y" }));
+      await rejectsWith(driver.load(data), "session_exists", "alias");
+      assert.equal(await driver.get("z"), undefined);
+      assert.equal(await driver.get("z1"), undefined);
+      assert.deepEqual(await driver.messages("z1", { scope: "chain", includeCut: true }), []);
+      assert.deepEqual((await listed(driver)).sort(), ["a", "b"]);
+      await driver.delete(["b"]);
+      await driver.load(data);
+      assert.deepEqual((await dumped(driver, "z")).sessions.length, 3);
+    },
+  ],
+];
