@@ -1,5 +1,6 @@
 import {
   inject,
+  injectable,
   LOGGER,
   OPTIONS,
   type Logger,
@@ -9,20 +10,21 @@ import {
   type ModelRequest,
   type ModelUsage,
 } from "gantry";
+import { Refusals } from "./attempts.js";
 import { complete, listModels } from "./catalogue.js";
 import type { FaultContext } from "./errors.js";
 import { Network } from "./fetch.js";
 import { inputOf } from "./files.js";
 import { guard } from "./guard.js";
 import type { AiSdkModel, CallOptions } from "./language-model.js";
+import { answerLimit } from "./limits.js";
 import { toPrompt } from "./messages.js";
 import { settle, type AiSdkProviderOptions, type Settings } from "./options.js";
 import type { WireName } from "./presets.js";
 import { listedCost, reportedCost } from "./prices.js";
 import { redactor } from "./redact.js";
-import { refusedParameter } from "./refusals.js";
 import { streamAnswer, type Reading } from "./stream.js";
-import { promptTokens, type ReportedUsage } from "./usage.js";
+import type { ReportedUsage } from "./usage.js";
 import type { Asking, Optional, Wire } from "./wires/wire.js";
 
 interface OpenWire {
@@ -31,23 +33,23 @@ interface OpenWire {
 }
 
 /** Models behind one of four wire protocols, on the provider packages of the AI SDK, which are loaded with the first call. */
+@injectable()
 export class AiSdkProvider implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
   readonly known: readonly Model[];
   readonly #settings: Settings;
-  readonly #logger: Logger | undefined;
   readonly #faults: FaultContext;
   readonly #network = new Network();
-  readonly #refused = new Map<string, Set<Optional>>();
+  readonly #refusals: Refusals;
   #opening: Promise<OpenWire> | undefined;
 
   /** Throws `ConfigError` when the options contradict each other. */
   constructor(@inject(OPTIONS) options: AiSdkProviderOptions, @inject(LOGGER) logger?: Logger) {
     const settings = settle(options);
     this.#settings = settings;
-    this.#logger = logger;
+    this.#refusals = new Refusals(logger);
     this.name = settings.name;
     this.idleTimeoutMs = settings.idleTimeoutMs;
     this.maxRetries = settings.maxRetries;
@@ -63,40 +65,15 @@ export class AiSdkProvider implements ModelProvider {
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk, void, undefined> {
     signal.throwIfAborted();
     const { wire, model } = await this.#open();
-    const refused = this.#refused.get(request.model.id) ?? new Set();
-    for (;;) {
-      const asking: Asking = {
-        request,
-        settings: this.#settings,
-        refused,
-        maxTokens: answerLimit(request, await wire.maxOutput?.(request.model)),
-      };
+    yield* this.#refusals.answer(request.model.id, async (refused) => {
+      const maxTokens = answerLimit(request, await wire.maxOutput?.(request.model));
+      const asking: Asking = { request, settings: this.#settings, refused, maxTokens };
       const { options, sent } = await this.#options(wire, asking);
-      let emitted = false;
-      try {
-        for await (const chunk of streamAnswer(
-          model(request.model.id, asking),
-          options,
-          request,
-          this.#reading(wire, request),
-          signal,
-        )) {
-          emitted = true;
-          yield chunk;
-        }
-        return;
-      } catch (error) {
-        const parameter = emitted ? undefined : refusedParameter(error, sent);
-        if (parameter === undefined || refused.has(parameter)) throw error;
-        // The model's own limits are learnt once; every later call of this process leaves the parameter out.
-        refused.add(parameter);
-        this.#refused.set(request.model.id, refused);
-        this.#logger?.info("the model refuses a parameter, which is left out from now on", {
-          model: request.model.id,
-          parameter,
-        });
-      }
-    }
+      return {
+        sent,
+        chunks: streamAnswer(model(request.model.id, asking), options, request, this.#reading(wire, request), signal),
+      };
+    });
   }
 
   async close(): Promise<void> {
@@ -175,16 +152,4 @@ async function loadWire(name: WireName): Promise<Wire> {
     case "google":
       return (await import("./wires/google.js")).wire;
   }
-}
-
-// Answers shorter than this are of no use; the provider's own error says more.
-const SHORTEST = 1024;
-
-/** Most tokens of the answer: the model's own limit, less where prompt and answer would not fit the window. */
-function answerLimit(request: ModelRequest, fallback: number | undefined): number | undefined {
-  const { maxOutput = fallback, contextWindow } = request.model;
-  const wanted = request.maxTokens === undefined ? maxOutput : Math.min(request.maxTokens, maxOutput ?? Infinity);
-  if (wanted === undefined || contextWindow === undefined) return wanted;
-  const room = contextWindow - promptTokens(request);
-  return Math.min(wanted, Math.max(room, Math.min(SHORTEST, wanted)));
 }

@@ -133,25 +133,15 @@ export function parseOptions(raw: Readonly<Record<string, unknown>>, context: Op
   if (apiKey !== undefined) options.apiKey = apiKey;
   const headers = headersOf(check, raw.headers);
   if (headers !== undefined) options.headers = headers;
-  const timeout = check.number(
-    "timeout",
-    raw.timeout,
-    "seconds, more than 0 and at most 86400",
-    (n) => n > 0 && n <= 86_400,
-  );
+  const timeout = check.timeout(raw.timeout);
   if (timeout !== undefined) options.timeout = timeout;
-  const retries = check.number(
-    "max_retries",
-    raw.max_retries,
-    "an integer from 0 to 20",
-    (n) => Number.isInteger(n) && n >= 0 && n <= 20,
-  );
+  const retries = check.retries(raw.max_retries);
   if (retries !== undefined) options.maxRetries = retries;
   if (raw.models !== undefined) options.models = modelsOf(check, raw.models);
   return options;
 }
 
-function isHttpUrl(text: string): boolean {
+export function isHttpUrl(text: string): boolean {
   try {
     const url = new URL(text);
     return (url.protocol === "http:" || url.protocol === "https:") && url.username === "" && url.password === "";
@@ -160,7 +150,7 @@ function isHttpUrl(text: string): boolean {
   }
 }
 
-function headersOf(check: Checker, raw: unknown): Record<string, string> | undefined {
+export function headersOf(check: Checker, raw: unknown): Record<string, string> | undefined {
   if (raw === undefined) return undefined;
   const headers: Record<string, string> = {};
   for (const [key, value] of Object.entries(check.object("headers", raw))) {
@@ -261,5 +251,16 @@ export class Checker {
     if (value === undefined) return undefined;
     if (typeof value !== "number" || !Number.isFinite(value) || !fits(value)) this.fail(key, expected);
     return value as number;
+  }
+  timeout(value: unknown): number | undefined {
+    return this.number("timeout", value, "seconds, more than 0 and at most 86400", (n) => n > 0 && n <= 86_400);
+  }
+  retries(value: unknown): number | undefined {
+    return this.number(
+      "max_retries",
+      value,
+      "an integer from 0 to 20",
+      (n) => Number.isInteger(n) && n >= 0 && n <= 20,
+    );
   }
 }

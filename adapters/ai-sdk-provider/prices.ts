@@ -34,7 +34,7 @@ export function reportedCost({ raw }: ReportedUsage, { quirks }: Settings): numb
 export async function listedCost(
   usage: ModelUsage,
   modelId: string,
-  settings: Settings,
+  settings: Pick<Settings, "local" | "priceProvider">,
   at = new Date(),
 ): Promise<number | undefined> {
   if (settings.local) return 0;

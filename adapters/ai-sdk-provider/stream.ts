@@ -200,8 +200,8 @@ class Answer {
       for (const [name, value] of Object.entries(fields ?? {})) {
         // Some packages say the same with every delta.
         if (value === undefined || value === null || block.opaque?.[provider]?.[name] === value) continue;
-        block.opaque ??= {};
-        block.opaque[provider] = { ...block.opaque[provider], [name]: value };
+        // A new object each time: what was emitted belongs to the kernel.
+        block.opaque = { ...block.opaque, [provider]: { ...block.opaque?.[provider], [name]: value } };
         news = true;
       }
     }

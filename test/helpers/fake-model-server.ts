@@ -243,7 +243,7 @@ class Server implements FakeModelServer {
       json(response, 200, wire.whole(step, request, ids), step.headers);
       return;
     }
-    const frames = wire.frames(step, request, ids);
+    const frames = wire.frames(step, request, ids, this.dialect);
     let opened = false;
     const start = (): void => {
       if (opened) return;

@@ -45,17 +45,21 @@ export const wire: Wire = {
     return (modelId) => anthropic.messages(modelId);
   },
 
-  async options({ request, refused, maxTokens }, { prompt, tools }) {
+  async options({ request, settings, refused, maxTokens }, { prompt, tools }) {
+    // A field that others who speak this protocol need not know.
+    const plain = settings.preset?.id === "anthropic" ? {} : { toolStreaming: false };
     const marked = { prompt: markPrompt(prompt), ...(tools === undefined ? {} : { tools: markTools(tools) }) };
+    const limited = maxTokens === undefined ? {} : { maxOutputTokens: maxTokens };
     if (request.effort === "" || refused.has("effort"))
-      return { ...marked, ...(maxTokens === undefined ? {} : { maxOutputTokens: maxTokens }) };
+      return { ...marked, ...limited, providerOptions: { anthropic: plain } };
     const { adaptive } = await capabilities(request.model);
     if (adaptive) {
       return {
         ...marked,
-        ...(maxTokens === undefined ? {} : { maxOutputTokens: maxTokens }),
+        ...limited,
         providerOptions: {
           anthropic: {
+            ...plain,
             thinking: { type: "adaptive", display: "summarized" },
             effort: request.effort === "minimal" ? "low" : request.effort,
           },
@@ -69,7 +73,7 @@ export const wire: Wire = {
       ...marked,
       // The package adds the budget to what it is given.
       maxOutputTokens: Math.max(1024, limit - budget),
-      providerOptions: { anthropic: { thinking: { type: "enabled", budgetTokens: budget } } },
+      providerOptions: { anthropic: { ...plain, thinking: { type: "enabled", budgetTokens: budget } } },
     };
   },
 };

@@ -193,7 +193,9 @@ export const google: FakeWire = {
   },
 
   whole(step, request, ids) {
-    const frames = [...google.frames(step, request, ids)].filter((frame): frame is string => typeof frame === "string");
+    const frames = [...google.frames(step, request, ids, {})].filter(
+      (frame): frame is string => typeof frame === "string",
+    );
     const chunks = frames.map((frame) => JSON.parse(frame.slice("data: ".length)) as Json);
     const parts = chunks
       .flatMap((entry) => entry.candidates?.[0]?.content?.parts ?? [])

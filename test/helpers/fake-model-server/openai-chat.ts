@@ -177,7 +177,7 @@ export const openaiChat: FakeWire = {
     tools: (Array.isArray(body?.tools) ? body.tools : []).map((tool: Json) => String(tool?.function?.name)),
   }),
 
-  *frames(step, request, ids): Generator<Frame> {
+  *frames(step, request, ids, dialect): Generator<Frame> {
     const base = {
       id: `chatcmpl-${ids()}`,
       object: "chat.completion.chunk",
@@ -221,7 +221,14 @@ export const openaiChat: FakeWire = {
       else if ("reasoning" in piece)
         for (const text of textOf(piece.reasoning)) yield delta({ reasoning_content: text });
       else if ("refusal" in piece) yield delta({ content: piece.refusal, refusal: piece.refusal });
-      else if ("call" in piece) {
+      else if ("call" in piece && dialect.wholeCalls === true) {
+        const { id = `call_${ids()}`, name } = piece.call;
+        yield delta({
+          tool_calls: [
+            { index: calls++, id, type: "function", function: { name, arguments: argumentsText(piece.call) } },
+          ],
+        });
+      } else if ("call" in piece) {
         const index = calls++;
         yield startCall(piece.call, index);
         for (const text of argumentPieces(piece.call)) yield growCall(text, index);
@@ -239,7 +246,7 @@ export const openaiChat: FakeWire = {
     }
     yield* open();
     if (step.finish !== "none") yield delta({}, finishOf(step));
-    if (step.usage !== null && request.body.stream_options?.include_usage === true)
+    if (step.usage !== null && (dialect.usageAlways === true || request.body.stream_options?.include_usage === true))
       yield event({ ...base, choices: [], usage: usageOf(step.usage ?? estimate(request, step)) });
     yield "data: [DONE]\n\n";
   },

@@ -15,12 +15,16 @@ export type Frame = string | Control;
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Json = any;
 
-/** What a strict server of this dialect takes beyond its own specification. */
+/** How a strict server differs from its own specification: what more it takes, and what it says otherwise. */
 export interface Dialect {
   /** Extra keys of the request. */
   body?: readonly string[];
   /** Extra keys of messages. */
   message?: readonly string[];
+  /** A tool call comes in one piece, as of GLM. */
+  wholeCalls?: boolean;
+  /** Usage comes whether it was asked for or not. */
+  usageAlways?: boolean;
 }
 
 export interface WireRequest {
@@ -37,7 +41,7 @@ export interface FakeWire {
   violation(request: WireRequest, dialect: Dialect): string | undefined;
   facts(request: WireRequest): { model: string; stream: boolean; tools: string[] };
   /** The answer as a stream. */
-  frames(step: FakeStep, request: WireRequest, ids: () => string): Generator<Frame>;
+  frames(step: FakeStep, request: WireRequest, ids: () => string, dialect: Dialect): Generator<Frame>;
   /** The answer in one piece. */
   whole(step: FakeStep, request: WireRequest, ids: () => string): Json;
   error(status: number, fault: FakeFault): Json;

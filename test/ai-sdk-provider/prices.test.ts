@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { settle } from "../../adapters/ai-sdk-provider/options.js";
+import { listedCost, reportedCost } from "../../adapters/ai-sdk-provider/prices.js";
+import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import { startFakeModelServer } from "../helpers/fake-model-server.js";
+import { ask, model, take } from "../helpers/model-requests.js";
+
+const usage = {
+  inputTokens: 100_000,
+  outputTokens: 5_000,
+  cacheReadTokens: 60_000,
+  cacheWriteTokens: 0,
+  reasoningTokens: 2_000,
+};
+const settings = (preset: string) => settle({ preset, apiKey: "k" });
+const near = (actual: number | undefined, expected: number): void =>
+  assert.ok(actual !== undefined && Math.abs(actual - expected) < 1e-9, `${actual} is not ${expected}`);
+const at = new Date("2026-11-01T12:00:00Z");
+
+describe("cost", () => {
+  it("is what the published prices say, cached and reasoning tokens included", async () => {
+    // USD per million tokens as published: input without the cached ones, cached, written to the cache, output with reasoning.
+    const M = 1e6;
+    near(await listedCost(usage, "gpt-5", settings("openai"), at), (40_000 * 1.25 + 60_000 * 0.125 + 5_000 * 10) / M);
+    near(
+      await listedCost({ ...usage, cacheWriteTokens: 10_000 }, "claude-sonnet-4-5", settings("anthropic"), at),
+      (30_000 * 3 + 60_000 * 0.3 + 10_000 * 3.75 + 5_000 * 15) / M,
+    );
+    near(
+      await listedCost(usage, "gemini-2.5-pro", settings("google"), at),
+      (40_000 * 1.25 + 60_000 * 0.125 + 5_000 * 10) / M,
+    );
+    // Dearer beyond 200,000 tokens of prompt.
+    near(
+      await listedCost(
+        { ...usage, inputTokens: 300_000, cacheReadTokens: 0 },
+        "gemini-2.5-pro",
+        settings("google"),
+        at,
+      ),
+      (300_000 * 2.5 + 5_000 * 15) / M,
+    );
+  });
+
+  it("is unknown for unknown models, and nothing on one's own machine", async () => {
+    assert.equal(await listedCost(usage, "no-such-model-9", settings("openai"), at), undefined);
+    assert.equal(await listedCost(usage, "gpt-5", settings("ollama"), at), 0);
+    assert.equal(await listedCost(usage, "anything", settings("nvidia"), at), undefined);
+  });
+
+  it("is what the provider reports, where it does, in its own unit", () => {
+    const raw = { cost: 0.5, cost_in_usd_ticks: 12_500_000_000 };
+    assert.equal(reportedCost({ usage, raw }, settings("openrouter")), 0.5);
+    assert.equal(reportedCost({ usage, raw: { cost: { total_cost: 0.25 } } }, settings("perplexity")), 0.25);
+    assert.equal(reportedCost({ usage, raw }, settings("xai")), 1.25);
+    assert.equal(reportedCost({ usage, raw }, settings("groq")), undefined);
+  });
+
+  it("is left to the kernel where prices are configured", async () => {
+    const server = await startFakeModelServer({
+      fallback: { say: [{ text: "x" }], usage: { input: 1000, output: 100 } },
+    });
+    const provider = new AiSdkProvider({ preset: "groq", baseUrl: server.baseUrl, apiKey: "k" });
+    try {
+      const priced = await take(
+        provider,
+        ask({ model: model({ id: "openai/gpt-oss-120b", prices: { input: 1, output: 1 } }) }),
+      );
+      assert.equal(priced.finish.usage.cost, undefined);
+      const listed = await take(provider, ask({ model: model({ id: "openai/gpt-oss-120b" }) }));
+      near(listed.finish.usage.cost, (1000 * 0.15 + 100 * 0.6) / 1e6);
+    } finally {
+      await provider.close();
+      await server.close();
+    }
+  });
+});
