@@ -45,7 +45,7 @@ export function hostOf(header: string): string | undefined {
   if (!match?.[1] || Number(match[2] ?? 0) > 65_535) return undefined;
   const name = bare(match[1]);
   if (match[1].startsWith("[") && isIP(name) !== 6) return undefined;
-  return /^[a-z0-9._:-]+$/.test(name) ? name : undefined;
+  return isIP(name) !== 0 || /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/.test(name) ? name : undefined;
 }
 
 /** DNS rebinding: a page of `evil.example` that resolves to this machine still sends its own name as `Host`. */
