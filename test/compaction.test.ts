@@ -157,7 +157,8 @@ describe("compaction", () => {
     const run = await agent.run({ message: GOAL });
     const events = await eventsOf(run);
     const compactions = events.filter((event) => event.type === "compaction");
-    assert.ok(compactions.length >= 3, `${compactions.length} compactions`);
+    // Each makes room for some calls to come.
+    assert.ok(compactions.length >= 3 && compactions.length <= 15, `${compactions.length} compactions`);
     assert.equal(breaks, compactions.length);
     for (const { strategy, messages, tokens } of compactions) {
       assert.equal(strategy, "sliding-window");
@@ -213,6 +214,25 @@ describe("compaction", () => {
     // Copies keep their identity, so that a client can fork or revert at what it sees.
     const all = await agent.sessions.messages(sessionId);
     for (const message of view) assert.equal(all.find((one) => one.id === message.id)?.seq, message.seq);
+  });
+
+  it("leaves whole answers out, oldest first, where texts fill the window; never a prompt that counts", async (t) => {
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: ({ messages }) => {
+        if (!text(messages[0]).startsWith(GOAL)) provider.violations.push("goal lost");
+        return `said ${"w".repeat(900)}`;
+      },
+    });
+    const agent = make(t, provider, await memory(t), { compaction: { keepMessages: 1_000 } });
+    const { sessionId } = await ask(agent, GOAL);
+    for (let turn = 2; turn <= 30; turn++) {
+      await ask(agent, `turn ${turn}`, sessionId);
+      assert.equal(text(provider.last?.messages.at(-1)), `turn ${turn}`);
+    }
+    assert.deepEqual(provider.violations, []);
+    assert.equal(provider.refused, 0);
+    assert.match(text(provider.last?.messages[0]), /left out to save room/);
   });
 
   it("keeps the prompt of a long turn in sight", async (t) => {
@@ -509,6 +529,9 @@ describe("strategies", () => {
     assert.deepEqual(provider.violations, []);
     assert.equal(provider.refused, 0);
     assert.ok(provider.last?.messages.some((message) => text(message) === "NOTE"));
+    const view = await agent.sessions.messages(run.sessionId, { view: "model" });
+    assert.deepEqual(brokenRules(view), []);
+    assert.equal(new Set(view.map((message) => message.id)).size, view.length);
   });
 
   it("of one's own: when it throws or leaves nothing, the window slides", async (t) => {

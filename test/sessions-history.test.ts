@@ -147,6 +147,18 @@ for (const [name, makeStore] of STORES) {
       await ask(agent, "two", sessionId);
       const messages = await agent.sessions.messages(sessionId);
       assert.deepEqual(brokenRules(messages), []);
+      // Another run in a follow-up does not know the calls of the sessions before it.
+      const small = new ScriptedProvider(
+        Array.from({ length: 12 }, () => [callTools(["note", { text: "x ".repeat(900) }]), "noted"]).flat(),
+        { models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000 }] },
+      );
+      const { sessionId: long } = await ask(make(t, small, store()), "p1");
+      for (let turn = 2; turn <= 12; turn++) await ask(make(t, small, store()), `p${turn}`, long);
+      const whole = await agent.sessions.messages(long);
+      assert.ok(brokenRules(whole).length > 0, "names are used again along the chain");
+      const apart = await agent.sessions.messages((await agent.sessions.fork(long, whole.at(-1)!.id)).id);
+      assert.equal(apart.length, 48);
+      assert.deepEqual(brokenRules(apart), []);
       // Cut between the second call and its result.
       const forked = await agent.sessions.fork(sessionId, messages[5]!.id);
       await ask(agent, "three", forked.id);
