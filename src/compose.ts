@@ -156,7 +156,22 @@ class Builder {
     const { driver } = entry;
     const { WIRES } = await import("../adapters/ai-sdk-provider/presets.js");
     const isModule = typeof driver === "string" && !(WIRES as readonly string[]).includes(driver);
-    return this.#make("model-provider", isModule ? driver : "ai-sdk", entry, `${where}.driver`, where);
+    if (isModule) return this.#make("model-provider", driver, entry, `${where}.driver`, where);
+    return this.#make("model-provider", "ai-sdk", await this.#withKey(entry), `${where}.driver`, where);
+  }
+
+  /** A preset's key from its usual variable, where none is given. Never for an address of someone else. */
+  async #withKey(entry: Record<string, unknown>): Promise<Record<string, unknown>> {
+    const { provider, api_key, base_url } = entry;
+    if (typeof provider !== "string" || api_key !== undefined || base_url !== undefined) return entry;
+    const { findPreset } = await import("../adapters/ai-sdk-provider/presets.js");
+    const preset = findPreset(provider);
+    const key = [...(preset?.keyVariables ?? []), ...(preset?.sharedKeyVariables ?? [])]
+      .map(environment)
+      .find((value) => value !== undefined && value !== "");
+    if (key === undefined) return entry;
+    (this.#options.loaded.secrets as Set<string>).add(key);
+    return { ...entry, api_key: key };
   }
 
   /** Presets whose usual key variable is set; else the built-in guide. */

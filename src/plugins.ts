@@ -51,12 +51,22 @@ export async function loadAdapter<Kind extends AdapterKind>(
     if (error instanceof AdapterError) throw error;
     throw new AdapterError(`${where}: ${name} could not be loaded: ${message(error)}`, { cause: error });
   }
-  const descriptor = loaded.default;
-  if (!isDescriptor(descriptor)) {
-    throw new AdapterError(`${where}: ${name} is no gantry adapter: expected a default export made by defineAdapter`);
+  const descriptor = isDescriptor(loaded.default) ? loaded.default : await foreign(kind, loaded, name);
+  if (descriptor === undefined) {
+    const others = kind === "model-provider" ? ", or a provider of the AI SDK" : "";
+    throw new AdapterError(
+      `${where}: ${name} is no gantry adapter: expected a default export made by defineAdapter${others}`,
+    );
   }
   if (descriptor.kind !== kind) throw new AdapterError(`${where}: ${name} is a ${descriptor.kind}, expected a ${kind}`);
   return descriptor as AdapterDescriptor<Kind>;
+}
+
+/** Modules that were not made for gantry, but that one of its adapters knows how to use. */
+async function foreign(kind: AdapterKind, module: unknown, name: string): Promise<AdapterDescriptor | undefined> {
+  if (kind !== "model-provider") return undefined;
+  const { describeAiSdkModule } = await import("../adapters/ai-sdk-provider/index.js");
+  return describeAiSdkModule(module, name) as AdapterDescriptor | undefined;
 }
 
 async function importModule(

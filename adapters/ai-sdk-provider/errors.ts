@@ -220,12 +220,10 @@ function asText(value: unknown): string | undefined {
   if (typeof value === "string") return value;
   if (Array.isArray(value)) {
     // FastAPI: [{ loc: [...], msg: "..." }]
-    const texts = value.map((entry) =>
-      [bag(entry).loc, bag(entry).msg]
-        .flat()
-        .filter((part) => part !== undefined)
-        .join(" "),
-    );
+    const texts = value.map((entry) => {
+      const { loc, msg } = bag(entry);
+      return [...(Array.isArray(loc) ? loc.map(String) : []), ...(typeof msg === "string" ? [msg] : [])].join(" ");
+    });
     return texts.join("; ") || undefined;
   }
   return undefined;

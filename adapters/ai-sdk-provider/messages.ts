@@ -98,24 +98,14 @@ function assistantContent(
   let onMessage: ProviderOptions | undefined;
   for (const part of message.parts) {
     const options = ownOptions(part, rules);
-    switch (part.type) {
-      case "text":
-        if (part.text.trim() !== "") content.push({ type: "text", text: part.text, ...options });
-        break;
-      case "reasoning":
-        if (options === undefined) break;
-        if (rules.reasoningOnMessage && hasDetails(part)) onMessage = options.providerOptions;
-        else content.push({ type: "reasoning", text: part.text, ...options });
-        break;
-      case "tool_call":
-        content.push({
-          type: "tool-call",
-          toolCallId: toolId(part.id),
-          toolName: part.name,
-          input: argumentsOf(part.arguments),
-          ...options,
-        });
-        break;
+    if (part.type === "text") {
+      if (part.text.trim() !== "") content.push({ type: "text", text: part.text, ...options });
+    } else if (part.type === "tool_call") {
+      const input = argumentsOf(part.arguments);
+      content.push({ type: "tool-call", toolCallId: toolId(part.id), toolName: part.name, input, ...options });
+    } else if (part.type === "reasoning" && options !== undefined) {
+      if (rules.reasoningOnMessage && hasDetails(part)) onMessage = options.providerOptions;
+      else content.push({ type: "reasoning", text: part.text, ...options });
     }
   }
   // Reasoning that a cancel cut off before what it led to is refused by every provider.

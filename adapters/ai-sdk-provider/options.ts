@@ -122,7 +122,10 @@ export function parseOptions(raw: Readonly<Record<string, unknown>>, context: Op
   }
   const apiKey = check.text("api_key", raw.api_key);
   if (apiKey === undefined && found !== undefined && !found.local && baseUrl === undefined) {
-    check.fail("api_key", `the key of ${found.name}, "\${${found.keyVariables[0] ?? "API_KEY"}}" for instance`);
+    check.fail(
+      "api_key",
+      `the key of ${found.name}, "\${${[...found.keyVariables, ...(found.sharedKeyVariables ?? [])][0] ?? "API_KEY"}}" for instance`,
+    );
   }
   if (apiKey !== undefined && /[^\x21-\x7e]/.test(apiKey)) check.fail("api_key", "a key without white space");
   const options: AiSdkProviderOptions = {};

@@ -35,8 +35,10 @@ export interface Preset {
   readonly wire: WireName;
   /** Empty where it differs from account to account: `base_url` must then be given. */
   readonly baseUrl: string;
-  /** Environment variables that usually hold its key, the usual one first. */
+  /** Environment variables that hold its key and nothing else, the usual one first; one that is set is reason enough to use the provider. */
   readonly keyVariables: readonly string[];
+  /** Variables whose key opens other doors too: used for a provider that is configured, never reason enough to send prompts there. */
+  readonly sharedKeyVariables?: readonly string[];
   /** Runs on this machine or in this network: needs no key, costs nothing, may think for minutes. */
   readonly local: boolean;
   /** What `base_url` looks like, where it must be given. */
@@ -71,8 +73,8 @@ export const PRESETS: readonly Preset[] = [
     "google",
     "Google Gemini",
     "https://generativelanguage.googleapis.com/v1beta",
-    ["GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "GOOGLE_API_KEY"],
-    { wire: "google" },
+    ["GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"],
+    { wire: "google", sharedKeyVariables: ["GOOGLE_API_KEY"] },
   ),
   preset("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", ["OPENROUTER_API_KEY"], {
     quirks: { effort: "reasoning", cost: "usage.cost", cacheMarks: true, body: { usage: { include: true } } },
@@ -129,11 +131,13 @@ export const PRESETS: readonly Preset[] = [
   preset("hyperbolic", "Hyperbolic", "https://api.hyperbolic.xyz/v1", ["HYPERBOLIC_API_KEY"], { prices: "" }),
   preset("sambanova", "SambaNova", "https://api.sambanova.ai/v1", ["SAMBANOVA_API_KEY"], { prices: "" }),
   preset("baseten", "Baseten", "https://inference.baseten.co/v1", ["BASETEN_API_KEY"], { prices: "" }),
-  preset("huggingface", "Hugging Face", "https://router.huggingface.co/v1", ["HF_TOKEN", "HUGGINGFACE_API_KEY"], {
+  preset("huggingface", "Hugging Face", "https://router.huggingface.co/v1", ["HUGGINGFACE_API_KEY"], {
     prices: "",
+    sharedKeyVariables: ["HF_TOKEN"],
   }),
   preset("github-models", "GitHub Models", "https://models.github.ai/inference", ["GITHUB_MODELS_TOKEN"], {
     prices: "",
+    sharedKeyVariables: ["GITHUB_TOKEN"],
     quirks: { effort: "none" },
   }),
   preset("vercel", "Vercel AI Gateway", "https://ai-gateway.vercel.sh/v1", ["AI_GATEWAY_API_KEY"], {
@@ -153,13 +157,17 @@ export const PRESETS: readonly Preset[] = [
       prices: "ovhcloud",
     },
   ),
-  preset("scaleway", "Scaleway", "https://api.scaleway.ai/v1", ["SCW_SECRET_KEY"], { prices: "" }),
+  preset("scaleway", "Scaleway", "https://api.scaleway.ai/v1", [], {
+    prices: "",
+    sharedKeyVariables: ["SCW_SECRET_KEY"],
+  }),
   preset("azure", "Azure OpenAI", "", ["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"], {
     wire: "openai-responses",
     baseUrlExample: "https://RESOURCE.openai.azure.com/openai/v1",
     quirks: { maxTokens: "max_completion_tokens", cacheKey: true, keyHeader: "api-key" },
   }),
-  preset("cloudflare", "Cloudflare Workers AI", "", ["CLOUDFLARE_API_TOKEN"], {
+  preset("cloudflare", "Cloudflare Workers AI", "", [], {
+    sharedKeyVariables: ["CLOUDFLARE_API_TOKEN"],
     baseUrlExample: "https://api.cloudflare.com/client/v4/accounts/ACCOUNT/ai/v1",
     prices: "",
     quirks: { effort: "none" },

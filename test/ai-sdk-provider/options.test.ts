@@ -113,14 +113,15 @@ describe("presets", () => {
   it("are complete, and told apart by id and address", () => {
     assert.ok(PRESETS.length >= 35);
     assert.equal(new Set(PRESETS.map(({ id }) => id)).size, PRESETS.length);
-    for (const { id, name, baseUrl, baseUrlExample, keyVariables, local } of PRESETS) {
+    for (const { id, name, baseUrl, baseUrlExample, keyVariables, sharedKeyVariables = [], local } of PRESETS) {
       assert.match(id, /^[a-z0-9-]+$/);
       assert.ok(name !== "");
       const url = new URL(baseUrl || baseUrlExample!);
       assert.equal(url.protocol, local ? "http:" : "https:", id);
       assert.ok(!url.href.endsWith("//") && !(baseUrl || baseUrlExample!).endsWith("/"), id);
-      assert.equal(keyVariables.length > 0, !local, id);
-      for (const variable of keyVariables) assert.match(variable, /^[A-Z][A-Z0-9_]+$/);
+      const variables = [...keyVariables, ...sharedKeyVariables];
+      assert.equal(variables.length > 0, !local, id);
+      for (const variable of variables) assert.match(variable, /^[A-Z][A-Z0-9_]+$/);
       const raw = {
         provider: id,
         ...(local ? {} : { api_key: "k" }),

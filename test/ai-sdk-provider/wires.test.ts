@@ -32,11 +32,12 @@ describe("each wire's own ways", () => {
     open.push(provider);
     return provider;
   };
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- bodies of four shapes
   const sent = async (
     wire: WireName,
     request: Partial<ModelRequest>,
     rest?: Partial<AiSdkProviderOptions>,
+    // Bodies of four shapes.
+    // eslint-disable-next-line @typescript-eslint/no-explicit-any
   ): Promise<any> => {
     await take(make(wire, rest), ask({ model: WIRE_MODELS[wire], ...request }));
     return server.requests.at(-1)!.body;

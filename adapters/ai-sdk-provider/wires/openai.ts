@@ -111,10 +111,11 @@ function markForCache(body: Body): void {
   const marked = messages.filter(({ role }) => role === "user" || role === "tool").slice(-2);
   body.messages = messages.map((message) => {
     if (message.role !== "system" && !marked.includes(message)) return message;
-    const parts = typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
+    const parts: unknown =
+      typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
     if (!Array.isArray(parts) || parts.length === 0) return message;
     const last = { ...(parts.at(-1) as object), cache_control: { type: "ephemeral" } };
-    return { ...message, content: [...parts.slice(0, -1), last] };
+    return { ...message, content: [...(parts as unknown[]).slice(0, -1), last] };
   });
 }
 
