@@ -2,6 +2,7 @@ import {
   ConfigError,
   defineAdapter,
   inject,
+  injectable,
   LOGGER,
   OPTIONS,
   type AdapterDescriptor,
@@ -43,6 +44,7 @@ export function describeAiSdkModule(
   specifier: string,
 ): AdapterDescriptor<"model-provider", AiSdkModuleOptions> | undefined {
   if (factoriesOf(module).size === 0) return undefined;
+  @injectable()
   class AiSdkModuleProvider implements ModelProvider {
     readonly #provider: ModelProvider;
     constructor(@inject(OPTIONS) options: AiSdkModuleOptions, @inject(LOGGER) logger?: Logger) {
