@@ -129,7 +129,10 @@ async function take(side: Side, one: Step): Promise<unknown> {
       return driver.write(one.place, one.usage ? { ...change, usage: one.usage } : change);
     }
     case "add": {
-      const add = run((await lastOf(one.place)) + one.from, one.n, one.place, { finished: one.finished, parts: [] });
+      const add = run(Math.max(1, (await lastOf(one.place)) + one.from), one.n, one.place, {
+        finished: one.finished,
+        parts: [],
+      });
       return driver.write(one.place, changeOf({ add, fence: fenceOf(one.place, one.fence), sync: one.finished }));
     }
     case "append": {
@@ -223,35 +226,38 @@ function comparable(value: unknown): unknown {
 describe("random operations give the same on every driver", () => {
   for (const [name, make] of Object.entries(MAKERS)) {
     it(`${name} and MemoryDriver (SEED=${SEED} RUNS=${RUNS} STEPS=${STEPS})`, async () => {
-      const property = fc.asyncProperty(fc.array(step, { minLength: STEPS, maxLength: STEPS }), async (steps) => {
-        const folder = await mkdtemp(join(tmpdir(), "gantry-random-"));
-        const store = new MemoryStore();
-        const start = async (driver: SessionDriver): Promise<SessionDriver> => {
-          await driver.open();
-          return driver;
-        };
-        const sides: Side[] = [];
-        for (const reopen of [() => start(new MemoryDriver(store)), () => start(make(folder))]) {
-          sides.push({ driver: await reopen(), reopen, fences: new Map(), count: 0 });
-        }
-        const [model, real] = sides as [Side, Side];
-        try {
-          for (const [n, one] of steps.entries()) {
-            const expected = await outcome(model, one);
-            assert.deepEqual(await outcome(real, one), expected, `step ${n}: ${JSON.stringify(one)}`);
-            if (n % 5 === 4 || n === steps.length - 1) {
-              assert.deepEqual(
-                comparable(await visible(real.driver)),
-                comparable(await visible(model.driver)),
-                `step ${n}`,
-              );
-            }
+      const property = fc.asyncProperty(
+        fc.array(step, { minLength: 1, maxLength: STEPS, size: "max" }),
+        async (steps) => {
+          const folder = await mkdtemp(join(tmpdir(), "gantry-random-"));
+          const store = new MemoryStore();
+          const start = async (driver: SessionDriver): Promise<SessionDriver> => {
+            await driver.open();
+            return driver;
+          };
+          const sides: Side[] = [];
+          for (const reopen of [() => start(new MemoryDriver(store)), () => start(make(folder))]) {
+            sides.push({ driver: await reopen(), reopen, fences: new Map(), count: 0 });
           }
-        } finally {
-          for (const side of sides) await side.driver.close();
-          await rm(folder, { recursive: true, force: true });
-        }
-      });
+          const [model, real] = sides as [Side, Side];
+          try {
+            for (const [n, one] of steps.entries()) {
+              const expected = await outcome(model, one);
+              assert.deepEqual(await outcome(real, one), expected, `step ${n}: ${JSON.stringify(one)}`);
+              if (n % 5 === 4 || n === steps.length - 1) {
+                assert.deepEqual(
+                  comparable(await visible(real.driver)),
+                  comparable(await visible(model.driver)),
+                  `step ${n}`,
+                );
+              }
+            }
+          } finally {
+            for (const side of sides) await side.driver.close();
+            await rm(folder, { recursive: true, force: true });
+          }
+        },
+      );
       await fc.assert(property, { seed: SEED, numRuns: RUNS, endOnFailure: false });
     });
   }
