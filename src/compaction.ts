@@ -39,6 +39,8 @@ const UNKNOWN_WINDOW = 128_000;
 const ANSWER_TOKENS = 4_096;
 /** Share of the room for messages that a compaction fills, so that the next one is some way off. */
 const HEADROOM = 0.6;
+/** Instructions and tools take at most this share of a prompt; beyond it they are told in short. */
+const FRAME_SHARE = 0.6;
 /** One tool output takes at most this share of the room for messages. */
 const OUTPUT_SHARE = 1 / 3;
 /** How often a call is tried again after the provider said that the prompt is too long, each time smaller. */
@@ -232,7 +234,7 @@ export class ContextWindow {
 
   #fitFrame(): Frame {
     const { system, tools } = this.#context;
-    const budget = this.#rules.enabled ? Math.floor(this.#limit / 2) : Infinity;
+    const budget = this.#rules.enabled ? Math.floor(this.#limit * FRAME_SHARE) : Infinity;
     return fitFrame(system, tools, budget, this.#rules.logger);
   }
 

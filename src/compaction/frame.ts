@@ -13,7 +13,7 @@ export interface Frame {
 
 /**
  * System prompt and tools in at most `budget` tokens. In a window of the usual size nothing changes; in a small one long
- * instructions are cut in the middle, then tools are described in short, then the largest tools are left out.
+ * instructions are cut in the middle, then tools are described in short, then those least missed are left out.
  * The same input gives the same bytes.
  */
 export function fitFrame(system: string, tools: readonly ToolSpec[], budget: number, logger: Logger): Frame {
@@ -24,10 +24,9 @@ export function fitFrame(system: string, tools: readonly ToolSpec[], budget: num
   if (!fits()) frame = { ...frame, tools: frame.tools.map(withoutNotes) };
   if (!fits()) frame = { ...frame, tools: frame.tools.map(inShort) };
   if (!fits()) frame = { ...frame, system: cutMiddle(system, Math.floor(bytes * 0.3)) };
-  const left = [...frame.tools].sort((a, b) => toolBytes(a) - toolBytes(b));
-  while (!fits() && left.length > 0) {
-    left.pop();
-    frame = { ...frame, tools: frame.tools.filter((tool) => left.includes(tool)) };
+  while (!fits() && frame.tools.length > 0) {
+    const spared = leastMissed(frame.tools);
+    frame = { ...frame, tools: frame.tools.filter((tool) => tool !== spared) };
   }
   if (frame.system !== system || frame.tools !== tools) {
     const names = new Set(frame.tools.map((tool) => tool.name));
@@ -37,6 +36,14 @@ export function fitFrame(system: string, tools: readonly ToolSpec[], budget: num
     });
   }
   return { ...frame, tokens: Math.ceil(sizeOf(frame) / BYTES_PER_TOKEN) };
+}
+
+/** What an agent can do without; then the largest of a kind that has others; then the largest. */
+function leastMissed(tools: readonly ToolSpec[]): ToolSpec | undefined {
+  const luxuries = tools.filter(({ kind }) => kind === "think" || kind === "fetch" || kind === "delete");
+  const doubled = tools.filter((tool) => tools.some((other) => other !== tool && other.kind === tool.kind));
+  const [candidates = tools] = [luxuries, doubled].filter((some) => some.length > 0);
+  return [...candidates].sort((a, b) => toolBytes(b) - toolBytes(a))[0];
 }
 
 function sizeOf({ system, tools }: Pick<Frame, "system" | "tools">): number {
