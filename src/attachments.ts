@@ -1,6 +1,6 @@
 import { tmpdir } from "node:os";
 import { basename, resolve } from "node:path";
-import { AttachmentError } from "./errors.js";
+import { AttachmentError, PathError } from "./errors.js";
 import { asPathError, PathGuard, type OpenedFile } from "./paths.js";
 import type { FilePart } from "./ports/session-driver.js";
 
@@ -57,6 +57,8 @@ class TooLarge extends Error {
 }
 
 async function read(guard: PathGuard, path: string, limit: number): Promise<Buffer> {
+  // Not even as a way to somewhere else: /proc is full of links that mean another file to every process.
+  if (guard.denies(path)) throw new PathError("denied", "access is denied");
   const file: OpenedFile = await guard.openFile(path);
   try {
     const size = Number(file.stats.size);

@@ -31,8 +31,7 @@ export class SseStream {
 
   /** Send one event; resolves when the reader has room for more, or is gone. */
   async send(event: string, data: unknown): Promise<void> {
-    // JSON has no line breaks, so one line of data is enough.
-    if (!this.#open || this.#write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`)) return;
+    if (!this.#open || this.#write(frame(event, data))) return;
     await new Promise<void>((resolve) => {
       const done = () => {
         this.#response.off("drain", done);
@@ -47,7 +46,7 @@ export class SseStream {
   /** Last event, whether or not the reader has room for it. */
   end(event: string, data: unknown): void {
     clearTimeout(this.#timer);
-    if (this.#open) this.#response.end(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+    if (this.#open) this.#response.end(frame(event, data));
   }
 
   #write(text: string): boolean {
@@ -59,4 +58,13 @@ export class SseStream {
     }, this.#heartbeatMs);
     return this.#response.write(text);
   }
+}
+
+/** One event. JSON keeps line feeds escaped; the line ends of Unicode, at which some clients split too, are escaped here. */
+function frame(event: string, data: unknown): string {
+  const json = JSON.stringify(data).replace(
+    /[\u0085\u2028\u2029]/g,
+    (end) => `\\u${end.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+  return `event: ${event}\ndata: ${json}\n\n`;
 }

@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { exchange, type RawRequest } from "../helpers/http.js";
+import { startApi } from "./api.js";
+
+/** Every route, with what it answers a welcome client. */
+const ROUTES: [method: string, path: string, status: number, body?: string][] = [
+  ["GET", "/api/health", 200],
+  ["GET", "/api/models", 200],
+  ["POST", "/api/run", 200, '{"message":"hi"}'],
+  ["GET", "/api/sessions", 200],
+  ["GET", "/api/sessions/x", 404],
+  ["GET", "/api/sessions/x/messages", 404],
+  ["DELETE", "/api/sessions/x", 404],
+  ["GET", "/api/nope", 404],
+  ["PATCH", "/api/run", 405],
+];
+const JSON_TYPE = { "content-type": "application/json" };
+
+const CORS = {
+  "access-control-allow-origin": "*",
+  "access-control-allow-methods": "GET, POST, PUT, DELETE, OPTIONS",
+};
+
+it("every response carries CORS headers, errors and refusals too", async (t) => {
+  const { send, run } = await startApi(t, { http: { maxBodyBytes: 100 } });
+  const answers = [
+    ...(await Promise.all(ROUTES.map(([method, path, , body]) => send(path, { method, ...(body ? { body } : {}) })))),
+    await run("x".repeat(200)),
+    await run("{"),
+    await send("/api/health", { headers: { host: "evil.example" } }),
+    await send("/api/health", { headers: { "sec-fetch-site": "cross-site" } }),
+  ];
+  for (const { status, headers } of answers) {
+    for (const [name, value] of Object.entries(CORS)) assert.equal(headers[name], value, `${status} ${name}`);
+    assert.equal(headers["access-control-allow-headers"], "Content-Type, Authorization");
+    assert.match(String(headers["access-control-expose-headers"]), /\bX-Session-Id\b/);
+    assert.equal(headers["access-control-allow-credentials"], undefined);
+    assert.equal(headers["access-control-allow-private-network"], undefined);
+  }
+});
+
+it("OPTIONS is 204 on any path, before authentication", async (t) => {
+  const { send, url } = await startApi(t, {
+    http: { requiredHeaders: { "X-Key": "k" }, headers: { "X-Custom": "1" } },
+  });
+  const preflight = {
+    origin: "https://app.example",
+    "access-control-request-method": "POST",
+    "access-control-request-headers": "content-type, x-custom",
+    "access-control-request-private-network": "true",
+    "sec-fetch-site": "cross-site",
+  };
+  for (const path of ["/api/run", "/api/sessions/x", "/api/nope", "/", "/other"]) {
+    const { status, headers, text } = await send(path, { method: "OPTIONS", headers: preflight });
+    assert.deepEqual([status, text], [204, ""], path);
+    assert.equal(headers["access-control-allow-origin"], "*");
+    assert.equal(headers["access-control-allow-headers"], "Content-Type, Authorization, X-Custom");
+    assert.equal(headers["access-control-allow-private-network"], undefined);
+    assert.equal(headers["content-type"], undefined);
+  }
+  assert.match(
+    await exchange(url, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+    /^HTTP\/1\.1 204 /,
+  );
+});
+
+it("server.headers are on every response", async (t) => {
+  const { send, run } = await startApi(t, { http: { headers: { "X-Served-By": "gantry", "X-Other": "" } } });
+  for (const answer of [
+    await send("/api/health"),
+    await send("/nope"),
+    await run("{"),
+    await run({ message: "hi", stream: true }),
+    await send("/", { method: "OPTIONS" }),
+  ])
+    assert.equal(answer.headers["x-served-by"], "gantry");
+});
+
+type Vector = [name: string, headers: Record<string, string | string[]>, error: string | undefined];
+const KEY = "Bearer Sécret-1";
+const missing = (name: string) => `missing required header: ${name}`;
+const invalid = (name: string) => `invalid header: ${name}`;
+const good = { authorization: "Bearer S\u00e9cret-1", "x-tenant": "Blue", "x-trace": "any" };
+
+const VECTORS: Vector[] = [
+  ["all right", good, undefined],
+  ["names in another case", { AUTHORIZATION: good.authorization, "X-TENANT": "Blue", "X-Trace": "1" }, undefined],
+  ["value in upper case", { ...good, "x-tenant": "BLUE" }, undefined],
+  ["value in lower case", { ...good, "x-tenant": "blue" }, undefined],
+  ["the key in another ASCII case", { ...good, authorization: "bEARER S\u00e9CRET-1" }, undefined],
+  ["the key in UTF-8 bytes", { ...good, authorization: Buffer.from(KEY, "utf8").toString("latin1") }, undefined],
+  ["white space around a value", { ...good, "x-tenant": "  Blue\t" }, undefined],
+  ["an empty value where any will do", { ...good, "x-trace": "" }, undefined],
+  ["the same header twice, the same value", { ...good, "x-tenant": ["Blue", "Blue"] }, undefined],
+  ["the same header twice, in another case", { ...good, "x-tenant": ["Blue", "bLUE"] }, undefined],
+  ["further headers", { ...good, "x-more": "1" }, undefined],
+  ["nothing", {}, missing("Authorization")],
+  ["all but the first", { "x-tenant": "Blue", "x-trace": "1" }, missing("Authorization")],
+  ["all but the second", { authorization: good.authorization, "x-trace": "1" }, missing("X-Tenant")],
+  ["all but the third", { authorization: good.authorization, "x-tenant": "Blue" }, missing("X-Trace")],
+  ["an empty key", { ...good, authorization: "" }, invalid("Authorization")],
+  ["another key", { ...good, authorization: "Bearer other" }, invalid("Authorization")],
+  ["a prefix of the key", { ...good, authorization: "Bearer S\u00e9cret-" }, invalid("Authorization")],
+  ["the key and more", { ...good, authorization: "Bearer S\u00e9cret-11" }, invalid("Authorization")],
+  ["the key without its scheme", { ...good, authorization: "S\u00e9cret-1" }, invalid("Authorization")],
+  ["the key with two spaces", { ...good, authorization: "Bearer  S\u00e9cret-1" }, invalid("Authorization")],
+  ["the key in another non-ASCII case", { ...good, authorization: "Bearer S\u00c9cret-1" }, invalid("Authorization")],
+  ["the key without its accent", { ...good, authorization: "Bearer Secret-1" }, invalid("Authorization")],
+  ["the key in quotes", { ...good, authorization: `"${good.authorization}"` }, invalid("Authorization")],
+  ["two keys, the first right", { ...good, authorization: [good.authorization, "x"] }, invalid("Authorization")],
+  ["two keys, the second right", { ...good, authorization: ["x", good.authorization] }, invalid("Authorization")],
+  ["two tenants, one right", { ...good, "x-tenant": ["Blue", "Red"] }, invalid("X-Tenant")],
+  ["two tenants in one line", { ...good, "x-tenant": "Blue, Blue" }, invalid("X-Tenant")],
+  ["two different values where any will do", { ...good, "x-trace": ["1", "2"] }, invalid("X-Trace")],
+  ["a very long key", { ...good, authorization: "x".repeat(8000) }, invalid("Authorization")],
+  ["first wrong, second missing", { authorization: "x", "x-trace": "1" }, invalid("Authorization")],
+  ["first missing, second wrong", { "x-tenant": "Red", "x-trace": "1" }, missing("Authorization")],
+  ["second wrong, third missing", { authorization: good.authorization, "x-tenant": "Red" }, invalid("X-Tenant")],
+  ["a key in the query", {}, missing("Authorization")],
+  ["a name with a dash in place of an underscore", { ...good, "x-tenant": [], x_tenant: "Blue" }, missing("X-Tenant")],
+];
+
+it("thirty vectors of header authentication", async (t) => {
+  const api = await startApi(t, {
+    http: { requiredHeaders: { Authorization: KEY, "X-Tenant": "Blue", "X-Trace": "" } },
+  });
+  assert.ok(VECTORS.length >= 30);
+  for (const [name, headers, error] of VECTORS) {
+    const answer = await api.send("/api/health?authorization=Bearer+x", { headers });
+    assert.equal(answer.status, error === undefined ? 200 : 401, name);
+    if (error !== undefined) assert.deepEqual(answer.json(), { error }, name);
+  }
+});
+
+it("authentication guards every path and method but OPTIONS, before anything else is looked at", async (t) => {
+  const { send, provider } = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" }, maxBodyBytes: 50 } });
+  for (const [method, path, status, body] of ROUTES) {
+    const options: RawRequest = { method, ...(body ? { body } : {}) };
+    const refused = await send(path, options);
+    assert.deepEqual(
+      [refused.status, method === "HEAD" || refused.json()],
+      [401, { error: "missing required header: X-Key" }],
+    );
+    assert.equal((await send(path, { ...options, headers: { "x-key": "K" } })).status, status, `${method} ${path}`);
+  }
+  assert.equal((await send("/api/run", { body: "x".repeat(100) })).status, 401);
+  assert.equal((await send("/api/health", { method: "HEAD" })).status, 401);
+  assert.equal(provider.requests.length, 1);
+});
+
+const PAGES: Record<string, string>[] = [
+  { "sec-fetch-site": "cross-site", origin: "https://evil.example" },
+  { "sec-fetch-site": "cross-site", origin: "null" },
+  { "sec-fetch-site": "cross-site" },
+  { "sec-fetch-site": "Cross-Site", origin: "https://localhost.evil.example" },
+  { "sec-fetch-site": "cross-site", origin: "http://127.0.0.1.evil.example" },
+  { "sec-fetch-site": "cross-site", origin: "http://localhost@evil.example" },
+  { "sec-fetch-site": "cross-site", origin: "http://evil.example/?http://localhost" },
+  { "sec-fetch-site": "cross-site", origin: "https://evil.example, http://localhost" },
+];
+
+it("a page of another site gets nothing from any route", async (t) => {
+  const { send, provider } = await startApi(t);
+  for (const page of PAGES) {
+    for (const [method, path, , body] of ROUTES) {
+      const { status, json } = await send(path, {
+        method,
+        headers: { ...page, ...JSON_TYPE },
+        ...(body ? { body } : {}),
+      });
+      assert.deepEqual(
+        [status, json()],
+        [403, { error: "cross-site request refused" }],
+        `${method} ${path} ${JSON.stringify(page)}`,
+      );
+    }
+  }
+  assert.equal(provider.requests.length, 0);
+});
+
+it("is refused before its body is read", async (t) => {
+  const { url } = await startApi(t);
+  const answer = exchange(
+    url,
+    "POST /api/run HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nSec-Fetch-Site: cross-site\r\nContent-Length: 1000000\r\n\r\n{",
+  );
+  assert.match(await answer, /^HTTP\/1\.1 403 /);
+});
+
+it("serves pages of this machine and of its own site, native programs, and authenticated or allowed pages", async (t) => {
+  const json = { body: '{"message":"hi"}' };
+  const welcome: Record<string, string>[] = [
+    {},
+    { "sec-fetch-mode": "cors" },
+    { ...JSON_TYPE, "sec-fetch-site": "cross-site", origin: "http://localhost:3000" },
+    { ...JSON_TYPE, "sec-fetch-site": "cross-site", origin: "http://127.0.0.1:3000" },
+    { ...JSON_TYPE, "sec-fetch-site": "cross-site", origin: "http://[::1]:3000" },
+    { ...JSON_TYPE, "sec-fetch-site": "same-origin", origin: "http://localhost" },
+    { ...JSON_TYPE, "sec-fetch-site": "same-site" },
+    { ...JSON_TYPE, "sec-fetch-site": "none" },
+    { ...JSON_TYPE, origin: "https://app.example" },
+  ];
+  const open = await startApi(t);
+  for (const headers of welcome)
+    assert.equal((await open.send("/api/run", { ...json, headers })).status, 200, JSON.stringify(headers));
+  const page = { ...JSON_TYPE, "sec-fetch-site": "cross-site", origin: "https://app.example" };
+  const allowed = await startApi(t, { host: { allowCrossSite: true } });
+  assert.equal((await allowed.send("/api/run", { ...json, headers: page })).status, 200);
+  const keyed = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
+  assert.equal((await keyed.send("/api/run", { ...json, headers: { ...page, "x-key": "k" } })).status, 200);
+  assert.equal((await keyed.send("/api/run", { ...json, headers: page })).status, 401);
+});
+
+it("a browser's POST must be declared JSON, even where it is authenticated", async (t) => {
+  const { send, provider } = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
+  const post = (headers: Record<string, string>) =>
+    send("/api/run", { body: '{"message":"hi"}', headers: { "x-key": "k", ...headers } });
+  const browsers: Record<string, string>[] = [
+    { origin: "http://localhost:3000" },
+    { "sec-fetch-site": "same-origin" },
+    { origin: "null" },
+  ];
+  for (const browser of browsers) {
+    for (const type of [
+      "text/plain",
+      "application/x-www-form-urlencoded",
+      "multipart/form-data",
+      "text/plain; application/json",
+      "application/jsonp",
+    ]) {
+      const { status, json } = await post({ ...browser, "content-type": type });
+      assert.deepEqual([status, json()], [415, { error: "content type must be application/json" }], type);
+    }
+    assert.equal((await post(browser)).status, 415, "none at all");
+  }
+  assert.equal(provider.requests.length, 0);
+  for (const type of ["application/json", "Application/JSON; charset=utf-8", "application/vnd.x+json"])
+    assert.equal((await post({ origin: "http://localhost", "content-type": type })).status, 200, type);
+});
