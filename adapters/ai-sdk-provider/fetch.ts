@@ -32,7 +32,8 @@ export class Network {
 }
 
 async function load(): Promise<Dispatchers> {
-  const undici = await import("undici");
+  // By its default export: of a CommonJS package a bundle knows no names.
+  const { default: undici } = await import("undici");
   const limits = { headersTimeout: 0, bodyTimeout: 0, connect: { timeout: 30_000 } };
   const direct = new undici.Agent(limits);
   const proxied = new undici.EnvHttpProxyAgent(limits);

@@ -71,7 +71,8 @@ function parseUrl(given: string): URL {
 
 /** Connections of one call; unless private addresses are allowed, each is checked when it is made. */
 async function connections(allowPrivate: boolean): Promise<Dispatcher> {
-  const { Agent, buildConnector } = await import("undici");
+  // By its default export: of a CommonJS package a bundle knows no names.
+  const { Agent, buildConnector } = (await import("undici")).default;
   if (allowPrivate) return new Agent();
   const { isPublicPeer, lookupPublic, NotPublicError } = await import("./public-address.js");
   const connect = buildConnector({ lookup: lookupPublic });
@@ -101,7 +102,7 @@ async function load(
   dispatcher: Dispatcher,
   signal: AbortSignal,
 ): Promise<Loaded> {
-  const { fetch } = await import("undici");
+  const { fetch } = (await import("undici")).default;
   let url = start;
   for (let redirects = 0; ; redirects++) {
     if (!allowPrivate) await refusePrivateLiteral(url);
