@@ -2,6 +2,7 @@ import { ProviderError, type Model, type ModelPrices } from "gantry";
 import { toProviderError, whyUnreadable, type FaultContext } from "./errors.js";
 import { FAVOURITES } from "./favourites.js";
 import type { Fetch } from "./fetch.js";
+import { enrichLocal } from "./local-catalogue.js";
 import type { ConfiguredModel, Settings } from "./options.js";
 import { listedWindows } from "./prices.js";
 
@@ -20,7 +21,8 @@ export async function listModels(
   const timeout = AbortSignal.timeout(LONGEST_MS);
   let entries: Entry[];
   try {
-    entries = await fetchEntries(settings, fetch, context, AbortSignal.any([signal, timeout]));
+    const either = AbortSignal.any([signal, timeout]);
+    entries = await enrichLocal(await fetchEntries(settings, fetch, context, either), settings, fetch, either);
   } catch (error) {
     signal.throwIfAborted();
     if (timeout.aborted) throw new ProviderError(context.provider, "timeout", "no list of models within 5 s");

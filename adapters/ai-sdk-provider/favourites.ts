@@ -12,5 +12,4 @@ export const FAVOURITES: Readonly<Record<string, readonly RegExp[]>> = {
   moonshot: [/^kimi-k\d/],
   zhipu: [/^glm-\d+(\.\d+)?$/],
   ollama: [/coder|devstral|gpt-oss|qwen3/],
-  lmstudio: [/coder|devstral|gpt-oss|qwen3/],
 };

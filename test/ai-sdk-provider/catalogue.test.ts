@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { after, afterEach, before, describe, it } from "node:test";
 import { hasCode, type Model } from "gantry";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
@@ -150,6 +153,79 @@ describe("the catalogue", () => {
     assert.deepEqual(ids(await list()), ["x"]);
     server.listing = { status: 200, body: { models: [{ name: "y" }] } };
     assert.deepEqual(ids(await list()), ["y"]);
+  });
+
+  it("asks Ollama and LM Studio what their models are and can", async () => {
+    const answers: Record<string, unknown> = {
+      "/v1/models": {
+        data: [
+          { id: "nomic-embed", created: 3 },
+          { id: "llava:7b", created: 2 },
+          { id: "qwen3:8b", created: 1 },
+        ],
+      },
+      "/api/ps": { models: [{ model: "llava:7b", context_length: 4096 }] },
+      "/api/show nomic-embed": { capabilities: ["embedding"], model_info: {} },
+      "/api/show llava:7b": { capabilities: ["completion", "vision"], model_info: { "llama.context_length": 32_768 } },
+      "/api/show qwen3:8b": {
+        capabilities: ["completion", "tools", "thinking"],
+        model_info: { "qwen3.context_length": 40_960 },
+        parameters: "stop x\nnum_ctx    16384",
+      },
+      "/api/v0/models": {
+        data: [
+          { id: "llava:7b", type: "vlm", state: "loaded", max_context_length: 32_768, loaded_context_length: 8192 },
+          { id: "qwen3:8b", type: "llm", state: "not-loaded", max_context_length: 40_960 },
+          { id: "nomic-embed", type: "embeddings", state: "loaded" },
+        ],
+      },
+    };
+    const local = createServer((request, response) => {
+      let body = "";
+      request.on("data", (part: Buffer) => (body += part.toString()));
+      request.on("end", () => {
+        const key = body === "" ? request.url! : `${request.url!} ${(JSON.parse(body) as { model: string }).model}`;
+        response
+          .writeHead(answers[key] === undefined ? 404 : 200, { "content-type": "application/json" })
+          .end(JSON.stringify(answers[key] ?? {}));
+      });
+    });
+    local.listen(0, "127.0.0.1");
+    await once(local, "listening");
+    const baseUrl = `http://127.0.0.1:${(local.address() as AddressInfo).port}/v1`;
+    try {
+      assert.deepEqual(await list({ preset: "ollama", name: "ollama", baseUrl }), [
+        {
+          id: "qwen3:8b",
+          name: "qwen3:8b",
+          ownedBy: "ollama",
+          contextWindow: 16_384,
+          reasoning: true,
+          input: ["text"],
+        },
+        {
+          id: "llava:7b",
+          name: "llava:7b",
+          ownedBy: "ollama",
+          contextWindow: 4096,
+          reasoning: false,
+          input: ["text", "image"],
+        },
+      ]);
+      const studio = await list({ preset: "lmstudio", name: "lmstudio", baseUrl });
+      assert.deepEqual(
+        studio.map(({ id, contextWindow, input }) => [id, contextWindow, input]),
+        [
+          ["llava:7b", 8192, ["text", "image"]],
+          ["qwen3:8b", 40_960, undefined],
+        ],
+      );
+      for (const key of Object.keys(answers)) if (key !== "/v1/models") delete answers[key];
+      assert.deepEqual(ids(await list({ preset: "ollama", name: "ollama", baseUrl })), ["qwen3:8b", "llava:7b"]);
+    } finally {
+      local.closeAllConnections();
+      local.close();
+    }
   });
 
   it("rejects with what went wrong, without the key", async () => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, afterEach, before, describe, it } from "node:test";
-import { AiSdkProvider, WIRES } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, PRESETS, WIRES } from "gantry/adapters/ai-sdk-provider";
 import { startFakeModelServer, type FakeModelServer } from "../helpers/fake-model-server.js";
 import { baseUrlOf, SITUATIONS, WIRE_MODELS } from "../helpers/model-situations.js";
 
@@ -28,3 +29,12 @@ for (const wire of WIRES) {
     }
   });
 }
+
+it("docs/models.md has the whole table, and every provider by name", async () => {
+  const text = (await readFile(new URL("../../docs/models.md", import.meta.url), "utf8")).replaceAll(/ +/g, " ");
+  for (const { name, except } of SITUATIONS) {
+    const cells = WIRES.map((wire) => (except?.[wire] === undefined ? "yes" : `none: ${except[wire]}`));
+    assert.ok(text.includes(`| ${name} | ${cells.join(" | ")} |`), name);
+  }
+  for (const { id, name, wire } of PRESETS) assert.ok(text.includes(`| \`${id}\` | ${name} | ${wire} |`), id);
+});

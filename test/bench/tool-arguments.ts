@@ -1,0 +1,46 @@
+/**
+ * `node --import tsx --conditions=@gantry/source test/bench/tool-arguments.ts`: how long a tool call takes whose arguments
+ * stream in many pieces. Ten times the bytes in ten times the pieces must take about ten times as long, not a hundred.
+ */
+import { performance } from "node:perf_hooks";
+import { AiSdkProvider, WIRES } from "gantry/adapters/ai-sdk-provider";
+import { startFakeModelServer } from "../helpers/fake-model-server.js";
+import { baseUrlOf, WIRE_MODELS } from "../helpers/model-situations.js";
+import { ask, take, writeTool } from "../helpers/model-requests.js";
+
+const SIZES = [
+  { kB: 30, pieces: 2_000 },
+  { kB: 300, pieces: 20_000 },
+];
+const ROUNDS = 5;
+
+const server = await startFakeModelServer();
+const rows: string[] = [];
+for (const wire of WIRES) {
+  const provider = new AiSdkProvider({ name: "bench", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "k" });
+  const medians: number[] = [];
+  for (const { kB, pieces } of SIZES) {
+    const content = "x".repeat(kB * 1000);
+    const times: number[] = [];
+    for (let round = 0; round <= ROUNDS; round++) {
+      server.enqueue({ say: [{ call: { name: "write", arguments: { path: "a", content }, pieces } }] });
+      const start = performance.now();
+      const { calls } = await take(provider, ask({ model: WIRE_MODELS[wire], tools: [writeTool] }));
+      if (calls[0]!.arguments.length < content.length) throw new Error("arguments were lost");
+      // The first round loads the package.
+      if (round > 0) times.push(performance.now() - start);
+    }
+    medians.push(times.sort((a, b) => a - b)[Math.floor(times.length / 2)]!);
+  }
+  const [small, large] = medians as [number, number];
+  // Gemini gives calls in one piece.
+  const note = wire === "google" ? " (one piece)" : "";
+  rows.push(
+    `${(wire + note).padEnd(22)}${small.toFixed(0).padStart(8)} ms${large.toFixed(0).padStart(10)} ms${(large / small).toFixed(1).padStart(8)} x`,
+  );
+  await provider.close();
+}
+await server.close();
+process.stdout.write(
+  `${"wire".padEnd(22)}${"30 kB".padStart(11)}${"300 kB".padStart(13)}${"ratio".padStart(10)}\n${rows.join("\n")}\n`,
+);
