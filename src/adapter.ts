@@ -47,8 +47,10 @@ export interface AdapterDescriptor<Kind extends AdapterKind = AdapterKind, Optio
   readonly name: string;
   /** Check and complete raw options (plain JSON). Throws `ConfigError` with a message that begins with `context.where`, names the key and says what was expected. */
   parse(raw: Readonly<Record<string, unknown>>, context: OptionsContext): Options;
-  /** The class to build; every constructor parameter carries `@inject(TOKEN)`. */
+  /** The class to build; every constructor parameter carries `@inject(TOKEN)`, or has its token in `needs`. */
   readonly use: new (...args: never[]) => AdapterKinds[Kind];
+  /** Tokens of the constructor's parameters, in order: for plain JavaScript, which has no decorators. */
+  readonly needs?: readonly InjectionToken[];
 }
 
 /** Describe an adapter, for `export default`. */

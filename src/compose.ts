@@ -10,21 +10,25 @@ import {
   type AdapterDescriptor,
   type AdapterKind,
   type AdapterKinds,
+  type OptionsContext,
 } from "./adapter.js";
 import { deadline } from "./abort.js";
 import { Agent } from "./agent.js";
 import { FileCatalogueCache } from "./catalogue-cache.js";
-import { childEnvironment, environment, type Config, type LoadedConfig } from "./config.js";
-import { AdapterError, ConfigError } from "./errors.js";
+import { childEnvironment, type LoadedConfig } from "./config.js";
+import { AdapterError, ConfigError, hasCode } from "./errors.js";
 import { openHttpHost } from "./http-host.js";
 import { isRecord } from "./json.js";
 import { namedLogger } from "./log.js";
-import { builtInNames, loadAdapter } from "./plugins.js";
+import { isBuiltIn, loadAdapter, missingMembers } from "./plugins.js";
 import type { CompactionStrategy } from "./ports/compaction.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
+import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
 import type { HttpHost, Listening, Transport } from "./ports/transport.js";
+import { Selection, type Selected } from "./selection.js";
+import { Closing, stopInReverse, within, type Started } from "./shutdown.js";
 
 export interface ComposeOptions {
   loaded: LoadedConfig;
@@ -33,6 +37,8 @@ export interface ComposeOptions {
   /** The folder to work on; absolute path. */
   projectDir: string;
   logger: Logger;
+  /** How long a stranger's transport may take to start, in ms. Default 10,000. */
+  startMs?: number;
 }
 
 /** What runs: built, started, and stopped in the reverse order. */
@@ -43,19 +49,25 @@ export interface Composition {
   stop(): Promise<void>;
 }
 
+const START_MS = 10_000;
 /** Running work may finish for so long, in ms. */
 const GRACE_MS = 2_000;
 /** A part that has not stopped by then, in ms from the start of the stop, is named in the log and left. */
-const STOP_MS = 4_500;
+const STOP_MS = { transports: 3_800, port: 4_000, agent: 4_600 };
 
-/** Build what the config selects and start its transports. Whatever was started is stopped again when a later part fails. */
+/**
+ * Build what the config selects and start its transports. A stranger's transport that cannot start is told in the log
+ * and the others go on without it; whatever else fails stops what was started.
+ */
 export async function compose(options: ComposeOptions): Promise<Composition> {
   const { loaded, home, projectDir, logger } = options;
   const { config } = loaded;
   await makeHome(home);
   const build = new Builder(options);
-  const driver = await build.driver();
+  const closing = new Closing();
+  const driver = closing.watch(`the session driver ${config.session.driver}`, await build.driver());
   const providers = await build.providers();
+  for (const provider of providers) closing.watch(`the provider ${provider.name}`, provider);
   const tools = await build.tools();
   const transports = await build.transports();
   const agent = new Agent({
@@ -82,66 +94,104 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });
-  const started: { name: string; listening: Listening }[] = [];
+  const started: (Started & { listening: Listening })[] = [];
   const stop = once(async () => {
+    const begun = Date.now();
     const grace = deadline(GRACE_MS);
     agent.refuseNew();
     build.host?.refuseNew();
-    const by = Date.now() + STOP_MS;
-    await Promise.all(
-      [...started].reverse().map(({ name, listening }) => within(name, listening.stop(grace.signal), by, logger)),
-    );
-    if (build.host) await within("the HTTP port", build.host.close(grace.signal), by, logger);
-    await within("the agent", agent.close(), by, logger);
+    await stopInReverse(started, grace.signal, begun + STOP_MS.transports, logger);
+    const { host } = build;
+    if (host)
+      await within(
+        () => "the HTTP port",
+        () => host.close(grace.signal),
+        begun + STOP_MS.port,
+        logger,
+      );
+    const late = () => (closing.names.length > 0 ? closing.names.join(" and ") : "the agent");
+    await within(late, () => agent.close(), begun + STOP_MS.agent, logger);
     grace.clear();
   });
   try {
     // Side by side: HTTP transports share a port that opens with the first of them.
     const outcomes = await Promise.allSettled(
-      transports.map(async (transport) => {
-        const listening = await transport.start(agent);
-        started.push({ name: transport.name, listening });
-        return listening;
-      }),
+      transports.map(({ transport, selected }) => startOne(transport, selected, agent, options)),
     );
-    const failed = outcomes.find((outcome) => outcome.status === "rejected");
+    const strangers: Error[] = [];
+    let failed: PromiseRejectedResult | undefined;
+    outcomes.forEach((outcome, i) => {
+      const { name } = transports[i]?.selected ?? { name: "" };
+      if (outcome.status === "fulfilled") {
+        const listening = outcome.value;
+        started.push({ name: `the transport ${name}`, listening, stop: (signal) => listening.stop(signal) });
+      } else if (isBuiltIn("transport", name)) failed ??= outcome;
+      else strangers.push(outcome.reason as Error);
+    });
     if (failed) throw failed.reason;
-    return {
-      agent,
-      listening: outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : [])),
-      stop,
-    };
+    const [first] = strangers;
+    if (started.length === 0 && first) throw first;
+    for (const error of strangers)
+      logger.error(`${error.message}; the others go on without it`, { error: error.cause });
+    return { agent, listening: started.map(({ listening }) => listening), stop };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
+/** The configured store alone, opened; whoever asks for it closes it. */
+export async function openStore(options: ComposeOptions): Promise<SessionDriver> {
+  await makeHome(options.home);
+  const driver = await new Builder(options).driver();
+  await driver.open();
+  return driver;
+}
+
+/** A stranger's transport is named in what it is refused for, and does not keep the others waiting for ever. */
+async function startOne(
+  transport: Transport,
+  selected: Selected,
+  agent: Agent,
+  { loaded, startMs = START_MS }: ComposeOptions,
+): Promise<Listening> {
+  if (isBuiltIn("transport", selected.name)) return transport.start(agent);
+  const where = `${loaded.file}: ${selected.key}: ${selected.name}`;
+  const starting = (async () => transport.start(agent))();
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new AdapterError(`${where} did not start within ${startMs} ms`)), startMs);
+  });
+  try {
+    return await Promise.race([starting, late]);
+  } catch (error) {
+    // Should it come up after all, it is not wanted any more.
+    void starting.then((listening) => listening.stop(AbortSignal.abort())).catch(() => undefined);
+    if (hasCode(error, "adapter")) throw error;
+    throw new AdapterError(`${where} could not start: ${reasonOf(error)}`, { cause: error });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** From config to parts; each adapter sees its own options and nothing else. */
 class Builder {
   readonly #options: ComposeOptions;
-  readonly #config: Config;
+  readonly #selection: Selection;
   host: HttpHost | undefined;
 
   constructor(options: ComposeOptions) {
     this.#options = options;
-    this.#config = options.loaded.config;
+    this.#selection = new Selection(options.loaded, options.home);
   }
 
-  async driver() {
-    const { driver, ...own } = this.#config.session;
-    return this.#make("session-driver", driver, own, "session.driver", "session");
+  async driver(): Promise<SessionDriver> {
+    return this.#make(this.#selection.driver());
   }
 
   async providers(): Promise<ModelProvider[]> {
-    const configured = this.#config.providers;
-    const entries = configured.length > 0 ? configured : await this.#fromEnvironment();
-    const providers = await Promise.all(
-      entries.map((entry, i) => {
-        const where = configured.length > 0 ? `providers[${i}]` : "providers";
-        return this.#provider(entry, where);
-      }),
-    );
+    const selected = await this.#selection.providers();
+    const providers = await Promise.all(selected.map((one) => this.#make(one)));
     const names = providers.map((provider) => provider.name);
     const twice = names.findIndex((name, i) => names.indexOf(name) !== i);
     if (twice !== -1)
@@ -151,123 +201,39 @@ class Builder {
     return providers;
   }
 
-  async #provider(entry: Record<string, unknown>, where: string): Promise<ModelProvider> {
-    if (entry["provider"] === "offline") return this.#make("model-provider", "offline", entry, where, where);
-    const { driver } = entry;
-    const { WIRES } = await import("../adapters/ai-sdk-provider/presets.js");
-    const isModule = typeof driver === "string" && !(WIRES as readonly string[]).includes(driver);
-    if (isModule) return this.#make("model-provider", driver, entry, `${where}.driver`, where);
-    return this.#make("model-provider", "ai-sdk", await this.#withKey(entry), `${where}.driver`, where);
-  }
-
-  /** A preset's key from its usual variable, where none is given. Never for an address of someone else. */
-  async #withKey(entry: Record<string, unknown>): Promise<Record<string, unknown>> {
-    const { provider, api_key, base_url } = entry;
-    if (typeof provider !== "string" || api_key !== undefined || base_url !== undefined) return entry;
-    const { findPreset } = await import("../adapters/ai-sdk-provider/presets.js");
-    const preset = findPreset(provider);
-    const key = [...(preset?.keyVariables ?? []), ...(preset?.sharedKeyVariables ?? [])]
-      .map(environment)
-      .find((value) => value !== undefined && value !== "");
-    if (key === undefined) return entry;
-    (this.#options.loaded.secrets as Set<string>).add(key);
-    return { ...entry, api_key: key };
-  }
-
-  /** Presets whose usual key variable is set; else the built-in guide. */
-  async #fromEnvironment(): Promise<Record<string, unknown>[]> {
-    const { PRESETS } = await import("../adapters/ai-sdk-provider/presets.js");
-    const found = PRESETS.flatMap((preset) => {
-      const key = preset.keyVariables.map(environment).find((value) => value !== undefined && value !== "");
-      if (key === undefined || preset.baseUrl === "") return [];
-      (this.#options.loaded.secrets as Set<string>).add(key);
-      return [{ provider: preset.id, api_key: key }];
-    });
-    return found.length > 0 ? found : [{ provider: "offline" }];
-  }
-
   async tools(): Promise<Tool[]> {
-    const { tools, agent, limits } = this.#config;
+    const { tools, limits } = this.#options.loaded.config;
     const { builtinTools } = await import("./tools/all.js");
     const builtIn = builtinTools({
       allowPaths: tools.allow_paths,
-      deniedPaths: this.#denied(),
+      deniedPaths: this.#selection.denied(),
       env: childEnvironment(tools.env),
       bash: tools.bash,
       outputBytes: limits.tool_output_bytes,
       webfetch: { allowPrivate: tools.webfetch.allow_private },
     });
     const chosen = new Map<string, Tool>();
-    for (const [i, name] of agent.tools.entries()) {
-      const found = name === "*" ? builtIn : builtIn.filter((tool) => tool.name === name);
-      if (name === "bash" && !tools.bash.enabled) continue;
-      const more =
-        found.length > 0 || name === "*"
-          ? found
-          : [await this.#make("tool", name, {}, `agent.tools[${i}]`, `agent.tools[${i}]`)];
-      for (const tool of more) chosen.set(tool.name, tool);
+    for (const selected of this.#selection.tools(builtIn.map(({ name }) => name))) {
+      const tool =
+        typeof selected === "string" ? builtIn.find(({ name }) => name === selected) : await this.#make(selected);
+      if (tool) chosen.set(tool.name, tool);
     }
     return [...chosen.values()];
   }
 
-  /** A built-in strategy by its name, or one of a stranger. */
   async strategy(): Promise<string | CompactionStrategy> {
-    const { strategy } = this.#config.compaction;
-    if (builtInNames("compaction-strategy").includes(strategy)) return strategy;
-    return this.#make("compaction-strategy", strategy, {}, "compaction.strategy", "compaction");
+    const strategy = this.#selection.strategy();
+    return typeof strategy === "string" ? strategy : this.#make(strategy);
   }
 
-  async transports(): Promise<Transport[]> {
+  async transports(): Promise<{ transport: Transport; selected: Selected }[]> {
     return Promise.all(
-      this.#config.server.transports.map((entry, i) => {
-        const where = `server.transports[${i}]`;
-        const { transport: name, ...own } = typeof entry === "string" ? { transport: entry } : entry;
-        return this.#make("transport", name, { ...this.#shared(name), ...own }, where, where);
-      }),
+      this.#selection.transports().map(async (selected) => ({ transport: await this.#make(selected), selected })),
     );
   }
 
-  /** What the shipped transports get from sections of the config that are not theirs alone. */
-  #shared(name: string): Record<string, unknown> {
-    const { server, acp, limits, tools } = this.#config;
-    const { host, port, allowed_hosts, allow_cross_site, insecure } = server;
-    const place = { host, port, allowed_hosts, allow_cross_site, insecure };
-    const { streams, connections, json_depth, frame_bytes } = limits;
-    if (name === "koa-http-api") {
-      const { required_headers, headers, max_body_bytes, on_disconnect } = server;
-      return {
-        ...place,
-        required_headers,
-        headers,
-        max_body_bytes,
-        on_disconnect,
-        limits: { streams, json_depth },
-        allow_paths: tools.allow_paths,
-        denied_paths: this.#denied(),
-      };
-    }
-    if (name === "acp-http-sse-ws")
-      return {
-        ...place,
-        ...acp,
-        max_body_bytes: server.max_body_bytes,
-        limits: { streams, connections, json_depth, frame_bytes },
-      };
-    if (name === "acp-stdio") {
-      const { profile, official_clients, auth_methods, request_permission } = acp;
-      return { profile, official_clients, auth_methods, request_permission, limits: { json_depth, frame_bytes } };
-    }
-    return {};
-  }
-
-  /** What no tool and no attachment may touch: gantry's own home, with keys and sessions, and a store elsewhere. */
-  #denied(): string[] {
-    const { path } = this.#config.session;
-    return [this.#options.home, ...(typeof path === "string" && path !== "" ? [path] : [])];
-  }
-
   #httpHost(): HttpHost {
-    const { server, limits } = this.#config;
+    const { server, limits } = this.#options.loaded.config;
     this.host ??= openHttpHost({
       host: server.host,
       port: server.port,
@@ -283,28 +249,40 @@ class Builder {
     return this.host;
   }
 
-  async #make<Kind extends AdapterKind>(
-    kind: Kind,
-    name: string,
-    raw: Record<string, unknown>,
-    where: string,
-    section: string,
-  ): Promise<AdapterKinds[Kind]> {
+  async #make<Kind extends AdapterKind>(selected: Selected<Kind>): Promise<AdapterKinds[Kind]> {
     const { loaded, home, projectDir, logger } = this.#options;
-    const descriptor = await loadAdapter(kind, name, loaded.folder, `${loaded.file}: ${where}`);
-    const options = descriptor.parse(raw, {
-      where: `${loaded.file}: ${section}`,
-      configDir: loaded.folder,
-      home,
-      projectDir,
-    });
+    const where = `${loaded.file}: ${selected.key}`;
+    const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, where);
+    const context = { where: `${loaded.file}: ${selected.section}`, configDir: loaded.folder, home, projectDir };
+    const options = parseOptions(descriptor, selected, context);
     const child = container.createChildContainer();
     child.registerInstance(OPTIONS, options);
     child.registerInstance(LOGGER, namedLogger(logger, descriptor.name));
     child.registerInstance(HOME, home);
     // Only who asks for the port makes one.
-    if (kind === "transport") child.register(HTTP_HOST, { useFactory: () => this.#httpHost() });
-    return construct(child, descriptor, `${loaded.file}: ${where}`);
+    if (selected.kind === "transport") child.register(HTTP_HOST, { useFactory: () => this.#httpHost() });
+    const part = construct(child, descriptor, where);
+    const missing = missingMembers(selected.kind, part);
+    if (missing.length === 0) return part;
+    throw new AdapterError(`${where}: ${selected.name} is no ${selected.kind}: ${missing.join(", ")} is missing`);
+  }
+}
+
+/** The adapter's own check of its options; of a stranger's module the message also says whose they are. */
+function parseOptions<Kind extends AdapterKind>(
+  descriptor: AdapterDescriptor<Kind>,
+  { kind, name, options }: Selected,
+  context: OptionsContext,
+): unknown {
+  try {
+    return descriptor.parse(options, context);
+  } catch (error) {
+    if (isBuiltIn(kind, name)) throw error;
+    const message = reasonOf(error);
+    const place = message.startsWith(context.where) ? "" : `${context.where}: `;
+    throw new ConfigError(`${place}${message}${message.includes(name) ? "" : ` (an option of ${name})`}`, {
+      cause: error,
+    });
   }
 }
 
@@ -313,24 +291,33 @@ function construct<Kind extends AdapterKind>(
   descriptor: AdapterDescriptor<Kind>,
   where: string,
 ): AdapterKinds[Kind] {
-  const { use } = descriptor;
+  const { use, needs } = descriptor;
   const tokens: unknown = Reflect.getOwnMetadata("injectionTokens", use) ?? {};
-  // A parameter without @inject would silently be undefined.
-  if (use.length > 0 && (!isRecord(tokens) || Object.keys(tokens).length !== use.length)) {
+  // A parameter without a token would silently be undefined.
+  const told = (i: number) => (needs ? i < needs.length : isRecord(tokens) && i in tokens);
+  if (!Array.from({ length: use.length }, (_, i) => told(i)).every(Boolean)) {
     throw new AdapterError(
-      `${where}: ${descriptor.name}: every parameter of the constructor of ${use.name} needs @inject(TOKEN)`,
+      `${where}: ${descriptor.name}: every parameter of the constructor of ${use.name} needs @inject(TOKEN), ` +
+        "or a token in `needs` of its descriptor",
     );
   }
   try {
-    return child.resolve(use as new (...args: unknown[]) => AdapterKinds[Kind]);
+    if (!needs) return child.resolve(use as new (...args: unknown[]) => AdapterKinds[Kind]);
+    const parts = needs.map((token): unknown => child.resolve(token));
+    return new (use as new (...args: unknown[]) => AdapterKinds[Kind])(...parts);
   } catch (error) {
-    if (error instanceof ConfigError) throw error;
-    const message = error instanceof Error ? (error.message.split("\n").at(-1) ?? "").trim() : String(error);
+    if (hasCode(error, "config")) throw error;
+    const message = reasonOf(error);
     const why = message.startsWith("TypeInfo not known")
       ? `the class ${use.name} needs @injectable() from "gantry"`
       : message;
     throw new AdapterError(`${where}: ${descriptor.name} could not be built: ${why}`, { cause: error });
   }
+}
+
+/** Messages of the container have several lines, of which the last says why. */
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? (error.message.split("\n").at(-1) ?? "").trim() : String(error);
 }
 
 /** 0700, whatever the umask. */
@@ -344,25 +331,6 @@ async function makeHome(home: string): Promise<void> {
       { cause: error },
     );
   }
-}
-
-/** Waits for a part to stop, but not for ever. Never rejects. */
-async function within(name: string, stopping: Promise<void>, by: number, logger: Logger): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(
-      () => {
-        logger.error(`${name} did not stop in time and is left behind`);
-        resolve();
-      },
-      Math.max(0, by - Date.now()),
-    );
-  });
-  await Promise.race([
-    stopping.catch((error: unknown) => logger.error(`${name} failed while stopping`, { error })),
-    late,
-  ]);
-  clearTimeout(timer);
 }
 
 function once(work: () => Promise<void>): () => Promise<void> {

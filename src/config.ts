@@ -52,10 +52,11 @@ const section = <const T extends v.ObjectEntries>(entries: T) => {
   // Every key is optional, so that nothing at all is a good section.
   return v.optional(v.pipe(object(message), v.strictObject(entries, message)), {} as never);
 };
-const module = v.union(
-  [text, v.looseObject({ transport: text })],
-  'a transport\'s name, or an object with the key "transport" and its options',
-);
+const module = (kind: "transport" | "tool") =>
+  v.union(
+    [text, v.looseObject({ [kind]: text } as Record<typeof kind, typeof text>)],
+    `a ${kind}'s name, or an object with the key "${kind}" and its options`,
+  );
 
 const schema = v.pipe(
   object("an object"),
@@ -66,7 +67,7 @@ const schema = v.pipe(
         port: v.optional(whole(0, 65535), 8080),
         required_headers: v.optional(textMap, {}),
         headers: v.optional(textMap, {}),
-        transports: v.optional(v.pipe(v.array(module, "a list"), v.nonEmpty("at least one transport")), [
+        transports: v.optional(v.pipe(v.array(module("transport"), "a list"), v.nonEmpty("at least one transport")), [
           "koa-http-api",
         ]),
         max_body_bytes: v.optional(whole(1), 10_485_760),
@@ -95,7 +96,7 @@ const schema = v.pipe(
       agent: section({
         max_iterations: v.optional(whole(1), 100),
         system_prompt: v.optional(text, ""),
-        tools: v.optional(texts, ["*"]),
+        tools: v.optional(v.array(module("tool"), "a list"), ["*"]),
       }),
       compaction: section({
         enabled: v.optional(flag, true),

@@ -32,6 +32,63 @@ export function builtInNames(kind: AdapterKind): string[] {
   return kind === "compaction-strategy" ? [...STRATEGIES] : Object.keys(BUILT_IN[kind]);
 }
 
+/** Whether a name means what ships with gantry, and no module of a stranger. */
+export function isBuiltIn(kind: AdapterKind, name: string): boolean {
+  return Object.hasOwn(BUILT_IN[kind], name);
+}
+
+/** What each kind must have: fields by their type, so that plain JavaScript is checked too. */
+const MEMBERS: Readonly<
+  Record<AdapterKind, Readonly<Record<string, "string" | "number" | "boolean" | "function" | "object">>>
+> = {
+  transport: { name: "string", start: "function" },
+  "session-driver": {
+    name: "string",
+    open: "function",
+    close: "function",
+    create: "function",
+    get: "function",
+    newest: "function",
+    list: "function",
+    messages: "function",
+    view: "function",
+    snapshots: "function",
+    write: "function",
+    delete: "function",
+    lease: "function",
+    release: "function",
+    dump: "function",
+    load: "function",
+  },
+  "model-provider": {
+    name: "string",
+    idleTimeoutMs: "number",
+    maxRetries: "number",
+    known: "object",
+    models: "function",
+    stream: "function",
+    close: "function",
+  },
+  tool: {
+    name: "string",
+    description: "string",
+    inputSchema: "object",
+    kind: "string",
+    parallel: "boolean",
+    needsLeave: "boolean",
+    parse: "function",
+    describe: "function",
+    run: "function",
+  },
+  "compaction-strategy": { name: "string", compact: "function" },
+};
+
+/** Members of the kind's port that a part lacks, or has of another type. */
+export function missingMembers(kind: AdapterKind, part: object): string[] {
+  const members = part as Readonly<Record<string, unknown>>;
+  return Object.entries(MEMBERS[kind]).flatMap(([name, type]) => (typeof members[name] === type ? [] : [name]));
+}
+
 /**
  * The descriptor that a name in the config means: a built-in name, a package, or a path relative to `folder`.
  * Rejects with `AdapterError`: one line that begins with `where` and says what was wrong with which module.

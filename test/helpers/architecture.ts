@@ -29,13 +29,13 @@ const FLOORS: readonly { name: string; has: (file: string) => boolean }[] = [
   { name: "kernel", has: () => true },
   { name: "HTTP host", has: (file) => SPEAKS_HTTP.test(file) },
   { name: "public face", has: (file) => /^src\/(adapter|index|testing\/.*)(\.ts)?$/.test(file) },
-  { name: "composition", has: (file) => /^src\/(compose|plugins|config)(\.ts$|\/)/.test(file) },
-  { name: "command line", has: (file) => file === "src/cli.ts" },
+  { name: "composition", has: (file) => /^src\/(compose|selection|plugins|config)(\.ts$|\/)/.test(file) },
+  { name: "command line", has: (file) => /^src\/(cli\.ts$|commands\/)/.test(file) },
 ];
 const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = new Set(["src/adapter.ts", "src/compose.ts"]);
 /** Composition loads adapters, and only when they are wanted. */
-const LOADERS = new Set(["src/compose.ts", "src/plugins.ts"]);
+const LOADERS = new Set(["src/selection.ts", "src/plugins.ts"]);
 const WIRE_WORDS = new Set(
   (
     "session_id parent_id created_at updated_at tool_call_id tool_args tool_output tool_name agent_id agent_name finish_reason " +
@@ -115,7 +115,7 @@ function edges({ file, imports }: Module): string[] {
     if (file.startsWith("src/")) {
       if (target?.startsWith("adapters/")) {
         if (LOADERS.has(file) && (dynamic || typeOnly)) continue;
-        fault(`imports the adapter ${target}; only src/plugins.ts and src/compose.ts may, by import()`);
+        fault(`imports the adapter ${target}; only src/plugins.ts and src/selection.ts may, by import()`);
       } else if (target?.startsWith("src/")) {
         const [from, to] = [floorOf(file), floorOf(target)];
         // A type may look up as far as the kernel: the transport port names the agent that it serves.
@@ -233,7 +233,10 @@ function circles(modules: ReadonlyMap<string, Module>): string[] {
 /** Packages in what is loaded together with the command line, or with an adapter that is switched on. */
 function startPath(modules: ReadonlyMap<string, Module>): string[] {
   const faults: string[] = [];
-  const roots: [string, RegExp][] = [["src/cli.ts", HEAVY]];
+  const roots: [string, RegExp][] = [
+    ["src/cli.ts", HEAVY],
+    ["src/commands/serve.ts", HEAVY],
+  ];
   for (const file of modules.keys()) {
     if (/^adapters\/[^/]+\/index\.ts$/.test(file)) roots.push([file, HEAVY_FOR_ADAPTERS]);
   }

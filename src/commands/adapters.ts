@@ -1,0 +1,99 @@
+import { resolve } from "node:path";
+import type { AdapterKind } from "../adapter.js";
+import { builtInNames, isBuiltIn, loadAdapter } from "../plugins.js";
+import { Selection, type Selected } from "../selection.js";
+import { builtinTools } from "../tools/all.js";
+import { loadFor, refuseArguments, type Command } from "./command.js";
+
+/** One line of the list. */
+export interface AdapterEntry {
+  kind: AdapterKind;
+  /** As config writes it. */
+  name: string;
+  builtIn: boolean;
+  /** Keys of the config that select it; empty when it is available only. */
+  selectedBy: string[];
+  /** Why it cannot be used, where it was selected and cannot. */
+  error?: string;
+}
+
+const TITLES: Readonly<Record<AdapterKind, string>> = {
+  transport: "Transports (server.transports, --transport)",
+  "session-driver": "Session drivers (session.driver, --session-driver)",
+  "model-provider": "Model providers (providers[])",
+  tool: "Tools (agent.tools)",
+  "compaction-strategy": "Compaction strategies (compaction.strategy)",
+};
+
+/** `gantry adapters`: what is available, and what the config selects. Selected modules are loaded and their options checked; nothing is started. */
+export const run: Command = async ({ args, flags, output }) => {
+  refuseArguments(args);
+  const { loaded, home } = await loadFor(flags);
+  const entries = await adapterEntries(new Selection(loaded, home), async (selected) => {
+    const where = `${loaded.file}: ${selected.key}`;
+    const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, where);
+    descriptor.parse(selected.options, {
+      where: `${loaded.file}: ${selected.section}`,
+      configDir: loaded.folder,
+      home,
+      projectDir: resolve("."),
+    });
+  });
+  await output.write(flags.json ? `${JSON.stringify(entries, null, 2)}\n` : table(entries));
+  return entries.some(({ error }) => error !== undefined) ? 1 : 0;
+};
+
+/** Every built-in adapter, and every one that the config selects; `check` rejects for one that cannot be used. */
+async function adapterEntries(
+  selection: Selection,
+  check: (selected: Selected) => Promise<void>,
+): Promise<AdapterEntry[]> {
+  const toolNames = builtinTools().map(({ name }) => name);
+  const entries: AdapterEntry[] = (Object.keys(TITLES) as AdapterKind[]).flatMap((kind) => {
+    const names = kind === "tool" ? toolNames : builtInNames(kind);
+    return names.map((name) => ({ kind, name, builtIn: true, selectedBy: [] }));
+  });
+  const select = (kind: AdapterKind, name: string, key: string, error?: string): void => {
+    let entry = entries.find((one) => one.kind === kind && one.name === name);
+    if (!entry) entries.push((entry = { kind, name, builtIn: isBuiltIn(kind, name), selectedBy: [] }));
+    if (!entry.selectedBy.includes(key)) entry.selectedBy.push(key);
+    if (error !== undefined) entry.error = error;
+  };
+  const modules = [
+    ...selection.transports(),
+    selection.driver(),
+    ...(await selection.providers()),
+    ...selection.tools(toolNames),
+    selection.strategy(),
+  ];
+  for (const [i, one] of modules.entries()) {
+    if (typeof one === "string") {
+      const isStrategy = i === modules.length - 1;
+      select(isStrategy ? "compaction-strategy" : "tool", one, isStrategy ? "compaction.strategy" : "agent.tools");
+      continue;
+    }
+    try {
+      await check(one);
+      select(one.kind, one.name, one.key);
+    } catch (error) {
+      select(one.kind, one.name, one.key, error instanceof Error ? error.message : String(error));
+    }
+  }
+  return entries;
+}
+
+function table(entries: readonly AdapterEntry[]): string {
+  const width = Math.max(...entries.map(({ name }) => name.length));
+  return (Object.keys(TITLES) as AdapterKind[])
+    .map((kind) => {
+      const rows = entries
+        .filter((entry) => entry.kind === kind)
+        .map(({ name, selectedBy, error }) => {
+          const by = selectedBy.length > 0 ? `selected by ${selectedBy.join(", ")}` : "";
+          const trouble = error === undefined ? "" : `\n      cannot be used: ${error}`;
+          return `  ${selectedBy.length > 0 ? "*" : " "} ${name.padEnd(width)}  ${by}`.trimEnd() + trouble;
+        });
+      return `${TITLES[kind]}\n${rows.join("\n")}\n`;
+    })
+    .join("\n");
+}

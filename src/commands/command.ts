@@ -1,0 +1,66 @@
+import { homeFolder, loadConfig, type LoadedConfig } from "../config.js";
+import { ConfigError } from "../errors.js";
+
+/** Where a command writes; the command line gives its own streams. */
+export interface Output {
+  /** Text for stdout, as it is; resolves when the reader has taken it, rejects when there is no reader any more. */
+  write(text: string): Promise<void>;
+  /** A line for people on stderr. */
+  tell(line: string): void;
+  /** From now on what libraries print goes to stderr: stdout speaks a protocol. */
+  keepStdoutClean(): void;
+}
+
+/** Flags of all commands; each looks at its own. */
+export interface Flags {
+  host?: string | undefined;
+  port?: string | undefined;
+  config?: string | undefined;
+  transport?: string[] | undefined;
+  sessionDriver?: string | undefined;
+  acp: boolean;
+  stdio: boolean;
+  insecure?: boolean | undefined;
+  json: boolean;
+}
+
+export interface CommandContext {
+  /** What stands behind the command's name. */
+  readonly args: readonly string[];
+  readonly flags: Flags;
+  readonly input: AsyncIterable<Uint8Array>;
+  readonly output: Output;
+}
+
+/** Does its work and resolves with the exit code; undefined: the process lives on by itself. A rejection is one line on stderr and exit code 1. */
+export type Command = (context: CommandContext) => Promise<number | undefined>;
+
+/** The config with the flags over it. Rejects with `ConfigError`. */
+export async function loadFor(flags: Flags): Promise<{ loaded: LoadedConfig; home: string }> {
+  if (flags.stdio && !flags.acp) throw new ConfigError("--stdio needs --acp");
+  const port = flags.port === undefined ? undefined : /^\d+$/.test(flags.port) ? Number(flags.port) : NaN;
+  if (port !== undefined && !(port <= 65_535))
+    throw new ConfigError(`--port: expected a whole number from 0 to 65535, got ${flags.port}`);
+  const transports = flags.acp
+    ? [flags.stdio ? "acp-stdio" : "acp-http-sse-ws"]
+    : (flags.transport?.length ?? 0) > 0
+      ? flags.transport
+      : undefined;
+  const home = homeFolder();
+  const loaded = await loadConfig({
+    home,
+    ...(flags.config === undefined ? {} : { path: flags.config }),
+    overrides: {
+      "server.host": flags.host,
+      "server.port": port,
+      "server.transports": transports,
+      "server.insecure": flags.insecure || undefined,
+      "session.driver": flags.sessionDriver,
+    },
+  });
+  return { loaded, home };
+}
+
+export function refuseArguments(args: readonly string[]): void {
+  if (args.length > 0) throw new ConfigError(`unexpected argument ${args[0]}; see gantry --help`);
+}

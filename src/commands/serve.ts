@@ -1,0 +1,69 @@
+import { resolve } from "node:path";
+import { compose, type Composition } from "../compose.js";
+import type { LoadedConfig } from "../config.js";
+import { createLogger } from "../log.js";
+import type { Logger } from "../ports/logger.js";
+import { loadFor, refuseArguments, type Command, type Output } from "./command.js";
+
+/** Nothing may keep the process longer than this, in ms, once it was told to stop. */
+const LAST_MS = 4_900;
+const LEFT_OVER_MS = 300;
+
+/** `gantry serve`: start what the config selects, print where it listens, and live until a signal. */
+export const run: Command = async ({ args, flags, output }) => {
+  refuseArguments(args);
+  const { loaded, home } = await loadFor(flags);
+  const logger = makeLogger(loaded, output);
+  if (flags.stdio) output.keepStdoutClean();
+  const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
+  for (const { label, address } of composition.listening) {
+    if (address !== "stdio") process.stdout.write(`${label} listening on ${address}\n`);
+  }
+  await live(composition, logger);
+  return undefined;
+};
+
+function makeLogger({ config, secrets }: LoadedConfig, output: Output): Logger {
+  return createLogger({ level: config.log.level, write: (entry) => output.tell(entry), secrets: () => secrets });
+}
+
+/** Until a signal, or until a transport has ended. Resolves when the store is open; rejects when it cannot be. */
+async function live({ agent, listening, stop }: Composition, logger: Logger): Promise<void> {
+  let stopping = false;
+  const end = (code: number) => {
+    if (stopping) return;
+    stopping = true;
+    process.exitCode = code;
+    setTimeout(() => process.exit(code), LAST_MS).unref();
+    // All is closed then; a handle that a plugin forgot must not keep the process.
+    void stop().then(() => setTimeout(() => process.exit(code), LEFT_OVER_MS).unref());
+  };
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(signal, () => {
+      if (stopping) process.exit(1);
+      end(0);
+    });
+  }
+  process.stdout.on("error", () => end(0));
+  process.stderr.on("error", () => undefined);
+  process.on("unhandledRejection", (error) => logger.error("a promise was left alone", { error }));
+  process.on("uncaughtException", (error) => {
+    logger.error("an error that nobody caught", { error });
+    end(1);
+  });
+  for (const { ended, label } of listening) {
+    ended.then(
+      () => end(0),
+      (error: unknown) => {
+        logger.error(`${label} ended`, { error });
+        end(1);
+      },
+    );
+  }
+  try {
+    // Now, and not with the first prompt: a store that cannot be opened must not be found out by a user.
+    await agent.open();
+  } catch (error) {
+    if (!stopping) throw error;
+  }
+}

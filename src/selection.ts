@@ -1,0 +1,136 @@
+import type { AdapterKind } from "./adapter.js";
+import { environment, type Config, type LoadedConfig } from "./config.js";
+import { ConfigError } from "./errors.js";
+import { builtInNames } from "./plugins.js";
+
+/** A module that the config selects, and what it is told. */
+export interface Selected<Kind extends AdapterKind = AdapterKind> {
+  readonly kind: Kind;
+  /** Built-in name, package name, or path from the config's folder. */
+  readonly name: string;
+  /** As its `parse` gets them. */
+  readonly options: Readonly<Record<string, unknown>>;
+  /** The key that names it: `server.transports[0]`. */
+  readonly key: string;
+  /** The key under which its options stand. */
+  readonly section: string;
+}
+
+/** What a config selects. Nothing of it is loaded yet. */
+export class Selection {
+  readonly #loaded: LoadedConfig;
+  readonly #config: Config;
+  readonly #home: string;
+
+  constructor(loaded: LoadedConfig, home: string) {
+    this.#loaded = loaded;
+    this.#config = loaded.config;
+    this.#home = home;
+  }
+
+  driver(): Selected<"session-driver"> {
+    const { driver, ...options } = this.#config.session;
+    return { kind: "session-driver", name: driver, options, key: "session.driver", section: "session" };
+  }
+
+  /** As configured; else the presets whose usual key is in the environment; else the built-in guide. */
+  async providers(): Promise<Selected<"model-provider">[]> {
+    const configured = this.#config.providers;
+    const entries = configured.length > 0 ? configured : await this.#fromEnvironment();
+    return Promise.all(
+      entries.map((entry, i) => this.#provider(entry, configured.length > 0 ? `providers[${i}]` : "providers")),
+    );
+  }
+
+  /** Names of built-in tools, and modules of strangers, in the order given. */
+  tools(builtIn: readonly string[]): (string | Selected<"tool">)[] {
+    const { agent, tools } = this.#config;
+    return agent.tools.flatMap((entry, i): (string | Selected<"tool">)[] => {
+      const { tool: name, ...options } = typeof entry === "string" ? { tool: entry } : entry;
+      const key = `agent.tools[${i}]`;
+      if (name === "*") return [...builtIn];
+      if (name === "bash" && !tools.bash.enabled) return [];
+      if (!builtIn.includes(name)) return [{ kind: "tool", name, options, key, section: key }];
+      const [odd] = Object.keys(options);
+      if (odd === undefined) return [name];
+      throw new ConfigError(
+        `${this.#loaded.file}: ${key}.${odd}: unknown key; the tool ${name} has its options under tools`,
+      );
+    });
+  }
+
+  /** A built-in strategy by its name, or a module of a stranger. */
+  strategy(): string | Selected<"compaction-strategy"> {
+    const { strategy: name } = this.#config.compaction;
+    if (builtInNames("compaction-strategy").includes(name)) return name;
+    return { kind: "compaction-strategy", name, options: {}, key: "compaction.strategy", section: "compaction" };
+  }
+
+  transports(): Selected<"transport">[] {
+    return this.#config.server.transports.map((entry, i) => {
+      const key = `server.transports[${i}]`;
+      const { transport: name, ...own } = typeof entry === "string" ? { transport: entry } : entry;
+      return { kind: "transport", name, options: { ...this.#shared(name), ...own }, key, section: key };
+    });
+  }
+
+  /** What no tool and no attachment may touch: gantry's own home, with keys and sessions, and a store elsewhere. */
+  denied(): string[] {
+    const { path } = this.#config.session;
+    return [this.#home, ...(typeof path === "string" && path !== "" ? [path] : [])];
+  }
+
+  async #provider(entry: Record<string, unknown>, section: string): Promise<Selected<"model-provider">> {
+    const kind = "model-provider";
+    if (entry["provider"] === "offline") return { kind, name: "offline", options: entry, key: section, section };
+    const { driver, ...rest } = entry;
+    const { WIRES } = await import("../adapters/ai-sdk-provider/presets.js");
+    const isModule = typeof driver === "string" && !(WIRES as readonly string[]).includes(driver);
+    if (!isModule) return { kind, name: "ai-sdk", options: entry, key: section, section };
+    return { kind, name: driver, options: rest, key: `${section}.driver`, section };
+  }
+
+  async #fromEnvironment(): Promise<Record<string, unknown>[]> {
+    const { PRESETS } = await import("../adapters/ai-sdk-provider/presets.js");
+    const found = PRESETS.flatMap((preset) => {
+      const key = preset.keyVariables.map(environment).find((value) => value !== undefined && value !== "");
+      if (key === undefined || preset.baseUrl === "") return [];
+      (this.#loaded.secrets as Set<string>).add(key);
+      return [{ provider: preset.id, api_key: key }];
+    });
+    return found.length > 0 ? found : [{ provider: "offline" }];
+  }
+
+  /** What the shipped transports get from sections of the config that are not theirs alone. */
+  #shared(name: string): Record<string, unknown> {
+    const { server, acp, limits, tools } = this.#config;
+    const { host, port, allowed_hosts, allow_cross_site, insecure } = server;
+    const place = { host, port, allowed_hosts, allow_cross_site, insecure };
+    const { streams, connections, json_depth, frame_bytes } = limits;
+    if (name === "koa-http-api") {
+      const { required_headers, headers, max_body_bytes, on_disconnect } = server;
+      return {
+        ...place,
+        required_headers,
+        headers,
+        max_body_bytes,
+        on_disconnect,
+        limits: { streams, json_depth },
+        allow_paths: tools.allow_paths,
+        denied_paths: this.denied(),
+      };
+    }
+    if (name === "acp-http-sse-ws")
+      return {
+        ...place,
+        ...acp,
+        max_body_bytes: server.max_body_bytes,
+        limits: { streams, connections, json_depth, frame_bytes },
+      };
+    if (name === "acp-stdio") {
+      const { profile, official_clients, auth_methods, request_permission } = acp;
+      return { profile, official_clients, auth_methods, request_permission, limits: { json_depth, frame_bytes } };
+    }
+    return {};
+  }
+}
