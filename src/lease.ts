@@ -75,7 +75,9 @@ export class HeldLease {
     this.#lease = lease;
     this.#logger = logger;
     this.fence = lease.fence;
-    this.#timer = setInterval(() => (this.#renewing = this.#renew()), RENEW_MS);
+    this.#timer = setInterval(() => {
+      this.#renewing = this.#renew();
+    }, RENEW_MS);
     this.#timer.unref();
   }
 

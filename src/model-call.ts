@@ -86,10 +86,10 @@ async function once(
   try {
     for (;;) {
       // Raced, so that a provider that ignores its signal cannot hold a run.
-      const { value, done } = await abortable(chunks.next(), either);
-      if (done) break;
+      const next = await abortable(chunks.next(), either);
+      if (next.done) break;
       timer.refresh();
-      gathering.take(value);
+      gathering.take(next.value);
     }
     return gathering.whole();
   } catch (error) {

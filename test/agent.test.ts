@@ -331,7 +331,6 @@ describe("a fault of the provider", () => {
 describe("a cancel", () => {
   it("ends a model that ignores its signal, and keeps what was said", async (t) => {
     const provider = new ScriptedProvider([]);
-    // eslint-disable-next-line require-yield
     provider.stream = async function* () {
       await new Promise(() => undefined);
     };
