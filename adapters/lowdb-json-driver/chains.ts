@@ -97,10 +97,11 @@ export class Chains {
 
   /** Apply a change and add it to the journal. */
   async change(chain: Chain, id: string, change: SessionChange): Promise<void> {
+    const touched = touchedBy(chain, id, change);
     await chain.driver.write(id, change);
+    // Before the journal is: a fold writes the files of all that was touched, or it would be lost with the journal.
+    for (const one of touched) chain.dirty.add(one);
     await this.#journal(chain, { id, change }, change.sync);
-    if (change.cut || change.restore !== undefined)
-      for (const one of this.#index.idsOf(chain.root)) chain.dirty.add(one);
     if (chain.end > JOURNAL_LIMIT) await this.fold(chain);
   }
 

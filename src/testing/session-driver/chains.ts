@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
-import { aMessage, aSession, at, change, listed, seqs, someMessages } from "./rule.js";
+import { aMessage, aSession, at, change, growing, listed, seqs, someMessages, textOf } from "./rule.js";
 import type { Rule } from "./rule.js";
 
 /** `a` with 1 to 4, `a1` with 5 to 7, `a2` with 8 to 9; and `b`, which is no part of it. */
@@ -36,6 +36,26 @@ export const chainRules: readonly Rule[] = [
       await driver.create(aSession("y", { chain: { root: "a", index: 3 }, updatedAt: at(9) }));
       await driver.write("y", change({ set: { updatedAt: at(20) } }));
       assert.equal((await driver.newest("y"))?.id, "z");
+    },
+  ],
+  [
+    "what is said in a follow-up is kept, whatever is made, closed and opened meanwhile",
+    async (store) => {
+      const { driver } = store;
+      await driver.create(aSession("a"), [aMessage("a", 1)]);
+      await driver.create(aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 1 }), [], [aMessage("a", 1)]);
+      await driver.write("a1", change({ add: [aMessage("a1", 2)], sync: true }));
+      await driver.create(aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 2 }), [], [aMessage("a", 1)]);
+      await driver.write("a2", change({ add: [aMessage("a2", 3), growing("a2", 4)] }));
+      await driver.write("a2", change({ append: [{ messageId: "a2-4", part: 0, type: "text", text: "so far" }] }));
+      const other = await store.second();
+      assert.deepEqual(await seqs(other, "a", { scope: "chain" }), [1, 2, 3, 4]);
+      const again = await store.reopen();
+      assert.deepEqual(await seqs(again, "a", { scope: "chain" }), [1, 2, 3, 4]);
+      assert.deepEqual(await seqs(again, "a1"), [2]);
+      assert.deepEqual((await again.messages("a2")).map(textOf), ["text 3", "so far"]);
+      assert.deepEqual(await again.view("a2"), [aMessage("a", 1)]);
+      assert.equal((await again.newest("a"))?.lastSeq, 4);
     },
   ],
   [
