@@ -1,5 +1,6 @@
 import { ProviderError, type Model, type ModelPrices } from "gantry";
 import { toProviderError, whyUnreadable, type FaultContext } from "./errors.js";
+import { familiar } from "./families.js";
 import { FAVOURITES } from "./favourites.js";
 import type { Fetch } from "./fetch.js";
 import { enrichLocal } from "./local-catalogue.js";
@@ -37,16 +38,16 @@ export async function listModels(
     if (known?.name !== undefined && model.name === model.id) model.name = known.name;
     model.contextWindow ??= known?.contextWindow;
     if (model.contextWindow === undefined) delete model.contextWindow;
-    listed.set(model.id, model);
+    listed.set(model.id, { ...familiar(model.id), ...model });
   }
   const configured = settings.models.map((model) => complete({ ...listed.get(model.id), ...model }, settings.name));
   for (const { id } of configured) listed.delete(id);
   return [...configured, ...ordered([...listed.values()], entries, settings)];
 }
 
-/** A model with a name and an owner. */
+/** A model with a name and an owner, and with what its family is known for. */
 export function complete(model: ConfiguredModel, provider: string): Model {
-  return { ...model, name: model.name ?? model.id, ownedBy: model.ownedBy ?? provider };
+  return { ...familiar(model.id), ...model, name: model.name ?? model.id, ownedBy: model.ownedBy ?? provider };
 }
 
 async function fetchEntries(

@@ -14,6 +14,8 @@ interface Fault {
   /** Words for machines: `type` and `code` of the body. */
   words: string;
   headers: Readonly<Record<string, string>>;
+  /** As Google says it, in the body. */
+  waitMs: number | undefined;
 }
 
 type Bag = Readonly<Record<string, unknown>>;
@@ -88,7 +90,7 @@ export function toProviderError(error: unknown, context: FaultContext): Provider
   const fault = faultOf(error);
   const details: { status?: number; retryAfterMs?: number } = {};
   if (fault.status !== undefined) details.status = fault.status;
-  const wait = retryAfterMs(fault.headers);
+  const wait = retryAfterMs(fault.headers) ?? fault.waitMs;
   if (wait !== undefined) details.retryAfterMs = wait;
   return tell(kindOf(fault), fault.message, details);
 }
@@ -167,7 +169,7 @@ function faultOf(error: unknown): Fault {
   if (text === undefined && error instanceof Error && message(error) !== "") text = message(error);
   if (text === undefined && typeof error === "string") text = error;
   text ??= status === undefined ? "an error without a message" : (STATUS_TEXT[status] ?? "an error without a message");
-  return { status, message: text, words: found.words, headers };
+  return { status, message: text, words: found.words, headers, waitMs: retryDelayMs(inner) };
 }
 
 const STATUS_TEXT: Readonly<Record<number, string>> = {
@@ -227,6 +229,15 @@ function asText(value: unknown): string | undefined {
     return texts.join("; ") || undefined;
   }
   return undefined;
+}
+
+function retryDelayMs(body: unknown): number | undefined {
+  const error = bag(bag(Array.isArray(body) ? body[0] : body).error);
+  const delays = (Array.isArray(error.details) ? error.details : []).map((detail) => bag(detail).retryDelay);
+  const seconds = delays
+    .map((delay) => (typeof delay === "string" ? /^(\d+(?:\.\d+)?)s$/.exec(delay)?.[1] : undefined))
+    .find((found) => found !== undefined);
+  return seconds === undefined ? undefined : Math.ceil(Number(seconds) * 1000);
 }
 
 /** `retry-after` in seconds or as a date, `retry-after-ms`; in ms. */

@@ -66,6 +66,7 @@ describe("the catalogue", () => {
         contextWindow: 1_000_000,
         maxOutput: 64_000,
         reasoning: true,
+        input: ["text", "image", "pdf"],
       },
     ]);
   });
@@ -111,6 +112,23 @@ describe("the catalogue", () => {
       input: ["text", "image"],
     });
     assert.equal(router!.prices, undefined);
+  });
+
+  it("knows families of models where the listing says nothing", async () => {
+    server.models =
+      "gpt-5.1 o3-mini gpt-4o gpt-4 claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet deepseek-chat deepseek-reasoner acme/qwen3-32b mistral-small llava:7b"
+        .split(" ")
+        .map((id) => ({ id }));
+    const models = await list();
+    const of = (test: (model: Model) => boolean | undefined): string => ids(models.filter(test)).join(" ");
+    assert.equal(
+      of(({ reasoning }) => reasoning),
+      "gpt-5.1 o3-mini claude-sonnet-4-5 claude-opus-4-20250514 claude-3-7-sonnet deepseek-reasoner acme/qwen3-32b",
+    );
+    assert.equal(
+      of(({ input }) => input?.includes("image")),
+      "gpt-5.1 gpt-4o claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet llava:7b",
+    );
   });
 
   it("leaves out what does not chat, and puts a good one first", async () => {

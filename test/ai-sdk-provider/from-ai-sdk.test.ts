@@ -76,7 +76,7 @@ describe("models of the AI SDK", () => {
       const minimax = createMinimax({ baseURL: server.baseUrl, apiKey: "k" });
       const provider = keep(fromAiSdk(minimax, { name: "minimax", models: [{ id: "MiniMax-M2", maxOutput: 1000 }] }));
       assert.deepEqual(await provider.models(new AbortController().signal), [
-        { id: "MiniMax-M2", name: "MiniMax-M2", ownedBy: "minimax", maxOutput: 1000 },
+        { id: "MiniMax-M2", name: "MiniMax-M2", ownedBy: "minimax", maxOutput: 1000, reasoning: true },
       ]);
       await turn(provider, server, "MiniMax-M2");
     });

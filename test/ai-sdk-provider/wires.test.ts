@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
-import type { Model, ModelRequest } from "gantry";
+import { hasCode, type Model, type ModelRequest } from "gantry";
 import { AiSdkProvider, type AiSdkProviderOptions, type WireName } from "gantry/adapters/ai-sdk-provider";
 import { fail, startFakeModelServer, type FakeModelServer } from "../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../helpers/model-situations.js";
@@ -226,6 +226,33 @@ describe("each wire's own ways", () => {
     assert.match(body.messages[2].tool_calls[0].id, /^[a-zA-Z0-9]{9}$/);
     assert.equal(body.messages[3].tool_call_id, body.messages[2].tool_calls[0].id);
     assert.equal(body.stream_options, undefined);
+  });
+
+  it("google: a wait told in the body is heard", async () => {
+    const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "34.5s" }];
+    server.enqueue({
+      status: 429,
+      body: { error: { code: 429, message: "Quota.", status: "RESOURCE_EXHAUSTED", details } },
+    });
+    await assert.rejects(
+      take(make("google"), ask({ model: WIRE_MODELS.google })),
+      (error) => hasCode(error, "provider") && error.kind === "rate_limit" && error.retryAfterMs === 34_500,
+    );
+  });
+
+  it("a provider's name is its own business: dots and capitals change nothing on the wire", async () => {
+    for (const wire of ["openai-responses", "anthropic", "google"] as const) {
+      const provider = make(wire, { name: "My.Lab_1-2" });
+      server.enqueue({ say: [{ reasoning: "Hm." }, { call: { name: "read", arguments: { path: "a" } } }] });
+      const request = ask({ model: WIRE_MODELS[wire], tools: [readTool], effort: "low" });
+      const { message, calls } = await take(provider, request);
+      await take(provider, { ...request, messages: [...request.messages, message, result(calls[0]!.id, "read", "A")] });
+      // Signed things came back.
+      assert.match(
+        JSON.stringify(server.requests.at(-1)!.body),
+        /encrypted_content":"c2ln|signature":"c2ln|thoughtSignature":"c2ln/,
+      );
+    }
   });
 
   it("an environment with other keys changes nothing", async () => {

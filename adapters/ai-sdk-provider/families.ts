@@ -1,0 +1,33 @@
+import type { Model } from "gantry";
+
+/** At the start of an id or of its last part: `openai/gpt-5`, `gpt-5-mini`. */
+const family = (pattern: string): RegExp => new RegExp(`(^|[/.:])(${pattern})`, "i");
+
+const REASONING = family(
+  [
+    "o[134](-|$)",
+    "gpt-[5-9](?!.*chat)",
+    "gpt-oss",
+    "codex",
+    "claude-(3-7|3\\.7|(opus|sonnet|haiku|fable|mythos)-[4-9]|[4-9])",
+    "gemini-(2\\.5|[3-9])",
+    "deepseek-(r\\d|reasoner|v3\\.[1-9]|v[4-9])",
+    "grok-(3-mini|[4-9])",
+    "kimi-k\\d.*thinking",
+    "glm-(4\\.[5-9]|[5-9])",
+    "magistral",
+    "qwen3(?!-(coder|vl))",
+    "minimax-m\\d",
+  ].join("|"),
+);
+const SEEING = family(
+  "o[134](-|$)(?!.*mini)|gpt-(4o|4\\.1|4-turbo|[5-9])(?!.*(audio|realtime|search))|claude-|gemini-|pixtral|llama-4|gemma-?3|llava|qwen[\\d.]*-vl|grok-[4-9]",
+);
+
+/** What whole families of models are known for, where neither listing nor configuration say it. */
+export function familiar(id: string): Pick<Model, "reasoning" | "input"> {
+  return {
+    ...(REASONING.test(id) ? { reasoning: true } : {}),
+    ...(SEEING.test(id) ? { input: /claude-|gemini-/i.test(id) ? ["text", "image", "pdf"] : ["text", "image"] } : {}),
+  };
+}
