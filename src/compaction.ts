@@ -164,11 +164,12 @@ export class ContextWindow {
   async tooLong(): Promise<boolean> {
     if (!this.#rules.enabled || this.#retreats >= RETREATS) return false;
     this.#retreats += 1;
+    // By bytes alone, as every later estimate will be, so that each retreat makes the request smaller.
+    this.#reported = undefined;
     const before = this.#promptTokens();
     this.#limit = Math.floor(Math.min(this.#limit, before) * RETREAT);
     this.#frame = this.#fitFrame();
     this.#shown = new WeakMap();
-    this.#reported = undefined;
     this.#rules.logger.warn("the provider says that the prompt is too long; compacting it further", {
       session: this.#context.conversation.session.chain.root,
       attempt: this.#retreats,

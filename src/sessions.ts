@@ -165,7 +165,9 @@ export class Sessions {
     try {
       return await work(store, session, lease.fence);
     } finally {
-      await lease.release();
+      await lease.release().catch((error: unknown) => {
+        this.#options.logger.warn("a lease was not given back; it runs out by itself", { error });
+      });
     }
   }
 }

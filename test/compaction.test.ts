@@ -14,7 +14,7 @@ import {
   type Tool,
 } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { STORES } from "./helpers/stores.js";
+import { QUICK_STORES, STORES } from "./helpers/stores.js";
 import { brokenRules, WindowProvider, type WindowProviderOptions } from "./helpers/window-provider.js";
 
 const GOAL = "GOAL: build the bridge";
@@ -69,7 +69,7 @@ function turns(window: number): WindowProviderOptions["answer"] {
 }
 
 describe("a conversation of 300 turns", () => {
-  for (const [name, makeStore] of STORES) {
+  for (const [name, makeStore] of QUICK_STORES) {
     for (const window of [4_000, 8_000, 128_000]) {
       it(`stays within ${window} tokens and is kept whole (${name})`, async (t) => {
         const store = await makeStore(t);

@@ -1,23 +1,43 @@
 import { MemoryDriver, MemoryStore, type SessionDriver } from "gantry";
+import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { tempDir, type Hooks } from "./temp.js";
+import { makeTempDir, type Hooks } from "./temp.js";
 
 /** A store of one kind; each call of the function gives another driver on it, as another process would have. */
 export type StoreKind = readonly [name: string, make: (hooks: Hooks) => Promise<() => SessionDriver>];
 
+/** In a folder that goes when every driver on it is closed. */
+function onDisk(open: (path: string) => SessionDriver): StoreKind[1] {
+  return async (hooks) => {
+    const folder = await makeTempDir();
+    const drivers: SessionDriver[] = [];
+    hooks.after(async () => {
+      for (const driver of drivers) await driver.close();
+      await folder.remove();
+    });
+    return () => {
+      const driver = open(folder.at("store"));
+      drivers.push(driver);
+      return driver;
+    };
+  };
+}
+
+const memory: StoreKind = [
+  "memory",
+  () => {
+    const store = new MemoryStore();
+    return Promise.resolve(() => new MemoryDriver(store));
+  },
+];
+
+/** Those that are quick enough for long conversations. */
+export const QUICK_STORES: readonly StoreKind[] = [
+  memory,
+  ["sqlite", onDisk((path) => new SqliteDriver({ path, durability: "normal" }))],
+];
+
 export const STORES: readonly StoreKind[] = [
-  [
-    "memory",
-    () => {
-      const store = new MemoryStore();
-      return Promise.resolve(() => new MemoryDriver(store));
-    },
-  ],
-  [
-    "sqlite",
-    async (hooks) => {
-      const folder = await tempDir(hooks);
-      return () => new SqliteDriver({ path: folder.at("sessions.db"), durability: "normal" });
-    },
-  ],
+  ...QUICK_STORES,
+  ["json", onDisk((path) => new LowdbJsonDriver({ path, durability: "normal" }))],
 ];
