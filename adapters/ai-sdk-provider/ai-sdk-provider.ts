@@ -12,7 +12,7 @@ import {
 } from "gantry";
 import { Refusals } from "./attempts.js";
 import { complete, listModels } from "./catalogue.js";
-import type { FaultContext } from "./errors.js";
+import { toProviderError, type FaultContext } from "./errors.js";
 import { Network } from "./fetch.js";
 import { inputOf } from "./files.js";
 import { guard } from "./guard.js";
@@ -81,12 +81,19 @@ export class AiSdkProvider implements ModelProvider {
   }
 
   #open(): Promise<OpenWire> {
-    this.#opening ??= (async () => {
+    this.#opening ??= this.#load();
+    return this.#opening;
+  }
+
+  async #load(): Promise<OpenWire> {
+    try {
       const wire = await loadWire(this.#settings.wire);
       const fetch = guard(this.#network.fetch, this.#faults, wire.restream);
       return { wire, model: await wire.open(this.#settings, fetch) };
-    })();
-    return this.#opening;
+    } catch (error) {
+      // A package that is not installed, for instance.
+      throw toProviderError(error, this.#faults);
+    }
   }
 
   async #options(wire: Wire, asking: Asking): Promise<{ options: CallOptions; sent: ReadonlySet<Optional> }> {
@@ -126,6 +133,7 @@ export class AiSdkProvider implements ModelProvider {
     return {
       ...this.#faults,
       strictFinish: wire.strictFinish === true,
+      thinkTags: wire.thinkTags === true,
       ...(mark === undefined ? {} : { reasoningMark: mark }),
       ...(wire.answerData === undefined ? {} : { answerData: wire.answerData }),
       price: (reported) => this.#price(reported, request.model),

@@ -19,16 +19,7 @@ export async function listModels(
   context: FaultContext,
   signal: AbortSignal,
 ): Promise<Model[]> {
-  const timeout = AbortSignal.timeout(LONGEST_MS);
-  let entries: Entry[];
-  try {
-    const either = AbortSignal.any([signal, timeout]);
-    entries = await enrichLocal(await fetchEntries(settings, fetch, context, either), settings, fetch, either);
-  } catch (error) {
-    signal.throwIfAborted();
-    if (timeout.aborted) throw new ProviderError(context.provider, "timeout", "no list of models within 5 s");
-    throw toProviderError(error, context);
-  }
+  const entries = await entriesOf(settings, fetch, context, signal);
   const windows = await listedWindows(settings);
   const listed = new Map<string, Model>();
   for (const entry of entries) {
@@ -43,6 +34,28 @@ export async function listModels(
   const configured = settings.models.map((model) => complete({ ...listed.get(model.id), ...model }, settings.name));
   for (const { id } of configured) listed.delete(id);
   return [...configured, ...ordered([...listed.values()], entries, settings)];
+}
+
+async function entriesOf(
+  settings: Settings,
+  fetch: Fetch,
+  context: FaultContext,
+  signal: AbortSignal,
+): Promise<Entry[]> {
+  const { preset } = settings;
+  const known = (preset?.models ?? []).map((id) => ({ id }));
+  if (preset?.listing === false) return known;
+  const timeout = AbortSignal.timeout(LONGEST_MS);
+  const either = AbortSignal.any([signal, timeout]);
+  try {
+    return await enrichLocal(await fetchEntries(settings, fetch, context, either), settings, fetch, either);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (timeout.aborted) throw new ProviderError(context.provider, "timeout", "no list of models within 5 s");
+    const fault = toProviderError(error, context);
+    if (fault.kind === "not_found" && known.length > 0) return known;
+    throw fault;
+  }
 }
 
 /** A model with a name and an owner, and with what its family is known for. */

@@ -26,8 +26,8 @@ export class Network {
   /** Breaks what is under way. */
   async close(): Promise<void> {
     this.#closed = true;
-    const loading = this.#loading;
-    if (loading !== undefined) await (await loading).close();
+    const loaded = await this.#loading?.catch(() => undefined);
+    await loaded?.close();
   }
 }
 

@@ -9,7 +9,7 @@ import {
 } from "gantry";
 import { Refusals } from "./attempts.js";
 import { complete } from "./catalogue.js";
-import type { FaultContext } from "./errors.js";
+import { toProviderError, type FaultContext } from "./errors.js";
 import { inputOf } from "./files.js";
 import { isAiSdkModel, type AiSdkModel, type CallOptions } from "./language-model.js";
 import { answerLimit } from "./limits.js";
@@ -153,6 +153,7 @@ class AiSdkModels implements ModelProvider {
     const reading = {
       ...this.#faults,
       strictFinish: false,
+      thinkTags: true,
       price: (reported: ReportedUsage) => this.#price(reported, request.model),
     };
     const chunks = streamAnswer(
@@ -168,7 +169,12 @@ class AiSdkModels implements ModelProvider {
   #model(id: string): AiSdkModel {
     let model = this.#models.get(id);
     if (model === undefined) {
-      const made = this.#source?.languageModel(id);
+      let made: unknown;
+      try {
+        made = this.#source?.languageModel(id);
+      } catch (error) {
+        throw toProviderError(error, this.#faults);
+      }
       if (!isAiSdkModel(made)) throw new InputError("model", `a model of ${this.name}`);
       model = made;
       this.#models.set(id, model);

@@ -39,6 +39,10 @@ export interface Preset {
   readonly keyVariables: readonly string[];
   /** Variables whose key opens other doors too: used for a provider that is configured, never reason enough to send prompts there. */
   readonly sharedKeyVariables?: readonly string[];
+  /** What it offers, where its listing is missing (`listing: false`) or not to be had. */
+  readonly models?: readonly string[];
+  /** Whether it lists what a key can use. Default true. */
+  readonly listing?: false;
   /** Runs on this machine or in this network: needs no key, costs nothing, may think for minutes. */
   readonly local: boolean;
   /** What `base_url` looks like, where it must be given. */
@@ -100,6 +104,8 @@ export const PRESETS: readonly Preset[] = [
     quirks: { maxTokens: "max_completion_tokens" },
   }),
   preset("perplexity", "Perplexity", "https://api.perplexity.ai", ["PERPLEXITY_API_KEY"], {
+    listing: false,
+    models: ["sonar-pro", "sonar", "sonar-reasoning-pro"],
     quirks: { cost: "usage.cost.total_cost", noStreamOptions: true },
   }),
   preset("deepinfra", "DeepInfra", "https://api.deepinfra.com/v1/openai", ["DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"]),
@@ -112,7 +118,10 @@ export const PRESETS: readonly Preset[] = [
     prices: "zai",
     quirks: { echoReasoning: true, effort: "thinking" },
   }),
-  preset("minimax", "MiniMax", "https://api.minimax.io/v1", ["MINIMAX_API_KEY"], { quirks: { effort: "none" } }),
+  preset("minimax", "MiniMax", "https://api.minimax.io/v1", ["MINIMAX_API_KEY"], {
+    models: ["MiniMax-M2"],
+    quirks: { effort: "none" },
+  }),
   preset(
     "qwen",
     "Alibaba Model Studio",
@@ -162,6 +171,8 @@ export const PRESETS: readonly Preset[] = [
     sharedKeyVariables: ["SCW_SECRET_KEY"],
   }),
   preset("azure", "Azure OpenAI", "", ["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"], {
+    // It lists all that Azure has, not what was deployed.
+    listing: false,
     wire: "openai-responses",
     baseUrlExample: "https://RESOURCE.openai.azure.com/openai/v1",
     quirks: { maxTokens: "max_completion_tokens", cacheKey: true, keyHeader: "api-key" },

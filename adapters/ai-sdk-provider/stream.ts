@@ -2,12 +2,15 @@ import { randomUUID } from "node:crypto";
 import { ProviderError, type ModelChunk, type ModelRequest, type ModelUsage } from "gantry";
 import { toProviderError, type FaultContext } from "./errors.js";
 import type { AiSdkModel, CallOptions, Metadata, StreamPart } from "./language-model.js";
+import { ThinkTags, type Told } from "./think-tags.js";
 import { estimateUsage, readReason, readUsage, type ReportedUsage } from "./usage.js";
 
 /** How the chunks of a wire are read. */
 export interface Reading extends FaultContext {
   /** Whether a finish without a reason means that the answer broke off. */
   readonly strictFinish: boolean;
+  /** Whether an answer may begin with thoughts in `<think>` tags. */
+  readonly thinkTags: boolean;
   /** Opaque data that each reasoning part gets, so that it goes back to where it came from. */
   readonly reasoningMark?: Metadata;
   /** Opaque data of the whole answer, from what the last part tells. */
@@ -35,7 +38,8 @@ export async function* streamAnswer(
   signal.throwIfAborted();
   let stream: ReadableStream<unknown>;
   try {
-    ({ stream } = await untilAbort(model.doStream({ ...options, abortSignal: signal }), signal));
+    const asked = model.doStream({ ...options, abortSignal: signal });
+    ({ stream } = await untilAbort(asked, signal, ({ stream: late }) => void late.cancel().catch(() => undefined)));
   } catch (error) {
     // With a reason of one's own an abort looks like any other error.
     signal.throwIfAborted();
@@ -67,10 +71,14 @@ export async function* streamAnswer(
   }
 }
 
-async function untilAbort<T>(promise: PromiseLike<T>, signal: AbortSignal): Promise<T> {
+/** The promise, or a rejection with the reason of an abort; what comes after that is let go of. */
+async function untilAbort<T>(promise: PromiseLike<T>, signal: AbortSignal, letGo: (late: T) => void): Promise<T> {
   let onAbort = (): void => undefined;
   const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signal.reason as Error);
+    onAbort = () => {
+      reject(signal.reason as Error);
+      void promise.then(letGo, () => undefined);
+    };
     signal.addEventListener("abort", onAbort, { once: true });
   });
   try {
@@ -90,9 +98,11 @@ class Answer {
   #firstReasoning: Block | undefined;
   #calls = 0;
   #bytes = 0;
+  #tags: ThinkTags | undefined;
 
   constructor(reading: Reading) {
     this.#reading = reading;
+    if (reading.thinkTags) this.#tags = new ThinkTags();
   }
 
   *read(part: StreamPart): Generator<ModelChunk> {
@@ -106,14 +116,18 @@ class Answer {
         break;
       }
       case "text-delta":
-        yield* this.#grow("text", part, part.delta ?? "");
+        if (this.#tags === undefined) yield* this.#grow("text", part, part.delta ?? "");
+        else yield* this.#told(this.#tags.push(part.delta ?? ""), part);
         break;
       case "reasoning-delta":
+        // Who tells thoughts apart needs no help.
+        this.#tags = undefined;
         yield* this.#grow("reasoning", part, part.delta ?? "");
         break;
       case "text-end":
       case "reasoning-end": {
         const kind = part.type === "text-end" ? "text" : "reasoning";
+        if (kind === "text") yield* this.#told(this.#tags?.end() ?? [], part);
         // Signatures come with the end.
         if (part.providerMetadata !== undefined) yield* this.#grow(kind, part, "");
         this.#open.delete(`${kind} ${part.id ?? ""}`);
@@ -179,6 +193,11 @@ class Answer {
       reason: this.#calls > 0 && (reason === "stop" || reason === null) ? "tool_calls" : reason,
       usage: reported === undefined ? estimateUsage(request, this.#bytes) : await this.#reading.price(reported),
     };
+  }
+
+  *#told(told: readonly Told[], part: StreamPart): Generator<ModelChunk> {
+    for (const { kind, text } of told)
+      yield* this.#grow(kind, kind === "text" ? part : { type: "reasoning-delta", id: "think" }, text);
   }
 
   *#grow(kind: Kind, part: StreamPart, text: string): Generator<ModelChunk> {

@@ -246,6 +246,15 @@ describe("the catalogue", () => {
     }
   });
 
+  it("makes do with what is known where a provider lists nothing, or what nobody can use", async () => {
+    const before = server.listings.length;
+    assert.deepEqual(ids(await list({ preset: "perplexity" })), ["sonar-pro", "sonar", "sonar-reasoning-pro"]);
+    assert.deepEqual(ids(await list({ preset: "azure", models: [{ id: "mine" }] })), ["mine"]);
+    assert.equal(server.listings.length, before);
+    server.listing = { status: 404, body: "404 page not found" };
+    assert.deepEqual(ids(await list({ preset: "minimax" })), ["MiniMax-M2"]);
+  });
+
   it("rejects with what went wrong, without the key", async () => {
     const cases = [
       [{ status: 401, error: "bad key key-0123456789" }, /^lab: 401: bad key \[redacted\]$/],

@@ -9,6 +9,8 @@ type Body = Record<string, unknown>;
 
 /** Chat completions: OpenAI's old protocol, which nearly everyone speaks. */
 export const wire: Wire = {
+  thinkTags: true,
+
   input: (model, { preset }) =>
     (preset?.id === "openai" || preset?.id === "azure") &&
     /^(gpt-(4o|4\.1|4\.5|[5-9])|o[134])(?!.*(audio|realtime))/.test(model.id)

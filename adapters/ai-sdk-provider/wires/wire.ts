@@ -21,6 +21,8 @@ export interface Asking {
 export interface Wire {
   /** Whether the package says why a model stopped whenever the provider did, so that silence means a broken answer. */
   readonly strictFinish?: boolean;
+  /** Whether an answer may begin with thoughts in `<think>` tags. */
+  readonly thinkTags?: boolean;
   /** Most tokens of an answer, where the catalogue does not know. */
   readonly maxOutput?: (model: Model) => Promise<number>;
   /** What all its models take, where nothing else is known. */
