@@ -111,13 +111,14 @@ export async function askClient(
   }
 }
 
-// One for the process, whichever copy of this module a plugin got.
-const KEY = Symbol.for("gantry.acp.clients");
 type Registry = Map<string, AcpClient>;
 
+// One for the process, whichever copy of this module a plugin got.
+const holder = globalThis as unknown as Record<symbol, Registry | undefined>;
+const KEY = Symbol.for("gantry.acp.clients");
+
 function registry(): Registry {
-  const holder = globalThis as { [KEY]?: Registry };
-  return (holder[KEY] ??= new Map());
+  return (holder[KEY] ??= new Map<string, AcpClient>());
 }
 
 /** The client that prompts a session right now; `sessionId` as a tool's context has it. Undefined where the run came by another way. */

@@ -137,8 +137,8 @@ class StdioConnection implements Listening, Sink {
     this.#input.off("data", this.#onData).off("end", this.#onEnd).off("error", this.#onEnd).off("close", this.#onEnd);
     this.#input.on("error", () => undefined);
     this.#input.pause();
-    // A pipe that stays open on the other side would keep the process.
-    if ("unref" in this.#input && typeof this.#input.unref === "function") this.#input.unref();
+    // A pipe that stays open on the other side would keep the process; another's stream is left as it is.
+    if (this.#input === process.stdin) this.#input.destroy();
     if (!this.#gone) await this.#flushed();
     this.#gone = true;
     await this.#server.close();

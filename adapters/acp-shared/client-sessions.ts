@@ -1,0 +1,251 @@
+import { newId, type Agent, type Logger, type Session } from "gantry";
+import { ConnectionClient } from "./client.js";
+import { configOptions, setConfigOption } from "./config-options.js";
+import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";
+import { invalidParams, sessionBusy, sessionNotFound } from "./errors.js";
+import type { AcpOptions } from "./options.js";
+import { optionalString, readCwd, readIgnored, readString, type Initialize } from "./params.js";
+import { runPrompt } from "./prompt.js";
+import { readPrompt } from "./prompt-input.js";
+import { replay } from "./replay.js";
+import type { Turn, Turns } from "./turns.js";
+import { CLIENT_METHODS, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
+
+/** What connections of one transport share. */
+export interface ConnectionParts {
+  agent: Agent;
+  options: AcpOptions;
+  logger: Logger;
+  turns: Turns;
+}
+
+/** What a client said of itself, as far as it has. */
+export interface ClientFacts {
+  readonly client: Initialize | undefined;
+  readonly profile: Profile;
+}
+
+interface OpenSession {
+  /** The client's own word for it. */
+  id: string;
+  /** Where its tools run; undefined: the session's own folder. */
+  cwd: string | undefined;
+}
+
+type Params = Readonly<Record<string, unknown>>;
+
+/** The sessions that one client has open, and what it does with them. */
+export class ClientSessions {
+  readonly #parts: ConnectionParts;
+  readonly #facts: ClientFacts;
+  readonly #dispatcher: Dispatcher;
+  readonly #sink: Sink;
+  readonly #closing: AbortSignal;
+  /** By the persisted id of a chain's first session. */
+  readonly #open = new Map<string, OpenSession>();
+  /** What must be done before a session's next request begins, by the client's id. */
+  readonly #order = new Map<string, Promise<unknown>>();
+
+  /** `closing` aborts when the client is gone. */
+  constructor(parts: ConnectionParts, facts: ClientFacts, dispatcher: Dispatcher, sink: Sink, closing: AbortSignal) {
+    this.#parts = parts;
+    this.#facts = facts;
+    this.#dispatcher = dispatcher;
+    this.#sink = sink;
+    this.#closing = closing;
+  }
+
+  /** A session that this connection has open got a title. */
+  titled(session: Session): void {
+    const open = this.#open.get(session.chain.root);
+    if (!open) return;
+    this.#update(open.id, { sessionUpdate: "session_info_update", title: session.title, updatedAt: session.updatedAt });
+  }
+
+  deleted(rootId: string): void {
+    this.#open.delete(rootId);
+  }
+
+  /** `session/new` */
+  async create(params: Params, context: RequestContext): Promise<unknown> {
+    const ignored = readIgnored(params);
+    const cwd = await readCwd(params);
+    const sessionId = newId();
+    const { agent } = this.#parts;
+    const session = await agent.sessions.create({ projectDir: cwd, title: "ACP Session", alias: sessionId });
+    this.#opened(session, { id: sessionId, cwd: undefined }, ignored);
+    return { sessionId, configOptions: await this.#options(session, sessionId, context) };
+  }
+
+  /** `session/load` and `session/resume`. */
+  async attach(params: Params, context: RequestContext, history: boolean): Promise<unknown> {
+    const sessionId = readString(params, "sessionId");
+    return this.#inOrder(sessionId, async () => {
+      const ignored = readIgnored(params);
+      const cwd = await readCwd(params);
+      const session = await this.#session(sessionId);
+      this.#opened(session, { id: sessionId, cwd }, ignored);
+      if (history) await this.#replay(session, sessionId, cwd, context.signal);
+      context.after(() => void this.#showOptions(session, sessionId));
+      return history && this.#facts.profile === "spec" ? null : {};
+    });
+  }
+
+  async #replay(session: Session, sessionId: string, cwd: string, signal: AbortSignal): Promise<void> {
+    for await (const updates of replay(this.#parts.agent, session.chain.root, cwd, this.#facts.profile)) {
+      for (const update of updates) {
+        signal.throwIfAborted();
+        this.#update(sessionId, update);
+        await this.#sink.ready(sessionId);
+      }
+    }
+  }
+
+  /** `session/prompt`; the frame behind it finds its turn already there. */
+  prompt(params: Params, context: RequestContext): Promise<PromptResult> {
+    const sessionId = readString(params, "sessionId");
+    const input = readPrompt(params.prompt, this.#facts.profile);
+    const { turns } = this.#parts;
+    // Up to here nothing was awaited: a cancel that comes right behind finds the turn.
+    const before = turns.get(sessionId);
+    if (before && !before.cancelled) throw sessionBusy(sessionId);
+    const turn = turns.begin(sessionId);
+    const cancel = () => turn.cancel();
+    if (context.signal.aborted) cancel();
+    context.signal.addEventListener("abort", cancel, { once: true });
+    const work = this.#turn(turn, before, sessionId, input).finally(() => turns.end(turn));
+    const late = turn.abandoned.then((): PromptResult => ({ stopReason: "cancelled" }));
+    return Promise.race([work, late]).finally(() => {
+      turn.answered = true;
+      // Whoever lost the race is waited for by `turns`, and must not be an unhandled rejection.
+      work.catch(() => undefined);
+    });
+  }
+
+  async #turn(turn: Turn, before: Turn | undefined, sessionId: string, input: ReturnType<typeof readPrompt>) {
+    const { agent, logger, turns, options } = this.#parts;
+    await before?.done;
+    await this.#order.get(sessionId);
+    const session = await this.#session(sessionId);
+    if (turn.cancelled) return { stopReason: "cancelled" as const };
+    turns.name(turn, [session.id, session.alias, session.chain.root]);
+    const { root } = session.chain;
+    const cwd = this.#open.get(root)?.cwd;
+    this.#open.set(root, { id: sessionId, cwd });
+    if (input.ignored.length > 0) logger.debug("parts of a prompt were ignored", { types: input.ignored });
+    const { profile, client } = this.#facts;
+    return runPrompt(turn, {
+      agent,
+      logger,
+      profile,
+      session,
+      input,
+      cwd,
+      client: new ConnectionClient(this.#dispatcher, sessionId, {
+        readTextFile: client?.readTextFile === true,
+        writeTextFile: client?.writeTextFile === true,
+      }),
+      ask: options.requestPermission,
+      compaction: client?.compaction === true,
+      send: (update) => this.#update(sessionId, update),
+      ready: () => this.#sink.ready(sessionId),
+    });
+  }
+
+  /** `session/cancel`; waits for nothing. */
+  cancel(params: Params): null {
+    this.#parts.turns.get(readString(params, "sessionId"))?.cancel();
+    return null;
+  }
+
+  /** `session/close` */
+  close(params: Params): Promise<unknown> {
+    const sessionId = readString(params, "sessionId");
+    const stopping = this.#parts.turns.stop([sessionId]);
+    return this.#inOrder(sessionId, async () => {
+      const { chain, alias } = await this.#session(sessionId);
+      await stopping;
+      await this.#parts.turns.stop([alias, chain.root]);
+      this.#open.delete(chain.root);
+      return {};
+    });
+  }
+
+  /** `session/delete` */
+  delete(params: Params): Promise<unknown> {
+    const sessionId = readString(params, "sessionId");
+    const stopping = this.#parts.turns.stop([sessionId]);
+    return this.#inOrder(sessionId, async () => {
+      const { chain, alias } = await this.#session(sessionId);
+      await stopping;
+      await this.#parts.turns.stop([alias, chain.root]);
+      await this.#parts.agent.sessions.delete(chain.root);
+      return this.#facts.profile === "spec" ? null : {};
+    });
+  }
+
+  /** `session/set_config_option` */
+  setConfigOption(params: Params, context: RequestContext): Promise<unknown> {
+    const sessionId = readString(params, "sessionId");
+    return this.#inOrder(sessionId, async () => {
+      const configId = readString(params, "configId");
+      const value = optionalString(params, "value");
+      if (value === undefined) throw invalidParams("value", "a string");
+      const { agent, logger } = this.#parts;
+      const session = await setConfigOption(agent, await this.#session(sessionId), configId, value, context.signal);
+      return { configOptions: (await configOptions(agent, session, context.signal, logger)).options };
+    });
+  }
+
+  /** The options of a new session; what is heard of models later comes as an update. */
+  async #options(session: Session, sessionId: string, context: RequestContext) {
+    const { agent, logger } = this.#parts;
+    const { options, complete } = await configOptions(agent, session, context.signal, logger);
+    if (!complete) context.after(() => void this.#showOptions(session, sessionId));
+    return options;
+  }
+
+  async #showOptions(session: Session, sessionId: string): Promise<void> {
+    const { agent, logger } = this.#parts;
+    try {
+      const { options } = await configOptions(agent, session, this.#closing, logger, true);
+      if (options.length > 0 && !this.#closing.aborted) {
+        this.#update(sessionId, { sessionUpdate: "config_option_update", configOptions: options });
+      }
+    } catch (error) {
+      logger.warn("no options to show", { error });
+    }
+  }
+
+  async #session(sessionId: string): Promise<Session> {
+    const session = await this.#parts.agent.sessions.get(sessionId);
+    if (!session) throw sessionNotFound(sessionId);
+    return session;
+  }
+
+  #opened(session: Session, open: OpenSession, ignored: readonly string[]): void {
+    this.#open.set(session.chain.root, open);
+    if (ignored.length > 0) {
+      this.#parts.logger.info(`${ignored.join(" and ")} accepted and ignored`, { session: session.chain.root });
+    }
+  }
+
+  /** Requests of one session that change it are done one behind the other. */
+  #inOrder<T>(sessionId: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#order.get(sessionId);
+    const done = before ? before.then(work) : work();
+    const settled = done.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#order.set(sessionId, settled);
+    void settled.then(() => {
+      if (this.#order.get(sessionId) === settled) this.#order.delete(sessionId);
+    });
+    return done;
+  }
+
+  #update(sessionId: string, update: SessionUpdate): void {
+    this.#dispatcher.notify(CLIENT_METHODS.update, { sessionId, update });
+  }
+}
