@@ -21,3 +21,56 @@ export async function rejectsWith(promise: Promise<unknown>, code: GantryError["
   const actual = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   assert.equal(actual, code, `${why}: expected an error with code ${code}, got ${String(error)}`);
 }
+
+/** The outcome of `promise`, or an assertion that fails: nothing may hang. Times out after `ms`. */
+export async function soon<T>(promise: Promise<T>, what: string, ms: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new assert.AssertionError({ message: `${what}: not within ${ms} ms` })), ms);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Resolves when `test` is true; an assertion that fails when it is not after `ms`. */
+export async function until(test: () => boolean, what: string, ms: number): Promise<void> {
+  const by = Date.now() + ms;
+  while (!test()) {
+    if (Date.now() > by) assert.fail(`${what}: not within ${ms} ms`);
+    await pause(5);
+  }
+}
+
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** A door that opens once. */
+export function gate(): { opened: Promise<void>; open: () => void } {
+  let open = (): void => undefined;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { opened, open };
+}
+
+/** What this process holds open, by kind; what does not keep it alive is left out. */
+export function openThings(): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const kind of process.getActiveResourcesInfo()) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  // Work of the moment: files being read, names being looked up, ticks.
+  for (const kind of ["Immediate", "TickObject", "FSReqCallback", "FSReqPromise", "CloseReq"]) counts.delete(kind);
+  return counts;
+}
+
+/** Waits until nothing is open that was not before; fails with what is left. */
+export async function nothingNew(before: ReadonlyMap<string, number>, ms: number): Promise<void> {
+  const left = (): string[] =>
+    [...openThings()].flatMap(([kind, n]) =>
+      n > (before.get(kind) ?? 0) ? [`${n - (before.get(kind) ?? 0)} ${kind}`] : [],
+    );
+  const by = Date.now() + ms;
+  while (left().length > 0 && Date.now() < by) await pause(5);
+  assert.deepEqual(left(), [], "still open");
+}

@@ -1,6 +1,8 @@
 export { MemoryDriver } from "../memory-driver.js";
 export { MemoryStore } from "../memory-store.js";
 export type { Check } from "./check.js";
+export { modelProviderChecks } from "./model-provider-checks.js";
+export type { ModelProviderFixture } from "./model-provider-checks.js";
 export { ScriptedProvider, callTools, finish, say } from "./scripted-provider.js";
 export type {
   ScriptedAnswer,
@@ -11,3 +13,7 @@ export type {
 } from "./scripted-provider.js";
 export { sessionDriverChecks } from "./session-driver-checks.js";
 export type { SessionDriverFixture } from "./session-driver-checks.js";
+export { toolChecks } from "./tool-checks.js";
+export type { ToolFixture, ToolGround } from "./tool-checks.js";
+export { transportChecks } from "./transport-checks.js";
+export type { TransportClient, TransportFixture } from "./transport-checks.js";

@@ -8,8 +8,8 @@ import type {
   ModelUsage,
 } from "../ports/model-provider.js";
 
-/** A piece of a scripted answer: a chunk, or a number of ms to wait. */
-export type ScriptedChunk = ModelChunk | number;
+/** A piece of a scripted answer: a chunk, a number of ms to wait, or something to wait for. */
+export type ScriptedChunk = ModelChunk | number | Promise<unknown>;
 
 /** An answer in full. */
 export interface ScriptedAnswer {
@@ -156,6 +156,11 @@ export class ScriptedProvider implements ModelProvider {
         signal.throwIfAborted();
         continue;
       }
+      if (chunk instanceof Promise) {
+        await Promise.race([chunk, aborted(signal)]);
+        signal.throwIfAborted();
+        continue;
+      }
       signal.throwIfAborted();
       finished ||= chunk.type === "finish";
       called ||= chunk.type === "tool_call";
@@ -163,11 +168,18 @@ export class ScriptedProvider implements ModelProvider {
     }
     if (answer.fault) throw answer.fault;
     if (answer.hang) {
-      if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+      await aborted(signal);
       signal.throwIfAborted();
     }
     if (!finished && answer.finish !== false) yield finish(called ? "tool_calls" : "stop", this.#options.usage);
   }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
 }
 
 function answerOf(reply: ScriptedReply): ScriptedAnswer {

@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import type { ModelChunk, ModelProvider, ModelRequest } from "../../ports/model-provider.js";
+import { openThings, soon } from "../check.js";
+import type { ModelProviderFixture } from "../model-provider-checks.js";
+
+/** A rule of the contract: its name, and what shows that it is kept. */
+export type ProviderRule = readonly [name: string, body: (desk: Desk) => Promise<void>];
+
+type Finish = Extract<ModelChunk, { type: "finish" }>;
+
+/** Where a check asks a provider. */
+export class Desk {
+  readonly fixture: ModelProviderFixture;
+  readonly provider: ModelProvider;
+  readonly before: ReadonlyMap<string, number>;
+  readonly patienceMs: number;
+
+  private constructor(fixture: ModelProviderFixture, provider: ModelProvider, before: ReadonlyMap<string, number>) {
+    this.fixture = fixture;
+    this.provider = provider;
+    this.before = before;
+    this.patienceMs = fixture.patienceMs ?? 10_000;
+  }
+
+  static async open(fixture: ModelProviderFixture): Promise<Desk> {
+    const before = openThings();
+    return new Desk(fixture, await fixture.create(), before);
+  }
+
+  soon<T>(promise: Promise<T>, what: string): Promise<T> {
+    return soon(promise, what, this.patienceMs);
+  }
+
+  /** A whole answer: what came before its end, and the end. */
+  async ask(
+    request: ModelRequest,
+    signal = new AbortController().signal,
+  ): Promise<{ chunks: ModelChunk[]; finish: Finish }> {
+    const chunks: ModelChunk[] = [];
+    await this.soon(
+      (async () => {
+        for await (const chunk of this.provider.stream(request, signal)) chunks.push(chunk);
+      })(),
+      "an answer",
+    );
+    const last = chunks.at(-1);
+    assert.ok(last?.type === "finish", `the last chunk is ${last?.type ?? "missing"}, not the finish`);
+    assert.equal(chunks.filter(({ type }) => type === "finish").length, 1, "finish comes once");
+    return { chunks: chunks.slice(0, -1), finish: last };
+  }
+
+  async close(): Promise<void> {
+    // A close that hangs has a check of its own.
+    await this.soon(this.provider.close(), "close").catch(() => undefined);
+    await this.fixture.clean();
+  }
+}
+
+export function textOf(chunks: readonly ModelChunk[]): string {
+  return chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
+}

@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { Socket } from "node:net";
+import type { Model } from "../../ports/model-provider.js";
+import { pause } from "../check.js";
+import type { ProviderRule } from "./desk.js";
+
+export const listingRules: readonly ProviderRule[] = [
+  ["name: not empty, no `/` and no white space", async ({ provider }) => assert.match(provider.name, /^[^/\s]+$/)],
+  [
+    "idleTimeoutMs and maxRetries: whole numbers that make sense",
+    async ({ provider }) => {
+      assert.ok(Number.isSafeInteger(provider.idleTimeoutMs) && provider.idleTimeoutMs > 0, "idleTimeoutMs");
+      assert.ok(Number.isSafeInteger(provider.maxRetries) && provider.maxRetries >= 0, "maxRetries");
+    },
+  ],
+  [
+    "known: models, read without going to the network",
+    async ({ provider }) => {
+      const connect = Object.getOwnPropertyDescriptor(Socket.prototype, "connect");
+      assert.ok(connect);
+      let connections = 0;
+      Object.defineProperty(Socket.prototype, "connect", {
+        ...connect,
+        value(this: Socket, ...args: unknown[]): unknown {
+          connections++;
+          return Reflect.apply(connect.value as (...all: unknown[]) => unknown, this, args);
+        },
+      });
+      try {
+        checkModels(provider.known);
+        assert.deepEqual(provider.known, provider.known, "the same when it is read again");
+        await pause(20);
+      } finally {
+        Object.defineProperty(Socket.prototype, "connect", connect);
+      }
+      assert.equal(connections, 0, "reading `known` opened a connection");
+    },
+  ],
+  [
+    "models: what is on offer, each once, the known ones included",
+    async (desk) => {
+      const models = await desk.soon(desk.provider.models(new AbortController().signal), "models");
+      checkModels(models);
+      const ids = models.map(({ id }) => id);
+      for (const { id } of desk.provider.known) assert.ok(ids.includes(id), `the known model ${id}`);
+    },
+  ],
+  [
+    "models: rejects with the reason of a signal that has aborted",
+    async (desk) => {
+      const reason = new Error("never mind");
+      const listing = desk.provider.models(AbortSignal.abort(reason));
+      await assert.rejects(desk.soon(listing, "a rejection"), (error) => error === reason);
+    },
+  ],
+  [
+    "close: safe to call twice, also when nothing was asked",
+    async (desk) => {
+      await desk.soon(Promise.all([desk.provider.close(), desk.provider.close()]), "two closes at once");
+      await desk.soon(desk.provider.close(), "a third one");
+    },
+  ],
+];
+
+function checkModels(models: readonly Model[]): void {
+  const ids = new Set<string>();
+  for (const { id, name, ownedBy, contextWindow, maxOutput, prices } of models) {
+    assert.ok(typeof id === "string" && id !== "" && !ids.has(id), `a model's id, each once: ${String(id)}`);
+    ids.add(id);
+    assert.ok(typeof name === "string" && name !== "", `name of ${id}`);
+    assert.equal(typeof ownedBy, "string", `ownedBy of ${id}`);
+    for (const tokens of [contextWindow, maxOutput])
+      assert.ok(tokens === undefined || (Number.isSafeInteger(tokens) && tokens > 0), `limits of ${id}`);
+    for (const price of Object.values(prices ?? {}) as (number | undefined)[])
+      assert.ok(price === undefined || (Number.isFinite(price) && price >= 0), `prices of ${id}`);
+  }
+}

@@ -1,0 +1,295 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
+import { isAbsolute } from "node:path";
+import { hasCode } from "../errors.js";
+import { isRecord } from "../json.js";
+import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
+import { soon, type Check } from "./check.js";
+
+/** A tool, and ground on which it works. */
+export interface ToolGround {
+  readonly tool: Tool;
+  /** Absolute path of the folder that the session works on. */
+  readonly projectDir: string;
+  /** What a model would send; the tool does it in `projectDir`. */
+  readonly input: unknown;
+  /** What keeps it busy until it is aborted; `undefined` for a tool that is never busy for long. */
+  readonly slow: unknown;
+  /** What the session's tools remember; default nothing. */
+  readonly state?: Map<string, unknown>;
+}
+
+/** How the checks get at a tool. */
+export interface ToolFixture {
+  /** Called once at the start of every check. */
+  create(): Promise<ToolGround>;
+  /** Remove what `create` left behind. Called at the end of every check. */
+  clean(): Promise<void>;
+  /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
+  readonly patienceMs?: number;
+}
+
+type Rule = readonly [name: string, body: (ground: ToolGround, patienceMs: number) => Promise<void>];
+
+/** Every rule of the `Tool` contract, one check each. All are required. */
+export function toolChecks(fixture: ToolFixture): Check[] {
+  return rules.map(([name, body]) => ({
+    name,
+    run: async () => {
+      const ground = await fixture.create();
+      try {
+        await body(ground, fixture.patienceMs ?? 10_000);
+      } finally {
+        await fixture.clean();
+      }
+    },
+  }));
+}
+
+const KINDS = ["read", "edit", "delete", "search", "execute", "fetch", "think", "other"];
+
+const rules: readonly Rule[] = [
+  [
+    "name: letters, digits, `_` and `-`, at most 64",
+    async ({ tool }) => assert.match(tool.name, /^[a-zA-Z0-9_-]{1,64}$/),
+  ],
+  [
+    "spec: a description, a kind, and whether it runs beside others and needs leave",
+    async ({ tool }) => {
+      assert.ok(typeof tool.description === "string" && tool.description.trim() !== "", "description");
+      assert.ok(KINDS.includes(tool.kind), `kind ${tool.kind}`);
+      assert.equal(typeof tool.parallel, "boolean", "parallel");
+      assert.equal(typeof tool.needsLeave, "boolean", "needsLeave");
+    },
+  ],
+  [
+    "inputSchema: JSON Schema of an object, as JSON, the same whenever it is read",
+    async ({ tool }) => {
+      const { inputSchema } = tool;
+      const text = JSON.stringify(inputSchema);
+      assert.deepEqual(JSON.parse(text), inputSchema, "a schema is plain JSON");
+      assert.equal(inputSchema["type"], "object", "type");
+      const properties = inputSchema["properties"] ?? {};
+      assert.ok(isRecord(properties), "properties");
+      for (const [name, schema] of Object.entries(properties)) assert.ok(isRecord(schema), `schema of ${name}`);
+      for (const name of requiredOf(tool)) assert.ok(name in properties, `${name} is required and no property`);
+      assert.equal(
+        JSON.stringify(tool.inputSchema),
+        text,
+        "providers cache the prefix of a prompt: it must not change",
+      );
+    },
+  ],
+  [
+    "parse: takes what a model sends, and leaves it as it was",
+    async ({ tool, input }) => {
+      const before = JSON.stringify(input);
+      const first: unknown = tool.parse(input);
+      assert.deepEqual(tool.parse(structuredClone(input)), first, "the same input is parsed the same");
+      assert.equal(JSON.stringify(input), before);
+    },
+  ],
+  [
+    "parse: refuses what is no object with ToolInputError",
+    async ({ tool }) => {
+      for (const garbage of [5, true, "text", [1], [[]]]) refused(tool, garbage);
+    },
+  ],
+  [
+    "parse: refuses a missing or wrong argument with ToolInputError",
+    async ({ tool, input }) => {
+      const given = isRecord(input) ? input : {};
+      for (const name of requiredOf(tool)) {
+        const { [name]: _left, ...rest } = given;
+        refused(tool, rest);
+      }
+      const properties = tool.inputSchema["properties"];
+      for (const [name, schema] of Object.entries(isRecord(properties) ? properties : {})) {
+        const type = isRecord(schema) ? schema["type"] : undefined;
+        if (typeof type !== "string") continue;
+        refused(tool, { ...given, [name]: type === "object" ? 5 : { no: "such" } });
+      }
+    },
+  ],
+  [
+    "parse: throws nothing but ToolInputError, whatever comes",
+    async ({ tool, input }) => {
+      const odd: unknown[] = [
+        undefined,
+        null,
+        {},
+        JSON.parse('{"__proto__":{"polluted":true},"constructor":null}'),
+        { ...(isRecord(input) ? input : {}), "\0": "\ud800", deep: nested(200) },
+        "x".repeat(100_000),
+      ];
+      for (const one of odd) {
+        try {
+          tool.parse(one);
+        } catch (error) {
+          assert.ok(hasCode(error, "tool_input"), `expected a ToolInputError, got ${String(error)}`);
+        }
+      }
+      assert.equal(({} as Record<string, unknown>)["polluted"], undefined);
+    },
+  ],
+  [
+    "describe: one line for people, places absolute, lines from 1",
+    async ({ tool, input, projectDir }) => {
+      const { title, locations } = tool.describe(tool.parse(input), projectDir);
+      assert.match(title, /^[^\r\n]{1,500}$/);
+      for (const { path, line } of locations) {
+        assert.ok(isAbsolute(path), `an absolute path, got ${path}`);
+        assert.ok(line === undefined || (Number.isSafeInteger(line) && line >= 1), `line ${String(line)}`);
+      }
+    },
+  ],
+  [
+    "describe: never touches the disk, and never throws",
+    async ({ tool, input, projectDir }) => {
+      const args: unknown = tool.parse(input);
+      const touched = withoutDisk(() => {
+        tool.describe(args, projectDir);
+        tool.describe(args, "/no/such/folder");
+      });
+      assert.deepEqual(touched, [], "describe touched the disk");
+    },
+  ],
+  [
+    "run: does the work; its output is text, with parts, diffs and places of the right shape",
+    async ({ tool, input, projectDir, state }, patienceMs) => {
+      const output = await soon(tool.run(tool.parse(input), context(projectDir, { state })), "the work", patienceMs);
+      checkOutput(output);
+      assert.notEqual(output.failed, true, output.text);
+    },
+  ],
+  [
+    "run: in a folder that is gone it fails with an Error, or does its work; it never hangs",
+    async ({ tool, input, state }, patienceMs) => {
+      await settles(tool, input, context("/no/such/folder", { state }), patienceMs);
+    },
+  ],
+  [
+    "run: settles when the signal has aborted already",
+    async ({ tool, input, projectDir, state }, patienceMs) => {
+      await settles(
+        tool,
+        input,
+        context(projectDir, { state, signal: AbortSignal.abort(new Error("stop")) }),
+        patienceMs,
+      );
+    },
+  ],
+  [
+    "run: settles when the signal aborts in the middle of its work",
+    async ({ tool, input, slow, projectDir, state }, patienceMs) => {
+      const abort = new AbortController();
+      const work = settles(tool, slow ?? input, context(projectDir, { state, signal: abort.signal }), patienceMs);
+      setTimeout(() => abort.abort(new Error("stop")), slow === undefined ? 0 : 100);
+      await work;
+    },
+  ],
+  [
+    "run: two calls at once, where it says that they may",
+    async ({ tool, input, projectDir, state }, patienceMs) => {
+      if (!tool.parallel) return;
+      const shared = context(projectDir, { state });
+      const calls = [1, 2].map(() => tool.run(tool.parse(structuredClone(input)), shared));
+      for (const output of await soon(Promise.all(calls), "both calls", patienceMs)) checkOutput(output);
+    },
+  ],
+];
+
+function requiredOf(tool: Tool): string[] {
+  const required = tool.inputSchema["required"] ?? [];
+  assert.ok(Array.isArray(required) && required.every((name) => typeof name === "string"), "required");
+  return required as string[];
+}
+
+function refused(tool: Tool, input: unknown): void {
+  let outcome: { error: unknown } | undefined;
+  try {
+    tool.parse(input);
+  } catch (error) {
+    outcome = { error };
+  }
+  const shown = JSON.stringify(input);
+  assert.ok(outcome, `parse took ${shown}`);
+  const { error } = outcome;
+  assert.ok(hasCode(error, "tool_input"), `${shown}: expected a ToolInputError, got ${String(error)}`);
+  assert.ok(error.message !== "" && error.message.length < 5000, "a message that a model can act on");
+}
+
+function nested(levels: number): unknown {
+  let value: unknown = [];
+  for (let level = 0; level < levels; level++) value = [value];
+  return value;
+}
+
+function context(
+  projectDir: string,
+  changes: { signal?: AbortSignal; state?: Map<string, unknown> | undefined },
+): ToolContext {
+  return {
+    sessionId: "session",
+    callId: "call",
+    projectDir,
+    signal: changes.signal ?? new AbortController().signal,
+    ask: () => Promise.resolve("allow"),
+    state: changes.state ?? new Map(),
+  };
+}
+
+/** It may fail, with an Error; it may not hang. */
+async function settles(tool: Tool, input: unknown, ground: ToolContext, patienceMs: number): Promise<void> {
+  const outcome = await soon(
+    (async () => tool.run(tool.parse(input), ground))().then(
+      (output) => ({ output }),
+      (error: unknown) => ({ error }),
+    ),
+    "the end of the work",
+    patienceMs,
+  );
+  if ("output" in outcome) checkOutput(outcome.output);
+  else assert.ok(outcome.error instanceof Error, `expected an Error, got ${String(outcome.error)}`);
+}
+
+function checkOutput(output: ToolOutput): void {
+  assert.equal(typeof output.text, "string", "text");
+  for (const part of output.parts ?? []) {
+    assert.ok(part.type === "image" || part.type === "file", `part ${String((part as { type: unknown }).type)}`);
+    assert.match(part.mediaType, /^[\w.+-]+\/[\w.+-]+/, "mediaType");
+    assert.match(part.data, /^[A-Za-z0-9+/]*={0,2}$/, "base64");
+  }
+  for (const { path, oldText, newText } of output.diff ?? []) {
+    assert.ok(isAbsolute(path), `diff of an absolute path, got ${path}`);
+    assert.ok(oldText === null || typeof oldText === "string", "oldText");
+    assert.equal(typeof newText, "string", "newText");
+  }
+  for (const { path } of output.locations ?? []) assert.ok(isAbsolute(path), `an absolute path, got ${path}`);
+  assert.ok(output.failed === undefined || typeof output.failed === "boolean", "failed");
+}
+
+/** Names of the file functions that were called meanwhile, also of asynchronous ones that began. */
+function withoutDisk(work: () => void): string[] {
+  const touched: string[] = [];
+  const undo: (() => void)[] = [];
+  for (const target of [fs, fs.promises] as unknown as Record<string, unknown>[]) {
+    for (const [name, original] of Object.entries(target)) {
+      if (typeof original !== "function" || /^[A-Z_]/.test(name)) continue;
+      target[name] = (...args: unknown[]): unknown => {
+        touched.push(name);
+        return Reflect.apply(original as (...all: unknown[]) => unknown, target, args);
+      };
+      undo.push(() => (target[name] = original));
+    }
+  }
+  syncBuiltinESMExports();
+  try {
+    work();
+  } finally {
+    for (const restore of undo) restore();
+    syncBuiltinESMExports();
+  }
+  return touched;
+}

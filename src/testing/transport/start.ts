@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { nothingNew, soon } from "../check.js";
+import type { TransportRule } from "./stage.js";
+
+export const startRules: readonly TransportRule[] = [
+  ["name: a word that people can write into a config", async ({ transport }) => assert.match(transport.name, /^\S+$/)],
+  [
+    "start: resolves once clients can connect",
+    async (stage) => {
+      stage.provider.push("Hello.");
+      const client = await stage.connect(await stage.start());
+      const { text } = await stage.soon(client.prompt("Hi"), "an answer");
+      assert.equal(text, "Hello.");
+    },
+  ],
+  [
+    "address: a URL, or `stdio`; label: printable, one line",
+    async (stage) => {
+      const { address, label } = await stage.start();
+      assert.ok(address === "stdio" || URL.canParse(address), `address ${JSON.stringify(address)}`);
+      for (const shown of [address, label]) assert.match(shown, /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/);
+    },
+  ],
+  [
+    "start: opens nothing before it is called",
+    async (stage) => {
+      await nothingNew(stage.before, stage.patienceMs);
+    },
+  ],
+];
+
+export const unableRule: TransportRule = [
+  "start: rejects when nobody could connect, and leaves nothing open",
+  async (stage) => {
+    const unable = await stage.fixture.unable?.();
+    assert.ok(unable);
+    let outcome: unknown;
+    const starting = unable.start(stage.agent).then(
+      async (listening) => {
+        await listening.stop(AbortSignal.abort());
+        outcome = "started";
+      },
+      (error: unknown) => (outcome = error),
+    );
+    await soon(starting, "start settles", stage.patienceMs);
+    assert.ok(outcome instanceof Error, `start: expected a rejection with an Error, got ${String(outcome)}`);
+    await stage.fixture.clean();
+    await nothingNew(stage.before, stage.patienceMs);
+  },
+];

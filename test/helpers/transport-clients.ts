@@ -1,0 +1,148 @@
+import type { Readable, Writable } from "node:stream";
+import { tmpdir } from "node:os";
+import type { Listening } from "gantry";
+import type { TransportClient } from "gantry/testing";
+import { WebSocket } from "ws";
+
+/** A client of the HTTP API: streams, and reads server-sent events. */
+export function httpClient({ address }: Listening): Promise<TransportClient> {
+  const left = new AbortController();
+  const client: TransportClient = {
+    async prompt(message, { sessionId, onText } = {}) {
+      const response = await fetch(new URL("/api/run", address), {
+        method: "POST",
+        body: JSON.stringify({ message, stream: true, ...(sessionId === undefined ? {} : { session_id: sessionId }) }),
+        signal: left.signal,
+      });
+      if (!response.ok || !response.body) throw new Error(await response.text());
+      let text = "";
+      let rest = "";
+      for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+        const blocks = (rest + chunk).split("\n\n");
+        rest = blocks.pop() ?? "";
+        for (const block of blocks) {
+          const [, event, data] = /^event: (.*)\ndata: (.*)$/s.exec(block) ?? [];
+          if (event === undefined || data === undefined) continue;
+          const payload = JSON.parse(data) as { type?: string; content?: string; error?: string };
+          if (event === "error") throw new Error(payload.error);
+          if (payload.type !== "token") continue;
+          text += payload.content ?? "";
+          onText?.(payload.content ?? "");
+        }
+      }
+      return { text, sessionId: response.headers.get("x-session-id") ?? "" };
+    },
+    close() {
+      left.abort();
+      return Promise.resolve();
+    },
+  };
+  return Promise.resolve(client);
+}
+
+interface Message {
+  id?: number;
+  method?: string;
+  params?: { sessionId: string; update: { sessionUpdate: string; content?: { text?: string } } };
+  result?: Record<string, unknown>;
+  error?: { message: string };
+}
+
+/** One ACP connection, over whatever takes texts. */
+class AcpWire {
+  readonly #send: (text: string) => void;
+  readonly #waiting = new Map<number, { resolve: (message: Message) => void; reject: (error: Error) => void }>();
+  readonly #listeners = new Map<string, (text: string) => void>();
+  #gone: Error | undefined;
+  #last = 0;
+
+  constructor(send: (text: string) => void) {
+    this.#send = send;
+  }
+
+  take(text: string): void {
+    const message = JSON.parse(text) as Message;
+    const update = message.params?.update;
+    if (message.method === "session/update" && update?.sessionUpdate === "agent_message_chunk")
+      this.#listeners.get(message.params?.sessionId ?? "")?.(update.content?.text ?? "");
+    else if (message.id !== undefined && message.method === undefined) {
+      this.#waiting.get(message.id)?.resolve(message);
+      this.#waiting.delete(message.id);
+    }
+  }
+
+  /** Nothing will be answered any more. */
+  lost(): void {
+    this.#gone = new Error("the connection is gone");
+    for (const { reject } of this.#waiting.values()) reject(this.#gone);
+    this.#waiting.clear();
+  }
+
+  async call(method: string, params: object): Promise<Record<string, unknown>> {
+    if (this.#gone) throw this.#gone;
+    const id = ++this.#last;
+    const answered = new Promise<Message>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+    this.#send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+    const { result, error } = await answered;
+    if (error) throw new Error(error.message);
+    return result ?? {};
+  }
+
+  client(leave: (sessions: readonly string[]) => Promise<void>): TransportClient {
+    const sessions: string[] = [];
+    return {
+      prompt: async (message, { sessionId, onText } = {}) => {
+        const id =
+          sessionId ?? ((await this.call("session/new", { cwd: tmpdir(), mcpServers: [] })).sessionId as string);
+        sessions.push(id);
+        let text = "";
+        this.#listeners.set(id, (piece) => {
+          text += piece;
+          onText?.(piece);
+        });
+        const prompt = [{ type: "text", text: message }];
+        const { stopReason } = await this.call("session/prompt", { sessionId: id, prompt });
+        if (stopReason !== "end_turn") throw new Error(String(stopReason));
+        return { text, sessionId: id };
+      },
+      close: () => leave(sessions),
+    };
+  }
+}
+
+/** A client of ACP over a WebSocket. */
+export async function webSocketClient({ address }: Listening): Promise<TransportClient> {
+  const socket = new WebSocket(address.replace(/^http/, "ws"));
+  const wire = new AcpWire((text) => socket.send(text));
+  const closed = new Promise<void>((resolve) => socket.once("close", () => (wire.lost(), resolve())));
+  socket.on("message", (data: Buffer) => wire.take(data.toString("utf8")));
+  await new Promise<void>((resolve, reject) => {
+    socket.once("open", resolve);
+    socket.on("error", reject);
+  });
+  await wire.call("initialize", { protocolVersion: 1 });
+  return wire.client(() => {
+    socket.close();
+    return closed;
+  });
+}
+
+/** Clients of ACP over a pair of streams: each a session of its own on the one connection. */
+export function streamClients(input: Writable, output: Readable): (listening: Listening) => Promise<TransportClient> {
+  const wire = new AcpWire((text) => input.write(`${text}\n`));
+  let rest = "";
+  output.setEncoding("utf8").on("data", (chunk: string) => {
+    const lines = (rest + chunk).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) wire.take(line);
+  });
+  let begun: Promise<unknown> | undefined;
+  return async (listening) => {
+    if (!begun) void listening.ended.then(() => wire.lost());
+    begun ??= wire.call("initialize", { protocolVersion: 1 });
+    await begun;
+    return wire.client(async (sessions) => {
+      for (const sessionId of sessions) await wire.call("session/close", { sessionId }).catch(() => undefined);
+    });
+  };
+}
