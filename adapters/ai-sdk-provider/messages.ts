@@ -31,8 +31,6 @@ export function toPrompt(request: Pick<ModelRequest, "system" | "messages">, rul
   const prompt: Prompt = [];
   if (request.system !== "") prompt.push({ role: "system", content: request.system });
   const toolId = toolIds(rules.toolIds);
-  // Of consecutive tool messages; they follow the last result.
-  let lifted: UserContent = [];
   const addUser = (content: UserContent): void => {
     if (content.length === 0) return;
     const last = prompt.at(-1);
@@ -40,36 +38,33 @@ export function toPrompt(request: Pick<ModelRequest, "system" | "messages">, rul
     if (last?.role === "user") last.content.push(...content);
     else prompt.push({ role: "user", content });
   };
-  const flush = (): void => {
-    addUser(lifted);
-    lifted = [];
+  let results: ModelMessage[] = [];
+  let calls: string[] = [];
+  const addResults = (): void => {
+    if (results.length === 0) return;
+    // Tools that ran side by side end in any order; Gemini pairs results with calls by theirs.
+    results.sort((a, b) => calls.indexOf(a.toolCallId) - calls.indexOf(b.toolCallId));
+    const told = results.map((message) => toolContent(message, rules, toolId(message.toolCallId)));
+    prompt.push({ role: "tool", content: told.flatMap(({ result }) => result) });
+    addUser(told.flatMap(({ behind }) => behind));
+    results = [];
   };
   for (const message of request.messages) {
-    if (message.role !== "tool") flush();
-    switch (message.role) {
-      case "system":
-      case "user": {
-        const content = userContent(message, rules);
-        addUser(content.length > 0 ? content : [{ type: "text", text: "(empty message)" }]);
-        break;
-      }
-      case "assistant": {
-        const { content, providerOptions } = assistantContent(message, rules, toolId);
-        if (content.length > 0)
-          prompt.push({ role: "assistant", content, ...(providerOptions && { providerOptions }) });
-        break;
-      }
-      case "tool": {
-        const { result, behind } = toolContent(message, rules, toolId(message.toolCallId));
-        lifted.push(...behind);
-        const last = prompt.at(-1);
-        if (last?.role === "tool") last.content.push(...result);
-        else prompt.push({ role: "tool", content: result });
-        break;
-      }
+    if (message.role === "tool") {
+      results.push(message);
+      continue;
+    }
+    addResults();
+    if (message.role === "assistant") {
+      calls = message.parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : []));
+      const { content, providerOptions } = assistantContent(message, rules, toolId);
+      if (content.length > 0) prompt.push({ role: "assistant", content, ...(providerOptions && { providerOptions }) });
+    } else {
+      const content = userContent(message, rules);
+      addUser(content.length > 0 ? content : [{ type: "text", text: "(empty message)" }]);
     }
   }
-  flush();
+  addResults();
   return prompt;
 }
 

@@ -146,7 +146,8 @@ export const SITUATIONS: readonly Situation[] = [
         calls.map(({ name }) => name),
         ["read", "write"],
       );
-      const results = [result(calls[0]!.id, "read", "A"), result(calls[1]!.id, "write", "no such folder", true)];
+      // In the order in which they ended.
+      const results = [result(calls[1]!.id, "write", "no such folder", true), result(calls[0]!.id, "read", "A")];
       assert.equal(
         (await take(provider, { ...request, messages: [...request.messages, message, ...results] })).text,
         "OK.",
