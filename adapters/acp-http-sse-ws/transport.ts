@@ -109,6 +109,8 @@ class Serving implements Listening, Clients {
       try {
         await next();
       } catch (error) {
+        // The client left in the middle of its request: nobody is there to be answered.
+        if (context.req.readableAborted) return;
         const refused = error instanceof HttpRefusal ? error : this.#failed(error);
         context.status = refused.status;
         context.set({ "Content-Type": JSON_TYPE, ...refused.headers });

@@ -2,14 +2,14 @@ import { newId, type Agent, type Logger, type Session } from "gantry";
 import { ConnectionClient } from "./client.js";
 import { configOptions, setConfigOption } from "./config-options.js";
 import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";
-import { invalidParams, sessionBusy, sessionNotFound } from "./errors.js";
+import { invalidParams, RpcError, sessionBusy, sessionNotFound } from "./errors.js";
 import type { AcpOptions } from "./options.js";
 import { optionalString, readCwd, readIgnored, readString, type Initialize } from "./params.js";
 import { runPrompt } from "./prompt.js";
 import { readPrompt } from "./prompt-input.js";
 import { replay } from "./replay.js";
 import type { Turn, Turns } from "./turns.js";
-import { CLIENT_METHODS, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
+import { CLIENT_METHODS, CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
 /** What connections of one transport share. */
 export interface ConnectionParts {
@@ -17,6 +17,8 @@ export interface ConnectionParts {
   options: AcpOptions;
   logger: Logger;
   turns: Turns;
+  /** Aborted when no new prompt is taken. */
+  refusing: AbortSignal;
 }
 
 /** What a client said of itself, as far as it has. */
@@ -105,7 +107,8 @@ export class ClientSessions {
   prompt(params: Params, context: RequestContext): Promise<PromptResult> {
     const sessionId = readString(params, "sessionId");
     const input = readPrompt(params.prompt, this.#facts.profile);
-    const { turns } = this.#parts;
+    const { turns, refusing } = this.#parts;
+    if (refusing.aborted) throw new RpcError(CODES.internal, "server shutting down");
     // Up to here nothing was awaited: a cancel that comes right behind finds the turn.
     const before = turns.get(sessionId);
     if (before && !before.cancelled) throw sessionBusy(sessionId);

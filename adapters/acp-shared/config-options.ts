@@ -5,7 +5,7 @@ import type { SelectOption } from "./wire.js";
 const MODEL = "model";
 const EFFORT = "thought_level";
 /** How long a new session waits to hear of models before it answers without them, in ms. */
-const WAIT_MS = 2_000;
+const WAIT_MS = 1_000;
 
 /** An empty value confuses clients. */
 const DEFAULT_EFFORT = "default";
@@ -23,7 +23,7 @@ export interface ConfigOptions {
   complete: boolean;
 }
 
-/** What a session's next run would use, and what else there is to choose. Waits two seconds at most, unless `patient`. */
+/** What a session's next run would use, and what else there is to choose. Waits a second at most for the listings, unless `patient`. */
 export async function configOptions(
   agent: Agent,
   session: Session,

@@ -42,6 +42,7 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
     if (!turn.answered) parts.send(update);
   };
   const leave = announceClient(session.chain.root, client);
+  const shown = new Shown();
   try {
     let run: Run;
     try {
@@ -54,8 +55,11 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
         overflow: "merge",
         ...(parts.ask
           ? {
-              ask: (request, signal) =>
-                askClient(client, request, profile === "spec" ? "other" : request.kind, signal, logger),
+              ask: async (request, signal) => {
+                // The person sees the call before the question about it.
+                await shown.call(request.callId, signal);
+                return askClient(client, request, profile === "spec" ? "other" : request.kind, signal, logger);
+              },
             }
           : {}),
       });
@@ -63,7 +67,7 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
       if (!turn.cancelled && REFUSALS.has(codeOf(error))) throw toRpcError(error, logger);
       throw error;
     }
-    await forward(run, turn, send, parts);
+    await forward(run, turn, send, shown, parts);
     const result = await run.result;
     const usage = usageUpdate(result, profile);
     if (usage) send(usage);
@@ -85,6 +89,7 @@ async function forward(
   run: Run,
   turn: Turn,
   send: (update: SessionUpdate) => void,
+  shown: Shown,
   { profile, compaction, ready }: PromptParts,
 ): Promise<void> {
   const cancelled = new Promise<void>((resolve) => {
@@ -94,12 +99,35 @@ async function forward(
   const open = new Set<string>();
   for await (const event of run) {
     for (const update of updatesOf(event, profile, compaction)) send(update);
-    if (event.type === "tool_call") open.add(event.callId);
+    if (event.type === "tool_call") {
+      open.add(event.callId);
+      shown.add(event.callId);
+    }
     if (event.type === "tool_result") open.delete(event.callId);
     // A cancel is answered at once, also to a client that does not read.
     await Promise.race([ready(), cancelled]);
   }
   for (const toolCallId of open) send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
+}
+
+/** Which tool calls the client was told of. */
+class Shown {
+  readonly #calls = new Set<string>();
+  readonly #waiting = new Map<string, () => void>();
+
+  add(callId: string): void {
+    this.#calls.add(callId);
+    this.#waiting.get(callId)?.();
+  }
+
+  /** Resolves when the client was told of the call, or the signal aborts. */
+  async call(callId: string, signal: AbortSignal): Promise<void> {
+    if (this.#calls.has(callId) || signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      this.#waiting.set(callId, resolve);
+      signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+  }
 }
 
 /** A run that ended well although it was cancelled: the cancel came too late for it, but not for the client. */

@@ -10,6 +10,7 @@ export class AcpServer {
   readonly #options: AcpOptions;
   readonly #logger: Logger;
   readonly #turns = new Turns();
+  readonly #refusing = new AbortController();
   readonly #connections = new Set<AcpConnection>();
   readonly #forget: (() => void)[];
 
@@ -29,7 +30,13 @@ export class AcpServer {
 
   /** A client came; its messages go to `sink`. */
   connect(sink: Sink): AcpConnection {
-    const parts = { agent: this.#agent, options: this.#options, logger: this.#logger, turns: this.#turns };
+    const parts = {
+      agent: this.#agent,
+      options: this.#options,
+      logger: this.#logger,
+      turns: this.#turns,
+      refusing: this.#refusing.signal,
+    };
     const connection = new AcpConnection(parts, sink);
     this.#connections.add(connection);
     return connection;
@@ -41,8 +48,9 @@ export class AcpServer {
     connection.close();
   }
 
-  /** Answer what is under way; when `signal` aborts, cancel it. Resolves when every request is answered. */
+  /** Take no new prompts, answer what is under way; when `signal` aborts, cancel it. Resolves when every request is answered. */
   async drain(signal: AbortSignal): Promise<void> {
+    this.#refusing.abort();
     const cancel = () => {
       for (const connection of this.#connections) connection.cancelAll();
     };

@@ -3,6 +3,8 @@ import { describe, it } from "node:test";
 import { ProviderError } from "gantry";
 import { callTools, finish, say } from "gantry/testing";
 import { acpClient, type Profile } from "../../adapters/acp-shared/index.js";
+import { updatesOf } from "../../adapters/acp-shared/updates.js";
+import { assertValidMessage } from "../helpers/acp-schema.js";
 import { MemoryAcp, scriptedAgent, testTool } from "../helpers/acp-agent.js";
 import type { Json } from "../helpers/acp-peer.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
@@ -292,6 +294,27 @@ describe("cancel", () => {
   });
 });
 
+describe("compaction", () => {
+  const event = { type: "compaction", strategy: "sliding-window", messages: 7, tokens: 900 } as const;
+
+  it("is a text, and an update of its own where the client shows compactions", () => {
+    const text = "[Context compacted (sliding-window) — 7 messages, 900 tokens]";
+    const [chunk, ...more] = updatesOf(event, "spec", false) as Json[];
+    assert.deepEqual(more, []);
+    assert.equal(chunk.sessionUpdate, "agent_message_chunk");
+    assert.deepEqual(chunk.content, { type: "text", text });
+    const both = updatesOf(event, "official", true) as Json[];
+    assert.deepEqual(
+      both.map(({ sessionUpdate }) => sessionUpdate),
+      ["compaction_update", "agent_message_chunk"],
+    );
+    for (const update of [chunk, ...both]) {
+      const message = { jsonrpc: "2.0", method: "session/update", params: { sessionId: "s", update } };
+      assertValidMessage(message, undefined, "official");
+    }
+  });
+});
+
 describe("requests to the client", () => {
   it("request_permission asks before a tool that needs leave, and takes no for no", async (t) => {
     const { path: cwd } = await tempDir(t);
@@ -322,6 +345,10 @@ describe("requests to the client", () => {
     assert.equal(ran, 2);
     assert.equal(asked.length, 2, "always is asked once");
     assert.equal(asked[0].sessionId, session);
+    const question = peer.received.findIndex((message) => message.method === "session/request_permission");
+    const call = peer.received[question - 1].params.update;
+    assert.equal(call.sessionUpdate, "tool_call", "the call is shown before the question");
+    assert.equal(call.toolCallId, asked[0].toolCall.toolCallId);
     assert.equal(asked[0].toolCall.kind, "execute");
     assert.deepEqual(
       asked[0].options.map((option: Json) => option.kind),
