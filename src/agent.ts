@@ -283,7 +283,10 @@ export class Agent {
       model: run.chosen.model.id,
       reasoningEffort:
         run.input.reasoningEffort ??
-        (resumed ? draft.reasoningEffort : (this.#options.preferred?.reasoningEffort ?? "")),
+        // A session made without a run chose nothing yet.
+        (resumed && (draft.lastSeq > 0 || draft.reasoningEffort !== "")
+          ? draft.reasoningEffort
+          : (this.#options.preferred?.reasoningEffort ?? "")),
       projectDir: run.projectDir,
     };
     if (!resumed) {

@@ -218,6 +218,17 @@ describe("what editors show", () => {
     peer.assertClean();
   });
 
+  it("the configured effort holds for a session that chose none", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const preferred = { provider: "scripted", model: "deep", reasoningEffort: "low" } as const;
+    const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models }, preferred });
+    const peer = new MemoryAcp(t, agent).connect();
+    await peer.initialize();
+    await peer.prompt(await peer.newSession(cwd), "x");
+    assert.equal(provider.requests[0]?.model.id, "deep");
+    assert.equal(provider.requests[0]?.effort, "low");
+  });
+
   it("a set option holds for a prompt sent right behind it", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models } });
