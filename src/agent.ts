@@ -1,31 +1,20 @@
+import { setMaxListeners } from "node:events";
 import { Compaction, type CompactionOptions } from "./compaction.js";
-import { Conversation } from "./conversation.js";
-import {
-  GantryError,
-  InputError,
-  RunCancelledError,
-  SessionNotFoundError,
-  ShuttingDownError,
-  TooManyRunsError,
-} from "./errors.js";
-import { Bus, type BusEvent, type BusListener, type Run, type RunInput, type RunResult } from "./events.js";
-import { danglingCalls, INTERRUPTED, textOf, toolMessage } from "./history.js";
+import { InputError, SessionNotFoundError, ShuttingDownError, TooManyRunsError } from "./errors.js";
+import { Bus, type BusEvent, type BusListener, type Run, type RunInput } from "./events.js";
 import { Housekeeping } from "./housekeeping.js";
-import { newId, now } from "./ids.js";
-import { HeldLease } from "./lease.js";
 import { silentLogger } from "./log.js";
-import { runLoop } from "./loop.js";
 import { MemoryDriver } from "./memory-driver.js";
-import { Models, noCache, type CatalogueCache, type ChosenModel, type ModelPair } from "./models.js";
+import { Models, noCache, type CatalogueCache } from "./models.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
-import type { Message, ReasoningEffort, Session, SessionDriver } from "./ports/session-driver.js";
+import type { ReasoningEffort, SessionDriver } from "./ports/session-driver.js";
 import type { Location, Tool, ToolKind, ToolSpec } from "./ports/tool.js";
-import { systemPrompt } from "./prompt.js";
-import { Recorder } from "./recorder.js";
 import { ActiveRun, EventBuffer } from "./run.js";
-import { checkFolder, found, newSession, Sessions } from "./sessions.js";
-import { generateTitle } from "./title.js";
+import { ending, executeRun } from "./run-execution.js";
+import { checkInput, startRun } from "./run-start.js";
+import { Sessions } from "./sessions.js";
+import { TaskSet } from "./task-set.js";
 import { describeCall } from "./tool-calls.js";
 import { VERSION } from "./version.js";
 
@@ -89,9 +78,10 @@ export class Agent {
   readonly #compaction: Compaction;
   readonly #closing = new AbortController();
   readonly #running = new Map<string, Running>();
-  /** Starts and background work that a close waits for. */
-  readonly #tasks = new Set<Promise<unknown>>();
-  readonly #stragglers = new Set<Promise<unknown>>();
+  /** Starts, runs and background work that a close waits for. */
+  readonly #tasks = new TaskSet();
+  /** Tools that a cancel could not end at once. */
+  readonly #stragglers = new TaskSet();
   readonly #states = new Map<string, Map<string, unknown>>();
   #active = 0;
   #refusing = false;
@@ -142,8 +132,10 @@ export class Agent {
     this.#active += 1;
     const cancel = new AbortController();
     const signal = AbortSignal.any([cancel.signal, this.#closing.signal, ...(input.signal ? [input.signal] : [])]);
+    // Each tool of a run may listen, and many run at once.
+    setMaxListeners(0, signal);
     try {
-      return await this.#task(this.#start(input, cancel, signal));
+      return await this.#tasks.add(this.#start(input, cancel, signal));
     } catch (error) {
       this.#active -= 1;
       throw ending(error, signal);
@@ -182,9 +174,9 @@ export class Agent {
   async #close(): Promise<void> {
     this.#refusing = true;
     this.#closing.abort(new ShuttingDownError());
-    while (this.#tasks.size > 0) await Promise.allSettled(this.#tasks);
+    await this.#tasks.settled();
     await this.#housekeeping?.close();
-    if (this.#stragglers.size > 0) await withinMs(Promise.allSettled(this.#stragglers), STRAGGLER_MS);
+    await this.#stragglers.settled(STRAGGLER_MS);
     await this.models.close();
     const closing = [...this.#options.providers.map((provider) => provider.close())];
     // A store that never opened has nothing to close.
@@ -218,235 +210,47 @@ export class Agent {
     return new Housekeeping({ driver: this.#driver, logger: this.#logger, onDeleted });
   }
 
-  /** Owned until it settles. */
-  #task<T>(work: Promise<T>): Promise<T> {
-    this.#tasks.add(work);
-    const forget = () => void this.#tasks.delete(work);
-    work.then(forget, forget);
-    return work;
-  }
-
   async #start(input: RunInput, cancel: AbortController, signal: AbortSignal): Promise<Run> {
     const store = await this.#store();
-    const stored = input.sessionId === undefined ? undefined : await newestOf(store, input.sessionId);
-    const projectDir = input.projectDir ?? stored?.projectDir ?? this.projectDir;
-    await checkFolder(projectDir);
-    const chosen = await this.models.resolve(
-      { provider: input.provider ?? "", model: input.model ?? "" },
-      { provider: stored?.provider ?? "", model: stored?.model ?? "" },
-      () => recentPair(store, projectDir),
-      signal,
-    );
-    const draft = stored ?? newSession({ projectDir }, projectDir);
-    const rootId = draft.chain.root;
-    const lease = await HeldLease.take(store, rootId, this.#logger);
-    try {
-      signal.throwIfAborted();
-      const begun = await this.#begin(store, lease, draft, stored !== undefined, { input, chosen, projectDir });
-      const buffer = new EventBuffer(input.overflow ?? "drop");
-      const work = this.#go(store, lease, begun, { input, chosen, projectDir, cancel, signal, buffer });
-      const running: Running = { cancel, ended: work.catch(() => undefined) };
-      this.#running.set(rootId, running);
-      const result = this.#task(
-        work.finally(() => {
-          this.#active -= 1;
-          if (this.#running.get(rootId) === running) this.#running.delete(rootId);
-        }),
-      );
-      return new ActiveRun({ sessionId: rootId, provider: chosen.provider.name, model: chosen.model, buffer, result });
-    } catch (error) {
-      await this.#giveBack(lease);
-      throw error;
-    }
-  }
-
-  /** Under the lease: load what there is, mend what a crash left, store the user's message. */
-  async #begin(
-    store: SessionDriver,
-    lease: HeldLease,
-    draft: Session,
-    resumed: boolean,
-    run: { input: RunInput; chosen: ChosenModel; projectDir: string },
-  ): Promise<Conversation> {
-    const user = {
-      role: "user" as const,
-      parts: [
-        ...(run.input.message === "" ? [] : [{ type: "text" as const, text: run.input.message }]),
-        ...(run.input.attachments ?? []),
-      ],
-      toolCallId: "",
-      name: "",
-      failed: false,
-    };
-    const set = {
-      provider: run.chosen.provider.name,
-      model: run.chosen.model.id,
-      reasoningEffort:
-        run.input.reasoningEffort ??
-        // A session made without a run chose nothing yet.
-        (resumed && (draft.lastSeq > 0 || draft.reasoningEffort !== "")
-          ? draft.reasoningEffort
-          : (this.#options.preferred?.reasoningEffort ?? "")),
-      projectDir: run.projectDir,
-    };
-    if (!resumed) {
-      const session = { ...draft, ...set };
-      const conversation = new Conversation(session, []);
-      const message = conversation.compose(user);
-      await store.create({ ...session, lastSeq: message.seq }, [message]);
-      conversation.add(message);
-      this.#bus.emit("session.created", { session });
-      return conversation;
-    }
-    // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
-    const session = await newestOf(store, draft.chain.root);
-    const before = [...(await store.view(session.id)), ...(await store.messages(session.id))];
-    const unfinished = before.filter((message) => !message.finished).map((message) => ({ ...message, finished: true }));
-    const conversation = new Conversation(
-      { ...session, ...set },
-      before.map((message) => ({ ...message, finished: true })),
-    );
-    const mended = danglingCalls(before).map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
-    const add: Message[] = [...mended, conversation.compose(user)];
-    await store.write(session.id, {
-      fence: lease.fence,
-      sync: true,
-      set: { ...set, updatedAt: now() },
-      add,
-      ...(unfinished.length > 0 ? { finish: unfinished } : {}),
-    });
-    for (const message of add) conversation.add(message);
-    this.#bus.emit("session.resume", { sessionId: session.id, rootId: session.chain.root });
-    return conversation;
-  }
-
-  async #go(
-    store: SessionDriver,
-    lease: HeldLease,
-    conversation: Conversation,
-    run: {
-      input: RunInput;
-      chosen: ChosenModel;
-      projectDir: string;
-      cancel: AbortController;
-      signal: AbortSignal;
-      buffer: EventBuffer;
-    },
-  ): Promise<RunResult> {
-    const { chosen, buffer } = run;
+    const { projectDir } = this;
+    const { preferred, systemPrompt = "", maxIterations = 100, toolOutputBytes = 1_048_576 } = this.#options;
+    const common = { store, bus: this.#bus, logger: this.#logger };
+    const reasoningEffort = preferred?.reasoningEffort ?? "";
+    const started = await startRun({ ...common, models: this.models, projectDir, reasoningEffort }, input, signal);
+    const { chosen, conversation } = started;
     const sessionId = conversation.session.chain.root;
-    const names = { sessionId, provider: chosen.provider.name, model: chosen.model.id };
-    const signal = AbortSignal.any([run.signal, lease.lost]);
-    const recorder = new Recorder(store, conversation.session.id, lease.fence, (error) => run.cancel.abort(error));
-    this.#bus.emit("run.started", names);
-    try {
-      let outcome;
-      try {
-        const window = this.#compaction.open({
-          provider: chosen.provider,
-          model: chosen.model,
-          effort: conversation.session.reasoningEffort,
-          system: await systemPrompt(run.projectDir, this.#options.systemPrompt ?? ""),
-          tools: [...this.#tools.values()],
-          conversation,
-          recorder,
-          store,
-          fence: lease.fence,
-          bus: this.#bus,
-          emit: (event) => buffer.push(event),
-          signal,
-        });
-        outcome = await runLoop({
-          provider: chosen.provider,
-          model: chosen.model,
-          maxIterations: this.#options.maxIterations ?? 100,
-          conversation,
-          window,
-          recorder,
-          agentId: newId(),
-          agentName: this.name,
-          onFirstAnswer: () => this.#title(store, conversation, chosen),
-          tools: this.#tools,
-          sessionId,
-          projectDir: run.projectDir,
-          signal,
-          state: this.#state(sessionId),
-          ask: run.input.ask,
-          outputBytes: this.#options.toolOutputBytes ?? 1_048_576,
-          logger: this.#logger,
-          bus: this.#bus,
-          emit: (event) => buffer.push(event),
-          straggles: (work) => this.#straggles(work),
-        });
-      } finally {
-        await recorder.close();
-      }
-      const session = await found(store, sessionId);
-      await this.#giveBack(lease);
-      const { used, ...rest } = outcome;
-      const result: RunResult = {
-        ...rest,
-        sessionId,
-        context: { used, size: chosen.model.contextWindow },
-        sessionUsage: session.usage,
-      };
-      this.#bus.emit("run.finished", { sessionId, result });
-      buffer.push({ type: "done", usage: result.usage });
-      return result;
-    } catch (caught) {
-      await this.#giveBack(lease);
-      const error = ending(caught, signal);
-      const meant = error instanceof RunCancelledError || error instanceof ShuttingDownError;
-      this.#logger[meant ? "info" : "warn"](meant ? "run cancelled" : "run failed", { ...names, error: error.message });
-      this.#bus.emit("run.failed", { sessionId, error });
-      throw error;
-    } finally {
-      buffer.end();
-    }
-  }
-
-  /** In the background, for a session that has no title yet. */
-  #title(store: SessionDriver, conversation: Conversation, { provider, model }: ChosenModel): void {
-    const { session } = conversation;
-    if (session.titled) return;
-    const first = conversation.messages.find((message) => message.role === "user");
-    const message = first ? textOf(first) : "";
-    if (message.trim() === "") return;
-    const sessionId = session.chain.root;
-    const work = async () => {
-      try {
-        const title = await generateTitle(provider, model, message, sessionId, this.#closing.signal);
-        if (title === "") return;
-        await store.write(session.id, { fence: null, sync: false, set: { title, titled: true } });
-        const updated = await store.get(sessionId);
-        if (updated) this.#bus.emit("session.updated", { sessionId, fields: ["title"], session: updated });
-      } catch (error) {
-        if (!this.#closing.signal.aborted)
-          this.#logger.warn("no title was generated", { session: sessionId, error: messageOf(error) });
-      }
-    };
-    session.titled = true;
-    void this.#task(work());
+    const buffer = new EventBuffer(input.overflow ?? "drop");
+    const work = executeRun(
+      started,
+      {
+        ...common,
+        compaction: this.#compaction,
+        tools: this.#tools,
+        agentName: this.name,
+        systemPrompt,
+        maxIterations,
+        toolOutputBytes,
+        state: this.#state(sessionId),
+        closing: this.#closing.signal,
+        inBackground: (task) => void this.#tasks.add(task),
+        straggles: (task) => void this.#stragglers.add(task),
+      },
+      { signal, cancel, buffer, ask: input.ask },
+    );
+    const running: Running = { cancel, ended: work.catch(() => undefined) };
+    this.#running.set(sessionId, running);
+    const result = work.finally(() => {
+      this.#active -= 1;
+      if (this.#running.get(sessionId) === running) this.#running.delete(sessionId);
+    });
+    void this.#tasks.add(result);
+    return new ActiveRun({ sessionId, provider: chosen.provider.name, model: chosen.model, buffer, result });
   }
 
   async #stopRun(rootId: string): Promise<void> {
     const running = this.#running.get(rootId);
     running?.cancel.abort(new SessionNotFoundError(rootId));
     await running?.ended;
-  }
-
-  async #giveBack(lease: HeldLease): Promise<void> {
-    try {
-      await lease.release();
-    } catch (error) {
-      this.#logger.warn("a lease was not given back; it runs out by itself", { error });
-    }
-  }
-
-  #straggles(work: Promise<unknown>): void {
-    this.#stragglers.add(work);
-    const forget = () => void this.#stragglers.delete(work);
-    work.then(forget, forget);
   }
 
   #state(sessionId: string): Map<string, unknown> {
@@ -458,48 +262,4 @@ export class Agent {
     if (this.#states.size > STATES && oldest !== undefined) this.#states.delete(oldest);
     return state;
   }
-}
-
-function checkInput(input: RunInput): void {
-  const strings = ["message", "provider", "model", "sessionId", "projectDir"] as const;
-  for (const field of strings) {
-    const value: unknown = input[field];
-    if (typeof value !== "string" && (field === "message" || value !== undefined))
-      throw new InputError(field, "a string");
-  }
-  if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
-    throw new InputError("message", "a prompt that is not empty");
-}
-
-/** The session that a run goes on in: the newest of the chain that `id` belongs to, with the fields of the chain. */
-async function newestOf(store: SessionDriver, id: string): Promise<Session> {
-  const session = await found(store, id);
-  const newest = (await store.newest(session.chain.root)) ?? session;
-  if (newest.chain.index === 0) return newest;
-  // The original's are the chain's: a revert may have made an earlier follow-up the newest again.
-  const { title, titled, provider, model, reasoningEffort, projectDir } = await found(store, session.chain.root);
-  return { ...newest, title, titled, provider, model, reasoningEffort, projectDir };
-}
-
-async function recentPair(store: SessionDriver, projectDir: string): Promise<ModelPair | undefined> {
-  const { sessions } = await store.list({ projectDir, limit: 10 });
-  return sessions.find((session) => session.provider !== "" && session.model !== "");
-}
-
-/** Why a run ended, in the words of this package: a caller's own abort reason becomes `RunCancelledError`. */
-function ending(error: unknown, signal: AbortSignal): Error {
-  const reason: unknown = signal.aborted ? signal.reason : error;
-  if (reason instanceof GantryError) return reason;
-  if (signal.aborted) return new RunCancelledError({ cause: reason });
-  return reason instanceof Error ? reason : new Error(String(reason));
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
-async function withinMs(work: Promise<unknown>, ms: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  await Promise.race([work, new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)))]);
-  clearTimeout(timer);
 }

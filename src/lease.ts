@@ -86,6 +86,15 @@ export class HeldLease {
     return this.#lost.signal;
   }
 
+  /** As `release`, but never rejects: a lease that cannot be given back runs out by itself. */
+  async giveBack(): Promise<void> {
+    try {
+      await this.release();
+    } catch (error) {
+      this.#logger.warn("a lease was not given back; it runs out by itself", { error });
+    }
+  }
+
   async release(): Promise<void> {
     this.#released = true;
     clearInterval(this.#timer);

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { abortable, deadline, delay } from "./abort.js";
 import { ModelSelectionError, ModelTimeoutError, ProviderError } from "./errors.js";
 import type { Logger } from "./ports/logger.js";
@@ -62,6 +63,8 @@ export class Models {
 
   constructor(options: ModelsOptions) {
     this.#options = options;
+    // One listing of each provider listens.
+    setMaxListeners(0, this.#closing.signal);
   }
 
   /** What is known now, without waiting: configured, cached and listed models. */

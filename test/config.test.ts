@@ -76,7 +76,10 @@ describe("the config file", () => {
       await refused(t, '{"server":{"on_disconnect":"x"}}'),
       ': server.on_disconnect: expected one of "cancel", "continue", got "x"',
     );
-    assert.equal(await refused(t, '{"agent":{"tools":["a",5]}}'), ": agent.tools[1]: expected a string, got 5");
+    assert.equal(
+      await refused(t, '{"agent":{"tools":["a",5]}}'),
+      ': agent.tools[1]: expected a tool\'s name, or an object with the key "tool" and its options, got 5',
+    );
     assert.match(await refused(t, "[]"), /expected an object, got Array$/);
     assert.match(await refused(t, '{"server":5}'), /^: server: expected an object with the keys host, port,.*got 5$/);
     assert.equal(

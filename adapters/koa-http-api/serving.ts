@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ShuttingDownError, type HttpHost, type Listening } from "gantry";
 
@@ -22,6 +23,8 @@ export class Serving implements Listening {
   constructor(own: HttpHost | undefined) {
     this.#own = own;
     this.ended = new Promise((resolve) => (this.#settle = resolve));
+    // One of each run listens.
+    setMaxListeners(0, this.#shutdown.signal);
   }
 
   /** Aborts when running work has had its time; the reason is a `ShuttingDownError`. */

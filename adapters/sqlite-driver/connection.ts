@@ -31,7 +31,8 @@ export async function connect(
   const Database = await loadSqlite();
   const db = new Database(path, { timeout: BUSY_MS });
   try {
-    checkSqlite(db);
+    // Even this prepares a statement, which looks at the file.
+    await retry(() => checkSqlite(db));
     await retry(() => inspect(db, path));
     const mode = await retry(() => String(db.pragma("journal_mode = WAL", { simple: true })));
     const wal = mode === "wal";
@@ -44,20 +45,24 @@ export async function connect(
         },
       );
     }
-    // Explicit on every open: none of these but the journal mode is kept in the file.
-    db.pragma(`synchronous = ${wal ? "NORMAL" : "FULL"}`);
-    db.pragma("secure_delete = ON");
-    db.pragma(`journal_size_limit = ${WAL_LIMIT}`);
-    db.pragma("trusted_schema = OFF");
-    db.pragma("foreign_keys = OFF");
-    db.pragma("temp_store = MEMORY");
-    if (options.maxPages !== undefined) db.pragma(`max_page_count = ${Math.trunc(options.maxPages)}`);
+    await retry(() => configure(db, wal, options.maxPages));
     await retry(() => migrate(db, path));
     return { db, wal };
   } catch (error) {
     db.close();
     throw error;
   }
+}
+
+/** Explicit on every open: none of these but the journal mode is kept in the file. */
+function configure(db: Database, wal: boolean, maxPages: number | undefined): void {
+  db.pragma(`synchronous = ${wal ? "NORMAL" : "FULL"}`);
+  db.pragma("secure_delete = ON");
+  db.pragma(`journal_size_limit = ${WAL_LIMIT}`);
+  db.pragma("trusted_schema = OFF");
+  db.pragma("foreign_keys = OFF");
+  db.pragma("temp_store = MEMORY");
+  if (maxPages !== undefined) db.pragma(`max_page_count = ${Math.trunc(maxPages)}`);
 }
 
 async function loadSqlite(): Promise<typeof Sqlite> {
