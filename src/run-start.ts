@@ -47,7 +47,7 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
     const set = {
       provider: chosen.provider.name,
       model: chosen.model.id,
-      reasoningEffort: input.reasoningEffort ?? stored?.reasoningEffort ?? parts.reasoningEffort,
+      reasoningEffort: input.reasoningEffort ?? chosenEffort(stored) ?? parts.reasoningEffort,
       projectDir,
     };
     const conversation = stored
@@ -122,6 +122,11 @@ export function checkInput(input: RunInput): void {
   }
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a prompt that is not empty");
+}
+
+/** The effort that a session goes on with; undefined for one that was made without a run and chose none. */
+function chosenEffort(session: Session | undefined): ReasoningEffort | undefined {
+  return session && (session.lastSeq > 0 || session.reasoningEffort !== "") ? session.reasoningEffort : undefined;
 }
 
 /** The session that a run goes on in: the newest of the chain that `id` belongs to, with the fields of the chain. */

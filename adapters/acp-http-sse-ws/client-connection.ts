@@ -100,8 +100,8 @@ export class ClientConnection implements Sink {
     this.#post(letterOf(message, sessionId));
   }
 
-  ready(sessionId: string | undefined): Promise<void> {
-    return this.#outlet(sessionId)?.ready() ?? Promise.resolve();
+  ready(sessionId: string | undefined): Promise<void> | undefined {
+    return this.#outlet(sessionId)?.ready();
   }
 
   /** The client is going: cancel its requests, answer them, then end every way. */

@@ -36,9 +36,9 @@ export class Outbox {
     if (isTooMuch(this.#queue.length, this.#queuedBytes)) this.#onOverflow();
   }
 
-  /** Resolves when nothing waits. */
-  ready(): Promise<void> {
-    if (this.#closed || (this.#queue.length === 0 && this.#flyingBytes < IN_FLIGHT)) return Promise.resolve();
+  /** Resolves when nothing waits; undefined when nothing does now. */
+  ready(): Promise<void> | undefined {
+    if (this.#closed || (this.#queue.length === 0 && this.#flyingBytes < IN_FLIGHT)) return undefined;
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 

@@ -45,7 +45,7 @@ export class SocketOutlet implements Outlet {
     this.#outbox.write(letter);
   }
 
-  ready(): Promise<void> {
+  ready(): Promise<void> | undefined {
     return this.#outbox.ready();
   }
 

@@ -5,7 +5,7 @@ import { SSE_COMMENT, sseEvent, STREAM_TYPE } from "./wire.js";
 /** A way to a client: an SSE stream or a WebSocket. */
 export interface Outlet {
   write(letter: Letter): void;
-  ready(): Promise<void>;
+  ready(): Promise<void> | undefined;
   /** Resolves when everything was taken, or after `ms`. */
   flushed(ms: number): Promise<void>;
 }
@@ -48,7 +48,7 @@ export class SseStream implements Outlet {
     this.#outbox.write(letter);
   }
 
-  ready(): Promise<void> {
+  ready(): Promise<void> | undefined {
     return this.#outbox.ready();
   }
 

@@ -94,7 +94,9 @@ export class ClientSessions {
   }
 
   async #replay(session: Session, sessionId: string, cwd: string, signal: AbortSignal): Promise<void> {
-    for await (const updates of replay(this.#parts.agent, session.chain.root, cwd, this.#facts.profile)) {
+    const { agent, turns } = this.#parts;
+    const running = () => turns.get(session.chain.root) !== undefined;
+    for await (const updates of replay(agent, session.chain.root, cwd, this.#facts.profile, running)) {
       for (const update of updates) {
         signal.throwIfAborted();
         this.#update(sessionId, update);
@@ -116,7 +118,8 @@ export class ClientSessions {
     const cancel = () => turn.cancel();
     if (context.signal.aborted) cancel();
     context.signal.addEventListener("abort", cancel, { once: true });
-    const work = this.#turn(turn, before, sessionId, input).finally(() => turns.end(turn));
+    const earlier = Promise.all([before?.done, this.#order.get(sessionId)]);
+    const work = this.#turn(turn, earlier, sessionId, input).finally(() => turns.end(turn));
     const late = turn.abandoned.then((): PromptResult => ({ stopReason: "cancelled" }));
     return Promise.race([work, late]).finally(() => {
       turn.answered = true;
@@ -125,10 +128,9 @@ export class ClientSessions {
     });
   }
 
-  async #turn(turn: Turn, before: Turn | undefined, sessionId: string, input: ReturnType<typeof readPrompt>) {
+  async #turn(turn: Turn, earlier: Promise<unknown>, sessionId: string, input: ReturnType<typeof readPrompt>) {
     const { agent, logger, turns, options } = this.#parts;
-    await before?.done;
-    await this.#order.get(sessionId);
+    await earlier;
     const session = await this.#session(sessionId);
     if (turn.cancelled) return { stopReason: "cancelled" as const };
     turns.name(turn, [session.id, session.alias, session.chain.root]);
@@ -227,8 +229,9 @@ export class ClientSessions {
   }
 
   #opened(session: Session, open: OpenSession, ignored: readonly string[]): void {
+    const before = this.#open.has(session.chain.root);
     this.#open.set(session.chain.root, open);
-    if (ignored.length > 0) {
+    if (ignored.length > 0 && !before) {
       this.#parts.logger.info(`${ignored.join(" and ")} accepted and ignored`, { session: session.chain.root });
     }
   }

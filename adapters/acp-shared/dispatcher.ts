@@ -14,8 +14,8 @@ import {
 export interface Sink {
   /** Never throws. `sessionId`: the session that the message belongs to, in the client's own word for it. */
   send(message: OutgoingMessage, sessionId: string | undefined): void;
-  /** Resolves when more can be sent without piling it up; never rejects. */
-  ready(sessionId: string | undefined): Promise<void>;
+  /** Resolves when more can be sent without piling it up, undefined when it can be now; never rejects. */
+  ready(sessionId: string | undefined): Promise<void> | undefined;
 }
 
 /** What a handler knows of the request that it answers. */

@@ -1,5 +1,5 @@
 export { acpClient, type AcpClient } from "./client.js";
-export { AcpConnection } from "./connection.js";
+export { AcpConnection } from "./acp-connection.js";
 export { sessionIdOf, type CallOptions, type Sink } from "./dispatcher.js";
 export { RpcError } from "./errors.js";
 export { parseFrame, readFrame, refusal, type Frame } from "./frames.js";
@@ -11,5 +11,5 @@ export {
   type AcpOptions,
   type AuthMethod,
 } from "./options.js";
-export { AcpServer } from "./server.js";
+export { AcpServer } from "./acp-server.js";
 export { CLIENT_METHODS, CODES, METHODS, type OutgoingMessage, type Profile, type ResponseMessage } from "./wire.js";

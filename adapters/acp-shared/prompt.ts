@@ -21,8 +21,8 @@ export interface PromptParts {
   /** Whether the client shows compactions. */
   compaction: boolean;
   send(update: SessionUpdate): void;
-  /** Resolves when the client can take more. */
-  ready(): Promise<void>;
+  /** Resolves when the client can take more; undefined when it can now. */
+  ready(): Promise<void> | undefined;
 }
 
 /** Codes of errors that mean that a run never began, and are the request's own rather than a failed run's. */
@@ -104,8 +104,9 @@ async function forward(
       shown.add(event.callId);
     }
     if (event.type === "tool_result") open.delete(event.callId);
+    const more = ready();
     // A cancel is answered at once, also to a client that does not read.
-    await Promise.race([ready(), cancelled]);
+    if (more) await Promise.race([more, cancelled]);
   }
   for (const toolCallId of open) send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
 }

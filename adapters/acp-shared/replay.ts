@@ -5,12 +5,13 @@ import type { ContentBlock, Profile, SessionUpdate } from "./wire.js";
 /** Messages read from the store at a time. */
 const PAGE = 100;
 
-/** A stored conversation as updates, in pages: every message of the chain, as it was said. */
+/** A stored conversation as updates, in pages: every message of the chain, as it was said. `running`: whether a prompt goes on in it. */
 export async function* replay(
   agent: Agent,
   rootId: string,
   projectDir: string,
   profile: Profile,
+  running: () => boolean,
 ): AsyncGenerator<SessionUpdate[]> {
   const open = new Set<string>();
   for (let after = 0; ;) {
@@ -20,6 +21,7 @@ export async function* replay(
     if (!last || page.length < PAGE) break;
     after = last.seq;
   }
+  if (running()) return;
   // A crash left these without a result; a client would show them as running for ever.
   yield [...open].map((toolCallId) => ({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" }));
 }

@@ -1,8 +1,8 @@
 import { defineAdapter } from "gantry";
 import { OptionReader, readAcpOptions, SHARED_KEYS } from "../acp-shared/index.js";
-import { AcpStdioTransport } from "./transport.js";
+import { AcpStdioTransport } from "./acp-stdio-transport.js";
 
-export { AcpStdioTransport, type StdioStreams } from "./transport.js";
+export { AcpStdioTransport, type StdioStreams } from "./acp-stdio-transport.js";
 
 export default defineAdapter({
   kind: "transport",

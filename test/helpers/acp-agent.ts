@@ -57,7 +57,7 @@ export class MemoryAcp {
     const connection = this.server.connect({
       // Through JSON, as on a wire.
       send: (message) => peer.take(JSON.parse(JSON.stringify(message))),
-      ready: () => Promise.resolve(),
+      ready: () => undefined,
     });
     return Object.assign(peer, { connection });
   }

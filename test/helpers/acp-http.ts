@@ -13,7 +13,7 @@ export async function serveHttp(
   agent: Agent,
   options: Partial<AcpHttpOptions> = {},
 ): Promise<Listening & { url: string }> {
-  const listening = await new AcpHttpTransport({ port: 0, ...options }, silentLogger, undefined).start(agent);
+  const listening = await new AcpHttpTransport({ port: 0, ...options }, silentLogger).start(agent);
   hooks.after(() => listening.stop(AbortSignal.abort()));
   return Object.assign(listening, { url: listening.address });
 }

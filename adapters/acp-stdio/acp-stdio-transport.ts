@@ -1,6 +1,7 @@
 import type { Readable, Writable } from "node:stream";
 import { inject, injectable, LOGGER, OPTIONS, type Agent, type Listening, type Logger, type Transport } from "gantry";
 import {
+  ACP_DEFAULTS,
   AcpServer,
   type AcpConnection,
   type AcpOptions,
@@ -32,12 +33,12 @@ export class AcpStdioTransport implements Transport {
 
   /** `streams`: instead of the process's own. */
   constructor(
-    @inject(OPTIONS) options: AcpOptions,
+    @inject(OPTIONS) options: Partial<AcpOptions>,
     @inject(LOGGER) logger: Logger,
     // With a default, so that the container does not count it.
     streams: StdioStreams | undefined = undefined,
   ) {
-    this.#options = options;
+    this.#options = { ...ACP_DEFAULTS, ...options };
     this.#logger = logger;
     this.#streams = streams;
   }
@@ -98,8 +99,8 @@ class StdioConnection implements Listening, Sink {
     if (this.#piled > PILE) this.#input.pause();
   }
 
-  ready(): Promise<void> {
-    return this.#full ?? Promise.resolve();
+  ready(): Promise<void> | undefined {
+    return this.#full;
   }
 
   #taken(length: number): void {

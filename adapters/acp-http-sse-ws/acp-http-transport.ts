@@ -40,7 +40,7 @@ export class AcpHttpTransport implements Transport {
     @inject(OPTIONS) options: Partial<AcpHttpOptions>,
     @inject(LOGGER) logger: Logger,
     /** Left out: it opens a port of its own. */
-    @inject(HTTP_HOST) host: HttpHost | undefined,
+    @inject(HTTP_HOST) host?: HttpHost,
   ) {
     this.#options = { ...ACP_HTTP_DEFAULTS, ...options };
     this.#logger = logger;

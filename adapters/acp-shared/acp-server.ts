@@ -1,5 +1,5 @@
 import type { Agent, Logger } from "gantry";
-import { AcpConnection } from "./connection.js";
+import { AcpConnection } from "./acp-connection.js";
 import type { Sink } from "./dispatcher.js";
 import type { AcpOptions } from "./options.js";
 import { Turns } from "./turns.js";
