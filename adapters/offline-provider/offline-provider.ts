@@ -32,24 +32,24 @@ export class OfflineProvider implements ModelProvider {
   readonly #configFile: string;
   readonly #servers: NonNullable<OfflineOptions["servers"]>;
   readonly #closed = new AbortController();
-  #found: readonly FoundServer[] = [];
+  #looking: Promise<readonly FoundServer[]> | undefined;
 
-  constructor(@inject(OPTIONS) options: OfflineOptions) {
+  constructor(@inject(OPTIONS) options: OfflineOptions = {}) {
     this.#hints = options.hints ?? [];
     this.#configFile = options.configFile ?? "~/.gantry/config.json";
     this.#servers = options.servers ?? LOCAL_SERVERS;
   }
 
-  /** Looks for model servers of this host on the way, so that answers can name them. */
   async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
-    this.#found = await findLocalServers(this.#servers, AbortSignal.any([signal, this.#closed.signal]));
+    await this.#look();
     return [MODEL];
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
     signal.throwIfAborted();
-    const turn = nextTurn(request, { hints: this.#hints, found: this.#found, configFile: this.#configFile });
+    const found = await this.#look();
+    const turn = nextTurn(request, { hints: this.#hints, found, configFile: this.#configFile });
     for (let at = 0; at < turn.text.length;) {
       const end = pieceEnd(turn.text, at);
       yield { type: "text", block: "0", text: turn.text.slice(at, end) };
@@ -67,6 +67,12 @@ export class OfflineProvider implements ModelProvider {
 
   async close(): Promise<void> {
     this.#closed.abort();
+    await this.#looking;
+  }
+
+  /** Model servers of this host, looked for once, so that answers can name them; takes a second at most. */
+  #look(): Promise<readonly FoundServer[]> {
+    return (this.#looking ??= findLocalServers(this.#servers, this.#closed.signal));
   }
 }
 
