@@ -233,7 +233,7 @@ describe("delivery", () => {
 
   it("a connection that nobody uses is closed; a stream keeps it", async (t) => {
     const { agent } = scriptedAgent(t);
-    const { url } = await serveHttp(t, agent, { idleMs: 150 });
+    const { url } = await serveHttp(t, agent, { idleMs: 500 });
     const [idle, used] = [new HttpPeer(url), new HttpPeer(url)];
     await Promise.all([idle.open(), used.open()]);
     await used.stream();
@@ -242,7 +242,7 @@ describe("delivery", () => {
         .status === 400
     ) {
       // Each look counts as use, so look rarely.
-      await new Promise((resolve) => setTimeout(resolve, 400));
+      await new Promise((resolve) => setTimeout(resolve, 800));
     }
     assert.ok(await used.request("session/list", {}));
   });
