@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { ProviderError } from "../../errors.js";
-import { gate } from "../check.js";
+import { gate, pause } from "../check.js";
 import { text, type TransportRule } from "./stage.js";
 
 /** What a user may write. */
@@ -120,7 +120,7 @@ export const promptRules: readonly TransportRule[] = [
         assert.deepEqual(stage.ended, ["failed"], "cancelled, not finished");
         assert.equal(stage.provider.active, 0);
       } else {
-        await new Promise((resolve) => setTimeout(resolve, 50));
+        await pause(50);
         assert.deepEqual(stage.ended, [], "the run goes on");
         open();
         await stage.until(() => stage.ended.length > 0, "the end of a run whose client left");
@@ -139,6 +139,8 @@ export const promptRules: readonly TransportRule[] = [
       const leaves = await stage.connect(listening);
       await stage.soon(leaves.prompt("short"), "an answer");
       await stage.soon(leaves.close(), "leaving");
+      // The other side hears of it a moment later.
+      await pause(50);
       open();
       assert.equal((await stage.soon(answer, "the answer to the one that stays")).text, "begun done");
     },

@@ -83,11 +83,11 @@ export class Stage {
     return { answer };
   }
 
-  /** A client that comes late: it must not be served. */
-  async notServed(listening: Listening, why: string): Promise<void> {
+  /** A prompt that comes late must not be served. */
+  async notServed(connect: () => Promise<TransportClient>, why: string): Promise<void> {
     const requests = this.provider.requests.length;
     const attempt = (async () => {
-      const client = await this.fixture.connect(listening);
+      const client = await connect();
       this.#clients.push(client);
       return client.prompt("too late");
     })();

@@ -30,9 +30,17 @@ export const stopRules: readonly TransportRule[] = [
       stage.provider.push([text("begun "), opened, text("done")]);
       const listening = await stage.start();
       const client = await stage.connect(listening);
+      const idle = await stage.connect(listening);
       const { answer } = await stage.begun(client);
       const stopped = listening.stop(new AbortController().signal);
-      await stage.notServed(listening, "a prompt after stop was called");
+      await stage.notServed(
+        () => Promise.resolve(idle),
+        "a prompt of a client that was connected when stop was called",
+      );
+      await stage.notServed(
+        () => stage.fixture.connect(listening),
+        "a prompt of a client that came after stop was called",
+      );
       open();
       await stage.soon(answer, "the answer");
       await client.close();
@@ -102,7 +110,7 @@ export const stopRules: readonly TransportRule[] = [
       await stage.soon(client.prompt("Hi"), "an answer");
       await stage.soon(client.close(), "leaving");
       await stage.soon(listening.stop(new AbortController().signal), "stop");
-      await stage.notServed(listening, "a prompt after stop");
+      await stage.notServed(() => stage.fixture.connect(listening), "a prompt after stop");
       await stage.agent.close();
       await nothingNew(stage.before, stage.patienceMs);
     },

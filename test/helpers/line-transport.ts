@@ -1,0 +1,190 @@
+import { once } from "node:events";
+import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
+import { createInterface } from "node:readline";
+import { ListenError, type Agent, type Listening, type Transport } from "gantry";
+import type { TransportClient } from "gantry/testing";
+
+/** What a line transport can be made to do wrong. */
+export type LineFault =
+  | "name"
+  | "address"
+  | "early"
+  | "half open"
+  | "trims"
+  | "buffers"
+  | "drops"
+  | "forgets"
+  | "invents"
+  | "crosses"
+  | "swallows"
+  | "runs on"
+  | "disturbs"
+  | "hasty"
+  | "never cancels"
+  | "takes more"
+  | "stops once"
+  | "never ends"
+  | "ends early"
+  | "stays open"
+  | "waits for clients"
+  | "closes the agent";
+
+/** Servers that a fault left open. */
+const left = new Set<Server>();
+
+export function closeWhatIsLeft(): void {
+  for (const server of left) server.close();
+  left.clear();
+}
+
+interface Request {
+  text: string;
+  sessionId?: string;
+}
+
+/** Lines of JSON over TCP: right in all, but for one fault at most. */
+export class LineTransport implements Transport {
+  readonly name: string;
+  readonly #port: number;
+  readonly #fault: LineFault | undefined;
+
+  constructor(fault?: LineFault, port = 0) {
+    this.name = fault === "name" ? "two words" : "lines";
+    this.#port = port;
+    this.#fault = fault;
+  }
+
+  async start(agent: Agent): Promise<Listening> {
+    const fault = this.#fault;
+    const spare = fault === "half open" ? createServer().listen(0, "127.0.0.1") : undefined;
+    if (spare) left.add(spare);
+    const server = createServer();
+    if (fault === "stays open") left.add(server);
+    server.listen(this.#port, "127.0.0.1");
+    await once(server, "listening").catch((error: unknown) => {
+      throw new ListenError("cannot listen", { cause: error });
+    });
+    spare?.close();
+    const { port } = server.address() as AddressInfo;
+    if (fault === "early") {
+      server.close();
+      return new Lines(agent, createServer(), port, fault);
+    }
+    return new Lines(agent, server, port, fault);
+  }
+}
+
+class Lines implements Listening {
+  readonly label = "line server";
+  readonly address: string;
+  readonly ended: Promise<void>;
+  readonly #agent: Agent;
+  readonly #server: Server;
+  readonly #fault: LineFault | undefined;
+  readonly #sockets = new Set<Socket>();
+  readonly #runs = new Set<Promise<void>>();
+  readonly #cancel = new AbortController();
+  #stopping: Promise<void> | undefined;
+  #settle: () => void = () => undefined;
+
+  constructor(agent: Agent, server: Server, port: number, fault: LineFault | undefined) {
+    this.#agent = agent;
+    this.#server = server;
+    this.#fault = fault;
+    this.address = fault === "address" ? `port ${port}\n` : `tcp://127.0.0.1:${port}`;
+    this.ended = fault === "ends early" ? Promise.resolve() : new Promise((resolve) => (this.#settle = resolve));
+    server.on("connection", (socket) => this.#take(socket));
+  }
+
+  stop(signal: AbortSignal): Promise<void> {
+    if (this.#fault === "stops once" && this.#stopping) throw new Error("stopped already");
+    return (this.#stopping ??= this.#stop(signal));
+  }
+
+  async #stop(signal: AbortSignal): Promise<void> {
+    const cancel = () => this.#fault !== "never cancels" && this.#cancel.abort();
+    if (signal.aborted || this.#fault === "hasty") cancel();
+    else signal.addEventListener("abort", cancel, { once: true });
+    if (this.#fault !== "stays open") this.#server.close();
+    await Promise.all(this.#runs);
+    if (this.#fault === "waits for clients") await new Promise((resolve) => this.#server.once("close", resolve));
+    for (const socket of this.#sockets) socket.destroy();
+    if (this.#fault === "closes the agent") await this.#agent.close();
+    if (this.#fault !== "never ends") this.#settle();
+  }
+
+  #take(socket: Socket): void {
+    this.#sockets.add(socket);
+    const gone = new AbortController();
+    socket.on("error", () => undefined);
+    socket.on("close", () => {
+      this.#sockets.delete(socket);
+      if (this.#fault !== "runs on") gone.abort();
+      if (this.#fault === "disturbs") for (const other of this.#sockets) other.destroy();
+    });
+    createInterface({ input: socket, crlfDelay: Infinity }).on("line", (line) => {
+      if (this.#stopping && this.#fault !== "takes more") return void socket.destroy();
+      const run = this.#answer(socket, JSON.parse(line) as Request, gone.signal);
+      this.#runs.add(run);
+      void run.finally(() => this.#runs.delete(run));
+    });
+  }
+
+  async #answer(socket: Socket, { text, sessionId }: Request, gone: AbortSignal): Promise<void> {
+    const fault = this.#fault;
+    const sockets = () => (fault === "crosses" ? [...this.#sockets] : [socket]);
+    const send = (value: unknown) => sockets().forEach((one) => one.write(`${JSON.stringify(value)}\n`));
+    try {
+      const named =
+        fault === "forgets" || (fault === "invents" && sessionId === "no-such-session") ? undefined : sessionId;
+      const run = await this.#agent.run({
+        message: fault === "trims" ? text.replace(/\s+/g, " ") : text,
+        overflow: "merge",
+        signal: AbortSignal.any([gone, this.#cancel.signal]),
+        ...(named === undefined ? {} : { sessionId: named }),
+      });
+      let kept = "";
+      let count = 0;
+      for await (const event of run) {
+        if (event.type !== "token" || event.text === undefined) continue;
+        count++;
+        if (fault === "buffers") kept += event.text;
+        else if (fault !== "drops" || count !== 2) send({ piece: event.text });
+      }
+      await run.result;
+      if (kept !== "") send({ piece: kept });
+      send({ done: run.sessionId });
+    } catch (error) {
+      send(fault === "swallows" ? { done: "" } : { error: (error as Error).message });
+    }
+  }
+}
+
+/** Its client. */
+export async function lineClient({ address }: Listening): Promise<TransportClient> {
+  const socket = connect(Number(/\d+\s*$/.exec(address)?.[0]), "127.0.0.1");
+  await once(socket, "connect");
+  const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+  socket.on("error", () => undefined);
+  let onLine: (line: { piece?: string; done?: string; error?: string }) => void = () => undefined;
+  createInterface({ input: socket }).on("line", (line) => onLine(JSON.parse(line) as { piece?: string }));
+  return {
+    prompt: (text, { sessionId, onText } = {}) =>
+      new Promise((resolve, reject) => {
+        let whole = "";
+        void closed.then(() => reject(new Error("gone")));
+        onLine = ({ piece, done, error }) => {
+          if (piece !== undefined) {
+            whole += piece;
+            onText?.(piece);
+          } else if (error !== undefined) reject(new Error(error));
+          else resolve({ text: whole, sessionId: done ?? "" });
+        };
+        socket.write(`${JSON.stringify({ text, sessionId })}\n`);
+      }),
+    close() {
+      socket.destroy();
+      return closed;
+    },
+  };
+}
