@@ -39,19 +39,22 @@ export class KoaHttpTransport implements Transport {
   }
 
   async start(agent: Agent): Promise<Listening> {
-    const { createApp } = await import("./app.js");
     const options = this.#options;
     const own = this.#host ? undefined : openHttpHost({ ...options, logger: this.#logger });
     const host = this.#host ?? own!;
     const serving = new Serving(own);
     const headers = commonHeaders(options);
-    const handle = createApp({
-      agent,
-      options,
-      headers,
-      logger: this.#logger,
-      isLoopback: () => host.loopback,
-      shutdown: serving.shutdown,
+    // Koa is half of a start: it is loaded while the first client is still on its way.
+    const loaded = once(async () => {
+      const { createApp } = await import("./app.js");
+      return createApp({
+        agent,
+        options,
+        headers,
+        logger: this.#logger,
+        isLoopback: () => host.loopback,
+        shutdown: serving.shutdown,
+      });
     });
     const refuse = (response: ServerResponse, refusal: Refusal): void => {
       const body = JSON.stringify({ error: refusal.message });
@@ -63,6 +66,10 @@ export class KoaHttpTransport implements Transport {
       });
       response.end(response.req.method === "HEAD" ? undefined : body);
     };
+    const broken = (response: ServerResponse) => (error: unknown) => {
+      this.#logger.error("the HTTP API could not be loaded", { error });
+      refuse(response, { status: 500, message: "internal error" });
+    };
     try {
       serving.address = await host.mount({
         prefix: "/api",
@@ -72,14 +79,21 @@ export class KoaHttpTransport implements Transport {
         handler: (request, response) => {
           serving.track(request, response);
           if (serving.stopping) refuse(response, { status: 503, message: "server shutting down" });
-          else handle(request, response);
+          else loaded().then((handle) => handle(request, response), broken(response));
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),
       });
+      // What goes wrong there is told with the first request.
+      setImmediate(() => void loaded().catch(() => undefined));
       return serving;
     } catch (error) {
       await own?.close(AbortSignal.abort());
       throw error;
     }
   }
+}
+
+function once<T>(work: () => Promise<T>): () => Promise<T> {
+  let done: Promise<T> | undefined;
+  return () => (done ??= work());
 }
