@@ -1,5 +1,5 @@
 // An agent in ten lines: no server, no container, no config file. It answers without a key;
-// with OPENAI_API_KEY set, swap in: new AiSdkProvider({ provider: "openai", apiKey: process.env.OPENAI_API_KEY })
+// with a key, swap in: new AiSdkProvider({ preset: "openai", apiKey: process.env.OPENAI_API_KEY })
 import { Agent, builtinTools } from "gantry";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 

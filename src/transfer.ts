@@ -65,7 +65,8 @@ export function* chainLines({ sessions, snapshots }: ChainData): Generator<strin
   for (const { session, cut, view, messages } of sessions) {
     yield line("session", { cut, session });
     for (const message of view) yield line("view", { message });
-    for (const message of messages) yield line("message", message);
+    for (const { cut: hidden, message, grown } of messages)
+      yield line("message", { cut: hidden, message, ...(grown ? { grown } : {}) });
     count += messages.length;
   }
   yield line("end", { root, messages: count });

@@ -1,0 +1,41 @@
+// A session driver of your own: here one that keeps sessions in memory and writes each chain that changed to a file.
+// A driver only stores and finds; docs/writing-a-driver.md says what it must keep, and how to check it.
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Agent, MemoryDriver, type ChainData, type SessionChange } from "gantry";
+import { OfflineProvider } from "gantry/adapters/offline-provider";
+
+class FolderDriver extends MemoryDriver {
+  readonly #folder: string;
+
+  constructor(folder: string) {
+    super();
+    this.#folder = folder;
+  }
+
+  override async open(): Promise<void> {
+    await super.open();
+    await mkdir(this.#folder, { recursive: true });
+    for (const name of await readdir(this.#folder))
+      await this.load(JSON.parse(await readFile(join(this.#folder, name), "utf8")) as ChainData);
+  }
+
+  override async write(id: string, change: SessionChange): Promise<void> {
+    await super.write(id, change);
+    const chain = await this.dump(id);
+    const root = chain?.sessions[0]?.session.id ?? id;
+    if (change.sync) await writeFile(join(this.#folder, `${root}.json`), JSON.stringify(chain));
+  }
+}
+
+const folder = process.argv[2] ?? "sessions";
+const providers = [new OfflineProvider()];
+const first = new Agent({ providers, driver: new FolderDriver(folder) });
+const { sessionId, result } = await first.run({ message: "Hello" });
+await result;
+await first.close();
+
+const second = new Agent({ providers: [new OfflineProvider()], driver: new FolderDriver(folder) });
+const messages = await second.sessions.messages(sessionId);
+console.log(messages.map(({ seq, role }) => `${seq} ${role}`).join(", "));
+await second.close();

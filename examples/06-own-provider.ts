@@ -1,0 +1,41 @@
+// A model provider of your own: whatever answers, told as chunks. This one repeats what it is asked, word by word.
+import { Agent, type Model, type ModelChunk, type ModelProvider, type ModelRequest } from "gantry";
+
+class EchoProvider implements ModelProvider {
+  readonly name = "echo";
+  readonly idleTimeoutMs = 10_000;
+  readonly maxRetries = 0;
+  readonly known: readonly Model[] = [{ id: "echo-1", name: "Echo", ownedBy: "you", contextWindow: 8_000 }];
+
+  models(signal: AbortSignal): Promise<Model[]> {
+    signal.throwIfAborted();
+    return Promise.resolve([...this.known]);
+  }
+
+  async *stream({ messages }: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
+    const [part] = messages.at(-1)?.parts ?? [];
+    const words = part?.type === "text" ? part.text.split(/(?<= )/) : [];
+    for (const text of words) {
+      signal.throwIfAborted();
+      yield { type: "text", block: "0", text };
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const tokens = words.length;
+    const usage = { inputTokens: tokens, outputTokens: tokens };
+    yield {
+      type: "finish",
+      reason: "stop",
+      usage: { ...usage, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
+    };
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+const agent = new Agent({ providers: [new EchoProvider()] });
+const run = await agent.run({ message: "Say it again" });
+for await (const event of run) if (event.type === "token") console.log(event.text);
+console.log(run.provider, run.model.id, (await run.result).usage.totalTokens);
+await agent.close();
