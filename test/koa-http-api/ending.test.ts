@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { it } from "node:test";
-import { Agent, ListenError } from "gantry";
+import { Agent, builtinTools, ListenError } from "gantry";
 import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import type { Tool } from "gantry";
 import { send, sseEvents, wire, type Wire } from "../helpers/http.js";
+import { tempDir } from "../helpers/temp.js";
 import { startApi, type Api } from "./api.js";
 
 function post(body: unknown): string {
@@ -215,3 +217,40 @@ it("leaves nothing open when it cannot start", async () => {
   await assert.rejects(new KoaHttpTransport({ host: "0.0.0.0", port: 0 }).start(agent), ListenError);
   await agent.close();
 });
+
+/** Whether a process is there and no zombie. */
+async function lives(pid: number): Promise<boolean> {
+  const text = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
+  return text !== "" && !/^\d+ \(.*\) [ZX]/.test(text);
+}
+
+it(
+  "a client that goes away takes the whole process tree of its commands with it",
+  { skip: process.platform !== "linux" && "needs /proc" },
+  async (t) => {
+    const project = await tempDir(t);
+    const command =
+      "trap '' TERM HUP; (trap '' TERM HUP; echo $BASHPID >> pids; sleep 600) & sleep 600 & echo $! >> pids; echo $$ >> pids; wait";
+    const api = await startApi(t, {
+      steps: [callTools(["bash", { command }])],
+      agent: {
+        projectDir: project.path,
+        tools: builtinTools({ env: { PATH: process.env["PATH"] ?? "" }, bash: { sandbox: "off" } }).filter(
+          ({ name }) => name === "bash",
+        ),
+      },
+    });
+    const failed = new Promise<void>((resolve) => api.agent.on("run.failed", () => resolve()));
+    const { client } = await begin(api, { message: "hi", stream: true });
+    let pids: number[] = [];
+    while (pids.length < 3) {
+      pids = (await project.read("pids").catch(() => "")).trim().split("\n").filter(Boolean).map(Number);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    for (const pid of pids) assert.equal(await lives(pid), true);
+    client.destroy();
+    await failed;
+    // Those that ignore TERM get KILL a moment later.
+    for (const pid of pids) while (await lives(pid)) await new Promise((resolve) => setTimeout(resolve, 20));
+  },
+);
