@@ -34,7 +34,7 @@ export class Desk {
   /** A whole answer: what came before its end, and the end. */
   async ask(
     request: ModelRequest,
-    signal = new AbortController().signal,
+    signal: AbortSignal = new AbortController().signal,
   ): Promise<{ chunks: ModelChunk[]; finish: Finish }> {
     const chunks: ModelChunk[] = [];
     await this.soon(
