@@ -122,7 +122,10 @@ export class Chains {
       for (const [from] of moves) await unlessMissing(unlink(from));
       throw error;
     }
+    // When it fails, what is on the disk is true, and whoever comes next completes it.
+    this.#known.delete(chain.root);
     await this.#completeFold(chain.root, moves);
+    this.#keep(chain);
     chain.signature = await signatureOf(this.#layout.session(chain.root));
     chain.end = 0;
     chain.dirty.clear();
@@ -195,9 +198,9 @@ export class Chains {
     const from = chain?.end ?? 0;
     const read = await readLines(path, from);
     if (!read || read.size < from) return from > 0 ? "again" : "same";
-    let end = from;
-    for (const text of read.lines) {
-      const line = parseLine(text);
+    const lines = read.lines.map((text) => ({ bytes: Buffer.byteLength(text) + 1, line: parseLine(text) }));
+    // What a crash left undone comes before all else: the files may hold already what the lines before it say.
+    for (const { line } of lines) {
       if (line && "fold" in line) {
         const { beside } = this.#layout;
         await this.#completeFold(
@@ -210,9 +213,12 @@ export class Chains {
         await this.#completeRemoval(root, line.gone, underIndexLock);
         return "gone";
       }
+    }
+    let end = from;
+    for (const { line, bytes } of lines) {
       if (!chain) break;
       try {
-        if (!line) throw new Error("not a line of a journal");
+        if (!line || !("change" in line)) throw new Error("not a line of a journal");
         const touched = touchedBy(chain, line.id, line.change);
         await chain.driver.write(line.id, { ...line.change, fence: null });
         for (const one of touched) chain.dirty.add(one);
@@ -220,7 +226,7 @@ export class Chains {
         await this.#setAside(path, error);
         break;
       }
-      end += Buffer.byteLength(text) + 1;
+      end += bytes;
     }
     if (!chain) return "same";
     chain.end = end;

@@ -59,8 +59,10 @@ export class OpenStore {
       await writeFile(join(files.temp, CARD), JSON.stringify(self), { mode: 0o600 });
       const store = new OpenStore(layout, files, self, logger);
       await files.replace(layout.version, JSON.stringify({ version: VERSION }));
+      // Who dies meanwhile may leave a fold that needs its temporary files: those wait for the next start.
+      const left = await store.#left();
       await store.#recover();
-      await store.#sweep();
+      for (const folder of left) await rm(folder, { recursive: true, force: true });
       return store;
     } catch (error) {
       await rm(files.temp, { recursive: true, force: true });
@@ -128,8 +130,9 @@ export class OpenStore {
     });
   }
 
-  /** Remove the temporary files of processes that are gone. */
-  async #sweep(): Promise<void> {
+  /** Folders with the temporary files of processes that are gone. */
+  async #left(): Promise<string[]> {
+    const left: string[] = [];
     for (const name of await readdir(this.layout.instances)) {
       if (name === this.#self.instance) continue;
       const folder = join(this.layout.instances, name);
@@ -140,8 +143,9 @@ export class OpenStore {
       } catch {
         owner = undefined;
       }
-      if (owner && (await stateOf(owner, this.#self)) === "dead") await rm(folder, { recursive: true, force: true });
+      if (owner && (await stateOf(owner, this.#self)) === "dead") left.push(folder);
     }
+    return left;
   }
 }
 

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { appendFile, mkdir, mkdtemp, readFile, readdir, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
 import { hasCode } from "gantry";
 import type { Logger } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
-import { slotOf } from "../../adapters/lowdb-json-driver/layout.js";
+import { fileName, slotOf } from "../../adapters/lowdb-json-driver/layout.js";
 import {
   aMessage,
   aSession,
@@ -172,6 +172,61 @@ describe("the files of LowdbJsonDriver", () => {
     assert.equal(textOf((await third.messages("a"))[0]), "one two three");
     assert.ok((await readdir(beside)).some((name) => name.startsWith("bad-")));
     for (const one of [driver, second, third]) await one.close();
+  });
+
+  it("that a crash left half folded are completed, and nothing counts twice", async () => {
+    const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 1 };
+    const driver = await opened();
+    await driver.create(aSession("a"));
+    const lease = await leaseOf(driver, "a", "h");
+    const second = join(path, `${fileName("a.1")}.json`);
+    const follow = aSession("a.1", { chain: { root: "a", index: 1 } });
+    await driver.create(follow, [growing("a.1", 1)], [], lease.fence);
+    const before = await readFile(second, "utf8");
+    await driver.write("a.1", { ...change({ add: [aMessage("a.1", 2)], usage }), fence: lease.fence });
+    await driver.write("a.1", { ...append("a.1-1", "grown"), fence: lease.fence });
+    const journal = join(beside, "journals", "a.jsonl");
+    const lines = await readFile(journal, "utf8");
+    await driver.release(lease);
+    await driver.close();
+
+    // As it was between the two renames: the original's file is in place, the follow-up's still waits.
+    await mkdir(join(beside, "crashed"));
+    await writeFile(join(beside, "crashed", "2.tmp"), await readFile(second));
+    await writeFile(second, before);
+    const moves = [
+      [join("crashed", "1.tmp"), relative(beside, join(path, "a.json"))],
+      [join("crashed", "2.tmp"), relative(beside, second)],
+    ];
+    await writeFile(journal, `${lines}${JSON.stringify({ fold: moves })}\n`);
+    const again = await opened();
+    assert.equal((await again.get("a"))?.usage.promptTokens, 1);
+    assert.equal((await again.get("a.1"))?.usage.promptTokens, 1);
+    const messages = await again.messages("a.1");
+    assert.deepEqual([messages.length, textOf(messages[0])], [2, "grown"]);
+    await again.close();
+    assert.deepEqual(await readdir(join(beside, "journals")), []);
+    assert.deepEqual(reports, []);
+  });
+
+  it("of a session whose deletion a crash cut short go with their journal", async () => {
+    const driver = await opened();
+    await driver.create(aSession("a"));
+    await driver.write("a", change({ add: [aMessage("a", 1)] }));
+    const journal = join(beside, "journals", "a.jsonl");
+    await appendFile(journal, `${JSON.stringify({ gone: ["a"] })}\n`);
+    await rm(join(path, "a.json"));
+    await driver.close();
+    const again = await opened();
+    assert.equal(await again.get("a"), undefined);
+    await again.create(aSession("a"));
+    assert.deepEqual(await again.messages("a"), []);
+    await again.close();
+    assert.deepEqual(
+      (await readdir(beside)).filter((name) => name.startsWith("bad-")),
+      [],
+    );
+    assert.deepEqual(reports, []);
   });
 
   it("of a store of a newer version are left untouched", async () => {
