@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, readlinkSync } from "node:fs";
 import { hostname } from "node:os";
 import { LeaseLostError, SessionBusyError, SessionNotFoundError } from "./errors.js";
 import { newId } from "./ids.js";
@@ -24,12 +24,24 @@ function startOf(pid: number): string {
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? "";
 }
 
+/**
+ * The host, and on it the namespace in which its process ids count: two containers may share a name and a boot, and
+ * neither can tell by a pid whether the other's process lives.
+ */
+function thisHost(): string {
+  try {
+    return `${hostname()} ${readlinkSync("/proc/self/ns/pid")}`;
+  } catch {
+    return hostname();
+  }
+}
+
 let self: Omit<Holder, "id"> | undefined;
 
 /** This process, as a holder of leases. */
 export function thisHolder(): Holder {
   self ??= {
-    host: hostname(),
+    host: thisHost(),
     boot: read("/proc/sys/kernel/random/boot_id").trim(),
     pid: process.pid,
     started: startOf(process.pid),

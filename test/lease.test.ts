@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { hostname } from "node:os";
 import { describe, it } from "node:test";
 import { MemoryDriver, silentLogger } from "gantry";
 import { HeldLease, isGone, thisHolder } from "../src/lease.js";
@@ -11,6 +12,8 @@ describe("a holder of a lease", () => {
     assert.equal(isGone(here), false);
     assert.equal(isGone({ ...here, host: "elsewhere", pid: 1 }), false);
     assert.equal(isGone({ ...here, boot: "another boot" }), true);
+    // Of another container: its pids say nothing here, though name and boot may be the same.
+    if (process.platform === "linux") assert.equal(isGone({ ...here, host: hostname(), pid: 2 ** 22 + 1 }), false);
     assert.notEqual(thisHolder().id, here.id);
   });
 

@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, readlink } from "node:fs/promises";
 import { hostname } from "node:os";
 import { systemCode } from "./errors.js";
 
@@ -6,6 +6,7 @@ import { systemCode } from "./errors.js";
 export interface Process {
   /** Of the driver. */
   instance: string;
+  /** With the namespace in which its process ids count: two containers may share a name and a boot. */
   host: string;
   /** Boot id of the host; `""` where unknown. */
   boot: string;
@@ -16,7 +17,14 @@ export interface Process {
 
 export async function thisProcess(instance: string): Promise<Process> {
   const boot = await readFile("/proc/sys/kernel/random/boot_id", "utf8").catch(() => "");
-  return { instance, host: hostname(), boot: boot.trim(), pid: process.pid, started: await startOf(process.pid) };
+  const namespace = await readlink("/proc/self/ns/pid").catch(() => "");
+  return {
+    instance,
+    host: `${hostname()} ${namespace}`.trim(),
+    boot: boot.trim(),
+    pid: process.pid,
+    started: await startOf(process.pid),
+  };
 }
 
 /** `alive` or `dead`; `elsewhere` where only that host could tell. */
