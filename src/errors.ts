@@ -88,6 +88,12 @@ export class PointNotFoundError extends GantryError {
 /** The session store cannot be opened, read or written; the message says why and what to do. */
 export class StoreError extends GantryError {
   readonly code = "store";
+  /** Nothing more fits: what a client may be told, while the message names files. */
+  readonly full: boolean;
+  constructor(message: string, { full = false, ...options }: { cause?: unknown; full?: boolean } = {}) {
+    super(message, options);
+    this.full = full;
+  }
 }
 
 /** The folder that a session works on is gone. */

@@ -47,6 +47,7 @@ export function toRpcError(error: unknown, logger: Logger): RpcError {
   if (hasCode(error, "too_many_runs") || hasCode(error, "shutting_down"))
     return new RpcError(CODES.internal, error.message);
   logger.error("a request failed", { error });
+  if (isFull(error)) return new RpcError(CODES.internal, STORE_FULL);
   return new RpcError(CODES.internal, "internal error");
 }
 
@@ -55,7 +56,14 @@ export function failureText(error: unknown, logger: Logger): string {
   // A store's error names files of the server.
   if (error instanceof Error && isGantryError(error) && !hasCode(error, "store")) return error.message;
   logger.error("a run failed", { error });
-  return "internal error";
+  return isFull(error) ? STORE_FULL : "internal error";
+}
+
+/** The one failure of a store that its user can mend; its own message names files. */
+const STORE_FULL = "session store: no room left";
+
+function isFull(error: unknown): boolean {
+  return hasCode(error, "store") && error.full;
 }
 
 /** By code, so that errors of another copy of the package count too. */

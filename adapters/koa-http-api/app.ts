@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { headerFault, type Logger } from "gantry";
 import Koa, { type Context } from "koa";
 import { send, type ApiParts } from "./api.js";
-import { HttpError, INTERNAL, refusalFor } from "./errors.js";
+import { HttpError, isInternal, refusalFor } from "./errors.js";
 import { createRouter } from "./routes.js";
 
 /** The API as a listener of node's HTTP server. */
@@ -38,9 +38,10 @@ export function createApp(parts: ApiParts): (request: IncomingMessage, response:
 }
 
 function fail(ctx: Context, error: unknown, logger: Logger): void {
-  const { status, message, headers } = refusalFor(error);
+  const refusal = refusalFor(error);
+  const { status, message, headers } = refusal;
   // Whoever threw an `HttpError` has logged it; work that ended because its client had left is no failure.
-  if (message === INTERNAL && !(error instanceof HttpError) && !ctx.res.closed)
+  if (isInternal(refusal) && !(error instanceof HttpError) && !ctx.res.closed)
     logger.error("a request failed", { method: ctx.method, path: ctx.path, error });
   if (ctx.headerSent) {
     ctx.res.destroy();

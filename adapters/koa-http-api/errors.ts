@@ -16,6 +16,13 @@ export const INVALID_BODY = "invalid request body";
 /** Says nothing; the detail is in the log. */
 export const INTERNAL = "internal error";
 const UNEXPECTED: Refusal = { status: 500, message: INTERNAL };
+/** The one failure of a store that its user can mend; its own message names files. */
+const STORE_FULL: Refusal = { status: 500, message: "session store: no room left" };
+
+/** Whether the log alone has the whole story. */
+export function isInternal({ message }: Refusal | HttpError): boolean {
+  return message === INTERNAL || message === STORE_FULL.message;
+}
 
 /** Fields of a run's input as clients name them. */
 const FIELDS: Readonly<Record<string, string>> = { sessionId: "session_id", projectDir: "project_dir" };
@@ -34,6 +41,7 @@ export function refusalFor(error: unknown): Refusal {
     const headers = { "Retry-After": String(Math.max(1, Math.ceil(error.retryAfterMs / 1000))) };
     return { status: error.code === "session_busy" ? 409 : 503, message: error.message, headers };
   }
+  if (hasCode(error, "store") && error.full) return STORE_FULL;
   const status = STATUS[(error as GantryError).code];
   return status === undefined ? UNEXPECTED : { status, message: error.message };
 }

@@ -2,7 +2,7 @@ import { readAttachments, RunCancelledError, ShuttingDownError, type Run, type R
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import { BodyReader, type RunRequest } from "./body.js";
-import { HttpError, INTERNAL, runFailure } from "./errors.js";
+import { HttpError, isInternal, runFailure } from "./errors.js";
 import { CANCEL_MS } from "./serving.js";
 import { SseStream } from "./sse.js";
 import { MODEL_HEADER, SESSION_HEADER, wireDone, wireEvent, wireResult } from "./wire.js";
@@ -87,8 +87,9 @@ export class Runs {
 
   /** What the client is told; what it is not told goes to the log. */
   #told(error: unknown): HttpError {
-    const { status, message, headers } = runFailure(error);
-    if (message === INTERNAL) this.#parts.logger.error("a run failed", { error });
+    const refusal = runFailure(error);
+    const { status, message, headers } = refusal;
+    if (isInternal(refusal)) this.#parts.logger.error("a run failed", { error });
     return new HttpError(status, message, headers);
   }
 }

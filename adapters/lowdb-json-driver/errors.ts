@@ -21,11 +21,11 @@ export function toStoreError(error: unknown, path: string): Error {
   if (error instanceof GantryError) return error;
   const code = systemCode(error);
   const why = error instanceof Error ? error.message : String(error);
-  const advice =
-    code === "ENOSPC" || code === "EDQUOT"
-      ? `there is no room left; free some and try again (${code})`
-      : code === "EACCES" || code === "EPERM" || code === "EROFS"
-        ? `it cannot be written; check who owns it (${code})`
-        : why;
-  return new StoreError(`session store ${path}: ${advice}`, { cause: error });
+  const full = code === "ENOSPC" || code === "EDQUOT";
+  const advice = full
+    ? `there is no room left; free some and try again (${code})`
+    : code === "EACCES" || code === "EPERM" || code === "EROFS"
+      ? `it cannot be written; check who owns it (${code})`
+      : why;
+  return new StoreError(`session store ${path}: ${advice}`, { cause: error, full });
 }

@@ -29,5 +29,8 @@ export function toStoreError(error: unknown, path: string): Error {
   const code = sqliteCode(error);
   const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1];
   const why = error instanceof Error ? error.message : String(error);
-  return new StoreError(`session store ${path}: ${advice ? `${advice} (${code})` : why}`, { cause: error });
+  return new StoreError(`session store ${path}: ${advice ? `${advice} (${code})` : why}`, {
+    cause: error,
+    full: code.startsWith("SQLITE_FULL"),
+  });
 }
