@@ -17,7 +17,11 @@ const KEY_PATTERNS: readonly RegExp[] = [
 export function redact(text: string, secrets: Iterable<string> = []): string {
   let result = text;
   for (const secret of secrets) {
-    if (secret.length >= 4) result = result.split(secret).join("[redacted]");
+    if (secret.length < 4) continue;
+    // In JSON some characters of it are escaped.
+    for (const form of new Set([secret, JSON.stringify(secret).slice(1, -1)])) {
+      result = result.split(form).join("[redacted]");
+    }
   }
   for (const pattern of KEY_PATTERNS) {
     result = result.replace(pattern, (_match, scheme: unknown) =>

@@ -24,6 +24,13 @@ describe("the log", () => {
     assert.match(all, /\[redacted\]/);
   });
 
+  it("knows a secret also as JSON writes it", () => {
+    const lines: string[] = [];
+    const logger = createLogger({ level: "debug", write: (line) => lines.push(line), secrets: () => ['pass"word\\1'] });
+    logger.error("oops", { header: 'pass"word\\1' });
+    assert.match(lines[0] ?? "", /"header":"\[redacted\]"/);
+  });
+
   it("stays one line, whatever is logged", () => {
     const lines: string[] = [];
     const logger = createLogger({ level: "debug", write: (line) => lines.push(line) });
