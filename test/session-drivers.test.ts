@@ -14,6 +14,9 @@ import { aHolder, aMessage, aSession, at } from "../src/testing/session-driver/r
 const SEED = Number(process.env["SEED"] ?? Date.now() % 1_000_000_000);
 const RUNS = Number(process.env["RUNS"] ?? 10);
 const STEPS = Number(process.env["STEPS"] ?? 40);
+/** Long sequences (`npm run soak`) have exactly STEPS steps, are compared at every hundredth part, and are not shrunk. */
+const LONG = STEPS >= 1000;
+const COMPARE_EVERY = LONG ? Math.floor(STEPS / 100) : 5;
 
 const IDS = ["a", "b", "c", "D/d"];
 const HOLDERS = ["h1", "h2"];
@@ -227,7 +230,7 @@ describe("random operations give the same on every driver", () => {
   for (const [name, make] of Object.entries(MAKERS)) {
     it(`${name} and MemoryDriver (SEED=${SEED} RUNS=${RUNS} STEPS=${STEPS})`, async () => {
       const property = fc.asyncProperty(
-        fc.array(step, { minLength: 1, maxLength: STEPS, size: "max" }),
+        fc.array(step, { minLength: LONG ? STEPS : 1, maxLength: STEPS, size: "max" }),
         async (steps) => {
           const folder = await mkdtemp(join(tmpdir(), "gantry-random-"));
           const store = new MemoryStore();
@@ -244,7 +247,7 @@ describe("random operations give the same on every driver", () => {
             for (const [n, one] of steps.entries()) {
               const expected = await outcome(model, one);
               assert.deepEqual(await outcome(real, one), expected, `step ${n}: ${JSON.stringify(one)}`);
-              if (n % 5 === 4 || n === steps.length - 1) {
+              if (n % COMPARE_EVERY === COMPARE_EVERY - 1 || n === steps.length - 1) {
                 assert.deepEqual(
                   comparable(await visible(real.driver)),
                   comparable(await visible(model.driver)),
@@ -258,7 +261,7 @@ describe("random operations give the same on every driver", () => {
           }
         },
       );
-      await fc.assert(property, { seed: SEED, numRuns: RUNS, endOnFailure: false });
+      await fc.assert(property, { seed: SEED, numRuns: RUNS, endOnFailure: LONG });
     });
   }
 });
