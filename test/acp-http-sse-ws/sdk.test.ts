@@ -98,16 +98,21 @@ async function converse({ context, updates, text }: Seen, cwd: string): Promise<
     .filter((one) => one.sessionId === sessionId)
     .flatMap(({ update }) => ("status" in update ? [update.status] : []));
   assert.deepEqual(statuses, ["pending", "completed"]);
-  const seen = updates.length;
+  const chunk = async (from: number) => {
+    while (!updates.slice(from).some(({ update }) => update.sessionUpdate === "agent_message_chunk")) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  };
+  let from = updates.length;
   const second = ask(context, sessionId, "wait");
-  while (!updates.slice(seen).some(({ update }) => update.sessionUpdate === "agent_message_chunk")) {
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
+  await chunk(from);
   await context.notify(agent.session.cancel, { sessionId });
   assert.equal((await second).stopReason, "cancelled");
+  from = updates.length;
   const abort = new AbortController();
   const third = ask(context, sessionId, "wait", abort.signal);
-  setTimeout(() => abort.abort(), 50);
+  await chunk(from);
+  abort.abort();
   assert.equal((await third).stopReason, "cancelled");
   const { sessions } = await context.request(agent.session.list, { cwd });
   assert.ok(sessions.length > 0);
@@ -122,9 +127,10 @@ async function whole(t: TestContext, profile: Profile): Promise<void> {
       const asked = JSON.stringify(request.body.messages);
       const last = request.body.messages.at(-1);
       if (last.role === "tool") return say(["It says: ", "hello"]);
-      if (JSON.stringify(last).includes("wait")) return { say: [{ text: "Waiting" }, { stall: true }] };
+      // First: a prompt that was cancelled before its answer goes out together with the next.
       if (JSON.stringify(last).includes("remember"))
         return say(asked.includes("read it") ? "I know." : "I know nothing.");
+      if (JSON.stringify(last).includes("wait")) return { say: [{ text: "Waiting" }, { stall: true }] };
       return call("read", { path: "note.txt" });
     },
   });
