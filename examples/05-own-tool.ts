@@ -14,7 +14,7 @@ const weather: Tool<{ city: string }> = {
   parallel: true,
   needsLeave: false,
   parse(input) {
-    const city: unknown = Object(input).city;
+    const { city } = Object(input) as { city?: unknown };
     if (typeof city !== "string" || city === "") throw new ToolInputError("city: expected the name of a city");
     return { city };
   },

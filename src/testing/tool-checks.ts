@@ -236,7 +236,7 @@ function context(
     projectDir,
     signal: changes.signal ?? new AbortController().signal,
     ask: () => Promise.resolve("allow"),
-    state: changes.state ?? new Map(),
+    state: changes.state ?? new Map<string, unknown>(),
   };
 }
 
