@@ -1,4 +1,4 @@
-import { once } from "node:events";
+import { once, setMaxListeners } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { anthropic } from "./fake-model-server/anthropic.js";
@@ -96,6 +96,8 @@ class Server implements FakeModelServer {
     this.dialect = options.dialect ?? {};
     this.#apiKey = options.apiKey;
     this.#http.keepAliveTimeout = 60_000;
+    // Each answer that waits listens.
+    setMaxListeners(0, this.#closing.signal);
   }
 
   get baseUrl(): string {

@@ -26,6 +26,8 @@ export interface GantryOptions {
   projectDir?: string;
   /** Added to a small, clean environment: no keys of the person who runs the tests get in. */
   env?: Readonly<Record<string, string>>;
+  /** A command that runs what is appended to it, as the same process: `["unshare", ...]`. */
+  through?: readonly string[];
   /** What runs: default the build where `npm test` has just made it, else the source. */
   from?: "source" | "dist";
 }
@@ -143,7 +145,13 @@ export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Pr
       ? [DIST_CLI]
       : // Absolute, because both would be looked for from the project folder.
         ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source", SOURCE_CLI];
-  const child = spawn(process.execPath, [...node, ...(options.args ?? ["serve", "--port", "0"])], {
+  const [command = "", ...args] = [
+    ...(options.through ?? []),
+    process.execPath,
+    ...node,
+    ...(options.args ?? ["serve", "--port", "0"]),
+  ];
+  const child = spawn(command, args, {
     cwd: projectDir,
     env: { ...cleanEnvironment(), TSX_TSCONFIG_PATH: `${REPOSITORY}tsconfig.json`, GANTRY_HOME: home, ...options.env },
     stdio: "pipe",

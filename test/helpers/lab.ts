@@ -1,0 +1,133 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { say, startFakeModelServer, type FakeModelServer, type FakeModelServerOptions } from "./fake-model-server.js";
+import type { GantryServer } from "./server.js";
+import type { Hooks } from "./temp.js";
+
+/** A fake model server that names sessions by itself; closed after the test. */
+export async function lab(hooks: Hooks, options: FakeModelServerOptions = {}): Promise<FakeModelServer> {
+  const models = await startFakeModelServer({ aside: say("A title"), ...options });
+  hooks.after(() => models.close());
+  return models;
+}
+
+/** Config of a server that asks it; `more` replaces whole keys. */
+export function labConfig(models: FakeModelServer, more: Record<string, unknown> = {}): Record<string, unknown> {
+  const own = {
+    name: "lab",
+    driver: "openai",
+    base_url: models.baseUrl,
+    api_key: "key-of-the-lab",
+    models: [{ id: "m1" }],
+  };
+  return { providers: [own], ...more };
+}
+
+export interface Answered {
+  status: number;
+  sessionId: string;
+  output: string;
+  error: string;
+}
+
+/** A run without a stream. */
+export async function ask(server: GantryServer, body: object, headers: Record<string, string> = {}): Promise<Answered> {
+  const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(body), headers });
+  const { output = "", error = "" } = (await response.json()) as Partial<Answered>;
+  return { status: response.status, sessionId: response.headers.get("x-session-id") ?? "", output, error };
+}
+
+/** A streamed run, read as it comes. */
+export interface Streamed {
+  readonly sessionId: string;
+  /** Text so far, with the time of each piece. */
+  readonly pieces: readonly { at: number; text: string }[];
+  /** The last event that came. */
+  readonly last: { event: string; data: Record<string, unknown> } | undefined;
+  /** Resolves when there is so much text; rejects when the stream ends before. */
+  text(length: number): Promise<void>;
+  /** Resolves when the stream is over, broken off or not. */
+  readonly ended: Promise<void>;
+}
+
+/** Resolves with the headers. */
+export async function stream(server: GantryServer, body: object, signal?: AbortSignal): Promise<Streamed> {
+  const init = { method: "POST", body: JSON.stringify({ ...body, stream: true }), ...(signal ? { signal } : {}) };
+  const response = await server.fetch("/api/run", init);
+  if (response.status !== 200 || !response.body) throw new Error(`${response.status}: ${await response.text()}`);
+  const pieces: { at: number; text: string }[] = [];
+  const state = { last: undefined as Streamed["last"], over: false };
+  const read = async (bytes: AsyncIterable<Uint8Array>): Promise<void> => {
+    const decoder = new TextDecoder();
+    let rest = "";
+    try {
+      for await (const piece of bytes) {
+        const blocks = (rest + decoder.decode(piece, { stream: true })).split("\n\n");
+        rest = blocks.pop() ?? "";
+        for (const block of blocks) {
+          const [, event = "", data = "{}"] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
+          if (event === "") continue;
+          state.last = { event, data: JSON.parse(data) as Record<string, unknown> };
+          const { content } = state.last.data;
+          if (typeof content === "string") pieces.push({ at: Date.now(), text: content });
+        }
+      }
+    } catch {
+      // The connection broke off.
+    }
+    state.over = true;
+  };
+  const ended = read(response.body as AsyncIterable<Uint8Array>);
+  const length = () => pieces.reduce((sum, { text }) => sum + text.length, 0);
+  return {
+    sessionId: response.headers.get("x-session-id") ?? "",
+    pieces,
+    get last() {
+      return state.last;
+    },
+    async text(wanted) {
+      while (length() < wanted) {
+        if (state.over) throw new Error(`the stream ended with ${JSON.stringify(state.last)}`);
+        await pause(5);
+      }
+    },
+    ended,
+  };
+}
+
+export interface StoredMessage {
+  role: string;
+  content: string;
+}
+
+/** What the store has of a session. */
+export async function stored(server: GantryServer, sessionId: string): Promise<StoredMessage[]> {
+  const response = await server.fetch(`/api/sessions/${sessionId}/messages`);
+  if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
+  return ((await response.json()) as { messages: StoredMessage[] }).messages;
+}
+
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** Looks again every 20 ms. */
+export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
+  while (!(await condition())) await pause(20);
+}
+
+/** A length of sleep, in seconds, that no other process has. */
+export function uniqueSeconds(): number {
+  return 100_000 + Math.floor(Math.random() * 1e9);
+}
+
+/** Processes, in whichever sandbox, whose command line holds this text. */
+export async function processes(text: string): Promise<number> {
+  const { stdout } = await promisify(execFile)("pgrep", ["-fc", "--", text]).catch(() => ({ stdout: "0" }));
+  return Number(stdout);
+}
+
+/** Of the environment, or random; print it, so that a failure can be had again. */
+export function seedOf(): number {
+  return Number(process.env["SEED"] ?? Math.floor(Math.random() * 1e9));
+}
