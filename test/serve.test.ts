@@ -83,7 +83,7 @@ describe("a run of several tools on a scratch repository", () => {
       ],
     },
     call("edit", { path: "add.mjs", old_string: "a - b", new_string: "a + b" }),
-    call("bash", { command: "node --test 2>&1 | grep -E '^# (pass|fail)'" }),
+    call("bash", { command: "node --test --test-reporter=tap 2>&1 | grep -E '^# (pass|fail)'" }),
     say("Mended: add() added wrongly."),
   ];
 
