@@ -46,8 +46,9 @@ export class Stage {
 
   static async set(fixture: TransportFixture): Promise<Stage> {
     const before = openThings();
+    const transport = await fixture.create();
     const folder = await mkdtemp(join(tmpdir(), "gantry-transport-"));
-    return new Stage(fixture, await fixture.create(), folder, before);
+    return new Stage(fixture, transport, folder, before);
   }
 
   async start(): Promise<Listening> {
@@ -104,14 +105,19 @@ export class Stage {
 
   async clear(): Promise<void> {
     const attempts: Promise<unknown>[] = [
-      ...this.#clients.map((client) => client.close()),
-      ...this.#listening.map((listening) => listening.stop(AbortSignal.abort())),
+      // Called in a function of its own, since a wrong one may also throw at once.
+      ...this.#clients.map(async (client) => client.close()),
+      ...this.#listening.map(async (listening) => listening.stop(AbortSignal.abort())),
     ];
     // What hangs here was a check of its own; it must not keep the others from their turn.
     await Promise.allSettled(attempts.map((attempt) => this.soon(attempt, "clearing up")));
-    await this.agent.close();
-    await this.fixture.clean();
-    await rm(this.#folder, { recursive: true, force: true });
+    try {
+      await this.agent.close();
+    } finally {
+      // Before the fixture's own end, which may wait for what a wrong transport left open.
+      await rm(this.#folder, { recursive: true, force: true });
+      await this.fixture.clean();
+    }
   }
 }
 
