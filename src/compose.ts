@@ -65,11 +65,16 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
   await makeHome(home);
   const build = new Builder(options);
   const closing = new Closing();
-  const driver = closing.watch(`the session driver ${config.session.driver}`, await build.driver());
-  const providers = await build.providers();
+  // Side by side, since each waits for its own modules to be read; nothing is opened yet.
+  const [made, providers, tools, transports, strategy] = await Promise.all([
+    build.driver(),
+    build.providers(),
+    build.tools(),
+    build.transports(),
+    build.strategy(),
+  ]);
+  const driver = closing.watch(`the session driver ${config.session.driver}`, made);
   for (const provider of providers) closing.watch(`the provider ${provider.name}`, provider);
-  const tools = await build.tools();
-  const transports = await build.transports();
   const agent = new Agent({
     driver,
     providers,
@@ -81,7 +86,7 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     toolOutputBytes: config.limits.tool_output_bytes,
     compaction: {
       enabled: config.compaction.enabled,
-      strategy: await build.strategy(),
+      strategy,
       threshold: config.compaction.threshold,
       keepMessages: config.compaction.keep_messages,
       contextWindow: config.compaction.context_window,

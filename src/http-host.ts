@@ -1,6 +1,6 @@
 import { lookup } from "node:dns/promises";
 import { createServer, ServerResponse, type IncomingMessage, type Server } from "node:http";
-import { isIPv6, type AddressInfo, type Socket } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ListenError } from "./errors.js";
 import { answer, answerBroken } from "./http-answers.js";
@@ -129,7 +129,8 @@ class NodeHttpHost implements HttpHost {
   }
 
   #place(port = this.#port): string {
-    const host = isIPv6(this.#host) ? `[${this.#host.replace("%", "%25")}]` : this.#host;
+    // Only an IPv6 address has colons; asking node takes longer than the port needs to open.
+    const host = this.#host.includes(":") ? `[${this.#host.replace("%", "%25")}]` : this.#host;
     return `http://${host}:${port}`;
   }
 
