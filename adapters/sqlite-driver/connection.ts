@@ -4,6 +4,7 @@ import type Sqlite from "better-sqlite3";
 import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
 import type { Logger } from "gantry";
+import { keep, prepare, readPragma, setPragma } from "./kept.js";
 import type { SqliteOptions } from "./options.js";
 import { APPLICATION_ID, checkVersion, migrate } from "./schema.js";
 
@@ -29,12 +30,12 @@ export async function connect(
   const { path } = options;
   await prepareFile(path);
   const Database = await loadSqlite();
-  const db = new Database(path, { timeout: BUSY_MS });
+  const db = keep(new Database(path, { timeout: BUSY_MS }));
   try {
     // Even this prepares a statement, which looks at the file.
     await retry(() => checkSqlite(db));
     await retry(() => inspect(db, path));
-    const mode = await retry(() => String(db.pragma("journal_mode = WAL", { simple: true })));
+    const mode = await retry(() => String(readPragma(db, "journal_mode = WAL")));
     const wal = mode === "wal";
     if (!wal) {
       logger?.warn(
@@ -56,13 +57,13 @@ export async function connect(
 
 /** Explicit on every open: none of these but the journal mode is kept in the file. */
 function configure(db: Database, wal: boolean, maxPages: number | undefined): void {
-  db.pragma(`synchronous = ${wal ? "NORMAL" : "FULL"}`);
-  db.pragma("secure_delete = ON");
-  db.pragma(`journal_size_limit = ${WAL_LIMIT}`);
-  db.pragma("trusted_schema = OFF");
-  db.pragma("foreign_keys = OFF");
-  db.pragma("temp_store = MEMORY");
-  if (maxPages !== undefined) db.pragma(`max_page_count = ${Math.trunc(maxPages)}`);
+  setPragma(db, `synchronous = ${wal ? "NORMAL" : "FULL"}`);
+  setPragma(db, "secure_delete = ON");
+  setPragma(db, `journal_size_limit = ${WAL_LIMIT}`);
+  setPragma(db, "trusted_schema = OFF");
+  setPragma(db, "foreign_keys = OFF");
+  setPragma(db, "temp_store = MEMORY");
+  if (maxPages !== undefined) setPragma(db, `max_page_count = ${Math.trunc(maxPages)}`);
 }
 
 async function loadSqlite(): Promise<typeof Sqlite> {
@@ -116,7 +117,7 @@ function checkHeader({ buffer, bytesRead }: { buffer: Buffer; bytesRead: number 
 }
 
 function checkSqlite(db: Database): void {
-  const version = String(db.prepare("SELECT sqlite_version()").pluck().get());
+  const version = String(prepare(db, "SELECT sqlite_version()").pluck().get());
   const [major = 0, minor = 0, patch = 0] = version.split(".").map(Number);
   const [oldMajor, oldMinor, oldPatch] = OLDEST_SQLITE;
   const rank = (a: number, b: number, c: number): number => a * 1e6 + b * 1e3 + c;
@@ -128,12 +129,12 @@ function checkSqlite(db: Database): void {
 
 /** Read only: a file of a newer gantry, or of another program, is not ours to write. */
 function inspect(db: Database, path: string): void {
-  const tables = Number(db.prepare("SELECT count(*) FROM sqlite_schema").pluck().get());
-  const application = Number(db.pragma("application_id", { simple: true }));
+  const tables = Number(prepare(db, "SELECT count(*) FROM sqlite_schema").pluck().get());
+  const application = Number(readPragma(db, "application_id"));
   if (tables > 0 && application !== APPLICATION_ID) {
     throw new StoreError(
       `session store ${path}: a database of another program; it was left as it is: choose another session.path`,
     );
   }
-  checkVersion(Number(db.pragma("user_version", { simple: true })), path);
+  checkVersion(Number(readPragma(db, "user_version")), path);
 }

@@ -1,5 +1,6 @@
 import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
+import { readPragma, setPragma } from "./kept.js";
 
 /** "gant": tells our files from those of other programs. */
 export const APPLICATION_ID = 0x67616e74;
@@ -127,13 +128,13 @@ export function checkVersion(version: number, path: string): void {
  * any number of processes may open a fresh file at once. Throws SQLITE_BUSY while another one is at it.
  */
 export function migrate(db: Database, path: string): void {
-  const version = (): number => Number(db.pragma("user_version", { simple: true }));
+  const version = (): number => Number(readPragma(db, "user_version"));
   if (version() === VERSION) return;
   db.transaction(() => {
     const from = version();
     checkVersion(from, path);
     for (const step of MIGRATIONS.slice(from)) db.exec(step);
-    db.pragma(`application_id = ${APPLICATION_ID}`);
-    db.pragma(`user_version = ${VERSION}`);
+    setPragma(db, `application_id = ${APPLICATION_ID}`);
+    setPragma(db, `user_version = ${VERSION}`);
   }).immediate();
 }

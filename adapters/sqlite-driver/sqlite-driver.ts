@@ -19,6 +19,7 @@ import { toStoreError } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
 import { getSession, getView, listMessages, listSessions, listSnapshots, newestOfChain } from "./reads.js";
 import { sessionOf } from "./rows.js";
+import { setPragma } from "./kept.js";
 import { Statements } from "./statements.js";
 import { dumpChain, loadChain } from "./transfer.js";
 import { WriteQueue, patiently } from "./write-queue.js";
@@ -188,7 +189,7 @@ export class SqliteDriver implements SessionDriver {
     clearTimeout(this.#idle);
     this.#idle = setTimeout(() => {
       try {
-        db.pragma("wal_checkpoint(TRUNCATE)");
+        setPragma(db, "wal_checkpoint(TRUNCATE)");
       } catch (error) {
         // Another process is writing or reading; its own pause will do.
         this.#logger?.debug("checkpoint of the session store put off", { why: String(error) });

@@ -1,4 +1,5 @@
 import type { Database, Statement } from "better-sqlite3";
+import { prepare } from "./kept.js";
 import { wellFormed } from "./rows.js";
 
 export type Value = string | number | null;
@@ -34,7 +35,7 @@ export class Statements {
   #of(sql: string): Statement {
     let statement = this.#prepared.get(sql);
     if (!statement) {
-      statement = this.#db.prepare(sql);
+      statement = prepare(this.#db, sql);
       this.#prepared.set(sql, statement);
     }
     return statement;

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
+import { setPragma } from "./kept.js";
 import { isBusy, sqliteCode } from "./errors.js";
 
 /** How long one may wait for other processes before giving up, in ms. */
@@ -98,7 +99,7 @@ export class WriteQueue {
   #commit(jobs: readonly Job[]): readonly Outcome[] {
     const db = this.#db;
     const full = !this.#wal || (this.#durable && jobs.some((job) => job.sync));
-    db.pragma(`synchronous = ${full ? "FULL" : "NORMAL"}`);
+    setPragma(db, `synchronous = ${full ? "FULL" : "NORMAL"}`);
     return db
       .transaction(() => {
         const alone = jobs.length === 1;

@@ -170,6 +170,14 @@ describe("the file of SqliteDriver", () => {
     await driver.close();
   });
 
+  it("is worked on with statements that are kept: since Node 24.19 a collected one aborts the process", async () => {
+    const adapter = new URL("../../adapters/sqlite-driver/", import.meta.url);
+    for (const name of await readdir(adapter)) {
+      const text = await readFile(new URL(name, adapter), "utf8");
+      if (name !== "kept.ts") assert.doesNotMatch(text, /\.(prepare|pragma)\(/, `${name} goes around kept.ts`);
+    }
+  });
+
   it("can be opened twice at once, closed and opened again", async () => {
     const driver = new SqliteDriver({ path });
     await Promise.all([driver.open(), driver.open()]);
