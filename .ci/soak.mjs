@@ -1,0 +1,42 @@
+// `npm run soak`: the long forms of the tests that look for what is rare. SEED, and the counts below, can be set.
+import { CACHE, at, checkNode, install, run } from "./project.mjs";
+import { mkdirSync } from "node:fs";
+
+checkNode();
+await install();
+mkdirSync(CACHE, { recursive: true });
+
+const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
+const SEEDS = Number(process.env.SEEDS ?? 20);
+const STEPS = [
+  ...Array.from({ length: SEEDS }, (_, n) => [
+    `10,000 random operations on each driver, seed ${seed + n}`,
+    "test/session-drivers.test.ts",
+    { SEED: seed + n, RUNS: 1, STEPS: 10_000 },
+  ]),
+  ["kill -9 of a server, 20 times on each driver", "test/reliability/kill.test.ts", { SEED: seed, TRIALS: 20 }],
+  ["kill -9 of a writer, 100 times (sqlite)", "test/sqlite-driver/processes.test.ts", { SEED: seed, TRIALS: 100 }],
+  ["kill -9 of a writer, 100 times (json)", "test/lowdb-json-driver/processes.test.ts", { SEED: seed, TRIALS: 100 }],
+  ["four servers with 50 prompts each on one store", "test/reliability/processes.test.ts", { PROMPTS: 50 }],
+  ["5,000 mutated frames on each wire", "test/reliability/mutations.test.ts", { SEED: seed, FRAMES: 5_000 }],
+];
+
+const failed = [];
+for (const [name, file, env] of STEPS) {
+  const since = Date.now();
+  const values = Object.fromEntries(Object.entries(env).map(([key, value]) => [key, String(value)]));
+  const code = await run(
+    process.execPath,
+    ["--import=tsx", "--conditions=@gantry/source", "--test", `--test-reporter=${at(".ci/reporter.mjs")}`, file],
+    { stdio: ["ignore", "inherit", "inherit"], env: { ...process.env, ...values } },
+  );
+  process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${name} (${((Date.now() - since) / 1000).toFixed(0)} s)\n`);
+  if (code !== 0)
+    failed.push(
+      `${Object.entries(values)
+        .map(([key, value]) => `${key}=${value}`)
+        .join(" ")} ${file}`,
+    );
+}
+process.stdout.write(failed.length === 0 ? "\nall good\n" : `\nfailed:\n${failed.join("\n")}\n`);
+process.exitCode = failed.length === 0 ? 0 : 1;
