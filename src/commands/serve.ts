@@ -16,9 +16,6 @@ export const run: Command = async ({ args, flags, output }) => {
   const logger = makeLogger(loaded, output);
   if (flags.stdio) output.keepStdoutClean();
   const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
-  for (const { label, address } of composition.listening) {
-    if (address !== "stdio") process.stdout.write(`${label} listening on ${address}\n`);
-  }
   await live(composition, logger);
   return undefined;
 };
@@ -51,6 +48,10 @@ async function live({ agent, listening, stop }: Composition, logger: Logger): Pr
     logger.error("an error that nobody caught", { error });
     end(1);
   });
+  // Only now: whoever reads these lines may send a signal at once.
+  for (const { label, address } of listening) {
+    if (address !== "stdio") process.stdout.write(`${label} listening on ${address}\n`);
+  }
   for (const { ended, label } of listening) {
     ended.then(
       () => end(0),
