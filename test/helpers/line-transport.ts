@@ -1,8 +1,17 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
-import { createInterface } from "node:readline";
 import { ListenError, type Agent, type Listening, type Transport } from "gantry";
 import type { TransportClient } from "gantry/testing";
+
+/** Lines end at LF alone: JSON leaves characters bare that Node 24's readline takes for an end. */
+function onLines(socket: Socket, onLine: (line: string) => void): void {
+  let rest = "";
+  socket.setEncoding("utf8").on("data", (text: string) => {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) onLine(line);
+  });
+}
 
 /** What a line transport can be made to do wrong. */
 export type LineFault =
@@ -122,7 +131,7 @@ class Lines implements Listening {
       if (this.#fault !== "runs on") gone.abort();
       if (this.#fault === "disturbs") for (const other of this.#sockets) other.destroy();
     });
-    createInterface({ input: socket, crlfDelay: Infinity }).on("line", (line) => {
+    onLines(socket, (line) => {
       if (this.#stopping && this.#fault !== "takes more") return void socket.destroy();
       const run = this.#answer(socket, JSON.parse(line) as Request, gone.signal);
       this.#runs.add(run);
@@ -167,7 +176,7 @@ export async function lineClient({ address }: Listening): Promise<TransportClien
   const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
   socket.on("error", () => undefined);
   let onLine: (line: { piece?: string; done?: string; error?: string }) => void = () => undefined;
-  createInterface({ input: socket }).on("line", (line) => onLine(JSON.parse(line) as { piece?: string }));
+  onLines(socket, (line) => onLine(JSON.parse(line) as { piece?: string }));
   return {
     prompt: (text, { sessionId, onText } = {}) =>
       new Promise((resolve, reject) => {
