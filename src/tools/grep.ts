@@ -288,7 +288,7 @@ class Grep {
     if (this.#report.incomplete) lines.push("[too much to search whole; narrow it with path or glob]");
     if (this.#tooLarge.length > 0)
       lines.push(
-        `[not searched, too large: ${this.#tooLarge.slice(0, 3).join(", ")}${this.#tooLarge.length > 3 ? ", …" : ""}]`,
+        `[not searched, too large: ${this.#tooLarge.sort().slice(0, 3).join(", ")}${this.#tooLarge.length > 3 ? ", …" : ""}]`,
       );
     if (this.#report.unreadable > 0) lines.push(`[${this.#report.unreadable} entries could not be read]`);
     return lines.join("\n");
