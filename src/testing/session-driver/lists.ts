@@ -94,13 +94,13 @@ export const listRules: readonly Rule[] = [
     "list: pages from a known entry hold every session once; total is of all",
     async ({ driver }) => {
       for (let n = 0; n < 7; n++) {
-        const projectDir = n === 6 ? "/other" : "/work/one";
+        const projectDir = n === 6 ? "/other" : "/projects/one";
         await driver.create(aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)), projectDir }));
       }
       const found: string[] = [];
       let before: SessionQuery["before"];
       for (;;) {
-        const page = await driver.list({ projectDir: "/work/one", limit: 2, ...(before ? { before } : {}) });
+        const page = await driver.list({ projectDir: "/projects/one", limit: 2, ...(before ? { before } : {}) });
         assert.equal(page.total, 6);
         const last = page.sessions.at(-1);
         if (!last) break;
@@ -119,7 +119,7 @@ export const listRules: readonly Rule[] = [
       await driver.write("a", change({ set: { updatedAt: at(3), projectDir: "/new" } }));
       assert.deepEqual(await listed(driver), ["a", "b"]);
       assert.equal((await driver.list({ projectDir: "/new", limit: 0 })).total, 1);
-      assert.equal((await driver.list({ projectDir: "/work/one", limit: 0 })).total, 1);
+      assert.equal((await driver.list({ projectDir: "/projects/one", limit: 0 })).total, 1);
       assert.equal((await driver.list({ limit: 0 })).total, 2);
     },
   ],
@@ -134,7 +134,7 @@ export const listRules: readonly Rule[] = [
       assert.equal((await driver.list({ limit: 9 })).total, 1);
       const reopened = await store.reopen();
       assert.equal((await reopened.list({ limit: 9 })).total, 1);
-      assert.equal((await reopened.list({ limit: 9, projectDir: "/work/one" })).total, 1);
+      assert.equal((await reopened.list({ limit: 9, projectDir: "/projects/one" })).total, 1);
     },
   ],
 ];

@@ -66,7 +66,7 @@ export function aSession(id: string, fields: Partial<Session> = {}): Session {
     provider: "lab",
     model: "m1",
     reasoningEffort: "low",
-    projectDir: "/work/one",
+    projectDir: "/projects/one",
     parentId: "",
     chain: { root: id, index: 0 },
     lastSeq: 0,

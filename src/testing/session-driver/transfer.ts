@@ -102,7 +102,7 @@ export const transferRules: readonly Rule[] = [
       await aFullChain(driver);
       await driver.load(renamed(await dumped(driver, "a")));
       assert.deepEqual(await listed(driver), ["z", "a"]);
-      assert.equal((await driver.list({ limit: 1, projectDir: "/work/one" })).total, 2);
+      assert.equal((await driver.list({ limit: 1, projectDir: "/projects/one" })).total, 2);
       await driver.delete(["z"]);
       assert.deepEqual((await seqs(driver, "a", { scope: "chain" })).length, 6);
     },
