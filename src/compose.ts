@@ -213,6 +213,7 @@ class Builder {
       allowPaths: tools.allow_paths,
       deniedPaths: this.#selection.denied(),
       env: childEnvironment(tools.env),
+      secrets: this.#options.loaded.secrets,
       bash: tools.bash,
       outputBytes: limits.tool_output_bytes,
       webfetch: { allowPrivate: tools.webfetch.allow_private },

@@ -13,8 +13,8 @@ const KEY_PATTERNS: readonly RegExp[] = [
   /\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*/g,
 ];
 
-/** Replaces secrets in a text: those given, and whatever looks like a key. */
-export function redact(text: string, secrets: Iterable<string> = []): string {
+/** Replaces the secrets given, of four characters and more, wherever they stand in a text. */
+export function hideSecrets(text: string, secrets: Iterable<string>): string {
   let result = text;
   for (const secret of secrets) {
     if (secret.length < 4) continue;
@@ -23,6 +23,12 @@ export function redact(text: string, secrets: Iterable<string> = []): string {
       result = result.split(form).join("[redacted]");
     }
   }
+  return result;
+}
+
+/** Replaces secrets in a text: those given, and whatever looks like a key. */
+export function redact(text: string, secrets: Iterable<string> = []): string {
+  let result = hideSecrets(text, secrets);
   for (const pattern of KEY_PATTERNS) {
     result = result.replace(pattern, (_match, scheme: unknown) =>
       typeof scheme === "string" ? `${scheme} [redacted]` : "[redacted]",

@@ -86,16 +86,32 @@ export class Selection {
     const { driver, ...rest } = entry;
     const { WIRES } = await import("../adapters/ai-sdk-provider/presets.js");
     const isModule = typeof driver === "string" && !(WIRES as readonly string[]).includes(driver);
-    if (!isModule) return { kind, name: "ai-sdk", options: entry, key: section, section };
+    if (!isModule) return { kind, name: "ai-sdk", options: await this.#withKey(entry), key: section, section };
     return { kind, name: driver, options: rest, key: `${section}.driver`, section };
+  }
+
+  /** A preset's key from its usual variable, where none is given. Never for an address of someone else. */
+  async #withKey(entry: Record<string, unknown>): Promise<Record<string, unknown>> {
+    const { provider, api_key, base_url } = entry;
+    if (typeof provider !== "string" || api_key !== undefined || base_url !== undefined) return entry;
+    const { findPreset } = await import("../adapters/ai-sdk-provider/presets.js");
+    const preset = findPreset(provider);
+    const key = this.#keyOf([...(preset?.keyVariables ?? []), ...(preset?.sharedKeyVariables ?? [])]);
+    return key === undefined ? entry : { ...entry, api_key: key };
+  }
+
+  /** The first variable that is set; from now on never to be logged or shown. */
+  #keyOf(variables: readonly string[]): string | undefined {
+    const key = variables.map(environment).find((value) => value !== undefined && value !== "");
+    if (key !== undefined) (this.#loaded.secrets as Set<string>).add(key);
+    return key;
   }
 
   async #fromEnvironment(): Promise<Record<string, unknown>[]> {
     const { PRESETS } = await import("../adapters/ai-sdk-provider/presets.js");
     const found = PRESETS.flatMap((preset) => {
-      const key = preset.keyVariables.map(environment).find((value) => value !== undefined && value !== "");
-      if (key === undefined || preset.baseUrl === "") return [];
-      (this.#loaded.secrets as Set<string>).add(key);
+      const key = preset.baseUrl === "" ? undefined : this.#keyOf(preset.keyVariables);
+      if (key === undefined) return [];
       return [{ provider: preset.id, api_key: key }];
     });
     return found.length > 0 ? found : [{ provider: "offline" }];

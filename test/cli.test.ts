@@ -134,6 +134,23 @@ describe("gantry serve", () => {
     assert.equal((await server.fetch("/api/health")).status, 200);
   });
 
+  it("takes a named provider's key from its usual variable, but never for another address", async (t) => {
+    const key = "canary-usual-key";
+    const selected = async (provider: object) =>
+      runGantry(t, ["adapters", "--json"], { config: { providers: [provider] }, env: { OPENAI_API_KEY: key } });
+    const named = await selected({ provider: "openai" });
+    assert.equal(named.code, 0, named.stdout + named.stderr);
+    assert.ok(!(named.stdout + named.stderr).includes(key));
+    const elsewhere = await selected({ provider: "groq" });
+    assert.notEqual(elsewhere.code, 0);
+    assert.match(elsewhere.stdout + elsewhere.stderr, /providers\[0\]\.api_key: expected the key of Groq/);
+    const server = await startServer(t, {
+      config: { providers: [{ provider: "openai" }] },
+      env: { OPENAI_API_KEY: key },
+    });
+    assert.equal((await server.fetch("/api/health")).status, 200);
+  });
+
   it("reads no configuration from the project folder", async (t) => {
     const server = await startServer(t, {
       files: { "config.json": '{"server":{"nonsense":1}}', ".gantry/config.json": '{"server":{"nonsense":1}}' },

@@ -28,6 +28,8 @@ export interface BuiltinToolsOptions {
     /** Default `auto`: bubblewrap where it works. */
     sandbox?: "auto" | "required" | "off";
   };
+  /** Hidden in what commands print, as it is when the command ends. Default none. */
+  secrets?: Iterable<string>;
   /** Most bytes of a tool's text. Default 1 MiB. */
   outputBytes?: number;
   webfetch?: {
@@ -42,7 +44,14 @@ const PLAIN_ENV = { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 
 /** The tools of a coding agent. They run without asking; give an agent fewer of them to restrict it. */
 export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
-  const { allowPaths = [], deniedPaths = [], env = PLAIN_ENV, outputBytes = 1024 * 1024, shell } = options;
+  const {
+    allowPaths = [],
+    deniedPaths = [],
+    env = PLAIN_ENV,
+    secrets = [],
+    outputBytes = 1024 * 1024,
+    shell,
+  } = options;
   const { enabled = true, timeout = 40, sandbox = "auto" } = options.bash ?? {};
   const files = { allowPaths, deniedPaths };
   const tools = [
@@ -54,7 +63,9 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     listTool(files),
     globTool(files),
     grepTool(files),
-    ...(enabled ? [bashTool({ ...files, env, timeout, sandbox, ...(shell === undefined ? {} : { shell }) })] : []),
+    ...(enabled
+      ? [bashTool({ ...files, env, secrets, timeout, sandbox, ...(shell === undefined ? {} : { shell }) })]
+      : []),
     webfetchTool({ allowPrivate: options.webfetch?.allowPrivate ?? false }),
     todowriteTool(),
     todoreadTool(),

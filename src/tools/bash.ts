@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { stripVTControlCharacters } from "node:util";
 import { ProjectFolderError, ToolError } from "../errors.js";
+import { hideSecrets } from "../log.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, integer, optional, text } from "./arguments.js";
 import { runChild } from "./child.js";
@@ -16,6 +17,8 @@ export interface BashToolOptions extends SandboxOptions {
   timeout: number;
   /** `auto`: where bubblewrap works; `required`: or not at all. */
   sandbox: "auto" | "required" | "off";
+  /** Never shown to a model, nor stored, where a command finds them out: our own keys, which `/proc` tells without a sandbox. */
+  secrets: Iterable<string>;
   /** Path of the shell, called as `<shell> -c <command>`. Left out: bash, else sh. */
   shell?: string;
 }
@@ -98,7 +101,7 @@ async function execute(
     throw new ToolError(`the shell ${shell} could not be started: ${(error as Error).message}.`, { cause: error });
   }
   if (end.why === "abort") throw signal.reason;
-  const said = output.text();
+  const said = hideSecrets(output.text(), options.secrets);
   const notes = [howItEnded(end, timeout)];
   if (end.leftBehind) notes.push("[processes that it left in the background were ended: they cannot outlive the call]");
   if (bubblewrap !== undefined && end.code !== 0 && said.includes("Read-only file system"))

@@ -35,6 +35,13 @@ function processes(text: string): string[] {
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 
 describe("bash", () => {
+  it("hides secrets that a command finds out", async () => {
+    await using folder = await temporaryFolder();
+    const run = bash({ secrets: new Set(["hunter22-key"]) });
+    const { text } = await run({ command: "echo a hunter22-''key b" }, toolContext(folder.path));
+    assert.equal(text, "a [redacted] b\n[exit code 0]");
+  });
+
   it("tells output in order, exit code and signal", async () => {
     await using folder = await temporaryFolder();
     const context = toolContext(folder.path);
