@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { Compaction, type CompactionOptions } from "./compaction.js";
-import { InputError, SessionNotFoundError, ShuttingDownError, TooManyRunsError } from "./errors.js";
+import { InputError, SessionNotFoundError, ShuttingDownError } from "./errors.js";
 import { Bus, type BusEvent, type BusListener, type Run, type RunInput } from "./events.js";
 import { Housekeeping } from "./housekeeping.js";
 import { silentLogger } from "./log.js";
@@ -12,6 +12,7 @@ import type { ReasoningEffort, SessionDriver } from "./ports/session-driver.js";
 import type { Location, Tool, ToolKind, ToolSpec } from "./ports/tool.js";
 import { ActiveRun, EventBuffer } from "./run.js";
 import { ending, executeRun } from "./run-execution.js";
+import { attachedBytes, RunPlaces, type RunPlace } from "./run-places.js";
 import { checkInput, startRun } from "./run-start.js";
 import { Sessions } from "./sessions.js";
 import { TaskSet } from "./task-set.js";
@@ -33,6 +34,8 @@ export interface AgentOptions {
   maxIterations?: number;
   /** Runs at the same time; default 512. */
   maxConcurrentRuns?: number;
+  /** Bytes of the attachments of all runs together; default 256 MiB. */
+  maxAttachedBytes?: number;
   /** Bytes kept of a tool's output; default 1 MiB. */
   toolOutputBytes?: number;
   /** How sessions outlive the model's window. */
@@ -53,6 +56,8 @@ interface Running {
 
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
+/** Each byte of an attachment takes several in memory, as text, in the store's and in the provider's form. */
+const ATTACHED_BYTES = 256 * 1024 * 1024;
 /** Sessions whose tool state is remembered. */
 const STATES = 256;
 
@@ -83,7 +88,7 @@ export class Agent {
   /** Tools that a cancel could not end at once. */
   readonly #stragglers = new TaskSet();
   readonly #states = new Map<string, Map<string, unknown>>();
-  #active = 0;
+  readonly #places: RunPlaces;
   #refusing = false;
   #opened: Promise<SessionDriver> | undefined;
   #closed: Promise<void> | undefined;
@@ -101,6 +106,7 @@ export class Agent {
     this.#driver = options.driver ?? new MemoryDriver();
     this.#tools = new Map(tools.map((tool) => [tool.name, tool]));
     this.#bus = new Bus((error) => this.#logger.error("a listener failed", { error }));
+    this.#places = new RunPlaces(options.maxConcurrentRuns ?? 512, options.maxAttachedBytes ?? ATTACHED_BYTES);
     this.#compaction = new Compaction(options.compaction ?? {}, this.#logger);
     this.projectDir = options.projectDir ?? process.cwd();
     this.tools = tools;
@@ -128,16 +134,16 @@ export class Agent {
   async run(input: RunInput): Promise<Run> {
     checkInput(input);
     if (this.#refusing) throw new ShuttingDownError();
-    if (this.#active >= (this.#options.maxConcurrentRuns ?? 512)) throw new TooManyRunsError();
-    this.#active += 1;
+    const place = this.#places.take();
     const cancel = new AbortController();
     const signal = AbortSignal.any([cancel.signal, this.#closing.signal, ...(input.signal ? [input.signal] : [])]);
     // Each tool of a run may listen, and many run at once.
     setMaxListeners(0, signal);
     try {
-      return await this.#tasks.add(this.#start(input, cancel, signal));
+      place.reserve(attachedBytes(input));
+      return await this.#tasks.add(this.#start(input, place, cancel, signal));
     } catch (error) {
-      this.#active -= 1;
+      place.leave();
       throw ending(error, signal);
     }
   }
@@ -210,13 +216,17 @@ export class Agent {
     return new Housekeeping({ driver: this.#driver, logger: this.#logger, onDeleted });
   }
 
-  async #start(input: RunInput, cancel: AbortController, signal: AbortSignal): Promise<Run> {
+  async #start(input: RunInput, place: RunPlace, cancel: AbortController, signal: AbortSignal): Promise<Run> {
     const store = await this.#store();
     const { projectDir } = this;
     const { preferred, systemPrompt = "", maxIterations = 100, toolOutputBytes = 1_048_576 } = this.#options;
     const common = { store, bus: this.#bus, logger: this.#logger };
     const reasoningEffort = preferred?.reasoningEffort ?? "";
-    const started = await startRun({ ...common, models: this.models, projectDir, reasoningEffort }, input, signal);
+    const started = await startRun(
+      { ...common, models: this.models, projectDir, reasoningEffort, reserve: place.reserve },
+      input,
+      signal,
+    );
     const { chosen, conversation } = started;
     const sessionId = conversation.session.chain.root;
     const buffer = new EventBuffer(input.overflow ?? "drop");
@@ -240,7 +250,7 @@ export class Agent {
     const running: Running = { cancel, ended: work.catch(() => undefined) };
     this.#running.set(sessionId, running);
     const result = work.finally(() => {
-      this.#active -= 1;
+      place.leave();
       if (this.#running.get(sessionId) === running) this.#running.delete(sessionId);
     });
     void this.#tasks.add(result);

@@ -3,6 +3,7 @@ import { homedir, tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import * as v from "valibot";
 import { ConfigError } from "./errors.js";
+import { headerFaultIn } from "./header-map.js";
 import { isRecord } from "./json.js";
 
 /** An environment variable; this file is the only reader of the environment. */
@@ -36,7 +37,15 @@ export const temporaryFolder = tmpdir;
 const text = v.string("a string");
 const flag = v.boolean("true or false");
 const texts = v.array(text, "a list of strings");
-const textMap = v.record(v.string(), text, "an object of strings");
+/** `sent`: by this server. */
+const headers = (sent: boolean) =>
+  v.custom<Record<string, string>>(
+    (value) => headerFaultIn(value, sent) === undefined,
+    ({ input }) => {
+      const { key, expected } = headerFaultIn(input, sent)!;
+      return `headers${key === "" ? "" : ` (${key.slice(1)})`}: ${expected}`;
+    },
+  );
 const whole = (min: number, max = Number.MAX_SAFE_INTEGER) => {
   const message =
     max === Number.MAX_SAFE_INTEGER ? `a whole number, at least ${min}` : `a whole number from ${min} to ${max}`;
@@ -65,14 +74,16 @@ const schema = v.pipe(
       server: section({
         host: v.optional(text, "127.0.0.1"),
         port: v.optional(whole(0, 65535), 8080),
-        required_headers: v.optional(textMap, {}),
-        headers: v.optional(textMap, {}),
+        required_headers: v.optional(headers(false), {}),
+        headers: v.optional(headers(true), {}),
         transports: v.optional(v.pipe(v.array(module("transport"), "a list"), v.nonEmpty("at least one transport")), [
           "koa-http-api",
         ]),
         max_body_bytes: v.optional(whole(1), 10_485_760),
         on_disconnect: v.optional(oneOf(["cancel", "continue"]), "cancel"),
         allow_cross_site: v.optional(flag, false),
+        allow_loopback_pages: v.optional(flag, true),
+        allow_other_users: v.optional(flag, false),
         allowed_hosts: v.optional(texts, []),
         insecure: v.optional(flag, false),
       }),
@@ -81,7 +92,8 @@ const schema = v.pipe(
         official_clients: v.optional(texts, ["zed"]),
         auth_methods: v.optional(v.array(v.looseObject({}, "an object"), "a list of objects"), []),
         request_permission: v.optional(flag, false),
-        required_headers: v.optional(textMap, {}),
+        // Left out it is not the same as empty: see `Selection.transports`.
+        required_headers: v.optional(headers(false)),
         allowed_origins: v.optional(texts, []),
         websocket_updates: v.optional(flag, true),
       }),
@@ -126,6 +138,7 @@ const schema = v.pipe(
         concurrent_runs: v.optional(whole(1), 512),
         streams: v.optional(whole(1), 1024),
         connections: v.optional(whole(1), 4096),
+        attached_bytes: v.optional(whole(1), 268_435_456),
         json_depth: v.optional(whole(1, 10_000), 64),
         frame_bytes: v.optional(whole(1024), 67_108_864),
         tool_output_bytes: v.optional(whole(1024), 1_048_576),
