@@ -167,7 +167,9 @@ export type ProviderErrorKind =
   | "server"
   | "network"
   | "timeout"
-  | "protocol";
+  | "protocol"
+  /** The model's own slip (an empty answer, a call that cannot be read): asked again with a word, it mostly does better. */
+  | "malformed_answer";
 
 const PASSING: ReadonlySet<ProviderErrorKind> = new Set(["rate_limit", "overloaded", "server", "network", "timeout"]);
 
@@ -183,11 +185,13 @@ export class ProviderError extends GantryError {
   readonly status: number | undefined;
   /** How long the provider asked to wait. */
   readonly retryAfterMs: number | undefined;
+  /** Of a `malformed_answer`: what to tell the model, one sentence. */
+  readonly hint: string | undefined;
   constructor(
     provider: string,
     kind: ProviderErrorKind,
     message: string,
-    details: { status?: number; retryAfterMs?: number; cause?: unknown } = {},
+    details: { status?: number; retryAfterMs?: number; hint?: string; cause?: unknown } = {},
   ) {
     const text = message.length > 500 ? `${message.slice(0, 499)}…` : message;
     super(`${provider}: ${details.status ?? kind}: ${text}`, { cause: details.cause });
@@ -195,8 +199,9 @@ export class ProviderError extends GantryError {
     this.kind = kind;
     this.status = details.status;
     this.retryAfterMs = details.retryAfterMs;
+    this.hint = details.hint;
   }
-  /** Whether asking again may help. */
+  /** Whether asking the same again may help. */
   get passing(): boolean {
     return PASSING.has(this.kind);
   }
