@@ -250,7 +250,7 @@ export class ResponsesReader implements AnswerReader {
           toolCallId: id,
           toolName: name,
           input,
-          ...(end.id === undefined ? {} : { providerMetadata: { openai: { itemId: end.id } } }),
+          ...(text(end.id) === "" ? {} : { providerMetadata: { openai: { itemId: end.id } } }),
         });
         break;
       }
@@ -273,13 +273,14 @@ export class ResponsesReader implements AnswerReader {
   }
 }
 
-/** What the package that writes the next request wants to have back. */
+/** What the package that writes the next request wants to have back, and no more than it takes. */
 function opaque(item: Bag): Metadata {
+  const phase = item.phase === "commentary" || item.phase === "final_answer" ? item.phase : undefined;
   return {
     openai: {
-      itemId: item.id,
-      phase: item.phase ?? undefined,
-      reasoningEncryptedContent: item.encrypted_content ?? undefined,
+      itemId: text(item.id) || undefined,
+      phase,
+      reasoningEncryptedContent: text(item.encrypted_content) || undefined,
     },
   };
 }
