@@ -21,6 +21,7 @@ const HELP = `
     --session-driver NAME    sqlite, json or a module (session.driver)
     --acp                    serve the Agent Client Protocol over HTTP
     --stdio                  with --acp: over standard input and output
+    --acp-profile PROFILE    auto, spec or official (acp.profile, default auto)
     --insecure               bind beyond loopback without authentication
     --json                   with adapters: as JSON
     --version                print the version
@@ -65,6 +66,7 @@ function flags() {
       sessionDriver: { type: "string" },
       acp: { type: "boolean", default: false },
       stdio: { type: "boolean", default: false },
+      acpProfile: { type: "string" },
       insecure: { type: "boolean" },
       json: { type: "boolean", default: false },
     },

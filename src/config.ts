@@ -77,8 +77,9 @@ const schema = v.pipe(
         insecure: v.optional(flag, false),
       }),
       acp: section({
-        profile: v.optional(oneOf(["spec", "official"]), "spec"),
-        official_clients: v.optional(texts, ["zed"]),
+        profile: v.optional(oneOf(["auto", "spec", "official"]), "auto"),
+        // Left out: the transports' own list.
+        official_clients: v.optional(texts),
         auth_methods: v.optional(v.array(v.looseObject({}, "an object"), "a list of objects"), []),
         request_permission: v.optional(flag, false),
         required_headers: v.optional(textMap, {}),

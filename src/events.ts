@@ -79,7 +79,10 @@ export interface RunInput {
   projectDir?: string;
   /** The one way to cancel. */
   signal?: AbortSignal;
-  /** What happens to `token` events that nobody takes: the oldest are dropped beyond 256, or adjacent ones are joined. Default `drop`. */
+  /**
+   * What happens to `token` events that nobody takes. `drop` (the default): beyond 256 events adjacent ones are joined,
+   * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.
+   */
   overflow?: "drop" | "merge";
   /** Answers a tool that needs leave; without it tools run. */
   ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer>;
@@ -109,6 +112,8 @@ export interface Run extends AsyncIterable<AgentEvent> {
   readonly sessionId: string;
   readonly provider: string;
   readonly model: Model;
+  /** `token` events dropped so far because the reader was too slow. */
+  readonly dropped: number;
   /** Rejects with `ProviderError`, `RepeatedCallsError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`, `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile); by then all is stored. */
   readonly result: Promise<RunResult>;
 }
