@@ -35,7 +35,9 @@ export function updatesOf(event: AgentEvent, profile: Profile, compaction: boole
         ? [{ sessionUpdate: "compaction_update", compactionId: newId(), status: "completed" }, said]
         : [said];
     }
+    case "retry":
     case "done":
+    case "error":
       return [];
   }
 }

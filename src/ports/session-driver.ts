@@ -85,7 +85,7 @@ export interface Message extends ModelMessage {
   seq: number;
   /** ISO 8601 UTC with milliseconds. */
   createdAt: string;
-  /** False while it is still growing, and for good when a crash cut it off before it was repaired. */
+  /** False while it is still growing, and for good when a crash, a cancel or a broken connection cut it off. */
   finished: boolean;
 }
 
