@@ -132,7 +132,7 @@ export interface Session {
   usage: Usage;
 }
 
-/** What `list` returns; without paging fields all matching originals. */
+/** What `list` returns: matching originals, the newest first, at most `limit` of them. */
 export interface SessionQuery {
   projectDir?: string;
   /** Part of the title; both are compared as JavaScript's `toLowerCase` makes them. */
