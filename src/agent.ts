@@ -9,13 +9,13 @@ import { Models, noCache, type CatalogueCache } from "./models.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import type { ReasoningEffort, SessionDriver } from "./ports/session-driver.js";
-import type { Location, Tool, ToolKind, ToolSpec } from "./ports/tool.js";
+import type { Tool, ToolSpec } from "./ports/tool.js";
 import { ActiveRun, EventBuffer } from "./run.js";
 import { ending, executeRun } from "./run-execution.js";
 import { checkInput, startRun } from "./run-start.js";
 import { Sessions } from "./sessions.js";
 import { TaskSet } from "./task-set.js";
-import { describeCall } from "./tool-calls.js";
+import { describeCall, type DescribedCall } from "./tool-calls.js";
 import { VERSION } from "./version.js";
 
 export interface AgentOptions {
@@ -109,6 +109,7 @@ export class Agent {
       bus: this.#bus,
       logger: this.#logger,
       projectDir: this.projectDir,
+      runs: (rootId) => this.#running.has(rootId),
       stopRun: (rootId) => this.#stopRun(rootId),
     });
     this.models = new Models({
@@ -143,11 +144,7 @@ export class Agent {
   }
 
   /** How a stored tool call is shown to a person; `input` undefined when the arguments are broken JSON. Never throws. */
-  describeCall(
-    name: string,
-    args: string,
-    projectDir: string,
-  ): { title: string; kind: ToolKind; locations: readonly Location[]; input: unknown } {
+  describeCall(name: string, args: string, projectDir: string): DescribedCall {
     return describeCall(this.#tools.get(name), name, args, projectDir);
   }
 

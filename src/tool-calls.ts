@@ -4,13 +4,15 @@ import { INTERRUPTED } from "./history.js";
 import { parseJson } from "./json.js";
 import type { Logger } from "./ports/logger.js";
 import type { ToolCallPart } from "./ports/session-driver.js";
-import type { AskAnswer, Location, Tool, ToolKind, ToolOutput } from "./ports/tool.js";
+import type { AskAnswer, AskRequest, Diff, Location, Tool, ToolKind, ToolOutput } from "./ports/tool.js";
 import { capText } from "./tools/truncate.js";
 
 /** Calls of one answer that may run at the same time. */
 const AT_ONCE = 8;
 /** After a cancel a tool may take so long, in ms, to say how it ended. */
 const GRACE_MS = 400;
+/** What the model reads where nobody said whether a call may run. */
+const UNANSWERED = "Nobody answered whether this call may run, so it did not run. Ask what to do instead.";
 
 export interface ToolRunContext {
   tools: ReadonlyMap<string, Tool>;
@@ -41,6 +43,7 @@ interface Prepared {
   input: unknown;
   title: string;
   locations: readonly Location[];
+  diff: readonly Diff[];
   /** Why it cannot run. */
   refusal: string | undefined;
 }
@@ -85,7 +88,7 @@ export async function runToolCalls(
 
 function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
   const tool = context.tools.get(call.name);
-  const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [] };
+  const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [], diff: [] };
   if (!tool) {
     const names = [...context.tools.keys()].join(", ");
     return { ...base, refusal: `There is no tool "${call.name}". Use one of: ${names || "(none)"}.` };
@@ -101,8 +104,8 @@ function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
   }
   try {
     const args: unknown = tool.parse(input);
-    const { title, locations } = describe(tool, args, context.projectDir);
-    return { ...base, args, input, title, locations, refusal: undefined };
+    const shown = describe(tool, args, context.projectDir);
+    return { ...base, args, input, ...shown, refusal: undefined };
   } catch (error) {
     if (!(error instanceof ToolInputError))
       context.logger.debug("a tool refused its input", { tool: call.name, error });
@@ -110,14 +113,19 @@ function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
   }
 }
 
+/** A call as it is shown to a person; `input` undefined when its arguments are broken JSON. */
+export interface DescribedCall {
+  title: string;
+  kind: ToolKind;
+  locations: readonly Location[];
+  /** What it would change, or has changed if it went well, as far as its arguments tell. */
+  diff: readonly Diff[];
+  input: unknown;
+}
+
 /** How a stored call is shown to a person. Never throws, whatever the model sent. */
-export function describeCall(
-  tool: Tool | undefined,
-  name: string,
-  args: string,
-  projectDir: string,
-): { title: string; kind: ToolKind; locations: readonly Location[]; input: unknown } {
-  const shown = { title: name, kind: tool?.kind ?? "other", locations: [], input: undefined as unknown };
+export function describeCall(tool: Tool | undefined, name: string, args: string, projectDir: string): DescribedCall {
+  const shown = { title: name, kind: tool?.kind ?? "other", locations: [], diff: [], input: undefined as unknown };
   try {
     shown.input = args.trim() === "" ? {} : parseJson(args);
     if (tool) return { ...shown, ...describe(tool, tool.parse(shown.input), projectDir) };
@@ -127,11 +135,12 @@ export function describeCall(
   return shown;
 }
 
-function describe(tool: Tool, args: unknown, projectDir: string): { title: string; locations: readonly Location[] } {
+function describe(tool: Tool, args: unknown, projectDir: string): Pick<DescribedCall, "title" | "locations" | "diff"> {
   try {
-    return tool.describe(args, projectDir);
+    const { title, locations, diff = [] } = tool.describe(args, projectDir);
+    return { title, locations, diff };
   } catch {
-    return { title: tool.name, locations: [] };
+    return { title: tool.name, locations: [], diff: [] };
   }
 }
 
@@ -183,7 +192,9 @@ async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Prom
   try {
     const { callId, ask } = { callId: one.call.id, ask: asker(one, tool, context) };
     if (tool.needsLeave) {
-      const answer = await ask({ title: one.title, input: one.input, locations: one.locations });
+      const { title, input, locations, diff } = one;
+      const answer = await ask({ title, input, locations, ...(diff.length > 0 ? { diff } : {}) });
+      if (answer === "unanswered") return { text: UNANSWERED, failed: true };
       if (answer === "reject") return { text: "The user refused this call. Ask what to do instead.", failed: true };
     }
     const output = await tool.run(one.args, {
@@ -203,8 +214,8 @@ async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Prom
 }
 
 function asker(one: Prepared, tool: Tool, context: ToolRunContext) {
-  return async (request: { title: string; input: unknown; locations: readonly Location[] }): Promise<AskAnswer> => {
-    const key = `leave:${tool.name}`;
+  return async (request: Omit<AskRequest, "callId" | "tool" | "kind">): Promise<AskAnswer> => {
+    const key = leaveKey(tool, request, context.projectDir);
     if (!context.ask || context.state.get(key) === true) return "allow";
     const answer = await context.ask(
       { ...request, callId: one.call.id, tool: tool.name, kind: tool.kind },
@@ -213,6 +224,13 @@ function asker(one: Prepared, tool: Tool, context: ToolRunContext) {
     if (answer === "allow_always") context.state.set(key, true);
     return answer;
   };
+}
+
+/** What a lasting leave is for. Whoever allows one command has not allowed the next one. */
+function leaveKey(tool: Tool, { input, locations }: Pick<AskRequest, "input" | "locations">, projectDir: string) {
+  const what =
+    tool.kind === "edit" && locations.length > 0 ? locations.map(({ path }) => path).sort() : { projectDir, input };
+  return `leave:${tool.name}:${JSON.stringify(what)}`;
 }
 
 function text(error: unknown): string {

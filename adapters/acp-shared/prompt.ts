@@ -1,9 +1,12 @@
-import { newId, type Agent, type Logger, type Run, type RunResult, type Session } from "gantry";
-import { announceClient, askClient, type AcpClient } from "./client.js";
+import { newId, type Agent, type Logger, type Run, type RunResult, type Session, type Usage } from "gantry";
+import { announceClient, type AcpClient } from "./client.js";
 import { failureText, isCancellation, RpcError, toRpcError } from "./errors.js";
+import { askClient } from "./permission.js";
+import { planOf } from "./plan.js";
 import type { PromptInput } from "./prompt-input.js";
 import type { Turn } from "./turns.js";
 import { promptResult, textBlock, updatesOf, usageUpdate } from "./updates.js";
+import { visible } from "./visible.js";
 import { CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
 /** What one prompt needs. */
@@ -20,6 +23,8 @@ export interface PromptParts {
   ask: boolean;
   /** Whether the client shows compactions. */
   compaction: boolean;
+  /** Whether it is told what editors show besides: plans, tools that begin to run, retries. */
+  editor: boolean;
   send(update: SessionUpdate): void;
   /** Resolves when the client can take more; undefined when it can now. */
   ready(): Promise<void> | undefined;
@@ -43,8 +48,9 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
   };
   const leave = announceClient(session.chain.root, client);
   const shown = new Shown();
+  const listening = new RunListener(parts, send);
+  let run: Run | undefined;
   try {
-    let run: Run;
     try {
       run = await agent.run({
         message: input.message,
@@ -56,9 +62,13 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
         ...(parts.ask
           ? {
               ask: async (request, signal) => {
+                const { callId, kind } = request;
+                shown.asks(callId);
                 // The person sees the call before the question about it.
-                await shown.call(request.callId, signal);
-                return askClient(client, request, profile === "spec" ? "other" : request.kind, signal, logger);
+                await shown.call(callId, signal);
+                const answer = await askClient(client, request, profile === "spec" ? "other" : kind, signal, logger);
+                if (parts.editor && (answer === "allow" || answer === "allow_always")) send(begun(callId));
+                return answer;
               },
             }
           : {}),
@@ -74,13 +84,68 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
     return ended(result, turn, profile);
   } catch (error) {
     if (error instanceof RpcError) throw error;
-    if (turn.cancelled || isCancellation(error)) return { stopReason: "cancelled" };
+    const usage = await listening.usage(run);
+    if (turn.cancelled || isCancellation(error)) {
+      if (usage) send(usage);
+      return { stopReason: "cancelled" };
+    }
     const message = failureText(error, logger);
-    if (profile === "official") throw new RpcError(CODES.internal, message);
+    if (profile === "official") {
+      if (usage) send(usage);
+      throw new RpcError(CODES.internal, message);
+    }
     send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: textBlock(message) });
+    if (usage) send(usage);
     return { stopReason: "error", _meta: { error: { message } } };
   } finally {
+    listening.end();
     leave();
+  }
+}
+
+function begun(toolCallId: string): SessionUpdate {
+  return { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
+}
+
+/** What a run tells on the bus alone: the tokens of its model calls, and that one of them is tried again. */
+class RunListener {
+  readonly #parts: PromptParts;
+  readonly #stop: (() => void)[];
+  #last: Usage | undefined;
+
+  constructor(parts: PromptParts, send: (update: SessionUpdate) => void) {
+    const { agent, session, editor } = parts;
+    const { root } = session.chain;
+    this.#parts = parts;
+    this.#stop = [
+      agent.on("model.called", ({ sessionId, usage }) => {
+        if (sessionId === root) this.#last = usage;
+      }),
+      agent.on("model.retried", ({ sessionId, delayMs, error }) => {
+        if (!editor || sessionId !== root) return;
+        const text = `[${visible(error.message)}; trying again in ${Math.ceil(delayMs / 1000)} s]\n`;
+        send({ sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) });
+      }),
+    ];
+  }
+
+  /** Of a run that did not end well, as far as it went; undefined when it used nothing. Never rejects. */
+  async usage(run: Run | undefined): Promise<SessionUpdate | undefined> {
+    const { agent, session, profile, logger } = this.#parts;
+    const usage = this.#last;
+    if (!usage) return undefined;
+    try {
+      const now = await agent.sessions.get(session.chain.root);
+      const context = { used: usage.totalTokens, size: run?.model.contextWindow };
+      return now && usageUpdate({ context, usage, sessionUsage: now.usage }, profile);
+    } catch (error) {
+      logger.debug("no usage to tell", { error });
+      return undefined;
+    }
+  }
+
+  end(): void {
+    for (const stop of this.#stop) stop();
   }
 }
 
@@ -90,31 +155,47 @@ async function forward(
   turn: Turn,
   send: (update: SessionUpdate) => void,
   shown: Shown,
-  { profile, compaction, ready }: PromptParts,
+  { profile, compaction, editor, ready }: PromptParts,
 ): Promise<void> {
   const cancelled = new Promise<void>((resolve) => {
     if (turn.cancelled) resolve();
     turn.signal.addEventListener("abort", () => resolve(), { once: true });
   });
-  const open = new Set<string>();
+  /** Calls that have no result, with their input. */
+  const open = new Map<string, unknown>();
   for await (const event of run) {
     for (const update of updatesOf(event, profile, compaction)) send(update);
     if (event.type === "tool_call") {
-      open.add(event.callId);
+      open.set(event.callId, event.input);
       shown.add(event.callId);
+      if (editor && !shown.isAsked(event.callId)) send(begun(event.callId));
     }
-    if (event.type === "tool_result") open.delete(event.callId);
+    if (event.type === "tool_result") {
+      const plan = editor && !event.failed ? planOf(event.name, open.get(event.callId)) : undefined;
+      if (plan) send(plan);
+      open.delete(event.callId);
+    }
     const more = ready();
     // A cancel is answered at once, also to a client that does not read.
     if (more) await Promise.race([more, cancelled]);
   }
-  for (const toolCallId of open) send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
+  for (const toolCallId of open.keys()) send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
 }
 
-/** Which tool calls the client was told of. */
+/** Which tool calls the client was told of, and asked about. */
 class Shown {
   readonly #calls = new Set<string>();
+  readonly #asked = new Set<string>();
   readonly #waiting = new Map<string, () => void>();
+
+  /** A person is asked about the call, and it does not run before they answer. */
+  asks(callId: string): void {
+    this.#asked.add(callId);
+  }
+
+  isAsked(callId: string): boolean {
+    return this.#asked.has(callId);
+  }
 
   add(callId: string): void {
     this.#calls.add(callId);
