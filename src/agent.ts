@@ -1,6 +1,7 @@
 import { setMaxListeners } from "node:events";
 import { Compaction, type CompactionOptions } from "./compaction.js";
 import { InputError, SessionNotFoundError, ShuttingDownError, TooManyRunsError } from "./errors.js";
+import type { Conversation } from "./conversation.js";
 import { Bus, type BusEvent, type BusListener, type Run, type RunInput } from "./events.js";
 import { Housekeeping } from "./housekeeping.js";
 import { silentLogger } from "./log.js";
@@ -16,6 +17,7 @@ import { checkInput, startRun } from "./run-start.js";
 import { Sessions } from "./sessions.js";
 import { TaskSet } from "./task-set.js";
 import { describeCall, type DescribedCall } from "./tool-calls.js";
+import { stateOf } from "./tool-state.js";
 import { VERSION } from "./version.js";
 
 export interface AgentOptions {
@@ -53,7 +55,7 @@ interface Running {
 
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
-/** Sessions whose tool state is remembered. */
+/** Sessions whose tool state is at hand; that of others is read from what they stored. */
 const STATES = 256;
 
 /**
@@ -83,6 +85,8 @@ export class Agent {
   /** Tools that a cancel could not end at once. */
   readonly #stragglers = new TaskSet();
   readonly #states = new Map<string, Map<string, unknown>>();
+  /** Sessions that a title is being made for. */
+  readonly #naming = new Set<string>();
   #active = 0;
   #refusing = false;
   #opened: Promise<SessionDriver> | undefined;
@@ -227,7 +231,8 @@ export class Agent {
         systemPrompt,
         maxIterations,
         toolOutputBytes,
-        state: this.#state(sessionId),
+        state: (resumed) => this.#state(store, resumed),
+        naming: this.#naming,
         closing: this.#closing.signal,
         inBackground: (task) => void this.#tasks.add(task),
         straggles: (task) => void this.#stragglers.add(task),
@@ -250,11 +255,15 @@ export class Agent {
     await running?.ended;
   }
 
-  #state(sessionId: string): Map<string, unknown> {
-    const state = this.#states.get(sessionId) ?? new Map<string, unknown>();
+  /** What the tools of a session remember: kept for the next run, and found again in what is stored. */
+  async #state(store: SessionDriver, { session, messages }: Conversation): Promise<Map<string, unknown>> {
+    const { root, index } = session.chain;
+    // A follow-up's view may have left out the results that have it.
+    const state =
+      this.#states.get(root) ?? stateOf(index === 0 ? messages : await store.messages(root, { scope: "chain" }));
     // Newest last, so that the one longest unused goes first.
-    this.#states.delete(sessionId);
-    this.#states.set(sessionId, state);
+    this.#states.delete(root);
+    this.#states.set(root, state);
     const oldest = this.#states.keys().next().value;
     if (this.#states.size > STATES && oldest !== undefined) this.#states.delete(oldest);
     return state;

@@ -26,4 +26,5 @@ export { killAll } from "./tools/child.js";
 export { openHttpHost, type HttpHostOptions } from "./http-host.js";
 export { endRaw } from "./http-answers.js";
 export { readAttachments, type AttachmentPolicy } from "./attachments.js";
+export { roundCost } from "./usage.js";
 export * from "./web-safety.js";

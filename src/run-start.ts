@@ -79,11 +79,7 @@ async function resume(
   // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
   const session = await newestOf(store, rootId);
   const before = [...(await store.view(session.id)), ...(await store.messages(session.id))];
-  const unfinished = before.filter((message) => !message.finished).map((message) => ({ ...message, finished: true }));
-  const conversation = new Conversation(
-    { ...session, ...set },
-    before.map((message) => ({ ...message, finished: true })),
-  );
+  const conversation = new Conversation({ ...session, ...set }, before);
   const mended = danglingCalls(before).map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, conversation.compose(prompt(input))];
   await store.write(session.id, {
@@ -91,7 +87,6 @@ async function resume(
     sync: true,
     set: { ...set, updatedAt: now() },
     add,
-    ...(unfinished.length > 0 ? { finish: unfinished } : {}),
   });
   for (const message of add) conversation.add(message);
   bus.emit("session.resume", { sessionId: session.id, rootId: session.chain.root });

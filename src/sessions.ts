@@ -183,9 +183,7 @@ export class Sessions {
     try {
       return await work(store, session, lease.fence);
     } finally {
-      await lease.release().catch((error: unknown) => {
-        this.#options.logger.warn("a lease was not given back; it runs out by itself", { error });
-      });
+      await lease.giveBack();
     }
   }
 }

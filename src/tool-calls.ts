@@ -1,18 +1,18 @@
+import { abortable } from "./abort.js";
 import type { Bus, AgentEvent, RunInput } from "./events.js";
 import { ToolInputError } from "./errors.js";
 import { INTERRUPTED } from "./history.js";
 import { parseJson } from "./json.js";
 import type { Logger } from "./ports/logger.js";
 import type { ToolCallPart } from "./ports/session-driver.js";
-import type { AskAnswer, AskRequest, Diff, Location, Tool, ToolKind, ToolOutput } from "./ports/tool.js";
+import type { AskRequest, Diff, Location, Tool, ToolContext, ToolKind, ToolOutput } from "./ports/tool.js";
+import { CallState, LEAVE, type StateChanges } from "./tool-state.js";
 import { capText } from "./tools/truncate.js";
 
 /** Calls of one answer that may run at the same time. */
 const AT_ONCE = 8;
 /** After a cancel a tool may take so long, in ms, to say how it ended. */
 const GRACE_MS = 400;
-/** What the model reads where nobody said whether a call may run. */
-const UNANSWERED = "Nobody answered whether this call may run, so it did not run. Ask what to do instead.";
 
 export interface ToolRunContext {
   tools: ReadonlyMap<string, Tool>;
@@ -34,6 +34,8 @@ export interface ToolRunContext {
 export interface ToolOutcome {
   call: ToolCallPart;
   output: ToolOutput;
+  /** What it changed of the session's state. */
+  state: StateChanges;
 }
 
 interface Prepared {
@@ -72,14 +74,15 @@ export async function runToolCalls(
     const outcomes = await Promise.allSettled(
       group.map(async (one) => {
         announce(one, messageId, context);
-        const output = await settle(one, context);
+        const state = new CallState(context.state);
+        const output = await settle(one, { ...context, state });
         context.bus.emit("tool.finished", {
           sessionId: context.sessionId,
           callId: one.call.id,
           name: one.call.name,
           failed: output.failed === true,
         });
-        await onOutcome({ call: one.call, output });
+        await onOutcome({ call: one.call, output, state: state.changes() });
       }),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
@@ -159,10 +162,13 @@ function announce(one: Prepared, messageId: string, context: ToolRunContext): vo
   });
 }
 
+/** Given to a model for a call that a cancel was faster than. */
+const NOT_RUN = "[cancelled before it ran]";
+
 /** Never rejects. */
 async function settle(one: Prepared, context: ToolRunContext): Promise<ToolOutput> {
   const { signal } = context;
-  if (signal.aborted) return { text: "[cancelled before it ran]", failed: true };
+  if (signal.aborted) return { text: NOT_RUN, failed: true };
   if (one.refusal !== undefined || !one.tool) return { text: one.refusal ?? "", failed: true };
   const work = perform(one, one.tool, context);
   const output = await withGrace(work, signal);
@@ -189,17 +195,13 @@ function withGrace(work: Promise<ToolOutput>, signal: AbortSignal): Promise<Tool
 
 /** Never rejects. */
 async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Promise<ToolOutput> {
+  const ask = asker(one, tool, context);
   try {
-    const { callId, ask } = { callId: one.call.id, ask: asker(one, tool, context) };
-    if (tool.needsLeave) {
-      const { title, input, locations, diff } = one;
-      const answer = await ask({ title, input, locations, ...(diff.length > 0 ? { diff } : {}) });
-      if (answer === "unanswered") return { text: UNANSWERED, failed: true };
-      if (answer === "reject") return { text: "The user refused this call. Ask what to do instead.", failed: true };
-    }
+    const refused = tool.needsLeave ? await refusal(one, ask, context) : undefined;
+    if (refused !== undefined) return { text: refused, failed: true };
     const output = await tool.run(one.args, {
       sessionId: context.sessionId,
-      callId,
+      callId: one.call.id,
       projectDir: context.projectDir,
       signal: context.signal,
       ask,
@@ -213,16 +215,31 @@ async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Prom
   }
 }
 
-function asker(one: Prepared, tool: Tool, context: ToolRunContext) {
-  return async (request: Omit<AskRequest, "callId" | "tool" | "kind">): Promise<AskAnswer> => {
+type Asker = ToolContext["ask"];
+
+/** Ask for leave; why the call may not run, or undefined. Never rejects. */
+async function refusal(one: Prepared, ask: Asker, context: ToolRunContext): Promise<string | undefined> {
+  const { title, input, locations, diff } = one;
+  try {
+    const answer = await ask({ title, input, locations, ...(diff.length > 0 ? { diff } : {}) });
+    return answer === "reject" ? "The user refused this call. Ask what to do instead." : undefined;
+  } catch (error) {
+    if (context.signal.aborted) return NOT_RUN;
+    context.logger.warn("nobody could be asked for leave; the tool does not run", { tool: one.call.name, error });
+    return "This call needs leave, and nobody could be asked, so it did not run. It was not refused: go on without it, or say what you need it for.";
+  }
+}
+
+/** Asks the person at the client. Only an exact yes is one: whatever else comes back refuses. */
+function asker(one: Prepared, tool: Tool, context: ToolRunContext): Asker {
+  return async (request) => {
     const key = leaveKey(tool, request, context.projectDir);
     if (!context.ask || context.state.get(key) === true) return "allow";
-    const answer = await context.ask(
-      { ...request, callId: one.call.id, tool: tool.name, kind: tool.kind },
-      context.signal,
-    );
+    const asked = context.ask({ ...request, callId: one.call.id, tool: tool.name, kind: tool.kind }, context.signal);
+    // Raced, so that a client that ignores the signal cannot hold a run.
+    const answer: unknown = await abortable(Promise.resolve(asked), context.signal);
     if (answer === "allow_always") context.state.set(key, true);
-    return answer;
+    return answer === "allow" || answer === "allow_always" ? answer : "reject";
   };
 }
 
@@ -230,7 +247,7 @@ function asker(one: Prepared, tool: Tool, context: ToolRunContext) {
 function leaveKey(tool: Tool, { input, locations }: Pick<AskRequest, "input" | "locations">, projectDir: string) {
   const what =
     tool.kind === "edit" && locations.length > 0 ? locations.map(({ path }) => path).sort() : { projectDir, input };
-  return `leave:${tool.name}:${JSON.stringify(what)}`;
+  return `${LEAVE}${tool.name}:${JSON.stringify(what)}`;
 }
 
 function text(error: unknown): string {

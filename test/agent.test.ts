@@ -302,12 +302,13 @@ describe("a fault of the provider", () => {
     assert.equal(provider.requests.length, 3);
   });
 
-  it("after text was told is not retried; the text is kept and the session goes on", async (t) => {
+  it("after text was told, without another try left: the text is kept, as broken off, and the session goes on", async (t) => {
     const half = { chunks: [{ type: "text" as const, block: "0", text: "Half an ans" }], fault: transient() };
-    const provider = new ScriptedProvider([half, say("whole")], { maxRetries: 5 });
+    const provider = new ScriptedProvider([half, say("whole")]);
     const agent = make(t, provider);
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result, { code: "provider" });
+    assert.equal((await agent.sessions.messages(run.sessionId))[1]?.finished, false);
     await (
       await agent.run({ message: "again", sessionId: run.sessionId })
     ).result;

@@ -1,8 +1,9 @@
-import type { AskAnswer, AskRequest, Logger } from "gantry";
+import type { AskAnswer, AskRequest } from "gantry";
 import type { AcpClient } from "./client.js";
+import { RpcError } from "./errors.js";
 import { diffContent } from "./updates.js";
 import { visible } from "./visible.js";
-import type { PermissionOption, ToolCallFields } from "./wire.js";
+import { CODES, type PermissionOption, type ToolCallFields } from "./wire.js";
 
 const ANSWERS: ReadonlyMap<string, AskAnswer> = new Map([
   ["allow_once", "allow"],
@@ -25,13 +26,12 @@ function choices(request: AskRequest): PermissionOption[] {
   ];
 }
 
-/** Ask the person at the client whether a tool may run. Whatever is no choice of theirs is `unanswered`. */
+/** Ask the person at the client whether a tool may run. Rejects with `RpcError` where they did not choose: nobody has refused then. */
 export async function askClient(
   client: AcpClient,
   request: AskRequest,
   kind: string,
   signal: AbortSignal,
-  logger: Logger,
 ): Promise<AskAnswer> {
   const { diff = [] } = request;
   const toolCall: ToolCallFields = {
@@ -43,14 +43,8 @@ export async function askClient(
     locations: request.locations.map((location) => ({ ...location })),
     rawInput: request.input,
   };
-  try {
-    const outcome = await client.requestPermission(toolCall, choices(request), { signal });
-    const answer = outcome.outcome === "selected" ? ANSWERS.get(outcome.optionId) : undefined;
-    if (answer === undefined) logger.warn("the client gave no answer; the tool does not run", { tool: request.tool });
-    return answer ?? "unanswered";
-  } catch (error) {
-    signal.throwIfAborted();
-    logger.warn("the client could not be asked; the tool does not run", { tool: request.tool, error });
-    return "unanswered";
-  }
+  const outcome = await client.requestPermission(toolCall, choices(request), { signal });
+  const answer = outcome.outcome === "selected" ? ANSWERS.get(outcome.optionId) : undefined;
+  if (answer === undefined) throw new RpcError(CODES.internal, "the client's person chose none of the options");
+  return answer;
 }

@@ -1,9 +1,10 @@
-import { newId, type Agent, type Logger, type Run, type RunResult, type Session, type Usage } from "gantry";
+import { newId, type Agent, type AgentEvent, type Logger, type Run, type RunResult, type Session } from "gantry";
 import { announceClient, type AcpClient } from "./client.js";
 import { failureText, isCancellation, RpcError, toRpcError } from "./errors.js";
 import { askClient } from "./permission.js";
 import { planOf } from "./plan.js";
 import type { PromptInput } from "./prompt-input.js";
+import { Spent } from "./spent.js";
 import type { Turn } from "./turns.js";
 import { promptResult, textBlock, updatesOf, usageUpdate } from "./updates.js";
 import { visible } from "./visible.js";
@@ -48,7 +49,7 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
   };
   const leave = announceClient(session.chain.root, client);
   const shown = new Shown();
-  const listening = new RunListener(parts, send);
+  const spent = new Spent(agent, session.chain.root);
   let run: Run | undefined;
   try {
     try {
@@ -66,7 +67,7 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
                 shown.asks(callId);
                 // The person sees the call before the question about it.
                 await shown.call(callId, signal);
-                const answer = await askClient(client, request, profile === "spec" ? "other" : kind, signal, logger);
+                const answer = await askClient(client, request, profile === "spec" ? "other" : kind, signal);
                 if (parts.editor && (answer === "allow" || answer === "allow_always")) send(begun(callId));
                 return answer;
               },
@@ -84,7 +85,7 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
     return ended(result, turn, profile);
   } catch (error) {
     if (error instanceof RpcError) throw error;
-    const usage = await listening.usage(run);
+    const usage = await spent.update(run, profile, logger);
     if (turn.cancelled || isCancellation(error)) {
       if (usage) send(usage);
       return { stopReason: "cancelled" };
@@ -98,55 +99,13 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
     if (usage) send(usage);
     return { stopReason: "error", _meta: { error: { message } } };
   } finally {
-    listening.end();
+    spent.end();
     leave();
   }
 }
 
 function begun(toolCallId: string): SessionUpdate {
   return { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
-}
-
-/** What a run tells on the bus alone: the tokens of its model calls, and that one of them is tried again. */
-class RunListener {
-  readonly #parts: PromptParts;
-  readonly #stop: (() => void)[];
-  #last: Usage | undefined;
-
-  constructor(parts: PromptParts, send: (update: SessionUpdate) => void) {
-    const { agent, session, editor } = parts;
-    const { root } = session.chain;
-    this.#parts = parts;
-    this.#stop = [
-      agent.on("model.called", ({ sessionId, usage }) => {
-        if (sessionId === root) this.#last = usage;
-      }),
-      agent.on("model.retried", ({ sessionId, delayMs, error }) => {
-        if (!editor || sessionId !== root) return;
-        const text = `[${visible(error.message)}; trying again in ${Math.ceil(delayMs / 1000)} s]\n`;
-        send({ sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) });
-      }),
-    ];
-  }
-
-  /** Of a run that did not end well, as far as it went; undefined when it used nothing. Never rejects. */
-  async usage(run: Run | undefined): Promise<SessionUpdate | undefined> {
-    const { agent, session, profile, logger } = this.#parts;
-    const usage = this.#last;
-    if (!usage) return undefined;
-    try {
-      const now = await agent.sessions.get(session.chain.root);
-      const context = { used: usage.totalTokens, size: run?.model.contextWindow };
-      return now && usageUpdate({ context, usage, sessionUsage: now.usage }, profile);
-    } catch (error) {
-      logger.debug("no usage to tell", { error });
-      return undefined;
-    }
-  }
-
-  end(): void {
-    for (const stop of this.#stop) stop();
-  }
 }
 
 /** Events become updates as fast as the client takes them; what it does not take in time the kernel joins. */
@@ -168,18 +127,31 @@ async function forward(
     if (event.type === "tool_call") {
       open.set(event.callId, event.input);
       shown.add(event.callId);
-      if (editor && !shown.isAsked(event.callId)) send(begun(event.callId));
     }
-    if (event.type === "tool_result") {
-      const plan = editor && !event.failed ? planOf(event.name, open.get(event.callId)) : undefined;
-      if (plan) send(plan);
-      open.delete(event.callId);
-    }
-    const more = ready();
+    const more = editor ? besides(event, shown, open) : undefined;
+    if (more) send(more);
+    if (event.type === "tool_result") open.delete(event.callId);
+    const room = ready();
     // A cancel is answered at once, also to a client that does not read.
-    if (more) await Promise.race([more, cancelled]);
+    if (room) await Promise.race([room, cancelled]);
   }
   for (const toolCallId of open.keys()) send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
+}
+
+/** What editors show beside an event's own updates. `open`: inputs of calls without a result. */
+function besides(event: AgentEvent, shown: Shown, open: ReadonlyMap<string, unknown>): SessionUpdate | undefined {
+  switch (event.type) {
+    case "tool_call":
+      return shown.isAsked(event.callId) ? undefined : begun(event.callId);
+    case "tool_result":
+      return event.failed ? undefined : planOf(event.name, open.get(event.callId));
+    case "retry": {
+      const text = `[${visible(event.error.message)}; trying again in ${Math.ceil(event.delayMs / 1000)} s]\n`;
+      return { sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) };
+    }
+    default:
+      return undefined;
+  }
 }
 
 /** Which tool calls the client was told of, and asked about. */

@@ -1,4 +1,4 @@
-import { newId, type AgentEvent, type Diff, type RunResult, type ToolKind } from "gantry";
+import { newId, roundCost, type AgentEvent, type Diff, type RunResult, type ToolKind } from "gantry";
 import { visible } from "./visible.js";
 import type { ContentBlock, PromptResult, Profile, SessionUpdate, StopReason, ToolCallContent } from "./wire.js";
 
@@ -36,7 +36,9 @@ export function updatesOf(event: AgentEvent, profile: Profile, compaction: boole
         ? [{ sessionUpdate: "compaction_update", compactionId: newId(), status: "completed" }, said]
         : [said];
     }
+    case "retry":
     case "done":
+    case "error":
       return [];
   }
 }
@@ -99,7 +101,7 @@ export function usageUpdate(
     sessionUpdate: "usage_update",
     used: whole(context.used),
     size: profile === "spec" ? SPEC_WINDOW : whole(context.size ?? UNKNOWN_WINDOW),
-    cost: { amount: Math.max(0, sessionUsage.cost), currency: "USD" },
+    cost: { amount: Math.max(0, roundCost(sessionUsage.cost)), currency: "USD" },
   };
 }
 

@@ -5,6 +5,7 @@ import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
 import type { Logger } from "gantry";
 import { keep, prepare, readPragma, setPragma } from "./kept.js";
+import { LOWER } from "./reads.js";
 import type { SqliteOptions } from "./options.js";
 import { APPLICATION_ID, checkVersion, migrate } from "./schema.js";
 
@@ -48,6 +49,7 @@ export async function connect(
     }
     await retry(() => configure(db, wal, options.maxPages));
     await retry(() => migrate(db, path));
+    db.function(LOWER, { deterministic: true }, (text) => String(text).toLowerCase());
     return { db, wal };
   } catch (error) {
     db.close();

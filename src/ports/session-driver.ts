@@ -85,7 +85,7 @@ export interface Message extends ModelMessage {
   seq: number;
   /** ISO 8601 UTC with milliseconds. */
   createdAt: string;
-  /** False while it is still growing, and for good when a crash cut it off before it was repaired. */
+  /** False while it is still growing, and for good when a crash, a cancel or a broken connection cut it off. */
   finished: boolean;
 }
 
@@ -135,7 +135,7 @@ export interface Session {
 /** What `list` returns; without paging fields all matching originals. */
 export interface SessionQuery {
   projectDir?: string;
-  /** Part of the title, compared without regard to ASCII case. */
+  /** Part of the title; both are compared as JavaScript's `toLowerCase` makes them. */
   search?: string;
   /** Only sessions that never got a message and were last updated before this timestamp. */
   emptyBefore?: string;

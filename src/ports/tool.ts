@@ -57,11 +57,8 @@ export interface AskRequest {
   diff?: readonly Diff[];
 }
 
-/**
- * `allow_always` holds until the session's process ends: for edits of the same files, of any other tool for the very same
- * call. `unanswered`: nobody said anything, so it does not run.
- */
-export type AskAnswer = "allow" | "allow_always" | "reject" | "unanswered";
+/** `allow_always` holds until the session's process ends: for edits of the same files, of any other tool for the very same call. */
+export type AskAnswer = "allow" | "allow_always" | "reject";
 
 export interface ToolContext {
   readonly sessionId: string;
@@ -72,7 +69,10 @@ export interface ToolContext {
   readonly signal: AbortSignal;
   /** Ask the person at the client; resolves `allow` where nobody can be asked. */
   ask(request: Omit<AskRequest, "callId" | "tool" | "kind">): Promise<AskAnswer>;
-  /** What the session's tools remember of each other (files read, todo list); lives as long as the process. */
+  /**
+   * What the session's tools remember of each other (files read, todo list). What a call sets to plain JSON is stored
+   * with its result and found again by any process; anything else lives as long as this one.
+   */
   readonly state: Map<string, unknown>;
 }
 

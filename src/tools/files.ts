@@ -107,29 +107,28 @@ export function diffOf(path: string, before: Buffer | null, after: Buffer): Diff
   return [{ path, oldText: before === null ? null : before.toString(), newText: after.toString() }];
 }
 
-const SEEN = "files.seen";
+/** Begins the keys of a session's state that hold what was seen; one a file, so that each is stored with the call that saw it. */
+const SEEN = "files.seen:";
 
 /** What this session last saw of each file, by resolved path: a hash of the whole content. */
 export class SeenFiles {
-  readonly #hashes: Map<string, string>;
+  readonly #state: Map<string, unknown>;
 
   constructor(context: Pick<ToolContext, "state">) {
-    const known = context.state.get(SEEN);
-    this.#hashes = known instanceof Map ? (known as Map<string, string>) : new Map<string, string>();
-    context.state.set(SEEN, this.#hashes);
+    this.#state = context.state;
   }
 
   saw(path: string, content: Buffer): void {
-    this.#hashes.set(path, hash(content));
+    this.#state.set(SEEN + path, hash(content));
   }
 
   forget(path: string): void {
-    this.#hashes.delete(path);
+    this.#state.delete(SEEN + path);
   }
 
   /** Whether it was seen, and is another now. */
   changed(path: string, content: Buffer): boolean {
-    const known = this.#hashes.get(path);
+    const known = this.#state.get(SEEN + path);
     return known !== undefined && known !== hash(content);
   }
 }

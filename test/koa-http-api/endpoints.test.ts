@@ -541,3 +541,16 @@ it("GET /api/sessions refuses what is no positive integer", async (t) => {
   }
   assert.deepEqual((await ask("/api/sessions?size=0")).json(), { error: "invalid query parameter: size" });
 });
+
+it("costs do not drift in their last digits", async (t) => {
+  const once = say("ok", { cost: 0.0002825, costReported: true });
+  const { run, send: ask } = await startApi(t, { steps: Array.from({ length: 10 }, () => once) });
+  let id: string | undefined;
+  for (let n = 0; n < 10; n += 1) {
+    const answer = await run({ message: "hi", ...(id === undefined ? {} : { session_id: id }) });
+    assert.equal((answer.json() as { usage: { cost: number } }).usage.cost, 0.0002825);
+    id = String(answer.headers["x-session-id"]);
+  }
+  const session = (await ask(`/api/sessions/${id}`)).json() as { usage: { cost: number } };
+  assert.equal(session.usage.cost, 0.002825);
+});
