@@ -207,9 +207,20 @@ export class ProviderError extends GantryError {
   }
 }
 
+/** A model made the same call again and again and got the same result each time; the run was ended. */
+export class RepeatedCallsError extends GantryError {
+  readonly code = "repeated_calls";
+  constructor(
+    readonly tool: string,
+    readonly times: number,
+  ) {
+    super(`the model called ${tool} ${times} times without getting anything new; the run was ended`);
+  }
+}
+
 /** Why a path was refused. */
 export type PathRefusal =
-  "not_found" | "outside" | "denied" | "folder" | "not_regular" | "permission" | "invalid" | "io";
+  "not_found" | "outside" | "denied" | "protected" | "folder" | "not_regular" | "permission" | "invalid" | "io";
 
 /** A path is not to be had; the message says why, without the path. */
 export class PathError extends GantryError {
@@ -253,6 +264,7 @@ interface ErrorByCode {
   shutting_down: ShuttingDownError;
   run_cancelled: RunCancelledError;
   provider: ProviderError;
+  repeated_calls: RepeatedCallsError;
   path: PathError;
   tool_input: ToolInputError;
   tool: ToolError;

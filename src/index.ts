@@ -9,7 +9,7 @@ export type * from "./ports/tool.js";
 export type * from "./ports/transport.js";
 export * from "./adapter.js";
 export { Agent } from "./agent.js";
-export type { AgentOptions } from "./agent.js";
+export type { AgentOptions } from "./agent-options.js";
 export type { CompactionOptions } from "./compaction.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";
 export { MemoryDriver } from "./memory-driver.js";
@@ -20,6 +20,7 @@ export { createLogger, namedLogger, redact, silentLogger, type LogLevel } from "
 export { isRecord, JsonDepthError, JsonError, parseJson } from "./json.js";
 export { newId, now } from "./ids.js";
 export { OptionReader } from "./options.js";
+export type { DescribedCall } from "./tool-calls.js";
 export { builtinTools, type BuiltinToolsOptions } from "./tools/all.js";
 export { killAll } from "./tools/child.js";
 export { openHttpHost, type HttpHostOptions } from "./http-host.js";

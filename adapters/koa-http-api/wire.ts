@@ -58,6 +58,8 @@ export function wireMessage(message: Message) {
         : [],
     ),
     created_at: message.createdAt,
+    // Where it is true of most, nobody need read it.
+    ...(message.finished ? {} : { finished: false }),
   };
 }
 
@@ -125,7 +127,10 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
       });
     case "compaction":
       return { type: "compaction", strategy: event.strategy, messages: event.messages, tokens: event.tokens };
+    // The stream's own words for these come from the run's result; of a retry it knows nothing, and goes on.
+    case "retry":
     case "done":
+    case "error":
       return undefined;
   }
 }
