@@ -7,8 +7,6 @@ export interface HeaderFault {
   expected: string;
 }
 
-/** Names of properties that objects have already, which maps of every kind lose on their way. */
-const LOST = new Set(["__proto__", "constructor", "prototype"]);
 // Line breaks would let a value become a header of its own.
 // eslint-disable-next-line no-control-regex
 const CONTROL = /[\u0000-\u0008\u000a-\u001f\u007f]/;
@@ -19,7 +17,8 @@ const BEYOND_LATIN1 = /[^\u0000-\u00ff]/;
 export function headerFaultIn(value: unknown, sent: boolean): HeaderFault | undefined {
   if (!isRecord(value)) return { key: "", expected: "an object of header names and values" };
   for (const [name, text] of Object.entries(value)) {
-    if (LOST.has(name) || !isHeaderName(name)) return { key: `.${JSON.stringify(name)}`, expected: "a header name" };
+    if (name === "__proto__" || !isHeaderName(name))
+      return { key: `.${JSON.stringify(name)}`, expected: "a header name" };
     if (typeof text !== "string") return { key: `.${name}`, expected: "a string" };
     if (CONTROL.test(text) || (sent && BEYOND_LATIN1.test(text)))
       return { key: `.${name}`, expected: sent ? "one line of Latin-1 text" : "one line of text" };

@@ -15,7 +15,7 @@ import { isAiSdkModel, type AiSdkModel, type CallOptions } from "./language-mode
 import { answerLimit } from "./limits.js";
 import { toPrompt } from "./messages.js";
 import type { ConfiguredModel } from "./options.js";
-import { listedCost } from "./prices.js";
+import { listedCost, passedCost } from "./prices.js";
 import { redactor } from "./redact.js";
 import { forSpecification } from "./specification.js";
 import { streamAnswer } from "./stream.js";
@@ -36,6 +36,8 @@ export interface FromAiSdkOptions {
   timeout?: number;
   /** How often the kernel asks again. Default 5. */
   maxRetries?: number;
+  /** Longest wait that the provider may ask for, in seconds. Default 60. */
+  maxWait?: number;
   /** Sent with every call, as the package documents its `providerOptions`. */
   providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /** Taken out of error messages. */
@@ -60,6 +62,7 @@ class AiSdkModels implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
+  readonly maxWaitMs: number;
   readonly known: readonly Model[];
   readonly #source: AiSdkFactory | undefined;
   readonly #models = new Map<string, AiSdkModel>();
@@ -87,6 +90,7 @@ class AiSdkModels implements ModelProvider {
     this.name = name;
     this.idleTimeoutMs = (options.timeout ?? 120) * 1000;
     this.maxRetries = options.maxRetries ?? 5;
+    this.maxWaitMs = (options.maxWait ?? 60) * 1000;
     this.known = configured.map((model) => complete(model, name));
     this.#options = options;
     this.#faults = { provider: name, redact: redactor(options.secrets ?? []) };
@@ -152,7 +156,6 @@ class AiSdkModels implements ModelProvider {
     options.providerOptions = extra;
     const reading = {
       ...this.#faults,
-      strictFinish: false,
       thinkTags: true,
       price: (reported: ReportedUsage) => this.#price(reported, request.model),
     };
@@ -182,7 +185,10 @@ class AiSdkModels implements ModelProvider {
     return model;
   }
 
-  async #price({ usage }: ReportedUsage, model: Model): Promise<ModelUsage> {
+  async #price(reported: ReportedUsage, model: Model): Promise<ModelUsage> {
+    const { usage } = reported;
+    const said = passedCost(reported);
+    if (said !== undefined) return { ...usage, cost: said, costReported: true };
     if (model.prices !== undefined) return usage;
     const cost = await listedCost(usage, model.id, { local: false, priceProvider: undefined });
     return cost === undefined ? usage : { ...usage, cost };

@@ -588,3 +588,32 @@ it("reads files of a run that has its place, and bounds what the files of all ru
   await Promise.allSettled([first.result, second.result]);
   assert.equal((await run(body)).status, 200, "room again");
 });
+
+it("costs do not drift in their last digits", async (t) => {
+  const once = say("ok", { cost: 0.0002825, costReported: true });
+  const { run, send: ask } = await startApi(t, { steps: Array.from({ length: 10 }, () => once) });
+  let id: string | undefined;
+  for (let n = 0; n < 10; n += 1) {
+    const answer = await run({ message: "hi", ...(id === undefined ? {} : { session_id: id }) });
+    assert.equal((answer.json() as { usage: { cost: number } }).usage.cost, 0.0002825);
+    id = String(answer.headers["x-session-id"]);
+  }
+  const session = (await ask(`/api/sessions/${id}`)).json() as { usage: { cost: number } };
+  assert.equal(session.usage.cost, 0.002825);
+});
+
+it("a follow-up's id leads to the session that lists show", async (t) => {
+  const { driver, run, send: ask } = await startApi(t);
+  const root = String((await run({ message: "hi" })).headers["x-session-id"]);
+  const original = await driver.get(root);
+  assert.ok(original);
+  await driver.create({
+    ...original,
+    id: "follow-up",
+    alias: "",
+    lastSeq: original.lastSeq,
+    chain: { root, index: 1 },
+  });
+  assert.equal((await ask("/api/sessions/follow-up")).headers["x-session-id"], root);
+  assert.equal((await ask(`/api/sessions/${root}`)).headers["x-session-id"], root);
+});
