@@ -197,7 +197,7 @@ export class Agent {
     const common = { store, bus: this.#bus, logger: this.#logger };
     const reasoningEffort = preferred?.reasoningEffort ?? "";
     const started = await startRun(
-      { ...common, models: this.models, projectDir, reasoningEffort, reserve: place.reserve },
+      { ...common, models: this.models, projectDir, reasoningEffort, place },
       input,
       signal,
     );

@@ -8,6 +8,7 @@ import { HeldLease } from "./lease.js";
 import type { ChosenModel, ModelPair, Models } from "./models.js";
 import type { Logger } from "./ports/logger.js";
 import type { Message, ReasoningEffort, Session, SessionDriver } from "./ports/session-driver.js";
+import type { RunPlace } from "./run-places.js";
 import { checkFolder, found, newSession } from "./sessions.js";
 
 /** What a run needs before it can begin. */
@@ -19,8 +20,8 @@ export interface StartParts {
   /** Of sessions that are new. */
   projectDir: string;
   reasoningEffort: ReasoningEffort;
-  /** Counts bytes of attachments; throws `TooManyRunsError` when those of all runs would take too much memory. */
-  reserve: (bytes: number) => void;
+  /** Its share of what all runs may take. */
+  place: Pick<RunPlace, "read" | "reserve">;
 }
 
 /** A run that holds its session, with the user's message stored. */
@@ -33,7 +34,7 @@ export interface StartedRun {
 
 /** Rejects, with nothing stored and nothing held, as `Agent.run` says. */
 export async function startRun(parts: StartParts, input: RunInput, signal: AbortSignal): Promise<StartedRun> {
-  const { store, models, logger, reserve } = parts;
+  const { store, models, logger, place } = parts;
   const stored = input.sessionId === undefined ? undefined : await newestOf(store, input.sessionId);
   const projectDir = input.projectDir ?? stored?.projectDir ?? parts.projectDir;
   await checkFolder(projectDir);
@@ -47,7 +48,13 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
   const lease = await HeldLease.take(store, session.chain.root, logger);
   try {
     signal.throwIfAborted();
-    const attached = await input.attach?.(reserve);
+    const { attach } = input;
+    const attached =
+      attach &&
+      (await place.read(() => {
+        signal.throwIfAborted();
+        return attach((bytes) => place.reserve(bytes));
+      }));
     signal.throwIfAborted();
     const whole = attached ? { ...input, attachments: [...(input.attachments ?? []), ...attached] } : input;
     const set = {
