@@ -46,6 +46,8 @@ export interface ComposeOptions {
 /** What runs: built, started, and stopped in the reverse order. */
 export interface Composition {
   readonly agent: Agent;
+  /** Names of the model providers, in order of preference. */
+  readonly providers: readonly string[];
   readonly listening: readonly Listening[];
   /** Running work may finish for 2 s, then it is cancelled; resolves within 5 s whatever is open. Safe to call twice. */
   stop(): Promise<void>;
@@ -112,6 +114,8 @@ async function build(options: ComposeOptions): Promise<Composition> {
     logger,
   });
   let told: Promise<void> | undefined;
+  // Beside the ports; who starts the agent waits for it and tells what went wrong.
+  agent.open().catch(() => undefined);
   const started: (Started & { listening: Listening })[] = [];
   const stop = once(async () => {
     const begun = Date.now();
@@ -154,7 +158,12 @@ async function build(options: ComposeOptions): Promise<Composition> {
       logger.error(`${error.message}; the others go on without it`, { error: error.cause });
     // Trying it takes a process, for which nobody who connects has to wait.
     told = builder.tellSandbox();
-    return { agent, listening: started.map(({ listening }) => listening), stop };
+    return {
+      agent,
+      providers: providers.map(({ name }) => name),
+      listening: started.map(({ listening }) => listening),
+      stop,
+    };
   } catch (error) {
     await stop();
     throw error;
