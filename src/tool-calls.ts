@@ -1,10 +1,12 @@
+import { abortable } from "./abort.js";
 import type { Bus, AgentEvent, RunInput } from "./events.js";
 import { ToolInputError } from "./errors.js";
 import { INTERRUPTED } from "./history.js";
 import { parseJson } from "./json.js";
 import type { Logger } from "./ports/logger.js";
 import type { ToolCallPart } from "./ports/session-driver.js";
-import type { AskAnswer, Location, Tool, ToolKind, ToolOutput } from "./ports/tool.js";
+import type { Location, Tool, ToolContext, ToolKind, ToolOutput } from "./ports/tool.js";
+import { CallState, LEAVE, type StateChanges } from "./tool-state.js";
 import { capText } from "./tools/truncate.js";
 
 /** Calls of one answer that may run at the same time. */
@@ -32,6 +34,8 @@ export interface ToolRunContext {
 export interface ToolOutcome {
   call: ToolCallPart;
   output: ToolOutput;
+  /** What it changed of the session's state. */
+  state: StateChanges;
 }
 
 interface Prepared {
@@ -69,14 +73,15 @@ export async function runToolCalls(
     const outcomes = await Promise.allSettled(
       group.map(async (one) => {
         announce(one, messageId, context);
-        const output = await settle(one, context);
+        const state = new CallState(context.state);
+        const output = await settle(one, { ...context, state });
         context.bus.emit("tool.finished", {
           sessionId: context.sessionId,
           callId: one.call.id,
           name: one.call.name,
           failed: output.failed === true,
         });
-        await onOutcome({ call: one.call, output });
+        await onOutcome({ call: one.call, output, state: state.changes() });
       }),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
@@ -150,10 +155,13 @@ function announce(one: Prepared, messageId: string, context: ToolRunContext): vo
   });
 }
 
+/** Given to a model for a call that a cancel was faster than. */
+const NOT_RUN = "[cancelled before it ran]";
+
 /** Never rejects. */
 async function settle(one: Prepared, context: ToolRunContext): Promise<ToolOutput> {
   const { signal } = context;
-  if (signal.aborted) return { text: "[cancelled before it ran]", failed: true };
+  if (signal.aborted) return { text: NOT_RUN, failed: true };
   if (one.refusal !== undefined || !one.tool) return { text: one.refusal ?? "", failed: true };
   const work = perform(one, one.tool, context);
   const output = await withGrace(work, signal);
@@ -180,21 +188,20 @@ function withGrace(work: Promise<ToolOutput>, signal: AbortSignal): Promise<Tool
 
 /** Never rejects. */
 async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Promise<ToolOutput> {
+  const ask = asker(one, tool, context);
   try {
-    const { callId, ask } = { callId: one.call.id, ask: asker(one, tool, context) };
-    if (tool.needsLeave) {
-      const answer = await ask({ title: one.title, input: one.input, locations: one.locations });
-      if (answer === "reject") return { text: "The user refused this call. Ask what to do instead.", failed: true };
-    }
-    const output = await tool.run(one.args, {
+    const refused = tool.needsLeave ? await refusal(one, ask, context) : undefined;
+    if (refused !== undefined) return { text: refused, failed: true };
+    const returned: unknown = await tool.run(one.args, {
       sessionId: context.sessionId,
-      callId,
+      callId: one.call.id,
       projectDir: context.projectDir,
       signal: context.signal,
       ask,
       state: context.state,
     });
-    return { ...output, text: capText(String(output.text), context.outputBytes) };
+    const output = outputOf(returned, tool, context);
+    return { ...output, text: capText(output.text, context.outputBytes) };
   } catch (error) {
     if (context.signal.aborted) return { text: INTERRUPTED, failed: true };
     context.logger.debug("a tool failed", { tool: tool.name, error });
@@ -202,16 +209,38 @@ async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Prom
   }
 }
 
-function asker(one: Prepared, tool: Tool, context: ToolRunContext) {
-  return async (request: { title: string; input: unknown; locations: readonly Location[] }): Promise<AskAnswer> => {
-    const key = `leave:${tool.name}`;
+/** What a tool written in JavaScript may return as well: its text alone. Throws for what has none. */
+function outputOf(returned: unknown, tool: Tool, { logger }: ToolRunContext): ToolOutput {
+  if (typeof returned === "string") return { text: returned };
+  if (typeof (returned as ToolOutput | undefined)?.text === "string") return returned as ToolOutput;
+  logger.error("a tool returned no text: expected { text }", { tool: tool.name, returned: typeof returned });
+  throw new Error("it did its work, but returned nothing that can be shown");
+}
+
+type Asker = ToolContext["ask"];
+
+/** Ask for leave; why the call may not run, or undefined. Never rejects. */
+async function refusal(one: Prepared, ask: Asker, context: ToolRunContext): Promise<string | undefined> {
+  try {
+    const answer = await ask({ title: one.title, input: one.input, locations: one.locations });
+    return answer === "reject" ? "The user refused this call. Ask what to do instead." : undefined;
+  } catch (error) {
+    if (context.signal.aborted) return NOT_RUN;
+    context.logger.warn("nobody could be asked for leave; the tool does not run", { tool: one.call.name, error });
+    return "This call needs leave, and nobody could be asked, so it did not run. It was not refused: go on without it, or say what you need it for.";
+  }
+}
+
+/** Asks the person at the client. Only an exact yes is one: whatever else comes back refuses. */
+function asker(one: Prepared, tool: Tool, context: ToolRunContext): Asker {
+  return async (request) => {
+    const key = `${LEAVE}${tool.name}`;
     if (!context.ask || context.state.get(key) === true) return "allow";
-    const answer = await context.ask(
-      { ...request, callId: one.call.id, tool: tool.name, kind: tool.kind },
-      context.signal,
-    );
+    const asked = context.ask({ ...request, callId: one.call.id, tool: tool.name, kind: tool.kind }, context.signal);
+    // Raced, so that a client that ignores the signal cannot hold a run.
+    const answer: unknown = await abortable(Promise.resolve(asked), context.signal);
     if (answer === "allow_always") context.state.set(key, true);
-    return answer;
+    return answer === "allow" || answer === "allow_always" ? answer : "reject";
   };
 }
 

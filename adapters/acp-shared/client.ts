@@ -83,7 +83,7 @@ const CHOICES: readonly (PermissionOption & { answer: AskAnswer })[] = [
   { optionId: "reject_once", name: "Reject", kind: "reject_once", answer: "reject" },
 ];
 
-/** Ask the person at the client whether a tool may run. No answer is no. */
+/** Ask the person at the client whether a tool may run. Rejects when nobody could be asked: that is no leave, and no refusal. */
 export async function askClient(
   client: AcpClient,
   request: AskRequest,
@@ -107,7 +107,7 @@ export async function askClient(
   } catch (error) {
     signal.throwIfAborted();
     logger.warn("the client could not be asked; the tool does not run", { tool: request.tool, error });
-    return "reject";
+    throw error;
   }
 }
 

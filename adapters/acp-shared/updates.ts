@@ -1,4 +1,4 @@
-import { newId, type AgentEvent, type RunResult, type ToolKind } from "gantry";
+import { newId, roundCost, type AgentEvent, type RunResult, type ToolKind } from "gantry";
 import type { ContentBlock, PromptResult, Profile, SessionUpdate, StopReason, ToolCallContent } from "./wire.js";
 
 /** Said to be a model's window where nobody knows it. */
@@ -35,7 +35,9 @@ export function updatesOf(event: AgentEvent, profile: Profile, compaction: boole
         ? [{ sessionUpdate: "compaction_update", compactionId: newId(), status: "completed" }, said]
         : [said];
     }
+    case "retry":
     case "done":
+    case "error":
       return [];
   }
 }
@@ -91,7 +93,7 @@ export function usageUpdate(result: RunResult, profile: Profile): SessionUpdate 
     sessionUpdate: "usage_update",
     used: whole(result.context.used),
     size: profile === "spec" ? SPEC_WINDOW : whole(result.context.size ?? UNKNOWN_WINDOW),
-    cost: { amount: Math.max(0, result.sessionUsage.cost), currency: "USD" },
+    cost: { amount: Math.max(0, roundCost(result.sessionUsage.cost)), currency: "USD" },
   };
 }
 

@@ -40,6 +40,9 @@ export const CODES = {
 /** `spec`: to the letter of the interface document. `official`: as the official clients know it. */
 export type Profile = "spec" | "official";
 
+/** What config says: one of the two, or by what each client says of itself. */
+export type ProfileChoice = Profile | "auto";
+
 export type RequestId = string | number | null;
 
 export interface ErrorObject {

@@ -1,4 +1,3 @@
-import { readlink } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { isInside, PathGuard } from "../paths.js";
 import { PathRules, type Allowance, type PathRule } from "./path-rules.js";
@@ -148,14 +147,8 @@ export class Gitignore {
 /** Content of a regular file of sane size; undefined for everything else. */
 async function readSmall(guard: PathGuard, path: string, { onCut }: IgnoreOptions): Promise<string | undefined> {
   // Git follows no link here either.
-  if (
-    await readlink(path).then(
-      () => true,
-      () => false,
-    )
-  )
-    return undefined;
   try {
+    if ((await guard.readLink(path)) !== undefined) return undefined;
     const { handle, stats } = await guard.openFile(path);
     try {
       if (stats.size <= MAX_BYTES) return await handle.readFile("utf8");

@@ -1,4 +1,4 @@
-import { opendir, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import type { Dirent } from "node:fs";
 import { sep } from "node:path";
 import type { OpenedFolder, PathGuard } from "../paths.js";
@@ -122,7 +122,7 @@ async function readFolder(
       const { dev, ino } = await stat(opened.at("."), { bigint: true });
       if (dev !== identity.dev || ino !== identity.ino) throw new Error("it was replaced meanwhile");
     }
-    for await (const dirent of await opendir(opened.at("."), { bufferSize: 1_024 })) {
+    for await (const dirent of opened.entries()) {
       if (dirents.length >= limit) {
         report.incomplete = true;
         break;

@@ -67,7 +67,10 @@ export interface ToolContext {
   readonly signal: AbortSignal;
   /** Ask the person at the client; resolves `allow` where nobody can be asked. */
   ask(request: Omit<AskRequest, "callId" | "tool" | "kind">): Promise<AskAnswer>;
-  /** What the session's tools remember of each other (files read, todo list); lives as long as the process. */
+  /**
+   * What the session's tools remember of each other (files read, todo list). What a call sets to plain JSON is stored
+   * with its result and found again by any process; anything else lives as long as this one.
+   */
   readonly state: Map<string, unknown>;
 }
 

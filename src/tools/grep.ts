@@ -1,4 +1,3 @@
-import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { PathError, ToolError, ToolInputError, WorkLimitError } from "../errors.js";
 import type { FileMatches } from "../hostile/line-search.js";
@@ -8,7 +7,7 @@ import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { size } from "./content.js";
 import { defineTool } from "./define.js";
-import { folderName, guardFor, location, pathFault, shown } from "./files.js";
+import { folderName, guardFor, location, pathFault, relativeTo, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { checkGlob } from "./glob.js";
 import { readWhole } from "./read.js";
@@ -203,21 +202,20 @@ class Grep {
     const { projectDir } = this.#context;
     const full = resolve(projectDir, this.#start);
     try {
-      const { path } = await guard.resolve(full);
-      const stats = await stat(path).catch(() => undefined);
+      const { exists, isFolder } = await guard.resolve(full);
       // A file that was named is searched whatever the ignore files say.
-      if (stats && !stats.isDirectory()) {
+      if (exists && !isFolder) {
         await (await guard.openFile(full)).handle.close();
         return [{ path: full, name: shown(full, projectDir) }];
       }
     } catch (error) {
-      throw await pathFault(error, this.#start, projectDir);
+      throw await pathFault(error, this.#start, projectDir, this.#options);
     }
     // Globs are also given from the project folder.
     const { glob, all } = this.#given;
     const only = {
       kinds: ["file"],
-      ...(glob === undefined ? {} : { glob, prefixes: [shown(full, projectDir)] }),
+      ...(glob === undefined ? {} : { glob, prefixes: [relativeTo(full, projectDir)] }),
     } as const;
     const parts = await searchIn(thread, this.#options, this.#start, this.#context, { all, only }, this.#report);
     return (async function* () {

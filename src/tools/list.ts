@@ -1,10 +1,11 @@
 import { resolve } from "node:path";
-import { readlink } from "node:fs/promises";
 import { withThread } from "../hostile/threads.js";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { defineTool } from "./define.js";
-import { folderName, location, shown } from "./files.js";
+import type { PathGuard } from "../paths.js";
+import { printable } from "../printable.js";
+import { folderName, guardFor, location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
 import { MODEL_BYTES } from "./truncate.js";
@@ -39,11 +40,13 @@ export function listTool(options: FileToolOptions): Tool {
       const lines: string[] = [];
       let bytes = 0;
       let more = false;
+      const guard = await guardFor(options, context.projectDir);
       await withThread(context.signal, async (thread) => {
         for await (const entries of await searchIn(thread, options, start, context, { depth, all }, report)) {
           for (const entry of entries) {
-            const end = entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await target(entry.path)}` : "";
-            const line = `${entry.way}${end}`;
+            const end =
+              entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await target(guard, entry.path)}` : "";
+            const line = `${printable(entry.way)}${end}`;
             bytes += Buffer.byteLength(line) + 1;
             more = lines.length >= MAX_SHOWN || bytes > MODEL_BYTES;
             if (more) return;
@@ -62,6 +65,6 @@ export function listTool(options: FileToolOptions): Tool {
   });
 }
 
-function target(path: string): Promise<string> {
-  return readlink(path).catch(() => "?");
+async function target(guard: PathGuard, path: string): Promise<string> {
+  return printable((await guard.readLink(path).catch(() => undefined)) ?? "?");
 }

@@ -1,4 +1,4 @@
-import { realpath, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ToolError, ToolInputError, WorkLimitError } from "../errors.js";
 import type { HostileThread } from "../hostile/threads.js";
@@ -37,11 +37,11 @@ export async function searchIn(
     } finally {
       await folder.close();
     }
-    if (how.all !== true) job.ignoreFrom = await realpath(context.projectDir);
+    if (how.all !== true) job.ignoreFrom = (await guard.resolve(context.projectDir)).path;
     if (how.depth !== undefined) job.depth = how.depth;
     if (how.only) job.only = how.only;
   } catch (error) {
-    throw await pathFault(error, path, context.projectDir);
+    throw await pathFault(error, path, context.projectDir, options);
   }
   const { refused } = await limited(thread.ask("walk", job, { ms: PART_MS }));
   if (refused !== undefined) throw new ToolInputError(`pattern: ${refused}. Use a simpler glob.`);

@@ -255,21 +255,6 @@ describe("what editors show", () => {
     peer.assertClean();
   });
 
-  it("zed gets the official profile whatever is configured", async (t) => {
-    const { path: cwd } = await tempDir(t);
-    const { agent } = scriptedAgent(t);
-    const acp = new MemoryAcp(t, agent);
-    for (const [name, result] of [
-      ["zed", {}],
-      ["other", null],
-    ] as const) {
-      const peer = acp.connect();
-      await peer.initialize({ clientInfo: { name, version: "1" } });
-      const sessionId = await peer.newSession(cwd);
-      assert.deepEqual(await peer.request("session/load", { sessionId, cwd }), result);
-    }
-  });
-
   it("auth methods are listed, and authenticate then works", async (t) => {
     const { agent } = scriptedAgent(t);
     const authMethods = [{ id: "env", name: "API key in the environment" }];
