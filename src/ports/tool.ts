@@ -55,7 +55,7 @@ export interface AskRequest {
   locations: readonly Location[];
 }
 
-/** `allow_always` holds for the tool until the session's process ends. */
+/** Anything else counts as `reject`. `allow_always` holds for the tool until the session's process ends. */
 export type AskAnswer = "allow" | "allow_always" | "reject";
 
 export interface ToolContext {
