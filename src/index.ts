@@ -20,6 +20,7 @@ export { createLogger, namedLogger, redact, silentLogger, type LogLevel } from "
 export { isRecord, JsonDepthError, JsonError, parseJson } from "./json.js";
 export { newId, now } from "./ids.js";
 export { OptionReader } from "./options.js";
+export type { DescribedCall } from "./tool-calls.js";
 export { builtinTools, type BuiltinToolsOptions } from "./tools/all.js";
 export { killAll } from "./tools/child.js";
 export { openHttpHost, type HttpHostOptions } from "./http-host.js";
