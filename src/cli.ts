@@ -37,10 +37,20 @@ const COMMANDS: Readonly<Record<string, () => Promise<{ run: Command }>>> = {
   sessions: () => import("./commands/sessions.js"),
 };
 
+function oneLine(message: string): string {
+  return `gantry: ${message.replace(/\s*[\r\n]+\s*/g, " ")}`;
+}
+
 /** One line on stderr, then the end. */
 function fail(message: string): never {
-  console.error(`gantry: ${message.replace(/\s*[\r\n]+\s*/g, " ")}`);
+  console.error(oneLine(message));
   process.exit(1);
+}
+
+/** The same line to whoever started this and speaks a protocol with it: an editor shows no standard error. */
+async function tellClient(message: string): Promise<void> {
+  const { refuseOverStdio } = await import("./plugins.js");
+  await refuseOverStdio(oneLine(message));
 }
 
 const output: Output = {
@@ -88,10 +98,11 @@ async function main(): Promise<void> {
   } catch (error) {
     // `gantry sessions export | head`
     if (readerLeft) process.exit(0);
-    if (error instanceof GantryError) fail(error.message);
-    fail(
-      `${name === "serve" ? "cannot start" : `${name} failed`}: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    const message = error instanceof Error ? error.message : String(error);
+    const line =
+      error instanceof GantryError ? message : `${name === "serve" ? "cannot start" : `${name} failed`}: ${message}`;
+    if (name === "serve" && cli.flags.acp && cli.flags.stdio) await tellClient(line);
+    fail(line);
   }
 }
 

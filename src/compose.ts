@@ -37,6 +37,8 @@ export interface ComposeOptions {
   /** The folder to work on; absolute path. */
   projectDir: string;
   logger: Logger;
+  /** Whether the store is opened before a client can connect, so that its trouble is the start's. Default false: beside it. */
+  openFirst?: boolean;
   /** How long a stranger's transport may take to start, in ms. Default 10,000. */
   startMs?: number;
 }
@@ -119,6 +121,7 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     grace.clear();
   });
   try {
+    if (options.openFirst === true) await agent.open();
     // Side by side: HTTP transports share a port that opens with the first of them.
     const outcomes = await Promise.allSettled(
       transports.map(({ transport, selected }) => startOne(transport, selected, agent, options)),
