@@ -1,15 +1,15 @@
 import { setMaxListeners } from "node:events";
-import { Compaction, type CompactionOptions } from "./compaction.js";
+import { Compaction } from "./compaction.js";
 import { InputError, SessionNotFoundError, ShuttingDownError, TooManyRunsError } from "./errors.js";
 import type { Conversation } from "./conversation.js";
-import { Bus, type BusEvent, type BusListener, type Run, type RunInput } from "./events.js";
+import { checkOptions, oneOf, type AgentOptions } from "./agent-options.js";
+import { Bus, BUS_EVENTS, type BusEvent, type BusListener, type Run, type RunInput } from "./events.js";
 import { Housekeeping } from "./housekeeping.js";
 import { silentLogger } from "./log.js";
 import { MemoryDriver } from "./memory-driver.js";
-import { Models, noCache, type CatalogueCache } from "./models.js";
+import { Models, noCache } from "./models.js";
 import type { Logger } from "./ports/logger.js";
-import type { ModelProvider } from "./ports/model-provider.js";
-import type { ReasoningEffort, SessionDriver } from "./ports/session-driver.js";
+import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool, ToolSpec } from "./ports/tool.js";
 import { ActiveRun, EventBuffer } from "./run.js";
 import { ending, executeRun } from "./run-execution.js";
@@ -19,33 +19,6 @@ import { TaskSet } from "./task-set.js";
 import { describeCall, type DescribedCall } from "./tool-calls.js";
 import { stateOf } from "./tool-state.js";
 import { VERSION } from "./version.js";
-
-export interface AgentOptions {
-  /** In order of preference. */
-  providers: readonly ModelProvider[];
-  /** Default: sessions in memory, gone with the process. */
-  driver?: SessionDriver;
-  /** Default: none. */
-  tools?: readonly Tool[];
-  /** Absolute path of the folder to work on; default the working directory. */
-  projectDir?: string;
-  /** Added to the system prompt. */
-  systemPrompt?: string;
-  /** Model calls of one run; default 100. */
-  maxIterations?: number;
-  /** Runs at the same time; default 512. */
-  maxConcurrentRuns?: number;
-  /** Bytes kept of a tool's output; default 1 MiB. */
-  toolOutputBytes?: number;
-  /** How sessions outlive the model's window. */
-  compaction?: CompactionOptions;
-  preferred?: { provider?: string; model?: string; reasoningEffort?: ReasoningEffort };
-  /** How long a run waits for a model to be found, in ms; default 30,000. */
-  modelTimeoutMs?: number;
-  /** Where model listings outlive the process; default nowhere. */
-  catalogue?: CatalogueCache;
-  logger?: Logger;
-}
 
 /** A run under way in this process. */
 interface Running {
@@ -94,6 +67,7 @@ export class Agent {
   #housekeeping: Housekeeping | undefined;
 
   constructor(options: AgentOptions) {
+    checkOptions(options);
     const tools = [...(options.tools ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
     const twice = tools.find((tool, i) => tools[i + 1]?.name === tool.name);
     if (twice) throw new InputError("tools", `distinct names, got ${twice.name} twice`);
@@ -154,6 +128,7 @@ export class Agent {
 
   /** Listen on the bus; the returned function ends it. */
   on<E extends BusEvent>(event: E, listener: BusListener<E>): () => void {
+    oneOf("event", BUS_EVENTS, event);
     return this.#bus.on(event, listener);
   }
 

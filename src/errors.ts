@@ -220,7 +220,7 @@ export class RepeatedCallsError extends GantryError {
 
 /** Why a path was refused. */
 export type PathRefusal =
-  "not_found" | "outside" | "denied" | "folder" | "not_regular" | "permission" | "invalid" | "io";
+  "not_found" | "outside" | "denied" | "protected" | "folder" | "not_regular" | "permission" | "invalid" | "io";
 
 /** A path is not to be had; the message says why, without the path. */
 export class PathError extends GantryError {

@@ -146,6 +146,25 @@ export interface BusEvents {
 }
 
 export type BusEvent = keyof BusEvents;
+
+const NAMES: Readonly<Record<BusEvent, true>> = {
+  "session.created": true,
+  "session.resume": true,
+  "session.updated": true,
+  "session.compacted": true,
+  "session.forked": true,
+  "session.reverted": true,
+  "session.deleted": true,
+  "run.started": true,
+  "run.finished": true,
+  "run.failed": true,
+  "model.called": true,
+  "model.retried": true,
+  "tool.started": true,
+  "tool.finished": true,
+};
+/** Every event that there is. */
+export const BUS_EVENTS = Object.keys(NAMES) as readonly BusEvent[];
 export type BusListener<E extends BusEvent> = (event: BusEvents[E]) => void;
 
 /** The typed bus. A listener that throws is reported and changes nothing. */

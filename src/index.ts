@@ -9,7 +9,7 @@ export type * from "./ports/tool.js";
 export type * from "./ports/transport.js";
 export * from "./adapter.js";
 export { Agent } from "./agent.js";
-export type { AgentOptions } from "./agent.js";
+export type { AgentOptions } from "./agent-options.js";
 export type { CompactionOptions } from "./compaction.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";
 export { MemoryDriver } from "./memory-driver.js";

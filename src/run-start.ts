@@ -1,4 +1,5 @@
 import type { Bus, RunInput } from "./events.js";
+import { EFFORTS, oneOf } from "./agent-options.js";
 import { Conversation } from "./conversation.js";
 import { InputError } from "./errors.js";
 import { danglingCalls, INTERRUPTED, toolMessage } from "./history.js";
@@ -106,6 +107,19 @@ function prompt(input: RunInput) {
   };
 }
 
+const KNOWN: Readonly<Record<keyof RunInput, true>> = {
+  message: true,
+  attachments: true,
+  provider: true,
+  model: true,
+  reasoningEffort: true,
+  sessionId: true,
+  projectDir: true,
+  signal: true,
+  overflow: true,
+  ask: true,
+};
+
 /** Throws `InputError`. */
 export function checkInput(input: RunInput): void {
   const strings = ["message", "provider", "model", "sessionId", "projectDir"] as const;
@@ -114,6 +128,10 @@ export function checkInput(input: RunInput): void {
     if (typeof value !== "string" && (field === "message" || value !== undefined))
       throw new InputError(field, "a string");
   }
+  for (const field of Object.keys(input))
+    if (!Object.hasOwn(KNOWN, field)) throw new InputError(field, `one of ${Object.keys(KNOWN).join(", ")}`);
+  if (input.reasoningEffort !== undefined) oneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
+  if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a prompt that is not empty");
 }

@@ -50,6 +50,9 @@ export interface MessagesQuery {
   limit?: number;
 }
 
+/** Sessions of a list that asks for no number. */
+const PAGE = 50;
+
 /** The rules of sessions. Every id may be an alias, and of a chain any session's. */
 export class Sessions {
   readonly #options: SessionsOptions;
@@ -74,10 +77,13 @@ export class Sessions {
     return store.get(id);
   }
 
-  /** Originals, newest first. */
-  async list(query: SessionQuery): Promise<SessionPage> {
+  /** Originals, newest first; without `limit` 50 of them. Rejects with `InputError`. */
+  async list(query: Partial<SessionQuery> = {}): Promise<SessionPage> {
+    const { limit = PAGE, ...rest } = query;
+    for (const [field, value] of Object.entries({ limit, offset: rest.offset ?? 0 }))
+      if (!Number.isSafeInteger(value) || value < 0) throw new InputError(field, "a whole number, at least 0");
     const store = await this.#options.store();
-    return store.list(query);
+    return store.list({ limit, ...rest });
   }
 
   /** Ascending by `seq`. Rejects with `SessionNotFoundError`. */

@@ -199,7 +199,7 @@ async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Prom
   try {
     const refused = tool.needsLeave ? await refusal(one, ask, context) : undefined;
     if (refused !== undefined) return { text: refused, failed: true };
-    const output = await tool.run(one.args, {
+    const returned: unknown = await tool.run(one.args, {
       sessionId: context.sessionId,
       callId: one.call.id,
       projectDir: context.projectDir,
@@ -207,12 +207,21 @@ async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Prom
       ask,
       state: context.state,
     });
-    return { ...output, text: capText(String(output.text), context.outputBytes) };
+    const output = outputOf(returned, tool, context);
+    return { ...output, text: capText(output.text, context.outputBytes) };
   } catch (error) {
     if (context.signal.aborted) return { text: INTERRUPTED, failed: true };
     context.logger.debug("a tool failed", { tool: tool.name, error });
     return { text: capText(`${tool.name}: ${text(error)}`, context.outputBytes), failed: true };
   }
+}
+
+/** What a tool written in JavaScript may return as well: its text alone. Throws for what has none. */
+function outputOf(returned: unknown, tool: Tool, { logger }: ToolRunContext): ToolOutput {
+  if (typeof returned === "string") return { text: returned };
+  if (typeof (returned as ToolOutput | undefined)?.text === "string") return returned as ToolOutput;
+  logger.error("a tool returned no text: expected { text }", { tool: tool.name, returned: typeof returned });
+  throw new Error("it did its work, but returned nothing that can be shown");
 }
 
 type Asker = ToolContext["ask"];

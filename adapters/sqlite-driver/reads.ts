@@ -21,7 +21,7 @@ export function newestOfChain(db: Statements, id: string): SessionRow | undefine
   );
 }
 
-/** The statement of a list, and its values; `columns` is what it selects. */
+/** The statements of a list and of its count, and their values. */
 export function listStatement(query: SessionQuery): {
   page: string;
   count: string;
@@ -70,7 +70,7 @@ export function listSessions(db: Statements, query: SessionQuery): SessionPage {
   });
 }
 
-/** The statement of a page of messages: `column` is `session` or `chain`. */
+/** The statement of a page of messages, whether it is read backwards, and its values behind the id. */
 export function messagesStatement(page: MessagePage): { sql: string; descending: boolean; limits: Value[] } {
   const descending = page.before !== undefined && page.after === undefined && page.limit !== undefined;
   const conditions = [

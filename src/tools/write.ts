@@ -9,7 +9,7 @@ import { defineTool } from "./define.js";
 import {
   diffOf,
   exclusively,
-  guardFor,
+  guardForChange,
   location,
   MAX_FILE_BYTES,
   PATH_ALIASES,
@@ -50,11 +50,11 @@ export function writeTool(options: FileToolOptions): Tool {
     },
     run: async ({ path, content }, context) => {
       try {
-        const guard = await guardFor(options, context.projectDir);
-        const { path: target } = await guard.resolve(resolve(context.projectDir, path));
+        const guard = await guardForChange(options, context.projectDir);
+        const { path: target } = await guard.resolveForChange(resolve(context.projectDir, path));
         return await exclusively(target, () => put(guard, target, shown(path, context.projectDir), content, context));
       } catch (error) {
-        throw await pathFault(error, path, context.projectDir);
+        throw await pathFault(error, path, context.projectDir, options);
       }
     },
   });

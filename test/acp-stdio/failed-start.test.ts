@@ -38,6 +38,9 @@ describe("a start that fails under an editor", () => {
       (JSON.parse(flag.stdout) as Json).error.message,
       /--acp-profile: expected auto, spec or official, got none/,
     );
+    const unknown = await runGantry(t, [...ACP, "--acp-profil", "auto"], { input });
+    assert.equal((JSON.parse(unknown.stdout) as Json).error.message, unknown.stderr.trim());
+    assert.match(unknown.stderr, /^gantry: unknown flag --acp-profil /);
     const config = { acp: { profil: "auto" } };
     for (const [args, said] of [
       [["serve", "--acp"], input],
