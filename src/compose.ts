@@ -39,6 +39,8 @@ export interface ComposeOptions {
   /** The folder to work on; absolute path. */
   projectDir: string;
   logger: Logger;
+  /** Whether the store is opened before a client can connect, so that its trouble is the start's. Default false: beside it. */
+  openFirst?: boolean;
   /** How long a stranger's transport may take to start, in ms. Default 10,000. */
   startMs?: number;
 }
@@ -137,6 +139,7 @@ async function build(options: ComposeOptions): Promise<Composition> {
     grace.clear();
   });
   try {
+    if (options.openFirst === true) await agent.open();
     // Side by side: HTTP transports share a port that opens with the first of them.
     const outcomes = await Promise.allSettled(
       transports.map(({ transport, selected }) => startOne(transport, selected, agent, options)),
