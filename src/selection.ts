@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import type { AdapterKind } from "./adapter.js";
 import { environment, type Config, type LoadedConfig } from "./config.js";
 import { ConfigError } from "./errors.js";
@@ -85,10 +86,12 @@ export class Selection {
     });
   }
 
-  /** What no tool and no attachment may touch: gantry's own home, with keys and sessions, and a store elsewhere. */
+  /** What no tool and no attachment may touch: gantry's own home, with keys and sessions, the config, and a store elsewhere with all that lies beside it. */
   denied(): string[] {
     const { path } = this.#config.session;
-    return [this.#home, ...(typeof path === "string" && path !== "" ? [path] : [])];
+    const store = typeof path === "string" && path !== "" ? resolve(this.#loaded.folder, path) : undefined;
+    const beside = store === undefined ? [] : ["", "-wal", "-shm", "-journal", ".d"].map((end) => `${store}${end}`);
+    return [this.#home, this.#loaded.file, ...beside];
   }
 
   async #provider(entry: Record<string, unknown>, section: string): Promise<Selected<"model-provider">> {

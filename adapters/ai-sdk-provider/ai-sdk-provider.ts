@@ -1,4 +1,5 @@
 import {
+  headerSecrets,
   inject,
   injectable,
   LOGGER,
@@ -56,7 +57,7 @@ export class AiSdkProvider implements ModelProvider {
     this.maxRetries = settings.maxRetries;
     this.maxWaitMs = settings.maxWaitMs;
     this.known = settings.models.map((model) => complete(model, settings.name));
-    this.#faults = { provider: settings.name, redact: redactor([settings.apiKey, ...Object.values(settings.headers)]) };
+    this.#faults = { provider: settings.name, redact: redactor([settings.apiKey, ...headerSecrets(settings.headers)]) };
   }
 
   async models(signal: AbortSignal): Promise<Model[]> {

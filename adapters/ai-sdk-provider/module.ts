@@ -1,6 +1,7 @@
 import {
   ConfigError,
   defineAdapter,
+  headerSecrets,
   inject,
   injectable,
   LOGGER,
@@ -92,7 +93,7 @@ function open(
 ): ModelProvider {
   const factories = factoriesOf(module);
   const factory = factories.get(options.export ?? "") ?? [...factories.values()][0]!;
-  const secrets = [options.apiKey, ...Object.values(options.headers ?? {})].filter((secret) => secret !== undefined);
+  const secrets = [options.apiKey, ...headerSecrets(options.headers ?? {})].filter((secret) => secret !== undefined);
   const network = new Network();
   const provider = factory({
     ...(options.apiKey === undefined ? {} : { apiKey: options.apiKey }),

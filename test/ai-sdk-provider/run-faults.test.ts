@@ -3,12 +3,13 @@ import { readFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
 import { Agent, builtinTools, type AgentEvent } from "gantry";
 import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/ai-sdk-provider";
-import { say, startFakeModelServer } from "../helpers/fake-model-server.js";
+import { say, startFakeModelServer, type FakeStep } from "../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../helpers/model-situations.js";
 import { endOf, GOOD, RUN_FAULTS, type RunFault } from "../helpers/run-faults.js";
 import { makeTempDir } from "../helpers/temp.js";
 
-async function prove(t: TestContext, wire: WireName, { steps, ends, timeout }: RunFault): Promise<void> {
+/** A run on a server that gives these answers, then good ones. */
+async function begin(t: TestContext, wire: WireName, steps: readonly FakeStep[], timeout?: number) {
   const server = await startFakeModelServer({ fallback: say(GOOD), aside: say("A title") });
   const model = WIRE_MODELS[wire];
   const provider = new AiSdkProvider({
@@ -25,6 +26,11 @@ async function prove(t: TestContext, wire: WireName, { steps, ends, timeout }: R
   });
   server.enqueue(...steps);
   const run = await agent.run({ message: "Say it.", provider: "lab", model: model.id, reasoningEffort: "low" });
+  return { agent, server, folder, run };
+}
+
+async function prove(t: TestContext, wire: WireName, { steps, ends, timeout }: RunFault): Promise<void> {
+  const { agent, server, run } = await begin(t, wire, steps, timeout);
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
   const texts = events.flatMap((event) => (event.type === "token" && event.text ? [event.text] : []));
@@ -34,7 +40,9 @@ async function prove(t: TestContext, wire: WireName, { steps, ends, timeout }: R
     assert.equal(output.trim(), texts.join("").trim());
     assert.equal(iterations, 1);
     assert.equal(server.queued, 0);
-    assert.equal(events.filter(({ type }) => type === "retry").length, steps.length);
+    const retries = events.filter(({ type }) => type === "retry").length;
+    // A machine that is busy may be silent for longer than was meant.
+    assert.ok(timeout === undefined ? retries === steps.length : retries >= steps.length, String(retries));
     assert.equal(events.at(-1)?.type, "done");
   } else {
     await assert.rejects(run.result, { code: "provider", kind: ends });
@@ -55,6 +63,26 @@ describe("a run", { concurrency: 24 }, () => {
       if (fault.except?.[wire] !== undefined) continue;
       it(`on the wire ${wire} ${endOf(fault, wire)} after ${fault.name}`, (t) => prove(t, wire, fault));
     }
+  }
+});
+
+describe("a run whose answers fail behind a tool's result", { concurrency: true }, () => {
+  for (const wire of WIRES) {
+    it(`goes on, in roles that the provider takes: ${wire}`, async (t) => {
+      const { agent, server, folder, run } = await begin(t, wire, [
+        { say: [{ reasoning: "I write." }, { call: { name: "write", arguments: { path: "a.txt", content: "a" } } }] },
+        { say: [] },
+        { say: [{ reasoning: "Hm." }] },
+        { say: [{ reasoning: "So." }, { text: ["It ", "is "] }, { reset: true }] },
+        { say: [{ reasoning: "On." }, { call: { name: "write", arguments: { path: "b.txt", content: "b" } } }] },
+        { say: [{ text: "It is " }, { error: { message: "Overloaded", type: "overloaded_error" } }] },
+      ]);
+      const { output, iterations } = await run.result;
+      assert.deepEqual([output, iterations], [`It is ${GOOD}`, 3]);
+      assert.deepEqual([await folder.read("a.txt"), await folder.read("b.txt")], ["a", "b"]);
+      assert.equal((await (await agent.run({ message: "More.", sessionId: run.sessionId })).result).output, GOOD);
+      assert.deepEqual(server.violations, []);
+    });
   }
 });
 

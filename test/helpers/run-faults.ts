@@ -26,6 +26,16 @@ const half = (by: "reset" | "cut", ...pieces: NonNullable<FakeStep["say"]>): Fak
   say: pieces,
   breaks: { at: 0.6, by },
 });
+const REFUSED_CALL = {
+  error: {
+    message: "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.",
+    type: "invalid_request_error",
+    code: "tool_use_failed",
+    failed_generation: '<function=write{"path": "a.txt"</function>',
+  },
+};
+const ended = (finishReason: string): string =>
+  `data: ${JSON.stringify({ candidates: [{ content: { role: "model", parts: [] }, finishReason, index: 0 }] })}\n\n`;
 const WHOLE_CALLS = { google: "calls come whole" } as const;
 
 export const RUN_FAULTS: readonly RunFault[] = [
@@ -60,7 +70,7 @@ export const RUN_FAULTS: readonly RunFault[] = [
     name: "a server error amid thoughts",
     steps: [{ say: [THOUGHT, { error: { message: "Internal server error", type: "server_error" } }] }],
   },
-  { name: "silence amid text", steps: [{ say: [TEXT, { stall: true }] }], timeout: 1.5 },
+  { name: "silence amid text", steps: [{ say: [TEXT, { stall: true }] }], timeout: 2 },
   {
     name: "an answer that breaks off twice",
     steps: [half("cut", TEXT), half("reset", TEXT, CALL)],
@@ -75,6 +85,16 @@ export const RUN_FAULTS: readonly RunFault[] = [
     except: { "openai-responses": "not announced", google: "not announced" },
   },
   { name: "a tool call without a name", steps: [{ say: [{ call: { name: "", arguments: {} } }] }] },
+  {
+    name: "a tool call that the provider itself refuses (Groq)",
+    steps: [{ status: 400, body: REFUSED_CALL }],
+    except: { "openai-responses": "not its words", anthropic: "not its words", google: "not its words" },
+  },
+  ...["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"].map((reason) => ({
+    name: reason,
+    steps: [{ say: [{ raw: ended(reason) }, { cut: true as const }] }],
+    except: { openai: "not its words", "openai-responses": "not its words", anthropic: "not its words" },
+  })),
   {
     name: "an empty answer each time",
     steps: Array.from({ length: 4 }, () => ({ say: [] })),
