@@ -54,8 +54,8 @@ const HOSTILE = /^src\/hostile\//;
 const HOSTILE_DOOR = "src/hostile/threads.ts";
 /** What parses what strangers wrote. */
 const PARSES_FOREIGN = /^htmlparser2(\/|$)/;
-/** Makes expressions of the user's own config. */
-const TRUSTED_EXPRESSIONS = new Set(["src/paths/protection.ts"]);
+/** Make expressions of the user's own config: protected paths, secrets. */
+const TRUSTED_EXPRESSIONS = new Set(["src/paths/protection.ts", "src/redact.ts"]);
 /** Threads of src have limits; an adapter looks after its own. */
 const THREADS = /^(node:)?worker_threads$/;
 
