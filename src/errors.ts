@@ -167,7 +167,8 @@ export type ProviderErrorKind =
   | "server"
   | "network"
   | "timeout"
-  | "protocol";
+  | "protocol"
+  | "too_large";
 
 const PASSING: ReadonlySet<ProviderErrorKind> = new Set(["rate_limit", "overloaded", "server", "network", "timeout"]);
 

@@ -16,6 +16,7 @@ import { toProviderError, type FaultContext } from "./errors.js";
 import { Network } from "./fetch.js";
 import { inputOf } from "./files.js";
 import { guard } from "./guard.js";
+import { ownBetas } from "./own-betas.js";
 import type { AiSdkModel, CallOptions } from "./language-model.js";
 import { answerLimit } from "./limits.js";
 import { toPrompt } from "./messages.js";
@@ -41,7 +42,7 @@ export class AiSdkProvider implements ModelProvider {
   readonly known: readonly Model[];
   readonly #settings: Settings;
   readonly #faults: FaultContext;
-  readonly #network = new Network();
+  readonly #network: Network;
   readonly #refusals: Refusals;
   #opening: Promise<OpenWire> | undefined;
 
@@ -55,15 +56,18 @@ export class AiSdkProvider implements ModelProvider {
     this.maxRetries = settings.maxRetries;
     this.known = settings.models.map((model) => complete(model, settings.name));
     this.#faults = { provider: settings.name, redact: redactor([settings.apiKey, ...Object.values(settings.headers)]) };
+    this.#network = new Network(this.#faults);
   }
 
   async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
-    return await listModels(this.#settings, this.#network.fetch, this.#faults, signal);
+    return await listModels(this.#settings, this.#network.read, this.#faults, signal);
   }
 
-  async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk, void, undefined> {
+  async *stream(asked: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk, void, undefined> {
     signal.throwIfAborted();
+    // An effort is for models that reason; those that are said not to refuse it.
+    const request: ModelRequest = asked.model.reasoning === false ? { ...asked, effort: "" } : asked;
     const { wire, model } = await this.#open();
     yield* this.#refusals.answer(request.model.id, async (refused) => {
       const maxTokens = answerLimit(request, await wire.maxOutput?.(request.model));
@@ -88,7 +92,7 @@ export class AiSdkProvider implements ModelProvider {
   async #load(): Promise<OpenWire> {
     try {
       const wire = await loadWire(this.#settings.wire);
-      const fetch = guard(this.#network.fetch, this.#faults, wire.restream);
+      const fetch = guard(ownBetas(this.#network.fetch, this.#settings), this.#faults, wire.restream);
       return { wire, model: await wire.open(this.#settings, fetch) };
     } catch (error) {
       // A package that is not installed, for instance.

@@ -54,7 +54,8 @@ const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)|ERR_TLS
 
 /** Any fault of a provider as the kernel knows it: a kind, the provider's own words without secrets, how long to wait. */
 export function toProviderError(error: unknown, context: FaultContext): ProviderError {
-  if (hasCode(error, "provider")) return error;
+  const known = knownFault(error);
+  if (known !== undefined) return known;
   const tell = (
     kind: ProviderErrorKind,
     message: string,
@@ -283,6 +284,16 @@ function networkMessage(error: unknown, code: string): string {
   if (code === "ENOTFOUND" || code === "EAI_AGAIN")
     return `no connection${where} (${code}); check base_url and the network`;
   return status === undefined ? `no connection${where} (${code})` : `the connection${where} broke (${code})`;
+}
+
+/** A fault that is told already, also where a package has put its own around it. */
+function knownFault(error: unknown): ProviderError | undefined {
+  let current: unknown = error;
+  for (let depth = 0; depth < 5 && current instanceof Error; depth++) {
+    if (hasCode(current, "provider")) return current;
+    current = current.cause;
+  }
+  return undefined;
 }
 
 function isNamed(error: unknown, name: string): boolean {

@@ -1,4 +1,5 @@
 import { ProviderError } from "gantry";
+import { readText } from "./bodies.js";
 import { looksLikeHtml, toProviderError, whyUnreadable, type FaultContext } from "./errors.js";
 import type { Fetch } from "./fetch.js";
 
@@ -19,7 +20,7 @@ export function guard(fetch: Fetch, context: FaultContext, restream?: Restream):
     const type = response.headers.get("content-type") ?? "";
     if (/event-stream/i.test(type) || !/html|json|text\/plain|xml/i.test(type)) return response;
     if (/text\/plain/i.test(type)) return response;
-    const body = await response.text();
+    const body = await readText(response);
     const whole = parse(body);
     if (whole !== undefined) {
       const stream = restream?.(whole);
