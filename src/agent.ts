@@ -40,6 +40,8 @@ export interface AgentOptions {
   preferred?: { provider?: string; model?: string; reasoningEffort?: ReasoningEffort };
   /** How long a run waits for a model to be found, in ms; default 30,000. */
   modelTimeoutMs?: number;
+  /** A model listing older than this is asked for again when somebody looks, in ms; 0: never; default 300,000. */
+  catalogueRefreshMs?: number;
   /** Where model listings outlive the process; default nowhere. */
   catalogue?: CatalogueCache;
   logger?: Logger;
@@ -117,6 +119,7 @@ export class Agent {
       cache: options.catalogue ?? noCache,
       logger: this.#logger,
       timeoutMs: options.modelTimeoutMs ?? 30_000,
+      ...(options.catalogueRefreshMs === undefined ? {} : { refreshMs: options.catalogueRefreshMs }),
     });
   }
 

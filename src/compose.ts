@@ -96,6 +96,7 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
       model: config.model.model,
       reasoningEffort: config.model.reasoning_effort,
     },
+    catalogueRefreshMs: config.catalogue.refresh * 1000,
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });

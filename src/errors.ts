@@ -123,10 +123,10 @@ export class ModelSelectionError extends GantryError {
   }
 }
 
-/** No model was found in time. */
+/** No model was found in time. The message is the specification's; `why` tells what each provider said last, `""`: nothing. */
 export class ModelTimeoutError extends GantryError {
   readonly code = "model_timeout";
-  constructor() {
+  constructor(readonly why = "") {
     super("timed out selecting model");
   }
 }
@@ -184,11 +184,13 @@ export class ProviderError extends GantryError {
   readonly status: number | undefined;
   /** How long the provider asked to wait. */
   readonly retryAfterMs: number | undefined;
+  /** Whether nobody is there to answer: the connection was refused, or no such host is known. */
+  readonly unreachable: boolean;
   constructor(
     provider: string,
     kind: ProviderErrorKind,
     message: string,
-    details: { status?: number; retryAfterMs?: number; cause?: unknown } = {},
+    details: { status?: number; retryAfterMs?: number; unreachable?: boolean; cause?: unknown } = {},
   ) {
     const text = message.length > 500 ? `${message.slice(0, 499)}…` : message;
     super(`${provider}: ${details.status ?? kind}: ${text}`, { cause: details.cause });
@@ -196,6 +198,7 @@ export class ProviderError extends GantryError {
     this.kind = kind;
     this.status = details.status;
     this.retryAfterMs = details.retryAfterMs;
+    this.unreachable = details.unreachable ?? false;
   }
   /** Whether asking again may help. */
   get passing(): boolean {

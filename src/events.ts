@@ -67,6 +67,8 @@ export interface RunInput {
   projectDir?: string;
   /** The one way to cancel. */
   signal?: AbortSignal;
+  /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
+  onWaiting?: (why: string) => void;
   /** What happens to `token` events that nobody takes: the oldest are dropped beyond 256, or adjacent ones are joined. Default `drop`. */
   overflow?: "drop" | "merge";
   /** Answers a tool that needs leave; without it tools run. */

@@ -39,6 +39,7 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
     { provider: stored?.provider ?? "", model: stored?.model ?? "" },
     () => recentPair(store, projectDir),
     signal,
+    input.onWaiting,
   );
   const session = stored ?? newSession({ projectDir }, projectDir);
   const lease = await HeldLease.take(store, session.chain.root, logger);

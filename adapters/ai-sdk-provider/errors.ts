@@ -50,6 +50,7 @@ const NO_MONEY =
   /insufficient[_ ](quota|balance|funds|credits?)|billing|exceeded your current quota|payment required|credit balance|out of credits/i;
 const NETWORK_CODE =
   /^(ECONNRESET|ECONNREFUSED|ECONNABORTED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|EHOSTUNREACH|ENETUNREACH|ENETDOWN|EPROTO|UND_ERR_(SOCKET|CONNECT_TIMEOUT|HEADERS_TIMEOUT|BODY_TIMEOUT|CLOSED|DESTROYED|INFO|RES_CONTENT_LENGTH_MISMATCH|REQ_RETRY|PRX_TLS|ABORTED)|HPE_.*)$/;
+const UNREACHABLE = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)|ERR_TLS/;
 
 /** Any fault of a provider as the kernel knows it: a kind, the provider's own words without secrets, how long to wait. */
@@ -59,14 +60,14 @@ export function toProviderError(error: unknown, context: FaultContext): Provider
   const tell = (
     kind: ProviderErrorKind,
     message: string,
-    details: { status?: number; retryAfterMs?: number } = {},
+    details: { status?: number; retryAfterMs?: number; unreachable?: boolean } = {},
   ): ProviderError => new ProviderError(context.provider, kind, context.redact(message), details);
 
   const code = networkCode(error);
   // A broken connection may come with the status of the answer that it broke.
   if (code !== undefined) {
     if (CERTIFICATE_CODE.test(code)) return tell("protocol", `the connection is not trusted (${code})`);
-    return tell("network", networkMessage(error, code));
+    return tell("network", networkMessage(error, code), { unreachable: UNREACHABLE.test(code) });
   }
   if (isNamed(error, "AI_APICallError") && bag(error).statusCode === 200) {
     const body = bag(error).responseBody;
