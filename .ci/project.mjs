@@ -77,9 +77,22 @@ export function buildStamp() {
 }
 
 /** npm as this very npm runs, so that no other version on the path gets in. */
-function npmCommand() {
+export function npmCommand() {
   const { npm_execpath: script } = process.env;
   return script?.endsWith(".js") ? [process.execPath, script] : [process.platform === "win32" ? "npm.cmd" : "npm"];
+}
+
+/** `test/*.test.ts` and one folder deep. Listed here, because Node 20 expands no patterns. */
+export function testFiles() {
+  const files = [];
+  for (const entry of readdirSync(at("test"), { withFileTypes: true })) {
+    if (entry.name.endsWith(".test.ts")) files.push(`test/${entry.name}`);
+    if (!entry.isDirectory()) continue;
+    for (const name of readdirSync(at("test", entry.name))) {
+      if (name.endsWith(".test.ts")) files.push(`test/${entry.name}/${name}`);
+    }
+  }
+  return files.sort();
 }
 
 /** Run a command to its end, its output going where `stdio` says. Resolves with the exit code. */

@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
-import { CACHE, at, buildStamp, checkNode, install, run, sourceDigest } from "./project.mjs";
+import { CACHE, at, buildStamp, checkNode, install, run, sourceDigest, testFiles } from "./project.mjs";
 
 /** A file that takes longer hangs; the slowest takes a fraction of it. */
 const FILE_LIMIT_MS = 120_000;
@@ -99,19 +99,6 @@ async function checks() {
   );
 }
 
-/** `test/*.test.ts` and one folder deep. Listed here, because Node 20 expands no patterns. */
-function testFiles() {
-  const files = [];
-  for (const entry of readdirSync(at("test"), { withFileTypes: true })) {
-    if (entry.name.endsWith(".test.ts")) files.push(`test/${entry.name}`);
-    if (!entry.isDirectory()) continue;
-    for (const name of readdirSync(at("test", entry.name))) {
-      if (name.endsWith(".test.ts")) files.push(`test/${entry.name}/${name}`);
-    }
-  }
-  return files.sort();
-}
-
 async function tests(files) {
   // A temporary folder of this run alone: what is left in it, or still runs with it, was left behind by a test.
   const temporary = mkdtempSync(path.join(realpathSync(tmpdir()), "gt-"));
@@ -127,7 +114,9 @@ async function tests(files) {
       "--test",
       `--test-concurrency=${Math.max(2, availableParallelism())}`,
       `--test-timeout=${FILE_LIMIT_MS}`,
-      ...(process.stdout.isTTY || only ? ["--test-reporter=spec"] : ["--test-reporter=" + at(".ci/reporter.mjs")]),
+      ...(process.stdout.isTTY || (only && !process.env.GANTRY_TEST_BRIEF)
+        ? ["--test-reporter=spec"]
+        : ["--test-reporter=" + at(".ci/reporter.mjs")]),
       "--test-reporter-destination=stdout",
       ...files,
     ],

@@ -13,7 +13,10 @@ class LineTransport implements Transport {
     const runs = new Set<Promise<void>>();
     const answer = async (socket: Socket, message: string): Promise<void> => {
       const run = await agent.run({ message, signal: cancel.signal, overflow: "merge" });
-      for await (const event of run) if (event.type === "token") socket.write(event.text ?? "");
+      for await (const event of run) {
+        if (event.type === "token") socket.write(event.text ?? "");
+        if (event.type === "error") socket.write(event.error.message);
+      }
       socket.end("\n");
     };
     const server = createServer((socket) => {

@@ -1,51 +1,24 @@
 import { setMaxListeners } from "node:events";
-import { Compaction, type CompactionOptions } from "./compaction.js";
+import { Compaction } from "./compaction.js";
 import { InputError, SessionNotFoundError, ShuttingDownError, TooManyRunsError } from "./errors.js";
-import { Bus, type BusEvent, type BusListener, type Run, type RunInput } from "./events.js";
+import type { Conversation } from "./conversation.js";
+import { checkOptions, oneOf, type AgentOptions } from "./agent-options.js";
+import { Bus, BUS_EVENTS, type BusEvent, type BusListener, type Run, type RunInput } from "./events.js";
 import { Housekeeping } from "./housekeeping.js";
 import { silentLogger } from "./log.js";
 import { MemoryDriver } from "./memory-driver.js";
-import { Models, noCache, type CatalogueCache } from "./models.js";
+import { Models, noCache } from "./models.js";
 import type { Logger } from "./ports/logger.js";
-import type { ModelProvider } from "./ports/model-provider.js";
-import type { ReasoningEffort, SessionDriver } from "./ports/session-driver.js";
-import type { Location, Tool, ToolKind, ToolSpec } from "./ports/tool.js";
+import type { SessionDriver } from "./ports/session-driver.js";
+import type { Tool, ToolSpec } from "./ports/tool.js";
 import { ActiveRun, EventBuffer } from "./run.js";
 import { ending, executeRun } from "./run-execution.js";
 import { checkInput, startRun } from "./run-start.js";
 import { Sessions } from "./sessions.js";
 import { TaskSet } from "./task-set.js";
-import { describeCall } from "./tool-calls.js";
+import { describeCall, type DescribedCall } from "./tool-calls.js";
+import { stateOf } from "./tool-state.js";
 import { VERSION } from "./version.js";
-
-export interface AgentOptions {
-  /** In order of preference. */
-  providers: readonly ModelProvider[];
-  /** Default: sessions in memory, gone with the process. */
-  driver?: SessionDriver;
-  /** Default: none. */
-  tools?: readonly Tool[];
-  /** Absolute path of the folder to work on; default the working directory. */
-  projectDir?: string;
-  /** Added to the system prompt. */
-  systemPrompt?: string;
-  /** Model calls of one run; default 100. */
-  maxIterations?: number;
-  /** Runs at the same time; default 512. */
-  maxConcurrentRuns?: number;
-  /** Bytes kept of a tool's output; default 1 MiB. */
-  toolOutputBytes?: number;
-  /** How sessions outlive the model's window. */
-  compaction?: CompactionOptions;
-  preferred?: { provider?: string; model?: string; reasoningEffort?: ReasoningEffort };
-  /** How long a run waits for a model to be found, in ms; default 30,000. */
-  modelTimeoutMs?: number;
-  /** A model listing older than this is asked for again when somebody looks, in ms; 0: never; default 300,000. */
-  catalogueRefreshMs?: number;
-  /** Where model listings outlive the process; default nowhere. */
-  catalogue?: CatalogueCache;
-  logger?: Logger;
-}
 
 /** A run under way in this process. */
 interface Running {
@@ -55,7 +28,7 @@ interface Running {
 
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
-/** Sessions whose tool state is remembered. */
+/** Sessions whose tool state is at hand; that of others is read from what they stored. */
 const STATES = 256;
 
 /**
@@ -85,6 +58,8 @@ export class Agent {
   /** Tools that a cancel could not end at once. */
   readonly #stragglers = new TaskSet();
   readonly #states = new Map<string, Map<string, unknown>>();
+  /** Sessions that a title is being made for. */
+  readonly #naming = new Set<string>();
   #active = 0;
   #refusing = false;
   #opened: Promise<SessionDriver> | undefined;
@@ -92,6 +67,7 @@ export class Agent {
   #housekeeping: Housekeeping | undefined;
 
   constructor(options: AgentOptions) {
+    checkOptions(options);
     const tools = [...(options.tools ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
     const twice = tools.find((tool, i) => tools[i + 1]?.name === tool.name);
     if (twice) throw new InputError("tools", `distinct names, got ${twice.name} twice`);
@@ -111,6 +87,7 @@ export class Agent {
       bus: this.#bus,
       logger: this.#logger,
       projectDir: this.projectDir,
+      runs: (rootId) => this.#running.has(rootId),
       stopRun: (rootId) => this.#stopRun(rootId),
     });
     this.models = new Models({
@@ -146,16 +123,13 @@ export class Agent {
   }
 
   /** How a stored tool call is shown to a person; `input` undefined when the arguments are broken JSON. Never throws. */
-  describeCall(
-    name: string,
-    args: string,
-    projectDir: string,
-  ): { title: string; kind: ToolKind; locations: readonly Location[]; input: unknown } {
+  describeCall(name: string, args: string, projectDir: string): DescribedCall {
     return describeCall(this.#tools.get(name), name, args, projectDir);
   }
 
   /** Listen on the bus; the returned function ends it. */
   on<E extends BusEvent>(event: E, listener: BusListener<E>): () => void {
+    oneOf("event", BUS_EVENTS, event);
     return this.#bus.on(event, listener);
   }
 
@@ -233,7 +207,8 @@ export class Agent {
         systemPrompt,
         maxIterations,
         toolOutputBytes,
-        state: this.#state(sessionId),
+        state: (resumed) => this.#state(store, resumed),
+        naming: this.#naming,
         closing: this.#closing.signal,
         inBackground: (task) => void this.#tasks.add(task),
         straggles: (task) => void this.#stragglers.add(task),
@@ -256,11 +231,15 @@ export class Agent {
     await running?.ended;
   }
 
-  #state(sessionId: string): Map<string, unknown> {
-    const state = this.#states.get(sessionId) ?? new Map<string, unknown>();
+  /** What the tools of a session remember: kept for the next run, and found again in what is stored. */
+  async #state(store: SessionDriver, { session, messages }: Conversation): Promise<Map<string, unknown>> {
+    const { root, index } = session.chain;
+    // A follow-up's view may have left out the results that have it.
+    const state =
+      this.#states.get(root) ?? stateOf(index === 0 ? messages : await store.messages(root, { scope: "chain" }));
     // Newest last, so that the one longest unused goes first.
-    this.#states.delete(sessionId);
-    this.#states.set(sessionId, state);
+    this.#states.delete(root);
+    this.#states.set(root, state);
     const oldest = this.#states.keys().next().value;
     if (this.#states.size > STATES && oldest !== undefined) this.#states.delete(oldest);
     return state;

@@ -44,6 +44,8 @@ export interface ComposeOptions {
 /** What runs: built, started, and stopped in the reverse order. */
 export interface Composition {
   readonly agent: Agent;
+  /** Names of the model providers, in order of preference. */
+  readonly providers: readonly string[];
   readonly listening: readonly Listening[];
   /** Running work may finish for 2 s, then it is cancelled; resolves within 5 s whatever is open. Safe to call twice. */
   stop(): Promise<void>;
@@ -100,6 +102,8 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });
+  // Beside the ports; who starts the agent waits for it and tells what went wrong.
+  agent.open().catch(() => undefined);
   const started: (Started & { listening: Listening })[] = [];
   const stop = once(async () => {
     const begun = Date.now();
@@ -139,7 +143,12 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     if (started.length === 0 && first) throw first;
     for (const error of strangers)
       logger.error(`${error.message}; the others go on without it`, { error: error.cause });
-    return { agent, listening: started.map(({ listening }) => listening), stop };
+    return {
+      agent,
+      providers: providers.map(({ name }) => name),
+      listening: started.map(({ listening }) => listening),
+      stop,
+    };
   } catch (error) {
     await stop();
     throw error;

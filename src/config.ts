@@ -36,7 +36,6 @@ export const temporaryFolder = tmpdir;
 const text = v.string("a string");
 const flag = v.boolean("true or false");
 const texts = v.array(text, "a list of strings");
-const textMap = v.record(v.string(), text, "an object of strings");
 const whole = (min: number, max = Number.MAX_SAFE_INTEGER) => {
   const message =
     max === Number.MAX_SAFE_INTEGER ? `a whole number, at least ${min}` : `a whole number from ${min} to ${max}`;
@@ -47,6 +46,33 @@ const oneOf = <const T extends readonly string[]>(options: T) =>
   v.picklist(options, `one of ${options.map((option) => JSON.stringify(option)).join(", ")}`);
 // Valibot takes a list for an object without keys.
 const object = (message: string) => v.custom<Record<string, unknown>>(isRecord, message);
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+// Line breaks would let a value become a header of its own.
+// eslint-disable-next-line no-control-regex
+const ONE_LINE = /^[^\u0000-\u0008\u000a-\u001f\u007f]*$/;
+/** By hand: of an object's keys valibot leaves out `__proto__` and its like, and a header that is not there asks for nothing. */
+const headers = v.pipe(
+  object("an object of header names and values"),
+  v.rawTransform(({ dataset, addIssue, NEVER }) => {
+    const input = dataset.value;
+    for (const [key, value] of Object.entries(input)) {
+      const message =
+        !HEADER_NAME.test(key) || key === "__proto__"
+          ? "the name of a header"
+          : typeof value !== "string"
+            ? "a string"
+            : ONE_LINE.test(value)
+              ? undefined
+              : "one line of text";
+      if (message === undefined) continue;
+      // A value may be a secret.
+      const received = message === "the name of a header" ? JSON.stringify(key) : typeof value;
+      addIssue({ message, received, path: [{ type: "object", origin: "value", input, key, value }] });
+      return NEVER;
+    }
+    return input as Record<string, string>;
+  }),
+);
 const section = <const T extends v.ObjectEntries>(entries: T) => {
   const message = `an object with the keys ${Object.keys(entries).join(", ")}`;
   // Every key is optional, so that nothing at all is a good section.
@@ -65,8 +91,8 @@ const schema = v.pipe(
       server: section({
         host: v.optional(text, "127.0.0.1"),
         port: v.optional(whole(0, 65535), 8080),
-        required_headers: v.optional(textMap, {}),
-        headers: v.optional(textMap, {}),
+        required_headers: v.optional(headers, {}),
+        headers: v.optional(headers, {}),
         transports: v.optional(v.pipe(v.array(module("transport"), "a list"), v.nonEmpty("at least one transport")), [
           "koa-http-api",
         ]),
@@ -77,11 +103,12 @@ const schema = v.pipe(
         insecure: v.optional(flag, false),
       }),
       acp: section({
-        profile: v.optional(oneOf(["spec", "official"]), "spec"),
-        official_clients: v.optional(texts, ["zed"]),
+        profile: v.optional(oneOf(["auto", "spec", "official"]), "auto"),
+        // Left out: the transports' own list.
+        official_clients: v.optional(texts),
         auth_methods: v.optional(v.array(v.looseObject({}, "an object"), "a list of objects"), []),
         request_permission: v.optional(flag, false),
-        required_headers: v.optional(textMap, {}),
+        required_headers: v.optional(headers, {}),
         allowed_origins: v.optional(texts, []),
         websocket_updates: v.optional(flag, true),
       }),
@@ -136,7 +163,7 @@ const schema = v.pipe(
         concurrent_runs: v.optional(whole(1), 512),
         streams: v.optional(whole(1), 1024),
         connections: v.optional(whole(1), 4096),
-        json_depth: v.optional(whole(1, 10_000), 64),
+        json_depth: v.optional(whole(8, 10_000), 64),
         frame_bytes: v.optional(whole(1024), 67_108_864),
         tool_output_bytes: v.optional(whole(1024), 1_048_576),
         header_timeout: v.optional(positive, 15),
@@ -179,7 +206,11 @@ export async function loadConfig(options: {
   const raw = await read(file, options.path !== undefined);
   const expanded = expand(raw, file, "", secrets);
   if (typeof expanded === "object" && expanded !== null) gatherSecrets(expanded, secrets);
-  const config = check(file, override(expanded, options.overrides ?? {}));
+  // As it stands, too: a flag must not hide that the file is wrong.
+  const own = check(file, expanded);
+  const overrides = Object.entries(options.overrides ?? {}).filter(([, value]) => value !== undefined);
+  const config =
+    overrides.length === 0 ? own : check(file, override(expanded ?? {}, Object.fromEntries(overrides) as Overrides));
   return { config, file, folder: dirname(file), secrets };
 }
 
@@ -192,6 +223,7 @@ async function read(file: string, mustExist: boolean): Promise<unknown> {
     if (code === "ENOENT" && !mustExist) return {};
     throw new ConfigError(`${file}: cannot be read (${code ?? "unknown"})`, { cause: error });
   }
+  content = content.replace(/^\uFEFF/, "");
   if (content.trim() === "") return {};
   try {
     return JSON.parse(content) as unknown;
@@ -273,9 +305,8 @@ function check(file: string, value: unknown): Config {
   );
   if (issue.type === "strict_object" && issue.expected === "never") {
     const known = issue.message.replace(/^an object with the keys /, "");
-    throw new ConfigError(
-      `${file}: ${path}: unknown key${known === issue.message ? "" : `; expected one of ${known}`}`,
-    );
+    const possible = known === issue.message ? Object.keys(schema.pipe[1].entries).join(", ") : known;
+    throw new ConfigError(`${file}: ${path}: unknown key; expected one of ${possible}`);
   }
   throw new ConfigError(
     `${file}: ${path === "" ? "the file" : path}: expected ${issue.message}, got ${issue.received}`,

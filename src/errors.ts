@@ -168,7 +168,10 @@ export type ProviderErrorKind =
   | "network"
   | "timeout"
   | "protocol"
-  | "too_large";
+  /** More than anybody can hold; asked again it would be the same. */
+  | "too_large"
+  /** The model's own slip (an empty answer, a call that cannot be read): asked again with a word, it mostly does better. */
+  | "malformed_answer";
 
 const PASSING: ReadonlySet<ProviderErrorKind> = new Set(["rate_limit", "overloaded", "server", "network", "timeout"]);
 
@@ -186,11 +189,13 @@ export class ProviderError extends GantryError {
   readonly retryAfterMs: number | undefined;
   /** Whether nobody is there to answer: the connection was refused, or no such host is known. */
   readonly unreachable: boolean;
+  /** Of a `malformed_answer`: what to tell the model, one sentence. */
+  readonly hint: string | undefined;
   constructor(
     provider: string,
     kind: ProviderErrorKind,
     message: string,
-    details: { status?: number; retryAfterMs?: number; unreachable?: boolean; cause?: unknown } = {},
+    details: { status?: number; retryAfterMs?: number; unreachable?: boolean; hint?: string; cause?: unknown } = {},
   ) {
     const text = message.length > 500 ? `${message.slice(0, 499)}…` : message;
     super(`${provider}: ${details.status ?? kind}: ${text}`, { cause: details.cause });
@@ -199,16 +204,28 @@ export class ProviderError extends GantryError {
     this.status = details.status;
     this.retryAfterMs = details.retryAfterMs;
     this.unreachable = details.unreachable ?? false;
+    this.hint = details.hint;
   }
-  /** Whether asking again may help. */
+  /** Whether asking the same again may help. */
   get passing(): boolean {
     return PASSING.has(this.kind);
   }
 }
 
+/** A model made the same call again and again and got the same result each time; the run was ended. */
+export class RepeatedCallsError extends GantryError {
+  readonly code = "repeated_calls";
+  constructor(
+    readonly tool: string,
+    readonly times: number,
+  ) {
+    super(`the model called ${tool} ${times} times without getting anything new; the run was ended`);
+  }
+}
+
 /** Why a path was refused. */
 export type PathRefusal =
-  "not_found" | "outside" | "denied" | "folder" | "not_regular" | "permission" | "invalid" | "io";
+  "not_found" | "outside" | "denied" | "protected" | "folder" | "not_regular" | "permission" | "invalid" | "io";
 
 /** A path is not to be had; the message says why, without the path. */
 export class PathError extends GantryError {
@@ -252,6 +269,7 @@ interface ErrorByCode {
   shutting_down: ShuttingDownError;
   run_cancelled: RunCancelledError;
   provider: ProviderError;
+  repeated_calls: RepeatedCallsError;
   path: PathError;
   tool_input: ToolInputError;
   tool: ToolError;

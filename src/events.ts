@@ -48,8 +48,20 @@ export type AgentEvent =
       /** Prompt tokens before. */
       tokens: number;
     }
+  | {
+      /** A model call failed and is made again. What had been said of the answer stays; the tokens that follow go on from there. */
+      type: "retry";
+      /** From 1, within one answer. */
+      attempt: number;
+      delayMs: number;
+      error: Error;
+      /** The stored message that broke off; `""` when nothing of the answer was said. */
+      messageId: string;
+    }
   /** Last event of a run that succeeded. */
-  | { type: "done"; usage: Usage };
+  | { type: "done"; usage: Usage }
+  /** Last event of one that did not; the same as `Run.result` rejects with. */
+  | { type: "error"; error: Error };
 
 /** What a run is asked to do. */
 export interface RunInput {
@@ -63,13 +75,16 @@ export interface RunInput {
   reasoningEffort?: ReasoningEffort;
   /** Resume this session (id or alias; of a chain any id: its newest goes on). Left out: a new session. */
   sessionId?: string;
-  /** Absolute path; of a new session, default the agent's own; of a resumed one, where its tools run from now on. */
+  /** Absolute path of the folder where this run's tools run; default the session's, which is that of its first run. */
   projectDir?: string;
   /** The one way to cancel. */
   signal?: AbortSignal;
   /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
   onWaiting?: (why: string) => void;
-  /** What happens to `token` events that nobody takes: the oldest are dropped beyond 256, or adjacent ones are joined. Default `drop`. */
+  /**
+   * What happens to `token` events that nobody takes. `drop` (the default): beyond 256 events adjacent ones are joined,
+   * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.
+   */
   overflow?: "drop" | "merge";
   /** Answers a tool that needs leave; without it tools run. */
   ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer>;
@@ -77,7 +92,7 @@ export interface RunInput {
 
 /** How a run ended. */
 export interface RunResult {
-  /** Text of the last assistant message. */
+  /** Text of the last answer; of one that broke off and was gone on with, all of it. */
   output: string;
   /** Sum over all model calls of the run. */
   usage: Usage;
@@ -99,7 +114,9 @@ export interface Run extends AsyncIterable<AgentEvent> {
   readonly sessionId: string;
   readonly provider: string;
   readonly model: Model;
-  /** Rejects with `ProviderError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`, `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile); by then all is stored. */
+  /** `token` events dropped so far because the reader was too slow. */
+  readonly dropped: number;
+  /** Rejects with `ProviderError`, `RepeatedCallsError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`, `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile); by then all is stored. */
   readonly result: Promise<RunResult>;
 }
 
@@ -123,12 +140,33 @@ export interface BusEvents {
     attempt: number;
     delayMs: number;
     error: Error;
+    /** The stored message that broke off; `""` when nothing of the answer was said. */
+    messageId: string;
   };
   "tool.started": { sessionId: string; callId: string; name: string };
   "tool.finished": { sessionId: string; callId: string; name: string; failed: boolean };
 }
 
 export type BusEvent = keyof BusEvents;
+
+const NAMES: Readonly<Record<BusEvent, true>> = {
+  "session.created": true,
+  "session.resume": true,
+  "session.updated": true,
+  "session.compacted": true,
+  "session.forked": true,
+  "session.reverted": true,
+  "session.deleted": true,
+  "run.started": true,
+  "run.finished": true,
+  "run.failed": true,
+  "model.called": true,
+  "model.retried": true,
+  "tool.started": true,
+  "tool.finished": true,
+};
+/** Every event that there is. */
+export const BUS_EVENTS = Object.keys(NAMES) as readonly BusEvent[];
 export type BusListener<E extends BusEvent> = (event: BusEvents[E]) => void;
 
 /** The typed bus. A listener that throws is reported and changes nothing. */

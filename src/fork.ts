@@ -45,6 +45,6 @@ function copies(messages: readonly Message[], sessionId: string): Message[] {
       return { ...part, id };
     });
     const toolCallId = renamed.get(message.toolCallId) ?? message.toolCallId;
-    return { ...message, parts, toolCallId, id: newId(), sessionId, seq: i + 1, finished: true };
+    return { ...message, parts, toolCallId, id: newId(), sessionId, seq: i + 1 };
   });
 }

@@ -3,6 +3,10 @@ import type { FilePart, ModelMessage, Opaque, Part, TextPart, ToolCallPart } fro
 /** Given to a model for a call whose end nobody saw. */
 export const INTERRUPTED = "[interrupted: outcome unknown]";
 
+/** Stands behind an answer that broke off, so that a model goes on with it and roles alternate. */
+export const CUT_OFF =
+  "[Your answer was cut off here. Go on exactly where it stopped, without repeating anything; a tool call that was not made yet is to be made.]";
+
 /** A call without a result, and the message that made it. */
 export interface DanglingCall {
   call: ToolCallPart;
@@ -75,40 +79,52 @@ export function repaired(messages: readonly ModelMessage[]): ModelMessage[] {
 }
 
 /**
- * What a model sees of a conversation: repaired, reasoning and opaque fields of other pairs left out,
- * attached text shown as text.
+ * What a model sees of a conversation: repaired, reasoning and opaque fields of other pairs and of answers that broke
+ * off left out, attached text shown as text.
  */
 export function modelView(
-  messages: readonly ModelMessage[],
+  messages: readonly (ModelMessage & { finished?: boolean })[],
   pair: { provider: string; model: string },
 ): ModelMessage[] {
   const mine = (opaque: Opaque | undefined) =>
     opaque !== undefined && opaque.provider === pair.provider && opaque.model === pair.model;
+  const broken = new Set<ModelMessage>();
   const seen = messages.map((message): ModelMessage => {
     const parts: Part[] = [];
+    const whole = message.finished !== false;
     for (const part of message.parts) {
       if (part.type === "reasoning") {
-        if (mine(part.opaque)) parts.push(part);
+        // Providers refuse half a thought, and one that is not followed by what it led to.
+        if (whole && mine(part.opaque)) parts.push(part);
       } else if (part.type === "file") parts.push(attachedText(part) ?? part);
       else if ((part.type === "text" || part.type === "tool_call") && part.opaque && !mine(part.opaque)) {
         const { opaque: _, ...rest } = part;
         parts.push(rest);
       } else parts.push(part);
     }
-    return {
-      role: message.role,
-      parts,
-      toolCallId: message.toolCallId,
-      name: message.name,
-      failed: message.failed,
-    };
+    const { role, toolCallId, name, failed } = message;
+    const told: ModelMessage = { role, parts, toolCallId, name, failed };
+    if (!whole && role === "assistant") broken.add(told);
+    return told;
   });
   // Reasoning alone is no answer: providers refuse an assistant message with nothing else in it.
-  return repaired(
-    seen.filter(
-      (message) => message.role === "tool" || message.parts.some((part) => part.type !== "reasoning" && !isBlank(part)),
-    ),
+  const filled = seen.filter(
+    (message) =>
+      message.role === "tool" ||
+      (broken.has(message)
+        ? textOf(message).trim() !== ""
+        : message.parts.some((part) => part.type !== "reasoning" && !isBlank(part))),
   );
+  const joined = filled.flatMap((message, i) => {
+    const next = filled[i + 1];
+    // What a person said next says more than we could.
+    return broken.has(message) && next?.role !== "user" ? [message, cutOff()] : [message];
+  });
+  return repaired(joined);
+}
+
+function cutOff(): ModelMessage {
+  return { role: "user", parts: [{ type: "text", text: CUT_OFF }], toolCallId: "", name: "", failed: false };
 }
 
 function isBlank(part: Part): boolean {

@@ -1,5 +1,6 @@
 import { readFileSync, readlinkSync } from "node:fs";
 import { hostname } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 import { LeaseLostError, SessionBusyError, SessionNotFoundError } from "./errors.js";
 import { newId } from "./ids.js";
 import type { Logger } from "./ports/logger.js";
@@ -8,6 +9,8 @@ import type { Holder, Lease, SessionDriver } from "./ports/session-driver.js";
 /** A holder that does not renew for so long is taken for gone, wherever it runs. */
 export const LEASE_TTL_MS = 30_000;
 const RENEW_MS = 10_000;
+/** Waits, in ms, between the attempts to give a lease back; the last attempt has none behind it. */
+const GIVE_BACK_MS = [50, 250, undefined] as const;
 
 function read(path: string): string {
   try {
@@ -49,8 +52,17 @@ export function thisHolder(): Holder {
   return { ...self, id: newId() };
 }
 
-/** Whether a holder is known to be dead: of this host, and of another boot, or its process is no more. */
+/** Holders of this process whose lease could not be given back; forgotten when it has run out by itself. */
+const buried = new Set<string>();
+
+function bury(holder: Holder): void {
+  buried.add(holder.id);
+  setTimeout(() => buried.delete(holder.id), 2 * LEASE_TTL_MS).unref();
+}
+
+/** Whether a holder is known to be dead: one of our own that has ended; or of this host, and of another boot, or its process is no more. */
 export function isGone(holder: Holder): boolean {
+  if (buried.has(holder.id)) return true;
   const here = thisHolder();
   if (holder.host !== here.host) return false;
   if (holder.boot !== here.boot) return true;
@@ -98,12 +110,17 @@ export class HeldLease {
     return this.#lost.signal;
   }
 
-  /** As `release`, but never rejects: a lease that cannot be given back runs out by itself. */
+  /** As `release`, tried again, and never rejects: this process knows a lease that it could not give back, for others it runs out. */
   async giveBack(): Promise<void> {
-    try {
-      await this.release();
-    } catch (error) {
-      this.#logger.warn("a lease was not given back; it runs out by itself", { error });
+    for (const wait of GIVE_BACK_MS) {
+      try {
+        await this.release();
+        return;
+      } catch (error) {
+        bury(this.#lease.holder);
+        if (wait === undefined) this.#logger.warn("a lease was not given back; it runs out by itself", { error });
+        else await sleep(wait);
+      }
     }
   }
 

@@ -3,11 +3,14 @@ import type { Conversation } from "./conversation.js";
 import { hasCode } from "./errors.js";
 import type { RunResult } from "./events.js";
 import { callsOf, textOf, toolMessage } from "./history.js";
-import { callModel, uniqueCalls, type Answer } from "./model-call.js";
-import type { ModelProvider, Model } from "./ports/model-provider.js";
+import { callModel, toldOf, uniqueCalls, type BrokenOff, type ModelCallHooks } from "./model-call.js";
+import type { FinishReason, Model, ModelProvider, ModelUsage } from "./ports/model-provider.js";
 import type { Message, Part, Usage } from "./ports/session-driver.js";
 import type { Recorder } from "./recorder.js";
+import { RepeatedCalls } from "./repeated-calls.js";
+import { slipIn, slipOf, SLIPS, withWord, wordFor } from "./slips.js";
 import { runToolCalls, type ToolRunContext } from "./tool-calls.js";
+import { withState } from "./tool-state.js";
 import { addUsage, NO_USAGE, toUsage } from "./usage.js";
 
 export interface LoopContext extends ToolRunContext {
@@ -29,25 +32,23 @@ export type LoopResult = Pick<RunResult, "output" | "usage" | "iterations" | "fi
 
 /**
  * Model -> tools -> model, until the model has no more calls or the limit is reached.
- * Rejects with the provider's error or the signal's reason; by then all that was said is stored.
+ * Rejects with the provider's error, `RepeatedCallsError`, or the signal's reason; by then all that was said is stored.
  */
 export async function runLoop(context: LoopContext): Promise<LoopResult> {
+  const repeated = new RepeatedCalls();
   let usage: Usage = NO_USAGE;
-  let output = "";
-  let used = 0;
   for (let iterations = 1; ; iterations += 1) {
     context.signal.throwIfAborted();
-    const { message, answer } = await turn(context);
-    const spent = toUsage(answer.usage, context.model.prices);
+    const { message, output, reason, spent, used } = await turn(context);
     usage = addUsage(addUsage(usage, spent), context.window.takeSpent());
-    used = spent.totalTokens;
-    output = textOf(message);
     if (iterations === 1) context.onFirstAnswer();
     const calls = callsOf(message);
-    if (calls.length === 0) return { output, usage, iterations, finishReason: answer.reason, endedBy: "model", used };
-    await runToolCalls(calls, message.id, context, async ({ call, output: done }) => {
+    if (calls.length === 0) return { output, usage, iterations, finishReason: reason, endedBy: "model", used };
+    repeated.nextAnswer();
+    await runToolCalls(calls, message.id, context, async ({ call, output: done, state }) => {
       const failed = done.failed === true;
-      const result = toolMessage(call, done.text, failed);
+      const text = done.text + repeated.note(call, done.text);
+      const result = withState(toolMessage(call, text, failed), state);
       result.parts.push(...(done.parts ?? []));
       const stored = context.conversation.compose(result);
       await context.recorder.finish(stored);
@@ -57,7 +58,7 @@ export async function runLoop(context: LoopContext): Promise<LoopResult> {
         messageId: stored.id,
         callId: call.id,
         name: call.name,
-        output: done.text,
+        output: text,
         failed,
         parts: done.parts ?? [],
         diff: done.diff ?? [],
@@ -65,6 +66,7 @@ export async function runLoop(context: LoopContext): Promise<LoopResult> {
       });
     });
     context.signal.throwIfAborted();
+    repeated.check();
     if (iterations >= context.maxIterations) {
       context.logger.warn("run ended at the iteration limit", { session: context.sessionId, iterations });
       return { output, usage, iterations, finishReason: "length", endedBy: "max_iterations", used };
@@ -72,62 +74,96 @@ export async function runLoop(context: LoopContext): Promise<LoopResult> {
   }
 }
 
-/** One model call, told and stored. */
-async function turn(context: LoopContext): Promise<{ message: Message; answer: Answer }> {
-  const { conversation, recorder, provider, model } = context;
-  let growing: Message | undefined;
-  const begin = () => (growing ??= conversation.compose(assistant([]), false));
-  const request = await context.window.request();
-  const answer = await callModel(
-    provider,
-    request,
-    context.signal,
-    {
-      onText: (type, part, text) => {
-        const message = begin();
-        recorder.append(message, { part, type, text });
-        const token = {
-          type: "token" as const,
-          agentId: context.agentId,
-          agentName: context.agentName,
-          messageId: message.id,
-        };
-        context.emit(type === "text" ? { ...token, text } : { ...token, reasoning: text });
-      },
-      onRetry: (attempt, delayMs, error) =>
-        context.bus.emit("model.retried", {
-          sessionId: context.sessionId,
-          provider: provider.name,
-          model: model.id,
-          attempt,
-          delayMs,
-          error,
-        }),
-    },
-    context.logger,
-  );
-  if ("error" in answer) {
-    if (growing) await keep(context, { ...growing, parts: answer.parts, finished: true });
-    else if (isTooLong(answer.error) && (await context.window.tooLong())) return turn(context);
-    throw answer.error;
-  }
-  const usage = toUsage(answer.usage, model.prices);
-  const parts = uniqueCalls(answer.parts, conversation.callIds);
-  const message: Message = { ...begin(), parts, finished: true };
-  await recorder.finish(message, usage);
-  conversation.add(message);
-  context.window.answered(answer.usage);
-  context.bus.emit("model.called", { sessionId: context.sessionId, provider: provider.name, model: model.id, usage });
-  return { message, answer };
+/** An answer of the model that is of use, and what it took to get it. */
+interface Turn {
+  message: Message;
+  /** Its text, with that of the parts that broke off before. */
+  output: string;
+  reason: FinishReason;
+  /** Of all calls of the turn. */
+  spent: Usage;
+  /** Tokens of the last call. */
+  used: number;
 }
 
-/** Store what was said before a fault; a store that fails too must not hide that fault. */
-async function keep(context: LoopContext, message: Message): Promise<void> {
-  try {
-    await context.recorder.finish(message);
-    context.conversation.add(message);
-  } catch (error) {
-    context.logger.warn("the end of a broken-off answer was not stored", { session: context.sessionId, error });
+/** One turn of the model, told and stored. */
+async function turn(context: LoopContext): Promise<Turn> {
+  const { conversation, recorder, provider, model, window, sessionId } = context;
+  let growing: Message | undefined;
+  /** The message that broke off, until that was told. */
+  let broken = "";
+  let output = "";
+  let spent: Usage = NO_USAGE;
+  const begin = () => (growing ??= conversation.compose(assistant([]), false));
+  const keep = async (parts: Part[]) => {
+    if (!growing) return;
+    const message: Message = { ...growing, parts };
+    growing = undefined;
+    await recorder.breakOff(message);
+    conversation.add(message);
+    broken = message.id;
+    if (textOf(message).trim() !== "") output += textOf(message);
+  };
+  const pay = (usage: ModelUsage): Usage => {
+    const paid = toUsage(usage, model.prices);
+    spent = addUsage(spent, paid);
+    context.bus.emit("model.called", { sessionId, provider: provider.name, model: model.id, usage: paid });
+    return paid;
+  };
+  const hooks: ModelCallHooks = {
+    onText: (type, part, text) => {
+      const message = begin();
+      recorder.append(message, { part, type, text });
+      const { agentId, agentName } = context;
+      const token = { type: "token" as const, agentId, agentName, messageId: message.id };
+      context.emit(type === "text" ? { ...token, text } : { ...token, reasoning: text });
+    },
+    onBrokenOff: async (parts) => {
+      await keep(parts);
+      return window.request();
+    },
+    onRetry: (attempt, delayMs, error) => {
+      const again = { attempt, delayMs, error, messageId: broken };
+      broken = "";
+      context.bus.emit("model.retried", { sessionId, provider: provider.name, model: model.id, ...again });
+      context.emit({ type: "retry", ...again });
+    },
+  };
+  let request = await window.request();
+  for (let slips = 0; ;) {
+    const answer = await callModel(provider, request, context.signal, hooks, context.logger);
+    const failed = "error" in answer;
+    const slip = failed ? slipOf(answer.error) : slipIn(answer, provider.name, output !== "");
+    if (!failed && !slip) {
+      const paid = pay(answer.usage);
+      const parts = uniqueCalls(answer.parts, conversation.callIds);
+      const message: Message = { ...begin(), parts, finished: true };
+      await recorder.finish(message, paid);
+      conversation.add(message);
+      window.answered(answer.usage);
+      output += textOf(message);
+      return { message, output, reason: answer.reason, spent, used: paid.totalTokens };
+    }
+    const error = slip ?? (answer as BrokenOff).error;
+    try {
+      if (!failed) await recorder.write({ sync: false, usage: pay(answer.usage) });
+      await keep(failed ? answer.parts : toldOf(answer.parts));
+    } catch (unstored) {
+      // A store that fails too must not hide why it broke off.
+      context.logger.warn("the end of a broken-off answer was not stored", { session: sessionId, error: unstored });
+      throw error;
+    }
+    if (slip && slips < SLIPS) {
+      slips += 1;
+      context.logger.warn("an answer was of no use; asking again", {
+        provider: provider.name,
+        attempt: slips,
+        error: slip.message,
+      });
+      hooks.onRetry(slips, 0, slip);
+      request = withWord(await window.request(), wordFor(slip));
+    } else if (isTooLong(error) && (await window.tooLong())) request = await window.request();
+    else throw error;
   }
 }
 

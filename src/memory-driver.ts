@@ -83,12 +83,12 @@ export class MemoryDriver implements SessionDriver {
   async list(query: SessionQuery): Promise<SessionPage> {
     this.#check();
     const { projectDir, emptyBefore, before } = query;
-    const search = asciiLower(query.search ?? "");
+    const search = (query.search ?? "").toLowerCase();
     const matching: Session[] = [];
     for (const { session } of this.#store.sessions.values()) {
       if (session.chain.root !== session.id) continue;
       if (projectDir !== undefined && session.projectDir !== projectDir) continue;
-      if (search !== "" && !asciiLower(session.title).includes(search)) continue;
+      if (search !== "" && !session.title.toLowerCase().includes(search)) continue;
       if (emptyBefore !== undefined && !(session.lastSeq === 0 && session.updatedAt < emptyBefore)) continue;
       matching.push(session);
     }
@@ -230,10 +230,6 @@ export class MemoryDriver implements SessionDriver {
 
 function copy(message: Message): Message {
   return structuredClone(message);
-}
-
-function asciiLower(text: string): string {
-  return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
 
 type Place = Pick<Session, "updatedAt" | "id">;

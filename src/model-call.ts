@@ -1,6 +1,6 @@
 import { abortable, delay } from "./abort.js";
 import { AnswerLimits } from "./answer-limits.js";
-import { GantryError, ProviderError } from "./errors.js";
+import { GantryError, hasCode, ProviderError } from "./errors.js";
 import { newId } from "./ids.js";
 import { redact } from "./log.js";
 import type { Logger } from "./ports/logger.js";
@@ -17,7 +17,13 @@ export interface Answer {
 export interface ModelCallHooks {
   /** Text or reasoning that came; `part` is its place in the answer. */
   onText(type: "text" | "reasoning", part: number, text: string): void;
+  /** The call is made again after `delayMs`. */
   onRetry(attempt: number, delayMs: number, error: Error): void;
+  /**
+   * An answer of which something was told broke off, and is to be gone on with: keep what there is of it. Resolves with
+   * the request that asks for the rest. Left out by those who told nobody: they ask for the whole again.
+   */
+  onBrokenOff?(parts: Part[]): Promise<ModelRequest>;
 }
 
 /** A call that failed or was aborted, and what had been said until then. */
@@ -27,11 +33,16 @@ export interface BrokenOff {
   parts: Part[];
 }
 
-const MAX_RETRY_AFTER_MS = 60_000;
+/** Longest wait between two attempts where the provider asks for none, in ms. */
+const MAX_BACKOFF_MS = 60_000;
+/** Longest wait that a provider may ask for, where it has no limit of its own, in ms. */
+const MAX_WAIT_MS = 60_000;
+/** What is no answer at all (a page of a proxy) seldom becomes one: it is asked for again so often. */
+const BLIND_RETRIES = 2;
 
 /**
- * Ask a model and gather its answer. Asks again after a fault that may pass, but only as long as nothing was told;
- * never throws: a call that did not end well is `BrokenOff`.
+ * Ask a model and gather its answer. Asks again after a fault that may pass, also amid an answer; never throws: a call
+ * that did not end well is `BrokenOff`.
  */
 export async function callModel(
   provider: ModelProvider,
@@ -40,35 +51,59 @@ export async function callModel(
   hooks: ModelCallHooks,
   logger: Logger,
 ): Promise<Answer | BrokenOff> {
-  for (let attempt = 0; ; attempt += 1) {
+  let asking = request;
+  for (let attempt = 1; ; attempt += 1) {
     const gathering = new Gathering(provider.name, request.model.id, hooks);
+    let error: unknown;
     try {
-      return await once(provider, request, signal, gathering);
+      return await once(provider, asking, signal, gathering);
     } catch (caught) {
-      const error = signal.aborted ? (signal.reason as unknown) : known(provider, caught, logger);
-      const again =
-        !signal.aborted &&
-        error instanceof ProviderError &&
-        error.passing &&
-        gathering.silent &&
-        attempt < provider.maxRetries;
-      if (!again) return { error, parts: gathering.told() };
-      const backoff = 500 * 2 ** attempt * (0.75 + Math.random() / 2);
-      const wait = Math.min(error.retryAfterMs ?? backoff, MAX_RETRY_AFTER_MS);
-      logger.warn("model call failed; trying again", {
-        provider: provider.name,
-        attempt: attempt + 1,
-        waitMs: Math.round(wait),
-        error: error.message,
-      });
-      hooks.onRetry(attempt + 1, wait, error);
-      try {
-        await delay(wait, signal);
-      } catch (reason) {
-        return { error: reason, parts: [] };
-      }
+      error = signal.aborted ? (signal.reason as unknown) : known(provider, caught, logger);
+    }
+    const parts = gathering.told();
+    if (signal.aborted || !hasCode(error, "provider") || attempt > retriesOf(error, provider, gathering)) {
+      return { error, parts };
+    }
+    const most = provider.maxWaitMs ?? MAX_WAIT_MS;
+    if (error.retryAfterMs !== undefined && error.retryAfterMs > most)
+      return { error: waitsTooLong(error, most), parts };
+    const backoff = Math.min(500 * 2 ** (attempt - 1), MAX_BACKOFF_MS) * (0.75 + Math.random() / 2);
+    const wait = error.retryAfterMs ?? backoff;
+    logger.warn(parts.length === 0 ? "model call failed; trying again" : "an answer broke off; going on with it", {
+      provider: provider.name,
+      attempt,
+      waitMs: Math.round(wait),
+      error: error.message,
+    });
+    try {
+      if (parts.length > 0 && hooks.onBrokenOff) asking = await hooks.onBrokenOff(parts);
+      hooks.onRetry(attempt, wait, error);
+      await delay(wait, signal);
+    } catch (reason) {
+      return { error: reason, parts: [] };
     }
   }
+}
+
+/** How often a call is made again after this fault. */
+function retriesOf(error: ProviderError, provider: ModelProvider, gathering: Gathering): number {
+  if (error.passing) return provider.maxRetries;
+  if (error.kind !== "protocol") return 0;
+  // Whoever began to answer can; what cannot be read may be a connection that broke.
+  return gathering.begun ? provider.maxRetries : Math.min(BLIND_RETRIES, provider.maxRetries);
+}
+
+function waitsTooLong(error: ProviderError, mostMs: number): ProviderError {
+  const { provider, kind, status, retryAfterMs = 0 } = error;
+  const head = `${provider}: ${status ?? kind}: `;
+  const said = error.message.startsWith(head) ? error.message.slice(head.length) : error.message;
+  const seconds = (ms: number) => `${Math.ceil(ms / 1000)} s`;
+  const why = `it asks to wait ${seconds(retryAfterMs)}, and max_wait is ${seconds(mostMs)}: ${said}`;
+  return new ProviderError(provider, kind, why, {
+    ...(status === undefined ? {} : { status }),
+    retryAfterMs,
+    cause: error,
+  });
 }
 
 /** One attempt, watched for silence. */
@@ -116,8 +151,8 @@ class Gathering {
   /** Pieces by part; joined once, since adding to a string 20,000 times and reading it each time is quadratic. */
   readonly #blocks = new Map<string, { index: number; part: TextPart | ReasoningPart; pieces: string[] }>();
   #finish: Extract<ModelChunk, { type: "finish" }> | undefined;
-  /** Whether nothing was told yet. */
-  silent = true;
+  /** Whether anything of the answer came, told or not. */
+  begun = false;
 
   constructor(provider: string, model: string, hooks: ModelCallHooks) {
     this.#provider = provider;
@@ -133,6 +168,7 @@ class Gathering {
   take(chunk: ModelChunk): void {
     if (this.#finish) throw new ProviderError(this.#provider, "protocol", "the answer went on after its end");
     this.#limits.take(chunk);
+    this.begun = true;
     switch (chunk.type) {
       case "text":
       case "reasoning":
@@ -158,7 +194,7 @@ class Gathering {
   }
 
   told(): Part[] {
-    return this.#joined().filter((part) => part.type !== "tool_call");
+    return toldOf(this.#joined());
   }
 
   #takeText(chunk: Extract<ModelChunk, { type: "text" | "reasoning" }>): void {
@@ -175,7 +211,6 @@ class Gathering {
     if (chunk.opaque !== undefined) block.part.opaque = this.#opaque(chunk.opaque);
     if (chunk.text === "") return;
     block.pieces.push(chunk.text);
-    this.silent = false;
     this.#hooks.onText(chunk.type, block.index, chunk.text);
   }
 
@@ -187,6 +222,15 @@ class Gathering {
     for (const block of this.#blocks.values()) block.part.text = block.pieces.join("");
     return this.#parts.filter((part) => !(part.type === "text" && part.text === "" && part.opaque === undefined));
   }
+}
+
+/** What of an answer was told: text and reasoning, without what a provider signed; half of it nobody takes back. */
+export function toldOf(parts: readonly Part[]): Part[] {
+  return parts.flatMap((part): Part[] =>
+    (part.type === "text" || part.type === "reasoning") && part.text !== ""
+      ? [{ type: part.type, text: part.text }]
+      : [],
+  );
 }
 
 /** A provider's fault as a gantry error; what no adapter foresaw is told without its inside. */

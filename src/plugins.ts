@@ -37,6 +37,12 @@ export function isBuiltIn(kind: AdapterKind, name: string): boolean {
   return Object.hasOwn(BUILT_IN[kind], name);
 }
 
+/** The built-in tools are the kernel's own; they are loaded only to be named. */
+async function toolNames(): Promise<string[]> {
+  const { builtinTools } = await import("./tools/all.js");
+  return ["*", ...builtinTools().map(({ name }) => name)];
+}
+
 /** What each kind must have: fields by their type, so that plain JavaScript is checked too. */
 const MEMBERS: Readonly<
   Record<AdapterKind, Readonly<Record<string, "string" | "number" | "boolean" | "function" | "object">>>
@@ -132,7 +138,31 @@ async function importModule(
   folder: string,
   where: string,
 ): Promise<{ default?: unknown }> {
-  return (await import(await locate(kind, name, folder, where))) as { default?: unknown };
+  const url = await locate(kind, name, folder, where);
+  await lendOurselves();
+  return (await import(url)) as { default?: unknown };
+}
+
+let lending: Promise<void> | undefined;
+
+/**
+ * A plugin of one file beside the config finds no package `gantry` there when gantry is installed globally: what its own
+ * folders do not have is then taken from the copy that runs.
+ */
+function lendOurselves(): Promise<void> {
+  return (lending ??= (async () => {
+    const { register } = await import("node:module");
+    // It runs in a thread of its own, which takes it as text.
+    const hooks = `export async function resolve(specifier, context, next) {
+      try {
+        return await next(specifier, context);
+      } catch (error) {
+        if (!/^gantry(\\/|$)/.test(specifier) || error.code !== "ERR_MODULE_NOT_FOUND") throw error;
+        return next(specifier, { ...context, parentURL: ${JSON.stringify(import.meta.url)} });
+      }
+    }`;
+    register(`data:text/javascript,${encodeURIComponent(hooks)}`);
+  })());
 }
 
 /** The module's URL; from the config's folder, so that plugins are installed beside it. */
@@ -152,9 +182,9 @@ async function locate(kind: AdapterKind, name: string, folder: string, where: st
   try {
     return find(name, pathToFileURL(resolve(folder, "config.json")).href);
   } catch (error) {
-    const names = builtInNames(kind).join(", ");
+    const names = kind === "tool" ? await toolNames() : builtInNames(kind);
     throw new AdapterError(
-      `${where}: unknown ${kind} ${name}: expected ${names === "" ? "" : `${names}, `}a package installed beside the config file, or a path`,
+      `${where}: unknown ${kind} ${name}: expected ${names.join(", ")}, a package installed beside the config file, or a path`,
       { cause: error },
     );
   }

@@ -18,18 +18,22 @@ const BASE = `You are a coding agent. You work on the user's project with the to
  * The system prompt of a session. The same bytes for every call as long as the project's instructions do not change,
  * so that providers can cache it: no time, no state.
  */
-export async function systemPrompt(projectDir: string, extra: string): Promise<string> {
+export async function systemPrompt(
+  projectDir: string,
+  extra: string,
+  deniedPaths: readonly string[] = [],
+): Promise<string> {
   const parts = [BASE, `Project folder: ${projectDir}\nOperating system: ${process.platform}`];
   if (extra.trim() !== "") parts.push(extra.trim());
-  const instructions = await projectInstructions(projectDir);
+  const instructions = await projectInstructions(projectDir, deniedPaths);
   if (instructions !== "") parts.push(`Instructions of this project (AGENTS.md):\n\n${instructions}`);
   return parts.join("\n\n");
 }
 
 /** The project's `AGENTS.md`, cut at 32 KiB; `""` where there is none. A link that leads out of the project is not followed. */
-async function projectInstructions(projectDir: string): Promise<string> {
+async function projectInstructions(projectDir: string, denied: readonly string[]): Promise<string> {
   try {
-    const guard = await PathGuard.create({ roots: [projectDir], denied: [] });
+    const guard = await PathGuard.create({ roots: [projectDir], denied });
     const { handle } = await guard.openFile(join(projectDir, "AGENTS.md"));
     try {
       const buffer = Buffer.alloc(INSTRUCTIONS_BYTES);

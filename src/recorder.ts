@@ -65,6 +65,21 @@ export class Recorder {
     });
   }
 
+  /** A growing message that will grow no more, and is not whole: stored as far as it came, and never finished. */
+  async breakOff(message: Message): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    // Taken first, so that the end of a batch does not begin the next.
+    const pending = this.#pending;
+    this.#pending = [];
+    while (this.#writing !== undefined) await this.#writing;
+    if (this.#growing?.id !== message.id) return;
+    const add = this.#begun ? [] : [{ ...message, parts: [], finished: false }];
+    this.#growing = undefined;
+    this.#begun = false;
+    await this.write({ sync: true, add, append: joined(pending), set: { updatedAt: now() } });
+  }
+
   /** Any other change, under the run's lease. */
   async write(change: Omit<SessionChange, "fence">): Promise<void> {
     if (this.#failure) throw this.#failure.error;

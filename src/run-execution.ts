@@ -7,7 +7,7 @@ import { newId } from "./ids.js";
 import { runLoop } from "./loop.js";
 import type { ChosenModel } from "./models.js";
 import type { Logger } from "./ports/logger.js";
-import type { SessionDriver } from "./ports/session-driver.js";
+import type { SessionDriver, Usage } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
 import { systemPrompt } from "./prompt.js";
 import { Recorder } from "./recorder.js";
@@ -29,7 +29,9 @@ export interface ExecutionParts {
   maxIterations: number;
   toolOutputBytes: number;
   /** What the session's tools remember. */
-  state: Map<string, unknown>;
+  state: (conversation: Conversation) => Promise<Map<string, unknown>>;
+  /** Sessions that a title is being made for. */
+  naming: Set<string>;
   /** Aborted when the agent closes. */
   closing: AbortSignal;
   /** Work that the agent waits for before it closes its store. */
@@ -77,6 +79,7 @@ export async function executeRun(run: StartedRun, parts: ExecutionParts, control
     const meant = error instanceof RunCancelledError || error instanceof ShuttingDownError;
     logger[meant ? "info" : "warn"](meant ? "run cancelled" : "run failed", { ...names, error: error.message });
     bus.emit("run.failed", { sessionId, error });
+    control.buffer.push({ type: "error", error });
     throw error;
   } finally {
     control.buffer.end();
@@ -114,36 +117,44 @@ async function loop(run: StartedRun, parts: ExecutionParts, control: RunControl,
     agentId: newId(),
     agentName: parts.agentName,
     onFirstAnswer: () => nameSession(conversation, chosen, parts),
-    state: parts.state,
+    state: await parts.state(conversation),
     ask: control.ask,
     outputBytes: parts.toolOutputBytes,
     straggles: parts.straggles,
   });
 }
 
-/** In the background, for a session that has no title yet. */
+/** In the background, for a session that has no title yet; once, however many prompts come meanwhile. */
 function nameSession(conversation: Conversation, { provider, model }: ChosenModel, parts: ExecutionParts): void {
   const { session } = conversation;
-  if (session.titled) return;
+  const sessionId = session.chain.root;
+  const { store, bus, logger, closing, naming } = parts;
+  if (session.titled || naming.has(sessionId)) return;
   const first = conversation.messages.find((message) => message.role === "user");
   const message = first ? textOf(first) : "";
   if (message.trim() === "") return;
-  const { store, bus, logger, closing } = parts;
-  const sessionId = session.chain.root;
+  const onUsage = (usage: Usage) => {
+    const called = { provider: provider.name, model: model.id, usage };
+    logger.info("a title was made", { session: sessionId, ...called });
+    bus.emit("model.called", { sessionId, ...called });
+  };
   const work = async () => {
     try {
-      const title = await generateTitle(provider, model, message, sessionId, closing);
-      if (title === "") return;
+      const title = await generateTitle({ provider, model, message, sessionId, logger, onUsage }, closing);
+      // A person may have given one while the model thought.
+      if (title === "" || (await store.get(sessionId))?.titled !== false) return;
       await store.write(session.id, { fence: null, sync: false, set: { title, titled: true } });
       const updated = await store.get(sessionId);
       if (updated) bus.emit("session.updated", { sessionId, fields: ["title"], session: updated });
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       if (!closing.aborted) logger.warn("no title was generated", { session: sessionId, error: why });
+    } finally {
+      naming.delete(sessionId);
     }
   };
-  // Once a run: what fails is tried again by the next one.
-  session.titled = true;
+  // What fails is tried again by the next run.
+  naming.add(sessionId);
   parts.inBackground(work());
 }
 

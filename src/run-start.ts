@@ -1,4 +1,5 @@
 import type { Bus, RunInput } from "./events.js";
+import { EFFORTS, oneOf } from "./agent-options.js";
 import { Conversation } from "./conversation.js";
 import { InputError } from "./errors.js";
 import { danglingCalls, INTERRUPTED, toolMessage } from "./history.js";
@@ -49,7 +50,6 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
       provider: chosen.provider.name,
       model: chosen.model.id,
       reasoningEffort: input.reasoningEffort ?? chosenEffort(stored) ?? parts.reasoningEffort,
-      projectDir,
     };
     const conversation = stored
       ? await resume(parts, lease, session.chain.root, set, input)
@@ -75,17 +75,13 @@ async function resume(
   { store, bus }: StartParts,
   lease: HeldLease,
   rootId: string,
-  set: Pick<Session, "provider" | "model" | "reasoningEffort" | "projectDir">,
+  set: Pick<Session, "provider" | "model" | "reasoningEffort">,
   input: RunInput,
 ): Promise<Conversation> {
   // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
   const session = await newestOf(store, rootId);
   const before = [...(await store.view(session.id)), ...(await store.messages(session.id))];
-  const unfinished = before.filter((message) => !message.finished).map((message) => ({ ...message, finished: true }));
-  const conversation = new Conversation(
-    { ...session, ...set },
-    before.map((message) => ({ ...message, finished: true })),
-  );
+  const conversation = new Conversation({ ...session, ...set }, before);
   const mended = danglingCalls(before).map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, conversation.compose(prompt(input))];
   await store.write(session.id, {
@@ -93,7 +89,6 @@ async function resume(
     sync: true,
     set: { ...set, updatedAt: now() },
     add,
-    ...(unfinished.length > 0 ? { finish: unfinished } : {}),
   });
   for (const message of add) conversation.add(message);
   bus.emit("session.resume", { sessionId: session.id, rootId: session.chain.root });
@@ -113,6 +108,20 @@ function prompt(input: RunInput) {
   };
 }
 
+const KNOWN: Readonly<Record<keyof RunInput, true>> = {
+  message: true,
+  attachments: true,
+  provider: true,
+  model: true,
+  reasoningEffort: true,
+  sessionId: true,
+  projectDir: true,
+  signal: true,
+  onWaiting: true,
+  overflow: true,
+  ask: true,
+};
+
 /** Throws `InputError`. */
 export function checkInput(input: RunInput): void {
   const strings = ["message", "provider", "model", "sessionId", "projectDir"] as const;
@@ -121,6 +130,10 @@ export function checkInput(input: RunInput): void {
     if (typeof value !== "string" && (field === "message" || value !== undefined))
       throw new InputError(field, "a string");
   }
+  for (const field of Object.keys(input))
+    if (!Object.hasOwn(KNOWN, field)) throw new InputError(field, `one of ${Object.keys(KNOWN).join(", ")}`);
+  if (input.reasoningEffort !== undefined) oneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
+  if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a prompt that is not empty");
 }

@@ -1,7 +1,7 @@
 import type { AdapterKind } from "./adapter.js";
 import { environment, type Config, type LoadedConfig } from "./config.js";
 import { ConfigError } from "./errors.js";
-import { builtInNames } from "./plugins.js";
+import { builtInNames, isBuiltIn } from "./plugins.js";
 
 /** A module that the config selects, and what it is told. */
 export interface Selected<Kind extends AdapterKind = AdapterKind> {
@@ -67,9 +67,14 @@ export class Selection {
   }
 
   transports(): Selected<"transport">[] {
+    const seen = new Map<string, string>();
     return this.#config.server.transports.map((entry, i) => {
       const key = `server.transports[${i}]`;
       const { transport: name, ...own } = typeof entry === "string" ? { transport: entry } : entry;
+      const before = seen.get(name);
+      if (before !== undefined && isBuiltIn("transport", name))
+        throw new ConfigError(`${this.#loaded.file}: ${key}: expected each transport once, ${name} is ${before} too`);
+      seen.set(name, key);
       return { kind: "transport", name, options: { ...this.#shared(name), ...own }, key, section: key };
     });
   }

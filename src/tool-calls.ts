@@ -1,10 +1,12 @@
+import { abortable } from "./abort.js";
 import type { Bus, AgentEvent, RunInput } from "./events.js";
 import { ToolInputError } from "./errors.js";
 import { INTERRUPTED } from "./history.js";
 import { parseJson } from "./json.js";
 import type { Logger } from "./ports/logger.js";
 import type { ToolCallPart } from "./ports/session-driver.js";
-import type { AskAnswer, Location, Tool, ToolKind, ToolOutput } from "./ports/tool.js";
+import type { AskRequest, Diff, Location, Tool, ToolContext, ToolKind, ToolOutput } from "./ports/tool.js";
+import { CallState, LEAVE, type StateChanges } from "./tool-state.js";
 import { capText } from "./tools/truncate.js";
 
 /** Calls of one answer that may run at the same time. */
@@ -32,6 +34,8 @@ export interface ToolRunContext {
 export interface ToolOutcome {
   call: ToolCallPart;
   output: ToolOutput;
+  /** What it changed of the session's state. */
+  state: StateChanges;
 }
 
 interface Prepared {
@@ -41,6 +45,7 @@ interface Prepared {
   input: unknown;
   title: string;
   locations: readonly Location[];
+  diff: readonly Diff[];
   /** Why it cannot run. */
   refusal: string | undefined;
 }
@@ -69,14 +74,15 @@ export async function runToolCalls(
     const outcomes = await Promise.allSettled(
       group.map(async (one) => {
         announce(one, messageId, context);
-        const output = await settle(one, context);
+        const state = new CallState(context.state);
+        const output = await settle(one, { ...context, state });
         context.bus.emit("tool.finished", {
           sessionId: context.sessionId,
           callId: one.call.id,
           name: one.call.name,
           failed: output.failed === true,
         });
-        await onOutcome({ call: one.call, output });
+        await onOutcome({ call: one.call, output, state: state.changes() });
       }),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
@@ -85,7 +91,7 @@ export async function runToolCalls(
 
 function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
   const tool = context.tools.get(call.name);
-  const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [] };
+  const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [], diff: [] };
   if (!tool) {
     const names = [...context.tools.keys()].join(", ");
     return { ...base, refusal: `There is no tool "${call.name}". Use one of: ${names || "(none)"}.` };
@@ -101,8 +107,8 @@ function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
   }
   try {
     const args: unknown = tool.parse(input);
-    const { title, locations } = describe(tool, args, context.projectDir);
-    return { ...base, args, input, title, locations, refusal: undefined };
+    const shown = describe(tool, args, context.projectDir);
+    return { ...base, args, input, ...shown, refusal: undefined };
   } catch (error) {
     if (!(error instanceof ToolInputError))
       context.logger.debug("a tool refused its input", { tool: call.name, error });
@@ -110,14 +116,19 @@ function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
   }
 }
 
+/** A call as it is shown to a person; `input` undefined when its arguments are broken JSON. */
+export interface DescribedCall {
+  title: string;
+  kind: ToolKind;
+  locations: readonly Location[];
+  /** What it would change, or has changed if it went well, as far as its arguments tell. */
+  diff: readonly Diff[];
+  input: unknown;
+}
+
 /** How a stored call is shown to a person. Never throws, whatever the model sent. */
-export function describeCall(
-  tool: Tool | undefined,
-  name: string,
-  args: string,
-  projectDir: string,
-): { title: string; kind: ToolKind; locations: readonly Location[]; input: unknown } {
-  const shown = { title: name, kind: tool?.kind ?? "other", locations: [], input: undefined as unknown };
+export function describeCall(tool: Tool | undefined, name: string, args: string, projectDir: string): DescribedCall {
+  const shown = { title: name, kind: tool?.kind ?? "other", locations: [], diff: [], input: undefined as unknown };
   try {
     shown.input = args.trim() === "" ? {} : parseJson(args);
     if (tool) return { ...shown, ...describe(tool, tool.parse(shown.input), projectDir) };
@@ -127,11 +138,12 @@ export function describeCall(
   return shown;
 }
 
-function describe(tool: Tool, args: unknown, projectDir: string): { title: string; locations: readonly Location[] } {
+function describe(tool: Tool, args: unknown, projectDir: string): Pick<DescribedCall, "title" | "locations" | "diff"> {
   try {
-    return tool.describe(args, projectDir);
+    const { title, locations, diff = [] } = tool.describe(args, projectDir);
+    return { title, locations, diff };
   } catch {
-    return { title: tool.name, locations: [] };
+    return { title: tool.name, locations: [], diff: [] };
   }
 }
 
@@ -150,10 +162,13 @@ function announce(one: Prepared, messageId: string, context: ToolRunContext): vo
   });
 }
 
+/** Given to a model for a call that a cancel was faster than. */
+const NOT_RUN = "[cancelled before it ran]";
+
 /** Never rejects. */
 async function settle(one: Prepared, context: ToolRunContext): Promise<ToolOutput> {
   const { signal } = context;
-  if (signal.aborted) return { text: "[cancelled before it ran]", failed: true };
+  if (signal.aborted) return { text: NOT_RUN, failed: true };
   if (one.refusal !== undefined || !one.tool) return { text: one.refusal ?? "", failed: true };
   const work = perform(one, one.tool, context);
   const output = await withGrace(work, signal);
@@ -180,21 +195,20 @@ function withGrace(work: Promise<ToolOutput>, signal: AbortSignal): Promise<Tool
 
 /** Never rejects. */
 async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Promise<ToolOutput> {
+  const ask = asker(one, tool, context);
   try {
-    const { callId, ask } = { callId: one.call.id, ask: asker(one, tool, context) };
-    if (tool.needsLeave) {
-      const answer = await ask({ title: one.title, input: one.input, locations: one.locations });
-      if (answer === "reject") return { text: "The user refused this call. Ask what to do instead.", failed: true };
-    }
-    const output = await tool.run(one.args, {
+    const refused = tool.needsLeave ? await refusal(one, ask, context) : undefined;
+    if (refused !== undefined) return { text: refused, failed: true };
+    const returned: unknown = await tool.run(one.args, {
       sessionId: context.sessionId,
-      callId,
+      callId: one.call.id,
       projectDir: context.projectDir,
       signal: context.signal,
       ask,
       state: context.state,
     });
-    return { ...output, text: capText(String(output.text), context.outputBytes) };
+    const output = outputOf(returned, tool, context);
+    return { ...output, text: capText(output.text, context.outputBytes) };
   } catch (error) {
     if (context.signal.aborted) return { text: INTERRUPTED, failed: true };
     context.logger.debug("a tool failed", { tool: tool.name, error });
@@ -202,17 +216,47 @@ async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Prom
   }
 }
 
-function asker(one: Prepared, tool: Tool, context: ToolRunContext) {
-  return async (request: { title: string; input: unknown; locations: readonly Location[] }): Promise<AskAnswer> => {
-    const key = `leave:${tool.name}`;
+/** What a tool written in JavaScript may return as well: its text alone. Throws for what has none. */
+function outputOf(returned: unknown, tool: Tool, { logger }: ToolRunContext): ToolOutput {
+  if (typeof returned === "string") return { text: returned };
+  if (typeof (returned as ToolOutput | undefined)?.text === "string") return returned as ToolOutput;
+  logger.error("a tool returned no text: expected { text }", { tool: tool.name, returned: typeof returned });
+  throw new Error("it did its work, but returned nothing that can be shown");
+}
+
+type Asker = ToolContext["ask"];
+
+/** Ask for leave; why the call may not run, or undefined. Never rejects. */
+async function refusal(one: Prepared, ask: Asker, context: ToolRunContext): Promise<string | undefined> {
+  const { title, input, locations, diff } = one;
+  try {
+    const answer = await ask({ title, input, locations, ...(diff.length > 0 ? { diff } : {}) });
+    return answer === "reject" ? "The user refused this call. Ask what to do instead." : undefined;
+  } catch (error) {
+    if (context.signal.aborted) return NOT_RUN;
+    context.logger.warn("nobody could be asked for leave; the tool does not run", { tool: one.call.name, error });
+    return "This call needs leave, and nobody could be asked, so it did not run. It was not refused: go on without it, or say what you need it for.";
+  }
+}
+
+/** Asks the person at the client. Only an exact yes is one: whatever else comes back refuses. */
+function asker(one: Prepared, tool: Tool, context: ToolRunContext): Asker {
+  return async (request) => {
+    const key = leaveKey(tool, request, context.projectDir);
     if (!context.ask || context.state.get(key) === true) return "allow";
-    const answer = await context.ask(
-      { ...request, callId: one.call.id, tool: tool.name, kind: tool.kind },
-      context.signal,
-    );
+    const asked = context.ask({ ...request, callId: one.call.id, tool: tool.name, kind: tool.kind }, context.signal);
+    // Raced, so that a client that ignores the signal cannot hold a run.
+    const answer: unknown = await abortable(Promise.resolve(asked), context.signal);
     if (answer === "allow_always") context.state.set(key, true);
-    return answer;
+    return answer === "allow" || answer === "allow_always" ? answer : "reject";
   };
+}
+
+/** What a lasting leave is for. Whoever allows one command has not allowed the next one. */
+function leaveKey(tool: Tool, { input, locations }: Pick<AskRequest, "input" | "locations">, projectDir: string) {
+  const what =
+    tool.kind === "edit" && locations.length > 0 ? locations.map(({ path }) => path).sort() : { projectDir, input };
+  return `${LEAVE}${tool.name}:${JSON.stringify(what)}`;
 }
 
 function text(error: unknown): string {

@@ -30,6 +30,11 @@ export function costOf(usage: ModelUsage, prices: ModelPrices | undefined): numb
   return usage.cost ?? 0;
 }
 
+/** USD as told to clients: sums of fractions drift in their last digits, which mean nothing. */
+export function roundCost(cost: number): number {
+  return Number(cost.toFixed(12));
+}
+
 /** The usage of one model call in the shape that is stored. */
 export function toUsage(usage: ModelUsage, prices: ModelPrices | undefined): Usage {
   return {

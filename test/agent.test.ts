@@ -5,9 +5,11 @@ import {
   MemoryDriver,
   MemoryStore,
   ProviderError,
+  silentLogger,
   type AgentEvent,
   type AgentOptions,
   type Run,
+  type RunInput,
   type Tool,
 } from "gantry";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
@@ -197,6 +199,71 @@ describe("a run", () => {
     assert.equal(asked.length, 3);
   });
 
+  it("takes nothing but an exact allow for leave", async (t) => {
+    const answers: unknown[] = [
+      false,
+      undefined,
+      null,
+      "",
+      "deny",
+      "Allow",
+      true,
+      { allow: false },
+      { outcome: "allow" },
+    ];
+    const failing = [() => Promise.reject(new Error("gone")), () => { throw new Error("gone"); }]; // prettier-ignore
+    const all = [...answers.map((answer) => () => Promise.resolve(answer)), ...failing];
+    const calls = all.map((_, n) => ["t", { n }] as const);
+    let ran = 0;
+    const provider = new ScriptedProvider([callTools(...calls), callTools(["t", {}]), say("ok")]);
+    const agent = make(t, provider, {
+      tools: [tool("t", () => Promise.resolve({ text: `ran ${++ran}` }), { needsLeave: true })],
+    });
+    let asked = 0;
+    const ask = (() => (all[asked++] ?? (() => Promise.resolve("allow")))()) as unknown as NonNullable<RunInput["ask"]>;
+    const run = await agent.run({ message: "x", ask });
+    const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
+    assert.equal(ran, 1);
+    assert.equal(outputs.at(-1), "ran 1");
+    for (const output of outputs.slice(0, answers.length)) assert.match(output, /^The user refused this call/);
+    // Whoever could not be asked did not refuse.
+    for (const output of outputs.slice(answers.length, -1)) assert.match(output, /nobody could be asked/);
+  });
+
+  it("stores of a call whose leave was asked at a cancel that it did not run", async (t) => {
+    for (const deaf of [false, true]) {
+      const agent = make(t, new ScriptedProvider([callTools(["t", {}])]), {
+        tools: [tool("t", () => Promise.resolve({ text: "ran" }), { needsLeave: true })],
+      });
+      const cancel = new AbortController();
+      const ask: NonNullable<RunInput["ask"]> = (_, signal) => {
+        setImmediate(() => cancel.abort());
+        return new Promise((resolve, reject) => {
+          if (deaf) setTimeout(() => resolve("allow"), 50);
+          else signal.addEventListener("abort", () => reject(new Error("cancelled")));
+        });
+      };
+      const run = await agent.run({ message: "x", signal: cancel.signal, ask });
+      await assert.rejects(run.result, { code: "run_cancelled" });
+      const last = (await agent.sessions.messages(run.sessionId)).at(-1);
+      assert.deepEqual(last?.parts, [{ type: "text", text: "[cancelled before it ran]" }]);
+    }
+  });
+
+  it("that fails ends its events with the error", async (t) => {
+    const refused = new ProviderError("scripted", "authentication", "no such key", { status: 401 });
+    const agent = make(t, new ScriptedProvider([refused, { hang: true }]));
+    const events = await eventsOf(await agent.run({ message: "x" }));
+    assert.deepEqual(events, [{ type: "error", error: refused }]);
+    const cancel = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancel.signal });
+    cancel.abort();
+    assert.deepEqual(
+      (await eventsOf(run)).map((event) => event.type === "error" && (event.error as { code?: string }).code),
+      ["run_cancelled"],
+    );
+  });
+
   it("refuses a session that is running, here or through another agent on the same store", async (t) => {
     const store = new MemoryStore();
     const provider = new ScriptedProvider([{ hang: true }]);
@@ -303,12 +370,13 @@ describe("a fault of the provider", () => {
     assert.equal(provider.requests.length, 3);
   });
 
-  it("after text was told is not retried; the text is kept and the session goes on", async (t) => {
+  it("after text was told, without another try left: the text is kept, as broken off, and the session goes on", async (t) => {
     const half = { chunks: [{ type: "text" as const, block: "0", text: "Half an ans" }], fault: transient() };
-    const provider = new ScriptedProvider([half, say("whole")], { maxRetries: 5 });
+    const provider = new ScriptedProvider([half, say("whole")]);
     const agent = make(t, provider);
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result, { code: "provider" });
+    assert.equal((await agent.sessions.messages(run.sessionId))[1]?.finished, false);
     await (
       await agent.run({ message: "again", sessionId: run.sessionId })
     ).result;
@@ -406,6 +474,68 @@ describe("a session", () => {
       (await agent.sessions.get(run.sessionId).catch(() => undefined))?.title ?? "New Session",
       /^New Session/,
     );
+  });
+
+  it("of which several prompts come before its title lands asks for one title", async (t) => {
+    let land = (_: string): void => undefined;
+    const title = new Promise<string>((resolve) => (land = resolve));
+    const provider = new ScriptedProvider([], { title: () => title });
+    const agent = make(t, provider);
+    const { sessionId, result } = await agent.run({ message: "one" });
+    await result;
+    for (const message of ["two", "three"]) await (await agent.run({ message, sessionId })).result;
+    const landed = new Promise((resolve) => agent.on("session.updated", resolve));
+    land("A title");
+    await landed;
+    assert.equal(provider.titleRequests.length, 1);
+    await (
+      await agent.run({ message: "four", sessionId })
+    ).result;
+    assert.equal(provider.titleRequests.length, 1);
+  });
+
+  it("keeps the title that a person gave while one was made", async () => {
+    let land = (_: string): void => undefined;
+    const title = new Promise<string>((resolve) => (land = resolve));
+    const agent = new Agent({ providers: [new ScriptedProvider([], { title: () => title })] });
+    const run = await agent.run({ message: "one" });
+    await run.result;
+    await agent.sessions.update(run.sessionId, { title: "Mine" });
+    const titles: string[] = [];
+    agent.on("session.updated", ({ session }) => titles.push(session.title));
+    const paid = new Promise((resolve) => agent.on("model.called", resolve));
+    land("Its");
+    await paid;
+    // A model call more, and what followed the title has happened.
+    await (
+      await agent.run({ message: "two", sessionId: run.sessionId })
+    ).result;
+    assert.equal((await agent.sessions.get(run.sessionId))?.title, "Mine");
+    assert.deepEqual(titles, []);
+    await agent.close();
+  });
+
+  it("asks for its title under the same watch as any other call, and says what it used", async (t) => {
+    const provider = new ScriptedProvider([], { title: { hang: true }, idleTimeoutMs: 20, maxRetries: 0 });
+    const warned = new Promise<string>((resolve) => {
+      const warn = (message: string, fields?: object) =>
+        message === "no title was generated" && resolve(JSON.stringify(fields));
+      const agent = make(t, provider, { logger: { ...silentLogger, warn } });
+      void agent.run({ message: "x" });
+    });
+    assert.match(await warned, /scripted: timeout: no data/);
+
+    const usages: number[] = [];
+    const agent = make(t, new ScriptedProvider([], { title: say("Named", { inputTokens: 3, outputTokens: 4 }) }));
+    agent.on("model.called", ({ usage }) => usages.push(usage.totalTokens));
+    const named = new Promise((resolve) => agent.on("session.updated", resolve));
+    const run = await agent.run({ message: "x" });
+    await Promise.all([run.result, named]);
+    assert.deepEqual(
+      usages.sort((a, b) => a - b),
+      [7, 15],
+    );
+    assert.equal((await agent.sessions.get(run.sessionId))?.usage.totalTokens, 15);
   });
 
   it("is made without a run, found by its alias, and goes on from there", async (t) => {

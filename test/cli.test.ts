@@ -38,6 +38,56 @@ describe("gantry", () => {
     assert.equal((await runGantry(t, ["--version"])).stdout.trim(), version);
   });
 
+  it("answers help and version anywhere and starts nothing", async (t) => {
+    const { stdout: help } = await runGantry(t, ["--help"]);
+    const { stdout: version } = await runGantry(t, ["--version"]);
+    const asked = async (...args: string[]) => {
+      const { code, stdout, stderr } = await runGantry(t, args);
+      assert.deepEqual([code, stderr], [0, ""], args.join(" "));
+      return stdout;
+    };
+    for (const args of [
+      [],
+      ["-h"],
+      ["help"],
+      ["serve", "--help"],
+      ["serve", "-h"],
+      ["adapters", "--help"],
+      ["sessions", "--help"],
+    ])
+      assert.equal(await asked(...args), help, args.join(" "));
+    for (const args of [["-v"], ["version"], ["serve", "--version"], ["sessions", "export", "-v"]])
+      assert.equal(await asked(...args), version, args.join(" "));
+  });
+
+  it("refuses flags that are unknown, doubled, or lack a value, in one line", async (t) => {
+    const cases: [string[], RegExp][] = [
+      [["serve", "--host-foo", "x"], /unknown flag --host-foo/],
+      [["serve", "--sessionDriver", "x"], /unknown flag --sessionDriver/],
+      [["serve", "-p", "1"], /unknown flag -p/],
+      [["serve", "--host", "a", "--host", "b"], /--host was given twice/],
+      [["serve", "--port"], /--port needs a value/],
+      [["serve", "--host", "--port", "0"], /--host needs a value/],
+      [["serve", "--insecure=yes"], /--insecure takes no value/],
+    ];
+    for (const [args, pattern] of cases) assertRefused(await runGantry(t, args), pattern);
+  });
+
+  it("tells an old Node what it needs, before anything else is read", async (t) => {
+    const folder = await tempDir(t, {
+      "old.mjs": `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "18.20.4" } });
+Object.defineProperty(process, "version", { value: "v18.20.4" });`,
+    });
+    const run = await runGantry(t, ["serve"], { env: { NODE_OPTIONS: `--import=${folder.at("old.mjs")}` } });
+    assertRefused(run, /^gantry: needs Node 20\.19 or later; this is v18\.20\.4 \(/);
+  });
+
+  it("is told from another one by ps", { skip: process.platform !== "linux" && "reads /proc" }, async (t) => {
+    const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "127.0.0.1"] });
+    const line = await readFile(`/proc/${server.pid}/cmdline`, "latin1");
+    assert.match(line, /^gantry serve --port 0 --host 127\.0\.0\.1/);
+  });
+
   it("refuses what it does not know", async (t) => {
     assertRefused(await runGantry(t, ["fly"]), /unknown command fly/);
     assertRefused(await runGantry(t, ["serve", "--stdio"]), /--stdio needs --acp/);
@@ -104,6 +154,31 @@ describe("gantry serve cannot start", () => {
     assert.match(server.stderr, /no authentication: whoever can reach http:\/\/0\.0\.0\.0/);
   });
 
+  it("with an addon that is of another Node or missing: told before the listen line, with what to do", async (t) => {
+    const another = [
+      "The module '/x/better_sqlite3.node'",
+      "was compiled against a different Node.js version using",
+      "NODE_MODULE_VERSION 115. This version of Node.js requires",
+      "NODE_MODULE_VERSION 127. Please try re-compiling",
+    ].join("\n");
+    const missing = ["Could not locate the bindings file. Tried:", " a", " b"].join("\n");
+    const folder = await tempDir(t, {
+      "other.mjs": `process.dlopen = () => { throw new Error(${JSON.stringify(another)}); };`,
+      "none.mjs": `process.dlopen = () => { throw new Error(${JSON.stringify(missing)}); };`,
+    });
+    const run = (file: string) =>
+      runGantry(t, ["serve", "--port", "0"], { env: { NODE_OPTIONS: `--import=${folder.at(file)}` } });
+    const remedy = /\(npm rebuild better-sqlite3\), or keep sessions elsewhere \(--session-driver json\)/;
+    const other = await run("other.mjs");
+    assert.deepEqual([other.code, other.stdout], [1, ""], other.stderr);
+    assert.match(other.stderr, /it was built for another one \(module version 115, wanted 127\)/);
+    assert.match(other.stderr, remedy);
+    const none = await run("none.mjs");
+    assert.deepEqual([none.code, none.stdout], [1, ""], none.stderr);
+    assert.match(none.stderr, /its native part is missing/);
+    assert.match(none.stderr, remedy);
+  });
+
   it("with a store that is none, which is left untouched", async (t) => {
     const home = await tempDir(t, {
       "sessions.db": "this is no database, and it is long enough to be taken for a file of one",
@@ -116,6 +191,15 @@ describe("gantry serve cannot start", () => {
 });
 
 describe("gantry serve", () => {
+  it("says where it works and with which models, on stderr", async (t) => {
+    const offline = await startServer(t);
+    await offline.output(/info working in .* with models of offline$/m, "stderr");
+    assert.ok(offline.stderr.includes(`working in ${offline.projectDir} with`));
+    const providers = [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x" }];
+    const named = await startServer(t, { config: { providers, model: { provider: "lab", model: "m1" } } });
+    await named.output(/info working in .* with the model lab\/m1$/m, "stderr");
+  });
+
   it("prints its address, logs to stderr, makes its home private, and ends with 0 when told", async (t) => {
     for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
       const server = await startServer(t);

@@ -19,7 +19,9 @@ import { brokenRules, WindowProvider, type WindowProviderOptions } from "./helpe
 
 const GOAL = "GOAL: build the bridge";
 
-/** A tool that gives as many bytes as it is asked for. */
+let filled = 0;
+
+/** A tool that gives as many bytes as it is asked for, never the same twice: these models are not stuck. */
 const fill: Tool<{ bytes: number }> = {
   name: "fill",
   description: "Gives text.",
@@ -29,7 +31,8 @@ const fill: Tool<{ bytes: number }> = {
   needsLeave: false,
   parse: (input) => input as { bytes: number },
   describe: () => ({ title: "Fill", locations: [] }),
-  run: ({ bytes }) => Promise.resolve({ text: `begin ${"lorem ipsum dolor ".repeat(Math.ceil(bytes / 18))} end` }),
+  run: ({ bytes }) =>
+    Promise.resolve({ text: `begin ${"lorem ipsum dolor ".repeat(Math.ceil(bytes / 18))} ${++filled} end` }),
 };
 
 function make(t: TestContext, provider: ModelProvider, driver: SessionDriver, more: Partial<AgentOptions> = {}): Agent {

@@ -66,7 +66,7 @@ describe("the config file", () => {
       await refused(t, '{"server":{"port":65536}}'),
       ": server.port: expected a whole number from 0 to 65535, got 65536",
     );
-    assert.equal(await refused(t, '{"serve":{}}'), ": serve: unknown key");
+    assert.match(await refused(t, '{"serve":{}}'), /^: serve: unknown key; expected one of server, acp, session, /);
     assert.match(await refused(t, '{"server":{"prot":1}}'), /^: server.prot: unknown key; expected one of host, port,/);
     assert.equal(
       await refused(t, '{"tools":{"bash":{"timeout":0}}}'),
@@ -90,6 +90,31 @@ describe("the config file", () => {
       await refused(t, "{}", { "server.port": NaN }),
       ": server.port: expected a whole number from 0 to 65535, got NaN",
     );
+  });
+
+  it("is refused for what is wrong in it although a flag says otherwise", async (t) => {
+    const port = ': server.port: expected a whole number from 0 to 65535, got "9"';
+    assert.equal(await refused(t, '{"server":{"port":"9"}}', { "server.port": 0 }), port);
+    assert.match(await refused(t, '{"server":null}', { "server.port": 0 }), /^: server: expected an object.*got null$/);
+  });
+
+  it("may begin with a byte order mark", async (t) => {
+    assert.equal((await load(t, '\uFEFF{"server":{"port":9}}')).loaded.config.server.port, 9);
+  });
+
+  it("takes for headers what can be sent, and nothing else", async (t) => {
+    for (const key of ["server.required_headers", "server.headers", "acp.required_headers"]) {
+      const [section = "", name = ""] = key.split(".");
+      const wrong = (value: string) => refused(t, `{"${section}":{"${name}":${value}}}`);
+      assert.equal(await wrong("[]"), `: ${key}: expected an object of header names and values, got Array`);
+      assert.equal(await wrong('{"X Y":"1"}'), `: ${key}.X Y: expected the name of a header, got "X Y"`);
+      assert.equal(await wrong('{"":"1"}'), `: ${key}.: expected the name of a header, got ""`);
+      assert.equal(await wrong('{"__proto__":"x"}'), `: ${key}.__proto__: expected the name of a header, got "__proto__"`);
+      assert.equal(await wrong('{"X-Y":1}'), `: ${key}.X-Y: expected a string, got number`);
+      assert.match(await wrong('{"X-Y":"a\\nb"}'), /X-Y: expected one line of text, got string$/);
+    }
+    const { config } = (await load(t, '{"server":{"required_headers":{"constructor":"x"}}}')).loaded;
+    assert.deepEqual(Object.entries(config.server.required_headers), [["constructor", "x"]]);
   });
 
   it("takes environment variables in strings, and names one that is not set", async (t) => {

@@ -42,4 +42,20 @@ describe("a lease", () => {
     assert.equal(two.lost.aborted, false);
     await two.release();
   });
+
+  it("that cannot be given back is tried again, and known as dead by its own process", async () => {
+    for (const failures of [1, 3]) {
+      const driver = new MemoryDriver();
+      await driver.open();
+      let calls = 0;
+      const release = driver.release.bind(driver);
+      driver.release = (lease) => (++calls <= failures ? Promise.reject(new Error("disk I/O error")) : release(lease));
+      const one = await HeldLease.take(driver, "root", silentLogger);
+      await one.giveBack();
+      assert.equal(calls, Math.min(failures + 1, 3));
+      const two = await HeldLease.take(driver, "root", silentLogger);
+      assert.ok(two.fence > one.fence);
+      await two.release();
+    }
+  });
 });

@@ -259,3 +259,49 @@ describe("a plugin that cannot be used", () => {
     );
   });
 });
+
+describe("a plugin of one file, where no package gantry is installed", () => {
+  it("takes gantry from the copy that runs", async (t) => {
+    const folder = await tempDir(t, {
+      "hello.mjs": `
+        import { defineAdapter, ToolInputError } from "gantry";
+        import { say } from "gantry/testing";
+        class Hello {
+          name = "hello"; description = "x"; inputSchema = { type: "object" }; kind = "other"; parallel = false; needsLeave = false;
+          parse(input) { if (input === null) throw new ToolInputError("no"); return input; }
+          describe() { return { title: "Hello", locations: [] }; }
+          async run() { return { text: typeof say }; }
+        }
+        export default defineAdapter({ kind: "tool", name: "hello", parse: (raw) => raw, use: Hello });`,
+    });
+    const listed = await runGantry(t, ["adapters", "--json"], {
+      config: { agent: { tools: ["*", folder.at("hello.mjs")] } },
+    });
+    assert.equal(listed.code, 0, listed.stdout + listed.stderr);
+    const foreign = await tempDir(t, { "other.mjs": 'import "gantry-of-somebody-else"; export default 1;' });
+    const refused = await runGantry(t, ["adapters", "--json"], {
+      config: { agent: { tools: [foreign.at("other.mjs")] } },
+    });
+    assert.match(refused.stdout, /Cannot find package 'gantry-of-somebody-else'/);
+  });
+});
+
+describe("what config selects", () => {
+  const refused = async (t: Parameters<typeof runGantry>[0], config: Record<string, unknown>) => {
+    const run = await runGantry(t, ["serve", "--port", "0"], { config });
+    assert.deepEqual([run.code, run.stdout], [1, ""], run.stderr);
+    return run.stderr;
+  };
+  it("one transport is served once", async (t) => {
+    assert.match(
+      await refused(t, { server: { transports: ["koa-http-api", "acp-http-sse-ws", { transport: "koa-http-api" }] } }),
+      /config\.json: server\.transports\[2\]: expected each transport once, koa-http-api is server\.transports\[0\] too/,
+    );
+  });
+  it("a tool that is not there is told with those that are", async (t) => {
+    assert.match(
+      await refused(t, { agent: { tools: ["reed"] } }),
+      /agent\.tools\[0\]: unknown tool reed: expected \*, .*bash.*read.*, a package installed beside the config file, or a path/,
+    );
+  });
+});

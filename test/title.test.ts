@@ -13,6 +13,35 @@ describe("a title", () => {
     assert.equal(cleanTitle("a".repeat(80)), "a".repeat(50));
   });
 
+  it("keeps quotes and marks that belong to a word", () => {
+    const kept = [
+      'Fix "parser" and "lexer"',
+      'Say "hello"',
+      '"Fix" or "break"',
+      "Port it to C#",
+      "#123 fails on start",
+      "`foo` fails in `bar`",
+      "Match **/*.ts",
+      "*.log is ignored",
+      "The users' list",
+      "Rock 'n' roll",
+      "Was tun «heute»",
+    ];
+    for (const title of kept) assert.equal(cleanTitle(title), title);
+    for (const [said, title] of [
+      ['"Fix "parser""', '"Fix "parser""'],
+      ["# Heading", "Heading"],
+      ["* One point", "One point"],
+      ["`npm test`", "npm test"],
+      ["*Emphasis*.", "Emphasis"],
+      ["'It is so.'", "It is so"],
+      ['"Never closed', "Never closed"],
+      ['**"Twice"**', "Twice"],
+      ["„Deutsch“", "Deutsch"],
+    ] as const)
+      assert.equal(cleanTitle(said), title);
+  });
+
   it("is never cut within a character", () => {
     const family = "👨‍👩‍👧‍👦";
     const title = cleanTitle(family.repeat(10));

@@ -4,8 +4,9 @@ import { Dispatcher, type RequestContext, type Sink } from "./dispatcher.js";
 import { invalidParams, RpcError } from "./errors.js";
 import type { Frame } from "./frames.js";
 import { readInitialize, readParams, readString, type Initialize } from "./params.js";
+import { mannerOf, type Manner } from "./profile.js";
 import { listSessions } from "./session-list.js";
-import { CODES, METHODS, PROTOCOL_VERSION, type Profile, type ResponseMessage } from "./wire.js";
+import { CODES, METHODS, PROTOCOL_VERSION, type ResponseMessage } from "./wire.js";
 
 type Params = Readonly<Record<string, unknown>>;
 type Method = (params: Params, context: RequestContext) => Promise<unknown>;
@@ -40,7 +41,7 @@ export class AcpConnection implements ClientFacts {
       [METHODS.sessionPrompt, (params, context) => sessions.prompt(params, context)],
       [METHODS.sessionDelete, (params) => sessions.delete(params)],
       [METHODS.sessionClose, (params) => sessions.close(params)],
-      [METHODS.sessionList, (params) => listSessions(parts.agent, params, this.profile)],
+      [METHODS.sessionList, (params) => listSessions(parts.agent, params, this.manner.profile)],
       [METHODS.sessionCancel, (params) => Promise.resolve(sessions.cancel(params))],
       [METHODS.setConfigOption, (params, context) => sessions.setConfigOption(params, context)],
     ]);
@@ -54,9 +55,8 @@ export class AcpConnection implements ClientFacts {
     return this.#client;
   }
 
-  get profile(): Profile {
-    const { profile, officialClients } = this.#parts.options;
-    return this.#client && officialClients.includes(this.#client.clientName) ? "official" : profile;
+  get manner(): Manner {
+    return mannerOf(this.#parts.options, this.#client);
   }
 
   /** Requests of the client that are not answered yet. */

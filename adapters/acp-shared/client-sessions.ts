@@ -9,7 +9,9 @@ import { runPrompt } from "./prompt.js";
 import { readPrompt } from "./prompt-input.js";
 import { replay } from "./replay.js";
 import type { Turn, Turns } from "./turns.js";
-import { CLIENT_METHODS, CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
+import type { Manner } from "./profile.js";
+import { visible } from "./visible.js";
+import { CLIENT_METHODS, CODES, type PromptResult, type SessionUpdate } from "./wire.js";
 
 /** What connections of one transport share. */
 export interface ConnectionParts {
@@ -24,7 +26,7 @@ export interface ConnectionParts {
 /** What a client said of itself, as far as it has. */
 export interface ClientFacts {
   readonly client: Initialize | undefined;
-  readonly profile: Profile;
+  readonly manner: Manner;
 }
 
 interface OpenSession {
@@ -47,6 +49,8 @@ export class ClientSessions {
   readonly #open = new Map<string, OpenSession>();
   /** What must be done before a session's next request begins, by the client's id. */
   readonly #order = new Map<string, Promise<unknown>>();
+  /** Sessions, by their persisted id, of which the log was told that parts of their prompts are left out. */
+  readonly #told = new Set<string>();
 
   /** `closing` aborts when the client is gone. */
   constructor(parts: ConnectionParts, facts: ClientFacts, dispatcher: Dispatcher, sink: Sink, closing: AbortSignal) {
@@ -61,11 +65,16 @@ export class ClientSessions {
   titled(session: Session): void {
     const open = this.#open.get(session.chain.root);
     if (!open) return;
-    this.#update(open.id, { sessionUpdate: "session_info_update", title: session.title, updatedAt: session.updatedAt });
+    this.#update(open.id, {
+      sessionUpdate: "session_info_update",
+      title: visible(session.title),
+      updatedAt: session.updatedAt,
+    });
   }
 
   deleted(rootId: string): void {
     this.#open.delete(rootId);
+    this.#told.delete(rootId);
   }
 
   /** `session/new` */
@@ -89,14 +98,14 @@ export class ClientSessions {
       this.#opened(session, { id: sessionId, cwd }, ignored);
       if (history) await this.#replay(session, sessionId, cwd, context.signal);
       context.after(() => void this.#showOptions(session, sessionId));
-      return history && this.#facts.profile === "spec" ? null : {};
+      return history && this.#facts.manner.profile === "spec" ? null : {};
     });
   }
 
   async #replay(session: Session, sessionId: string, cwd: string, signal: AbortSignal): Promise<void> {
-    const { agent, turns } = this.#parts;
-    const running = () => turns.get(session.chain.root) !== undefined;
-    for await (const updates of replay(agent, session.chain.root, cwd, this.#facts.profile, running)) {
+    const { agent } = this.#parts;
+    const { manner } = this.#facts;
+    for await (const updates of replay({ agent, rootId: session.chain.root, projectDir: cwd, ...manner })) {
       for (const update of updates) {
         signal.throwIfAborted();
         this.#update(sessionId, update);
@@ -108,7 +117,7 @@ export class ClientSessions {
   /** `session/prompt`; the frame behind it finds its turn already there. */
   prompt(params: Params, context: RequestContext): Promise<PromptResult> {
     const sessionId = readString(params, "sessionId");
-    const input = readPrompt(params.prompt, this.#facts.profile);
+    const input = readPrompt(params.prompt, this.#facts.manner.editor);
     const { turns, refusing } = this.#parts;
     if (refusing.aborted) throw new RpcError(CODES.internal, "server shutting down");
     // Up to here nothing was awaited: a cancel that comes right behind finds the turn.
@@ -137,12 +146,12 @@ export class ClientSessions {
     const { root } = session.chain;
     const cwd = this.#open.get(root)?.cwd;
     this.#open.set(root, { id: sessionId, cwd });
-    if (input.ignored.length > 0) logger.debug("parts of a prompt were ignored", { types: input.ignored });
-    const { profile, client } = this.#facts;
+    this.#tellIgnored(root, input.ignored);
+    const { manner, client } = this.#facts;
     return runPrompt(turn, {
       agent,
       logger,
-      profile,
+      profile: manner.profile,
       session,
       input,
       cwd,
@@ -152,9 +161,21 @@ export class ClientSessions {
       }),
       ask: options.requestPermission,
       compaction: client?.compaction === true,
+      editor: manner.editor,
       send: (update) => this.#update(sessionId, update),
       ready: () => this.#sink.ready(sessionId),
     });
+  }
+
+  /** Once a session: who asks must be able to find out where the question went. */
+  #tellIgnored(rootId: string, types: readonly string[]): void {
+    if (types.length === 0 || this.#told.has(rootId)) return;
+    this.#told.add(rootId);
+    const { client, manner } = this.#facts;
+    const why = manner.editor
+      ? "parts of a prompt were left out: gantry cannot read them"
+      : "parts of a prompt were left out: only the first text is read; acp.profile or --acp-profile official reads all";
+    this.#parts.logger.warn(why, { types: [...new Set(types)], client: client?.clientName ?? "", session: rootId });
   }
 
   /** `session/cancel`; waits for nothing. */
@@ -185,7 +206,7 @@ export class ClientSessions {
       await stopping;
       await this.#parts.turns.stop([alias, chain.root]);
       await this.#parts.agent.sessions.delete(chain.root);
-      return this.#facts.profile === "spec" ? null : {};
+      return this.#facts.manner.profile === "spec" ? null : {};
     });
   }
 
@@ -197,7 +218,8 @@ export class ClientSessions {
       const value = optionalString(params, "value");
       if (value === undefined) throw invalidParams("value", "a string");
       const { agent, logger } = this.#parts;
-      const session = await setConfigOption(agent, await this.#session(sessionId), configId, value, context.signal);
+      const before = await this.#session(sessionId);
+      const session = await setConfigOption(agent, before, configId, value, context.signal, logger);
       return { configOptions: (await configOptions(agent, session, context.signal, logger)).options };
     });
   }

@@ -80,6 +80,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   "model_timeout",
   "project_folder",
   "provider",
+  "repeated_calls",
   "too_many_runs",
 ]);
 

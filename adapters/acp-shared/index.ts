@@ -12,4 +12,12 @@ export {
   type AuthMethod,
 } from "./options.js";
 export { AcpServer } from "./acp-server.js";
-export { CLIENT_METHODS, CODES, METHODS, type OutgoingMessage, type Profile, type ResponseMessage } from "./wire.js";
+export {
+  CLIENT_METHODS,
+  CODES,
+  METHODS,
+  type OutgoingMessage,
+  type Profile,
+  type ProfileChoice,
+  type ResponseMessage,
+} from "./wire.js";

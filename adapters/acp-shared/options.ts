@@ -1,5 +1,5 @@
 import { ConfigError, isRecord } from "gantry";
-import type { Profile } from "./wire.js";
+import type { ProfileChoice } from "./wire.js";
 
 /** How to log in, as `initialize` lists it. */
 export interface AuthMethod {
@@ -11,8 +11,8 @@ export interface AuthMethod {
 
 /** What both ACP transports are told. */
 export interface AcpOptions {
-  profile: Profile;
-  /** Names of clients (`clientInfo.name`) that get the official profile whatever `profile` says. */
+  profile: ProfileChoice;
+  /** Names of clients (`clientInfo.name`) that `auto` takes for official ones; a `*` at the end stands for anything. */
   officialClients: readonly string[];
   authMethods: readonly AuthMethod[];
   /** Whether tools that need leave ask the person at the client. */
@@ -25,8 +25,18 @@ export interface AcpOptions {
 
 /** What an embedder gets without saying anything. */
 export const ACP_DEFAULTS: AcpOptions = {
-  profile: "spec",
-  officialClients: ["zed"],
+  profile: "auto",
+  officialClients: [
+    "zed",
+    "agent-shell",
+    "CodeCompanion.nvim",
+    "acpx",
+    "JetBrains.*",
+    "Agentic.nvim",
+    "obsidian-agent-client",
+    "toad",
+    "vscode-acp-client",
+  ],
   authMethods: [],
   requestPermission: false,
   frameBytes: 64 * 1024 * 1024,
@@ -120,7 +130,7 @@ export const SHARED_KEYS = ["profile", "official_clients", "auth_methods", "requ
 /** The part of the raw options that both transports share; `limits` may hold more keys for the one that reads them. */
 export function readAcpOptions(reader: OptionReader, limits: OptionReader): AcpOptions {
   return {
-    profile: reader.oneOf("profile", ["spec", "official"], ACP_DEFAULTS.profile),
+    profile: reader.oneOf("profile", ["auto", "spec", "official"], ACP_DEFAULTS.profile),
     officialClients: reader.strings("official_clients") ?? ACP_DEFAULTS.officialClients,
     authMethods: reader.authMethods("auth_methods"),
     requestPermission: reader.boolean("request_permission", ACP_DEFAULTS.requestPermission),

@@ -16,6 +16,8 @@ export interface Initialize {
   compaction: boolean;
   readTextFile: boolean;
   writeTextFile: boolean;
+  /** Whether it offers files or terminals at all, as editors and bridges do, also those that do not name themselves. */
+  editor: boolean;
 }
 
 export function readInitialize(params: unknown): Initialize {
@@ -34,6 +36,7 @@ export function readInitialize(params: unknown): Initialize {
     compaction: isRecord(session.compaction),
     readTextFile: fs.readTextFile === true,
     writeTextFile: fs.writeTextFile === true,
+    editor: holdsTrue(capabilities.fs) || holdsTrue(capabilities.terminal),
   };
 }
 
@@ -66,6 +69,11 @@ export function readIgnored(params: Readonly<Record<string, unknown>>): string[]
     if (!Array.isArray(value)) throw invalidParams(field, "an array");
     return value.length > 0;
   });
+}
+
+/** As deep as a message may be, which was checked when it was parsed. */
+function holdsTrue(value: unknown): boolean {
+  return value === true || (isRecord(value) && Object.values(value).some(holdsTrue));
 }
 
 function optionalObject(value: unknown, field: string): Readonly<Record<string, unknown>> {

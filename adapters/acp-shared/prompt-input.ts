@@ -1,7 +1,6 @@
 import path from "node:path";
 import { isRecord, type FilePart, type ImagePart } from "gantry";
 import { invalidParams } from "./errors.js";
-import type { Profile } from "./wire.js";
 
 /** What a prompt's content blocks mean to the kernel. */
 export interface PromptInput {
@@ -13,8 +12,8 @@ export interface PromptInput {
 
 const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
-/** `spec`: the first text block alone. `official`: every text, resource, link and image, in order. */
-export function readPrompt(prompt: unknown, profile: Profile): PromptInput {
+/** The first text block alone; or `whole`: every text, resource, link and image, in order. */
+export function readPrompt(prompt: unknown, whole: boolean): PromptInput {
   if (!Array.isArray(prompt)) throw invalidParams("prompt", "an array of content blocks");
   const blocks = prompt.map((block: unknown, at) => {
     if (!isRecord(block) || typeof block.type !== "string")
@@ -23,9 +22,9 @@ export function readPrompt(prompt: unknown, profile: Profile): PromptInput {
     return { at, type: block.type, block };
   });
   const first = blocks.find(({ type }) => type === "text");
-  if (!first) throw invalidParams("prompt", "a text block");
   const input: PromptInput = { message: "", attachments: [], ignored: [] };
-  if (profile === "spec") {
+  if (!whole) {
+    if (!first) throw invalidParams("prompt", "a text block");
     input.message = String(first.block.text);
     input.ignored = blocks.filter((one) => one !== first).map(({ type }) => type);
   } else {
@@ -35,7 +34,8 @@ export function readPrompt(prompt: unknown, profile: Profile): PromptInput {
     input.message = texts.filter((text) => text !== "").join("\n");
   }
   if (input.message.trim() === "" && input.attachments.length === 0) {
-    throw invalidParams(`prompt[${first.at}].text`, "a text that is not empty");
+    if (first) throw invalidParams(`prompt[${first.at}].text`, "a text that is not empty");
+    throw invalidParams("prompt", "a block of text, image, resource_link or resource");
   }
   return input;
 }

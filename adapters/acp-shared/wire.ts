@@ -40,6 +40,9 @@ export const CODES = {
 /** `spec`: to the letter of the interface document. `official`: as the official clients know it. */
 export type Profile = "spec" | "official";
 
+/** What config says: one of the two, or by what each client says of itself. */
+export type ProfileChoice = Profile | "auto";
+
 export type RequestId = string | number | null;
 
 export interface ErrorObject {
@@ -88,6 +91,12 @@ export interface ToolCallFields {
   rawOutput?: unknown;
 }
 
+export interface PlanEntry {
+  content: string;
+  priority: "medium";
+  status: "pending" | "in_progress" | "completed";
+}
+
 export interface SelectOption {
   id: string;
   name: string;
@@ -107,6 +116,7 @@ export type SessionUpdate =
     }
   | ({ sessionUpdate: "tool_call"; title: string } & ToolCallFields)
   | ({ sessionUpdate: "tool_call_update" } & ToolCallFields)
+  | { sessionUpdate: "plan"; entries: PlanEntry[] }
   | { sessionUpdate: "usage_update"; used: number; size: number; cost: { amount: number; currency: "USD" } }
   | { sessionUpdate: "config_option_update"; configOptions: SelectOption[] }
   | { sessionUpdate: "session_info_update"; title: string; updatedAt: string }

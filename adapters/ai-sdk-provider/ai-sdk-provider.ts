@@ -15,7 +15,6 @@ import { complete, listModels } from "./catalogue.js";
 import { toProviderError, type FaultContext } from "./errors.js";
 import { Network } from "./fetch.js";
 import { inputOf } from "./files.js";
-import { guard } from "./guard.js";
 import { ownBetas } from "./own-betas.js";
 import type { AiSdkModel, CallOptions } from "./language-model.js";
 import { answerLimit } from "./limits.js";
@@ -24,6 +23,7 @@ import { settle, type AiSdkProviderOptions, type Settings } from "./options.js";
 import type { WireName } from "./presets.js";
 import { listedCost, reportedCost } from "./prices.js";
 import { redactor } from "./redact.js";
+import { handOver } from "./reading/hand-over.js";
 import { streamAnswer, type Reading } from "./stream.js";
 import type { ReportedUsage } from "./usage.js";
 import type { Asking, Optional, Wire } from "./wires/wire.js";
@@ -92,7 +92,7 @@ export class AiSdkProvider implements ModelProvider {
   async #load(): Promise<OpenWire> {
     try {
       const wire = await loadWire(this.#settings.wire);
-      const fetch = guard(ownBetas(this.#network.fetch, this.#settings), this.#faults, wire.restream);
+      const fetch = handOver(ownBetas(this.#network.fetch, this.#settings));
       return { wire, model: await wire.open(this.#settings, fetch) };
     } catch (error) {
       // A package that is not installed, for instance.
@@ -136,7 +136,7 @@ export class AiSdkProvider implements ModelProvider {
     const mark = wire.reasoningMark?.(this.#settings);
     return {
       ...this.#faults,
-      strictFinish: wire.strictFinish === true,
+      reader: () => wire.reader(),
       thinkTags: wire.thinkTags === true,
       ...(mark === undefined ? {} : { reasoningMark: mark }),
       ...(wire.answerData === undefined ? {} : { answerData: wire.answerData }),
@@ -146,7 +146,7 @@ export class AiSdkProvider implements ModelProvider {
 
   async #price(reported: ReportedUsage, model: Model): Promise<ModelUsage> {
     const said = reportedCost(reported, this.#settings);
-    if (said !== undefined) return { ...reported.usage, cost: said };
+    if (said !== undefined) return { ...reported.usage, cost: said, costReported: true };
     if (model.prices !== undefined) return reported.usage;
     const listed = await listedCost(reported.usage, model.id, this.#settings);
     return listed === undefined ? reported.usage : { ...reported.usage, cost: listed };

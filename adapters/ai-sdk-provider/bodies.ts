@@ -36,7 +36,10 @@ export function bounded(response: Response, provider: string, limits: BodyLimits
   headers.delete("content-length");
   const reader = body.getReader();
   const pieces = response.ok ? events(reader, provider, limits) : firstBytes(reader, limits.error);
-  return new Response(streamOf(pieces, reader), { status, statusText, headers });
+  const answer = new Response(streamOf(pieces, reader), { status, statusText, headers });
+  // Faults name the host that they came from.
+  Object.defineProperty(answer, "url", { value: response.url });
+  return answer;
 }
 
 /** A whole body of at most `most` bytes, else a rejection that says that `what` is larger; of an error the first bytes. */

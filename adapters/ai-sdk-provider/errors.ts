@@ -1,4 +1,5 @@
 import { hasCode, ProviderError, type ProviderErrorKind } from "gantry";
+import { UNREADABLE_CALL } from "./slips.js";
 
 /** How faults of one provider are told. */
 export interface FaultContext {
@@ -16,6 +17,10 @@ interface Fault {
   headers: Readonly<Record<string, string>>;
   /** As Google says it, in the body. */
   waitMs: number | undefined;
+  /** What the model said, where it is told why that could not be used. */
+  said: string | undefined;
+  /** Whether it was thrown, so that it need not be the server's. */
+  thrown: boolean;
 }
 
 type Bag = Readonly<Record<string, unknown>>;
@@ -48,6 +53,8 @@ const FILTERED =
   /content[_ -]?(filter|policy|management)|safety (system|filter|settings)|prohibited[_ ]content|moderation|flagged/i;
 const NO_MONEY =
   /insufficient[_ ](quota|balance|funds|credits?)|billing|exceeded your current quota|payment required|credit balance|out of credits/i;
+/** Groq refuses a request for what its own model made of it. */
+const SLIPPED = /\b(tool_use_failed|output_parse_failed)\b/;
 const NETWORK_CODE =
   /^(ECONNRESET|ECONNREFUSED|ECONNABORTED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|EHOSTUNREACH|ENETUNREACH|ENETDOWN|EPROTO|UND_ERR_(SOCKET|CONNECT_TIMEOUT|HEADERS_TIMEOUT|BODY_TIMEOUT|CLOSED|DESTROYED|INFO|RES_CONTENT_LENGTH_MISMATCH|REQ_RETRY|PRX_TLS|ABORTED)|HPE_.*)$/;
 const UNREACHABLE = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
@@ -74,22 +81,24 @@ export function toProviderError(error: unknown, context: FaultContext): Provider
     return tell("protocol", typeof body === "string" ? whyUnreadable(body) : "the answer could not be read");
   }
   if (isNamed(error, "AI_JSONParseError") || isNamed(error, "AI_TypeValidationError")) {
-    const value = isNamed(error, "AI_JSONParseError") ? parsed(bag(error).text) : bag(error).value;
+    const garbled = isNamed(error, "AI_JSONParseError");
+    const value = garbled ? parsed(bag(error).text) : bag(error).value;
     const inside = bag(value).error === undefined ? undefined : faultOf(value);
-    if (inside === undefined) return tell("protocol", "a malformed chunk in the answer");
+    // Half a chunk may be whole the next time; one of a form that the package does not know never is.
+    if (inside === undefined) return tell(garbled ? "server" : "protocol", "a malformed chunk in the answer");
     return tell(kindOf(inside), inside.message);
   }
   if (isNamed(error, "AI_InvalidResponseDataError") || isNamed(error, "AI_EmptyResponseBodyError")) {
-    return tell(
-      "protocol",
-      /finish reason/.test(message(error)) ? "the answer ended before it was finished" : message(error),
-    );
+    return /finish reason/.test(message(error))
+      ? tell("network", "the answer ended before it was finished")
+      : tell("protocol", message(error));
   }
   if (isNamed(error, "AI_UnsupportedFunctionalityError")) return tell("bad_request", message(error));
   if (isNamed(error, "AI_NoSuchModelError")) return tell("not_found", message(error));
   if (isNamed(error, "AI_LoadAPIKeyError")) return tell("authentication", message(error));
 
   const fault = faultOf(error);
+  if (SLIPPED.test(fault.words)) return UNREADABLE_CALL.toError(context, fault.said ?? fault.message, fault.status);
   const details: { status?: number; retryAfterMs?: number } = {};
   if (fault.status !== undefined) details.status = fault.status;
   const wait = retryAfterMs(fault.headers) ?? fault.waitMs;
@@ -113,13 +122,13 @@ function htmlMessage(body: string): string {
   return `an HTML page instead of an API answer${title ? ` ("${title}")` : ""}; check base_url and the network`;
 }
 
-function kindOf({ status, message, words }: Fault): ProviderErrorKind {
+function kindOf({ status, message, words, thrown }: Fault): ProviderErrorKind {
   const all = `${words} ${message}`;
   const early =
     status === undefined || status === 400 || status === 413 || status === 422 || status === 429 || status >= 500;
   if (early && CONTEXT_LENGTH.test(all) && !/tokens per (min|day)|per minute.{0,40}try again/i.test(message))
     return "context_length";
-  if (status === undefined) return kindOfWords(all);
+  if (status === undefined) return kindOfWords(all) ?? (thrown ? "protocol" : "server");
   if (
     NO_MONEY.test(words) ||
     status === 402 ||
@@ -140,8 +149,8 @@ function kindOf({ status, message, words }: Fault): ProviderErrorKind {
   return "protocol";
 }
 
-/** An error in mid-stream has no status of its own. */
-function kindOfWords(all: string): ProviderErrorKind {
+/** An error in mid-stream has no status of its own; one without known words is the server's, which had begun to answer. */
+function kindOfWords(all: string): ProviderErrorKind | undefined {
   if (NO_MONEY.test(all)) return "permission";
   if (/overloaded|unavailable|capacity/i.test(all)) return "overloaded";
   if (/rate[_ ]?limit|too many requests|resource_exhausted/i.test(all)) return "rate_limit";
@@ -152,7 +161,7 @@ function kindOfWords(all: string): ProviderErrorKind {
   if (/not_found|does not exist/i.test(all)) return "not_found";
   if (/server|internal|api_error/i.test(all)) return "server";
   if (/invalid|bad[_ ]request/i.test(all)) return "bad_request";
-  return "protocol";
+  return undefined;
 }
 
 function faultOf(error: unknown): Fault {
@@ -171,7 +180,15 @@ function faultOf(error: unknown): Fault {
   if (text === undefined && error instanceof Error && message(error) !== "") text = message(error);
   if (text === undefined && typeof error === "string") text = error;
   text ??= status === undefined ? "an error without a message" : (STATUS_TEXT[status] ?? "an error without a message");
-  return { status, message: text, words: found.words, headers, waitMs: retryDelayMs(inner) };
+  return {
+    status,
+    message: text,
+    words: found.words,
+    headers,
+    waitMs: retryDelayMs(inner),
+    said: found.said,
+    thrown: error instanceof Error,
+  };
 }
 
 const STATUS_TEXT: Readonly<Record<number, string>> = {
@@ -190,8 +207,11 @@ const STATUS_TEXT: Readonly<Record<number, string>> = {
 };
 
 /** Message and words of an error body in any of the shapes that providers use. */
-function describe(body: unknown): { message: string | undefined; words: string; code: number | undefined } {
-  if (typeof body === "string") return { message: body.trim() || undefined, words: "", code: undefined };
+function describe(
+  body: unknown,
+): Pick<Fault, "words" | "said"> & { message: string | undefined; code: number | undefined } {
+  if (typeof body === "string")
+    return { message: body.trim() || undefined, words: "", code: undefined, said: undefined };
   const top = bag(Array.isArray(body) ? body[0] : body);
   const error = top.error ?? bag(Array.isArray(top.errors) ? top.errors[0] : undefined).message ?? top;
   const inner = bag(error);
@@ -217,7 +237,7 @@ function describe(body: unknown): { message: string | undefined; words: string; 
   const code = [inner.code, inner.status_code, top.code, top.status]
     .map(Number)
     .find((value) => Number.isInteger(value) && value >= 100);
-  return { message: text, words, code };
+  return { message: text, words, code, said: asText(inner.failed_generation) ?? asText(top.failed_generation) };
 }
 
 function asText(value: unknown): string | undefined {

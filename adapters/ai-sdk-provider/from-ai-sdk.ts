@@ -15,7 +15,7 @@ import { isAiSdkModel, type AiSdkModel, type CallOptions } from "./language-mode
 import { answerLimit } from "./limits.js";
 import { toPrompt } from "./messages.js";
 import type { ConfiguredModel } from "./options.js";
-import { listedCost } from "./prices.js";
+import { listedCost, passedCost } from "./prices.js";
 import { redactor } from "./redact.js";
 import { forSpecification } from "./specification.js";
 import { streamAnswer } from "./stream.js";
@@ -152,7 +152,6 @@ class AiSdkModels implements ModelProvider {
     options.providerOptions = extra;
     const reading = {
       ...this.#faults,
-      strictFinish: false,
       thinkTags: true,
       price: (reported: ReportedUsage) => this.#price(reported, request.model),
     };
@@ -182,7 +181,10 @@ class AiSdkModels implements ModelProvider {
     return model;
   }
 
-  async #price({ usage }: ReportedUsage, model: Model): Promise<ModelUsage> {
+  async #price(reported: ReportedUsage, model: Model): Promise<ModelUsage> {
+    const { usage } = reported;
+    const said = passedCost(reported);
+    if (said !== undefined) return { ...usage, cost: said, costReported: true };
     if (model.prices !== undefined) return usage;
     const cost = await listedCost(usage, model.id, { local: false, priceProvider: undefined });
     return cost === undefined ? usage : { ...usage, cost };

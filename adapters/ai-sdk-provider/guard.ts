@@ -3,14 +3,11 @@ import { readText } from "./bodies.js";
 import { looksLikeHtml, toProviderError, whyUnreadable, type FaultContext } from "./errors.js";
 import type { Fetch } from "./fetch.js";
 
-/** What a whole answer looks like as a stream, for servers that do not stream though asked to; undefined: it is no answer. */
-export type Restream = (whole: unknown) => string | undefined;
-
 // Enough to read a title or an error.
 const MOST = 256 * 1024;
 
-/** `fetch` that turns away what is no event stream, before a package reads it as an empty one. */
-export function guard(fetch: Fetch, context: FaultContext, restream?: Restream): Fetch {
+/** `fetch` that turns away what is no event stream, before a package of others reads it as an empty one. */
+export function guard(fetch: Fetch, context: FaultContext): Fetch {
   return async (input, init) => {
     const response = await fetch(
       input,
@@ -22,12 +19,7 @@ export function guard(fetch: Fetch, context: FaultContext, restream?: Restream):
     if (/text\/plain/i.test(type)) return response;
     const body = await readText(response);
     const whole = parse(body);
-    if (whole !== undefined) {
-      const stream = restream?.(whole);
-      if (stream !== undefined)
-        return new Response(stream, { status: 200, headers: { "content-type": "text/event-stream" } });
-      if (hasError(whole)) throw toProviderError(whole, context);
-    }
+    if (whole !== undefined && hasError(whole)) throw toProviderError(whole, context);
     const why = whyUnreadable(body.slice(0, MOST));
     throw new ProviderError(
       context.provider,
@@ -38,7 +30,7 @@ export function guard(fetch: Fetch, context: FaultContext, restream?: Restream):
 }
 
 /** Half a surrogate pair (a text cut in the middle of an emoji) makes some providers refuse the whole request. */
-function wellFormed(body: RequestInit["body"]): RequestInit["body"] {
+export function wellFormed(body: RequestInit["body"]): RequestInit["body"] {
   if (typeof body !== "string" || !body.includes("\\ud")) return body;
   // Pairs stand as they are in JSON; an escaped one is alone. The first alternative steps over escaped backslashes.
   return body.replace(/\\\\|\\ud[89a-f][0-9a-f]{2}/g, (match) => (match === "\\\\" ? match : "\\ufffd"));

@@ -17,8 +17,12 @@ function priceList(): Promise<PriceList | undefined> {
 export function reportedCost({ raw }: ReportedUsage, { quirks }: Settings): number | undefined {
   const cost = raw.cost;
   switch (quirks.cost) {
-    case "usage.cost":
-      return amount(cost);
+    case "usage.cost": {
+      // With a key of one's own the router takes its fee, and whoever is behind it the rest.
+      const upstream = raw.is_byok === true ? amount(bag(raw.cost_details).upstream_inference_cost) : undefined;
+      const own = amount(cost);
+      return own === undefined ? undefined : own + (upstream ?? 0);
+    }
     case "usage.cost.total_cost":
       return amount((cost as { total_cost?: unknown } | undefined)?.total_cost);
     case "usage.cost_in_usd_ticks": {
@@ -28,6 +32,21 @@ export function reportedCost({ raw }: ReportedUsage, { quirks }: Settings): numb
     default:
       return undefined;
   }
+}
+
+/** USD as a package of others passes it on, in the usage or beside it. */
+export function passedCost({ raw, metadata }: ReportedUsage): number | undefined {
+  const places = [raw, ...Object.values(metadata ?? {}).flatMap((own) => [bag(own.usage), bag(own)])];
+  for (const place of places) {
+    const { cost } = place;
+    const found =
+      amount(cost) ?? amount(bag(cost).total_cost) ?? amount(bag(cost).totalCost) ?? amount(place.total_cost);
+    if (found !== undefined) return found;
+    // xAI counts in ten thousand millionths.
+    const ticks = amount(place.cost_in_usd_ticks) ?? amount(place.costInUsdTicks);
+    if (ticks !== undefined) return ticks / 1e10;
+  }
+  return undefined;
 }
 
 /** USD from the public price list; undefined when it does not know the model. */
@@ -77,6 +96,12 @@ export async function listedWindows(
   };
 }
 
+/** An amount, also one that came as text. */
 function amount(value: unknown): number | undefined {
-  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : undefined;
+  const number = typeof value === "string" && /^\d+(\.\d+)?(e-?\d+)?$/i.test(value) ? Number(value) : value;
+  return typeof number === "number" && Number.isFinite(number) && number >= 0 ? number : undefined;
+}
+
+function bag(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 }

@@ -1,14 +1,18 @@
 import { randomUUID } from "node:crypto";
-import { ProviderError, type ModelChunk, type ModelRequest, type ModelUsage } from "gantry";
+import { ProviderError, type FinishReason, type ModelChunk, type ModelRequest, type ModelUsage } from "gantry";
 import { toProviderError, type FaultContext } from "./errors.js";
 import type { AiSdkModel, CallOptions, Metadata, StreamPart } from "./language-model.js";
+import { AnswerBody, type PartSource } from "./reading/answer-body.js";
+import type { AnswerReader } from "./reading/answer-reader.js";
+import { Handed } from "./reading/hand-over.js";
 import { ThinkTags, type Told } from "./think-tags.js";
+import { EMPTY, NAMELESS, NO_CALL, SLIPS, THOUGHTS_ALONE, type Slip } from "./slips.js";
 import { estimateUsage, readReason, readUsage, type ReportedUsage } from "./usage.js";
 
 /** How the chunks of a wire are read. */
 export interface Reading extends FaultContext {
-  /** Whether a finish without a reason means that the answer broke off. */
-  readonly strictFinish: boolean;
+  /** Reads the answers of a model whose package only writes the requests. */
+  readonly reader?: () => AnswerReader;
   /** Whether an answer may begin with thoughts in `<think>` tags. */
   readonly thinkTags: boolean;
   /** Opaque data that each reasoning part gets, so that it goes back to where it came from. */
@@ -36,39 +40,59 @@ export async function* streamAnswer(
   signal: AbortSignal,
 ): AsyncGenerator<ModelChunk, void, undefined> {
   signal.throwIfAborted();
-  let stream: ReadableStream<unknown>;
+  let source: PartSource;
   try {
     const asked = model.doStream({ ...options, abortSignal: signal });
-    ({ stream } = await untilAbort(asked, signal, ({ stream: late }) => void late.cancel().catch(() => undefined)));
+    const { stream } = await untilAbort(asked, signal, ({ stream: late }) => void late.cancel().catch(() => undefined));
+    source = partsOf(stream);
   } catch (error) {
-    // With a reason of one's own an abort looks like any other error.
-    signal.throwIfAborted();
-    throw toProviderError(error, reading);
+    if (!(error instanceof Handed) || reading.reader === undefined) {
+      // With a reason of one's own an abort looks like any other error.
+      signal.throwIfAborted();
+      throw toProviderError(error, reading);
+    }
+    source = new AnswerBody(error.response, reading.reader(), reading);
   }
-  const reader = stream.getReader();
   // Settles a pending read at once, also where the package does not listen to the signal.
-  const onAbort = (): void => void reader.cancel(signal.reason).catch(() => undefined);
+  const onAbort = (): void => void source.cancel(signal.reason).catch(() => undefined);
   signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
   const answer = new Answer(reading);
   try {
     while (answer.finish === undefined) {
-      let next: { done: boolean; value?: unknown };
+      let parts: readonly StreamPart[] | undefined;
       try {
-        next = await reader.read();
+        parts = await source.next();
       } catch (error) {
         signal.throwIfAborted();
         throw toProviderError(error, reading);
       }
       signal.throwIfAborted();
-      if (next.done) throw new ProviderError(reading.provider, "protocol", "the answer ended before it was finished");
-      yield* answer.read(next.value as StreamPart);
+      // A server that dies, or a proxy that gives up, closes the connection as if all had been said.
+      if (parts === undefined)
+        throw new ProviderError(reading.provider, "network", "the answer ended before it was finished");
+      for (const part of parts) {
+        yield* answer.read(part);
+        signal.throwIfAborted();
+      }
     }
     yield* answer.end(request);
   } finally {
     signal.removeEventListener("abort", onAbort);
     // Nothing else would free the connection of an answer that nobody reads on.
-    void reader.cancel().catch(() => undefined);
+    void source.cancel().catch(() => undefined);
   }
+}
+
+function partsOf(stream: ReadableStream<unknown>): PartSource {
+  const reader = stream.getReader();
+  return {
+    async next() {
+      const { done, value } = await reader.read();
+      return done ? undefined : [value as StreamPart];
+    },
+    cancel: (reason) => reader.cancel(reason),
+  };
 }
 
 /** The promise, or a rejection with the reason of an abort; what comes after that is let go of. */
@@ -97,6 +121,12 @@ class Answer {
   #blocks = 0;
   #firstReasoning: Block | undefined;
   #calls = 0;
+  readonly #ids = new Set<string>();
+  /** Whether a call had no name. */
+  #nameless = false;
+  /** Whether anything was said beside thoughts: words, or what the kernel does not know. */
+  #said = false;
+  #thought = false;
   #bytes = 0;
   #tags: ThinkTags | undefined;
 
@@ -144,13 +174,20 @@ class Answer {
       }
       case "tool-call": {
         // Tools that run at the provider are no business of the kernel.
-        if (part.providerExecuted === true) break;
+        if (part.providerExecuted === true) {
+          this.#said = true;
+          break;
+        }
         this.#calls++;
+        if (typeof part.toolName !== "string" || part.toolName.trim() === "") {
+          this.#nameless = true;
+          break;
+        }
         const opaque = filled(part.providerMetadata);
         yield {
           type: "tool_call",
-          id: part.toolCallId || `call_${randomUUID().replaceAll("-", "").slice(0, 24)}`,
-          name: part.toolName ?? "",
+          id: this.#newId(part.toolCallId),
+          name: part.toolName,
           arguments: argumentsText(part.input),
           ...(opaque === undefined ? {} : { opaque }),
         };
@@ -162,26 +199,23 @@ class Answer {
       case "finish":
         this.finish = part;
         break;
+      case "file":
+      case "source":
+      case "tool-result":
+      case "other":
+        this.#said = true;
+        break;
       default:
-      // Sources, files, metadata of the answer, raw chunks, and what later versions bring.
+      // Metadata of the answer, raw chunks, and what later versions bring.
     }
   }
 
   async *end(request: ModelRequest): AsyncGenerator<ModelChunk> {
     const finish = this.finish!;
-    const { reason, failed, told, raw } = readReason(finish.finishReason);
-    if (this.#reading.strictFinish && !told) {
-      throw new ProviderError(this.#reading.provider, "protocol", "the answer ended before it was finished");
-    }
-    if (failed) {
-      // Gemini's word for a call that it could not put into JSON; asked again it mostly can.
-      const broken = raw === "MALFORMED_FUNCTION_CALL";
-      throw new ProviderError(
-        this.#reading.provider,
-        broken ? "server" : "protocol",
-        broken ? "the model made a malformed tool call" : "the model's answer ended with an error",
-      );
-    }
+    const { reason, failed, raw, message } = readReason(finish.finishReason);
+    const slip = this.#slip(reason, raw);
+    if (slip !== undefined) throw slip.toError(this.#reading, message);
+    if (failed) throw new ProviderError(this.#reading.provider, "server", "the model's answer ended with an error");
     const data = this.#reading.answerData?.(finish.providerMetadata ?? {});
     if (data !== undefined) {
       yield { type: "reasoning", block: this.#firstReasoning?.name ?? `b${this.#blocks++}`, text: "", opaque: data };
@@ -191,8 +225,30 @@ class Answer {
       type: "finish",
       // Some servers say `stop` behind a tool call.
       reason: this.#calls > 0 && (reason === "stop" || reason === null) ? "tool_calls" : reason,
-      usage: reported === undefined ? estimateUsage(request, this.#bytes) : await this.#reading.price(reported),
+      usage:
+        reported === undefined
+          ? estimateUsage(request, this.#bytes)
+          : await this.#reading.price({ ...reported, metadata: finish.providerMetadata ?? {} }),
     };
+  }
+
+  /** Some models give no ids, or one to several calls. */
+  #newId(told: string | undefined): string {
+    const id = told === undefined || told === "" || this.#ids.has(told) ? freshId() : told;
+    this.#ids.add(id);
+    return id;
+  }
+
+  /** What was wrong with an answer that a model mostly does better when it is told. */
+  #slip(reason: FinishReason, raw: unknown): Slip | undefined {
+    const named = typeof raw === "string" ? SLIPS[raw] : undefined;
+    if (named !== undefined) return named;
+    if (this.#nameless) return NAMELESS;
+    // Cut off or filtered: asked again it would be the same.
+    if (this.#calls > 0 || reason === "length" || reason === "content_filter") return undefined;
+    if (reason === "tool_calls") return NO_CALL;
+    if (this.#said) return undefined;
+    return this.#thought ? THOUGHTS_ALONE : EMPTY;
   }
 
   *#told(told: readonly Told[], part: StreamPart): Generator<ModelChunk> {
@@ -225,9 +281,15 @@ class Answer {
       }
     }
     if (text === "" && !news) return;
+    if (kind === "reasoning") this.#thought = true;
+    else this.#said ||= text.trim() !== "";
     this.#bytes += Buffer.byteLength(text);
     yield { type: kind, block: block.name, text, ...(news ? { opaque: block.opaque } : {}) };
   }
+}
+
+function freshId(): string {
+  return `call_${randomUUID().replaceAll("-", "").slice(0, 24)}`;
 }
 
 function filled(metadata: Metadata | undefined): Metadata | undefined {

@@ -1,10 +1,13 @@
 import type { FinishReason, ModelRequest, ModelUsage } from "gantry";
+import type { Metadata } from "./language-model.js";
 
 /** Usage as one provider's package reports it, plus what it said itself. */
 export interface ReportedUsage {
   usage: ModelUsage;
   /** The provider's own words, for the cost. */
   raw: Readonly<Record<string, unknown>>;
+  /** What a package tells beside the usage, by its own name. */
+  metadata?: Metadata;
 }
 
 /** Usage of any specification; undefined when the provider reported none. */
@@ -68,13 +71,17 @@ const REASONS: Readonly<Record<string, FinishReason>> = {
   "tool-calls": "tool_calls",
 };
 
-/** The reason of any specification: a word, or `{ unified, raw }`. `told`: whether the provider gave one. */
-export function readReason(value: unknown): { reason: FinishReason; failed: boolean; told: boolean; raw: unknown } {
+/** The reason of any specification: a word, or `{ unified, raw }`; `message`: what the provider says about it. */
+export function readReason(value: unknown): {
+  reason: FinishReason;
+  failed: boolean;
+  raw: unknown;
+  message: string | undefined;
+} {
   const unified = typeof value === "string" ? value : bag(value).unified;
-  const raw = bag(value).raw;
-  const told = raw !== undefined || (unified !== "other" && unified !== "unknown" && unified !== undefined);
+  const { raw, message } = bag(value);
   const reason = raw === "refusal" ? "content_filter" : (REASONS[String(unified)] ?? null);
-  return { reason, failed: unified === "error", told, raw };
+  return { reason, failed: unified === "error", raw, message: typeof message === "string" ? message : undefined };
 }
 
 function count(value: unknown): number | undefined {

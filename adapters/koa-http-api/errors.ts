@@ -55,6 +55,7 @@ const STATUS: Readonly<Record<string, number>> = {
   shutting_down: 503,
   run_cancelled: 500,
   provider: 500,
+  repeated_calls: 500,
   lease_lost: 500,
 };
 

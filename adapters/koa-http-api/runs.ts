@@ -75,12 +75,14 @@ export class Runs {
     try {
       const { usage } = await ending(run.result, this.#parts.shutdown);
       await pumped;
+      tellDropped(run, stream);
       await stream.send("agent", wireDone(usage));
       stream.end("done", wireDone(usage));
     } catch (error) {
       const { message } = this.#told(error);
       // At a shutdown there is no time for a reader that is behind.
       if (!this.#parts.shutdown.aborted) await pumped;
+      tellDropped(run, stream);
       stream.end("error", { error: message });
     }
   }
@@ -105,6 +107,11 @@ async function pump(run: Run, stream: SseStream): Promise<void> {
   } catch {
     // `run.result` says what went wrong.
   }
+}
+
+/** A stream that looks whole but is not would deceive whoever joins its text. */
+function tellDropped(run: Run, stream: SseStream): void {
+  if (run.dropped > 0) stream.comment(`${run.dropped} token events were dropped, this reader was too slow`);
 }
 
 /** The result, or a `ShuttingDownError` when a run that must end does not end. */

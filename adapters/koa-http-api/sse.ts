@@ -43,6 +43,11 @@ export class SseStream {
     });
   }
 
+  /** A comment, which clients skip. */
+  comment(text: string): void {
+    if (this.#open) this.#write(`: ${text}\n\n`);
+  }
+
   /** Last event, whether or not the reader has room for it. */
   end(event: string, data: unknown): void {
     clearTimeout(this.#timer);

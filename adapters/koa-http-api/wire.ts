@@ -1,4 +1,13 @@
-import type { AgentEvent, Message, ModelEntry, Part, RunResult, Session, Usage } from "gantry";
+import {
+  roundCost,
+  type AgentEvent,
+  type Message,
+  type ModelEntry,
+  type Part,
+  type RunResult,
+  type Session,
+  type Usage,
+} from "gantry";
 
 export const JSON_TYPE = "application/json";
 export const SESSION_HEADER = "X-Session-Id";
@@ -14,7 +23,7 @@ export function wireTokens(usage: Usage) {
 }
 
 export function wireUsage(usage: Usage) {
-  return { ...wireTokens(usage), cost: usage.cost };
+  return { ...wireTokens(usage), cost: roundCost(usage.cost) };
 }
 
 export function wireSession(session: Session) {
@@ -49,6 +58,8 @@ export function wireMessage(message: Message) {
         : [],
     ),
     created_at: message.createdAt,
+    // Where it is true of most, nobody need read it.
+    ...(message.finished ? {} : { finished: false }),
   };
 }
 
@@ -100,12 +111,26 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
       return filled({ type: "token", agent_id: agentId, agent_name: agentName, content: text, reasoning });
     }
     case "tool_call":
-      return filled({ type: "tool_call", tool_name: event.name, tool_args: event.arguments });
+      return filled({
+        type: "tool_call",
+        tool_call_id: event.callId,
+        tool_name: event.name,
+        tool_args: event.arguments,
+      });
     case "tool_result":
-      return filled({ type: "tool_result", tool_name: event.name, tool_output: event.output });
+      return filled({
+        type: "tool_result",
+        tool_call_id: event.callId,
+        tool_name: event.name,
+        tool_output: event.output,
+        failed: event.failed ? true : undefined,
+      });
     case "compaction":
       return { type: "compaction", strategy: event.strategy, messages: event.messages, tokens: event.tokens };
+    // The stream's own words for these come from the run's result; of a retry it knows nothing, and goes on.
+    case "retry":
     case "done":
+    case "error":
       return undefined;
   }
 }

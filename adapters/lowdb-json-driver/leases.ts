@@ -1,6 +1,6 @@
 import { unlink } from "node:fs/promises";
-import { LeaseLostError } from "gantry";
-import type { Holder, Lease } from "gantry";
+import { isRecord, LeaseLostError } from "gantry";
+import type { Holder, Lease, Logger } from "gantry";
 import { unlessMissing } from "./errors.js";
 import type { Files } from "./files.js";
 import type { Layout } from "./layout.js";
@@ -16,10 +16,12 @@ interface Stored {
 export class Leases {
   readonly #layout: Layout;
   readonly #files: Files;
+  readonly #logger: Logger | undefined;
 
-  constructor(layout: Layout, files: Files) {
+  constructor(layout: Layout, files: Files, logger: Logger | undefined) {
     this.#layout = layout;
     this.#files = files;
+    this.#logger = logger;
   }
 
   async check(root: string, fence: number | null): Promise<void> {
@@ -55,13 +57,32 @@ export class Leases {
   }
 
   async #read(root: string): Promise<Stored | undefined> {
-    return (await this.#files.adapter<Stored>(this.#layout.lease(root)).read()) ?? undefined;
+    const stored = await this.#whole<Stored>(this.#layout.lease(root));
+    // Whoever held it finds another fence with the next write.
+    return isStored(stored) ? stored : undefined;
   }
 
   async #nextFence(): Promise<number> {
     const counter = this.#files.adapter<{ last: number }>(this.#layout.fence);
-    const last = ((await counter.read())?.last ?? 0) + 1;
-    await counter.write({ last });
-    return last;
+    const stored = (await this.#whole<{ last: number }>(this.#layout.fence))?.last;
+    // One that is lost, or that somebody removed, goes on above all that it can ever have given.
+    const last = stored !== undefined && Number.isSafeInteger(stored) ? stored : Date.now();
+    await counter.write({ last: last + 1 });
+    return last + 1;
   }
+
+  /** What a file says; undefined when there is none, and, reported, when it is damaged. */
+  async #whole<T>(path: string): Promise<T | undefined> {
+    try {
+      return (await this.#files.adapter<T>(path).read()) ?? undefined;
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      this.#logger?.warn("a file beside the sessions is damaged; it is written anew", { path, why: error.message });
+      return undefined;
+    }
+  }
+}
+
+function isStored(value: Stored | undefined): value is Stored {
+  return typeof value === "object" && value !== null && Number.isSafeInteger(value.fence) && isRecord(value.holder);
 }

@@ -75,12 +75,12 @@ export class SessionIndex {
       .filter((session) => session.chain.root === session.id)
       .sort(newestFirst);
     const { projectDir, emptyBefore, before } = query;
-    const search = asciiLower(query.search ?? "");
+    const search = (query.search ?? "").toLowerCase();
     const counted = search === "" && emptyBefore === undefined;
     const matching = this.#originals.filter(
       (session) =>
         (projectDir === undefined || session.projectDir === projectDir) &&
-        (search === "" || asciiLower(session.title).includes(search)) &&
+        (search === "" || session.title.toLowerCase().includes(search)) &&
         (emptyBefore === undefined || (session.lastSeq === 0 && session.updatedAt < emptyBefore)),
     );
     const total = counted
@@ -216,8 +216,4 @@ type Place = Pick<Session, "updatedAt" | "id">;
 function newestFirst(a: Place, b: Place): number {
   if (a.updatedAt !== b.updatedAt) return a.updatedAt > b.updatedAt ? -1 : 1;
   return a.id === b.id ? 0 : a.id > b.id ? -1 : 1;
-}
-
-function asciiLower(text: string): string {
-  return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }

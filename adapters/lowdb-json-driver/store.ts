@@ -34,7 +34,7 @@ export class OpenStore {
     this.#folder = files.temp;
     this.index = new SessionIndex(layout.index, files);
     this.chains = new Chains(layout, files, this.index, logger);
-    this.leases = new Leases(layout, files);
+    this.leases = new Leases(layout, files, logger);
     this.#locks = new Locks(layout.locks, self, join(files.temp, CARD));
   }
 

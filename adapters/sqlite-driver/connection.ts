@@ -1,10 +1,10 @@
 import { chmod, mkdir, open, stat } from "node:fs/promises";
 import { dirname } from "node:path";
-import type Sqlite from "better-sqlite3";
 import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
 import type { Logger } from "gantry";
 import { keep, prepare, readPragma, setPragma } from "./kept.js";
+import { LOWER } from "./reads.js";
 import type { SqliteOptions } from "./options.js";
 import { APPLICATION_ID, checkVersion, migrate } from "./schema.js";
 
@@ -29,8 +29,7 @@ export async function connect(
 ): Promise<Connection> {
   const { path } = options;
   await prepareFile(path);
-  const Database = await loadSqlite();
-  const db = keep(new Database(path, { timeout: BUSY_MS }));
+  const db = await openDatabase(path);
   try {
     // Even this prepares a statement, which looks at the file.
     await retry(() => checkSqlite(db));
@@ -48,6 +47,7 @@ export async function connect(
     }
     await retry(() => configure(db, wal, options.maxPages));
     await retry(() => migrate(db, path));
+    db.function(LOWER, { deterministic: true }, (text) => String(text).toLowerCase());
     return { db, wal };
   } catch (error) {
     db.close();
@@ -66,13 +66,32 @@ function configure(db: Database, wal: boolean, maxPages: number | undefined): vo
   if (maxPages !== undefined) setPragma(db, `max_page_count = ${Math.trunc(maxPages)}`);
 }
 
-async function loadSqlite(): Promise<typeof Sqlite> {
+/** The addon is loaded with the first database. */
+async function openDatabase(path: string): Promise<Database> {
   try {
-    return (await import("better-sqlite3")).default;
+    const { default: Sqlite } = await import("better-sqlite3");
+    return keep(new Sqlite(path, { timeout: BUSY_MS }));
   } catch (error) {
-    const why = error instanceof Error ? error.message.split("\n")[0] : String(error);
-    throw new StoreError(`better-sqlite3 cannot be loaded; install it again for this Node: ${why}`, { cause: error });
+    const why = whyNotLoaded(error);
+    if (why === undefined) throw error;
+    throw new StoreError(
+      `session store ${path}: better-sqlite3 cannot be loaded by Node ${process.version}: ${why}; build it for this Node ` +
+        `(npm rebuild better-sqlite3), or keep sessions elsewhere (--session-driver json)`,
+      { cause: error },
+    );
   }
+}
+
+/** Why the addon or its package cannot be loaded; undefined for what is no matter of loading. */
+function whyNotLoaded(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const versions = /NODE_MODULE_VERSION (\d+)[\s\S]*NODE_MODULE_VERSION (\d+)/.exec(error.message);
+  if (versions) return `it was built for another one (module version ${versions[1]}, wanted ${versions[2]})`;
+  if (error.message.startsWith("Could not locate the bindings file")) return "its native part is missing";
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === "ERR_DLOPEN_FAILED" || code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND")
+    return error.message.split("\n")[0];
+  return undefined;
 }
 
 /** Make the file and its folder for the owner's eyes alone, and refuse what is no store of ours before SQLite touches it. */

@@ -20,6 +20,7 @@ export interface Flags {
   sessionDriver?: string | undefined;
   acp: boolean;
   stdio: boolean;
+  acpProfile?: string | undefined;
   insecure?: boolean | undefined;
   json: boolean;
 }
@@ -41,6 +42,9 @@ export async function loadFor(flags: Flags): Promise<{ loaded: LoadedConfig; hom
   const port = flags.port === undefined ? undefined : /^\d+$/.test(flags.port) ? Number(flags.port) : NaN;
   if (port !== undefined && !(port <= 65_535))
     throw new ConfigError(`--port: expected a whole number from 0 to 65535, got ${flags.port}`);
+  const { acpProfile } = flags;
+  if (acpProfile !== undefined && !["auto", "spec", "official"].includes(acpProfile))
+    throw new ConfigError(`--acp-profile: expected auto, spec or official, got ${acpProfile}`);
   const transports = flags.acp
     ? [flags.stdio ? "acp-stdio" : "acp-http-sse-ws"]
     : (flags.transport?.length ?? 0) > 0
@@ -56,6 +60,7 @@ export async function loadFor(flags: Flags): Promise<{ loaded: LoadedConfig; hom
       "server.transports": transports,
       "server.insecure": flags.insecure || undefined,
       "session.driver": flags.sessionDriver,
+      "acp.profile": acpProfile,
     },
   });
   return { loaded, home };

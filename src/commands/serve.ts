@@ -17,14 +17,22 @@ export const run: Command = async ({ args, flags, output }) => {
   if (flags.stdio) output.keepStdoutClean();
   const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
   await live(composition, logger);
+  logger.info(`working in ${composition.agent.projectDir} with ${modelsOf(loaded, composition)}`);
   return undefined;
 };
+
+/** The model that config names, else whose models there are: asking for their lists would take its time. */
+function modelsOf({ config }: LoadedConfig, { providers }: Composition): string {
+  const { provider, model } = config.model;
+  if (model !== "") return `the model ${provider === "" ? "" : `${provider}/`}${model}`;
+  return `models of ${provider === "" ? providers.join(", ") : provider}`;
+}
 
 function makeLogger({ config, secrets }: LoadedConfig, output: Output): Logger {
   return createLogger({ level: config.log.level, write: (entry) => output.tell(entry), secrets: () => secrets });
 }
 
-/** Until a signal, or until a transport has ended. Resolves when the store is open; rejects when it cannot be. */
+/** Until a signal, or until a transport has ended. Resolves when the store is open and all is told; rejects when it cannot be opened. */
 async function live({ agent, listening, stop }: Composition, logger: Logger): Promise<void> {
   let stopping = false;
   const end = (code: number) => {
@@ -48,10 +56,6 @@ async function live({ agent, listening, stop }: Composition, logger: Logger): Pr
     logger.error("an error that nobody caught", { error });
     end(1);
   });
-  // Only now: whoever reads these lines may send a signal at once.
-  for (const { label, address } of listening) {
-    if (address !== "stdio") process.stdout.write(`${label} listening on ${address}\n`);
-  }
   for (const { ended, label } of listening) {
     ended.then(
       () => end(0),
@@ -62,9 +66,14 @@ async function live({ agent, listening, stop }: Composition, logger: Logger): Pr
     );
   }
   try {
-    // Now, and not with the first prompt: a store that cannot be opened must not be found out by a user.
+    // Before anybody is told to come: a store that cannot be opened must not be found out by a user.
     await agent.open();
   } catch (error) {
     if (!stopping) throw error;
+  }
+  if (stopping) return;
+  // Only now: whoever reads these lines may send a signal at once.
+  for (const { label, address } of listening) {
+    if (address !== "stdio") process.stdout.write(`${label} listening on ${address}\n`);
   }
 }

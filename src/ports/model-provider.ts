@@ -83,11 +83,13 @@ export interface ModelProvider {
   readonly idleTimeoutMs: number;
   /** How often the kernel asks again after a fault that may pass. */
   readonly maxRetries: number;
+  /** Longest wait that a provider may ask for before the kernel gives up instead, in ms; default 60,000. */
+  readonly maxWaitMs?: number;
   /** Models known without asking anyone (from configuration). Never goes to the network. */
   readonly known: readonly Model[];
   /** Models on offer, the known ones included. May go to the network; the kernel caches the answer. */
   models(signal: AbortSignal): Promise<Model[]>;
-  /** Ask a model. A fault rejects with `ProviderError` (kind, status, retryAfterMs), never after a `finish`; an abort with `signal.reason`. */
+  /** Ask a model. A fault rejects with `ProviderError` (kind, status, retryAfterMs; `malformed_answer` with a hint for the model), never after a `finish`; an abort with `signal.reason`. */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
   /** Let go of sockets. Safe to call twice. */
   close(): Promise<void>;

@@ -53,9 +53,11 @@ export interface AskRequest {
   kind: ToolKind;
   input: unknown;
   locations: readonly Location[];
+  /** What it would change, as far as the arguments tell. */
+  diff?: readonly Diff[];
 }
 
-/** `allow_always` holds for the tool until the session's process ends. */
+/** `allow_always` holds until the session's process ends: for edits of the same files, of any other tool for the very same call. */
 export type AskAnswer = "allow" | "allow_always" | "reject";
 
 export interface ToolContext {
@@ -67,7 +69,10 @@ export interface ToolContext {
   readonly signal: AbortSignal;
   /** Ask the person at the client; resolves `allow` where nobody can be asked. */
   ask(request: Omit<AskRequest, "callId" | "tool" | "kind">): Promise<AskAnswer>;
-  /** What the session's tools remember of each other (files read, todo list); lives as long as the process. */
+  /**
+   * What the session's tools remember of each other (files read, todo list). What a call sets to plain JSON is stored
+   * with its result and found again by any process; anything else lives as long as this one.
+   */
   readonly state: Map<string, unknown>;
 }
 
@@ -76,6 +81,8 @@ export interface ToolCallDescription {
   /** One line, for instance `Read src/index.ts`. */
   title: string;
   locations: readonly Location[];
+  /** What it would change, as far as the arguments tell; of a file only the piece that they speak of. */
+  diff?: readonly Diff[];
 }
 
 /** Something the model may call. */

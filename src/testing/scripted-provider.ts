@@ -41,6 +41,8 @@ export interface ScriptedProviderOptions {
   idleTimeoutMs?: number;
   /** Default 0. */
   maxRetries?: number;
+  /** Default: the kernel's own, 60,000. */
+  maxWaitMs?: number;
   /** The answer when the script has ended; default the text `ok`. */
   fallback?: ScriptedStep;
   /** Of each added `finish`; default 10 tokens in and 5 out. */
@@ -84,6 +86,7 @@ export class ScriptedProvider implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
+  readonly maxWaitMs?: number;
   readonly known: readonly Model[];
   /** Every request that took a step, or the fallback, in order; copies. */
   readonly requests: ModelRequest[] = [];
@@ -101,6 +104,7 @@ export class ScriptedProvider implements ModelProvider {
     this.name = options.name ?? "scripted";
     this.idleTimeoutMs = options.idleTimeoutMs ?? 60_000;
     this.maxRetries = options.maxRetries ?? 0;
+    if (options.maxWaitMs !== undefined) this.maxWaitMs = options.maxWaitMs;
     this.known = options.models ?? [MODEL];
   }
 

@@ -1,13 +1,12 @@
-import { lstat, rm, rmdir, unlink } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { PathError, ToolError } from "../errors.js";
 import { asPathError } from "../paths.js";
-import type { PathGuard } from "../paths.js";
+import type { OpenedFolder, PathGuard } from "../paths.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { size, sniff } from "./content.js";
 import { defineTool } from "./define.js";
-import { exclusively, guardFor, location, PATH_ALIASES, pathFault, SeenFiles, shown } from "./files.js";
+import { exclusively, guardForChange, location, PATH_ALIASES, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { readWhole } from "./read.js";
 
@@ -35,10 +34,10 @@ export function deleteTool(options: FileToolOptions): Tool {
     run: async ({ path, recursive }, context) => {
       const full = resolve(context.projectDir, path);
       try {
-        const guard = await guardFor(options, context.projectDir);
+        const guard = await guardForChange(options, context.projectDir);
         return await exclusively(full, () => remove(guard, full, recursive, shown(path, context.projectDir), context));
       } catch (error) {
-        throw await pathFault(error, path, context.projectDir);
+        throw await pathFault(error, path, context.projectDir, options);
       }
     },
   });
@@ -61,22 +60,21 @@ async function remove(
   if (guard.holdsDenied(target)) throw new PathError("denied", "access is denied");
   if (basename(target) === ".git")
     throw new ToolError(`${name}: holds the history of the repository and is not deleted. Ask the user to do it.`);
+  guard.refuseProtected(parent.ways.map((way) => join(way, basename(full))));
   const folder = await guard.openFolder(parent.path);
   try {
-    const way = folder.at(basename(target));
-    const stats = await lstat(way);
+    const own = basename(target);
+    await guard.refuseProtectedIn(folder, own);
+    const stats = await folder.stat(own);
+    if (!stats) throw new PathError("not_found", "not found");
     context.signal.throwIfAborted();
     if (stats.isDirectory()) {
-      if (recursive) await rm(way, { recursive: true });
-      else
-        await rmdir(way).catch((error: NodeJS.ErrnoException) => {
-          if (error.code === "ENOTEMPTY" || error.code === "EEXIST")
-            throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with all that is in it.`);
-          throw error;
-        });
+      if (recursive) await folder.removeTree(own, context.signal);
+      else if (!(await folder.removeEmpty(own)))
+        throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with all that is in it.`);
     } else {
-      const before = stats.isFile() ? await textOf(guard, target) : undefined;
-      await unlink(way);
+      const before = stats.isFile() ? await textOf(guard, folder, own) : undefined;
+      await folder.unlink(own);
       new SeenFiles(context).forget(target);
       await folder.sync();
       return {
@@ -98,9 +96,9 @@ function isRoot(name: string): ToolError {
   return new ToolError(`${name}: is the folder that you work in, or holds it. Delete what is in it instead.`);
 }
 
-async function textOf(guard: PathGuard, path: string): Promise<string | undefined> {
+async function textOf(guard: PathGuard, folder: OpenedFolder, name: string): Promise<string | undefined> {
   try {
-    const file = await guard.openFile(path);
+    const file = await guard.openFile(join(folder.path, name));
     try {
       if (file.stats.size > DIFF_BYTES) return undefined;
       const content = await readWhole(file, DIFF_BYTES);

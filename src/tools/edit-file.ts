@@ -4,7 +4,7 @@ import type { ToolContext, ToolOutput } from "../ports/tool.js";
 import { applyEdit } from "./apply-edit.js";
 import type { TextEdit } from "./apply-edit.js";
 import { size, sniff } from "./content.js";
-import { diffOf, exclusively, guardFor, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
+import { diffOf, exclusively, guardForChange, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { readWhole } from "./read.js";
 import { replaceFile } from "./replace-file.js";
@@ -19,8 +19,8 @@ export async function editFile(
   const { projectDir } = context;
   const name = shown(path, projectDir);
   try {
-    const guard = await guardFor(options, projectDir);
-    const { path: target } = await guard.resolve(resolve(projectDir, path));
+    const guard = await guardForChange(options, projectDir);
+    const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
     return await exclusively(target, async () => {
       const seen = new SeenFiles(context);
       const read = async (): Promise<Buffer> => {
@@ -68,6 +68,6 @@ export async function editFile(
       };
     });
   } catch (error) {
-    throw await pathFault(error, path, projectDir);
+    throw await pathFault(error, path, projectDir, options);
   }
 }

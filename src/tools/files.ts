@@ -1,15 +1,20 @@
 import { createHash } from "node:crypto";
-import { readdir } from "node:fs/promises";
 import { basename, dirname, relative, resolve, sep } from "node:path";
 import { PathError, ToolError } from "../errors.js";
 import type { Diff, Location, ToolContext } from "../ports/tool.js";
 import { isInside, PathGuard } from "../paths.js";
 import type { OpenedFile } from "../paths.js";
+import { Protection } from "../paths/protection.js";
+import { printable } from "../printable.js";
 
 /** Where the file tools may go beside the project folder, and where never. Absolute paths. */
 export interface FileToolOptions {
   allowPaths: readonly string[];
   deniedPaths: readonly string[];
+  /** What may be read and not changed, as `Protection` takes it; default the built-in list. */
+  protectedPaths?: readonly string[];
+  /** Files that may be read and not changed, whatever that list says. */
+  readOnlyPaths?: readonly string[];
 }
 
 /** Files beyond this are neither edited nor read whole, in bytes. */
@@ -21,8 +26,23 @@ export function guardFor(options: FileToolOptions, projectDir: string): Promise<
   return PathGuard.create({ roots: [projectDir, ...options.allowPaths], denied: options.deniedPaths });
 }
 
-/** A path as models and people see it: relative to the project where it lies in it. Touches no disk. */
+/** For tools that change files. */
+export function guardForChange(options: FileToolOptions, projectDir: string): Promise<PathGuard> {
+  const { allowPaths, deniedPaths, protectedPaths = ["*"], readOnlyPaths = [] } = options;
+  const protection = new Protection(protectedPaths, readOnlyPaths);
+  return PathGuard.create({ roots: [projectDir, ...allowPaths], denied: deniedPaths, protection });
+}
+
+/**
+ * A path as models and people see it: relative to the project where it lies in it, and in quotes where a character of it
+ * would not be seen. Touches no disk.
+ */
 export function shown(path: string, projectDir: string): string {
+  return printable(relativeTo(path, projectDir));
+}
+
+/** As `shown`, as it is: for comparisons. */
+export function relativeTo(path: string, projectDir: string): string {
   const full = resolve(projectDir, path);
   return isInside(full, projectDir) ? relative(projectDir, full).split(sep).join("/") || "." : full;
 }
@@ -38,16 +58,22 @@ export function location(path: string, projectDir: string, line?: number): Locat
 }
 
 /** What the model is told of a path that cannot be used: why, and what to do next. */
-export async function pathFault(error: unknown, path: string, projectDir: string): Promise<unknown> {
+export async function pathFault(
+  error: unknown,
+  path: string,
+  projectDir: string,
+  options: FileToolOptions,
+): Promise<unknown> {
   if (!(error instanceof PathError)) return error;
   const name = shown(path, projectDir);
-  return new ToolError(`${name}: ${error.message}. ${await nextStep(error, path, projectDir)}`, { cause: error });
+  const next = await nextStep(error, path, projectDir, options);
+  return new ToolError(`${name}: ${error.message}. ${next}`, { cause: error });
 }
 
-async function nextStep(error: PathError, path: string, projectDir: string): Promise<string> {
+async function nextStep(error: PathError, path: string, projectDir: string, options: FileToolOptions): Promise<string> {
   switch (error.reason) {
     case "not_found": {
-      const near = await similar(resolve(projectDir, path), projectDir);
+      const near = await similar(resolve(projectDir, path), projectDir, options).catch(() => []);
       return near.length > 0 ? `Did you mean ${near.join(" or ")}?` : "Find it with glob or list.";
     }
     case "outside":
@@ -57,6 +83,8 @@ async function nextStep(error: PathError, path: string, projectDir: string): Pro
     case "denied":
     case "not_regular":
       return "It cannot be used; go on without it.";
+    case "protected":
+      return "Leave it as it is and tell the user what you would change; tools.protected_paths in the configuration lifts this.";
     case "permission":
       return "Tell the user, or use another file.";
     default:
@@ -64,15 +92,30 @@ async function nextStep(error: PathError, path: string, projectDir: string): Pro
   }
 }
 
+/** Names of a folder that are looked at for one like another. */
+const MAX_SIBLINGS = 10_000;
+
 /** Siblings with almost the same name. */
-async function similar(path: string, projectDir: string): Promise<string[]> {
+async function similar(path: string, projectDir: string, options: FileToolOptions): Promise<string[]> {
   if (!isInside(path, projectDir)) return [];
-  const names = await readdir(dirname(path)).catch(() => []);
   const plain = (name: string): string => name.toLowerCase().replace(/\.[^.]*$/, "");
   const wanted = plain(basename(path));
   if (wanted === "") return [];
-  return names
-    .filter((name) => plain(name) === wanted || (wanted.length > 3 && plain(name).includes(wanted)))
+  const guard = await guardFor(options, projectDir);
+  const folder = await guard.openFolder(dirname(path));
+  const near: string[] = [];
+  let looked = 0;
+  try {
+    for await (const { name } of folder.entries()) {
+      if (++looked > MAX_SIBLINGS) break;
+      const alike = plain(name) === wanted || (wanted.length > 3 && plain(name).includes(wanted));
+      if (alike && !guard.denies(resolve(folder.path, name))) near.push(name);
+    }
+  } finally {
+    await folder.close();
+  }
+  return near
+    .sort()
     .slice(0, 3)
     .map((name) => shown(resolve(dirname(path), name), projectDir));
 }
@@ -89,7 +132,7 @@ export async function withFile<T>(
     const guard = await guardFor(options, context.projectDir);
     file = await guard.openFile(resolve(context.projectDir, path));
   } catch (error) {
-    throw await pathFault(error, path, context.projectDir);
+    throw await pathFault(error, path, context.projectDir, options);
   }
   try {
     return await use(file);
@@ -107,29 +150,28 @@ export function diffOf(path: string, before: Buffer | null, after: Buffer): Diff
   return [{ path, oldText: before === null ? null : before.toString(), newText: after.toString() }];
 }
 
-const SEEN = "files.seen";
+/** Begins the keys of a session's state that hold what was seen; one a file, so that each is stored with the call that saw it. */
+const SEEN = "files.seen:";
 
 /** What this session last saw of each file, by resolved path: a hash of the whole content. */
 export class SeenFiles {
-  readonly #hashes: Map<string, string>;
+  readonly #state: Map<string, unknown>;
 
   constructor(context: Pick<ToolContext, "state">) {
-    const known = context.state.get(SEEN);
-    this.#hashes = known instanceof Map ? (known as Map<string, string>) : new Map<string, string>();
-    context.state.set(SEEN, this.#hashes);
+    this.#state = context.state;
   }
 
   saw(path: string, content: Buffer): void {
-    this.#hashes.set(path, hash(content));
+    this.#state.set(SEEN + path, hash(content));
   }
 
   forget(path: string): void {
-    this.#hashes.delete(path);
+    this.#state.delete(SEEN + path);
   }
 
   /** Whether it was seen, and is another now. */
   changed(path: string, content: Buffer): boolean {
-    const known = this.#hashes.get(path);
+    const known = this.#state.get(SEEN + path);
     return known !== undefined && known !== hash(content);
   }
 }

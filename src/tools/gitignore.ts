@@ -1,4 +1,3 @@
-import { readlink } from "node:fs/promises";
 import { dirname, join, relative, resolve, sep } from "node:path";
 import { isInside, PathGuard } from "../paths.js";
 import { PathPattern } from "./glob-match.js";
@@ -107,14 +106,8 @@ export class Gitignore {
 /** Content of a regular file of sane size; undefined for everything else. */
 async function readSmall(guard: PathGuard, path: string): Promise<string | undefined> {
   // Git follows no link here either.
-  if (
-    await readlink(path).then(
-      () => true,
-      () => false,
-    )
-  )
-    return undefined;
   try {
+    if ((await guard.readLink(path)) !== undefined) return undefined;
     const { handle, stats } = await guard.openFile(path);
     try {
       return stats.size > MAX_BYTES ? undefined : await handle.readFile("utf8");

@@ -1,4 +1,3 @@
-import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { PathError, ToolInputError } from "../errors.js";
 import type { PathGuard } from "../paths.js";
@@ -6,7 +5,7 @@ import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { size } from "./content.js";
 import { defineTool } from "./define.js";
-import { folderName, guardFor, location, pathFault, shown } from "./files.js";
+import { folderName, guardFor, location, pathFault, relativeTo, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { globOf } from "./glob.js";
 import { LineSearch } from "./line-search.js";
@@ -199,20 +198,19 @@ class Grep {
     const full = resolve(projectDir, this.#start);
     const matches = this.#given.glob === undefined ? () => true : globOf(this.#given.glob);
     try {
-      const { path } = await guard.resolve(full);
-      const stats = await stat(path).catch(() => undefined);
+      const { exists, isFolder } = await guard.resolve(full);
       // A file that was named is searched whatever the ignore files say.
-      if (stats && !stats.isDirectory()) {
+      if (exists && !isFolder) {
         await (await guard.openFile(full)).handle.close();
         return [{ path: full, name: shown(full, projectDir) }];
       }
     } catch (error) {
-      throw await pathFault(error, this.#start, projectDir);
+      throw await pathFault(error, this.#start, projectDir, this.#options);
     }
     const entries = await searchIn(this.#options, this.#start, this.#context, { all: this.#given.all }, this.#report);
     return (async function* () {
       for await (const entry of entries) {
-        if (entry.kind === "file" && (matches(entry.way) || matches(shown(resolve(full, entry.way), projectDir))))
+        if (entry.kind === "file" && (matches(entry.way) || matches(relativeTo(resolve(full, entry.way), projectDir))))
           yield { path: entry.path, name: shown(resolve(full, entry.way), projectDir) };
       }
     })();

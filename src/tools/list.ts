@@ -1,9 +1,10 @@
 import { resolve } from "node:path";
-import { readlink } from "node:fs/promises";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { defineTool } from "./define.js";
-import { folderName, location, shown } from "./files.js";
+import type { PathGuard } from "../paths.js";
+import { printable } from "../printable.js";
+import { folderName, guardFor, location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { searchIn } from "./search-folder.js";
 import { MODEL_BYTES } from "./truncate.js";
@@ -37,12 +38,14 @@ export function listTool(options: FileToolOptions): Tool {
       const report = newReport();
       const start = path || ".";
       const entries = await searchIn(options, start, context, { depth, all }, report);
+      const guard = await guardFor(options, context.projectDir);
       const lines: string[] = [];
       let bytes = 0;
       let more = false;
       for await (const entry of entries) {
-        const end = entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await target(entry.path)}` : "";
-        const line = `${entry.way}${end}`;
+        const end =
+          entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await target(guard, entry.path)}` : "";
+        const line = `${printable(entry.way)}${end}`;
         bytes += Buffer.byteLength(line) + 1;
         if (lines.length >= MAX_SHOWN || bytes > MODEL_BYTES) {
           more = true;
@@ -60,6 +63,6 @@ export function listTool(options: FileToolOptions): Tool {
   });
 }
 
-function target(path: string): Promise<string> {
-  return readlink(path).catch(() => "?");
+async function target(guard: PathGuard, path: string): Promise<string> {
+  return printable((await guard.readLink(path).catch(() => undefined)) ?? "?");
 }

@@ -1,6 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { constants } from "node:fs";
-import { access, lstat, open, rename, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { PathError } from "../errors.js";
 import { asPathError } from "../paths.js";
@@ -11,26 +9,19 @@ import type { PathGuard } from "../paths.js";
  * Mode and owner of an existing file stay. `path` is resolved by the guard; the resolved one is returned.
  */
 export async function replaceFile(guard: PathGuard, path: string, content: Buffer): Promise<string> {
-  const target = await guard.resolve(path);
+  const target = await guard.resolveForChange(path);
   const name = basename(target.path);
   const folder = await guard.openFolder(dirname(target.path), { create: true });
-  const temporary = folder.at(`.${name.slice(0, 100)}.${randomBytes(6).toString("hex")}.tmp`);
+  const temporary = `.${name.slice(0, 100)}.${randomBytes(6).toString("hex")}.tmp`;
   try {
-    const old = await lstat(folder.at(name)).catch((error: NodeJS.ErrnoException) => {
-      if (error.code === "ENOENT") return undefined;
-      throw error;
-    });
+    await guard.refuseProtectedIn(folder, name);
+    const old = await folder.stat(name);
     if (old?.isDirectory()) throw new PathError("folder", "is a folder");
     if (old?.isSymbolicLink()) throw new PathError("invalid", "is a symbolic link that leads nowhere");
     if (old && !old.isFile()) throw new PathError("not_regular", "not a regular file");
     // A rename would go over a write-protected file without asking.
-    if (old) await access(folder.at(name), constants.W_OK);
-    const { O_WRONLY, O_CREAT, O_EXCL } = constants;
-    const handle = await open(
-      temporary,
-      O_WRONLY | O_CREAT | O_EXCL | (constants.O_NOFOLLOW ?? 0),
-      old ? 0o600 : 0o666,
-    );
+    if (old) await folder.writable(name);
+    const handle = await folder.create(temporary, old ? 0o600 : 0o666);
     try {
       await handle.writeFile(content);
       if (old) {
@@ -42,11 +33,11 @@ export async function replaceFile(guard: PathGuard, path: string, content: Buffe
     } finally {
       await handle.close();
     }
-    await rename(temporary, folder.at(name));
+    await folder.rename(temporary, name);
     await folder.sync();
     return join(folder.path, name);
   } catch (error) {
-    await unlink(temporary).catch(() => undefined);
+    await folder.discard(temporary);
     throw asPathError(error);
   } finally {
     await folder.close();

@@ -1,4 +1,3 @@
-import { realpath } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { ToolContext } from "../ports/tool.js";
 import { guardFor, pathFault } from "./files.js";
@@ -19,13 +18,14 @@ export async function searchIn(
     const guard = await guardFor(options, context.projectDir);
     const folder = await guard.openFolder(resolve(context.projectDir, path));
     await folder.close();
-    const ignore = how.all === true ? undefined : await Gitignore.open(folder.path, await realpath(context.projectDir));
+    const ignore =
+      how.all === true ? undefined : await Gitignore.open(folder.path, (await guard.resolve(context.projectDir)).path);
     return walk(
       folder.path,
       { guard, ignore, signal: context.signal, ...(how.depth ? { depth: how.depth } : {}) },
       report,
     );
   } catch (error) {
-    throw await pathFault(error, path, context.projectDir);
+    throw await pathFault(error, path, context.projectDir, options);
   }
 }

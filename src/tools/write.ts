@@ -9,7 +9,7 @@ import { defineTool } from "./define.js";
 import {
   diffOf,
   exclusively,
-  guardFor,
+  guardForChange,
   location,
   MAX_FILE_BYTES,
   PATH_ALIASES,
@@ -40,17 +40,21 @@ export function writeTool(options: FileToolOptions): Tool {
     kind: "edit",
     parallel: false,
     needsLeave: true,
-    describe: ({ path }, projectDir) => ({
-      title: `Write ${shown(path, projectDir)}`,
-      locations: [location(path, projectDir)],
-    }),
+    describe: ({ path, content }, projectDir) => {
+      const place = location(path, projectDir);
+      return {
+        title: `Write ${shown(path, projectDir)}`,
+        locations: [place],
+        diff: [{ path: place.path, oldText: null, newText: content }],
+      };
+    },
     run: async ({ path, content }, context) => {
       try {
-        const guard = await guardFor(options, context.projectDir);
-        const { path: target } = await guard.resolve(resolve(context.projectDir, path));
+        const guard = await guardForChange(options, context.projectDir);
+        const { path: target } = await guard.resolveForChange(resolve(context.projectDir, path));
         return await exclusively(target, () => put(guard, target, shown(path, context.projectDir), content, context));
       } catch (error) {
-        throw await pathFault(error, path, context.projectDir);
+        throw await pathFault(error, path, context.projectDir, options);
       }
     },
   });

@@ -215,6 +215,12 @@ describe("what editors show", () => {
     await peer.prompt(sessionId, "x");
     assert.equal(provider.requests[0]?.model.id, "deep");
     assert.equal(provider.requests[0]?.effort, "high");
+    await set("model", "scripted/fast");
+    const none = (await set("thought_level", "low")).error;
+    assert.deepEqual([none?.code, none?.data], [-32602, { field: "configId" }], "a model that does not reason");
+    assert.equal((await agent.sessions.get(sessionId))?.reasoningEffort, "high");
+    const again = await set("model", "scripted/fast");
+    assert.equal(again.result.configOptions[0].currentValue, "scripted/fast");
     peer.assertClean();
   });
 
@@ -253,21 +259,6 @@ describe("what editors show", () => {
     assert.equal(params.update.title, "A fine title");
     assert.equal(stranger.updates().length, 0);
     peer.assertClean();
-  });
-
-  it("zed gets the official profile whatever is configured", async (t) => {
-    const { path: cwd } = await tempDir(t);
-    const { agent } = scriptedAgent(t);
-    const acp = new MemoryAcp(t, agent);
-    for (const [name, result] of [
-      ["zed", {}],
-      ["other", null],
-    ] as const) {
-      const peer = acp.connect();
-      await peer.initialize({ clientInfo: { name, version: "1" } });
-      const sessionId = await peer.newSession(cwd);
-      assert.deepEqual(await peer.request("session/load", { sessionId, cwd }), result);
-    }
   });
 
   it("auth methods are listed, and authenticate then works", async (t) => {

@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { describe, it } from "node:test";
-import { AcpPeer, type Json } from "../helpers/acp-peer.js";
+import type { Json } from "../helpers/acp-peer.js";
+import { spawnAcp } from "../helpers/acp-process.js";
 import { call, say, startFakeModelServer, type FakeModelServer } from "../helpers/fake-model-server.js";
-import { spawnGantry, startServer, type GantryOptions } from "../helpers/server.js";
+import { startServer } from "../helpers/server.js";
 import { HttpPeer } from "../helpers/acp-http.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
-
-const ACP = ["serve", "--acp", "--stdio"];
 
 function configFor(model: FakeModelServer, more: Record<string, unknown> = {}): Record<string, unknown> {
   const entry = { id: "m1", name: "M 1", context_window: 8000, max_output: 4000 };
@@ -21,19 +20,6 @@ async function modelServer(t: Hooks): Promise<FakeModelServer> {
   const model = await startFakeModelServer({ aside: say("A title") });
   t.after(() => model.close());
   return model;
-}
-
-/** `gantry serve --acp --stdio` as an editor starts it. */
-async function spawnAcp(t: Hooks, options: GantryOptions) {
-  const gantry = await spawnGantry(t, { args: ACP, ...options });
-  const peer = new AcpPeer((text) => void gantry.child.stdin.write(`${text}\n`));
-  let rest = "";
-  gantry.child.stdout.on("data", (text: string) => {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop() ?? "";
-    for (const line of lines) peer.take(JSON.parse(line) as Json);
-  });
-  return { gantry, peer };
 }
 
 function processesWith(marker: string): string[] {

@@ -13,7 +13,8 @@ async function pipes(agent: Agent, options: Partial<AcpOptions> = {}) {
   const [input, output] = [new PassThrough(), new PassThrough()];
   const transport = new AcpStdioTransport({ ...ACP_DEFAULTS, ...options }, silentLogger, { input, output });
   const listening = await transport.start(agent);
-  const peer = new AcpPeer((text) => void input.write(`${text}\n`), options.profile);
+  const profile = options.profile === "official" ? "official" : "spec";
+  const peer = new AcpPeer((text) => void input.write(`${text}\n`), profile);
   let rest = "";
   output.setEncoding("utf8");
   output.on("data", (text: string) => {

@@ -230,7 +230,7 @@ describe("models of the AI SDK", () => {
       await assert.rejects(waiting, (error) => error === "too");
       await assert.rejects(
         take(fromAiSdk(fake("v3", [])), ask({ model: model({ id: "fake-1" }) })),
-        /fake: protocol: the answer ended before it was finished/,
+        /fake: network: the answer ended before it was finished/,
       );
     });
 

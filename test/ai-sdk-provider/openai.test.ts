@@ -522,7 +522,7 @@ describe("the wire openai", () => {
     it("a malformed chunk fails the attempt, though a good finish follows", async () => {
       server.enqueue({ say: [{ text: "a" }, { malformed: true }, { text: "b" }] });
       const error = await caught(take(make(), ask()));
-      assert.deepEqual([error.kind, error.message], ["protocol", "lab: protocol: a malformed chunk in the answer"]);
+      assert.deepEqual([error.kind, error.message], ["server", "lab: server: a malformed chunk in the answer"]);
     });
 
     it("an error in mid-stream fails the attempt with its own kind and words", async () => {
@@ -539,18 +539,19 @@ describe("the wire openai", () => {
       assert.match((await caught(take(provider, ask()))).message, /CUDA out of memory/);
     });
 
-    it("a stream that ends without a finish is a protocol fault, truncated or complete", async () => {
+    it("a stream that ends before its finish is a connection that broke; `[DONE]` alone is an end", async () => {
       const provider = make();
-      server.enqueue({ say: [{ text: "half" }, { cut: true }] }, say("all", { finish: "none" }), {
-        say: [{ cut: true }],
-      });
-      for (let i = 0; i < 3; i++) {
+      server.enqueue({ say: [{ text: "half" }, { cut: true }] }, { say: [{ cut: true }] });
+      for (let i = 0; i < 2; i++) {
         const error = await caught(take(provider, ask()));
         assert.deepEqual(
-          [error.kind, error.message],
-          ["protocol", "lab: protocol: the answer ended before it was finished"],
+          [error.kind, error.passing, error.message],
+          ["network", true, "lab: network: the answer ended before it was finished"],
         );
       }
+      server.enqueue(say("all", { finish: "none" }));
+      const { text, finish } = await take(provider, ask());
+      assert.deepEqual([text, finish.reason], ["all", null]);
     });
 
     it("gives what came before the fault first", async () => {

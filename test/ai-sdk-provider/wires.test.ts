@@ -181,19 +181,27 @@ describe("each wire's own ways", () => {
     assert.equal(behind.contents.at(-1).parts[1].inlineData.data, PNG);
   });
 
-  it("google: a malformed function call is a fault that may pass", async () => {
-    server.enqueue({
-      say: [
-        {
-          raw: 'data: {"candidates":[{"content":{"parts":[],"role":"model"},"finishReason":"MALFORMED_FUNCTION_CALL"}]}\n\n',
-        },
-      ],
-      finish: "none",
-    });
-    await assert.rejects(
-      take(make("google"), ask({ model: WIRE_MODELS.google })),
-      /^ProviderError: lab: server: the model made a malformed tool call$/,
-    );
+  it("google: a call that its model garbled is a slip, and the model's words are in the hint", async () => {
+    const cut = (candidate: object): string => `data: ${JSON.stringify({ candidates: [candidate] })}\n\n`;
+    for (const [finishReason, why] of [
+      ["MALFORMED_FUNCTION_CALL", "the model made a malformed tool call"],
+      ["UNEXPECTED_TOOL_CALL", "the model called a tool where none was expected"],
+      ["MALFORMED_RESPONSE", "the model made a malformed answer"],
+    ] as const) {
+      const finishMessage = "Malformed function call: print(default_api.read(path";
+      server.enqueue({
+        say: [{ raw: cut({ content: { parts: [], role: "model" }, finishReason, finishMessage }) }],
+        finish: "none",
+      });
+      await assert.rejects(
+        take(make("google"), ask({ model: WIRE_MODELS.google })),
+        (error) =>
+          hasCode(error, "provider") &&
+          error.kind === "malformed_answer" &&
+          error.message === `lab: malformed_answer: ${why}: ${finishMessage}` &&
+          error.hint?.includes("default_api.read") === true,
+      );
+    }
   });
 
   it("the preset openai speaks responses, but chat completions to whoever stands in front of it", async () => {

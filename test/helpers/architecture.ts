@@ -287,6 +287,7 @@ function startPath(modules: ReadonlyMap<string, Module>): string[] {
   const faults: string[] = [];
   const roots: [string, RegExp][] = [
     ["src/cli.ts", HEAVY],
+    ["src/commands/main.ts", HEAVY],
     ["src/commands/serve.ts", HEAVY],
   ];
   for (const file of modules.keys()) {

@@ -104,7 +104,17 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.list({ ...query, ...(query.search?.includes("%") ? { search: "" } : {}) });
       }
     },
-    "list: search finds a part of the title, without regard to ASCII case, and means every character literally",
+    "list: search finds a part of the title, without regard to case, and means every character literally",
+  ],
+  [
+    "knows the case of ASCII alone",
+    class extends Driver {
+      override list(query: SessionQuery): Promise<SessionPage> {
+        const known = /^[\x20-\x7e]*$/.test(query.search ?? "");
+        return known ? super.list(query) : Promise.resolve({ sessions: [], total: 0 });
+      }
+    },
+    "list: search finds a part of the title, without regard to case, and means every character literally",
   ],
   [
     "ignores the fence",

@@ -541,3 +541,32 @@ it("GET /api/sessions refuses what is no positive integer", async (t) => {
   }
   assert.deepEqual((await ask("/api/sessions?size=0")).json(), { error: "invalid query parameter: size" });
 });
+
+it("costs do not drift in their last digits", async (t) => {
+  const once = say("ok", { cost: 0.0002825, costReported: true });
+  const { run, send: ask } = await startApi(t, { steps: Array.from({ length: 10 }, () => once) });
+  let id: string | undefined;
+  for (let n = 0; n < 10; n += 1) {
+    const answer = await run({ message: "hi", ...(id === undefined ? {} : { session_id: id }) });
+    assert.equal((answer.json() as { usage: { cost: number } }).usage.cost, 0.0002825);
+    id = String(answer.headers["x-session-id"]);
+  }
+  const session = (await ask(`/api/sessions/${id}`)).json() as { usage: { cost: number } };
+  assert.equal(session.usage.cost, 0.002825);
+});
+
+it("a follow-up's id leads to the session that lists show", async (t) => {
+  const { driver, run, send: ask } = await startApi(t);
+  const root = String((await run({ message: "hi" })).headers["x-session-id"]);
+  const original = await driver.get(root);
+  assert.ok(original);
+  await driver.create({
+    ...original,
+    id: "follow-up",
+    alias: "",
+    lastSeq: original.lastSeq,
+    chain: { root, index: 1 },
+  });
+  assert.equal((await ask("/api/sessions/follow-up")).headers["x-session-id"], root);
+  assert.equal((await ask(`/api/sessions/${root}`)).headers["x-session-id"], root);
+});

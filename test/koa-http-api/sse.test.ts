@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { ProviderError } from "gantry";
+import { ProviderError, ToolError } from "gantry";
 import { callTools, say, type ScriptedChunk } from "gantry/testing";
 import { sseEvents, wire } from "../helpers/http.js";
 import { startApi } from "./api.js";
@@ -54,10 +54,15 @@ it("streams reasoning, tool calls and results with the fields of the table alone
     },
   );
   const usage = { prompt_tokens: 20, completion_tokens: 10, total_tokens: 30 };
+  const id = events[1]?.data["tool_call_id"];
+  assert.match(String(id), /./);
   assert.deepEqual(events, [
     { event: "agent", data: { type: "token", agent_name: "orchestrator", reasoning: "Hm." } },
-    { event: "agent", data: { type: "tool_call", tool_name: "echo", tool_args: '{ "text":"a\\n" }' } },
-    { event: "agent", data: { type: "tool_result", tool_name: "echo", tool_output: "echo: a\n" } },
+    {
+      event: "agent",
+      data: { type: "tool_call", tool_call_id: id, tool_name: "echo", tool_args: '{ "text":"a\\n" }' },
+    },
+    { event: "agent", data: { type: "tool_result", tool_call_id: id, tool_name: "echo", tool_output: "echo: a\n" } },
     { event: "agent", data: { type: "token", agent_name: "orchestrator", content: "ok" } },
     { event: "agent", data: { type: "done", done: true, usage } },
     { event: "done", data: { type: "done", done: true, usage } },
@@ -128,7 +133,8 @@ it("a reader that does not read slows neither its run nor another one, and loses
   const flood: ScriptedChunk[] = Array.from({ length: 400 }, () => ({ type: "text", block: "0", text: big }));
   const answers = Array.from({ length: 5 }, () => [...flood.slice(1), ...callTools(["echo", { text: "a" }])]);
   const { url, run, agent } = await startApi(t, {
-    steps: [...answers, say("end"), say("quick")],
+    // Slow is who stays behind for a second.
+    steps: [...answers, () => new Promise((resolve) => setTimeout(() => resolve(say("end")), 1500)), say("quick")],
     scripted: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] },
     agent: { tools: [echoTool] },
   });
@@ -143,12 +149,27 @@ it("a reader that does not read slows neither its run nor another one, and loses
   slow.destroy();
   const types = [...slow.received.matchAll(/"type":"(\w+)"/g)].map(([, type]) => type);
   const tokens = types.filter((type) => type === "token").length;
-  assert.ok(tokens < 2001, "some were dropped");
+  assert.ok(tokens < 1996, "some were dropped");
   assert.deepEqual(
     types.filter((type) => type !== "token"),
     [...answers.flatMap(() => ["tool_call", "tool_result"]), "done", "done"],
   );
   assert.ok(slow.received.length < 40_000_000, "what was dropped was not kept");
+  const told = slow.received.indexOf(`\n: ${1996 - tokens} token events were dropped`);
+  assert.ok(told > 0 && told < slow.received.indexOf('"type":"done"'), "how many, before the end");
+});
+
+it("names the call of each result, and says which failed", async (t) => {
+  const broken = { ...echoTool, name: "broken", run: () => Promise.reject(new ToolError("it broke")) };
+  const calls = callTools(["echo", { text: "a" }, "first"], ["broken", {}, "second"]);
+  const { run } = await startApi(t, { steps: [calls, say("ok")], agent: { tools: [echoTool, broken] } });
+  const results = sseEvents((await run({ message: "hi", stream: true })).text)
+    .filter(({ data }) => data.type === "tool_result")
+    .map(({ data }) => [data["tool_call_id"], data.tool_name, data["failed"]]);
+  assert.deepEqual(results.sort(), [
+    ["first", "echo", undefined],
+    ["second", "broken", true],
+  ]);
 });
 
 it("answers 503 over the limit of streams, and counts down when they end", async (t) => {

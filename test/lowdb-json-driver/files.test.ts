@@ -156,6 +156,26 @@ describe("the files of LowdbJsonDriver", () => {
     await last.close();
   });
 
+  it("go on when the counter of fences or a lease is damaged: the fence still grows, an old holder is shut out", async () => {
+    const driver = await opened();
+    await driver.create(aSession("a"));
+    const first = await leaseOf(driver, "a", "h");
+    for (const text of ["", "{", '{"last":"x"}', "null", "\0\0\0"]) {
+      reports = [];
+      await writeFile(join(beside, "fence.json"), text);
+      await writeFile(join(beside, "leases", "a.json"), text);
+      const next = await leaseOf(driver, "a", `after ${JSON.stringify(text)}`);
+      assert.ok(next.fence > first.fence, text);
+      await assert.rejects(driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] })), (error) =>
+        hasCode(error, "lease_lost"),
+      );
+      await driver.release(next);
+      if (text === "{")
+        assert.deepEqual(new Set(reports), new Set(["a file beside the sessions is damaged; it is written anew"]));
+    }
+    await driver.close();
+  });
+
   it("lose no acknowledged line when a journal ends in the middle of one, and keep a copy of a damaged one", async () => {
     const driver = await opened();
     await driver.create(aSession("a"), [growing("a", 1)]);

@@ -1,5 +1,6 @@
 import type { Model, ReasoningEffort } from "gantry";
 import type { CallOptions } from "../language-model.js";
+import { MessagesReader } from "../reading/anthropic.js";
 import type { Wire } from "./wire.js";
 
 const MARK = { anthropic: { cacheControl: { type: "ephemeral" } } } as const;
@@ -22,7 +23,7 @@ async function capabilities(model: Model): Promise<{ maxOutputTokens: number; kn
 
 /** Anthropic's Messages API. */
 export const wire: Wire = {
-  strictFinish: true,
+  reader: () => new MessagesReader(),
 
   input: () => ["text", "image", "pdf"],
 

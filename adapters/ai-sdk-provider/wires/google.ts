@@ -1,4 +1,5 @@
 import type { ReasoningEffort } from "gantry";
+import { GeminiReader } from "../reading/google.js";
 import type { Wire } from "./wire.js";
 
 const BUDGETS: Readonly<Record<Exclude<ReasoningEffort, "">, number>> = {
@@ -14,7 +15,7 @@ const thinks = (id: string): boolean => /gemini-2\.5/.test(id) || isGemini3(id);
 
 /** Gemini's generateContent. */
 export const wire: Wire = {
-  strictFinish: true,
+  reader: () => new GeminiReader(),
 
   input: (model) => (/gemma/.test(model.id) ? ["text", "image"] : ["text", "image", "pdf"]),
 

@@ -1,4 +1,5 @@
 import type { ReasoningEffort } from "gantry";
+import { ResponsesReader } from "../reading/openai-responses.js";
 import type { Asking, Wire } from "./wire.js";
 
 /** Whether an id names one of OpenAI's reasoning models; deployments have names of their own, so configuration may say it too. */
@@ -8,7 +9,7 @@ function reasons({ request: { model } }: Pick<Asking, "request">): boolean {
 
 /** OpenAI's Responses API. Nothing is stored there: reasoning goes back encrypted. */
 export const wire: Wire = {
-  strictFinish: true,
+  reader: () => new ResponsesReader(),
 
   input: (model) => (/audio|realtime/.test(model.id) ? ["text"] : ["text", "image", "pdf"]),
 

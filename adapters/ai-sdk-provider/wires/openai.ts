@@ -1,5 +1,5 @@
 import type { ReasoningEffort } from "gantry";
-import type { Metadata } from "../language-model.js";
+import { ChatReader } from "../reading/openai.js";
 import type { Asking, Wire } from "./wire.js";
 
 // The package's key for provider options; ours whatever the provider is called.
@@ -9,6 +9,8 @@ type Body = Record<string, unknown>;
 
 /** Chat completions: OpenAI's old protocol, which nearly everyone speaks. */
 export const wire: Wire = {
+  reader: () => new ChatReader(NAME),
+
   thinkTags: true,
 
   input: (model, { preset }) =>
@@ -37,10 +39,6 @@ export const wire: Wire = {
         fetch,
         includeUsage: settings.quirks.noStreamOptions !== true && !asking.refused.has("stream_options"),
         transformRequestBody: (body) => shape(body, asking),
-        metadataExtractor: {
-          extractMetadata: () => Promise.resolve(undefined),
-          createStreamExtractor: reasoningDetails,
-        },
       }).chatModel(modelId);
   },
 
@@ -58,16 +56,6 @@ export const wire: Wire = {
   },
 
   reasoningMark: ({ quirks }) => (quirks.echoReasoning === true ? { [NAME]: { echo: true } } : undefined),
-
-  restream(whole) {
-    const answer = whole as { choices?: { message?: { tool_calls?: object[] }; finish_reason?: unknown }[] } | null;
-    const choice = answer?.choices?.[0];
-    if (choice?.message === undefined) return undefined;
-    const calls = choice.message.tool_calls?.map((call, index) => ({ index, ...call }));
-    const delta = { ...choice.message, ...(calls === undefined ? {} : { tool_calls: calls }) };
-    const chunk = { ...answer, choices: [{ index: 0, delta, finish_reason: choice.finish_reason ?? "stop" }] };
-    return `data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`;
-  },
 
   answerData(metadata) {
     const details = metadata[NAME]?.reasoningDetails;
@@ -119,40 +107,4 @@ function markForCache(body: Body): void {
     const last = { ...(parts.at(-1) as object), cache_control: { type: "ephemeral" } };
     return { ...message, content: [...(parts as unknown[]).slice(0, -1), last] };
   });
-}
-
-/** `reasoning_details` as they stream: pieces of one detail have the same type and index. */
-function reasoningDetails(): {
-  processChunk(chunk: unknown): void;
-  buildMetadata(): Record<string, Record<string, never>> | undefined;
-} {
-  const details: Record<string, unknown>[] = [];
-  return {
-    processChunk(chunk) {
-      const choices = (chunk as { choices?: { delta?: { reasoning_details?: unknown } }[] } | null)?.choices;
-      const pieces = choices?.[0]?.delta?.reasoning_details;
-      if (!Array.isArray(pieces)) return;
-      for (const piece of pieces as Record<string, unknown>[]) {
-        const last = details.at(-1);
-        if (
-          last !== undefined &&
-          last.type === piece.type &&
-          last.index === piece.index &&
-          piece.type !== "reasoning.encrypted"
-        ) {
-          for (const [key, value] of Object.entries(piece)) {
-            const grows = key === "text" || key === "summary";
-            if (grows && typeof value === "string") last[key] = `${(last[key] as string | undefined) ?? ""}${value}`;
-            else if (value !== null && value !== undefined) last[key] = value;
-          }
-        } else {
-          details.push({ ...piece });
-        }
-      }
-    },
-    buildMetadata() {
-      const metadata: Metadata = { [NAME]: { reasoningDetails: details } };
-      return details.length === 0 ? undefined : (metadata as Record<string, Record<string, never>>);
-    },
-  };
 }

@@ -4,6 +4,7 @@ import type { InputKind } from "../files.js";
 import type { AiSdkModel, CallOptions, Metadata } from "../language-model.js";
 import type { PromptRules } from "../messages.js";
 import type { Settings } from "../options.js";
+import type { AnswerReader } from "../reading/answer-reader.js";
 
 /** Parameters that models may refuse; what was refused once is left out from then on. */
 export type Optional = "temperature" | "effort" | "max_tokens" | "cache_key" | "stream_options" | "summary";
@@ -19,8 +20,8 @@ export interface Asking {
 
 /** A model protocol: which package speaks it, and how the kernel's wishes are put into its options. */
 export interface Wire {
-  /** Whether the package says why a model stopped whenever the provider did, so that silence means a broken answer. */
-  readonly strictFinish?: boolean;
+  /** What reads one answer; the package only writes the requests. */
+  reader(): AnswerReader;
   /** Whether an answer may begin with thoughts in `<think>` tags. */
   readonly thinkTags?: boolean;
   /** Most tokens of an answer, where the catalogue does not know. */
@@ -33,7 +34,5 @@ export interface Wire {
   /** Options beside prompt, tools and temperature. May mark the prompt and the tools for caching. */
   options(asking: Asking, options: CallOptions): Promise<Partial<CallOptions>>;
   readonly reasoningMark?: (settings: Settings) => Metadata | undefined;
-  /** See `guard`. */
-  readonly restream?: (whole: unknown) => string | undefined;
   readonly answerData?: (metadata: Metadata) => Metadata | undefined;
 }

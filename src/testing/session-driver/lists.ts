@@ -36,7 +36,7 @@ export const listRules: readonly Rule[] = [
     },
   ],
   [
-    "list: search finds a part of the title, without regard to ASCII case, and means every character literally",
+    "list: search finds a part of the title, without regard to case, and means every character literally",
     async ({ driver }) => {
       await driver.create(aSession("a", { title: "Fix the Parser" }));
       await driver.create(aSession("b", { title: "100%_done" }));
@@ -53,6 +53,10 @@ export const listRules: readonly Rule[] = [
       assert.deepEqual(await find("done", { limit: 1 }), [["c"], 2]);
       assert.deepEqual(await find("done", { projectDir: "/other" }), [["c"], 1]);
       assert.deepEqual(await find(""), [["c", "b", "a"], 3]);
+      await driver.create(aSession("d", { title: "Été à Москва" }));
+      assert.deepEqual(await find("éTÉ"), [["d"], 1]);
+      assert.deepEqual(await find("мОСК"), [["d"], 1]);
+      assert.deepEqual(await find("ete"), [[], 0]);
       assert.deepEqual(await find("'; DROP TABLE sessions; --"), [[], 0]);
     },
   ],

@@ -1,0 +1,116 @@
+import type { Metadata, StreamPart } from "../language-model.js";
+import { finishPart, type AnswerReader, type Counts } from "./answer-reader.js";
+import { argumentsOf, bag, count, list, tellsError, text, type Bag } from "./json.js";
+
+const REASONS: Readonly<Record<string, string>> = {
+  STOP: "stop",
+  MAX_TOKENS: "length",
+  SAFETY: "content-filter",
+  RECITATION: "content-filter",
+  BLOCKLIST: "content-filter",
+  PROHIBITED_CONTENT: "content-filter",
+  SPII: "content-filter",
+  IMAGE_SAFETY: "content-filter",
+  IMAGE_PROHIBITED_CONTENT: "content-filter",
+  IMAGE_RECITATION: "content-filter",
+  MODEL_ARMOR: "content-filter",
+  MALFORMED_FUNCTION_CALL: "error",
+  UNEXPECTED_TOOL_CALL: "error",
+  MALFORMED_RESPONSE: "error",
+};
+
+/** Gemini's generateContent. */
+export class GeminiReader implements AnswerReader {
+  complete = false;
+  // Older models say STOP with every chunk.
+  readonly over = false;
+  #kind: "text" | "reasoning" | undefined;
+  #usage: Counts | undefined;
+  #reason: { unified: string; raw: string } | undefined;
+  #message = "";
+
+  read(event: unknown, name: string, parts: StreamPart[]): void {
+    // Some gateways wrap each chunk, or send several at once.
+    for (const entry of list(event)) {
+      const chunk = bag(bag(entry).response ?? entry);
+      if (tellsError(chunk.error) || name === "error") {
+        parts.push({ type: "error", error: entry });
+        return;
+      }
+      this.#count(bag(chunk.usageMetadata));
+      const blocked = text(bag(chunk.promptFeedback).blockReason);
+      if (blocked !== "" && blocked !== "BLOCK_REASON_UNSPECIFIED") this.#stopped(blocked, "content-filter");
+      const candidate = bag(list(chunk.candidates)[0]);
+      for (const part of list(bag(candidate.content).parts)) this.#part(bag(part), parts);
+      this.#message ||= text(candidate.finishMessage);
+      const reason = text(candidate.finishReason);
+      if (reason !== "" && reason !== "FINISH_REASON_UNSPECIFIED") this.#stopped(reason, REASONS[reason] ?? "other");
+    }
+  }
+
+  whole(answer: unknown, parts: StreamPart[]): boolean {
+    if (!list(answer).some((chunk) => "candidates" in bag(chunk) || "promptFeedback" in bag(chunk))) return false;
+    this.read(answer, "", parts);
+    this.end(true, parts);
+    return true;
+  }
+
+  end(done: boolean, parts: StreamPart[]): void {
+    if (!done && !this.complete) return;
+    this.#switch(undefined, undefined, parts);
+    const reason = this.#reason ?? { unified: "other", raw: undefined };
+    parts.push(finishPart({ ...reason, ...(this.#message === "" ? {} : { message: this.#message }) }, this.#usage));
+  }
+
+  #stopped(raw: string, unified: string): void {
+    this.#reason = { unified, raw };
+    this.complete = true;
+  }
+
+  #part(part: Bag, parts: StreamPart[]): void {
+    const signature = text(part.thoughtSignature);
+    const metadata = signature === "" ? undefined : { google: { thoughtSignature: signature } };
+    if (typeof part.functionCall === "object" && part.functionCall !== null) {
+      const called = bag(part.functionCall);
+      const input = argumentsOf(called.args);
+      parts.push({ type: "tool-input-delta", delta: input });
+      parts.push({
+        type: "tool-call",
+        toolCallId: text(called.id),
+        toolName: text(called.name),
+        input,
+        ...(metadata === undefined ? {} : { providerMetadata: metadata }),
+      });
+      return;
+    }
+    if (typeof part.text !== "string") {
+      // Pictures, code that runs there, and what later versions bring.
+      if (Object.keys(part).length > 0) parts.push({ type: "other" });
+      return;
+    }
+    const kind = part.thought === true ? "reasoning" : "text";
+    if (part.text === "" && (metadata === undefined || this.#kind !== kind)) return;
+    if (this.#kind !== kind) this.#switch(kind, metadata, parts);
+    parts.push({
+      type: `${kind}-delta`,
+      id: "0",
+      delta: part.text,
+      ...(metadata === undefined ? {} : { providerMetadata: metadata }),
+    });
+  }
+
+  #switch(kind: "text" | "reasoning" | undefined, metadata: Metadata | undefined, parts: StreamPart[]): void {
+    if (this.#kind !== undefined) parts.push({ type: `${this.#kind}-end`, id: "0" });
+    this.#kind = kind;
+    if (kind !== undefined)
+      parts.push({ type: `${kind}-start`, id: "0", ...(metadata === undefined ? {} : { providerMetadata: metadata }) });
+  }
+
+  #count(usage: Bag): void {
+    const thoughts = count(usage.thoughtsTokenCount);
+    const input = count(usage.promptTokenCount);
+    const output = (count(usage.candidatesTokenCount) ?? 0) + (thoughts ?? 0);
+    if (!input && output === 0) return;
+    this.#usage = { input, output, cacheRead: count(usage.cachedContentTokenCount), reasoning: thoughts, raw: usage };
+  }
+}

@@ -1,0 +1,17 @@
+/** Control characters, what changes the direction of text or shows nothing, other line ends, and halves of characters. */
+// eslint-disable-next-line no-control-regex -- they are what is looked for
+const UNSEEN = /[\u0000-\u001F\u007F-\u009F\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF]|\p{Surrogate}/u;
+// eslint-disable-next-line no-control-regex -- as above
+const EACH = /[\u0000-\u001F\u007F-\u009F\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF]|\p{Surrogate}/gu;
+
+/**
+ * A name as it can stand in a line of text: as it is where every character of it is seen, else as a JSON string, which
+ * says what it is and breaks no line and no terminal.
+ */
+export function printable(name: string): string {
+  if (!UNSEEN.test(name)) return name;
+  return JSON.stringify(name).replace(
+    EACH,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
