@@ -53,7 +53,10 @@ export class Network {
     const { fetch } = await (this.#loading ??= load());
     let at = url;
     for (let hops = 0; ; hops++) {
-      const response = await fetch(at, { ...init, redirect: "manual" });
+      const response = await fetch(at, { ...init, redirect: "manual" }).catch((error: unknown) => {
+        // Told with the host that was not reached.
+        throw error instanceof TypeError ? Object.assign(error, { url: at }) : error;
+      });
       const location = response.headers.get("location");
       if (location === null || ![301, 302, 303, 307, 308].includes(response.status)) return response;
       // Nobody reads it.
