@@ -4,7 +4,7 @@ import type { ModelChunk } from "./ports/model-provider.js";
 /** The most that one answer of a model may hold; far beyond any real one. */
 export const ANSWER_LIMITS = {
   /** Text, reasoning and arguments of calls together. */
-  characters: 8_000_000,
+  characters: 4_000_000,
   /** Tool calls: each would run. */
   calls: 128,
   /** Blocks of text and reasoning. */

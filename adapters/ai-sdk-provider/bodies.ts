@@ -10,6 +10,8 @@ export const BODY_LIMITS = {
   event: 8 * 1024 * 1024,
   /** A streamed answer as a whole: twice what the longest answers take, a token an event. */
   answer: 128 * 1024 * 1024,
+  /** Commas, braces and brackets of a list or an event: a value of two bytes takes fifty in memory, and seconds by the million. */
+  values: 1_000_000,
 };
 
 export type BodyLimits = Readonly<typeof BODY_LIMITS>;
@@ -49,10 +51,12 @@ export async function readWhole(response: Response, most: number, provider: stri
   let bytes = 0;
   if (response.body !== null) {
     const reader = response.body.getReader();
+    let values = 0;
     for await (const piece of ok ? all(reader) : firstBytes(reader, BODY_LIMITS.error)) {
       bytes += piece.length;
-      if (bytes > most && ok) {
-        const error = tooLarge(provider, what, most);
+      for (const byte of piece) if (isStructure(byte)) values++;
+      if (ok && (bytes > most || values > BODY_LIMITS.values)) {
+        const error = bytes > most ? tooLarge(provider, what, most) : tooMany(provider, what, BODY_LIMITS.values);
         letGo(reader, error);
         throw error;
       }
@@ -102,6 +106,7 @@ async function* events(
     total += piece.length;
     if (total > limits.answer) throw tooLarge(provider, "an answer", limits.answer);
     const end = ends.last(piece);
+    if (ends.values > limits.values) throw tooMany(provider, "an event", limits.values);
     if (end > 0) {
       yield held.length === 0 ? piece.subarray(0, end) : Buffer.concat([...held, piece.subarray(0, end)]);
       held = [];
@@ -120,14 +125,19 @@ class EventEnds {
   #emptyLine = true;
   #afterReturn = false;
   #afterEnd = false;
+  #values = 0;
+  /** The most values of one event in the last piece. */
+  values = 0;
 
   /** Where the last event that ends in this piece is over; 0: none does. */
   last(piece: Uint8Array): number {
     let end = 0;
+    this.values = this.#values;
     for (let i = 0; i < piece.length; i++) {
       const byte = piece[i];
       if (byte !== 10 && byte !== 13) {
         this.#emptyLine = this.#afterReturn = this.#afterEnd = false;
+        if (isStructure(byte!) && ++this.#values > this.values) this.values = this.#values;
         continue;
       }
       // The second half of CRLF ends nothing of its own.
@@ -136,7 +146,9 @@ class EventEnds {
         this.#emptyLine = true;
       }
       this.#afterReturn = byte === 13;
-      if (this.#afterEnd) end = i + 1;
+      if (!this.#afterEnd) continue;
+      end = i + 1;
+      this.#values = 0;
     }
     return end;
   }
@@ -162,8 +174,17 @@ function streamOf(pieces: AsyncGenerator<Uint8Array, void, undefined>, reader: R
   );
 }
 
+/** `{`, `[` or a comma. */
+function isStructure(byte: number): boolean {
+  return byte === 0x2c || byte === 0x5b || byte === 0x7b;
+}
+
 function letGo(reader: Reader, reason: unknown): void {
   void reader.cancel(reason).catch(() => undefined);
+}
+
+function tooMany(provider: string, what: string, most: number): ProviderError {
+  return new ProviderError(provider, "too_large", `${what} of more than ${most.toLocaleString("en")} values`);
 }
 
 function tooLarge(provider: string, what: string, most: number): ProviderError {

@@ -10,7 +10,7 @@ import { BODY_LIMITS, bounded, readWhole } from "../../adapters/ai-sdk-provider/
 import { startFakeModelServer } from "../helpers/fake-model-server.js";
 import { ask as requestFor, PDF, user } from "../helpers/model-requests.js";
 
-const SMALL = { list: 100, error: 10, event: 20, answer: 60 };
+const SMALL = { list: 100, error: 10, event: 20, answer: 60, values: 5 };
 const never = new AbortController().signal;
 
 /** A response whose body comes in these pieces; `cancelled` tells whether it was let go of. */
@@ -69,6 +69,20 @@ describe("the body of an answer", () => {
     const many = response(endless("data: 1\n\n"));
     await assert.rejects(pieces(bounded(many.response, "p", SMALL)), tooLarge(/an answer of more than 60 bytes/));
     assert.ok(many.cancelled());
+  });
+
+  it("has a limit for the values of an event, which begins anew with each", async () => {
+    const limits = { ...SMALL, event: 1000, answer: 1000 };
+    const few = "data: [1,2,{}]\n\n";
+    assert.equal(
+      (await pieces(bounded(response([few, few, few.slice(0, 8), few.slice(8)]).response, "p", limits))).join(""),
+      few.repeat(3),
+    );
+    for (const many of [["data: [[[", "[[[[\n\n"], [`${few}data: ,,,,,,\n\n${few}`]])
+      await assert.rejects(
+        pieces(bounded(response(many).response, "p", limits)),
+        tooLarge(/an event of more than 5 values/),
+      );
   });
 
   it("is let go of with its reader", async () => {

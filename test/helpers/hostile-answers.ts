@@ -16,6 +16,7 @@ export const HOSTILE_ANSWERS = {
   "an event without a line feed in gzip": { flood: { head: "data: ", piece: "x".repeat(4096), gzip: true } },
   "an event without an end": { flood: { piece: "data: xxxxxxxxxxxxxxxxxxxxxxxx\n" } },
   "plain text without an end": { flood: { type: "text/plain", piece: "x".repeat(4096) } },
+  "an event of millions of values": { flood: { head: "data: ", piece: "[[[[" } },
   "an error in gzip": { status: 400, flood: { type: "application/json", piece: "x".repeat(4096), gzip: true } },
   "an endless error": { status: 400, flood: { type: "text/plain", head: "no ", piece: "x".repeat(4096) } },
   "endless tokens": { flood: { piece: chunk({ content: text }) } },
@@ -36,6 +37,7 @@ export const HOSTILE_LISTINGS = {
     status: 403,
     flood: { type: "application/json", head: '{"error":"', piece: "x".repeat(4096), gzip: true },
   },
+  "a list of millions of values": { flood: { type: "application/json", head: '{"data":[{}', piece: ",{}" } },
   "200,000 models": {
     flood: {
       type: "application/json",

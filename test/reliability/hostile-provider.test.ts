@@ -17,11 +17,12 @@ const REASONS: Record<keyof typeof HOSTILE_ANSWERS, RegExp> = {
   "an event without a line feed in gzip": /^bad: too_large: an event, .* of more than 8 MB$/,
   "an event without an end": /^bad: too_large: an event, .* of more than 8 MB$/,
   "plain text without an end": /^bad: too_large: an event, .* of more than 8 MB$/,
+  "an event of millions of values": /^bad: too_large: an event of more than 1,000,000 values$/,
   "an error in gzip": /^bad: 400: x{499}…$/,
   "an endless error": /^bad: 400: no x{496}…$/,
-  "endless tokens": /^bad: too_large: an answer of more than 8,000,000 characters$/,
-  "endless thoughts": /^bad: too_large: an answer of more than 8,000,000 characters$/,
-  "endless arguments": /^bad: too_large: an answer of more than 8,000,000 characters$/,
+  "endless tokens": /^bad: too_large: an answer of more than 4,000,000 characters$/,
+  "endless thoughts": /^bad: too_large: an answer of more than 4,000,000 characters$/,
+  "endless arguments": /^bad: too_large: an answer of more than 4,000,000 characters$/,
   "5,000 calls": /^bad: too_large: an answer of more than 128 tool calls$/,
 };
 
@@ -67,6 +68,7 @@ it("a provider without measure ends its own run, with the reason, and neither th
   assert.deepEqual([many.length, many.some(({ model }) => model.id === "first")], [10_000, true]);
   assert.deepEqual([...new Set(models.map(({ provider }) => provider))].sort(), ["200-000-models", "bad", "lab"]);
   assert.match(server.stderr, /a list of models of more than 16 MB/);
+  assert.match(server.stderr, /a list of models of more than 1,000,000 values/);
 
   good.open("rest");
   await other.ended;
