@@ -133,8 +133,11 @@ export class ModelTimeoutError extends GantryError {
 
 export class TooManyRunsError extends GantryError {
   readonly code = "too_many_runs";
-  constructor(readonly retryAfterMs = 1000) {
-    super("too many concurrent runs");
+  constructor(
+    readonly retryAfterMs = 1000,
+    message = "too many concurrent runs",
+  ) {
+    super(message);
   }
 }
 
@@ -239,6 +242,18 @@ export class PathError extends GantryError {
   }
 }
 
+/** Work on foreign input was given up: it took too much time or memory, or failed. */
+export class WorkLimitError extends GantryError {
+  readonly code = "work_limit";
+  constructor(
+    readonly reason: "time" | "memory" | "failed",
+    message: string,
+    options?: { cause?: unknown },
+  ) {
+    super(message, options);
+  }
+}
+
 /** What the model sent does not fit a tool; the message is shown to the model. */
 export class ToolInputError extends GantryError {
   readonly code = "tool_input";
@@ -271,6 +286,7 @@ interface ErrorByCode {
   provider: ProviderError;
   repeated_calls: RepeatedCallsError;
   path: PathError;
+  work_limit: WorkLimitError;
   tool_input: ToolInputError;
   tool: ToolError;
 }

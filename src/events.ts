@@ -68,6 +68,11 @@ export interface RunInput {
   /** The prompt; not empty, unless there are attachments. */
   message: string;
   attachments?: readonly (ImagePart | FilePart)[];
+  /**
+   * Reads further attachments once the run is counted and holds its session. It reserves the bytes of each before it
+   * reads it; `reserve` throws `TooManyRunsError` when attachments of all runs together would take too much memory.
+   */
+  attach?: (reserve: (bytes: number) => void) => Promise<readonly (ImagePart | FilePart)[]>;
   /** Provider and model; see `Models.resolve` for what is left out or unknown. */
   provider?: string;
   model?: string;
@@ -86,7 +91,7 @@ export interface RunInput {
    * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.
    */
   overflow?: "drop" | "merge";
-  /** Answers a tool that needs leave; without it tools run. */
+  /** Answers a tool that needs leave; without it tools run. Only an exact `allow` or `allow_always` lets one run; a rejection says that nobody could be asked. */
   ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer>;
 }
 

@@ -2,7 +2,7 @@ import { abortable, delay } from "./abort.js";
 import { AnswerLimits } from "./answer-limits.js";
 import { GantryError, hasCode, ProviderError } from "./errors.js";
 import { newId } from "./ids.js";
-import { redact } from "./log.js";
+import { redact } from "./redact.js";
 import type { Logger } from "./ports/logger.js";
 import type { FinishReason, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "./ports/model-provider.js";
 import type { Part, ReasoningPart, TextPart, ToolCallPart } from "./ports/session-driver.js";
@@ -71,6 +71,7 @@ export async function callModel(
     const wait = error.retryAfterMs ?? backoff;
     logger.warn(parts.length === 0 ? "model call failed; trying again" : "an answer broke off; going on with it", {
       provider: provider.name,
+      session: request.cacheKey,
       attempt,
       waitMs: Math.round(wait),
       error: error.message,

@@ -51,6 +51,21 @@ describe("each rule bites", () => {
 
   const wrong: [what: string, files: Record<string, string>, fault: RegExp][] = [
     [
+      "an adapter that opens a port by itself",
+      { "adapters/a/index.ts": 'import { createServer } from "node:http";' },
+      /opens an HTTP port; only src\/http-host\.ts may/,
+    ],
+    [
+      "an adapter that gathers a body by itself",
+      { "adapters/a/index.ts": "for await (const chunk of request.iterator()) use(chunk);" },
+      /reads a request's body; only src\/http-body\.ts may/,
+    ],
+    [
+      "an adapter that has a body parsed",
+      { "adapters/a/index.ts": 'const parser = import("koa-body");' },
+      /reads a request's body; only src\/http-body\.ts may/,
+    ],
+    [
       "a port that imports the kernel",
       { "src/ports/a.ts": 'import { x } from "../loop.js";', "src/loop.ts": "" },
       /ports imports src\/loop\.ts of a higher floor/,
@@ -197,6 +212,36 @@ describe("each rule bites", () => {
       },
       /@ai-sdk\/openai is loaded at the start of adapters\/a/,
     ],
+    [
+      "a parser of foreign text on the main thread",
+      { "src/tools/a.ts": 'const parse = async () => (await import("htmlparser2")).Parser;' },
+      /imports htmlparser2; foreign input is parsed in src\/hostile/,
+    ],
+    [
+      "a thread without limits",
+      { "src/tools/a.ts": 'import { Worker } from "node:worker_threads";' },
+      /imports node:worker_threads; threads are started in/,
+    ],
+    [
+      "a matcher of foreign patterns on the main thread",
+      { "src/tools/a.ts": 'import { compileGlob } from "../hostile/globs.js";', "src/hostile/globs.ts": "" },
+      /imports src\/hostile\/globs\.ts, which runs in a thread alone/,
+    ],
+    [
+      "the same behind the door",
+      { "src/hostile/threads.ts": 'import { walk } from "./walk.js";', "src/hostile/walk.ts": "" },
+      /threads\.ts: imports src\/hostile\/walk\.ts, which runs in a thread alone/,
+    ],
+    [
+      "the start of a thread as a part of something else",
+      { "src/hostile/a.ts": 'import "./x-worker.js";', "src/hostile/x-worker.ts": "" },
+      /imports src\/hostile\/x-worker\.ts, the start of a thread/,
+    ],
+    [
+      "a regular expression of somebody else",
+      { "src/tools/a.ts": "const find = (pattern: string) => new RegExp(pattern);" },
+      /makes a regular expression of a value/,
+    ],
   ];
   for (const [what, files, fault] of wrong) {
     it(what, () => {
@@ -228,6 +273,10 @@ describe("each rule bites", () => {
         "src/tools/webfetch.ts": 'const { fetch } = (await import("undici")).default; await (await fetch(1)).text();',
         "src/cli.ts": 'import { c } from "./compose.js"; console.log(1); const a = () => import("zod");',
         "src/http-host.ts": "response.statusCode = 403;",
+        "src/hostile/threads.ts": 'import type { W } from "./walk.js"; const w = () => import("node:worker_threads");',
+        "src/hostile/walk.ts": 'import { Parser } from "htmlparser2"; const r = new RegExp(x);',
+        "src/tools/list.ts":
+          'import { withThread } from "../hostile/threads.js"; import type { W } from "../hostile/walk.js"; const r = RegExp("a");',
         "src/index.ts": 'export { A } from "./agent.js";',
         "adapters/a/index.ts":
           'import { a } from "gantry"; import { b } from "./b.js"; import Koa from "koa"; export default a;',

@@ -63,7 +63,7 @@ function updatesOfMessage(message: Message, context: Context): SessionUpdate[] {
   const { id: messageId } = message;
   if (message.role === "tool") return resultOf(message, context);
   if (message.role === "system") return [];
-  return message.parts.flatMap((part): SessionUpdate[] => {
+  const updates = message.parts.flatMap((part): SessionUpdate[] => {
     if (part.type === "tool_call") return [callOf(part, context)];
     if (part.type === "reasoning") {
       return part.text === ""
@@ -74,6 +74,10 @@ function updatesOfMessage(message: Message, context: Context): SessionUpdate[] {
     const sessionUpdate = message.role === "user" ? "user_message_chunk" : "agent_message_chunk";
     return [{ sessionUpdate, messageId, content: blockOf(part) }];
   });
+  const last = updates.at(-1);
+  // Half an answer must not look like a whole one.
+  if (!message.finished && last && "content" in last && "messageId" in last) last._meta = { finished: false };
+  return updates;
 }
 
 function blockOf(part: Exclude<Message["parts"][number], ToolCallPart>): ContentBlock {

@@ -113,6 +113,8 @@ export type SessionUpdate =
       sessionUpdate: "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk";
       messageId: string;
       content: ContentBlock;
+      /** Of the last chunk of a stored message that is not whole: it still grows, or broke off. */
+      _meta?: { finished: false };
     }
   | ({ sessionUpdate: "tool_call"; title: string } & ToolCallFields)
   | ({ sessionUpdate: "tool_call_update" } & ToolCallFields)

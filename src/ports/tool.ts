@@ -57,7 +57,10 @@ export interface AskRequest {
   diff?: readonly Diff[];
 }
 
-/** `allow_always` holds until the session's process ends: for edits of the same files, of any other tool for the very same call. */
+/**
+ * Anything else counts as `reject`. `allow_always` holds until the session's process ends: for edits of the same files, of
+ * any other tool for the very same call.
+ */
 export type AskAnswer = "allow" | "allow_always" | "reject";
 
 export interface ToolContext {

@@ -21,7 +21,7 @@ interface Module {
 }
 
 /** Files of src that speak HTTP for the transports. */
-const SPEAKS_HTTP = /^src\/(http-host|http-answers|web-safety)(\.ts$|\/)/;
+const SPEAKS_HTTP = /^src\/(http-[a-z]+|header-map|web-safety)(\.ts$|\/)/;
 
 /** What each floor of src holds; a file that is named nowhere belongs to the kernel. */
 const FLOORS: readonly { name: string; has: (file: string) => boolean }[] = [
@@ -54,6 +54,16 @@ const HEAVY =
   /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|lowdb$|lowdb\/|@pydantic\/|jsonc-parser$|import-meta-resolve$|typescript$|esbuild$)/;
 /** May stand in an adapter's own start: it was chosen. */
 const HEAVY_FOR_ADAPTERS = /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|@pydantic\/)/;
+
+/** Where foreign input is worked on. Only the door may be used from outside; the rest runs in a thread, under its limits. */
+const HOSTILE = /^src\/hostile\//;
+const HOSTILE_DOOR = "src/hostile/threads.ts";
+/** What parses what strangers wrote. */
+const PARSES_FOREIGN = /^htmlparser2(\/|$)/;
+/** Makes expressions of the user's own config. */
+const TRUSTED_EXPRESSIONS = new Set(["src/paths/protection.ts"]);
+/** Threads of src have limits; an adapter looks after its own. */
+const THREADS = /^(node:)?worker_threads$/;
 
 /** Every broken rule, as `file: what`. Type-only imports are erased, and so are exempt from circles and from the start path. */
 export function architectureFaults(sources: Sources): string[] {
@@ -118,6 +128,16 @@ function edges({ file, imports }: Module): string[] {
     if (CONTAINER.has(specifier) && !CONTAINER_FILES.has(file) && !file.startsWith("test/")) {
       fault(`imports ${specifier}; only src/adapter.ts and src/compose.ts may`);
     }
+    if (!typeOnly && /^(src|adapters)\//.test(file)) {
+      if (PARSES_FOREIGN.test(specifier) && !HOSTILE.test(file))
+        fault(`imports ${specifier}; foreign input is parsed in src/hostile, in a thread with limits`);
+      if (THREADS.test(specifier) && file.startsWith("src/") && !HOSTILE.test(file))
+        fault(`imports ${specifier}; threads are started in ${HOSTILE_DOOR}, with limits`);
+      const inside = HOSTILE.test(file) && file !== HOSTILE_DOOR;
+      if (target !== undefined && HOSTILE.test(target) && target !== HOSTILE_DOOR && !inside)
+        fault(`imports ${target}, which runs in a thread alone; ask it through ${HOSTILE_DOOR}`);
+      if (target !== undefined && /-worker\.ts$/.test(target)) fault(`imports ${target}, the start of a thread`);
+    }
     if (file.startsWith("src/")) {
       if (target?.startsWith("adapters/")) {
         if (LOADERS.has(file) && (dynamic || typeOnly)) continue;
@@ -160,6 +180,13 @@ function words({ file, ast }: Module): string[] {
     }
     const foreign = readsForeign(file, node);
     if (foreign !== undefined) fault(node, foreign);
+    if (file.startsWith("src/") && !HOSTILE.test(file) && !TRUSTED_EXPRESSIONS.has(file) && compilesExpression(node)) {
+      fault(node, "makes a regular expression of a value; those of others run in src/hostile, in a thread with limits");
+    }
+    if (file !== "src/http-host.ts" && opensHttpPort(node))
+      fault(node, "opens an HTTP port; only src/http-host.ts may");
+    if (file !== "src/http-body.ts" && readsBody(node))
+      fault(node, "reads a request's body; only src/http-body.ts may");
     const isDefault =
       (ts.isExportAssignment(node) && !node.isExportEquals) ||
       (ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword)) ||
@@ -213,6 +240,28 @@ function isGlobalFetch(node: ts.Identifier): boolean {
     }
   }
   return true;
+}
+
+/** `RegExp(x)` or `new RegExp(x)` of anything but a text that stands there. */
+function compilesExpression(node: ts.Node): boolean {
+  if (!ts.isNewExpression(node) && !ts.isCallExpression(node)) return false;
+  if (!ts.isIdentifier(node.expression) || node.expression.text !== "RegExp") return false;
+  return !node.arguments?.every((one) => ts.isStringLiteralLike(one));
+}
+
+/** A port of its own would be without the checks of who asks. */
+function opensHttpPort(node: ts.Node): boolean {
+  if (!ts.isImportSpecifier(node) || (node.propertyName ?? node.name).text !== "createServer") return false;
+  const from = node.parent.parent.parent.moduleSpecifier;
+  return ts.isStringLiteral(from) && /^(node:)?https?2?$/.test(from.text);
+}
+
+const BODY_PARSERS = /^(koa-body|koa-bodyparser|co-body|raw-body|body-parser)$/;
+
+/** A body that is gathered elsewhere is bounded by nobody. */
+function readsBody(node: ts.Node): boolean {
+  if (ts.isStringLiteralLike(node)) return BODY_PARSERS.test(node.text);
+  return ts.isPropertyAccessExpression(node) && node.name.text === "iterator" && node.expression.getText() !== "Symbol";
 }
 
 function readsEnvironment(node: ts.Node): boolean {

@@ -7,7 +7,7 @@ import { google } from "./fake-model-server/google.js";
 import { openaiChat } from "./fake-model-server/openai-chat.js";
 import { openaiResponses } from "./fake-model-server/openai-responses.js";
 import type { FakeFault, FakeStep } from "./fake-model-server/steps.js";
-import type { Control, Dialect, FakeWire, FakeWireName, Json, WireRequest } from "./fake-model-server/wire.js";
+import type { Control, Dialect, FakeWire, FakeWireName, Frame, Json, WireRequest } from "./fake-model-server/wire.js";
 
 export * from "./fake-model-server/steps.js";
 export type { Dialect, FakeWireName } from "./fake-model-server/wire.js";
@@ -250,7 +250,7 @@ class Server implements FakeModelServer {
       json(response, 200, wire.whole(step, request, ids), step.headers);
       return;
     }
-    const frames = wire.frames(step, request, ids, this.dialect);
+    const frames = broken(wire.frames(step, request, ids, this.dialect), step.breaks);
     let opened = false;
     const start = (): void => {
       if (opened) return;
@@ -322,6 +322,19 @@ class Server implements FakeModelServer {
       this.#closing.signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
     });
   }
+}
+
+/** Why a model stopped, in the words of each wire. */
+const END = /"(finish_reason|finishReason|stop_reason)":"|"type":"response\.(completed|incomplete)"/;
+
+function broken(frames: Iterable<Frame>, breaks: FakeStep["breaks"]): Iterable<Frame> {
+  if (breaks === undefined) return frames;
+  const all = [...frames];
+  // An answer that has told its end is whole, whatever becomes of the connection.
+  const end = all.findIndex((frame) => typeof frame === "string" && END.test(frame));
+  const most = end === -1 ? all.length - 1 : end;
+  const count = Math.max(1, Math.min(most, Math.floor(all.length * breaks.at)));
+  return [...all.slice(0, count), breaks.by === "reset" ? { reset: true } : { cut: true }];
 }
 
 async function send(frame: string, response: ServerResponse): Promise<void> {

@@ -75,6 +75,8 @@ export interface FakeStep {
   /** A body beyond all measure, instead of an answer; also of a listing. */
   flood?: FakeFlood;
   say?: FakePiece[];
+  /** Where the answer ends before its end: behind this share of its chunks (0 to 1, never behind all), by a reset or in order. */
+  breaks?: { at: number; by: "reset" | "cut" };
   /** Milliseconds between two chunks. */
   pace?: number;
   /** Default: `tool_calls` when there was a call, else `stop`. `none`: the stream ends without saying why. */
