@@ -31,6 +31,8 @@ export interface AgentOptions {
   preferred?: { provider?: string; model?: string; reasoningEffort?: ReasoningEffort };
   /** How long a run waits for a model to be found, in ms; default 30,000. */
   modelTimeoutMs?: number;
+  /** A model listing older than this is asked for again when somebody looks, in ms; 0: never; default 300,000. */
+  catalogueRefreshMs?: number;
   /** Where model listings outlive the process; default nowhere. */
   catalogue?: CatalogueCache;
   logger?: Logger;
@@ -52,6 +54,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   compaction: true,
   preferred: true,
   modelTimeoutMs: true,
+  catalogueRefreshMs: true,
   catalogue: true,
   logger: true,
 };

@@ -100,6 +100,7 @@ export class Agent {
       cache: options.catalogue ?? noCache,
       logger: this.#logger,
       timeoutMs: options.modelTimeoutMs ?? 30_000,
+      ...(options.catalogueRefreshMs === undefined ? {} : { refreshMs: options.catalogueRefreshMs }),
     });
   }
 

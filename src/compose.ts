@@ -113,6 +113,7 @@ async function build(options: ComposeOptions): Promise<Composition> {
       model: config.model.model,
       reasoningEffort: config.model.reasoning_effort,
     },
+    catalogueRefreshMs: config.catalogue.refresh * 1000,
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });

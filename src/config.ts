@@ -125,6 +125,16 @@ const schema = v.pipe(
         model: v.optional(text, ""),
         reasoning_effort: v.optional(oneOf(["", "minimal", "low", "medium", "high"]), ""),
       }),
+      catalogue: section({
+        refresh: v.optional(
+          v.pipe(
+            v.number("seconds, 0 or more"),
+            v.minValue(0, "seconds, 0 or more"),
+            v.maxValue(86_400, "seconds, at most 86400"),
+          ),
+          300,
+        ),
+      }),
       agent: section({
         max_iterations: v.optional(whole(1), 100),
         system_prompt: v.optional(text, ""),

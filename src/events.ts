@@ -84,6 +84,8 @@ export interface RunInput {
   projectDir?: string;
   /** The one way to cancel. */
   signal?: AbortSignal;
+  /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
+  onWaiting?: (why: string) => void;
   /**
    * What happens to `token` events that nobody takes. `drop` (the default): beyond 256 events adjacent ones are joined,
    * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.

@@ -43,6 +43,7 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
     { provider: stored?.provider ?? "", model: stored?.model ?? "" },
     () => recentPair(store, projectDir),
     signal,
+    input.onWaiting,
   );
   const session = stored ?? newSession({ projectDir }, projectDir);
   const lease = await HeldLease.take(store, session.chain.root, logger);
@@ -129,6 +130,7 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   sessionId: true,
   projectDir: true,
   signal: true,
+  onWaiting: true,
   overflow: true,
   ask: true,
 };
