@@ -22,6 +22,8 @@ export interface AgentOptions {
   maxIterations?: number;
   /** Runs at the same time; default 512. */
   maxConcurrentRuns?: number;
+  /** Bytes of the attachments of all runs together; default 256 MiB. */
+  maxAttachedBytes?: number;
   /** Bytes kept of a tool's output; default 1 MiB. */
   toolOutputBytes?: number;
   /** How sessions outlive the model's window. */
@@ -45,6 +47,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   systemPrompt: true,
   maxIterations: true,
   maxConcurrentRuns: true,
+  maxAttachedBytes: true,
   toolOutputBytes: true,
   compaction: true,
   preferred: true,
