@@ -137,7 +137,14 @@ export interface BusEvents {
   "run.started": { sessionId: string; provider: string; model: string };
   "run.finished": { sessionId: string; result: RunResult };
   "run.failed": { sessionId: string; error: Error };
-  "model.called": { sessionId: string; provider: string; model: string; usage: Usage };
+  /** `title`: of no run, so that it counts neither to one nor to its session. */
+  "model.called": {
+    sessionId: string;
+    provider: string;
+    model: string;
+    usage: Usage;
+    purpose: "answer" | "summary" | "title";
+  };
   "model.retried": {
     sessionId: string;
     provider: string;

@@ -525,16 +525,13 @@ describe("a session", () => {
     });
     assert.match(await warned, /scripted: timeout: no data/);
 
-    const usages: number[] = [];
+    const usages: string[] = [];
     const agent = make(t, new ScriptedProvider([], { title: say("Named", { inputTokens: 3, outputTokens: 4 }) }));
-    agent.on("model.called", ({ usage }) => usages.push(usage.totalTokens));
+    agent.on("model.called", ({ usage, purpose }) => usages.push(`${purpose} ${usage.totalTokens}`));
     const named = new Promise((resolve) => agent.on("session.updated", resolve));
     const run = await agent.run({ message: "x" });
     await Promise.all([run.result, named]);
-    assert.deepEqual(
-      usages.sort((a, b) => a - b),
-      [7, 15],
-    );
+    assert.deepEqual(usages.sort(), ["answer 15", "title 7"]);
     assert.equal((await agent.sessions.get(run.sessionId))?.usage.totalTokens, 15);
   });
 
