@@ -60,7 +60,7 @@ export class Selection {
       const [odd] = Object.keys(options);
       if (odd === undefined) return [name];
       throw new ConfigError(
-        `${this.#loaded.file}: ${key}.${odd}: unknown key; the tool ${name} has its options under tools`,
+        `${this.#loaded.file}: ${key}.${odd}: unknown key; expected one of tool (options of the built-in ones stand under tools)`,
       );
     });
   }
