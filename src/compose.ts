@@ -83,6 +83,8 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     tools,
     projectDir,
     systemPrompt: config.agent.system_prompt,
+    projectInstructions: config.agent.project_instructions,
+    deniedPaths: build.denied(),
     maxIterations: config.agent.max_iterations,
     maxConcurrentRuns: config.limits.concurrent_runs,
     toolOutputBytes: config.limits.tool_output_bytes,
@@ -199,6 +201,11 @@ class Builder {
     this.#selection = new Selection(options.loaded, options.home);
   }
 
+  /** What nobody may touch. */
+  denied(): string[] {
+    return this.#selection.denied();
+  }
+
   async driver(): Promise<SessionDriver> {
     return this.#make(this.#selection.driver());
   }
@@ -219,8 +226,10 @@ class Builder {
     const { tools, limits } = this.#options.loaded.config;
     const { builtinTools } = await import("./tools/all.js");
     const builtIn = builtinTools({
-      allowPaths: tools.allow_paths,
+      allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
+      readOnlyPaths: this.#selection.readOnly(),
+      protectedPaths: tools.protected_paths,
       env: childEnvironment(tools.env),
       secrets: this.#options.loaded.secrets,
       bash: tools.bash,

@@ -1,4 +1,5 @@
 import { ToolError } from "../errors.js";
+import { size } from "./content.js";
 
 export interface TextEdit {
   old_string: string;
@@ -15,8 +16,14 @@ export interface Applied {
   line: number;
 }
 
-/** Replace exact text. `latin` is the file as latin1. Line ends of the file are kept, whichever ones the edit has. */
-export function applyEdit(latin: string, edit: TextEdit, name: string): Applied {
+/** Places that one edit replaces at most: each costs memory while it is done. */
+const MAX_PLACES = 500_000;
+
+/**
+ * Replace exact text. `latin` is the file as latin1. Line ends of the file are kept, whichever ones the edit has. What
+ * would have more than `maxBytes` is not even built.
+ */
+export function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number): Applied {
   if (edit.old_string === "")
     throw new ToolError(`${name}: old_string is empty. Give the text to replace, or use write.`);
   if (edit.old_string === edit.new_string)
@@ -33,9 +40,16 @@ export function applyEdit(latin: string, edit: TextEdit, name: string): Applied 
         "Add lines around it until it is unique, or set replace_all.",
     );
   }
+  if (places.length > MAX_PLACES)
+    throw new ToolError(`${name}: old_string occurs more than ${MAX_PLACES} times. Use bash with sed or a script.`);
   const fresh = bytesOf(crlf ? toCrlf(edit.new_string) : edit.new_string);
   if (fresh === old)
     throw new ToolError(`${name}: old_string and new_string differ in line ends alone. Nothing to do.`);
+  const length = latin.length + places.length * (fresh.length - old.length);
+  if (length > maxBytes)
+    throw new ToolError(
+      `${name}: would grow to ${size(length)}, more than the ${size(maxBytes)} that edit makes. Use bash with sed or a script.`,
+    );
   return {
     latin: latin.split(old).join(fresh),
     count: places.length,
@@ -72,7 +86,10 @@ function textOf(latin: string): string {
 
 function occurrences(latin: string, part: string): number[] {
   const places: number[] = [];
-  for (let at = latin.indexOf(part); at >= 0; at = latin.indexOf(part, at + part.length)) places.push(at);
+  for (let at = latin.indexOf(part); at >= 0; at = latin.indexOf(part, at + part.length)) {
+    places.push(at);
+    if (places.length > MAX_PLACES) break;
+  }
   return places;
 }
 

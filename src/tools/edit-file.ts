@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { setImmediate as pause } from "node:timers/promises";
 import { ToolError } from "../errors.js";
 import type { ToolContext, ToolOutput } from "../ports/tool.js";
 import { applyEdit } from "./apply-edit.js";
@@ -50,7 +51,10 @@ export async function editFile(
       let line: number | undefined;
       for (const [index, edit] of edits.entries()) {
         const which = edits.length > 1 ? `${name} (edit ${index + 1} of ${edits.length}; none was applied)` : name;
-        const applied = applyEdit(latin, edit, which);
+        // A large file keeps the process busy for a moment with each edit; others get their turn between them.
+        await pause();
+        context.signal.throwIfAborted();
+        const applied = applyEdit(latin, edit, which, Math.max(MAX_FILE_BYTES, before.length));
         latin = applied.latin;
         line ??= applied.line;
         done.push(applied.count > 1 ? `${applied.count} times from line ${applied.line}` : `at line ${applied.line}`);
