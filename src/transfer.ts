@@ -179,7 +179,8 @@ export class ChainReader {
     if (result.success) return result.output as Line<K>;
     const [issue] = result.issues;
     const path = (issue.path ?? []).map(({ key }) => String(key)).join(".");
-    throw this.#error(`${path === "" ? kind : path} to be ${issue.expected ?? "right"}, got ${issue.received}`);
+    const expected = issue.type === "custom" ? issue.message : (issue.expected ?? "right");
+    throw this.#error(`${path === "" ? kind : path} to be ${expected}, got ${issue.received}`);
   }
 
   #error(expected: string): InputError {
