@@ -13,7 +13,7 @@ const EXTERNAL = ["better-sqlite3"];
 const REQUIRE =
   'import { createRequire as gantryCreateRequire } from "node:module"; const require = gantryCreateRequire(import.meta.url);';
 
-/** Files that run in a thread of their own: entry points, because nothing imports them. */
+/** Files that run in a thread of their own (src/hostile): entry points, because nothing imports them. */
 const WORKER = /-worker\.ts$/;
 const WORKER_URL = /new URL\(\s*["']\.\/([\w-]+-worker)\.[jt]s["']\s*,\s*import\.meta\.url\s*,?\s*\)/g;
 

@@ -18,6 +18,11 @@ const STEPS = [
   ["kill -9 of a writer, 100 times (sqlite)", "test/sqlite-driver/processes.test.ts", { SEED: seed, TRIALS: 100 }],
   ["kill -9 of a writer, 100 times (json)", "test/lowdb-json-driver/processes.test.ts", { SEED: seed, TRIALS: 100 }],
   ["four servers with 50 prompts each on one store", "test/reliability/processes.test.ts", { PROMPTS: 50 }],
+  [
+    "100 turns whose connection breaks at every fifth",
+    "test/ai-sdk-provider/many-turns.test.ts",
+    { SEED: seed, TURNS: 100 },
+  ],
   ["5,000 mutated frames on each wire", "test/reliability/mutations.test.ts", { SEED: seed, FRAMES: 5_000 }],
 ];
 

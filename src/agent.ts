@@ -10,13 +10,13 @@ import { MemoryDriver } from "./memory-driver.js";
 import { Models, noCache } from "./models.js";
 import type { Logger } from "./ports/logger.js";
 import type { SessionDriver } from "./ports/session-driver.js";
-import type { Location, Tool, ToolKind, ToolSpec } from "./ports/tool.js";
+import type { Tool, ToolSpec } from "./ports/tool.js";
 import { ActiveRun, EventBuffer } from "./run.js";
 import { ending, executeRun } from "./run-execution.js";
 import { checkInput, startRun } from "./run-start.js";
 import { Sessions } from "./sessions.js";
 import { TaskSet } from "./task-set.js";
-import { describeCall } from "./tool-calls.js";
+import { describeCall, type DescribedCall } from "./tool-calls.js";
 import { stateOf } from "./tool-state.js";
 import { VERSION } from "./version.js";
 
@@ -87,6 +87,7 @@ export class Agent {
       bus: this.#bus,
       logger: this.#logger,
       projectDir: this.projectDir,
+      runs: (rootId) => this.#running.has(rootId),
       stopRun: (rootId) => this.#stopRun(rootId),
     });
     this.models = new Models({
@@ -121,11 +122,7 @@ export class Agent {
   }
 
   /** How a stored tool call is shown to a person; `input` undefined when the arguments are broken JSON. Never throws. */
-  describeCall(
-    name: string,
-    args: string,
-    projectDir: string,
-  ): { title: string; kind: ToolKind; locations: readonly Location[]; input: unknown } {
+  describeCall(name: string, args: string, projectDir: string): DescribedCall {
     return describeCall(this.#tools.get(name), name, args, projectDir);
   }
 

@@ -18,10 +18,10 @@ await main(process.argv.slice(2), {
     }),
   tell: (line) => console.error(line),
   keepStdoutClean: () => void (console.log = console.info = console.debug = console.error),
-  fail: (message) => {
+  fail: (line) => {
     // `gantry sessions export | head`
     if (readerLeft) process.exit(0);
-    console.error(`gantry: ${message.replace(/\s*[\r\n]+\s*/g, " ")}`);
+    console.error(line);
     process.exit(1);
   },
   exit: (code) => process.exit(code),

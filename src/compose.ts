@@ -1,5 +1,5 @@
 import "reflect-metadata";
-import { chmod, mkdir } from "node:fs/promises";
+import { chmod, mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { container, type DependencyContainer } from "tsyringe";
 import {
@@ -16,7 +16,7 @@ import { deadline } from "./abort.js";
 import { Agent } from "./agent.js";
 import { FileCatalogueCache } from "./catalogue-cache.js";
 import { childEnvironment, type LoadedConfig } from "./config.js";
-import { AdapterError, ConfigError, hasCode } from "./errors.js";
+import { AdapterError, ConfigError, GantryError, hasCode } from "./errors.js";
 import { openHttpHost } from "./http-host.js";
 import { isRecord } from "./json.js";
 import { namedLogger } from "./log.js";
@@ -27,7 +27,9 @@ import type { ModelProvider } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
 import type { HttpHost, Listening, Transport } from "./ports/transport.js";
+import { Redactor } from "./redact.js";
 import { Selection, type Selected } from "./selection.js";
+import type { SandboxOptions } from "./tools/sandbox.js";
 import { Closing, stopInReverse, within, type Started } from "./shutdown.js";
 
 export interface ComposeOptions {
@@ -37,6 +39,8 @@ export interface ComposeOptions {
   /** The folder to work on; absolute path. */
   projectDir: string;
   logger: Logger;
+  /** Whether the store is opened before a client can connect, so that its trouble is the start's. Default false: beside it. */
+  openFirst?: boolean;
   /** How long a stranger's transport may take to start, in ms. Default 10,000. */
   startMs?: number;
 }
@@ -62,18 +66,28 @@ const STOP_MS = { transports: 3_800, port: 4_000, agent: 4_600 };
  * and the others go on without it; whatever else fails stops what was started.
  */
 export async function compose(options: ComposeOptions): Promise<Composition> {
+  try {
+    return await build(options);
+  } catch (error) {
+    // What an adapter refuses it may quote, and a key may stand where something else is expected.
+    if (error instanceof GantryError) error.message = options.loaded.hide(error.message);
+    throw error;
+  }
+}
+
+async function build(options: ComposeOptions): Promise<Composition> {
   const { loaded, home, projectDir, logger } = options;
   const { config } = loaded;
   await makeHome(home);
-  const build = new Builder(options);
+  const builder = new Builder(options);
   const closing = new Closing();
   // Side by side, since each waits for its own modules to be read; nothing is opened yet.
   const [made, providers, tools, transports, strategy] = await Promise.all([
-    build.driver(),
-    build.providers(),
-    build.tools(),
-    build.transports(),
-    build.strategy(),
+    builder.driver(),
+    builder.providers(),
+    builder.tools(),
+    builder.transports(),
+    builder.strategy(),
   ]);
   const driver = closing.watch(`the session driver ${config.session.driver}`, made);
   for (const provider of providers) closing.watch(`the provider ${provider.name}`, provider);
@@ -84,7 +98,7 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     projectDir,
     systemPrompt: config.agent.system_prompt,
     projectInstructions: config.agent.project_instructions,
-    deniedPaths: build.denied(),
+    deniedPaths: builder.denied(),
     maxIterations: config.agent.max_iterations,
     maxConcurrentRuns: config.limits.concurrent_runs,
     toolOutputBytes: config.limits.tool_output_bytes,
@@ -103,6 +117,7 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });
+  let told: Promise<void> | undefined;
   // Beside the ports; who starts the agent waits for it and tells what went wrong.
   agent.open().catch(() => undefined);
   const started: (Started & { listening: Listening })[] = [];
@@ -110,9 +125,9 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     const begun = Date.now();
     const grace = deadline(GRACE_MS);
     agent.refuseNew();
-    build.host?.refuseNew();
+    builder.host?.refuseNew();
     await stopInReverse(started, grace.signal, begun + STOP_MS.transports, logger);
-    const { host } = build;
+    const { host } = builder;
     if (host)
       await within(
         () => "the HTTP port",
@@ -122,9 +137,11 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
       );
     const late = () => (closing.names.length > 0 ? closing.names.join(" and ") : "the agent");
     await within(late, () => agent.close(), begun + STOP_MS.agent, logger);
+    await told;
     grace.clear();
   });
   try {
+    if (options.openFirst === true) await agent.open();
     // Side by side: HTTP transports share a port that opens with the first of them.
     const outcomes = await Promise.allSettled(
       transports.map(({ transport, selected }) => startOne(transport, selected, agent, options)),
@@ -144,6 +161,8 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     if (started.length === 0 && first) throw first;
     for (const error of strangers)
       logger.error(`${error.message}; the others go on without it`, { error: error.cause });
+    // Trying it takes a process, for which nobody who connects has to wait.
+    told = builder.tellSandbox();
     return {
       agent,
       providers: providers.map(({ name }) => name),
@@ -194,6 +213,7 @@ async function startOne(
 class Builder {
   readonly #options: ComposeOptions;
   readonly #selection: Selection;
+  #tellSandbox: (() => Promise<void>) | undefined;
   host: HttpHost | undefined;
 
   constructor(options: ComposeOptions) {
@@ -223,26 +243,46 @@ class Builder {
   }
 
   async tools(): Promise<Tool[]> {
-    const { tools, limits } = this.#options.loaded.config;
-    const { builtinTools } = await import("./tools/all.js");
-    const builtIn = builtinTools({
+    const { loaded, home, logger } = this.#options;
+    const { tools, limits } = loaded.config;
+    const [{ builtinTools }, { withoutSecrets }] = await Promise.all([
+      import("./tools/all.js"),
+      import("./tools/hidden.js"),
+    ]);
+    if (tools.bash.sandbox === "off" && tools.bash.network === false)
+      throw new ConfigError(
+        `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
+      );
+    const rules = {
       allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
-      readOnlyPaths: this.#selection.readOnly(),
+      readOnlyPaths: this.#selection.readOnly(builtinTools().map(({ name }) => name)),
       protectedPaths: tools.protected_paths,
       env: childEnvironment(tools.env),
-      secrets: this.#options.loaded.secrets,
-      bash: tools.bash,
+    };
+    const builtIn = builtinTools({
+      ...rules,
+      secrets: loaded.secrets,
+      bash: { ...tools.bash, scratchPath: join(home, "tmp") },
       outputBytes: limits.tool_output_bytes,
       webfetch: { allowPrivate: tools.webfetch.allow_private },
     });
+    const redactor = new Redactor(() => loaded.secrets);
     const chosen = new Map<string, Tool>();
     for (const selected of this.#selection.tools(builtIn.map(({ name }) => name))) {
       const tool =
-        typeof selected === "string" ? builtIn.find(({ name }) => name === selected) : await this.#make(selected);
+        typeof selected === "string"
+          ? builtIn.find(({ name }) => name === selected)
+          : withoutSecrets(await this.#make(selected), redactor);
       if (tool) chosen.set(tool.name, tool);
     }
+    if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);
     return [...chosen.values()];
+  }
+
+  /** Say what commands run in; never rejects. */
+  async tellSandbox(): Promise<void> {
+    await this.#tellSandbox?.();
   }
 
   async strategy(): Promise<string | CompactionStrategy> {
@@ -290,6 +330,13 @@ class Builder {
     if (missing.length === 0) return part;
     throw new AdapterError(`${where}: ${selected.name} is no ${selected.kind}: ${missing.join(", ")} is missing`);
   }
+}
+
+async function tellSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
+  const { Sandbox } = await import("./tools/sandbox.js");
+  const { text, weak } = await new Sandbox(options).describe();
+  if (weak && options.sandbox !== "off") logger.warn(text);
+  else logger.info(text);
 }
 
 /** The adapter's own check of its options; of a stranger's module the message also says whose they are. */
@@ -348,8 +395,15 @@ function reasonOf(error: unknown): string {
 async function makeHome(home: string): Promise<void> {
   try {
     await mkdir(home, { recursive: true, mode: 0o700 });
+    const { uid } = await stat(home);
+    // Root may do everything there, and would leave files that the owner cannot open, and run what the owner wrote.
+    if (process.getuid?.() === 0 && uid !== 0)
+      throw new ConfigError(
+        `${home}: gantry's home folder belongs to another user (${uid}), and this is root; run as that user, or set GANTRY_HOME`,
+      );
     await chmod(home, 0o700);
   } catch (error) {
+    if (hasCode(error, "config")) throw error;
     throw new ConfigError(
       `${home}: gantry's home folder cannot be made (${(error as NodeJS.ErrnoException).code ?? "unknown"})`,
       { cause: error },

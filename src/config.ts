@@ -2,8 +2,10 @@ import { readFile } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import * as v from "valibot";
+import { expand, gatherSecrets } from "./config-values.js";
 import { ConfigError } from "./errors.js";
 import { isRecord } from "./json.js";
+import { Redactor } from "./redact.js";
 
 /** An environment variable; this file is the only reader of the environment. */
 export function environment(name: string): string | undefined {
@@ -148,6 +150,7 @@ const schema = v.pipe(
           enabled: v.optional(flag, true),
           timeout: v.optional(positive, 40),
           sandbox: v.optional(oneOf(["auto", "required", "off"]), "auto"),
+          network: v.optional(flag),
         }),
         webfetch: section({ allow_private: v.optional(flag, false) }),
       }),
@@ -177,8 +180,10 @@ export interface LoadedConfig {
   file: string;
   /** Folder that relative paths in the config start from. */
   folder: string;
-  /** Values that came from the environment or stand under a key that holds secrets; never to be logged. */
+  /** Values that stand under a key that holds secrets, came from such a variable, or look like a key; never to be logged. */
   secrets: ReadonlySet<string>;
+  /** Takes out of a message about the config what came from the environment, secrets and all, because it may stand in the wrong place. */
+  hide(message: string): string;
 }
 
 /** Values that flags put over the file's: keys as in the file, `server.port`. */
@@ -195,15 +200,23 @@ export async function loadConfig(options: {
 }): Promise<LoadedConfig> {
   const file = options.path === undefined ? join(options.home, "config.json") : resolve(options.path);
   const secrets = new Set<string>();
+  const expanded = new Set<string>();
+  const redactor = new Redactor(() => [...secrets, ...expanded]);
+  const hide = (message: string) => redactor.redact(message);
   const raw = await read(file, options.path !== undefined);
-  const expanded = expand(raw, file, "", secrets);
-  if (typeof expanded === "object" && expanded !== null) gatherSecrets(expanded, secrets);
-  // As it stands, too: a flag must not hide that the file is wrong.
-  const own = check(file, expanded);
-  const overrides = Object.entries(options.overrides ?? {}).filter(([, value]) => value !== undefined);
-  const config =
-    overrides.length === 0 ? own : check(file, override(expanded ?? {}, Object.fromEntries(overrides) as Overrides));
-  return { config, file, folder: dirname(file), secrets };
+  const value = expand(raw, { file, secrets, expanded, environment });
+  gatherSecrets(value, secrets);
+  try {
+    // As it stands, too: a flag must not hide that the file is wrong.
+    const own = check(file, value);
+    const overrides = Object.entries(options.overrides ?? {}).filter(([, flagged]) => flagged !== undefined);
+    const config =
+      overrides.length === 0 ? own : check(file, override(value ?? {}, Object.fromEntries(overrides) as Overrides));
+    return { config, file, folder: dirname(file), secrets, hide };
+  } catch (error) {
+    if (error instanceof ConfigError) error.message = hide(error.message);
+    throw error;
+  }
 }
 
 async function read(file: string, mustExist: boolean): Promise<unknown> {
@@ -231,46 +244,6 @@ async function read(file: string, mustExist: boolean): Promise<unknown> {
     throw new ConfigError(
       `${file}:${at}: expected JSON (comments and trailing commas allowed): ${printParseErrorCode(first.error)}`,
     );
-  }
-}
-
-/** `${NAME}` in every string value. */
-function expand(value: unknown, file: string, path: string, secrets: Set<string>): unknown {
-  if (typeof value === "string") {
-    return value.replace(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (_all, name: string) => {
-      const found = environment(name);
-      if (found === undefined)
-        throw new ConfigError(`${file}: ${path}: expected the environment variable ${name} to be set`);
-      if (found.length >= 8) secrets.add(found);
-      return found;
-    });
-  }
-  if (Array.isArray(value)) return value.map((item, i) => expand(item, file, `${path}[${i}]`, secrets));
-  if (typeof value === "object" && value !== null) {
-    return Object.fromEntries(
-      Object.entries(value).map(([key, item]) => [
-        key,
-        expand(item, file, path === "" ? key : `${path}.${key}`, secrets),
-      ]),
-    );
-  }
-  return value;
-}
-
-/** Whatever stands under `api_key`, or is a header's value. */
-function gatherSecrets(value: object, secrets: Set<string>): void {
-  for (const [key, item] of Object.entries(value) as [string, unknown][]) {
-    if (typeof item === "string" && key === "api_key" && item.length >= 4) secrets.add(item);
-    else if (typeof item === "object" && item !== null) {
-      if (key === "headers" || key === "required_headers") {
-        for (const header of Object.values(item)) {
-          if (typeof header !== "string") continue;
-          if (header.length >= 8) secrets.add(header);
-          const token = header.split(" ").at(-1) ?? "";
-          if (token.length >= 8) secrets.add(token);
-        }
-      } else gatherSecrets(item, secrets);
-    }
   }
 }
 

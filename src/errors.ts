@@ -234,6 +234,18 @@ export class PathError extends GantryError {
   }
 }
 
+/** Work on foreign input was given up: it took too much time or memory, or failed. */
+export class WorkLimitError extends GantryError {
+  readonly code = "work_limit";
+  constructor(
+    readonly reason: "time" | "memory" | "failed",
+    message: string,
+    options?: { cause?: unknown },
+  ) {
+    super(message, options);
+  }
+}
+
 /** What the model sent does not fit a tool; the message is shown to the model. */
 export class ToolInputError extends GantryError {
   readonly code = "tool_input";
@@ -266,6 +278,7 @@ interface ErrorByCode {
   provider: ProviderError;
   repeated_calls: RepeatedCallsError;
   path: PathError;
+  work_limit: WorkLimitError;
   tool_input: ToolInputError;
   tool: ToolError;
 }

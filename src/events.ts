@@ -75,7 +75,7 @@ export interface RunInput {
   reasoningEffort?: ReasoningEffort;
   /** Resume this session (id or alias; of a chain any id: its newest goes on). Left out: a new session. */
   sessionId?: string;
-  /** Absolute path; of a new session, default the agent's own; of a resumed one, where its tools run from now on. */
+  /** Absolute path of the folder where this run's tools run; default the session's, which is that of its first run. */
   projectDir?: string;
   /** The one way to cancel. */
   signal?: AbortSignal;
@@ -84,7 +84,7 @@ export interface RunInput {
    * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.
    */
   overflow?: "drop" | "merge";
-  /** Answers a tool that needs leave; without it tools run. */
+  /** Answers a tool that needs leave; without it tools run. Only an exact `allow` or `allow_always` lets one run; a rejection says that nobody could be asked. */
   ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer>;
 }
 

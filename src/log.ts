@@ -1,41 +1,8 @@
 import type { LogFields, Logger } from "./ports/logger.js";
+import { Redactor } from "./redact.js";
 
 export type LogLevel = "debug" | "info" | "warn" | "error";
 const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
-
-/** Shapes of keys that never appear in a log, whoever they belong to. */
-const KEY_PATTERNS: readonly RegExp[] = [
-  /\b(?:sk|pk|rk|xai|gsk|csk|nvapi|fw|pplx|hf|r8)[-_][A-Za-z0-9_-]{16,}/g,
-  /\bAIza[A-Za-z0-9_-]{30,}/g,
-  /\b(?:ghp|gho|ghs|ghu|github_pat|glpat)[-_][A-Za-z0-9_-]{16,}/g,
-  /\bAKIA[A-Z0-9]{16}\b/g,
-  /\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}/gi,
-  /\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*/g,
-];
-
-/** Replaces the secrets given, of four characters and more, wherever they stand in a text. */
-export function hideSecrets(text: string, secrets: Iterable<string>): string {
-  let result = text;
-  for (const secret of secrets) {
-    if (secret.length < 4) continue;
-    // In JSON some characters of it are escaped.
-    for (const form of new Set([secret, JSON.stringify(secret).slice(1, -1)])) {
-      result = result.split(form).join("[redacted]");
-    }
-  }
-  return result;
-}
-
-/** Replaces secrets in a text: those given, and whatever looks like a key. */
-export function redact(text: string, secrets: Iterable<string> = []): string {
-  let result = hideSecrets(text, secrets);
-  for (const pattern of KEY_PATTERNS) {
-    result = result.replace(pattern, (_match, scheme: unknown) =>
-      typeof scheme === "string" ? `${scheme} [redacted]` : "[redacted]",
-    );
-  }
-  return result;
-}
 
 // Control characters would let a prompt or a provider forge lines of the log or drive a terminal.
 // eslint-disable-next-line no-control-regex
@@ -64,6 +31,7 @@ export function createLogger(options: {
   secrets?: () => Iterable<string>;
 }): Logger {
   const threshold = LEVELS.indexOf(options.level);
+  const redactor = new Redactor(options.secrets ?? []);
   const log = (level: LogLevel) => {
     if (LEVELS.indexOf(level) < threshold) return () => undefined;
     return (message: string, fields?: LogFields): void => {
@@ -76,7 +44,7 @@ export function createLogger(options: {
         }
       }
       const line = `${new Date().toISOString()} ${level} ${message}${rest}`;
-      options.write(redact(line, options.secrets?.()).replace(CONTROL, " "));
+      options.write(redactor.redact(line).replace(CONTROL, " "));
     };
   };
   return { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") };

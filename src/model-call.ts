@@ -1,7 +1,7 @@
 import { abortable, delay } from "./abort.js";
 import { GantryError, hasCode, ProviderError } from "./errors.js";
 import { newId } from "./ids.js";
-import { redact } from "./log.js";
+import { redact } from "./redact.js";
 import type { Logger } from "./ports/logger.js";
 import type { FinishReason, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "./ports/model-provider.js";
 import type { Part, ReasoningPart, TextPart, ToolCallPart } from "./ports/session-driver.js";

@@ -210,3 +210,13 @@ function isDescriptor(value: unknown): value is AdapterDescriptor {
 function message(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).split("\n")[0] ?? "";
 }
+
+/** Tell the client on standard input and output, in its protocol, why there is no server. Never rejects. */
+export async function refuseOverStdio(why: string): Promise<void> {
+  try {
+    const { refuseFirst } = await import("../adapters/acp-stdio/refuse-first.js");
+    await refuseFirst(why, process.stdin, process.stdout);
+  } catch {
+    // Standard error has it as well.
+  }
+}

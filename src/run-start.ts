@@ -49,7 +49,6 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
       provider: chosen.provider.name,
       model: chosen.model.id,
       reasoningEffort: input.reasoningEffort ?? chosenEffort(stored) ?? parts.reasoningEffort,
-      projectDir,
     };
     const conversation = stored
       ? await resume(parts, lease, session.chain.root, set, input)
@@ -75,7 +74,7 @@ async function resume(
   { store, bus }: StartParts,
   lease: HeldLease,
   rootId: string,
-  set: Pick<Session, "provider" | "model" | "reasoningEffort" | "projectDir">,
+  set: Pick<Session, "provider" | "model" | "reasoningEffort">,
   input: RunInput,
 ): Promise<Conversation> {
   // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.

@@ -95,7 +95,7 @@ export class Selection {
   }
 
   /** What tools may read and not change: the modules of strangers that the config names, since gantry loads them. */
-  readOnly(): string[] {
+  readOnly(builtInTools: readonly string[]): string[] {
     const { session, providers, server, agent, compaction } = this.#config;
     const names = [
       session.driver,
@@ -104,7 +104,10 @@ export class Selection {
       ...server.transports.map((entry) => (typeof entry === "string" ? entry : entry.transport)),
       ...agent.tools.map((entry) => (typeof entry === "string" ? entry : entry.tool)),
     ];
-    return [...new Set(names)].flatMap((name) => (typeof name === "string" ? this.#placesOf(name) : []));
+    const shipped: readonly unknown[] = ["*", ...builtInTools, ...builtInNames("compaction-strategy")];
+    return [...new Set(names)]
+      .filter((name) => !shipped.includes(name))
+      .flatMap((name) => (typeof name === "string" ? this.#placesOf(name) : []));
   }
 
   /** The folders that file tools and attachments may use beside the project: relative ones start where the config is. */
@@ -117,7 +120,7 @@ export class Selection {
     const { folder } = this.#loaded;
     if (isPath(name)) return [name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name)];
     const own = /^(@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? name;
-    if (name === "*" || BUILT_IN_KINDS.some((kind) => isBuiltIn(kind, name))) return [];
+    if (BUILT_IN_KINDS.some((kind) => isBuiltIn(kind, name))) return [];
     const places: string[] = [];
     for (let at = folder; ; at = dirname(at)) {
       places.push(join(at, "node_modules", own));

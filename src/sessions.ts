@@ -4,7 +4,7 @@ import { fork } from "./fork.js";
 import { restore, revert } from "./revert.js";
 import { HeldLease } from "./lease.js";
 import type { Logger } from "./ports/logger.js";
-import { InputError, ProjectFolderError, SessionNotFoundError } from "./errors.js";
+import { hasCode, InputError, ProjectFolderError, SessionNotFoundError } from "./errors.js";
 import type { Bus } from "./events.js";
 import { newId, now } from "./ids.js";
 import type {
@@ -25,6 +25,8 @@ export interface SessionsOptions {
   bus: Bus;
   logger: Logger;
   projectDir: string;
+  /** Whether a run of a chain goes on in this process. */
+  runs: (rootId: string) => boolean;
   /** End the run of a chain in this process, if there is one, and wait for its end. */
   stopRun: (rootId: string) => Promise<void>;
 }
@@ -98,7 +100,7 @@ export class Sessions {
   /** Set what the session's next runs use, or its title. Rejects with `SessionNotFoundError`. */
   async update(
     id: string,
-    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort" | "projectDir">,
+    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort">,
   ): Promise<Session> {
     const store = await this.#options.store();
     const { id: own, chain } = await found(store, id);
@@ -152,6 +154,22 @@ export class Sessions {
   async snapshots(id: string): Promise<Snapshot[]> {
     const store = await this.#options.store();
     return store.snapshots((await found(store, id)).id);
+  }
+
+  /**
+   * Whether a run goes on in the session's chain, in this process or another. Where none goes on here, the chain's lease
+   * is taken for a moment to find out. Rejects with `SessionNotFoundError`.
+   */
+  async isRunning(id: string): Promise<boolean> {
+    const { chain } = await found(await this.#options.store(), id);
+    if (this.#options.runs(chain.root)) return true;
+    try {
+      await this.#alone(chain.root, () => Promise.resolve());
+      return false;
+    } catch (error) {
+      if (hasCode(error, "session_busy")) return true;
+      throw error;
+    }
   }
 
   /** For good, with its whole chain; a running prompt is cancelled first. Rejects with `SessionNotFoundError`. */

@@ -17,7 +17,8 @@ export function slipOf(error: unknown): ProviderError | undefined {
 
 /** The slip in a whole answer. `said`: whether it goes on from text that broke off, so that it may add nothing. */
 export function slipIn({ parts, reason }: Answer, provider: string, said: boolean): ProviderError | undefined {
-  const slip = (what: string, hint: string) => new ProviderError(provider, "malformed_answer", what, { hint });
+  const slip = (what: string, advice: string) =>
+    new ProviderError(provider, "malformed_answer", what, { hint: `${useless(what)} ${advice}` });
   const message: ModelMessage = { role: "assistant", parts, toolCallId: "", name: "", failed: false };
   const calls = callsOf(message);
   if (calls.some((call) => call.name.trim() === ""))
@@ -40,9 +41,13 @@ export function slipIn({ parts, reason }: Answer, provider: string, said: boolea
 
 /** What the model is told of its slip. */
 export function wordFor({ hint, message }: ProviderError): string {
-  // An adapter that has no advice has at least a reason.
+  // An adapter that has no advice has at least a reason, behind its name and the kind.
   const reason = message.replace(/^[^:]*: [^:]*: /, "");
-  return `[Your last answer could not be used: ${reason}. ${hint ?? "Try again, in another way."}]`;
+  return `[${hint ?? `${useless(reason)} Try again, in another way.`}]`;
+}
+
+function useless(reason: string): string {
+  return `Your last answer could not be used: ${reason}.`;
 }
 
 /** The request with a word from us at its end, in roles that alternate on every provider. */

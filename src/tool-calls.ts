@@ -5,7 +5,7 @@ import { INTERRUPTED } from "./history.js";
 import { parseJson } from "./json.js";
 import type { Logger } from "./ports/logger.js";
 import type { ToolCallPart } from "./ports/session-driver.js";
-import type { Location, Tool, ToolContext, ToolKind, ToolOutput } from "./ports/tool.js";
+import type { AskRequest, Diff, Location, Tool, ToolContext, ToolKind, ToolOutput } from "./ports/tool.js";
 import { CallState, LEAVE, type StateChanges } from "./tool-state.js";
 import { capText } from "./tools/truncate.js";
 
@@ -45,6 +45,7 @@ interface Prepared {
   input: unknown;
   title: string;
   locations: readonly Location[];
+  diff: readonly Diff[];
   /** Why it cannot run. */
   refusal: string | undefined;
 }
@@ -90,7 +91,7 @@ export async function runToolCalls(
 
 function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
   const tool = context.tools.get(call.name);
-  const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [] };
+  const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [], diff: [] };
   if (!tool) {
     const names = [...context.tools.keys()].join(", ");
     return { ...base, refusal: `There is no tool "${call.name}". Use one of: ${names || "(none)"}.` };
@@ -106,8 +107,8 @@ function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
   }
   try {
     const args: unknown = tool.parse(input);
-    const { title, locations } = describe(tool, args, context.projectDir);
-    return { ...base, args, input, title, locations, refusal: undefined };
+    const shown = describe(tool, args, context.projectDir);
+    return { ...base, args, input, ...shown, refusal: undefined };
   } catch (error) {
     if (!(error instanceof ToolInputError))
       context.logger.debug("a tool refused its input", { tool: call.name, error });
@@ -115,14 +116,19 @@ function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
   }
 }
 
+/** A call as it is shown to a person; `input` undefined when its arguments are broken JSON. */
+export interface DescribedCall {
+  title: string;
+  kind: ToolKind;
+  locations: readonly Location[];
+  /** What it would change, or has changed if it went well, as far as its arguments tell. */
+  diff: readonly Diff[];
+  input: unknown;
+}
+
 /** How a stored call is shown to a person. Never throws, whatever the model sent. */
-export function describeCall(
-  tool: Tool | undefined,
-  name: string,
-  args: string,
-  projectDir: string,
-): { title: string; kind: ToolKind; locations: readonly Location[]; input: unknown } {
-  const shown = { title: name, kind: tool?.kind ?? "other", locations: [], input: undefined as unknown };
+export function describeCall(tool: Tool | undefined, name: string, args: string, projectDir: string): DescribedCall {
+  const shown = { title: name, kind: tool?.kind ?? "other", locations: [], diff: [], input: undefined as unknown };
   try {
     shown.input = args.trim() === "" ? {} : parseJson(args);
     if (tool) return { ...shown, ...describe(tool, tool.parse(shown.input), projectDir) };
@@ -132,11 +138,12 @@ export function describeCall(
   return shown;
 }
 
-function describe(tool: Tool, args: unknown, projectDir: string): { title: string; locations: readonly Location[] } {
+function describe(tool: Tool, args: unknown, projectDir: string): Pick<DescribedCall, "title" | "locations" | "diff"> {
   try {
-    return tool.describe(args, projectDir);
+    const { title, locations, diff = [] } = tool.describe(args, projectDir);
+    return { title, locations, diff };
   } catch {
-    return { title: tool.name, locations: [] };
+    return { title: tool.name, locations: [], diff: [] };
   }
 }
 
@@ -221,8 +228,9 @@ type Asker = ToolContext["ask"];
 
 /** Ask for leave; why the call may not run, or undefined. Never rejects. */
 async function refusal(one: Prepared, ask: Asker, context: ToolRunContext): Promise<string | undefined> {
+  const { title, input, locations, diff } = one;
   try {
-    const answer = await ask({ title: one.title, input: one.input, locations: one.locations });
+    const answer = await ask({ title, input, locations, ...(diff.length > 0 ? { diff } : {}) });
     return answer === "reject" ? "The user refused this call. Ask what to do instead." : undefined;
   } catch (error) {
     if (context.signal.aborted) return NOT_RUN;
@@ -234,7 +242,7 @@ async function refusal(one: Prepared, ask: Asker, context: ToolRunContext): Prom
 /** Asks the person at the client. Only an exact yes is one: whatever else comes back refuses. */
 function asker(one: Prepared, tool: Tool, context: ToolRunContext): Asker {
   return async (request) => {
-    const key = `${LEAVE}${tool.name}`;
+    const key = leaveKey(tool, request, context.projectDir);
     if (!context.ask || context.state.get(key) === true) return "allow";
     const asked = context.ask({ ...request, callId: one.call.id, tool: tool.name, kind: tool.kind }, context.signal);
     // Raced, so that a client that ignores the signal cannot hold a run.
@@ -242,6 +250,13 @@ function asker(one: Prepared, tool: Tool, context: ToolRunContext): Asker {
     if (answer === "allow_always") context.state.set(key, true);
     return answer === "allow" || answer === "allow_always" ? answer : "reject";
   };
+}
+
+/** What a lasting leave is for. Whoever allows one command has not allowed the next one. */
+function leaveKey(tool: Tool, { input, locations }: Pick<AskRequest, "input" | "locations">, projectDir: string) {
+  const what =
+    tool.kind === "edit" && locations.length > 0 ? locations.map(({ path }) => path).sort() : { projectDir, input };
+  return `${LEAVE}${tool.name}:${JSON.stringify(what)}`;
 }
 
 function text(error: unknown): string {

@@ -171,6 +171,36 @@ describe("each rule bites", () => {
       },
       /@ai-sdk\/openai is loaded at the start of adapters\/a/,
     ],
+    [
+      "a parser of foreign text on the main thread",
+      { "src/tools/a.ts": 'const parse = async () => (await import("htmlparser2")).Parser;' },
+      /imports htmlparser2; foreign input is parsed in src\/hostile/,
+    ],
+    [
+      "a thread without limits",
+      { "src/tools/a.ts": 'import { Worker } from "node:worker_threads";' },
+      /imports node:worker_threads; threads are started in/,
+    ],
+    [
+      "a matcher of foreign patterns on the main thread",
+      { "src/tools/a.ts": 'import { compileGlob } from "../hostile/globs.js";', "src/hostile/globs.ts": "" },
+      /imports src\/hostile\/globs\.ts, which runs in a thread alone/,
+    ],
+    [
+      "the same behind the door",
+      { "src/hostile/threads.ts": 'import { walk } from "./walk.js";', "src/hostile/walk.ts": "" },
+      /threads\.ts: imports src\/hostile\/walk\.ts, which runs in a thread alone/,
+    ],
+    [
+      "the start of a thread as a part of something else",
+      { "src/hostile/a.ts": 'import "./x-worker.js";', "src/hostile/x-worker.ts": "" },
+      /imports src\/hostile\/x-worker\.ts, the start of a thread/,
+    ],
+    [
+      "a regular expression of somebody else",
+      { "src/tools/a.ts": "const find = (pattern: string) => new RegExp(pattern);" },
+      /makes a regular expression of a value/,
+    ],
   ];
   for (const [what, files, fault] of wrong) {
     it(what, () => {
@@ -195,6 +225,10 @@ describe("each rule bites", () => {
         "src/config.ts": "const a = process.env;",
         "src/cli.ts": 'import { c } from "./compose.js"; console.log(1); const a = () => import("zod");',
         "src/http-host.ts": "response.statusCode = 403;",
+        "src/hostile/threads.ts": 'import type { W } from "./walk.js"; const w = () => import("node:worker_threads");',
+        "src/hostile/walk.ts": 'import { Parser } from "htmlparser2"; const r = new RegExp(x);',
+        "src/tools/list.ts":
+          'import { withThread } from "../hostile/threads.js"; import type { W } from "../hostile/walk.js"; const r = RegExp("a");',
         "src/index.ts": 'export { A } from "./agent.js";',
         "adapters/a/index.ts":
           'import { a } from "gantry"; import { b } from "./b.js"; import Koa from "koa"; export default a;',

@@ -138,6 +138,65 @@ describe("the config file", () => {
       assert.ok(loaded.secrets.has(secret), secret);
   });
 
+  it("takes no path, no name and no header of its answers for a secret", async (t) => {
+    const variables = {
+      GANTRY_TEST_DIR: "/home/somebody/else",
+      GANTRY_TEST_TOKEN: "tok-1",
+      GANTRY_TEST_NAME: "Some Name",
+    };
+    Object.assign(process.env, variables);
+    t.after(() => Object.keys(variables).forEach((name) => delete process.env[name]));
+    const { loaded } = await load(
+      t,
+      JSON.stringify({
+        tools: { allow_paths: ["${GANTRY_TEST_DIR}/shared", "${GANTRY_TEST_DIR}"] },
+        server: { headers: { "X-Frame-Options": "SAMEORIGIN", "X-Key": "told-to-everybody" } },
+        agent: { system_prompt: "${GANTRY_TEST_NAME} ${GANTRY_TEST_TOKEN}" },
+        session: { url: "postgres://me:p%40ss1@host/db" },
+        providers: [
+          {
+            provider: "openai",
+            api_key: "key-value",
+            headers: { "X-Title": "My Application", "X-Auth": "Token abcd1" },
+          },
+          { name: "x", base_url: "https://example.com/v1", driver: "AbCdEf0123456789GhIjKl" },
+        ],
+      }),
+    );
+    assert.deepEqual([...loaded.secrets].sort(), [
+      "AbCdEf0123456789GhIjKl",
+      "Token abcd1",
+      "abcd1",
+      "key-value",
+      "p%40ss1",
+      "p@ss1",
+      "postgres://me:p%40ss1@host/db",
+      "tok-1",
+    ]);
+  });
+
+  it("can hold what looks like a variable", async (t) => {
+    const { loaded } = await load(t, '{"agent":{"system_prompt":"write $${HOME} and $$${X}, $HOME, ${}"}}');
+    assert.equal(loaded.config.agent.system_prompt, "write ${HOME} and $${X}, $HOME, ${}");
+  });
+
+  it("says nothing of a variable that stands in the wrong place", async (t) => {
+    process.env["GANTRY_TEST_KEY"] = "s3cret-value";
+    process.env["GANTRY_TEST_PLAIN"] = "wherever";
+    t.after(() => ["GANTRY_TEST_KEY", "GANTRY_TEST_PLAIN"].forEach((name) => delete process.env[name]));
+    for (const text of [
+      '{"server":{"port":"${GANTRY_TEST_KEY}"}}',
+      '{"tools":{"bash":{"sandbox":"${GANTRY_TEST_PLAIN}"}}}',
+      '{"server":{"port":"sk-abcdefghijklmnopqrst"}}',
+    ]) {
+      const said = await refused(t, text);
+      assert.ok(!/s3cret|wherever|sk-abc/.test(said), said);
+      assert.match(said, /expected .*, got "\[redacted\]"/);
+    }
+    const { loaded } = await load(t, '{"agent":{"system_prompt":"${GANTRY_TEST_PLAIN}"}}');
+    assert.equal(loaded.hide("an adapter says wherever"), "an adapter says [redacted]");
+  });
+
   it("cannot reach the prototype", async (t) => {
     assert.match(await refused(t, '{"__proto__":{"polluted":true}}'), /^: __proto__: unknown key/);
     assert.match(await refused(t, '{"server":{"__proto__":{"port":1}}}'), /^: server.__proto__: unknown key/);

@@ -137,6 +137,16 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.equal(output, "1 true");
   });
 
+  it("finds the code of its threads", async () => {
+    const output = await node(`
+      import { builtinTools } from "gantry";
+      const list = builtinTools().find(({ name }) => name === "list");
+      const context = { projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, state: new Map() };
+      console.log((await list.run(list.parse({}), context)).text);
+    `);
+    assert.match(output, /^package\.json$/m);
+  });
+
   it("has types that a strict compiler takes", async () => {
     await folder.write({
       "check.ts": `

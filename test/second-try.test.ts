@@ -210,7 +210,7 @@ describe("a slip of the model", () => {
     ["thoughts up to the limit", [thought("hm"), finish("length")], /limit of an answer before it had done thinking/],
     ["tool_calls without a call", [finish("tool_calls")], /announced a tool call and made none/],
     ["a call without a name", callTools(["", {}]), /called a tool without naming it/],
-    ["what the adapter could not read", fault("malformed_answer", { hint: "Mend it." }), /it broke/],
+    ["what the adapter could not read", fault("malformed_answer"), /it broke/],
   ];
   for (const [name, step, reason] of slips) {
     it(`is asked again with a word: ${name}`, async (t) => {
@@ -228,7 +228,6 @@ describe("a slip of the model", () => {
       const word = provider.requests[1]?.messages.at(-1);
       assert.equal(word?.role, "user");
       assert.match(shown([word])[0]!, reason);
-      if (name.startsWith("what")) assert.match(shown([word])[0]!, /Mend it\./);
       // In the question alone: what is stored is what was said.
       const stored = shown(await agent.sessions.messages(run.sessionId));
       assert.ok(!stored.some((line) => line.includes("could not be used")));
@@ -260,7 +259,7 @@ describe("a slip of the model", () => {
 
   it("behind text that was told goes on from there", async (t) => {
     const provider = new ScriptedProvider([
-      { chunks: [text("I write.")], fault: fault("malformed_answer") },
+      { chunks: [text("I write.")], fault: fault("malformed_answer", { hint: "Mend it." }) },
       callTools(["noop", {}]),
       say("Done."),
     ]);
@@ -269,7 +268,7 @@ describe("a slip of the model", () => {
     assert.equal((await run.result).output, "Done.");
     const asked = shown(provider.requests[1]?.messages);
     assert.equal(asked.length, 3);
-    assert.ok(asked[2]?.startsWith(`user: ${CUT_OFF} | [Your last answer could not be used: it broke.`));
+    assert.equal(asked[2], `user: ${CUT_OFF} | [Mend it.]`);
   });
 
   it("is none where the provider withheld the answer, and says so", async (t) => {

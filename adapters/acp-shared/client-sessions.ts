@@ -10,6 +10,7 @@ import { readPrompt } from "./prompt-input.js";
 import { replay } from "./replay.js";
 import type { Turn, Turns } from "./turns.js";
 import type { Manner } from "./profile.js";
+import { visible } from "./visible.js";
 import { CLIENT_METHODS, CODES, type PromptResult, type SessionUpdate } from "./wire.js";
 
 /** What connections of one transport share. */
@@ -64,7 +65,11 @@ export class ClientSessions {
   titled(session: Session): void {
     const open = this.#open.get(session.chain.root);
     if (!open) return;
-    this.#update(open.id, { sessionUpdate: "session_info_update", title: session.title, updatedAt: session.updatedAt });
+    this.#update(open.id, {
+      sessionUpdate: "session_info_update",
+      title: visible(session.title),
+      updatedAt: session.updatedAt,
+    });
   }
 
   deleted(rootId: string): void {
@@ -98,9 +103,9 @@ export class ClientSessions {
   }
 
   async #replay(session: Session, sessionId: string, cwd: string, signal: AbortSignal): Promise<void> {
-    const { agent, turns } = this.#parts;
-    const running = () => turns.get(session.chain.root) !== undefined;
-    for await (const updates of replay(agent, session.chain.root, cwd, this.#facts.manner.profile, running)) {
+    const { agent } = this.#parts;
+    const { manner } = this.#facts;
+    for await (const updates of replay({ agent, rootId: session.chain.root, projectDir: cwd, ...manner })) {
       for (const update of updates) {
         signal.throwIfAborted();
         this.#update(sessionId, update);
@@ -112,7 +117,7 @@ export class ClientSessions {
   /** `session/prompt`; the frame behind it finds its turn already there. */
   prompt(params: Params, context: RequestContext): Promise<PromptResult> {
     const sessionId = readString(params, "sessionId");
-    const input = readPrompt(params.prompt, this.#facts.manner.wholePrompts);
+    const input = readPrompt(params.prompt, this.#facts.manner.editor);
     const { turns, refusing } = this.#parts;
     if (refusing.aborted) throw new RpcError(CODES.internal, "server shutting down");
     // Up to here nothing was awaited: a cancel that comes right behind finds the turn.
@@ -156,6 +161,7 @@ export class ClientSessions {
       }),
       ask: options.requestPermission,
       compaction: client?.compaction === true,
+      editor: manner.editor,
       send: (update) => this.#update(sessionId, update),
       ready: () => this.#sink.ready(sessionId),
     });
@@ -166,7 +172,7 @@ export class ClientSessions {
     if (types.length === 0 || this.#told.has(rootId)) return;
     this.#told.add(rootId);
     const { client, manner } = this.#facts;
-    const why = manner.wholePrompts
+    const why = manner.editor
       ? "parts of a prompt were left out: gantry cannot read them"
       : "parts of a prompt were left out: only the first text is read; acp.profile or --acp-profile official reads all";
     this.#parts.logger.warn(why, { types: [...new Set(types)], client: client?.clientName ?? "", session: rootId });
@@ -212,7 +218,8 @@ export class ClientSessions {
       const value = optionalString(params, "value");
       if (value === undefined) throw invalidParams("value", "a string");
       const { agent, logger } = this.#parts;
-      const session = await setConfigOption(agent, await this.#session(sessionId), configId, value, context.signal);
+      const before = await this.#session(sessionId);
+      const session = await setConfigOption(agent, before, configId, value, context.signal, logger);
       return { configOptions: (await configOptions(agent, session, context.signal, logger)).options };
     });
   }

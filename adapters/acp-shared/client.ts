@@ -1,4 +1,4 @@
-import { isRecord, type AskAnswer, type AskRequest, type Logger } from "gantry";
+import { isRecord } from "gantry";
 import type { CallOptions, Dispatcher } from "./dispatcher.js";
 import { RpcError } from "./errors.js";
 import { CLIENT_METHODS, CODES, type PermissionOption, type PermissionOutcome, type ToolCallFields } from "./wire.js";
@@ -75,40 +75,6 @@ export class ConnectionClient implements AcpClient {
 
 function badAnswer(method: string): RpcError {
   return new RpcError(CODES.internal, `the client's answer to ${method} has the wrong shape`);
-}
-
-const CHOICES: readonly (PermissionOption & { answer: AskAnswer })[] = [
-  { optionId: "allow_once", name: "Allow", kind: "allow_once", answer: "allow" },
-  { optionId: "allow_always", name: "Always allow", kind: "allow_always", answer: "allow_always" },
-  { optionId: "reject_once", name: "Reject", kind: "reject_once", answer: "reject" },
-];
-
-/** Ask the person at the client whether a tool may run. Rejects when nobody could be asked: that is no leave, and no refusal. */
-export async function askClient(
-  client: AcpClient,
-  request: AskRequest,
-  kind: string,
-  signal: AbortSignal,
-  logger: Logger,
-): Promise<AskAnswer> {
-  const toolCall: ToolCallFields = {
-    toolCallId: request.callId,
-    title: request.title,
-    kind,
-    status: "pending",
-    locations: request.locations.map((location) => ({ ...location })),
-    rawInput: request.input,
-  };
-  const options = CHOICES.map(({ optionId, name, kind: sort }) => ({ optionId, name, kind: sort }));
-  try {
-    const outcome = await client.requestPermission(toolCall, options, { signal });
-    if (outcome.outcome === "cancelled") return "reject";
-    return CHOICES.find(({ optionId }) => optionId === outcome.optionId)?.answer ?? "reject";
-  } catch (error) {
-    signal.throwIfAborted();
-    logger.warn("the client could not be asked; the tool does not run", { tool: request.tool, error });
-    throw error;
-  }
 }
 
 type Registry = Map<string, AcpClient>;

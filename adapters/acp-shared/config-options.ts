@@ -75,20 +75,27 @@ export async function setConfigOption(
   configId: string,
   value: string,
   signal: AbortSignal,
+  logger: Logger,
 ): Promise<Session> {
-  if (configId === MODEL) {
-    const wanted = ({ provider, model }: { provider: string; model: { id: string } }) =>
-      `${provider}/${model.id}` === value;
-    const found = agent.models.known().find(wanted) ?? (await agent.models.list(signal)).find(wanted);
-    if (!found) throw invalidParams("value", "one of the option's values");
-    return agent.sessions.update(session.id, { provider: found.provider, model: found.model.id });
-  }
+  const named = ({ id }: SelectOption) => id === configId;
+  const { options, complete } = await configOptions(agent, session, signal, logger);
+  let option = options.find(named);
+  const isOffered = () => option?.options.some((one) => one.value === value) === true;
+  // Not heard of yet, perhaps.
+  if (!isOffered() && !complete)
+    option = (await configOptions(agent, session, signal, logger, true)).options.find(named);
+  // Only what is on offer can be set: an effort of a model that does not reason would be stored for the next one.
+  if (!option) throw invalidParams("configId", "the id of one of the session's options");
+  if (!isOffered()) throw invalidParams("value", "one of the option's values");
   if (configId === EFFORT) {
-    const level = EFFORTS.find((one) => one.value === value);
-    if (!level) throw invalidParams("value", "one of the option's values");
-    return agent.sessions.update(session.id, { reasoningEffort: level.effort });
+    const effort = EFFORTS.find((one) => one.value === value)?.effort ?? "";
+    return agent.sessions.update(session.id, { reasoningEffort: effort });
   }
-  throw invalidParams("configId", "the id of one of the session's options");
+  // A provider's name may hold a slash as well as a model's, so the pair is looked up rather than cut.
+  const pairs = agent.models.known().map(({ provider, model }) => ({ provider, model: model.id }));
+  const pair = pairs.find(({ provider, model }) => `${provider}/${model}` === value);
+  // What is offered and not known is the choice that is there already.
+  return pair ? agent.sessions.update(session.id, pair) : session;
 }
 
 /** The model of the session's next run; undefined when there is none. */

@@ -19,5 +19,6 @@ export {
   type OutgoingMessage,
   type Profile,
   type ProfileChoice,
+  type RequestId,
   type ResponseMessage,
 } from "./wire.js";

@@ -5,8 +5,8 @@ import type { Profile } from "./wire.js";
 /** How one client is spoken to. */
 export interface Manner {
   profile: Profile;
-  /** Whether every block of its prompts is read, rather than the first text alone. */
-  wholePrompts: boolean;
+  /** Whether every block of its prompts is read, rather than the first text alone, and it is told what editors show besides. */
+  editor: boolean;
 }
 
 /**
@@ -17,9 +17,9 @@ export function mannerOf(
   { profile, officialClients }: Pick<AcpOptions, "profile" | "officialClients">,
   client: Initialize | undefined,
 ): Manner {
-  if (profile !== "auto") return { profile, wholePrompts: profile === "official" };
-  if (client && isListed(client.clientName, officialClients)) return { profile: "official", wholePrompts: true };
-  return { profile: "spec", wholePrompts: client?.editor === true };
+  if (profile !== "auto") return { profile, editor: profile === "official" };
+  if (client && isListed(client.clientName, officialClients)) return { profile: "official", editor: true };
+  return { profile: "spec", editor: client?.editor === true };
 }
 
 function isListed(name: string, listed: readonly string[]): boolean {

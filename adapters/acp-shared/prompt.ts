@@ -1,9 +1,13 @@
-import { newId, type Agent, type Logger, type Run, type RunResult, type Session } from "gantry";
-import { announceClient, askClient, type AcpClient } from "./client.js";
+import { newId, type Agent, type AgentEvent, type Logger, type Run, type RunResult, type Session } from "gantry";
+import { announceClient, type AcpClient } from "./client.js";
 import { failureText, isCancellation, RpcError, toRpcError } from "./errors.js";
+import { askClient } from "./permission.js";
+import { planOf } from "./plan.js";
 import type { PromptInput } from "./prompt-input.js";
+import { Spent } from "./spent.js";
 import type { Turn } from "./turns.js";
 import { promptResult, textBlock, updatesOf, usageUpdate } from "./updates.js";
+import { visible } from "./visible.js";
 import { CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
 /** What one prompt needs. */
@@ -20,6 +24,8 @@ export interface PromptParts {
   ask: boolean;
   /** Whether the client shows compactions. */
   compaction: boolean;
+  /** Whether it is told what editors show besides: plans, tools that begin to run, retries. */
+  editor: boolean;
   send(update: SessionUpdate): void;
   /** Resolves when the client can take more; undefined when it can now. */
   ready(): Promise<void> | undefined;
@@ -43,8 +49,9 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
   };
   const leave = announceClient(session.chain.root, client);
   const shown = new Shown();
+  const spent = new Spent(agent, session.chain.root);
+  let run: Run | undefined;
   try {
-    let run: Run;
     try {
       run = await agent.run({
         message: input.message,
@@ -56,9 +63,13 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
         ...(parts.ask
           ? {
               ask: async (request, signal) => {
+                const { callId, kind } = request;
+                shown.asks(callId);
                 // The person sees the call before the question about it.
-                await shown.call(request.callId, signal);
-                return askClient(client, request, profile === "spec" ? "other" : request.kind, signal, logger);
+                await shown.call(callId, signal);
+                const answer = await askClient(client, request, profile === "spec" ? "other" : kind, signal);
+                if (parts.editor && (answer === "allow" || answer === "allow_always")) send(begun(callId));
+                return answer;
               },
             }
           : {}),
@@ -74,14 +85,27 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
     return ended(result, turn, profile);
   } catch (error) {
     if (error instanceof RpcError) throw error;
-    if (turn.cancelled || isCancellation(error)) return { stopReason: "cancelled" };
+    const usage = await spent.update(run, profile, logger);
+    if (turn.cancelled || isCancellation(error)) {
+      if (usage) send(usage);
+      return { stopReason: "cancelled" };
+    }
     const message = failureText(error, logger);
-    if (profile === "official") throw new RpcError(CODES.internal, message);
+    if (profile === "official") {
+      if (usage) send(usage);
+      throw new RpcError(CODES.internal, message);
+    }
     send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: textBlock(message) });
+    if (usage) send(usage);
     return { stopReason: "error", _meta: { error: { message } } };
   } finally {
+    spent.end();
     leave();
   }
+}
+
+function begun(toolCallId: string): SessionUpdate {
+  return { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
 }
 
 /** Events become updates as fast as the client takes them; what it does not take in time the kernel joins. */
@@ -90,31 +114,60 @@ async function forward(
   turn: Turn,
   send: (update: SessionUpdate) => void,
   shown: Shown,
-  { profile, compaction, ready }: PromptParts,
+  { profile, compaction, editor, ready }: PromptParts,
 ): Promise<void> {
   const cancelled = new Promise<void>((resolve) => {
     if (turn.cancelled) resolve();
     turn.signal.addEventListener("abort", () => resolve(), { once: true });
   });
-  const open = new Set<string>();
+  /** Calls that have no result, with their input. */
+  const open = new Map<string, unknown>();
   for await (const event of run) {
     for (const update of updatesOf(event, profile, compaction)) send(update);
     if (event.type === "tool_call") {
-      open.add(event.callId);
+      open.set(event.callId, event.input);
       shown.add(event.callId);
     }
+    const more = editor ? besides(event, shown, open) : undefined;
+    if (more) send(more);
     if (event.type === "tool_result") open.delete(event.callId);
-    const more = ready();
+    const room = ready();
     // A cancel is answered at once, also to a client that does not read.
-    if (more) await Promise.race([more, cancelled]);
+    if (room) await Promise.race([room, cancelled]);
   }
-  for (const toolCallId of open) send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
+  for (const toolCallId of open.keys()) send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
 }
 
-/** Which tool calls the client was told of. */
+/** What editors show beside an event's own updates. `open`: inputs of calls without a result. */
+function besides(event: AgentEvent, shown: Shown, open: ReadonlyMap<string, unknown>): SessionUpdate | undefined {
+  switch (event.type) {
+    case "tool_call":
+      return shown.isAsked(event.callId) ? undefined : begun(event.callId);
+    case "tool_result":
+      return event.failed ? undefined : planOf(event.name, open.get(event.callId));
+    case "retry": {
+      const text = `[${visible(event.error.message)}; trying again in ${Math.ceil(event.delayMs / 1000)} s]\n`;
+      return { sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) };
+    }
+    default:
+      return undefined;
+  }
+}
+
+/** Which tool calls the client was told of, and asked about. */
 class Shown {
   readonly #calls = new Set<string>();
+  readonly #asked = new Set<string>();
   readonly #waiting = new Map<string, () => void>();
+
+  /** A person is asked about the call, and it does not run before they answer. */
+  asks(callId: string): void {
+    this.#asked.add(callId);
+  }
+
+  isAsked(callId: string): boolean {
+    return this.#asked.has(callId);
+  }
 
   add(callId: string): void {
     this.#calls.add(callId);

@@ -2,6 +2,7 @@ import path from "node:path";
 import { isRecord, type Agent, type Session } from "gantry";
 import { invalidParams } from "./errors.js";
 import { optionalString, readParams } from "./params.js";
+import { visible } from "./visible.js";
 import type { Profile } from "./wire.js";
 
 /** Sessions on one page. */
@@ -44,7 +45,14 @@ export async function listSessions(agent: Agent, raw: unknown, profile: Profile)
 
 function entryOf(session: Session, profile: Profile): Entry {
   const { id, alias, projectDir: cwd, title, createdAt, updatedAt } = session;
-  return { id, sessionId: profile === "official" && alias !== "" ? alias : id, cwd, title, createdAt, updatedAt };
+  return {
+    id,
+    sessionId: profile === "official" && alias !== "" ? alias : id,
+    cwd,
+    title: visible(title),
+    createdAt,
+    updatedAt,
+  };
 }
 
 function writeCursor({ updatedAt, id }: Session): string {

@@ -1,4 +1,5 @@
-import { newId, roundCost, type AgentEvent, type RunResult, type ToolKind } from "gantry";
+import { newId, roundCost, type AgentEvent, type Diff, type RunResult, type ToolKind } from "gantry";
+import { visible } from "./visible.js";
 import type { ContentBlock, PromptResult, Profile, SessionUpdate, StopReason, ToolCallContent } from "./wire.js";
 
 /** Said to be a model's window where nobody knows it. */
@@ -55,7 +56,7 @@ export function toolCall(call: ToolCallShown, profile: Profile): SessionUpdate {
   return {
     sessionUpdate: "tool_call",
     toolCallId: call.callId,
-    title: call.title,
+    title: visible(call.title),
     kind: profile === "spec" ? "other" : call.kind,
     status: "pending",
     locations: call.locations.map((location) => ({ ...location })),
@@ -64,12 +65,16 @@ export function toolCall(call: ToolCallShown, profile: Profile): SessionUpdate {
   };
 }
 
+export function diffContent(diff: readonly Diff[]): ToolCallContent[] {
+  return diff.map((one) => ({ type: "diff", ...one }));
+}
+
 type ToolResult = Extract<AgentEvent, { type: "tool_result" }>;
 
 export function toolResult(
   result: Pick<ToolResult, "callId" | "output" | "failed" | "parts" | "diff" | "locations">,
 ): SessionUpdate {
-  const content: ToolCallContent[] = result.diff.map((diff) => ({ type: "diff", ...diff }));
+  const content: ToolCallContent[] = diffContent(result.diff);
   if (content.length === 0 && result.output !== "")
     content.push({ type: "content", content: textBlock(result.output) });
   for (const part of result.parts) {
@@ -87,13 +92,16 @@ export function toolResult(
 }
 
 /** What came of a run's tokens; undefined when it used none. */
-export function usageUpdate(result: RunResult, profile: Profile): SessionUpdate | undefined {
-  if (result.usage.totalTokens <= 0) return undefined;
+export function usageUpdate(
+  { context, sessionUsage, usage }: Pick<RunResult, "context" | "sessionUsage" | "usage">,
+  profile: Profile,
+): SessionUpdate | undefined {
+  if (usage.totalTokens <= 0) return undefined;
   return {
     sessionUpdate: "usage_update",
-    used: whole(result.context.used),
-    size: profile === "spec" ? SPEC_WINDOW : whole(result.context.size ?? UNKNOWN_WINDOW),
-    cost: { amount: Math.max(0, roundCost(result.sessionUsage.cost)), currency: "USD" },
+    used: whole(context.used),
+    size: profile === "spec" ? SPEC_WINDOW : whole(context.size ?? UNKNOWN_WINDOW),
+    cost: { amount: Math.max(0, roundCost(sessionUsage.cost)), currency: "USD" },
   };
 }
 

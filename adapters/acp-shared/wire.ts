@@ -91,6 +91,12 @@ export interface ToolCallFields {
   rawOutput?: unknown;
 }
 
+export interface PlanEntry {
+  content: string;
+  priority: "medium";
+  status: "pending" | "in_progress" | "completed";
+}
+
 export interface SelectOption {
   id: string;
   name: string;
@@ -107,9 +113,12 @@ export type SessionUpdate =
       sessionUpdate: "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk";
       messageId: string;
       content: ContentBlock;
+      /** Of the last chunk of a stored message that is not whole: it still grows, or broke off. */
+      _meta?: { finished: false };
     }
   | ({ sessionUpdate: "tool_call"; title: string } & ToolCallFields)
   | ({ sessionUpdate: "tool_call_update" } & ToolCallFields)
+  | { sessionUpdate: "plan"; entries: PlanEntry[] }
   | { sessionUpdate: "usage_update"; used: number; size: number; cost: { amount: number; currency: "USD" } }
   | { sessionUpdate: "config_option_update"; configOptions: SelectOption[] }
   | { sessionUpdate: "session_info_update"; title: string; updatedAt: string }

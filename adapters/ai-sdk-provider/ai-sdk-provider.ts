@@ -1,4 +1,5 @@
 import {
+  headerSecrets,
   inject,
   injectable,
   LOGGER,
@@ -38,6 +39,7 @@ export class AiSdkProvider implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
+  readonly maxWaitMs: number;
   readonly known: readonly Model[];
   readonly #settings: Settings;
   readonly #faults: FaultContext;
@@ -53,8 +55,9 @@ export class AiSdkProvider implements ModelProvider {
     this.name = settings.name;
     this.idleTimeoutMs = settings.idleTimeoutMs;
     this.maxRetries = settings.maxRetries;
+    this.maxWaitMs = settings.maxWaitMs;
     this.known = settings.models.map((model) => complete(model, settings.name));
-    this.#faults = { provider: settings.name, redact: redactor([settings.apiKey, ...Object.values(settings.headers)]) };
+    this.#faults = { provider: settings.name, redact: redactor([settings.apiKey, ...headerSecrets(settings.headers)]) };
   }
 
   async models(signal: AbortSignal): Promise<Model[]> {

@@ -36,6 +36,8 @@ export interface FromAiSdkOptions {
   timeout?: number;
   /** How often the kernel asks again. Default 5. */
   maxRetries?: number;
+  /** Longest wait that the provider may ask for, in seconds. Default 60. */
+  maxWait?: number;
   /** Sent with every call, as the package documents its `providerOptions`. */
   providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /** Taken out of error messages. */
@@ -60,6 +62,7 @@ class AiSdkModels implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
+  readonly maxWaitMs: number;
   readonly known: readonly Model[];
   readonly #source: AiSdkFactory | undefined;
   readonly #models = new Map<string, AiSdkModel>();
@@ -87,6 +90,7 @@ class AiSdkModels implements ModelProvider {
     this.name = name;
     this.idleTimeoutMs = (options.timeout ?? 120) * 1000;
     this.maxRetries = options.maxRetries ?? 5;
+    this.maxWaitMs = (options.maxWait ?? 60) * 1000;
     this.known = configured.map((model) => complete(model, name));
     this.#options = options;
     this.#faults = { provider: name, redact: redactor(options.secrets ?? []) };

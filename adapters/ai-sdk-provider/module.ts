@@ -1,6 +1,7 @@
 import {
   ConfigError,
   defineAdapter,
+  headerSecrets,
   inject,
   injectable,
   LOGGER,
@@ -26,6 +27,7 @@ export interface AiSdkModuleOptions {
   headers?: Readonly<Record<string, string>>;
   timeout?: number;
   maxRetries?: number;
+  maxWait?: number;
   models: readonly ConfiguredModel[];
   /** Passed to the package's factory as they are. */
   options?: Readonly<Record<string, unknown>>;
@@ -59,6 +61,9 @@ export function describeAiSdkModule(
     get maxRetries(): number {
       return this.#provider.maxRetries;
     }
+    get maxWaitMs(): number {
+      return this.#provider.maxWaitMs ?? 60_000;
+    }
     get known(): readonly Model[] {
       return this.#provider.known;
     }
@@ -88,7 +93,7 @@ function open(
 ): ModelProvider {
   const factories = factoriesOf(module);
   const factory = factories.get(options.export ?? "") ?? [...factories.values()][0]!;
-  const secrets = [options.apiKey, ...Object.values(options.headers ?? {})].filter((secret) => secret !== undefined);
+  const secrets = [options.apiKey, ...headerSecrets(options.headers ?? {})].filter((secret) => secret !== undefined);
   const network = new Network();
   const provider = factory({
     ...(options.apiKey === undefined ? {} : { apiKey: options.apiKey }),
@@ -103,6 +108,7 @@ function open(
     models: options.models,
     ...(options.timeout === undefined ? {} : { timeout: options.timeout }),
     ...(options.maxRetries === undefined ? {} : { maxRetries: options.maxRetries }),
+    ...(options.maxWait === undefined ? {} : { maxWait: options.maxWait }),
     secrets,
     onClose: () => network.close(),
     ...(logger === undefined ? {} : { logger }),
@@ -141,6 +147,7 @@ function parse(raw: Readonly<Record<string, unknown>>, where: string, module: un
     "headers",
     "timeout",
     "max_retries",
+    "max_wait",
     "models",
     "options",
     "export",
@@ -162,6 +169,8 @@ function parse(raw: Readonly<Record<string, unknown>>, where: string, module: un
   if (timeout !== undefined) options.timeout = timeout;
   const retries = check.retries(raw.max_retries);
   if (retries !== undefined) options.maxRetries = retries;
+  const wait = check.wait(raw.max_wait);
+  if (wait !== undefined) options.maxWait = wait;
   if (raw.options !== undefined) options.options = check.object("options", raw.options);
   const chosen = check.text("export", raw.export);
   const names = [...factoriesOf(module).keys()];

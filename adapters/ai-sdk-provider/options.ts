@@ -21,6 +21,8 @@ export interface AiSdkProviderOptions {
   timeout?: number;
   /** How often the kernel asks again. Default 5. */
   maxRetries?: number;
+  /** Longest wait that the provider may ask for, in seconds. Default 60. */
+  maxWait?: number;
   /** Models beside those that the provider lists, or more about them. */
   models?: readonly ConfiguredModel[];
   /** Deviations from the preset. */
@@ -37,6 +39,7 @@ export interface Settings {
   readonly headers: Readonly<Record<string, string>>;
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
+  readonly maxWaitMs: number;
   readonly models: readonly ConfiguredModel[];
   readonly local: boolean;
   readonly preset: Preset | undefined;
@@ -80,6 +83,7 @@ export function settle(options: AiSdkProviderOptions): Settings {
     headers: options.headers ?? {},
     idleTimeoutMs: (options.timeout ?? (local ? 1800 : 120)) * 1000,
     maxRetries: options.maxRetries ?? 5,
+    maxWaitMs: (options.maxWait ?? 60) * 1000,
     models: options.models ?? [],
     local,
     preset: located,
@@ -100,6 +104,7 @@ export function parseOptions(raw: Readonly<Record<string, unknown>>, context: Op
     "headers",
     "timeout",
     "max_retries",
+    "max_wait",
     "models",
   ]);
   const preset = check.text("provider", raw.provider);
@@ -140,6 +145,8 @@ export function parseOptions(raw: Readonly<Record<string, unknown>>, context: Op
   if (timeout !== undefined) options.timeout = timeout;
   const retries = check.retries(raw.max_retries);
   if (retries !== undefined) options.maxRetries = retries;
+  const wait = check.wait(raw.max_wait);
+  if (wait !== undefined) options.maxWait = wait;
   if (raw.models !== undefined) options.models = modelsOf(check, raw.models);
   return options;
 }
@@ -257,6 +264,9 @@ export class Checker {
   }
   timeout(value: unknown): number | undefined {
     return this.number("timeout", value, "seconds, more than 0 and at most 86400", (n) => n > 0 && n <= 86_400);
+  }
+  wait(value: unknown): number | undefined {
+    return this.number("max_wait", value, "seconds, from 0 to 86400", (n) => n >= 0 && n <= 86_400);
   }
   retries(value: unknown): number | undefined {
     return this.number(

@@ -51,7 +51,7 @@ export async function* streamAnswer(
       signal.throwIfAborted();
       throw toProviderError(error, reading);
     }
-    source = new AnswerBody(error.response, reading.reader(), reading);
+    source = new AnswerBody(error, reading.reader(), reading);
   }
   // Settles a pending read at once, also where the package does not listen to the signal.
   const onAbort = (): void => void source.cancel(signal.reason).catch(() => undefined);

@@ -5,7 +5,7 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import { Query } from "./query.js";
 import { Runs } from "./runs.js";
-import { wireMessage, wireModel, wireSession } from "./wire.js";
+import { SESSION_HEADER, wireMessage, wireModel, wireSession } from "./wire.js";
 
 const PAGE_SIZE = 20;
 const MAX_PAGE_SIZE = 100;
@@ -49,6 +49,8 @@ export function createRouter(parts: ApiParts): Router {
     const id = idOf(ctx);
     const session = await agent.sessions.get(id);
     if (!session) throw new SessionNotFoundError(id);
+    // The way from a follow-up, whose usage is its own alone, to the session that lists show.
+    ctx.set(SESSION_HEADER, session.chain.root);
     send(ctx, wireSession(session));
   });
 

@@ -52,8 +52,8 @@ const FLAGS = {
 /** The streams and the end of the process, which only the command line's first file has. */
 export interface Terminal extends Output {
   readonly input: AsyncIterable<Uint8Array>;
-  /** One line on stderr, then the end. */
-  fail(message: string): never;
+  /** A line on stderr, then the end. */
+  fail(line: string): never;
   /** The end. */
   exit(code: number): never;
 }
@@ -66,23 +66,35 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     return terminal.exit(0);
   }
   const fault = faultOf(argv);
-  if (fault !== undefined) terminal.fail(`${fault} (see gantry --help)`);
+  if (fault !== undefined) return fail(`${fault} (see gantry --help)`, argv, terminal);
   const cli = parse(argv);
   const [name = "", ...args] = cli.input;
   const load = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!load)
-    return terminal.fail(
+    return fail(
       `unknown command ${name}; expected one of ${Object.keys(COMMANDS).join(", ")} (see gantry --help)`,
+      argv,
+      terminal,
     );
   try {
     const { run } = await load();
     const code = await run({ args, flags: cli.flags, input: terminal.input, output: terminal });
     if (code !== undefined) terminal.exit(code);
   } catch (error) {
-    if (error instanceof GantryError) terminal.fail(error.message);
+    const message = error instanceof Error ? error.message : String(error);
     const what = name === "serve" ? "cannot start" : `${name} failed`;
-    terminal.fail(`${what}: ${error instanceof Error ? error.message : String(error)}`);
+    return fail(error instanceof GantryError ? message : `${what}: ${message}`, argv, terminal);
   }
+}
+
+/** One line for whoever started this, then the end. A client that speaks a protocol with us gets it there as well: an editor shows no stderr. */
+async function fail(message: string, argv: readonly string[], terminal: Terminal): Promise<never> {
+  const line = `gantry: ${message.replace(/\s*[\r\n]+\s*/g, " ")}`;
+  if (["serve", "--acp", "--stdio"].every((word) => argv.includes(word))) {
+    const { refuseOverStdio } = await import("../plugins.js");
+    await refuseOverStdio(line);
+  }
+  return terminal.fail(line);
 }
 
 function parse(argv: readonly string[]) {

@@ -15,7 +15,7 @@ export const run: Command = async ({ args, flags, output }) => {
   const { loaded, home } = await loadFor(flags);
   const logger = makeLogger(loaded, output);
   if (flags.stdio) output.keepStdoutClean();
-  const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
+  const composition = await compose({ loaded, home, projectDir: resolve("."), logger, openFirst: flags.stdio });
   await live(composition, logger);
   logger.info(`working in ${composition.agent.projectDir} with ${modelsOf(loaded, composition)}`);
   return undefined;

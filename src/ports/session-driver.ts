@@ -162,7 +162,7 @@ export interface MessagePage {
   scope?: "session" | "chain";
   /** Whether messages cut by a revert come too. Default false. */
   includeCut?: boolean;
-  /** Only messages that the cut of this snapshot hides; `includeCut` says nothing then. */
+  /** Only messages that the cut of this snapshot hides; `includeCut` says nothing then. `""` hides nothing, so nothing comes. */
   hiddenBy?: string;
 }
 
@@ -188,7 +188,7 @@ export interface Lease {
   expiresAt: string;
 }
 
-/** Text that a growing message gained. Deltas with the same `part` index are one part. */
+/** Text that a growing message gained. Deltas with the same `part` index are one part; parts stand in the order of their index, whenever each began. */
 export interface PartDelta {
   messageId: string;
   /** Index of the part in the message. */
@@ -227,7 +227,7 @@ export interface SessionChange {
   add?: readonly Message[];
   /** Appended to growing messages. */
   append?: readonly PartDelta[];
-  /** Final forms of growing messages; they replace what had grown. */
+  /** Final forms of growing messages; they replace what had grown. The stored `sessionId` and `seq` stay, whatever these say. */
   finish?: readonly Message[];
   /**
    * Undo the cut of this snapshot; applied after `cut`, so that one change swaps what was said since for what it hid.
@@ -264,6 +264,7 @@ export interface ChainData {
 /**
  * Where sessions live. The kernel owns every rule; a driver only stores and finds.
  * Any number of processes may share one store; no method ever fails because another process is writing.
+ * Calls of one process that nobody awaited take effect in the order in which they were made.
  */
 export interface SessionDriver {
   readonly name: string;
@@ -282,7 +283,7 @@ export interface SessionDriver {
     view?: readonly Message[],
     fence?: number | null,
   ): Promise<void>;
-  /** By id or by alias. */
+  /** By id or by alias; every other method takes ids alone. */
   get(id: string): Promise<Session | undefined>;
   /** The session of a chain with the greatest index that is not cut, by an index; `rootId` may be any session's id of the chain. */
   newest(rootId: string): Promise<Session | undefined>;
@@ -300,7 +301,8 @@ export interface SessionDriver {
   delete(ids: readonly string[]): Promise<void>;
   /**
    * Take or renew (same `holder.id`) the right to write to a chain: one holder at a time across processes and hosts.
-   * A holder whose time ran out, or that `isGone` says is dead, is replaced at once. Else tells who has it.
+   * A holder whose time ran out, or that `isGone` says is dead, is replaced at once, and nobody else ever is. Else tells
+   * who has it. `rootId` may be any session's id of the chain; the lease names its root.
    */
   lease(
     rootId: string,

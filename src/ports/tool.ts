@@ -53,9 +53,14 @@ export interface AskRequest {
   kind: ToolKind;
   input: unknown;
   locations: readonly Location[];
+  /** What it would change, as far as the arguments tell. */
+  diff?: readonly Diff[];
 }
 
-/** `allow_always` holds for the tool until the session's process ends. */
+/**
+ * Anything else counts as `reject`. `allow_always` holds until the session's process ends: for edits of the same files, of
+ * any other tool for the very same call.
+ */
 export type AskAnswer = "allow" | "allow_always" | "reject";
 
 export interface ToolContext {
@@ -79,6 +84,8 @@ export interface ToolCallDescription {
   /** One line, for instance `Read src/index.ts`. */
   title: string;
   locations: readonly Location[];
+  /** What it would change, as far as the arguments tell; of a file only the piece that they speak of. */
+  diff?: readonly Diff[];
 }
 
 /** Something the model may call. */

@@ -1,6 +1,8 @@
 export { MemoryDriver } from "../memory-driver.js";
 export { MemoryStore } from "../memory-store.js";
 export type { Check } from "./check.js";
+export { compactionStrategyChecks } from "./compaction-strategy-checks.js";
+export type { CompactionStrategyFixture } from "./compaction-strategy-checks.js";
 export { modelProviderChecks } from "./model-provider-checks.js";
 export type { ModelProviderFixture } from "./model-provider-checks.js";
 export { ScriptedProvider, callTools, finish, say } from "./scripted-provider.js";

@@ -1,9 +1,11 @@
 import type { Tool } from "../ports/tool.js";
+import { Redactor } from "../redact.js";
 import { bashTool } from "./bash.js";
 import { deleteTool } from "./delete.js";
 import { editTool } from "./edit.js";
 import { globTool } from "./glob.js";
 import { grepTool } from "./grep.js";
+import { withoutSecrets } from "./hidden.js";
 import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
@@ -34,8 +36,12 @@ export interface BuiltinToolsOptions {
     timeout?: number;
     /** Default `auto`: bubblewrap where it works. */
     sandbox?: "auto" | "required" | "off";
+    /** Whether commands in the sandbox reach the network. Default: not with `required`. */
+    network?: boolean | undefined;
+    /** Absolute path of a folder for the sandbox's temporary files. Default: they last as long as the command. */
+    scratchPath?: string;
   };
-  /** Hidden in what commands print, as it is when the command ends. Default none. */
+  /** Hidden in what tools return, as they are then. Default none. */
   secrets?: Iterable<string>;
   /** Most bytes of a tool's text. Default 1 MiB. */
   outputBytes?: number;
@@ -61,7 +67,8 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     outputBytes = 1024 * 1024,
     shell,
   } = options;
-  const { enabled = true, timeout = 40, sandbox = "auto" } = options.bash ?? {};
+  const { enabled = true, timeout = 40, sandbox = "auto", network, scratchPath } = options.bash ?? {};
+  const redactor = new Redactor(() => secrets);
   const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths };
   const tools = [
     readTool(files),
@@ -73,17 +80,24 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     globTool(files),
     grepTool(files),
     ...(enabled
-      ? [bashTool({ ...files, env, secrets, timeout, sandbox, ...(shell === undefined ? {} : { shell }) })]
+      ? [
+          bashTool({
+            ...{ ...files, env, secrets, timeout, sandbox, network, scratchPath },
+            ...(shell === undefined ? {} : { shell }),
+          }),
+        ]
       : []),
     webfetchTool({ allowPrivate: options.webfetch?.allowPrivate ?? false }),
     todowriteTool(),
     todoreadTool(),
   ];
-  return tools.map((tool) => ({
-    ...tool,
-    run: async (args: unknown, context) => {
-      const output = await tool.run(args, context);
-      return { ...output, text: capText(output.text, outputBytes) };
-    },
-  }));
+  return tools
+    .map((tool) => withoutSecrets(tool, redactor))
+    .map((tool) => ({
+      ...tool,
+      run: async (args: unknown, context) => {
+        const output = await tool.run(args, context);
+        return { ...output, text: capText(output.text, outputBytes) };
+      },
+    }));
 }

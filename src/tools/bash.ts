@@ -2,21 +2,19 @@ import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { stripVTControlCharacters } from "node:util";
 import { ProjectFolderError, ToolError } from "../errors.js";
-import { hideSecrets } from "../log.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
+import { Redactor } from "../redact.js";
 import { defineArguments, integer, optional, text } from "./arguments.js";
 import { runChild } from "./child.js";
 import type { ChildEnd } from "./child.js";
 import { defineTool } from "./define.js";
-import { findBubblewrap, sandboxArgs } from "./sandbox.js";
+import { Sandbox } from "./sandbox.js";
 import type { SandboxOptions } from "./sandbox.js";
 import { cutMiddle, HeadTail, MODEL_BYTES } from "./truncate.js";
 
 export interface BashToolOptions extends SandboxOptions {
   /** Default seconds a command may take. */
   timeout: number;
-  /** `auto`: where bubblewrap works; `required`: or not at all. */
-  sandbox: "auto" | "required" | "off";
   /** Never shown to a model, nor stored, where a command finds them out: our own keys, which `/proc` tells without a sandbox. */
   secrets: Iterable<string>;
   /** Path of the shell, called as `<shell> -c <command>`. Left out: bash, else sh. */
@@ -32,6 +30,8 @@ const KEPT_BYTES = 2 * MODEL_BYTES;
 
 /** Runs shell commands in the project folder. */
 export function bashTool(options: BashToolOptions): Tool {
+  const sandbox = new Sandbox(options);
+  const redactor = new Redactor(() => options.secrets);
   const longest = Math.max(MAX_TIMEOUT, options.timeout);
   const args = defineArguments({
     command: text("Shell command.", { minLength: 1, aliases: ["cmd", "script"] }),
@@ -53,12 +53,13 @@ export function bashTool(options: BashToolOptions): Tool {
       const line = command.trim().replace(/\s*\n\s*/g, " ⏎ ");
       return { title: line.length > 200 ? `${line.slice(0, 199)}…` : line, locations: [] };
     },
-    run: ({ command, timeout }, context) => execute(options, command, timeout, context),
+    run: ({ command, timeout }, context) => execute({ ...options, redactor }, sandbox, command, timeout, context),
   });
 }
 
 async function execute(
-  options: BashToolOptions,
+  options: BashToolOptions & { redactor: Redactor },
+  sandbox: Sandbox,
   command: string,
   timeout: number,
   context: ToolContext,
@@ -75,15 +76,12 @@ async function execute(
     "/bin/sh";
   // Both outputs go down one pipe: two would lose the order in which things were said.
   const plain = ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command];
-  const bubblewrap = options.sandbox === "off" ? undefined : await findBubblewrap(options.env);
-  if (options.sandbox === "required" && bubblewrap === undefined)
-    throw new ToolError(
-      "commands need a sandbox, and bubblewrap does not work here. Tell the user; go on without bash.",
-    );
-  const file = bubblewrap ?? "/bin/sh";
-  const args = bubblewrap === undefined ? plain : [...(await sandboxArgs(options, projectDir)), "/bin/sh", ...plain];
+  const held = await sandbox.prepare(projectDir);
+  const file = held?.file ?? "/bin/sh";
+  const args = held === undefined ? plain : [...held.args, "/bin/sh", ...plain];
 
-  const output = new HeadTail(KEPT_BYTES);
+  const { redactor } = options;
+  const output = new HeadTail(KEPT_BYTES, { clean: (said) => redactor.hide(tidy(said)), reach: redactor.reach });
   let end: ChildEnd;
   try {
     end = await runChild({
@@ -94,23 +92,45 @@ async function execute(
       timeoutMs: timeout * 1000,
       signal,
       onOutput: (chunk) => output.push(chunk),
-      spareFirst: bubblewrap !== undefined,
+      spareFirst: held !== undefined,
     });
   } catch (error) {
     if (signal.aborted) throw signal.reason;
     throw new ToolError(`the shell ${shell} could not be started: ${(error as Error).message}.`, { cause: error });
   }
+  const removed = (await held?.tidy()) ?? [];
   if (end.why === "abort") throw signal.reason;
-  const said = hideSecrets(output.text(), options.secrets);
+  const said = output.text();
   const notes = [howItEnded(end, timeout)];
   if (end.leftBehind) notes.push("[processes that it left in the background were ended: they cannot outlive the call]");
-  if (bubblewrap !== undefined && end.code !== 0 && said.includes("Read-only file system"))
-    notes.push("[commands may write only to the project folder, temporary and cache folders, and tools.allow_paths]");
-  const shown = cutMiddle(tidy(said), MODEL_BYTES, "redirect to a file and read parts of it to see more");
+  if (held !== undefined && end.code !== 0) notes.push(...hints(said, sandbox));
+  if (removed.length > 0) notes.push(`[removed again, because git would run or read it: ${removed.join(", ")}]`);
+  const shown = cutMiddle(said, MODEL_BYTES, "redirect to a file and read parts of it to see more");
   return {
     text: [shown.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
     failed: end.why !== "exit" || end.code !== 0,
   };
+}
+
+/** What a refusal of the sandbox looks like from inside, in words that help on. */
+function hints(said: string, sandbox: Sandbox): string[] {
+  const notes: string[] = [];
+  if (/Read-only file system|EROFS/.test(said))
+    notes.push("[commands may write only to the project folder, /tmp and tools.allow_paths]");
+  if (/\.git\/(config|hooks|worktrees)\b.*(busy|Read-only)|could not (lock|write) config file/i.test(said))
+    notes.push("[settings and hooks of git cannot be changed by commands; the user can]");
+  if (
+    !sandbox.network &&
+    /EAI_AGAIN|ENETUNREACH|Could not resolve|Temporary failure in name|unreachable|getaddrinfo/i.test(said)
+  )
+    notes.push("[commands have no network here; the user can allow it with tools.bash.network]");
+  if (
+    /gpg failed to sign|error connecting to (the )?agent|Could not open a connection to your authentication agent/i.test(
+      said,
+    )
+  )
+    notes.push("[keys and agents of the user are out of reach; commit without a signature, or let the user do it]");
+  return notes;
 }
 
 function howItEnded(end: ChildEnd, timeout: number): string {

@@ -1,4 +1,5 @@
-import type { Tool } from "../ports/tool.js";
+import type { Diff, Tool } from "../ports/tool.js";
+import type { TextEdit } from "./apply-edit.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { defineTool } from "./define.js";
 import { editFile } from "./edit-file.js";
@@ -20,6 +21,12 @@ const args = defineArguments({
   ...EDIT_FIELDS,
 });
 
+/** The pieces of a file that edits speak of; whether they are there is found out when they run. */
+export function plannedDiff(path: string, edits: readonly TextEdit[], projectDir: string): Diff[] {
+  const place = location(path, projectDir);
+  return edits.map((edit) => ({ path: place.path, oldText: edit.old_string, newText: edit.new_string }));
+}
+
 /** Replaces exact text in a file. */
 export function editTool(options: FileToolOptions): Tool {
   return defineTool({
@@ -31,9 +38,10 @@ export function editTool(options: FileToolOptions): Tool {
     kind: "edit",
     parallel: false,
     needsLeave: true,
-    describe: ({ path }, projectDir) => ({
+    describe: ({ path, ...edit }, projectDir) => ({
       title: `Edit ${shown(path, projectDir)}`,
       locations: [location(path, projectDir)],
+      diff: plannedDiff(path, [edit], projectDir),
     }),
     run: ({ path, ...edit }, context) => editFile(options, path, [edit], context),
   });

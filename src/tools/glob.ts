@@ -1,15 +1,14 @@
 import { resolve } from "node:path";
 import { ToolInputError } from "../errors.js";
+import { withThread } from "../hostile/threads.js";
 import { isInside } from "../paths.js";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { defineTool } from "./define.js";
 import { folderName, location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
-import { compileGlob } from "./glob-match.js";
-import { searchIn } from "./search-folder.js";
+import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
 import { MODEL_BYTES } from "./truncate.js";
-import { newReport } from "./walk.js";
 
 const MAX_SHOWN = 1_000;
 
@@ -34,7 +33,7 @@ export function globTool(options: FileToolOptions): Tool {
       schema: args.schema,
       parse(input) {
         const given = args.parse(input);
-        globOf(given.pattern);
+        checkGlob(given.pattern);
         return given;
       },
     },
@@ -51,18 +50,23 @@ export function globTool(options: FileToolOptions): Tool {
       // Models like to give the whole path.
       const own =
         isInside(pattern, folder) && pattern.startsWith("/") ? pattern.slice(folder.length + 1) || "**" : pattern;
-      const matches = globOf(own);
+      checkGlob(own);
       const report = newReport();
       const lines: string[] = [];
       let bytes = 0;
       let count = 0;
-      for await (const entry of await searchIn(options, start, context, { all }, report)) {
-        if (entry.kind === "folder" || !matches(entry.way)) continue;
-        count++;
-        const line = shown(resolve(folder, entry.way), context.projectDir);
-        bytes += Buffer.byteLength(line) + 1;
-        if (lines.length < MAX_SHOWN && bytes <= MODEL_BYTES) lines.push(line);
-      }
+      const how = { all, only: { kinds: ["file", "link", "other"], glob: own } } as const;
+      await withThread(context.signal, async (thread) => {
+        for await (const entries of await searchIn(thread, options, start, context, how, report)) {
+          for (const entry of entries) {
+            count++;
+            if (lines.length >= MAX_SHOWN || bytes > MODEL_BYTES) continue;
+            const line = shown(resolve(folder, entry.way), context.projectDir);
+            bytes += Buffer.byteLength(line) + 1;
+            if (bytes <= MODEL_BYTES) lines.push(line);
+          }
+        }
+      });
       if (count === 0) {
         const hidden =
           report.ignored > 0 && !all ? ` (${report.ignored} entries are hidden by .gitignore; all searches them)` : "";
@@ -70,19 +74,15 @@ export function globTool(options: FileToolOptions): Tool {
       } else if (count > lines.length)
         lines.push(`[${lines.length} of ${count} files; use a narrower pattern or path]`);
       if (report.incomplete) lines.push("[the folder is too large to search whole; narrow it with path]");
+      lines.push(...ignoreNotes(report, (one) => shown(one, context.projectDir)));
       return { text: lines.join("\n"), locations: [] };
     },
   });
 }
 
-/** Throws `ToolInputError`. */
-export function globOf(pattern: string): (path: string) => boolean {
+/** Throws `ToolInputError` for what is no glob, by its look. It is compiled and matched in a thread. */
+export function checkGlob(pattern: string): void {
   if (pattern.split("/").includes(".."))
     throw new ToolInputError("pattern: .. is not for globs. Name the folder in path.");
   if (pattern.length > 1_000) throw new ToolInputError("pattern: expected at most 1000 characters");
-  try {
-    return compileGlob(pattern);
-  } catch (error) {
-    throw new ToolInputError(`pattern: ${(error as Error).message}. Use a simpler glob.`);
-  }
 }

@@ -1,5 +1,7 @@
 import { resolve } from "node:path";
-import { PathError, ToolInputError } from "../errors.js";
+import { PathError, ToolError, ToolInputError, WorkLimitError } from "../errors.js";
+import type { FileMatches } from "../hostile/line-search.js";
+import { withThread, type HostileThread } from "../hostile/threads.js";
 import type { PathGuard } from "../paths.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
@@ -7,13 +9,10 @@ import { size } from "./content.js";
 import { defineTool } from "./define.js";
 import { folderName, guardFor, location, pathFault, relativeTo, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
-import { globOf } from "./glob.js";
-import { LineSearch } from "./line-search.js";
-import type { FileMatches } from "./line-search.js";
+import { checkGlob } from "./glob.js";
 import { readWhole } from "./read.js";
-import { searchIn } from "./search-folder.js";
+import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
 import { MODEL_BYTES } from "./truncate.js";
-import { newReport } from "./walk.js";
 
 const LINES = 100;
 const MAX_LINES = 1_000;
@@ -25,6 +24,7 @@ const BATCH_FILES = 64;
 const LOAD_AT_ONCE = 8;
 const BATCH_MS = 5_000;
 const SEARCH_MS = 60_000;
+const MAX_PATTERN = 10_000;
 
 const args = defineArguments({
   pattern: text("Regular expression (JavaScript), matched line by line.", {
@@ -61,8 +61,9 @@ export function grepTool(options: GrepOptions): Tool {
       schema: args.schema,
       parse(input) {
         const given = args.parse(input);
-        compile(given);
-        if (given.glob !== undefined) globOf(given.glob);
+        if (given.pattern.length > MAX_PATTERN)
+          throw new ToolInputError(`pattern: expected at most ${MAX_PATTERN} characters`);
+        if (given.glob !== undefined) checkGlob(given.glob);
         return given;
       },
     },
@@ -80,27 +81,13 @@ export function grepTool(options: GrepOptions): Tool {
   });
 }
 
-/** Source and flags of the expression. Throws `ToolInputError`. */
-function compile(given: GrepArgs): { pattern: string; flags: string } {
-  let pattern = given.literal ? given.pattern.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&") : given.pattern;
-  let ignoreCase = given.ignore_case;
+/** The expression as the engine takes it. */
+function expressionOf(given: GrepArgs): { pattern: string; ignoreCase: boolean } {
+  if (given.literal)
+    return { pattern: given.pattern.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"), ignoreCase: given.ignore_case };
   // Other engines' way to say it.
-  if (!given.literal && pattern.startsWith("(?i)")) {
-    pattern = pattern.slice(4);
-    ignoreCase = true;
-  }
-  let fault: unknown;
-  // `u` knows \p{L}, but is strict about escapes that models write out of habit.
-  for (const unicode of ["u", ""]) {
-    const flags = unicode + (ignoreCase ? "i" : "");
-    try {
-      new RegExp(pattern, flags);
-      return { pattern, flags };
-    } catch (error) {
-      fault = error;
-    }
-  }
-  throw new ToolInputError(`pattern: ${(fault as Error).message}. Correct it, or set literal to search plain text.`);
+  if (given.pattern.startsWith("(?i)")) return { pattern: given.pattern.slice(4), ignoreCase: true };
+  return { pattern: given.pattern, ignoreCase: given.ignore_case };
 }
 
 interface Candidate {
@@ -131,24 +118,12 @@ class Grep {
   }
 
   async run(): Promise<ToolOutput> {
-    const { pattern, flags } = compile(this.#given);
-    const search = await LineSearch.start({
-      pattern,
-      flags,
-      context: this.#given.output === "lines" ? this.#given.context : 0,
-      keep: this.#given.output === "lines" ? this.#given.limit : 0,
-      batchMs: this.#options.batchMs ?? BATCH_MS,
-      signal: this.#context.signal,
-    });
-    try {
-      await this.#searchAll(search);
-    } finally {
-      await search.close();
-    }
+    await withThread(this.#context.signal, (thread) => this.#searchAll(thread));
     return { text: this.#text(), locations: [] };
   }
 
-  async #searchAll(search: LineSearch): Promise<void> {
+  async #searchAll(thread: HostileThread): Promise<void> {
+    const search = await this.#searcher(thread);
     const guard = await guardFor(this.#options, this.#context.projectDir);
     const started = performance.now();
     // While the thread searches one batch, the next one is read.
@@ -167,13 +142,13 @@ class Grep {
       const files = batch;
       batch = [];
       if (files.length === 0 || this.#enough) return;
-      searching = search.search(files.map((one) => one.content)).then((found) => {
+      searching = search(files.map((one) => one.content)).then((found) => {
         for (const [index, { name }] of files.entries()) this.#add(name, found[index] ?? { count: 0, lines: [] });
       });
       // Awaited with the next batch; until then nobody listens.
       searching.catch(() => undefined);
     };
-    for await (const candidate of await this.#candidates(guard)) {
+    for await (const candidate of await this.#candidates(thread, guard)) {
       waiting.push(candidate);
       if (waiting.length < LOAD_AT_ONCE) continue;
       await load();
@@ -188,15 +163,44 @@ class Grep {
     await searching;
   }
 
+  /** What searches the files of a batch, whose memory goes over to the thread. */
+  async #searcher(thread: HostileThread): Promise<(files: Uint8Array[]) => Promise<FileMatches[]>> {
+    const ms = this.#options.batchMs ?? BATCH_MS;
+    const { output, context, limit } = this.#given;
+    const lines = output === "lines";
+    const expression = expressionOf(this.#given);
+    const compiled = await thread.ask("expression", expression, { ms });
+    if ("refused" in compiled)
+      throw new ToolInputError(`pattern: ${compiled.refused}. Correct it, or set literal to search plain text.`);
+    const settings = {
+      pattern: expression.pattern,
+      flags: compiled.flags,
+      context: lines ? context : 0,
+      keep: lines ? limit : 0,
+    };
+    return async (files) => {
+      try {
+        return await thread.ask("search", { ...settings, files }, { ms, transfer: files });
+      } catch (error) {
+        if (!(error instanceof WorkLimitError)) throw error;
+        throw new ToolError(
+          error.reason === "time"
+            ? `the pattern takes too long (over ${ms / 1000} s for a few files). Nested repetition such as (a+)+ does that: write it without.`
+            : `the search failed: ${error.message}. Use a simpler pattern.`,
+          { cause: error },
+        );
+      }
+    };
+  }
+
   /** Counts need the whole search; what is shown does not. */
   get #enough(): boolean {
     return this.#full && this.#given.output !== "count";
   }
 
-  async #candidates(guard: PathGuard): Promise<AsyncIterable<Candidate> | Candidate[]> {
+  async #candidates(thread: HostileThread, guard: PathGuard): Promise<AsyncIterable<Candidate> | Candidate[]> {
     const { projectDir } = this.#context;
     const full = resolve(projectDir, this.#start);
-    const matches = this.#given.glob === undefined ? () => true : globOf(this.#given.glob);
     try {
       const { exists, isFolder } = await guard.resolve(full);
       // A file that was named is searched whatever the ignore files say.
@@ -207,12 +211,16 @@ class Grep {
     } catch (error) {
       throw await pathFault(error, this.#start, projectDir, this.#options);
     }
-    const entries = await searchIn(this.#options, this.#start, this.#context, { all: this.#given.all }, this.#report);
+    // Globs are also given from the project folder.
+    const { glob, all } = this.#given;
+    const only = {
+      kinds: ["file"],
+      ...(glob === undefined ? {} : { glob, prefixes: [relativeTo(full, projectDir)] }),
+    } as const;
+    const parts = await searchIn(thread, this.#options, this.#start, this.#context, { all, only }, this.#report);
     return (async function* () {
-      for await (const entry of entries) {
-        if (entry.kind === "file" && (matches(entry.way) || matches(relativeTo(resolve(full, entry.way), projectDir))))
-          yield { path: entry.path, name: shown(resolve(full, entry.way), projectDir) };
-      }
+      for await (const entries of parts)
+        for (const { path, way } of entries) yield { path, name: shown(resolve(full, way), projectDir) };
     })();
   }
 
@@ -288,6 +296,7 @@ class Grep {
       lines.push(
         `[not searched, too large: ${this.#tooLarge.sort().slice(0, 3).join(", ")}${this.#tooLarge.length > 3 ? ", …" : ""}]`,
       );
+    lines.push(...ignoreNotes(this.#report, (path) => shown(path, this.#context.projectDir)));
     if (this.#report.unreadable > 0) lines.push(`[${this.#report.unreadable} entries could not be read]`);
     return lines.join("\n");
   }

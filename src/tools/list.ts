@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { withThread } from "../hostile/threads.js";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { defineTool } from "./define.js";
@@ -6,9 +7,8 @@ import type { PathGuard } from "../paths.js";
 import { printable } from "../printable.js";
 import { folderName, guardFor, location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
-import { searchIn } from "./search-folder.js";
+import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
 import { MODEL_BYTES } from "./truncate.js";
-import { newReport } from "./walk.js";
 
 const MAX_SHOWN = 1_000;
 
@@ -37,27 +37,29 @@ export function listTool(options: FileToolOptions): Tool {
     run: async ({ path, depth, all }, context) => {
       const report = newReport();
       const start = path || ".";
-      const entries = await searchIn(options, start, context, { depth, all }, report);
-      const guard = await guardFor(options, context.projectDir);
       const lines: string[] = [];
       let bytes = 0;
       let more = false;
-      for await (const entry of entries) {
-        const end =
-          entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await target(guard, entry.path)}` : "";
-        const line = `${printable(entry.way)}${end}`;
-        bytes += Buffer.byteLength(line) + 1;
-        if (lines.length >= MAX_SHOWN || bytes > MODEL_BYTES) {
-          more = true;
-          break;
+      const guard = await guardFor(options, context.projectDir);
+      await withThread(context.signal, async (thread) => {
+        for await (const entries of await searchIn(thread, options, start, context, { depth, all }, report)) {
+          for (const entry of entries) {
+            const end =
+              entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await target(guard, entry.path)}` : "";
+            const line = `${printable(entry.way)}${end}`;
+            bytes += Buffer.byteLength(line) + 1;
+            more = lines.length >= MAX_SHOWN || bytes > MODEL_BYTES;
+            if (more) return;
+            lines.push(line);
+          }
         }
-        lines.push(line);
-      }
+      });
       const name = folderName(start, context.projectDir);
       if (lines.length === 0) lines.push(`${name} is empty.`);
       if (more || report.incomplete) lines.push(`[more than is shown; list a folder inside ${name}, or use glob]`);
       if (report.ignored > 0) lines.push(`[${report.ignored} hidden by .gitignore; all shows them]`);
       if (report.unreadable > 0) lines.push(`[${report.unreadable} folders could not be read]`);
+      lines.push(...ignoreNotes(report, (one) => shown(one, context.projectDir)));
       return { text: lines.join("\n"), locations: [{ path: resolve(context.projectDir, start) }] };
     },
   });

@@ -1,7 +1,7 @@
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, list, object, text } from "./arguments.js";
 import { defineTool } from "./define.js";
-import { EDIT_FIELDS } from "./edit.js";
+import { EDIT_FIELDS, plannedDiff } from "./edit.js";
 import { editFile } from "./edit-file.js";
 import { location, PATH_ALIASES, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
@@ -26,6 +26,7 @@ export function multieditTool(options: FileToolOptions): Tool {
     describe: ({ path, edits }, projectDir) => ({
       title: `Edit ${shown(path, projectDir)}${edits.length > 1 ? ` in ${edits.length} places` : ""}`,
       locations: [location(path, projectDir)],
+      diff: plannedDiff(path, edits, projectDir),
     }),
     run: ({ path, edits }, context) => editFile(options, path, edits, context),
   });

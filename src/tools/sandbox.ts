@@ -1,124 +1,271 @@
+import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { lstat, realpath } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { lstat, mkdir, readdir, realpath, rm, stat, unlink, utimes } from "node:fs/promises";
+import { join, sep } from "node:path";
+import { ToolError } from "../errors.js";
 import { isInside } from "../paths.js";
-import { runChild } from "./child.js";
+import { findBubblewrap } from "./bubblewrap.js";
+import { MountPlan } from "./mount-plan.js";
+import { guardGit, repositoryOf, type GitGuard } from "./sandbox-git.js";
+import { SandboxRoots, type Root } from "./sandbox-roots.js";
+import { listeningSockets } from "./sandbox-sockets.js";
 
 export interface SandboxOptions {
   /** Folders beside the project that commands may write to. */
   allowPaths: readonly string[];
   /** Not even visible. */
   deniedPaths: readonly string[];
+  /** Can be read, and not written to, also in a folder that commands may write to. */
+  readOnlyPaths?: readonly string[];
   env: Readonly<Record<string, string>>;
+  /** `auto`: where bubblewrap works; `required`: or not at all. */
+  sandbox: "auto" | "required" | "off";
+  /** Whether commands reach the network. Left out: not with `required`. */
+  network?: boolean | undefined;
+  /** Folder for the sandbox's own temporary folders, one a project. Left out: they are empty in each command. */
+  scratchPath?: string | undefined;
 }
 
-/** What package managers and compilers write to below the home folder. */
-const CACHES = [
-  ".cache",
-  ".npm",
-  ".yarn",
-  ".bun",
-  ".local/share/pnpm",
-  ".local/state",
+/** A command's surroundings, made for one call. */
+export interface PreparedSandbox {
+  file: string;
+  /** In front of the program and its arguments. */
+  args: readonly string[];
+  /** Once the command has ended. Returns paths of what was taken away again. */
+  tidy(): Promise<string[]>;
+}
+
+/** Downloads of package managers, below the home folder. What people run from there by name is not among them. */
+const DOWNLOADS = [
+  ".npm/_cacache",
+  ".npm/_logs",
+  ".cache/pip",
+  ".cache/uv",
+  ".cache/yarn",
+  ".cache/deno",
+  ".yarn/berry/cache",
+  ".bun/install/cache",
+  ".local/share/pnpm/store",
   ".cargo/registry",
   ".cargo/git",
-  ".gradle",
-  ".m2",
-  ".nuget",
-  "go/pkg",
+  ".m2/repository",
+  ".nuget/packages",
+  "go/pkg/mod",
 ];
 
-/**
- * Bubblewrap: a process namespace of its own, so that nothing outlives a call; the rest of the disk read-only; our home
- * and our process out of sight. The network stays, because installing packages is what commands are for.
- */
-export async function sandboxArgs(options: SandboxOptions, projectDir: string): Promise<string[]> {
-  const home = options.env.HOME;
-  const denied = await present(options.deniedPaths);
-  const hidden = await Promise.all(
-    denied.map(async (path) =>
-      (await lstat(path)).isDirectory() ? ["--tmpfs", path] : ["--ro-bind", "/dev/null", path],
-    ),
-  );
-  const writable = await present([
-    tmpdir(),
-    "/tmp",
-    "/var/tmp",
-    ...(home ? CACHES.map((name) => join(home, name)) : []),
-    ...options.allowPaths,
-    ...(await gitFolders(projectDir)),
-    projectDir,
-  ]);
-  return [
-    "--ro-bind",
-    "/",
-    "/",
-    ...writable.flatMap((path) => ["--bind", path, path]),
-    "--dev",
-    "/dev",
-    "--proc",
-    "/proc",
-    ...hidden.flat(),
-    "--unshare-pid",
-    "--unshare-ipc",
-    "--die-with-parent",
-    "--chdir",
-    projectDir,
-    "--",
-  ];
-}
+/** Of a home folder that commands may write to, as when it is itself the project: what runs without being called. */
+const STARTS = [
+  ...[".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"],
+  ...[".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".gitconfig", ".npmrc", ".yarnrc", ".yarnrc.yml"],
+  ...[".config", ".ssh", ".gnupg", ".docker", ".local/bin", ".local/share/applications", ".local/share/systemd"],
+  ...[
+    "bin",
+    ".cargo/bin",
+    ".cargo/config.toml",
+    ".cargo/env",
+    ".bun/bin",
+    ".gradle",
+    ".m2",
+    ".nvm",
+    ".pyenv",
+    ".mozilla",
+  ],
+];
 
-/** A package of a larger repository has its `.git` above; commits must still work. */
-async function gitFolders(projectDir: string): Promise<string[]> {
-  for (let at = projectDir; ; at = dirname(at)) {
-    const git = join(at, ".git");
-    const stats = await lstat(git).catch(() => undefined);
-    // One that is a file (a worktree) names a folder; who wrote it chose the place, so it is not opened for writing.
-    if (stats) return stats.isDirectory() ? [git] : [];
-    if (dirname(at) === at) return [];
+/** What root owns it may change, without any capability: the program that the kernel runs after a crash is a file here. */
+const KERNEL = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "dynamic_debug", "mtrr"].map(
+  (name) => `/proc/${name}`,
+);
+
+/** Below /run, but needed: what /etc/resolv.conf leads to is added. */
+const RUN_KEPT = ["/run/current-system", "/run/booted-system", "/run/opengl-driver"];
+
+/** The sandbox's temporary folders, and how they are called among ours. */
+const TEMPORARY = [
+  { path: "/tmp", name: "tmp" },
+  { path: "/var/tmp", name: "var-tmp" },
+];
+
+/** Temporary folders of projects that no command ran in for so long, in ms, are removed. */
+const SCRATCH_MS = 3 * 24 * 60 * 60 * 1000;
+
+/** What the commands of one agent run in. */
+export class Sandbox {
+  readonly #options: SandboxOptions;
+  readonly #roots: SandboxRoots;
+  #swept: Promise<void> | undefined;
+
+  constructor(options: SandboxOptions) {
+    this.#options = options;
+    this.#roots = new SandboxRoots(options.allowPaths);
+  }
+
+  get network(): boolean {
+    return this.#options.network ?? this.#options.sandbox !== "required";
+  }
+
+  /** What holds commands here, in words for a person. */
+  async describe(): Promise<{ text: string; weak: boolean }> {
+    const { sandbox, env } = this.#options;
+    if (sandbox === "off") return { text: "commands run without a sandbox", weak: true };
+    const found = await findBubblewrap({ env, network: this.network });
+    if (found) return { text: `commands run in bubblewrap, network ${this.network ? "open" : "closed"}`, weak: false };
+    if (sandbox === "required") return { text: "commands are refused: bubblewrap does not work here", weak: true };
+    return { text: "commands run without a sandbox: bubblewrap does not work here", weak: true };
+  }
+
+  /** Undefined: run it as it is. Rejects with `ToolError` where it must not run. */
+  async prepare(projectDir: string): Promise<PreparedSandbox | undefined> {
+    const { sandbox, env } = this.#options;
+    if (sandbox === "off") return undefined;
+    const { network } = this;
+    if ((await findBubblewrap({ env, network })) === undefined) {
+      if (sandbox === "auto") return undefined;
+      throw new ToolError(
+        "commands need a sandbox, and bubblewrap does not work here. Tell the user; go on without bash.",
+      );
+    }
+    const project = await this.#roots.open(projectDir);
+    if (!project) throw new ToolError(`the project folder ${projectDir} cannot be opened.`);
+    const foreignFiles = process.getuid?.() === 0 && Number((await stat(project.path)).uid) !== 0;
+    const bubblewrap = await findBubblewrap({ env, network, foreignFiles });
+    if (!bubblewrap)
+      throw new ToolError("the project folder belongs to another user, which the sandbox cannot do here.");
+    const { plan, roots, guards } = await this.#plan(project);
+    return {
+      file: bubblewrap.file,
+      args: [
+        ...["--ro-bind", "/", "/"],
+        ...plan.args(),
+        // Last, so that no root covers them.
+        ...["--dev", "/dev", "--proc", "/proc", ...KERNEL.flatMap((path) => ["--ro-bind-try", path, path])],
+        ...bubblewrap.switches,
+        ...["--setenv", "TMPDIR", "/tmp", "--setenv", "GOCACHE", "/tmp/go-build"],
+        ...["--chdir", project.path, "--"],
+        ...checked(roots.filter(({ path }) => !plan.isHidden(path))),
+      ],
+      tidy: async () => (await Promise.all(guards.map((guard) => guard.tidy()))).flat(),
+    };
+  }
+
+  async #plan(project: Root): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
+    const { allowPaths, deniedPaths, env, sandbox } = this.#options;
+    const plan = new MountPlan();
+    const home = env["HOME"] ? await realpath(env["HOME"]).catch(() => undefined) : undefined;
+    if (
+      sandbox === "required" &&
+      [home ?? "/", "/"].some((path) => path !== project.path && isInside(path, project.path))
+    )
+      throw new ToolError(`${project.path} holds more than a project: the sandbox does not open it for commands.`);
+
+    await this.#temporary(plan, project.path);
+    plan.replace("/run");
+    if ((await lstat("/var/run").catch(() => undefined))?.isDirectory()) plan.replace("/var/run");
+    for (const path of [...RUN_KEPT, "/etc/resolv.conf"]) {
+      const real = await realpath(path).catch(() => undefined);
+      if (real !== undefined && existsSync(path) && isInside(path, "/run")) plan.keep(path, real);
+      if (real !== undefined && isInside(real, "/run")) plan.keep(real);
+    }
+    if (home !== undefined && plan.isHidden(home)) plan.keep(home);
+
+    const allowed = [project, ...(await this.#open(allowPaths))];
+    // Without the network there is nothing to download.
+    const downloads = this.network && home !== undefined ? DOWNLOADS.map((name) => join(home, name)) : [];
+    const roots = [...allowed, ...(await this.#open(downloads))];
+    for (const { path } of roots) plan.write(path);
+    if (home !== undefined) await keepStarts(plan, home);
+    for (const path of this.#options.readOnlyPaths ?? []) {
+      const real = await realpath(path).catch(() => undefined);
+      if (real !== undefined && plan.isWritable(real)) plan.keep(real);
+    }
+    const repositories = new Set([await repositoryOf(project.path), ...allowed.map(({ path }) => path)]);
+    const guards: GitGuard[] = [];
+    for (const folder of repositories) if (folder !== undefined) guards.push(await guardGit(plan, folder));
+
+    for (const path of deniedPaths) {
+      const real = await realpath(path).catch(() => undefined);
+      if (real !== undefined) plan.hide(real, (await lstat(real)).isDirectory());
+    }
+    if (plan.isHidden(project.path)) throw new ToolError("the project folder lies where commands may not look.");
+    for (const path of await listeningSockets()) {
+      const real = await realpath(path).catch(() => undefined);
+      if (real !== undefined && !plan.isHidden(real)) plan.hide(real, false);
+    }
+    await layFoundations(plan);
+    return { plan, roots, guards };
+  }
+
+  async #open(paths: readonly string[]): Promise<Root[]> {
+    const roots = await Promise.all(paths.map((path) => this.#roots.open(path)));
+    return roots.filter((root) => root !== undefined);
+  }
+
+  /** Temporary folders of its own: those of the machine hold other programs' sockets and files. */
+  async #temporary(plan: MountPlan, project: string): Promise<void> {
+    const { scratchPath } = this.#options;
+    const places = TEMPORARY.filter(({ path }) => existsSync(path));
+    if (scratchPath === undefined) {
+      for (const { path } of places) plan.replace(path);
+      return;
+    }
+    await (this.#swept ??= sweep(scratchPath));
+    const own = join(scratchPath, createHash("sha256").update(project).digest("hex").slice(0, 16));
+    for (const { path, name } of places) {
+      await mkdir(join(own, name), { recursive: true, mode: 0o700 });
+      plan.replace(path, await realpath(join(own, name)));
+    }
+    const now = new Date();
+    await utimes(own, now, now);
   }
 }
 
-async function present(paths: readonly string[]): Promise<string[]> {
-  const real = await Promise.all(paths.map((path) => realpath(path).catch(() => undefined)));
-  const distinct = [...new Set(real.filter((path) => path !== undefined))];
-  // A mount over a parent would hide those made below it before.
-  return distinct.filter((path) => !distinct.some((other) => other !== path && isInside(path, other)));
+async function sweep(folder: string): Promise<void> {
+  for (const name of await readdir(folder).catch(() => [])) {
+    const path = join(folder, name);
+    const used = (await lstat(path).catch(() => undefined))?.mtimeMs ?? Date.now();
+    if (Date.now() - used > SCRATCH_MS) await rm(path, { recursive: true, force: true }).catch(() => undefined);
+  }
 }
 
-let probe: Promise<string | undefined> | undefined;
-
-/** Path of a bubblewrap that works here, tried once a process; undefined where there is none. */
-export function findBubblewrap(env: Readonly<Record<string, string>>): Promise<string | undefined> {
-  probe ??= tryBubblewrap(env).catch(() => undefined);
-  return probe;
+async function keepStarts(plan: MountPlan, home: string): Promise<void> {
+  if (!plan.isWritable(home)) return;
+  for (const name of STARTS) {
+    const real = await realpath(join(home, name)).catch(() => undefined);
+    if (real !== undefined && plan.isWritable(real)) plan.keep(real);
+  }
 }
 
-async function tryBubblewrap(env: Readonly<Record<string, string>>): Promise<string | undefined> {
-  if (process.platform !== "linux") return undefined;
-  // Only from the system's folders: one in the project folder would be the project's word for its own sandbox.
-  const file = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"].find(
-    (path) => existsSync(path),
-  );
-  if (file === undefined) return undefined;
-  const args = [
-    "--ro-bind",
-    "/",
-    "/",
-    "--dev",
-    "/dev",
-    "--proc",
-    "/proc",
-    "--unshare-pid",
-    "--unshare-ipc",
-    "--die-with-parent",
-    "--",
-    "/bin/sh",
-    "-c",
-    ":",
-  ];
-  const signal = new AbortController().signal;
-  const end = await runChild({ file, args, cwd: "/", env, timeoutMs: 5_000, signal, onOutput: () => undefined });
-  return end.code === 0 ? file : undefined;
+/**
+ * Bubblewrap makes the places that it mounts on, and follows links on the way. In a temporary folder that commands
+ * have written to before, such a link could lead it out.
+ */
+async function layFoundations(plan: MountPlan): Promise<void> {
+  for (const { source, way } of plan.foundations()) {
+    const names = way.split(sep);
+    let at = source;
+    for (const [i, name] of names.entries()) {
+      at = join(at, name);
+      const stats = await lstat(at).catch(() => undefined);
+      if (stats && !stats.isDirectory() && (i < names.length - 1 || stats.isSymbolicLink())) await unlink(at);
+      if (i < names.length - 1 && !stats?.isDirectory()) await mkdir(at, { mode: 0o700 });
+    }
+  }
+}
+
+/**
+ * A program that runs the rest only where each root is what it was when it was looked at: mounts cannot be changed any
+ * more then, but names could be while they were made.
+ */
+function checked(roots: readonly Root[]): string[] {
+  const stat = ["/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat"].find((path) => existsSync(path));
+  if (stat === undefined) throw new ToolError("the sandbox needs the program stat, which is not here.");
+  if (roots.length === 0) return [];
+  const seen = roots.map(({ identity }) => identity).join("\n");
+  const look = [stat, "-c", "%d:%i", "--", ...roots.map(({ path }) => path)].map(quoted).join(" ");
+  const refusal = "echo 'a folder was replaced while the sandbox was made; try again' >&2; exit 126";
+  return ["/bin/sh", "-c", `[ "$(${look})" = ${quoted(seen)} ] || { ${refusal}; }; exec "$@"`, "sh"];
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -51,18 +51,36 @@ function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }
 
-/** Takes a stream of any length and keeps its beginning and its end, in memory bounded by twice `bytes` and one chunk. */
+/** What becomes of a text before it is cut, and how far beyond a cut it must be able to look. */
+export interface Cleaning {
+  clean(text: string): string;
+  /** In characters. Nothing that `clean` takes out is longer. */
+  reach: number;
+}
+
+/**
+ * Takes a stream of any length and keeps its beginning and its end, in memory bounded by twice `bytes` and one chunk.
+ * More is kept than is shown: what was cleaned with nothing behind the cut would show the half of what lies on it.
+ */
 export class HeadTail {
   readonly #half: number;
+  readonly #kept: number;
+  readonly #cleaning: Cleaning | undefined;
   #head: Buffer[] = [];
   #headBytes = 0;
   #tail: Buffer[] = [];
   #tailBytes = 0;
   #total = 0;
 
-  /** @param bytes How much is kept. */
-  constructor(readonly bytes: number) {
+  /** @param bytes How much is shown. */
+  constructor(
+    readonly bytes: number,
+    cleaning?: Cleaning,
+  ) {
     this.#half = Math.max(1, Math.floor(bytes / 2));
+    this.#cleaning = cleaning;
+    // A character has at most four bytes.
+    this.#kept = this.#half + 4 * (cleaning?.reach ?? 0);
   }
 
   /** Bytes that came so far. */
@@ -73,8 +91,8 @@ export class HeadTail {
   push(chunk: Buffer): void {
     this.#total += chunk.length;
     let rest = chunk;
-    if (this.#headBytes < this.#half) {
-      const part = rest.subarray(0, this.#half - this.#headBytes);
+    if (this.#headBytes < this.#kept) {
+      const part = rest.subarray(0, this.#kept - this.#headBytes);
       this.#head.push(part);
       this.#headBytes += part.length;
       rest = rest.subarray(part.length);
@@ -82,7 +100,7 @@ export class HeadTail {
     if (rest.length === 0) return;
     this.#tail.push(rest);
     this.#tailBytes += rest.length;
-    for (let [first] = this.#tail; first && this.#tailBytes - first.length >= this.#half; [first] = this.#tail) {
+    for (let [first] = this.#tail; first && this.#tailBytes - first.length >= this.#kept; [first] = this.#tail) {
       this.#tail.shift();
       this.#tailBytes -= first.length;
     }
@@ -91,13 +109,23 @@ export class HeadTail {
     if (this.#head.length > 256) this.#head = [Buffer.concat(this.#head)];
   }
 
-  /** What was kept; bytes that are no UTF-8 become U+FFFD. */
+  /** What was kept, cleaned; bytes that are no UTF-8 become U+FFFD. */
   text(hint = ""): string {
     const head = Buffer.concat(this.#head);
     const tail = Buffer.concat(this.#tail);
-    if (this.#total === head.length + tail.length && this.#total <= this.bytes)
-      return Buffer.concat([head, tail]).toString();
     const shown = Math.max(0, this.#half - 60 - hint.length);
-    return join(headOf(head, shown), tailOf(tail, shown), this.#total, Number.POSITIVE_INFINITY, hint);
+    const whole = this.#total === head.length + tail.length;
+    if (!this.#cleaning) {
+      if (whole && this.#total <= this.bytes) return Buffer.concat([head, tail]).toString();
+      return join(headOf(head, shown), tailOf(tail, shown), this.#total, Number.POSITIVE_INFINITY, hint);
+    }
+    const { clean, reach } = this.#cleaning;
+    // All of it is there: it is cut, if at all, when it is clean.
+    if (whole) return clean(Buffer.concat([head, tail]).toString());
+    const before = clean(head.toString());
+    // What lies on the cut cannot be told from other text.
+    const first = Buffer.from(before.slice(0, Math.max(0, before.length - reach)));
+    const last = Buffer.from(clean(tail.toString()).slice(reach));
+    return join(headOf(first, shown), tailOf(last, shown), this.#total, Number.POSITIVE_INFINITY, hint);
   }
 }

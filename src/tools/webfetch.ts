@@ -1,5 +1,8 @@
 import type { Dispatcher, Response } from "undici";
-import { ToolError, ToolInputError } from "../errors.js";
+import { deadline } from "../abort.js";
+import { ToolError, ToolInputError, WorkLimitError } from "../errors.js";
+import type { PageText } from "../hostile/page.js";
+import { withThread } from "../hostile/threads.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { size, sniff } from "./content.js";
@@ -15,6 +18,8 @@ export interface WebfetchOptions {
 
 const MAX_BYTES = 5 * 1024 * 1024;
 const MAX_REDIRECTS = 5;
+/** For a page to become text, in ms. */
+const READ_MS = 5_000;
 const ACCEPT = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json;q=0.9,*/*;q=0.8";
 
 const args = defineArguments({
@@ -43,16 +48,19 @@ export function webfetchTool(options: WebfetchOptions): Tool {
     needsLeave: true,
     describe: ({ url }) => ({ title: `Fetch ${url.length > 200 ? `${url.slice(0, 199)}…` : url}`, locations: [] }),
     run: async (given, context) => {
-      const time = AbortSignal.timeout(options.timeoutMs ?? 30_000);
-      const signal = AbortSignal.any([context.signal, time]);
       const dispatcher = await connections(options.allowPrivate);
+      const time = deadline(options.timeoutMs ?? 30_000, context.signal);
       try {
-        return await show(given, await load(given.url, options.allowPrivate, dispatcher, signal));
+        const loaded = await load(given.url, options.allowPrivate, dispatcher, time.signal);
+        // Reading it has a time of its own.
+        time.clear();
+        return await show(given, loaded, context.signal);
       } catch (error) {
         if (context.signal.aborted) throw context.signal.reason;
-        if (time.aborted) throw new ToolError(`${given.url}: no answer in time. Try another address.`);
+        if (time.expired) throw new ToolError(`${given.url}: no answer in time. Try another address.`);
         throw await fault(given.url, error);
       } finally {
+        time.clear();
         await dispatcher.destroy();
       }
     },
@@ -113,7 +121,7 @@ async function load(
       headers: { accept: ACCEPT, "user-agent": "gantry (coding agent)" },
     });
     const next = response.status >= 300 && response.status < 400 ? response.headers.get("location") : null;
-    if (next === null) return receive(response, url);
+    if (next === null) return receive(response, url, signal);
     await response.body?.cancel();
     if (redirects === MAX_REDIRECTS)
       throw new ToolError(`${start}: more than ${MAX_REDIRECTS} redirects. Try another address.`);
@@ -134,32 +142,31 @@ async function refusePrivateLiteral(url: string): Promise<void> {
   if (!isPublicAddress(host)) throw new NotPublicError(host);
 }
 
-async function receive(response: Response, url: string): Promise<Loaded> {
+async function receive(response: Response, url: string, signal: AbortSignal): Promise<Loaded> {
   const [type = "", ...parameters] = (response.headers.get("content-type") ?? "").split(";").map((part) => part.trim());
   const charset = parameters
     .find((one) => /^charset=/i.test(one))
     ?.slice(8)
     .replaceAll('"', "");
-  const chunks: Buffer[] = [];
+  const limit = response.ok ? MAX_BYTES : 64 * 1024;
+  // One piece of memory, because a server that sends single bytes would make a million small ones.
+  let body = Buffer.allocUnsafe(16 * 1024);
   let bytes = 0;
-  let cut = false;
   if (response.body) {
-    const limit = response.ok ? MAX_BYTES : 64 * 1024;
     for await (const chunk of response.body) {
-      const part = Buffer.from(chunk as Uint8Array).subarray(0, limit - bytes);
-      chunks.push(part);
+      const part = (chunk as Uint8Array).subarray(0, limit - bytes);
+      if (bytes + part.length > body.length)
+        body = Buffer.concat([body], Math.min(limit, Math.max(2 * body.length, bytes + part.length)));
+      body.set(part, bytes);
       bytes += part.length;
       // Leaving the loop ends the transfer.
-      if (bytes >= limit) {
-        cut = true;
-        break;
-      }
+      if (bytes >= limit) break;
     }
   }
-  const loaded = { url, type: type.toLowerCase(), charset, body: Buffer.concat(chunks), cut };
+  const loaded = { url, type: type.toLowerCase(), charset, body: body.subarray(0, bytes), cut: bytes >= limit };
   if (!response.ok) {
-    const why = await textOf(loaded, false).then(
-      (text) => text?.replace(/\s+/g, " ").trim().slice(0, 300),
+    const why = await textOf(loaded, { raw: false, offset: 0, bytes: 2_000 }, signal).then(
+      (page) => page?.text.replace(/\s+/g, " ").trim().slice(0, 300),
       () => "",
     );
     throw new ToolError(
@@ -169,46 +176,44 @@ async function receive(response: Response, url: string): Promise<Loaded> {
   return loaded;
 }
 
-async function show({ offset, raw, url: asked }: WebfetchArgs, loaded: Loaded): Promise<ToolOutput> {
+async function show(
+  { offset, raw, url: asked }: WebfetchArgs,
+  loaded: Loaded,
+  signal: AbortSignal,
+): Promise<ToolOutput> {
   const content = sniff(loaded.body.subarray(0, 8_192));
   if (content.kind === "image" && !loaded.cut)
     return {
       text: `${loaded.url}: ${content.mediaType}, ${size(loaded.body.length)}. The image is attached.`,
       parts: [{ type: "image", mediaType: content.mediaType, data: loaded.body.toString("base64") }],
     };
-  const text = await textOf(loaded, raw);
-  if (text === undefined) {
+  const page = await textOf(loaded, { raw, offset, bytes: MODEL_BYTES }, signal);
+  if (page === undefined) {
     const what = content.kind === "binary" ? content.what : loaded.type || "binary data";
     throw new ToolError(
       `${loaded.url}: cannot be shown, it is ${what}. Use bash with curl to save it, if you need it.`,
     );
   }
-  if (text.trim() === "") return { text: `${loaded.url} has no text. It may need a browser; raw shows its source.` };
-  if (offset >= text.length)
+  if (page.blank) return { text: `${loaded.url} has no text. It may need a browser; raw shows its source.` };
+  if (offset >= page.length)
     throw new ToolError(
-      `${asked}: has ${text.length} characters, so there is nothing at ${offset}. Use a smaller offset.`,
+      `${asked}: has ${page.length} characters, so there is nothing at ${offset}. Use a smaller offset.`,
     );
-  const page = pageOf(text, offset);
   const notes: string[] = [];
   if (loaded.url !== asked) notes.push(`[redirected to ${loaded.url}]`);
-  const end = offset + page.length;
-  if (end < text.length) notes.push(`[characters ${offset}-${end} of ${text.length}; go on with offset ${end}]`);
+  const end = offset + page.text.length;
+  if (end < page.length) notes.push(`[characters ${offset}-${end} of ${page.length}; go on with offset ${end}]`);
   if (loaded.cut) notes.push("[only the first 5 MiB were fetched]");
-  return { text: [notes.length > 0 ? page.replace(/\n$/, "") : page, ...notes].join("\n") };
-}
-
-/** As much as a model is shown at once, ending at a line where one is near. */
-function pageOf(text: string, offset: number): string {
-  let page = text.slice(offset, offset + MODEL_BYTES);
-  while (Buffer.byteLength(page) > MODEL_BYTES)
-    page = page.slice(0, Math.floor((page.length * MODEL_BYTES) / Buffer.byteLength(page)));
-  if (offset + page.length === text.length) return page;
-  const line = page.lastIndexOf("\n") + 1;
-  return line > page.length / 2 ? page.slice(0, line) : page.replace(/[\uD800-\uDBFF]$/, "");
+  if (page.cut) notes.push("[the page is too long to be read whole; raw shows its source]");
+  return { text: [notes.length > 0 ? page.text.replace(/\n$/, "") : page.text, ...notes].join("\n") };
 }
 
 /** Undefined for what is no text. */
-async function textOf({ url, type, charset, body }: Loaded, raw: boolean): Promise<string | undefined> {
+async function textOf(
+  { url, type, charset, body }: Loaded,
+  { raw, offset, bytes }: { raw: boolean; offset: number; bytes: number },
+  signal: AbortSignal,
+): Promise<PageText | undefined> {
   const content = sniff(body.subarray(0, 8_192));
   if (content.kind !== "text") return undefined;
   const html =
@@ -218,18 +223,20 @@ async function textOf({ url, type, charset, body }: Loaded, raw: boolean): Promi
   const named =
     charset ??
     (html ? /<meta[^>]{0,200}charset=["']?([\w-]+)/i.exec(body.toString("latin1", 0, 2_048))?.[1] : undefined);
-  const text = decoder(named ?? content.encoding).decode(body);
-  if (!html || raw) return text;
-  const { htmlToText } = await import("./html-text.js");
-  const page = await htmlToText(text, url);
-  return page.title === "" || page.text.startsWith(`# ${page.title}`) ? page.text : `# ${page.title}\n\n${page.text}`;
-}
-
-function decoder(charset: string): InstanceType<typeof TextDecoder> {
+  // Memory of its own, because it goes over to the thread.
+  const job = {
+    body: new Uint8Array(body),
+    html: html && !raw,
+    charset: named ?? content.encoding,
+    url,
+    offset,
+    bytes,
+  };
   try {
-    return new TextDecoder(charset);
-  } catch {
-    return new TextDecoder();
+    return await withThread(signal, (thread) => thread.ask("page", job, { ms: READ_MS, transfer: [job.body] }));
+  } catch (error) {
+    if (!(error instanceof WorkLimitError)) throw error;
+    throw new ToolError(`${url}: cannot be read as text: ${error.message}. raw shows its source.`, { cause: error });
   }
 }
 

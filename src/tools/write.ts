@@ -40,10 +40,14 @@ export function writeTool(options: FileToolOptions): Tool {
     kind: "edit",
     parallel: false,
     needsLeave: true,
-    describe: ({ path }, projectDir) => ({
-      title: `Write ${shown(path, projectDir)}`,
-      locations: [location(path, projectDir)],
-    }),
+    describe: ({ path, content }, projectDir) => {
+      const place = location(path, projectDir);
+      return {
+        title: `Write ${shown(path, projectDir)}`,
+        locations: [place],
+        diff: [{ path: place.path, oldText: null, newText: content }],
+      };
+    },
     run: async ({ path, content }, context) => {
       try {
         const guard = await guardForChange(options, context.projectDir);

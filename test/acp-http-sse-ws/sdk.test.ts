@@ -71,7 +71,8 @@ async function use(stream: Stream, profile: Profile, work: (seen: Seen) => Promi
   await app.connectWith(checked(stream, profile, faults), async (context) => {
     const { protocolVersion } = await context.request(agent.initialize, {
       protocolVersion: 1,
-      clientInfo: { name: "test", version: "1" },
+      // Nothing is configured: the name alone makes the difference.
+      clientInfo: { name: profile === "official" ? "acpx" : "test", version: "1" },
       clientCapabilities: {},
     });
     assert.equal(protocolVersion, 1);
@@ -88,7 +89,7 @@ function ask(context: ClientContext, sessionId: string, text: string, signal?: A
 }
 
 /** New, a prompt with a tool, a cancel, a list, a close; returns the id that the client was given. */
-async function converse({ context, updates, text }: Seen, cwd: string): Promise<string> {
+async function converse({ context, updates, text }: Seen, cwd: string, profile: Profile): Promise<string> {
   const { sessionId, configOptions } = await context.request(agent.session.new, { cwd, mcpServers: [] });
   assert.equal(configOptions?.[0]?.id, "model");
   const first = await ask(context, sessionId, "read it");
@@ -97,7 +98,10 @@ async function converse({ context, updates, text }: Seen, cwd: string): Promise<
   const statuses = updates
     .filter((one) => one.sessionId === sessionId)
     .flatMap(({ update }) => ("status" in update ? [update.status] : []));
-  assert.deepEqual(statuses, ["pending", "completed"]);
+  assert.deepEqual(
+    statuses,
+    profile === "official" ? ["pending", "in_progress", "completed"] : ["pending", "completed"],
+  );
   const chunk = async (from: number) => {
     while (!updates.slice(from).some(({ update }) => update.sessionUpdate === "agent_message_chunk")) {
       await new Promise((resolve) => setTimeout(resolve, 5));
@@ -143,7 +147,6 @@ async function whole(t: TestContext, profile: Profile): Promise<void> {
     home: home.path,
     projectDir: cwd,
     config: {
-      acp: { profile },
       server: { port: 0 },
       providers: [{ name: "lab", driver: "openai", base_url: model.baseUrl, api_key: "x", models: [entry] }],
     },
@@ -154,7 +157,7 @@ async function whole(t: TestContext, profile: Profile): Promise<void> {
   const socket = () =>
     createWebSocketStream(url.replace("http", "ws"), { WebSocket: WebSocket as unknown as WebSocketConstructor });
   for (const stream of [createHttpStream(url), socket()]) {
-    await use(stream, profile, async (seen) => void made.push(await converse(seen, cwd)));
+    await use(stream, profile, async (seen) => void made.push(await converse(seen, cwd, profile)));
   }
   const gantry = await spawnGantry(t, { ...options, args: ["serve", "--acp", "--stdio"] });
   // The helper reads stdout as text; bytes for the client are made of it again.
@@ -169,7 +172,7 @@ async function whole(t: TestContext, profile: Profile): Promise<void> {
       assert.equal(stopReason, "end_turn");
       assert.match(text(sessionId), /I know\.$/);
     }
-    made.push(await converse(seen, cwd));
+    made.push(await converse(seen, cwd, profile));
     await assert.rejects(
       context.request(agent.session.load, { sessionId: "missing", cwd, mcpServers: [] }),
       /session not found/,

@@ -215,6 +215,12 @@ describe("what editors show", () => {
     await peer.prompt(sessionId, "x");
     assert.equal(provider.requests[0]?.model.id, "deep");
     assert.equal(provider.requests[0]?.effort, "high");
+    await set("model", "scripted/fast");
+    const none = (await set("thought_level", "low")).error;
+    assert.deepEqual([none?.code, none?.data], [-32602, { field: "configId" }], "a model that does not reason");
+    assert.equal((await agent.sessions.get(sessionId))?.reasoningEffort, "high");
+    const again = await set("model", "scripted/fast");
+    assert.equal(again.result.configOptions[0].currentValue, "scripted/fast");
     peer.assertClean();
   });
 

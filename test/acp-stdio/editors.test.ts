@@ -4,11 +4,14 @@ import type { Profile } from "../../adapters/acp-shared/index.js";
 import { spawnAcp } from "../helpers/acp-process.js";
 import type { Json } from "../helpers/acp-peer.js";
 import { say, startFakeModelServer } from "../helpers/fake-model-server.js";
-import type { Hooks } from "../helpers/temp.js";
+import { MemoryAcp, scriptedAgent } from "../helpers/acp-agent.js";
+import { tempDir, type Hooks } from "../helpers/temp.js";
 
 /** A client as it introduces itself, and a prompt as it sends it. */
 interface Editor {
   name: string;
+  /** Without a process of its own, which takes its time; what differs is the same code. */
+  inProcess?: true;
   initialize: Json;
   /** `file`: absolute path of a file of the project. */
   prompt(file: string): Json[];
@@ -44,6 +47,7 @@ const EDITORS: readonly Editor[] = [
   },
   {
     name: "agent-shell: a file that is too large is a link",
+    inProcess: true,
     initialize: {
       clientInfo: { name: "agent-shell", title: "Emacs Agent Shell", version: "0.56.1" },
       clientCapabilities: { ...BOTH, terminal: true },
@@ -61,6 +65,7 @@ const EDITORS: readonly Editor[] = [
   },
   {
     name: "CodeCompanion.nvim with an embedded buffer before the question",
+    inProcess: true,
     initialize: { clientInfo: { name: "CodeCompanion.nvim", version: "1.0.0" }, clientCapabilities: BOTH },
     prompt: (file) => [embedded(file), text("What is wrong here?")],
     reaches: (file) => [`file://${file}`, CONTENT.trim(), "What is wrong here?"],
@@ -84,6 +89,7 @@ const EDITORS: readonly Editor[] = [
   },
   {
     name: "avante.nvim: nameless, links of the selected files first",
+    inProcess: true,
     initialize: { clientCapabilities: BOTH },
     prompt: (file) => [linked(file), text("What is wrong here?")],
     reaches: (file) => [`[@answer.ts](file://${file})`, "What is wrong here?"],
@@ -91,6 +97,7 @@ const EDITORS: readonly Editor[] = [
   },
   {
     name: "Obsidian's Agent Client: a terminal alone is declared",
+    inProcess: true,
     initialize: {
       clientInfo: { name: "some-notes", version: "1" },
       clientCapabilities: { ...NEITHER, terminal: true },
@@ -101,6 +108,7 @@ const EDITORS: readonly Editor[] = [
   },
   {
     name: "a JetBrains IDE",
+    inProcess: true,
     initialize: { clientInfo: { name: "JetBrains.IntelliJ IDEA", version: "2026.2" }, clientCapabilities: NEITHER },
     prompt: (file) => [text("look at"), linked(file), text(QUESTION)],
     reaches: (file) => ["look at", `file://${file}`, QUESTION],
@@ -131,6 +139,7 @@ const EDITORS: readonly Editor[] = [
   },
   {
     name: "a client of the interface document, which names itself and declares nothing",
+    inProcess: true,
     initialize: { clientInfo: { name: "my-client", version: "1" } },
     prompt: (file) => [text("first"), linked(file), text("second")],
     reaches: () => ["first"],
@@ -162,8 +171,20 @@ function asked(body: Json): string {
   return typeof content === "string" ? content : content.map((part: Json) => part.text ?? "").join("\n");
 }
 
-describe("what editors send reaches the model", () => {
-  for (const editor of EDITORS) {
+function assertReaches(got: string, editor: Editor, file: string): void {
+  let from = 0;
+  for (const piece of editor.reaches(file)) {
+    const at = got.indexOf(piece, from);
+    assert.ok(at >= 0, `${JSON.stringify(piece)} is missing or out of place in ${JSON.stringify(got)}`);
+    from = at + piece.length;
+  }
+  if (editor.dropped) assert.equal(got, editor.reaches(file).join(""), "nothing else");
+}
+
+const overStdio = EDITORS.filter(({ inProcess }) => !inProcess);
+
+describe("what editors send over stdio reaches the model", { concurrency: 4 }, () => {
+  for (const editor of overStdio) {
     it(editor.name, async (t) => {
       const { model, config } = await lab(t);
       model.enqueue(say("One."), say("Two."));
@@ -173,28 +194,43 @@ describe("what editors send reaches the model", () => {
       const session = await peer.newSession(gantry.projectDir);
       const prompt = editor.prompt(file);
       for (let i = 0; i < 2; i += 1) {
-        assert.deepEqual(await peer.request("session/prompt", { sessionId: session, prompt }), {
-          stopReason: "end_turn",
-        });
+        const result = await peer.request("session/prompt", { sessionId: session, prompt });
+        assert.deepEqual(result, { stopReason: "end_turn" });
       }
       const runs = model.requests.filter(({ tools }) => tools.length > 0);
       assert.equal(runs.length, 2);
       const got = asked(runs[0]?.body);
       t.diagnostic(`${JSON.stringify(prompt)} -> ${JSON.stringify(got)}`);
-      let from = 0;
-      for (const piece of editor.reaches(file)) {
-        const at = got.indexOf(piece, from);
-        assert.ok(at >= 0, `${JSON.stringify(piece)} is missing or out of place in ${JSON.stringify(got)}`);
-        from = at + piece.length;
-      }
+      assertReaches(got, editor, file);
       const loaded = await peer.request("session/load", { sessionId: session, cwd: gantry.projectDir, mcpServers: [] });
       assert.deepEqual(loaded, editor.profile === "spec" ? null : {});
       gantry.child.stdin.end();
       assert.equal((await gantry.exited).code, 0);
-      if (editor.dropped) assert.equal(got, editor.reaches(file).join(""), "nothing else");
       const told = gantry.stderr.split("\n").filter((line) => line.includes("left out"));
       assert.equal(told.length, editor.dropped ? 1 : 0, `one warning a session: ${gantry.stderr}`);
       for (const type of editor.dropped ?? []) assert.ok(told[0]?.includes(type));
+      peer.assertClean();
+    });
+  }
+});
+
+describe("what other clients send reaches the model", () => {
+  for (const editor of EDITORS.filter(({ inProcess }) => inProcess)) {
+    it(editor.name, async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const { agent, provider } = scriptedAgent(t, ["One."]);
+      const peer = new MemoryAcp(t, agent).connect();
+      peer.profile = editor.profile;
+      await peer.initialize(editor.initialize);
+      const session = await peer.newSession(cwd);
+      const prompt = editor.prompt(`${cwd}/answer.ts`);
+      await peer.request("session/prompt", { sessionId: session, prompt });
+      const parts = provider.requests[0]?.messages.at(-1)?.parts ?? [];
+      const got = parts.map((part) => ("text" in part ? part.text : "")).join("");
+      t.diagnostic(`${JSON.stringify(prompt)} -> ${JSON.stringify(got)}`);
+      assertReaches(got, editor, `${cwd}/answer.ts`);
+      const loaded = await peer.request("session/load", { sessionId: session, cwd, mcpServers: [] });
+      assert.deepEqual(loaded, editor.profile === "spec" ? null : {});
       peer.assertClean();
     });
   }

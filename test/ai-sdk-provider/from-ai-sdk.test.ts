@@ -212,6 +212,37 @@ describe("models of the AI SDK", () => {
       assert.deepEqual(options.prompt[1]!.content[1]!.data, { type: "data", data: PNG });
     });
 
+    it("the cost that a package passes on is the cost, wherever it puts it", async () => {
+      const usage = { inputTokens: { total: 1000 }, outputTokens: { total: 200 } };
+      const finishes: [finish: object, cost: number][] = [
+        [{ usage: { ...usage, raw: { cost: 0.00123456 } } }, 0.00123456],
+        [{ usage, providerMetadata: { openrouter: { provider: "X", usage: { cost: 0.5 } } } }, 0.5],
+        [{ usage, providerMetadata: { gateway: { cost: "0.0045405" } } }, 0.0045405],
+        [{ usage, providerMetadata: { xai: { costInUsdTicks: 20_000_000 } } }, 0.002],
+        [{ usage: { ...usage, raw: { cost: { total_cost: 0.25 } } } }, 0.25],
+      ];
+      for (const [finish, cost] of finishes) {
+        const fake: AiSdkModel = {
+          specificationVersion: "v3",
+          provider: "fake.chat",
+          modelId: "gpt-5",
+          doStream: () =>
+            Promise.resolve({
+              stream: new ReadableStream({
+                start(controller) {
+                  controller.enqueue({ type: "text-delta", id: "0", delta: "Hi" });
+                  controller.enqueue({ type: "finish", finishReason: { unified: "stop", raw: "stop" }, ...finish });
+                  controller.close();
+                },
+              }),
+            }),
+        };
+        const provider = keep(fromAiSdk(fake, { models: [{ id: "gpt-5", prices: { input: 1, output: 1 } }] }));
+        const told = (await take(provider, ask({ model: provider.known[0]! }))).finish.usage;
+        assert.deepEqual([told.cost, told.costReported], [cost, true]);
+      }
+    });
+
     it("an abort is heard even where the package does not listen, and a stream without a finish is a fault", async () => {
       const deaf: AiSdkModel = {
         specificationVersion: "v3",

@@ -22,6 +22,7 @@ describe("options", () => {
       headers: { "x-a": "b" },
       timeout: 60,
       max_retries: 2,
+      max_wait: 600,
       models: [
         "plain",
         {
@@ -37,6 +38,7 @@ describe("options", () => {
     });
     const provider = new AiSdkProvider(options);
     assert.deepEqual([provider.name, provider.idleTimeoutMs, provider.maxRetries], ["lab", 60_000, 2]);
+    assert.equal(provider.maxWaitMs, 600_000);
     assert.deepEqual(provider.known, [
       { id: "plain", name: "plain", ownedBy: "lab" },
       {
@@ -85,6 +87,7 @@ describe("options", () => {
     refused({ ...lab, timeout: 0 }, /\.timeout: expected seconds/);
     refused({ ...lab, timeout: "60" }, /\.timeout: expected seconds/);
     refused({ ...lab, max_retries: 1.5 }, /\.max_retries: expected an integer/);
+    refused({ ...lab, max_wait: -1 }, /\.max_wait: expected seconds/);
     refused({ ...lab, models: {} }, /\.models: expected a list of models$/);
     refused({ ...lab, models: [{}] }, /\.models\[0\]\.id: expected the model's id$/);
     refused({ ...lab, models: ["a", { id: "a" }] }, /\.models\[1\]\.id: expected an id that is not there yet/);

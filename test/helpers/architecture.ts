@@ -49,6 +49,16 @@ const HEAVY =
 /** May stand in an adapter's own start: it was chosen. */
 const HEAVY_FOR_ADAPTERS = /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|@pydantic\/)/;
 
+/** Where foreign input is worked on. Only the door may be used from outside; the rest runs in a thread, under its limits. */
+const HOSTILE = /^src\/hostile\//;
+const HOSTILE_DOOR = "src/hostile/threads.ts";
+/** What parses what strangers wrote. */
+const PARSES_FOREIGN = /^htmlparser2(\/|$)/;
+/** Makes expressions of the user's own config. */
+const TRUSTED_EXPRESSIONS = new Set(["src/paths/protection.ts"]);
+/** Threads of src have limits; an adapter looks after its own. */
+const THREADS = /^(node:)?worker_threads$/;
+
 /** Every broken rule, as `file: what`. Type-only imports are erased, and so are exempt from circles and from the start path. */
 export function architectureFaults(sources: Sources): string[] {
   const modules = new Map<string, Module>();
@@ -112,6 +122,16 @@ function edges({ file, imports }: Module): string[] {
     if (CONTAINER.has(specifier) && !CONTAINER_FILES.has(file) && !file.startsWith("test/")) {
       fault(`imports ${specifier}; only src/adapter.ts and src/compose.ts may`);
     }
+    if (!typeOnly && /^(src|adapters)\//.test(file)) {
+      if (PARSES_FOREIGN.test(specifier) && !HOSTILE.test(file))
+        fault(`imports ${specifier}; foreign input is parsed in src/hostile, in a thread with limits`);
+      if (THREADS.test(specifier) && file.startsWith("src/") && !HOSTILE.test(file))
+        fault(`imports ${specifier}; threads are started in ${HOSTILE_DOOR}, with limits`);
+      const inside = HOSTILE.test(file) && file !== HOSTILE_DOOR;
+      if (target !== undefined && HOSTILE.test(target) && target !== HOSTILE_DOOR && !inside)
+        fault(`imports ${target}, which runs in a thread alone; ask it through ${HOSTILE_DOOR}`);
+      if (target !== undefined && /-worker\.ts$/.test(target)) fault(`imports ${target}, the start of a thread`);
+    }
     if (file.startsWith("src/")) {
       if (target?.startsWith("adapters/")) {
         if (LOADERS.has(file) && (dynamic || typeOnly)) continue;
@@ -152,6 +172,9 @@ function words({ file, ast }: Module): string[] {
     if (kernel && (ts.isStringLiteralLike(node) || ts.isIdentifier(node)) && WIRE_WORDS.has(node.text)) {
       fault(node, `wire word ${node.text}; it belongs to an adapter`);
     }
+    if (file.startsWith("src/") && !HOSTILE.test(file) && !TRUSTED_EXPRESSIONS.has(file) && compilesExpression(node)) {
+      fault(node, "makes a regular expression of a value; those of others run in src/hostile, in a thread with limits");
+    }
     const isDefault =
       (ts.isExportAssignment(node) && !node.isExportEquals) ||
       (ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword)) ||
@@ -161,6 +184,13 @@ function words({ file, ast }: Module): string[] {
   };
   visit(ast);
   return faults;
+}
+
+/** `RegExp(x)` or `new RegExp(x)` of anything but a text that stands there. */
+function compilesExpression(node: ts.Node): boolean {
+  if (!ts.isNewExpression(node) && !ts.isCallExpression(node)) return false;
+  if (!ts.isIdentifier(node.expression) || node.expression.text !== "RegExp") return false;
+  return !node.arguments?.every((one) => ts.isStringLiteralLike(one));
 }
 
 function readsEnvironment(node: ts.Node): boolean {

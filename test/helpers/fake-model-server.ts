@@ -6,7 +6,7 @@ import { google } from "./fake-model-server/google.js";
 import { openaiChat } from "./fake-model-server/openai-chat.js";
 import { openaiResponses } from "./fake-model-server/openai-responses.js";
 import type { FakeFault, FakeStep } from "./fake-model-server/steps.js";
-import type { Control, Dialect, FakeWire, FakeWireName, Json, WireRequest } from "./fake-model-server/wire.js";
+import type { Control, Dialect, FakeWire, FakeWireName, Frame, Json, WireRequest } from "./fake-model-server/wire.js";
 
 export * from "./fake-model-server/steps.js";
 export type { Dialect, FakeWireName } from "./fake-model-server/wire.js";
@@ -245,7 +245,7 @@ class Server implements FakeModelServer {
       json(response, 200, wire.whole(step, request, ids), step.headers);
       return;
     }
-    const frames = wire.frames(step, request, ids, this.dialect);
+    const frames = broken(wire.frames(step, request, ids, this.dialect), step.breaks);
     let opened = false;
     const start = (): void => {
       if (opened) return;
@@ -317,6 +317,13 @@ class Server implements FakeModelServer {
       this.#closing.signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
     });
   }
+}
+
+function broken(frames: Iterable<Frame>, breaks: FakeStep["breaks"]): Iterable<Frame> {
+  if (breaks === undefined) return frames;
+  const all = [...frames];
+  const count = Math.max(1, Math.min(all.length - 1, Math.floor(all.length * breaks.at)));
+  return [...all.slice(0, count), breaks.by === "reset" ? { reset: true } : { cut: true }];
 }
 
 async function send(frame: string, response: ServerResponse): Promise<void> {

@@ -96,6 +96,9 @@ export async function stream(server: GantryServer, body: object, signal?: AbortS
 }
 
 export interface StoredMessage {
+  id: string;
+  /** Only there when it is not whole. */
+  finished?: false;
   role: string;
   content: string;
 }

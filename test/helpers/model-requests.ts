@@ -84,13 +84,18 @@ export interface Taken {
   message: ModelMessage;
 }
 
-export async function take(
+export function take(
   provider: ModelProvider,
   request: ModelRequest,
   signal = new AbortController().signal,
 ): Promise<Taken> {
+  return gather(provider.stream(request, signal), provider.name, request.model.id);
+}
+
+/** The same of chunks, whoever gives them. */
+export async function gather(answer: AsyncIterable<ModelChunk>, provider: string, modelId: string): Promise<Taken> {
   const chunks: ModelChunk[] = [];
-  for await (const chunk of provider.stream(request, signal)) chunks.push(chunk);
+  for await (const chunk of answer) chunks.push(chunk);
   const last = chunks.at(-1);
   if (last?.type !== "finish" || chunks.filter(({ type }) => type === "finish").length !== 1) {
     throw new Error(`finish must come once and last: ${JSON.stringify(chunks.map(({ type }) => type))}`);
@@ -98,7 +103,7 @@ export async function take(
   const parts: Part[] = [];
   const blocks = new Map<string, TextPart | ReasoningPart>();
   const bind = (data: unknown): { opaque: NonNullable<Extract<Part, { type: "text" }>["opaque"]> } => ({
-    opaque: { provider: provider.name, model: request.model.id, data },
+    opaque: { provider, model: modelId, data },
   });
   for (const chunk of chunks) {
     if (chunk.type === "text" || chunk.type === "reasoning") {

@@ -554,3 +554,19 @@ it("costs do not drift in their last digits", async (t) => {
   const session = (await ask(`/api/sessions/${id}`)).json() as { usage: { cost: number } };
   assert.equal(session.usage.cost, 0.002825);
 });
+
+it("a follow-up's id leads to the session that lists show", async (t) => {
+  const { driver, run, send: ask } = await startApi(t);
+  const root = String((await run({ message: "hi" })).headers["x-session-id"]);
+  const original = await driver.get(root);
+  assert.ok(original);
+  await driver.create({
+    ...original,
+    id: "follow-up",
+    alias: "",
+    lastSeq: original.lastSeq,
+    chain: { root, index: 1 },
+  });
+  assert.equal((await ask("/api/sessions/follow-up")).headers["x-session-id"], root);
+  assert.equal((await ask(`/api/sessions/${root}`)).headers["x-session-id"], root);
+});

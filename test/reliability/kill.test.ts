@@ -96,9 +96,13 @@ async function checkAfter(server: GantryServer, models: FakeModelServer, trial: 
     const due = old.join("").split(";").length - 1;
     assert.ok(kept.length >= due, `${kept.length} of ${due} that were streamed long before the kill`);
     lost.push(Math.max(0, had - kept.length));
+    assert.equal(messages[1]?.finished, messages[1] && false, "half an answer does not look like a whole one");
     const next = await ask(server, { message: "go on", session_id: one.sessionId });
     assert.deepEqual([next.status, next.output], [200, "On."], next.error);
-    const roles = (await stored(server, one.sessionId)).map(({ role }) => role);
+    const after = await stored(server, one.sessionId);
+    const halves = after.filter(({ finished }) => finished === false).map(({ id }) => id);
+    assert.deepEqual(halves, messages[1] ? [messages[1].id] : [], "later neither");
+    const roles = after.map(({ role }) => role);
     const expected =
       kept.length > 0 || messages.length > 1
         ? ["user", "assistant", "user", "assistant"]

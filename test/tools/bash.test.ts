@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, it } from "node:test";
 import { builtinTools, RunCancelledError, ShuttingDownError } from "gantry";
 import type { BuiltinToolsOptions, ToolContext } from "gantry";
-import { findBubblewrap } from "../../src/tools/sandbox.js";
+import { findBubblewrap } from "../../src/tools/bubblewrap.js";
 import { callTool, temporaryFolder, toolContext } from "../helpers/tool-context.js";
 
 const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
@@ -40,6 +40,41 @@ describe("bash", () => {
     const run = bash({ secrets: new Set(["hunter22-key"]) });
     const { text } = await run({ command: "echo a hunter22-''key b" }, toolContext(folder.path));
     assert.equal(text, "a [redacted] b\n[exit code 0]");
+  });
+
+  it("hides them before it cuts, wherever the cut falls, in whatever pieces they come", async () => {
+    await using folder = await temporaryFolder();
+    const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+    const run = bash({ secrets: [key] });
+    await writeFile(join(folder.path, "key"), key);
+    const pieces = (text: string) =>
+      Array.from({ length: key.length - 4 }, (_, i) => key.slice(i, i + 5)).filter((piece) => text.includes(piece));
+    // What is kept ends at 30,000 bytes from either end, what is shown at 15,000.
+    for (const lead of [14_900, 14_930, 29_980, 29_990, 30_000]) {
+      const fill = `head -c ${lead} /dev/zero | tr '\\0' x; cat key`;
+      for (const command of [
+        `${fill}; head -c 100000 /dev/zero | tr '\\0' y`,
+        `head -c 100000 /dev/zero | tr '\\0' y; cat key; head -c ${lead} /dev/zero | tr '\\0' x`,
+      ])
+        assert.deepEqual(pieces((await run({ command }, toolContext(folder.path))).text), [], command);
+    }
+    const slowly = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.02; done";
+    assert.equal((await run({ command: slowly }, toolContext(folder.path))).text, "[redacted]\n[exit code 0]");
+    for (const command of [
+      "base64 key",
+      "base64 -w 0 key",
+      "od -An -tx1 key",
+      "xxd -p key || od -An -tx1 key",
+      "(echo '{'; cat key) | base64 -w 20",
+    ]) {
+      const { text } = await run({ command }, toolContext(folder.path));
+      const bytes = Buffer.from(
+        text.replace(/\[redacted\][^]*|\s/g, ""),
+        command.includes("base64") ? "base64" : "hex",
+      );
+      assert.deepEqual(pieces(text + bytes.toString("latin1")), [], text);
+      assert.match(text, /\[redacted\]/);
+    }
   });
 
   it("tells output in order, exit code and signal", async () => {
@@ -208,7 +243,7 @@ describe("bash", () => {
 });
 
 describe("the sandbox", () => {
-  const works = findBubblewrap(env);
+  const works = findBubblewrap({ env, network: false });
 
   it("is required where it does not work: refused", async (t) => {
     if (await works) return t.skip("bubblewrap works here");

@@ -5,10 +5,12 @@ import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { builtinTools } from "gantry";
-import { compileGlob } from "../../src/tools/glob-match.js";
+import { compileGlob as compile } from "../../src/hostile/globs.js";
+import { Allowance } from "../../src/hostile/path-rules.js";
 import { grepTool } from "../../src/tools/grep.js";
 import { callTool, temporaryFolder, toolContext } from "../helpers/tool-context.js";
 
+const compileGlob = (glob: string) => compile(glob, new Allowance(60_000));
 const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
 
 async function tree(files: Record<string, string | Buffer>, options: { git?: boolean } = {}) {
@@ -151,6 +153,29 @@ describe("ignore files", () => {
     assert.equal(await t.call("glob", { pattern: "**", path: "src" }), "src/a.ts");
     assert.equal(await t.call("list", { path: "src" }), "a.ts\n[2 hidden by .gitignore; all shows them]");
   });
+
+  it("with escaped, trailing and many blanks", async () => {
+    await using t = await tree(
+      { ".gitignore": "a\\ \nb  \nc\\\\ \n", "a ": "", a: "", b: "", "c\\": "", d: "" },
+      { git: true },
+    );
+    const expected = t.git("ls-files", "-z", "--others", "--exclude-standard").split("\0").filter(Boolean).sort();
+    assert.deepEqual((await t.call("list", {})).split("\n").slice(0, -1), expected);
+  });
+
+  for (const [what, rules, told] of [
+    ["stars", `${"*a".repeat(20)}*b\n`.repeat(24_000), /too large, not all rules are used: \.gitignore/],
+    ["folders", `${"**/a*/".repeat(8)}b*\n`.repeat(20_000), /^a{200}f0$/m],
+    ["one rule", "*a".repeat(500_000), /not all rules are used/],
+    ["blanks", `x${" ".repeat(1_000_000)}`, /not all rules are used/],
+    ["names", Array.from({ length: 50_000 }, (_, n) => `name${n}`).join("\n"), /not all rules are used/],
+    ["two MiB", "a\n".repeat(1_100_000), /not all rules are used/],
+  ] as const)
+    it(`of a stranger, made of ${what}, take no minute`, async () => {
+      const names = Array.from({ length: 300 }, (_, i) => [`${"a".repeat(200)}f${i}`, ""] as const);
+      await using t = await tree({ ...Object.fromEntries(names), ".gitignore": rules });
+      assert.match(await t.call("list", {}), told);
+    });
 
   it("that are no files are no obstacle", async () => {
     await using t = await tree({ "a/x": "" });

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { describe, it } from "node:test";
 import { gzipSync } from "node:zlib";
 import { RunCancelledError } from "gantry";
-import { htmlToText } from "../../src/tools/html-text.js";
+import { htmlToText } from "../../src/hostile/html-text.js";
 import { isPublicAddress } from "../../src/tools/public-address.js";
 import { webfetchTool } from "../../src/tools/webfetch.js";
 import { callTool, toolContext } from "../helpers/tool-context.js";
@@ -88,6 +88,28 @@ describe("webfetch", () => {
     assert.equal(`${first.replace(/\n\[characters.*$/, "")}\n${second}`, lines);
     const endless = await fetchText(`${s.url}/endless`);
     assert.match(endless, /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
+  });
+
+  it("counts bytes as they are unpacked, however they come", async () => {
+    const zeros = gzipSync(Buffer.alloc(40_000_000, 97));
+    const packed = (times: number) => Array.from({ length: times }).reduce<Buffer>((body) => gzipSync(body), zeros);
+    await using s = await site((request, response) => {
+      const times = Number(request.url!.slice(1));
+      if (request.url === "/pieces") {
+        response.writeHead(200, { "content-type": "text/plain" });
+        for (const letter of "in single letters".split("")) response.write(letter);
+        response.end();
+      } else
+        send(response, "text/plain", packed(times), {
+          "content-encoding": Array(times + 1)
+            .fill("gzip")
+            .join(", "),
+        });
+    });
+    for (const times of [0, 2])
+      assert.match(await fetchText(`${s.url}/${times}`), /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
+    await assert.rejects(fetchText(`${s.url}/9`), /too many content-encodings/);
+    assert.equal(await fetchText(`${s.url}/pieces`), "in single letters");
   });
 
   it("follows few redirects, to http alone, and tells where it got", async () => {
@@ -193,7 +215,28 @@ describe("HTML to text", () => {
     );
   });
 
+  it("shows the text of what is nested too deep, and what comes behind it", async () => {
+    for (const depth of [10, 511, 512, 513, 2_000]) {
+      const html = `${"<div>".repeat(depth)}deep <b>in</b> <a href=/x>it</a>${"</div>".repeat(depth)}<p>behind <a href=/y>it</a>`;
+      assert.match(await text(html), /^deep in .*it.*\n\nbehind \[it\]\(https:\/\/example.com\/y\)$/, `${depth}`);
+    }
+  });
+
+  it("ends with the text that is kept of one page", async () => {
+    const long = await htmlToText("<p>word ".repeat(1_000_000), "https://example.com/");
+    assert.deepEqual(
+      [long.cut, long.text.length <= 5 * 1024 * 1024, long.text.startsWith("word\n\nword")],
+      [true, true, true],
+    );
+    const links = await htmlToText("<a href=y>x</a> ".repeat(300_000), `https://example.com/${"x/".repeat(200)}`);
+    assert.equal(links.cut, true);
+  });
+
   it("takes any nesting and any rubbish in linear time", async () => {
+    await text("<div>".repeat(900_000) + "</x>".repeat(100_000));
+    await text(`<p ${"a='b' ".repeat(100_000)}>`);
+    await text("<svg><title>".repeat(100_000));
+    await text("&amp;".repeat(100_000));
     assert.equal(await text(`${"<div>".repeat(200_000)}deep`), "deep");
     assert.equal(await text("<ul><li>".repeat(2_000) + "x").then((out) => out.includes("x")), true);
     await text("<a <b <c &#xFFFFFFF; &bogus; </p></p></ul></pre><![CDATA[ <!-- ");

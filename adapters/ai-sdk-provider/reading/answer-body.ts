@@ -2,6 +2,7 @@ import { hasCode, ProviderError } from "gantry";
 import { looksLikeHtml, toProviderError, whyUnreadable, type FaultContext } from "../errors.js";
 import type { StreamPart } from "../language-model.js";
 import type { AnswerReader } from "./answer-reader.js";
+import type { Handed } from "./hand-over.js";
 import { EventLines, type ServerEvent } from "./event-lines.js";
 import { bag, tellsError } from "./json.js";
 
@@ -32,9 +33,9 @@ export class AnswerBody implements PartSource {
   #ended = false;
   readonly #url: string;
 
-  constructor(response: Response, reader: AnswerReader, context: FaultContext) {
+  constructor({ response, url }: Handed, reader: AnswerReader, context: FaultContext) {
     this.#body = response.body?.getReader();
-    this.#url = response.url;
+    this.#url = url;
     this.#reader = reader;
     this.#context = context;
   }

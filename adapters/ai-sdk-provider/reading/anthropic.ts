@@ -123,11 +123,15 @@ export class MessagesReader implements AnswerReader {
         open("reasoning");
         parts.push({ type: "reasoning-start", id });
         if (text(start.thinking) !== "") parts.push({ type: "reasoning-delta", id, delta: text(start.thinking) });
-        if (text(start.signature) !== "") this.#sign(id, start.signature, parts);
+        this.#sign(id, start.signature, parts);
         break;
       case "redacted_thinking":
         open("reasoning");
-        parts.push({ type: "reasoning-start", id, providerMetadata: { anthropic: { redactedData: start.data } } });
+        parts.push({
+          type: "reasoning-start",
+          id,
+          providerMetadata: { anthropic: { redactedData: text(start.data) } },
+        });
         break;
       case "tool_use":
         open("call");
@@ -170,6 +174,7 @@ export class MessagesReader implements AnswerReader {
   }
 
   #sign(id: string, signature: unknown, parts: StreamPart[]): void {
+    if (text(signature) === "") return;
     parts.push({ type: "reasoning-delta", id, delta: "", providerMetadata: { anthropic: { signature } } });
   }
 
@@ -179,13 +184,11 @@ export class MessagesReader implements AnswerReader {
     this.#open.delete(index);
     if (block.kind === "text" || block.kind === "reasoning") parts.push({ type: `${block.kind}-end`, id: block.id });
     if (block.kind !== "call") return;
-    const { caller } = block.start;
     parts.push({
       type: "tool-call",
       toolCallId: text(block.start.id),
       toolName: text(block.start.name),
       input: block.pieces.length > 0 ? block.pieces.join("") : argumentsOf(block.start.input),
-      ...(bag(caller).type === undefined ? {} : { providerMetadata: { anthropic: { caller: callerOf(bag(caller)) } } }),
     });
   }
 
@@ -200,8 +203,3 @@ export class MessagesReader implements AnswerReader {
 }
 
 const KINDS: Readonly<Record<string, string>> = { text_delta: "text", thinking_delta: "thinking" };
-
-/** In the words of the package that writes the next request. */
-function callerOf(caller: Bag): Bag {
-  return { type: caller.type, ...(caller.tool_id === undefined ? {} : { toolId: caller.tool_id }) };
-}

@@ -4,9 +4,12 @@ import { wellFormed } from "../guard.js";
 /** Thrown through the package that wrote the request: with the answer it has no business. */
 export class Handed extends Error {
   readonly response: Response;
-  constructor(response: Response) {
+  /** Who was asked. */
+  readonly url: string;
+  constructor(response: Response, url = response.url) {
     super("the answer is read elsewhere");
     this.response = response;
+    this.url = url;
   }
 }
 
@@ -15,7 +18,7 @@ export function handOver(fetch: Fetch): Fetch {
   return async (input, init) => {
     const body = init === undefined ? undefined : { ...init, body: wellFormed(init.body) ?? null };
     const response = await fetch(input, body);
-    if (response.ok) throw new Handed(response);
+    if (response.ok) throw new Handed(response, input instanceof Request ? input.url : String(input));
     return response;
   };
 }

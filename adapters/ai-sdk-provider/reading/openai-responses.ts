@@ -11,8 +11,10 @@ interface Item {
   /** Ids of the blocks that were begun. */
   readonly blocks: Set<string>;
   readonly pieces: string[];
-  /** Whether thoughts came as they are, not summed up. */
-  plain: boolean;
+  /** Whether any word of it came. */
+  told: boolean;
+  /** Whether thoughts came as they are, or summed up; some say both, and one is enough. */
+  thoughts: "plain" | "summary" | undefined;
 }
 
 /**
@@ -132,16 +134,17 @@ export class ResponsesReader implements AnswerReader {
     this.complete = true;
     this.#reason = text(bag(response.incomplete_details).reason) || undefined;
     this.#count(bag(response.usage));
-    // What was not streamed.
+    // What was not streamed. An item that was may come under another id here, so it is kinds that count.
+    const [said, thought] = [this.#said, this.#thought];
     for (const [index, entry] of list(response.output).entries()) {
       const item = bag(entry);
-      const due =
+      const known =
         item.type === "message"
-          ? !this.#said
+          ? said
           : item.type === "reasoning"
-            ? !this.#thought
-            : item.type === "function_call" && !this.#called.has(text(item.call_id));
-      if (due) this.#done(this.#item({ output_index: index }, item, parts), item, parts);
+            ? thought
+            : item.type === "function_call" && this.#called.has(text(item.call_id));
+      if (!known) this.#done(this.#item({ output_index: index }, item, parts), item, parts);
     }
   }
 
@@ -160,7 +163,7 @@ export class ResponsesReader implements AnswerReader {
           : start.type === "function_call"
             ? "call"
             : "other";
-    const item: Item = { place, kind, start, blocks: new Set(), pieces: [], plain: false };
+    const item: Item = { place, kind, start, blocks: new Set(), pieces: [], told: false, thoughts: undefined };
     this.#items.set(place, item);
     if (kind === "other") parts.push({ type: "other" });
     if (kind === "call") parts.push({ type: "tool-input-start" });
@@ -180,7 +183,7 @@ export class ResponsesReader implements AnswerReader {
     item.blocks.add(id);
     const kind = item.kind === "text" ? "text" : "reasoning";
     // Thoughts as they are cannot go back where nothing vouches for them.
-    const metadata = item.plain ? {} : { providerMetadata: opaque(item.start) };
+    const metadata = item.thoughts === "plain" ? {} : { providerMetadata: opaque(item.start) };
     parts.push({ type: `${kind}-start`, id, ...metadata });
     return id;
   }
@@ -188,13 +191,16 @@ export class ResponsesReader implements AnswerReader {
   #say(item: Item, piece: string, parts: StreamPart[]): void {
     if (piece === "" || item.kind !== "text") return;
     this.#said = true;
+    item.told = true;
     parts.push({ type: "text-delta", id: this.#block(item, "", parts), delta: piece });
   }
 
   #think(item: Item, name: string, piece: string, parts: StreamPart[]): void {
     if (piece === "" || item.kind !== "reasoning") return;
+    const form = name.startsWith("t") ? "plain" : "summary";
+    item.thoughts ??= form;
+    if (item.thoughts !== form) return;
     this.#thought = true;
-    item.plain = name.startsWith("t");
     parts.push({ type: "reasoning-delta", id: this.#block(item, name, parts), delta: piece });
   }
 
@@ -202,7 +208,7 @@ export class ResponsesReader implements AnswerReader {
     this.#items.delete(item.place);
     switch (item.kind) {
       case "text": {
-        if (item.blocks.size === 0 || !this.#said) {
+        if (!item.told) {
           for (const entry of list(end.content)) {
             const part = bag(entry);
             if (part.type === "refusal") this.#refused = true;
@@ -229,7 +235,7 @@ export class ResponsesReader implements AnswerReader {
           parts.push({
             type: "reasoning-end",
             id,
-            ...(item.plain && !sealed ? {} : { providerMetadata: opaque(end) }),
+            ...(item.thoughts === "plain" && !sealed ? {} : { providerMetadata: opaque(end) }),
           });
         break;
       }
@@ -244,7 +250,7 @@ export class ResponsesReader implements AnswerReader {
           toolCallId: id,
           toolName: name,
           input,
-          ...(end.id === undefined ? {} : { providerMetadata: { openai: { itemId: end.id } } }),
+          ...(text(end.id) === "" ? {} : { providerMetadata: { openai: { itemId: end.id } } }),
         });
         break;
       }
@@ -267,13 +273,14 @@ export class ResponsesReader implements AnswerReader {
   }
 }
 
-/** What the package that writes the next request wants to have back. */
+/** What the package that writes the next request wants to have back, and no more than it takes. */
 function opaque(item: Bag): Metadata {
+  const phase = item.phase === "commentary" || item.phase === "final_answer" ? item.phase : undefined;
   return {
     openai: {
-      itemId: item.id,
-      phase: item.phase ?? undefined,
-      reasoningEncryptedContent: item.encrypted_content ?? undefined,
+      itemId: text(item.id) || undefined,
+      phase,
+      reasoningEncryptedContent: text(item.encrypted_content) || undefined,
     },
   };
 }

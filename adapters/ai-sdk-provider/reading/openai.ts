@@ -70,7 +70,9 @@ export class ChatReader implements AnswerReader {
   }
 
   whole(answer: unknown, parts: StreamPart[]): boolean {
-    if (!list(bag(answer).choices).some((choice) => bag(choice).message !== undefined)) return false;
+    const choice = bag(list(bag(answer).choices)[0]);
+    // What a filter took back has a reason and no message.
+    if (choice.message === undefined && choice.finish_reason === undefined) return false;
     this.read(answer, "", parts);
     // A whole answer is an answer, whether it says so or not.
     this.#reason ??= { unified: "stop", raw: "stop" };
@@ -111,6 +113,9 @@ export class ChatReader implements AnswerReader {
     this.#grow("reasoning", thought, parts);
     if (typeof delta.content === "string") {
       this.#grow("text", delta.content, parts);
+    } else if (isPlain(delta.content)) {
+      // An answer in JSON that somebody has parsed already.
+      this.#grow("text", JSON.stringify(delta.content), parts);
     } else {
       for (const entry of list(delta.content)) {
         const part = bag(entry);
@@ -136,6 +141,8 @@ export class ChatReader implements AnswerReader {
     const id = text(delta.id);
     const name = text(called.name);
     let call = this.#find(delta.index, id, name);
+    // Some fill in every field that there is, with nothing.
+    if (call === undefined && id === "" && name === "" && argumentsOf(called.arguments) === "") return;
     if (call === undefined) {
       call = { index: key(delta.index), id, name, pieces: [], signature: "" };
       this.#calls.push(call);
@@ -223,6 +230,10 @@ export class ChatReader implements AnswerReader {
       raw: usage,
     };
   }
+}
+
+function isPlain(content: unknown): boolean {
+  return !Array.isArray(content) && typeof content === "object" && content !== null && !("text" in content);
 }
 
 function joined(value: unknown): string {

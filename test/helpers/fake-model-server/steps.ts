@@ -73,6 +73,8 @@ export interface FakeStep {
   /** A string goes out as it is (set `content-type` yourself; default `text/html` when it looks so), an object as JSON. */
   body?: string | Record<string, unknown>;
   say?: FakePiece[];
+  /** Where the answer ends before its end: behind this share of its chunks (0 to 1, never behind all), by a reset or in order. */
+  breaks?: { at: number; by: "reset" | "cut" };
   /** Milliseconds between two chunks. */
   pace?: number;
   /** Default: `tool_calls` when there was a call, else `stop`. `none`: the stream ends without saying why. */

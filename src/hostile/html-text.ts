@@ -69,17 +69,31 @@ const APART = new Set([
   "article",
 ]);
 
+/** Of the text, in characters; there is nothing behind it. */
+const MAX_TEXT = 5 * 1024 * 1024;
+const MAX_TITLE = 500;
+const MAX_LINK = 500;
+/** For one page, in ms; then what was read until there is all. */
+const PARSE_MS = 3_000;
+/** How much is parsed between two looks at the clock, in characters. */
+const SLICE = 64 * 1024;
+
 export interface Page {
   title: string;
   /** Markdown. */
   text: string;
+  /** Whether there was more than is read. */
+  cut: boolean;
 }
 
-/** What a person would read of a page: headings, text, lists, code, tables and links, as Markdown. Takes nesting of any depth. */
+/**
+ * What a person would read of a page: headings, text, lists, code, tables and links, as Markdown. Takes nesting of any
+ * depth, a few seconds at most, and text of 5 million characters.
+ */
 export async function htmlToText(html: string, base: string): Promise<Page> {
-  const { Parser } = await import("htmlparser2");
+  const { FlatParser } = await import("./flat-parser.js");
   const writer = new Writer(base);
-  const parser = new Parser(
+  const parser = new FlatParser(
     {
       onopentag: (name, attributes) => writer.open(name, attributes),
       onclosetag: (name) => writer.close(name),
@@ -87,8 +101,13 @@ export async function htmlToText(html: string, base: string): Promise<Page> {
     },
     { decodeEntities: true, lowerCaseTags: true },
   );
-  parser.end(html);
-  return writer.page();
+  const until = performance.now() + PARSE_MS;
+  for (let from = 0; from < html.length; from += SLICE) {
+    if (writer.full || performance.now() > until) return { ...writer.page(), cut: true };
+    parser.write(html.slice(from, from + SLICE));
+  }
+  parser.end();
+  return { ...writer.page(), cut: writer.full };
 }
 
 /** Builds the text while the parser goes, without a tree. */
@@ -106,9 +125,15 @@ class Writer {
   readonly #lists: { ordered: boolean; next: number }[] = [];
   readonly #links: (string | undefined)[] = [];
   #cell = 0;
+  #length = 0;
 
   constructor(base: string) {
     this.#base = base;
+  }
+
+  /** Whether it takes no more. */
+  get full(): boolean {
+    return this.#length >= MAX_TEXT;
   }
 
   open(name: string, attributes: Record<string, string>): void {
@@ -161,7 +186,7 @@ class Writer {
   }
 
   text(text: string): void {
-    if (this.#inTitle) this.#title += text;
+    if (this.#inTitle && this.#title.length < MAX_TITLE) this.#title += text.slice(0, MAX_TITLE);
     if (this.#skipped > 0) return;
     if (this.#pre > 0) return this.#put(text);
     const words = text.split(/[\s\u200B\uFEFF]+/);
@@ -171,18 +196,23 @@ class Writer {
     });
   }
 
-  page(): Page {
+  page(): Omit<Page, "cut"> {
     const text = this.#out
       .join("")
       .replace(/\n{3,}/g, "\n\n")
-      .trim();
+      .trim()
+      .slice(0, MAX_TEXT);
     return { title: this.#title.replace(/\s+/g, " ").trim(), text };
   }
 
   #put(text: string, spaced = true): void {
+    if (this.full) return;
+    // At most two signs come before it.
+    this.#length += text.length + (this.#breaks > 0 ? Math.min(2, this.#breaks) : 1);
     if (this.#breaks > 0 && !this.#atStart) {
       this.#out.push("\n".repeat(Math.min(2, this.#breaks)));
-    } else if (this.#space && spaced && !this.#atStart && !/\s$/.test(this.#out.at(-1) ?? "")) this.#out.push(" ");
+    } else if (this.#space && spaced && !this.#atStart && !/\s/.test(this.#out.at(-1)?.at(-1) ?? ""))
+      this.#out.push(" ");
     this.#breaks = 0;
     // A closing sign does not use up the space behind it.
     if (spaced) this.#space = false;
@@ -207,10 +237,10 @@ class Writer {
   }
 
   #link(href: string | undefined): string | undefined {
-    if (href === undefined || href.startsWith("#")) return undefined;
+    if (href === undefined || href.startsWith("#") || href.length > MAX_LINK) return undefined;
     try {
       const url = new URL(href, this.#base);
-      return /^https?:$/.test(url.protocol) && url.href.length <= 500 ? url.href : undefined;
+      return /^https?:$/.test(url.protocol) && url.href.length <= MAX_LINK ? url.href : undefined;
     } catch {
       return undefined;
     }

@@ -112,9 +112,28 @@ function codePoint(char: string | undefined): number {
   return char?.codePointAt(0) ?? -1;
 }
 
+/** What every match of a pattern has, looked at before the pattern itself: most names fail here. */
+interface Outline {
+  /** The first name of the path, where the pattern begins with a plain one. */
+  first: string | undefined;
+  /** How the last name begins and ends; empty where that is open. */
+  head: string;
+  tail: string;
+  /** Names and characters that there are at least. */
+  names: number;
+  length: number;
+}
+
+/** How a pattern that is simple can be looked up instead of matched. */
+export type Simple =
+  | { kind: "path"; path: string }
+  /** The last name is this, begins or ends so; at any depth. */
+  | { kind: "name" | "head" | "tail"; text: string };
+
 /** A compiled path pattern of `/`-separated segments; `**` as a whole segment stands for any number of them. */
 export class PathPattern {
   readonly #segments: readonly Segment[] | undefined;
+  readonly #outline: Outline | undefined;
 
   constructor(pattern: string) {
     const segments: Segment[] = [];
@@ -124,12 +143,38 @@ export class PathPattern {
       if (segment !== "globstar" || segments.at(-1) !== "globstar") segments.push(segment);
     }
     this.#segments = segments;
+    this.#outline = outlineOf(segments);
   }
 
-  /** @param path Relative, with `/`. */
-  matches(path: string): boolean {
-    if (!this.#segments) return false;
-    const names = path.split("/").map((name) => [...name]);
+  /** Undefined for one that must be matched, or that matches nothing. */
+  get simple(): Simple | undefined {
+    const [first, second, ...more] = this.#segments ?? [];
+    if (this.#segments?.every((segment) => plain(segment) !== undefined))
+      return { kind: "path", path: this.#segments.map(plain).join("/") };
+    if (first !== "globstar" || second === undefined || second === "globstar" || more.length > 0) return undefined;
+    const name = plain(second);
+    if (name !== undefined) return { kind: "name", text: name };
+    const head = plain(second.slice(0, -1));
+    if (head !== undefined && second.at(-1)?.kind === "star") return { kind: "head", text: head };
+    const tail = plain(second.slice(1));
+    if (tail !== undefined && second[0]?.kind === "star") return { kind: "tail", text: tail };
+    return undefined;
+  }
+
+  /** Whether it may match; cheap. @param name The last one of the path. */
+  fits(path: string, name: string): boolean {
+    const outline = this.#outline;
+    if (!outline || path.length < outline.length) return false;
+    const { first, head, tail } = outline;
+    if (!name.startsWith(head) || !name.endsWith(tail)) return false;
+    return (
+      first === undefined || (path.startsWith(first) && (path.length === first.length || path[first.length] === "/"))
+    );
+  }
+
+  /** @param names Of the path, in characters. */
+  matches(names: readonly (readonly string[])[]): boolean {
+    if (!this.#segments || !this.#outline || names.length < this.#outline.names) return false;
     return wild(
       this.#segments,
       names,
@@ -139,54 +184,35 @@ export class PathPattern {
   }
 }
 
-/** Write out `{a,b}`; undefined when there would be more than `max`. */
-function expandBraces(pattern: string, max: number): string[] | undefined {
-  const done: string[] = [];
-  const open = [pattern];
-  for (let one = open.pop(); one !== undefined; one = open.pop()) {
-    const brace = firstBrace(one);
-    if (!brace) done.push(one);
-    else for (const choice of brace.choices) open.push(one.slice(0, brace.start) + choice + one.slice(brace.end + 1));
-    if (open.length + done.length > max) return undefined;
-  }
-  return done;
+/** Names of a path in the form that patterns are matched with. */
+export function namesOf(path: string): string[][] {
+  return path.split("/").map((name) => [...name]);
 }
 
-/** The first brace group with a comma at its own depth. */
-function firstBrace(pattern: string): { start: number; end: number; choices: string[] } | undefined {
-  for (let start = 0; start < pattern.length; start++) {
-    if (pattern[start] === "\\") start++;
-    else if (pattern[start] === "{") {
-      const choices: string[] = [];
-      let depth = 0;
-      let from = start + 1;
-      for (let i = start + 1; i < pattern.length; i++) {
-        const char = pattern[i];
-        if (char === "\\") i++;
-        else if (char === "{") depth++;
-        else if (char === "}" && depth > 0) depth--;
-        else if (char === "," && depth === 0) {
-          choices.push(pattern.slice(from, i));
-          from = i + 1;
-        } else if (char === "}") {
-          choices.push(pattern.slice(from, i));
-          if (choices.length > 1) return { start, end: i, choices };
-          break;
-        }
-      }
-    }
-  }
-  return undefined;
+/** Text of a segment without wildcards. */
+function plain(segment: Segment): string | undefined {
+  if (segment === "globstar") return undefined;
+  return segment.every((token) => token.kind === "char") ? charsOf(segment) : undefined;
 }
 
-/** A glob for files below a folder: `*`, `?`, `[a-z]`, `**`, `{a,b}`. Without a slash it matches names at any depth. */
-export function compileGlob(glob: string): (path: string) => boolean {
-  const tidy = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
-  const patterns = expandBraces(tidy, 256);
-  if (!patterns) throw new RangeError("more than 256 combinations of { }");
-  const compiled = patterns.map((one) => {
-    const whole = one.endsWith("/") ? `${one}**` : one;
-    return new PathPattern(whole.includes("/") ? whole.replace(/^\//, "") : `**/${whole}`);
-  });
-  return (path) => compiled.some((pattern) => pattern.matches(path));
+function charsOf(tokens: readonly Token[]): string {
+  return tokens.map((token) => (token.kind === "char" ? token.char : "")).join("");
+}
+
+function outlineOf(segments: readonly Segment[]): Outline {
+  const named = segments.filter((segment) => segment !== "globstar");
+  const characters = named.reduce((sum, tokens) => sum + tokens.filter(({ kind }) => kind !== "star").length, 0);
+  const [first] = segments;
+  const last = segments.at(-1);
+  const tokens = last === undefined || last === "globstar" ? [] : last;
+  const wildcard = (token: Token): boolean => token.kind !== "char";
+  const open = tokens.findIndex(wildcard);
+  return {
+    first: first === undefined ? undefined : plain(first),
+    head: charsOf(open < 0 ? tokens : tokens.slice(0, open)),
+    tail: charsOf(tokens.slice(tokens.findLastIndex(wildcard) + 1)),
+    names: named.length,
+    // Characters outside the basic plane count twice in a path, so this is the least; with the slashes between names.
+    length: characters + Math.max(0, named.length - 1),
+  };
 }

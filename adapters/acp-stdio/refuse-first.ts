@@ -1,0 +1,53 @@
+import type { Readable, Writable } from "node:stream";
+import { CODES, parseFrame, refusal, type RequestId } from "../acp-shared/index.js";
+import { LineSplitter, type Line } from "./lines.js";
+
+/** A client that was started with us asks at once; whoever says nothing for so long, in ms, asks nothing. */
+const WAIT_MS = 5_000;
+/** No first request is longer. */
+const LINE_BYTES = 1024 * 1024;
+const DEPTH = 64;
+
+/**
+ * Tell the client why there is no agent, in answer to its first request: an editor shows that to its person, and of a
+ * process that just ended only the exit code. Resolves when it was told, or when nobody asks. Never rejects.
+ */
+export async function refuseFirst(why: string, input: Readable & { isTTY?: boolean }, output: Writable): Promise<void> {
+  // A person at a terminal reads the line on standard error.
+  if (input.isTTY === true) return;
+  output.on("error", () => undefined);
+  const id = await firstRequest(input);
+  if (id === undefined) return;
+  const answer = `${JSON.stringify(refusal(CODES.internal, why, id))}\n`;
+  await new Promise<void>((resolve) => output.write(answer, () => resolve()));
+}
+
+/** The id of the first request; undefined when there is none. */
+function firstRequest(input: Readable): Promise<RequestId | undefined> {
+  const lines = new LineSplitter(LINE_BYTES);
+  return new Promise((resolve) => {
+    const take = (found: Iterable<Line>) => {
+      for (const line of found) {
+        if (!("text" in line)) continue;
+        const frame = parseFrame(line.text, DEPTH);
+        if (frame.kind === "request") return end(frame.id);
+      }
+    };
+    const onData = (chunk: Buffer | string) => take(lines.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk));
+    const onEnd = () => {
+      take(lines.end());
+      end(undefined);
+    };
+    const end = (id: RequestId | undefined) => {
+      clearTimeout(timer);
+      input.off("data", onData).off("end", onEnd).off("error", onEnd).off("close", onEnd);
+      input.on("error", () => undefined);
+      input.pause();
+      resolve(id);
+    };
+    const timer = setTimeout(() => end(undefined), WAIT_MS);
+    input.on("data", onData).on("end", onEnd).on("error", onEnd).on("close", onEnd);
+    if (input.readableEnded || input.destroyed) onEnd();
+    else input.resume();
+  });
+}

@@ -1,0 +1,34 @@
+// Runs in a thread of its own; what it does and under which limits is told in threads.ts.
+import { parentPort } from "node:worker_threads";
+import { compileExpression } from "./expression.js";
+import type { Answers, Jobs, Reply } from "./jobs.js";
+import { searchLines } from "./line-search.js";
+import { pageText } from "./page.js";
+import { WalkJobs } from "./walk-job.js";
+
+const walks = new WalkJobs();
+
+const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise<Answers[Name]> } = {
+  ready: () => null,
+  page: pageText,
+  walk: (job) => walks.begin(job),
+  more: () => walks.more(),
+  expression: compileExpression,
+  search: searchLines,
+};
+
+type Question = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs] | { name: "reset" };
+
+async function answer(question: Question): Promise<void> {
+  if (question.name === "reset") return walks.end();
+  let reply: Reply;
+  try {
+    const { name, job } = question;
+    reply = { answer: await (work[name] as (given: typeof job) => Promise<Answers[typeof name]>)(job) };
+  } catch (error) {
+    reply = { fault: error instanceof Error ? error.message : String(error) };
+  }
+  parentPort?.postMessage(reply);
+}
+
+parentPort?.on("message", (question: Question) => void answer(question));

@@ -1,0 +1,33 @@
+import type { FileMatches, SearchJob } from "./line-search.js";
+import type { PageJob, PageText } from "./page.js";
+import type { Expression } from "./expression.js";
+import type { WalkedPart, WalkJob } from "./walk-job.js";
+
+/** What a thread can be asked. */
+export interface Jobs {
+  /** Answered when its code is loaded. */
+  ready: Record<string, never>;
+  /** Text of a page, from an offset. */
+  page: PageJob;
+  /** Begin a walk, in place of any before. */
+  walk: WalkJob;
+  /** Go on with it. */
+  more: Record<string, never>;
+  /** Check a regular expression. */
+  expression: Expression;
+  /** Search lines of files. */
+  search: SearchJob;
+}
+
+export interface Answers {
+  ready: null;
+  page: PageText;
+  /** Why the globs cannot be used. */
+  walk: { refused: string | undefined };
+  more: WalkedPart;
+  expression: { flags: string } | { refused: string };
+  search: FileMatches[];
+}
+
+/** What comes back from a thread. */
+export type Reply = { answer: Answers[keyof Answers] } | { fault: string };

@@ -1,0 +1,221 @@
+import { availableParallelism } from "node:os";
+import type { Worker } from "node:worker_threads";
+import { WorkLimitError } from "../errors.js";
+import type { Answers, Jobs, Reply } from "./jobs.js";
+
+/**
+ * The one place where work on foreign input is done: pages of the web, patterns and folders of repositories, regular
+ * expressions of models. Each can be made to take for ever, and nothing but the end of its thread stops it then. So
+ * it runs in a thread of its own, with a limit of time and of memory, and ends with the signal of whoever asked.
+ */
+
+/** Threads at a time; who comes later waits. Bounds the memory, and leaves a core's share to the server. */
+const MAX_THREADS = Math.max(4, 2 * availableParallelism());
+/** Threads kept for the next call, and for how long, in ms: agents call tools in quick succession. */
+const MAX_IDLE = 2;
+const IDLE_MS = 10_000;
+/** For a thread to load its code, in ms; only a machine that is out of memory takes so long. */
+const START_MS = 30_000;
+const RESOURCES = { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 };
+
+const idle: { thread: HostileThread; timer: NodeJS.Timeout }[] = [];
+const waiting: (() => void)[] = [];
+let alive = 0;
+
+/** Give `use` a thread, and take it back. Rejects with the signal's reason when that comes first. */
+export async function withThread<T>(signal: AbortSignal, use: (thread: HostileThread) => Promise<T>): Promise<T> {
+  const thread = await borrow(signal);
+  try {
+    return await use(thread);
+  } finally {
+    await giveBack(thread);
+  }
+}
+
+async function borrow(signal: AbortSignal): Promise<HostileThread> {
+  signal.throwIfAborted();
+  const kept = idle.pop();
+  if (kept) {
+    clearTimeout(kept.timer);
+    return kept.thread.take(signal);
+  }
+  if (alive < MAX_THREADS) alive++;
+  else await turn(signal);
+  try {
+    return (await HostileThread.start(signal)).take(signal);
+  } catch (error) {
+    free();
+    throw error;
+  }
+}
+
+/** Resolves when a thread has ended, whose place is then the caller's. */
+function turn(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const go = (): void => {
+      signal.removeEventListener("abort", onAbort);
+      resolve();
+    };
+    const onAbort = (): void => {
+      waiting.splice(waiting.indexOf(go), 1);
+      reject(signal.reason as Error);
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    waiting.push(go);
+  });
+}
+
+function free(): void {
+  const next = waiting.shift();
+  if (next) next();
+  else alive--;
+}
+
+async function giveBack(thread: HostileThread): Promise<void> {
+  if (thread.rest() && waiting.length === 0 && idle.length < MAX_IDLE) {
+    const entry = { thread, timer: setTimeout(() => void drop(entry), IDLE_MS) };
+    // Neither the timer nor the thread keeps a program alive that has nothing else to do; both end with it.
+    entry.timer.unref();
+    idle.push(entry);
+    return;
+  }
+  await thread.end();
+  free();
+}
+
+async function drop(entry: (typeof idle)[number]): Promise<void> {
+  const at = idle.indexOf(entry);
+  if (at < 0) return;
+  idle.splice(at, 1);
+  await entry.thread.end();
+  free();
+}
+
+/** A thread that answers one question after the other. */
+export class HostileThread {
+  readonly #worker: Worker;
+  #signal: AbortSignal = AbortSignal.abort();
+  /** Ended, or of no more use. */
+  #broken = false;
+  /** Questions without their answer, and the last of them. */
+  #open = 0;
+  #last: Promise<unknown> = Promise.resolve();
+
+  private constructor(worker: Worker) {
+    this.#worker = worker;
+    const onBreak = (): void => void (this.#broken = true);
+    // Each question listens for itself; between two of them there is nobody to tell.
+    worker.on("error", onBreak).on("exit", onBreak);
+  }
+
+  /** @internal */
+  static async start(signal: AbortSignal): Promise<HostileThread> {
+    const { Worker } = await import("node:worker_threads");
+    const entry = new URL("./hostile-worker.js", import.meta.url);
+    // Beside the source there is no JavaScript: what runs it is tsx, which threads of older Nodes do not inherit.
+    const source = import.meta.url.endsWith(".ts");
+    const worker = new Worker(source ? fromSource(entry) : entry, {
+      eval: source,
+      // Neither our environment nor our loaders belong in there.
+      env: {},
+      execArgv: [],
+      resourceLimits: RESOURCES,
+    });
+    const thread = new HostileThread(worker).take(signal);
+    try {
+      await thread.ask("ready", {}, { ms: START_MS });
+    } catch (error) {
+      await thread.end();
+      throw error;
+    }
+    return thread;
+  }
+
+  /** @internal */
+  take(signal: AbortSignal): this {
+    this.#signal = signal;
+    this.#worker.ref();
+    return this;
+  }
+
+  /** Forget what was asked; false when it cannot be used again. @internal */
+  rest(): boolean {
+    // A question without its answer: the thread may be at it for ever.
+    if (this.#broken || this.#open > 0) return false;
+    this.#worker.postMessage({ name: "reset", job: {} });
+    this.#worker.unref();
+    return true;
+  }
+
+  /** @internal */
+  async end(): Promise<void> {
+    this.#broken = true;
+    await this.#worker.terminate();
+  }
+
+  /**
+   * Ask, and wait for `ms` at most from when it is this question's turn. `transfer` goes over to the thread, and is gone
+   * here. Rejects with `WorkLimitError` when it takes too much time or memory; such a thread, and one whose caller gave
+   * up, is never asked again.
+   */
+  ask<Name extends keyof Jobs>(
+    name: Name,
+    job: Jobs[Name],
+    limits: { ms: number; transfer?: readonly Uint8Array[] },
+  ): Promise<Answers[Name]> {
+    this.#open++;
+    const asked = this.#last.then(() => this.#ask(name, job, limits)).finally(() => this.#open--);
+    this.#last = asked.catch(() => undefined);
+    return asked;
+  }
+
+  #ask<Name extends keyof Jobs>(
+    name: Name,
+    job: Jobs[Name],
+    limits: { ms: number; transfer?: readonly Uint8Array[] },
+  ): Promise<Answers[Name]> {
+    const worker = this.#worker;
+    const signal = this.#signal;
+    return new Promise((resolve, reject) => {
+      if (signal.aborted) return reject(signal.reason as Error);
+      if (this.#broken) return reject(new WorkLimitError("failed", "its thread has ended"));
+      const settle = (act: () => void, answered = false): void => {
+        if (!answered) this.#broken = true;
+        clearTimeout(timer);
+        signal.removeEventListener("abort", onAbort);
+        worker.off("message", onMessage).off("error", onError).off("exit", onExit);
+        act();
+      };
+      const onMessage = (reply: Reply): void =>
+        settle(() => {
+          if ("fault" in reply) reject(new WorkLimitError("failed", reply.fault));
+          else resolve(reply.answer as Answers[Name]);
+        }, true);
+      const onError = (error: NodeJS.ErrnoException): void => {
+        const memory = error.code === "ERR_WORKER_OUT_OF_MEMORY";
+        settle(() =>
+          reject(
+            new WorkLimitError(memory ? "memory" : "failed", memory ? "it needs too much memory" : error.message, {
+              cause: error,
+            }),
+          ),
+        );
+      };
+      const onExit = (): void => settle(() => reject(new WorkLimitError("failed", "its thread has ended")));
+      const onAbort = (): void => settle(() => reject(signal.reason as Error));
+      const timer = setTimeout(
+        () => settle(() => reject(new WorkLimitError("time", `it takes over ${limits.ms / 1000} s`))),
+        limits.ms,
+      );
+      signal.addEventListener("abort", onAbort, { once: true });
+      worker.on("message", onMessage).on("error", onError).on("exit", onExit);
+      worker.postMessage({ name, job }, limits.transfer?.map((one) => one.buffer as ArrayBuffer) ?? []);
+    });
+  }
+}
+
+/** A script that loads the worker's source. */
+function fromSource(entry: URL): string {
+  const file = JSON.stringify(entry.href.replace(/\.js$/, ".ts"));
+  return `import(${JSON.stringify(import.meta.resolve("tsx/esm/api"))}).then(({ register }) => (register(), import(${file})))`;
+}

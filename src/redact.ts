@@ -1,0 +1,237 @@
+/** Put where a secret stood. */
+export const REDACTED = "[redacted]";
+
+/** What keys usually look like, whoever they belong to. */
+const KEY_PATTERNS: readonly RegExp[] = [
+  /\b(?:sk|pk|rk|xai|gsk|csk|nvapi|fw|pplx|hf|r8|tgp|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs])[-_][A-Za-z0-9_-]{12,}/g,
+  /\bAIza[A-Za-z0-9_-]{20,}/g,
+  /\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
+  /\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?/g,
+  /(?<=\bBearer\s+)[^\s"',;[\]]{6,}/gi,
+  /(?<=\bBasic\s+)[A-Za-z0-9+/=_-]{8,}/gi,
+  /(?<=[?&](?:key|api_key|token|access_token)=)[^\s&"'[\]]+/gi,
+  /(?<=\b[a-z][a-z0-9+.-]{0,20}:\/\/[^\s/:@"']{0,100}:)[^\s/@"'[\]]{4,}(?=@)/gi,
+];
+
+/** What people write where a server wants some key and takes any: hiding it would hide a word. */
+const PLACEHOLDERS = new Set([
+  ...[
+    "none",
+    "null",
+    "empty",
+    "dummy",
+    "test",
+    "local",
+    "localhost",
+    "default",
+    "anything",
+    "changeme",
+    "your-api-key",
+  ],
+  ...["ollama", "lm-studio", "lmstudio", "vllm", "llamacpp", "llama.cpp", "llama-cpp", "openai", "anthropic"],
+  ...[
+    "no-key",
+    "nokey",
+    "no-key-needed",
+    "no-key-required",
+    "not-needed",
+    "not-required",
+    "unused",
+    "sk-no-key-required",
+  ],
+]);
+
+/** Shorter values are words, not secrets. */
+const SHORTEST = 4;
+/** Of an encoded or broken form so many characters must stand together: shorter pieces are chance. */
+const PIECE = 16;
+const GRAM = 8;
+/** Nobody's key is longer; files that stand in a variable are looked for by their lines and their beginning. */
+const LONGEST = 4_096;
+
+/** Takes secrets out of texts: those that are known, in whatever form they come, and what looks like a key. */
+export class Redactor {
+  readonly #secrets: () => Iterable<string>;
+  #known: readonly string[] = [];
+  #whole: readonly string[] = [];
+  #pieces: readonly { text: string; hex: boolean }[] = [];
+
+  /** @param secrets Asked with each text, because keys are also found on the way. */
+  constructor(secrets: Iterable<string> | (() => Iterable<string>)) {
+    this.#secrets = typeof secrets === "function" ? secrets : () => secrets;
+  }
+
+  /** Longest stretch of text, in characters, that one secret can take in any of its forms. */
+  get reach(): number {
+    this.#learn();
+    return 64 + 6 * Math.max(0, ...this.#known.map(({ length }) => Math.min(length, LONGEST)));
+  }
+
+  /**
+   * Without the known secrets: as they are, escaped for JSON or an address, in base64 or hex, wrapped into lines; also
+   * pieces of 16 characters and more, which a cut leaves behind.
+   */
+  hide(text: string): string {
+    return this.#hidePieces(this.#hideWhole(text));
+  }
+
+  /** As `hide`, and without what looks like a key. */
+  redact(text: string): string {
+    let result = this.#hideWhole(text);
+    // Before pieces are taken out, which would leave a key that looks like a known one in shreds.
+    for (const pattern of KEY_PATTERNS) result = result.replace(pattern, REDACTED);
+    return this.#hidePieces(result);
+  }
+
+  #hideWhole(text: string): string {
+    this.#learn();
+    let result = text;
+    for (const form of this.#whole) if (result.includes(form)) result = result.replaceAll(form, REDACTED);
+    return result;
+  }
+
+  #hidePieces(text: string): string {
+    if (this.#pieces.length === 0 || text.length < GRAM) return text;
+    return this.#hideForms(this.#hideForms(text, false), true);
+  }
+
+  #learn(): void {
+    const known = [...this.#secrets()];
+    if (known.length === this.#known.length && known.every((secret, i) => secret === this.#known[i])) return;
+    this.#known = known;
+    const whole = new Set<string>();
+    const pieces = new Map<string, boolean>();
+    for (const secret of known.flatMap(partsOf)) {
+      whole
+        .add(secret)
+        .add(JSON.stringify(secret).slice(1, -1))
+        .add(encodeURIComponent(Buffer.from(secret).toString()));
+      pieces.set(compact(secret), false);
+      const bytes = Buffer.from(secret);
+      if (bytes.length < GRAM) continue;
+      for (const form of base64Forms(bytes)) pieces.set(form, false);
+      pieces.set(bytes.toString("hex"), true);
+    }
+    // The longest first, so that a secret within another one leaves no rest.
+    this.#whole = [...whole].sort((a, b) => b.length - a.length);
+    this.#pieces = [...pieces].flatMap(([text, hex]) => (text.length < GRAM ? [] : [{ text, hex }]));
+  }
+
+  #hideForms(text: string, hex: boolean): string {
+    // Of the same length, so that places in it are places in the text.
+    const source = hex ? text.replace(/\\x|0x/g, "  ").replace(/[A-F]+/g, (digits) => digits.toLowerCase()) : text;
+    const shape = compact(source);
+    const ranges: [number, number][] = [];
+    for (const piece of this.#pieces) if (piece.hex === hex) find(shape, piece.text, ranges);
+    if (ranges.length === 0) return text;
+    // Only now, since most texts hold none: where in the text each character of the shape stood.
+    const places: number[] = [];
+    for (let i = 0; i < source.length; i++) if (!isGap(source.charCodeAt(i))) places.push(i);
+    ranges.sort((a, b) => a[0] - b[0]);
+    let result = "";
+    let done = 0;
+    for (const [from, to] of ranges) {
+      const start = places[from] ?? text.length;
+      const end = (places[to - 1] ?? text.length - 1) + 1;
+      if (end <= done) continue;
+      if (start >= done) result += text.slice(done, start) + REDACTED;
+      done = end;
+    }
+    return result + text.slice(done);
+  }
+}
+
+/** Replaces secrets in a text: those given, and whatever looks like a key. */
+export function redact(text: string, secrets: Iterable<string> = []): string {
+  return new Redactor(secrets).redact(text);
+}
+
+/** Whether it looks like a key: by a maker's prefix, or because nobody would write it so by hand. */
+export function looksSecret(value: string): boolean {
+  if (KEY_PATTERNS.some((pattern) => new RegExp(pattern.source, pattern.flags.replace("g", "")).test(value)))
+    return true;
+  return value
+    .split(/[^A-Za-z0-9]+/)
+    .some(
+      (word) =>
+        /^[0-9a-f]{32,}$/i.test(word) ||
+        (word.length >= 16 && /[a-z]/.test(word) && /[A-Z]/.test(word) && (word.match(/\d/g)?.length ?? 0) >= 2),
+    );
+}
+
+/** Names under which a key stands, in a config, an environment or a header. */
+const SECRET_NAME =
+  /(^|[-_.])(api[-_]?key|apikey|token|tokens|password|passwd|passphrase|secret|secrets|credentials?|(access|private|auth|signing|secret|master|service)[-_]?key|authorization|auth|cookie)$|^(x[-_])?[a-z0-9-]*[-_]?key$|[-_](key|pass|pat|pw)$/i;
+
+/** Whether what stands under this name is a secret. */
+export function isSecretName(name: string): boolean {
+  return SECRET_NAME.test(name);
+}
+
+/** Headers that say what is asked, and by whom. */
+const PLAIN_HEADER =
+  /version|beta|accept|content|encoding|language|user-agent|referer|origin|host|title|name|model|region|feature|cache|date/i;
+
+/**
+ * Of the headers of a request those values that are secrets: by the header's name, or because they look like a key. In
+ * a header of somebody's own any single word with digits in it may be one.
+ */
+export function headerSecrets(headers: Readonly<Record<string, unknown>>): string[] {
+  const isOwn = (name: string, value: string) =>
+    !PLAIN_HEADER.test(name) && /^[^\s/=]{12,}$/.test(value) && /\d.*\d/.test(value) && /[a-z]/i.test(value);
+  return Object.entries(headers).flatMap(([name, value]) =>
+    typeof value === "string" && (isSecretName(name) || looksSecret(value) || isOwn(name, value)) ? [value] : [],
+  );
+}
+
+/** A header's value also without its scheme, a text of several lines also by its lines. */
+function partsOf(secret: string): string[] {
+  const parts = new Set([secret, secret.replace(/^(Bearer|Basic|Token)\s+/i, "")]);
+  for (const line of secret.includes("\n") ? secret.split(/\r?\n/) : []) if (line.length >= PIECE) parts.add(line);
+  return [...parts]
+    .map((part) => part.slice(0, LONGEST))
+    .filter((part) => part.trim().length >= SHORTEST && !PLACEHOLDERS.has(part.toLowerCase()));
+}
+
+/** As it stands within a longer text, whichever of its bytes begins a group of three. */
+function base64Forms(bytes: Buffer): string[] {
+  return [0, 1, 2].flatMap((lead) => {
+    const text = Buffer.concat([Buffer.alloc(lead), bytes]).toString("base64");
+    const first = lead === 0 ? 0 : lead + 1;
+    // The last character may hold bits of what follows.
+    const form = text.slice(first, Math.floor(((lead + bytes.length) * 8) / 6));
+    return [form, form.replaceAll("+", "-").replaceAll("/", "_")];
+  });
+}
+
+/** Line ends, blanks, and what programs put between bytes in hex. */
+function isGap(code: number): boolean {
+  return code <= 32 || code === 0x3a || code === 0x2c;
+}
+
+function compact(text: string): string {
+  // eslint-disable-next-line no-control-regex
+  return text.replace(/[\u0000-\u0020:,]+/g, "");
+}
+
+/**
+ * Add where pieces of `form` stand in `text`: all of 16 characters and more, or the whole of a shorter form; at a mark
+ * of a cut shorter ones, too, because there nobody else's text can be.
+ */
+function find(text: string, form: string, ranges: [number, number][]): void {
+  const least = Math.min(PIECE, form.length);
+  // Whatever piece is long enough holds one of these whole.
+  const offsets = Array.from({ length: Math.floor(form.length / GRAM) }, (_, i) => i * GRAM);
+  for (const offset of [...offsets, form.length - GRAM]) {
+    const gram = form.slice(offset, offset + GRAM);
+    for (let at = text.indexOf(gram); at !== -1;) {
+      let from = at;
+      let to = at + GRAM;
+      for (let i = offset; i > 0 && from > 0 && text[from - 1] === form[i - 1]; i--) from--;
+      for (let i = offset + GRAM; i < form.length && to < text.length && text[to] === form[i]; i++) to++;
+      const found = to - from >= least || text[from - 1] === "…" || text[to] === "…";
+      if (found) ranges.push([from, to]);
+      at = text.indexOf(gram, found ? to : at + 1);
+    }
+  }
+}

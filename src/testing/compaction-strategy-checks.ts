@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import type { CompactionInput, CompactionStrategy } from "../ports/compaction.js";
+import type { Message, ModelMessage, Part } from "../ports/session-driver.js";
+import { soon, type Check } from "./check.js";
+
+/** How the checks get at a strategy. */
+export interface CompactionStrategyFixture {
+  /** Called once at the start of every check. */
+  create(): Promise<CompactionStrategy>;
+  /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
+  readonly patienceMs?: number;
+}
+
+type Rule = readonly [name: string, body: (strategy: CompactionStrategy, patienceMs: number) => Promise<void>];
+
+/** Every rule of the `CompactionStrategy` contract, one check each. All are required. */
+export function compactionStrategyChecks(fixture: CompactionStrategyFixture): Check[] {
+  return rules.map(([name, body]) => ({
+    name,
+    run: async () => body(await fixture.create(), fixture.patienceMs ?? 10_000),
+  }));
+}
+
+const NEVER = new AbortController().signal;
+
+/** Tokens as the kernel counts them, near enough: bytes / 3. */
+function estimate(messages: readonly ModelMessage[]): number {
+  return Math.ceil(Buffer.byteLength(JSON.stringify(messages)) / 3);
+}
+
+/** A long conversation of `turns`: each a question, a call, its result and an answer. */
+function conversation(turns: number): Message[] {
+  const messages: Message[] = [];
+  const add = (role: Message["role"], parts: Part[], toolCallId = "") => {
+    const seq = messages.length + 1;
+    messages.push({
+      id: `m${seq}`,
+      sessionId: "s",
+      seq,
+      role,
+      parts,
+      toolCallId,
+      name: toolCallId === "" ? "" : "read",
+      failed: false,
+      finished: true,
+      createdAt: new Date(seq * 1000).toISOString(),
+    });
+  };
+  for (let turn = 1; turn <= turns; turn += 1) {
+    add("user", [{ type: "text", text: `question ${turn} ${"why ".repeat(50)}` }]);
+    add("assistant", [{ type: "tool_call", id: `c${turn}`, name: "read", arguments: '{"path":"a"}' }]);
+    add("tool", [{ type: "text", text: `result ${turn} ${"line ".repeat(200)}` }], `c${turn}`);
+    add("assistant", [{ type: "text", text: `answer ${turn} ${"because ".repeat(50)}` }]);
+  }
+  return messages;
+}
+
+function inputOf(messages: readonly Message[], more: Partial<CompactionInput> = {}): CompactionInput {
+  return {
+    messages,
+    budget: Math.floor(estimate(messages) / 2),
+    keepMessages: 8,
+    estimate,
+    ask: () => Promise.resolve("What was said before: questions and their answers."),
+    ...more,
+  };
+}
+
+/** Of a message that stays; new ones have none, or one of their own. */
+const idOf = (message: ModelMessage | undefined): string => (message as Partial<Message> | undefined)?.id ?? "";
+
+const callsOf = (messages: readonly ModelMessage[]): string[] =>
+  messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : [])));
+
+const rules: readonly Rule[] = [
+  [
+    "name: is told in the event, so it is not empty",
+    async ({ name }) => assert.ok(typeof name === "string" && name.trim() !== ""),
+  ],
+  [
+    "compact: gives a conversation that is smaller and not empty",
+    async (strategy) => {
+      const messages = conversation(30);
+      const result = await strategy.compact(inputOf(messages), NEVER);
+      assert.ok(Array.isArray(result) && result.length > 0, "a list of messages");
+      assert.ok(estimate(result) < estimate(messages), "smaller than before");
+    },
+  ],
+  [
+    "compact: a tool call and its result stay or go together",
+    async (strategy) => {
+      for (const turns of [2, 5, 30]) {
+        const messages = conversation(turns);
+        const result = await strategy.compact(inputOf(messages, { keepMessages: 3 }), NEVER);
+        const results = result.flatMap(({ toolCallId }) => (toolCallId === "" ? [] : [toolCallId]));
+        assert.deepEqual(callsOf(result).sort(), results.sort(), `of ${turns} turns`);
+      }
+    },
+  ],
+  [
+    "compact: what stays keeps its id and its order, no id comes twice",
+    async (strategy) => {
+      const messages = conversation(30);
+      const result = await strategy.compact(inputOf(messages), NEVER);
+      const ids = result.map(idOf).filter((id) => id !== "");
+      assert.equal(new Set(ids).size, ids.length, "ids are distinct");
+      const kept = ids.filter((id) => messages.some((message) => message.id === id));
+      assert.ok(kept.length > 0, "something stays");
+      const seqs = kept.map((id) => messages.findIndex((message) => message.id === id));
+      assert.deepEqual(
+        seqs,
+        [...seqs].sort((a, b) => a - b),
+        "in order",
+      );
+    },
+  ],
+  [
+    "compact: the last message stays",
+    async (strategy) => {
+      const messages = conversation(30);
+      const result = await strategy.compact(inputOf(messages), NEVER);
+      assert.equal(idOf(result.at(-1)), messages.at(-1)?.id);
+    },
+  ],
+  [
+    "compact: what it was given is left as it was",
+    async (strategy) => {
+      const messages = conversation(10);
+      const before = structuredClone(messages);
+      await strategy.compact(inputOf(messages), NEVER);
+      assert.deepEqual(messages, before);
+    },
+  ],
+  [
+    "compact: settles soon after an abort, also where the model never answers",
+    async (strategy, patienceMs) => {
+      const cancel = new AbortController();
+      const ask: CompactionInput["ask"] = (_question, signal) =>
+        new Promise((_resolve, reject) =>
+          signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true }),
+        );
+      const work = strategy.compact(inputOf(conversation(30), { ask }), cancel.signal).then(
+        () => undefined,
+        () => undefined,
+      );
+      cancel.abort(new Error("cancelled"));
+      await soon(work, "compact settles", patienceMs);
+    },
+  ],
+];

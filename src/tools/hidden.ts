@@ -1,0 +1,43 @@
+import { ToolError } from "../errors.js";
+import type { Tool, ToolOutput } from "../ports/tool.js";
+import type { Redactor } from "../redact.js";
+
+/** The same tool, in whose results no known secret stands, wherever it found one: what goes to the model is stored. */
+export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
+  return {
+    ...tool,
+    // Named, because those of a class are not copied with the rest.
+    name: tool.name,
+    description: tool.description,
+    inputSchema: tool.inputSchema,
+    kind: tool.kind,
+    parallel: tool.parallel,
+    needsLeave: tool.needsLeave,
+    parse: (input): unknown => tool.parse(input),
+    describe: (args, projectDir) => tool.describe(args, projectDir),
+    run: async (args: unknown, context) => {
+      try {
+        return hideIn(await tool.run(args, context), redactor);
+      } catch (error) {
+        if (!(error instanceof Error)) throw error;
+        const message = redactor.hide(error.message);
+        throw message === error.message ? error : new ToolError(message);
+      }
+    },
+  };
+}
+
+function hideIn(output: ToolOutput, redactor: Redactor): ToolOutput {
+  const { text, diff } = output;
+  return {
+    ...output,
+    text: redactor.hide(String(text)),
+    ...(diff && {
+      diff: diff.map(({ path, oldText, newText }) => ({
+        path,
+        oldText: oldText === null ? null : redactor.hide(oldText),
+        newText: redactor.hide(newText),
+      })),
+    }),
+  };
+}

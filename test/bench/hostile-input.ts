@@ -1,0 +1,163 @@
+// `npm run bench:hostile [NAME]`: what the slowest pages, ignore files and globs that we know cost, and for how long they
+// keep the server's event loop from everything else. Never part of the tests: it measures the machine as well.
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { mkdir, writeFile } from "node:fs/promises";
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { builtinTools } from "gantry";
+import { makeTempDir, type TempDir } from "../helpers/temp.js";
+import { callTool, toolContext } from "../helpers/tool-context.js";
+
+const MIB = 1024 * 1024;
+const ONLY = process.argv[2] ?? "";
+/** A case that takes longer is told as such, and given up where that is possible. */
+const LIMIT_MS = 150_000;
+
+const tools = new Map(builtinTools({ webfetch: { allowPrivate: true } }).map((tool) => [tool.name, tool] as const));
+
+/** Pieces of markup repeated to 4.5 MiB: what comes once, what again and again. */
+const PAGES: Readonly<Record<string, [head: string, piece: string]>> = {
+  "an ordinary page": [
+    "<title>T</title>",
+    "<div><p>Some <a href='/x'>words</a> and <b>more</b>.</p><ul><li>one</ul></div>",
+  ],
+  "nested div": ["", "<div>"],
+  "nested div, then closing tags of nothing": ["<div>".repeat(100_000), "</x>"],
+  "nested b, closed": ["<b>".repeat(300_000), "</b>"],
+  "nested svg and title": ["", "<svg><title>"],
+  "nested forms": ["", "<form><p>"],
+  "nested lists": ["", "<ul><li>x"],
+  "links to long addresses": [`<base href=/>`, "<a href=x?y>z</a>"],
+  entities: ["", "&amp;&#x41;&bogus;"],
+  "one tag with many attributes": ["<p ", "a1 b='c' "],
+  "one attribute, long": ["<p title='", "abc "],
+  "unclosed <": ["", "<"],
+  "comments that never end": ["", "<!--"],
+  declarations: ["", "<![CDATA[ <!x <?y "],
+  "single letters": ["", "a "],
+  blanks: ["<p>x", " \u200b"],
+  titles: ["", "<title>abc"],
+  "closing tags": ["", "</p>"],
+};
+
+interface Measured {
+  what: string;
+  ms: number;
+  /** Longest time that the event loop was held, in ms. */
+  delay: number;
+  end: string;
+}
+
+async function measure(what: string, work: () => Promise<{ text: string }>): Promise<void> {
+  if (!what.includes(ONLY)) return;
+  const delays = monitorEventLoopDelay({ resolution: 5 });
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  delays.enable();
+  const since = performance.now();
+  const end = await work().then(
+    ({ text }) => text,
+    (error: unknown) => `! ${error instanceof Error ? error.message : String(error)}`,
+  );
+  const ms = performance.now() - since;
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  delays.disable();
+  print({ what, ms, delay: delays.max / 1e6, end });
+}
+
+function print({ what, ms, delay, end }: Measured): void {
+  const last = end.trimEnd().split("\n").at(-1) ?? "";
+  console.log(
+    `${ms.toFixed(0).padStart(7)} ms  loop held ${delay.toFixed(0).padStart(6)} ms  ${what.padEnd(56)} ${last.slice(0, 90)}`,
+  );
+}
+
+async function pages(): Promise<void> {
+  const bodies = new Map<string, string>();
+  for (const [name, [head, piece]] of Object.entries(PAGES))
+    bodies.set(
+      `/${encodeURIComponent(name)}`,
+      head + piece.repeat(Math.floor((4.5 * MIB - head.length) / Buffer.byteLength(piece))),
+    );
+  bodies.set("/small", "<div>".repeat(160_000));
+  const server = createServer((request, response) => {
+    response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end(bodies.get(request.url ?? ""));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const fetchPage = (path: string) => () =>
+    callTool(
+      tools.get("webfetch")!,
+      { url: `http://127.0.0.1:${port}${path}` },
+      toolContext("/", { signal: AbortSignal.timeout(LIMIT_MS) }),
+    );
+  await measure("page: nested div, 0.8 MB", fetchPage("/small"));
+  for (const name of Object.keys(PAGES)) await measure(`page: ${name}`, fetchPage(`/${encodeURIComponent(name)}`));
+  server.closeAllConnections();
+  server.close();
+}
+
+/** As a web project's own, with the usual shapes of rules. */
+const ORDINARY = Array.from({ length: 50 }, (_, n) => [
+  `name${n}/`,
+  `*.ext${n}`,
+  `/build${n}/out`,
+  `cache-${n}*`,
+  `packages/*/dist${n}`,
+])
+  .flat()
+  .join("\n");
+
+async function many(folder: TempDir, count: number, name: (n: number) => string): Promise<void> {
+  await mkdir(folder.at("many"));
+  for (let from = 0; from < count; from += 500)
+    await Promise.all(Array.from({ length: 500 }, (_, n) => writeFile(folder.at("many", name(from + n)), "")));
+}
+
+async function rules(): Promise<void> {
+  const files: [what: string, count: number, ignore: string][] = [
+    ["250 ordinary rules, 100,000 files", 100_000, ORDINARY],
+    ["1 MiB of *a*a*a*b, 300 files", 300, `${"*a".repeat(20)}*b\n`.repeat(MIB / 43)],
+    ["1 MiB of **/a*/**/b*, 300 files", 300, `${"**/a*/".repeat(8)}b*\n`.repeat(Math.floor(MIB / 51))],
+    ["1 MiB of [!b][!b]..., 300 files", 300, `*${"[!b-d]".repeat(60)}*x\n`.repeat(Math.floor(MIB / 364))],
+    ["1 MiB of names, 300 files", 300, Array.from({ length: 90_000 }, (_, n) => `name${n}`).join("\n")],
+    ["one rule of 1 MiB, 300 files", 300, "*a".repeat(MIB / 2)],
+    ["1 MiB of trailing blanks, 300 files", 300, `x${" ".repeat(MIB - 10)}y${" ".repeat(3)}`.replace("y", " ")],
+    ["1 MiB of slashes, 300 files", 300, "a/".repeat(MIB / 2 - 1)],
+  ];
+  for (const [what, count, ignore] of files) {
+    if (!what.includes(ONLY)) continue;
+    await using folder = await makeTempDir();
+    await folder.write({ ".gitignore": ignore, "many.txt": "" });
+    await many(folder, count, (n) => (count > 1_000 ? `file-${n}.txt` : `${"a".repeat(240)}${n}`));
+    const context = toolContext(folder.path, { signal: AbortSignal.timeout(LIMIT_MS) });
+    await measure(`list: ${what}`, () => callTool(tools.get("list")!, { path: "many" }, context));
+    if (count < 1_000) continue;
+    await measure(`glob: *.{ts,tsx,...}; ${what}`, () =>
+      callTool(tools.get("glob")!, { pattern: "**/*.{ts,tsx,js,jsx,mjs,cjs,json,md}", all: true }, context),
+    );
+    await measure(`glob: 256 combinations of braces; ${what}`, () =>
+      callTool(tools.get("glob")!, { pattern: `many/${"*{f,i}".repeat(8)}*x*`, all: true }, context),
+    );
+    await measure(`glob: everything; ${what}`, () => callTool(tools.get("glob")!, { pattern: "**" }, context));
+    await measure(`grep: 256 combinations of braces; ${what}`, () =>
+      callTool(tools.get("grep")!, { pattern: "x", glob: `many/${"*{f,i}".repeat(8)}*x*` }, context),
+    );
+  }
+  await using deep = await makeTempDir();
+  await Promise.all(
+    Array.from({ length: 40 }, (_, n) =>
+      deep.write({ [`d${n}/.gitignore`]: `${"*a".repeat(20)}*b\n`.repeat(MIB / 43), [`d${n}/${"a".repeat(250)}`]: "" }),
+    ),
+  );
+  await measure("list: 40 folders with 1 MiB of rules each", () =>
+    callTool(tools.get("list")!, { depth: 5 }, toolContext(deep.path, { signal: AbortSignal.timeout(LIMIT_MS) })),
+  );
+}
+
+// What the machine itself does to a program that waits; to be read with the rest.
+await measure("nothing, for 3 s", async () => {
+  await new Promise((resolve) => setTimeout(resolve, 3_000));
+  return { text: "" };
+});
+await pages();
+await rules();
