@@ -26,6 +26,8 @@ export interface AgentOptions {
   maxIterations?: number;
   /** Runs at the same time; default 512. */
   maxConcurrentRuns?: number;
+  /** Bytes of the attachments of all runs together; default 256 MiB. */
+  maxAttachedBytes?: number;
   /** Bytes kept of a tool's output; default 1 MiB. */
   toolOutputBytes?: number;
   /** How sessions outlive the model's window. */
@@ -51,6 +53,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   deniedPaths: true,
   maxIterations: true,
   maxConcurrentRuns: true,
+  maxAttachedBytes: true,
   toolOutputBytes: true,
   compaction: true,
   preferred: true,

@@ -133,8 +133,11 @@ export class ModelTimeoutError extends GantryError {
 
 export class TooManyRunsError extends GantryError {
   readonly code = "too_many_runs";
-  constructor(readonly retryAfterMs = 1000) {
-    super("too many concurrent runs");
+  constructor(
+    readonly retryAfterMs = 1000,
+    message = "too many concurrent runs",
+  ) {
+    super(message);
   }
 }
 

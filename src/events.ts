@@ -68,6 +68,11 @@ export interface RunInput {
   /** The prompt; not empty, unless there are attachments. */
   message: string;
   attachments?: readonly (ImagePart | FilePart)[];
+  /**
+   * Reads further attachments once the run is counted and holds its session. It reserves the bytes of each before it
+   * reads it; `reserve` throws `TooManyRunsError` when attachments of all runs together would take too much memory.
+   */
+  attach?: (reserve: (bytes: number) => void) => Promise<readonly (ImagePart | FilePart)[]>;
   /** Provider and model; see `Models.resolve` for what is left out or unknown. */
   provider?: string;
   model?: string;

@@ -157,6 +157,7 @@ async function turn(context: LoopContext): Promise<Turn> {
       slips += 1;
       context.logger.warn("an answer was of no use; asking again", {
         provider: provider.name,
+        session: sessionId,
         attempt: slips,
         error: slip.message,
       });

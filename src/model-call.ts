@@ -70,6 +70,7 @@ export async function callModel(
     const wait = error.retryAfterMs ?? backoff;
     logger.warn(parts.length === 0 ? "model call failed; trying again" : "an answer broke off; going on with it", {
       provider: provider.name,
+      session: request.cacheKey,
       attempt,
       waitMs: Math.round(wait),
       error: error.message,

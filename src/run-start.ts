@@ -19,6 +19,8 @@ export interface StartParts {
   /** Of sessions that are new. */
   projectDir: string;
   reasoningEffort: ReasoningEffort;
+  /** Counts bytes of attachments; throws `TooManyRunsError` when those of all runs would take too much memory. */
+  reserve: (bytes: number) => void;
 }
 
 /** A run that holds its session, with the user's message stored. */
@@ -31,7 +33,7 @@ export interface StartedRun {
 
 /** Rejects, with nothing stored and nothing held, as `Agent.run` says. */
 export async function startRun(parts: StartParts, input: RunInput, signal: AbortSignal): Promise<StartedRun> {
-  const { store, models, logger } = parts;
+  const { store, models, logger, reserve } = parts;
   const stored = input.sessionId === undefined ? undefined : await newestOf(store, input.sessionId);
   const projectDir = input.projectDir ?? stored?.projectDir ?? parts.projectDir;
   await checkFolder(projectDir);
@@ -45,14 +47,17 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
   const lease = await HeldLease.take(store, session.chain.root, logger);
   try {
     signal.throwIfAborted();
+    const attached = await input.attach?.(reserve);
+    signal.throwIfAborted();
+    const whole = attached ? { ...input, attachments: [...(input.attachments ?? []), ...attached] } : input;
     const set = {
       provider: chosen.provider.name,
       model: chosen.model.id,
       reasoningEffort: input.reasoningEffort ?? chosenEffort(stored) ?? parts.reasoningEffort,
     };
     const conversation = stored
-      ? await resume(parts, lease, session.chain.root, set, input)
-      : await create(parts, { ...session, ...set }, input);
+      ? await resume(parts, lease, session.chain.root, set, whole)
+      : await create(parts, { ...session, ...set }, whole);
     return { conversation, chosen, projectDir, lease };
   } catch (error) {
     await lease.giveBack();
@@ -110,6 +115,7 @@ function prompt(input: RunInput) {
 const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   message: true,
   attachments: true,
+  attach: true,
   provider: true,
   model: true,
   reasoningEffort: true,

@@ -51,6 +51,21 @@ describe("each rule bites", () => {
 
   const wrong: [what: string, files: Record<string, string>, fault: RegExp][] = [
     [
+      "an adapter that opens a port by itself",
+      { "adapters/a/index.ts": 'import { createServer } from "node:http";' },
+      /opens an HTTP port; only src\/http-host\.ts may/,
+    ],
+    [
+      "an adapter that gathers a body by itself",
+      { "adapters/a/index.ts": "for await (const chunk of request.iterator()) use(chunk);" },
+      /reads a request's body; only src\/http-body\.ts may/,
+    ],
+    [
+      "an adapter that has a body parsed",
+      { "adapters/a/index.ts": 'const parser = import("koa-body");' },
+      /reads a request's body; only src\/http-body\.ts may/,
+    ],
+    [
       "a port that imports the kernel",
       { "src/ports/a.ts": 'import { x } from "../loop.js";', "src/loop.ts": "" },
       /ports imports src\/loop\.ts of a higher floor/,

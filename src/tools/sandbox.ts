@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { lstat, mkdir, readdir, realpath, rm, stat, unlink, utimes } from "node:fs/promises";
-import { join, sep } from "node:path";
+import { basename, dirname, join, sep } from "node:path";
 import { ToolError } from "../errors.js";
 import { isInside } from "../paths.js";
 import { findBubblewrap } from "./bubblewrap.js";
@@ -109,7 +109,11 @@ export class Sandbox {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return { text: "commands run without a sandbox", weak: true };
     const found = await findBubblewrap({ env, network: this.network });
-    if (found) return { text: `commands run in bubblewrap, network ${this.network ? "open" : "closed"}`, weak: false };
+    if (found) {
+      // What listens on this machine is then in reach, too.
+      const network = this.network ? "open to them, this server's own port too" : "closed to them";
+      return { text: `commands run in bubblewrap, the network is ${network}`, weak: false };
+    }
     if (sandbox === "required") return { text: "commands are refused: bubblewrap does not work here", weak: true };
     return { text: "commands run without a sandbox: bubblewrap does not work here", weak: true };
   }
@@ -185,6 +189,7 @@ export class Sandbox {
     for (const path of deniedPaths) {
       const real = await realpath(path).catch(() => undefined);
       if (real !== undefined) plan.hide(real, (await lstat(real)).isDirectory());
+      else if (/-(wal|shm|journal)$/.test(path)) await this.#hideMissing(plan, path);
     }
     if (plan.isHidden(project.path)) throw new ToolError("the project folder lies where commands may not look.");
     for (const path of await listeningSockets()) {
@@ -193,6 +198,12 @@ export class Sandbox {
     }
     await layFoundations(plan);
     return { plan, roots, guards };
+  }
+
+  /** A database takes what lies beside it for its own; an empty file there says nothing to it. */
+  async #hideMissing(plan: MountPlan, path: string): Promise<void> {
+    const folder = await realpath(dirname(path)).catch(() => undefined);
+    if (folder !== undefined && plan.isWritable(folder)) plan.hide(join(folder, basename(path)), false);
   }
 
   async #open(paths: readonly string[]): Promise<Root[]> {

@@ -21,7 +21,7 @@ interface Module {
 }
 
 /** Files of src that speak HTTP for the transports. */
-const SPEAKS_HTTP = /^src\/(http-host|http-answers|web-safety)(\.ts$|\/)/;
+const SPEAKS_HTTP = /^src\/(http-[a-z]+|header-map|web-safety)(\.ts$|\/)/;
 
 /** What each floor of src holds; a file that is named nowhere belongs to the kernel. */
 const FLOORS: readonly { name: string; has: (file: string) => boolean }[] = [
@@ -175,6 +175,10 @@ function words({ file, ast }: Module): string[] {
     if (file.startsWith("src/") && !HOSTILE.test(file) && !TRUSTED_EXPRESSIONS.has(file) && compilesExpression(node)) {
       fault(node, "makes a regular expression of a value; those of others run in src/hostile, in a thread with limits");
     }
+    if (file !== "src/http-host.ts" && opensHttpPort(node))
+      fault(node, "opens an HTTP port; only src/http-host.ts may");
+    if (file !== "src/http-body.ts" && readsBody(node))
+      fault(node, "reads a request's body; only src/http-body.ts may");
     const isDefault =
       (ts.isExportAssignment(node) && !node.isExportEquals) ||
       (ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword)) ||
@@ -191,6 +195,21 @@ function compilesExpression(node: ts.Node): boolean {
   if (!ts.isNewExpression(node) && !ts.isCallExpression(node)) return false;
   if (!ts.isIdentifier(node.expression) || node.expression.text !== "RegExp") return false;
   return !node.arguments?.every((one) => ts.isStringLiteralLike(one));
+}
+
+/** A port of its own would be without the checks of who asks. */
+function opensHttpPort(node: ts.Node): boolean {
+  if (!ts.isImportSpecifier(node) || (node.propertyName ?? node.name).text !== "createServer") return false;
+  const from = node.parent.parent.parent.moduleSpecifier;
+  return ts.isStringLiteral(from) && /^(node:)?https?2?$/.test(from.text);
+}
+
+const BODY_PARSERS = /^(koa-body|koa-bodyparser|co-body|raw-body|body-parser)$/;
+
+/** A body that is gathered elsewhere is bounded by nobody. */
+function readsBody(node: ts.Node): boolean {
+  if (ts.isStringLiteralLike(node)) return BODY_PARSERS.test(node.text);
+  return ts.isPropertyAccessExpression(node) && node.name.text === "iterator" && node.expression.getText() !== "Symbol";
 }
 
 function readsEnvironment(node: ts.Node): boolean {

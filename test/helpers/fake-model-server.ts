@@ -319,10 +319,16 @@ class Server implements FakeModelServer {
   }
 }
 
+/** Why a model stopped, in the words of each wire. */
+const END = /"(finish_reason|finishReason|stop_reason)":"|"type":"response\.(completed|incomplete)"/;
+
 function broken(frames: Iterable<Frame>, breaks: FakeStep["breaks"]): Iterable<Frame> {
   if (breaks === undefined) return frames;
   const all = [...frames];
-  const count = Math.max(1, Math.min(all.length - 1, Math.floor(all.length * breaks.at)));
+  // An answer that has told its end is whole, whatever becomes of the connection.
+  const end = all.findIndex((frame) => typeof frame === "string" && END.test(frame));
+  const most = end === -1 ? all.length - 1 : end;
+  const count = Math.max(1, Math.min(most, Math.floor(all.length * breaks.at)));
   return [...all.slice(0, count), breaks.by === "reset" ? { reset: true } : { cut: true }];
 }
 

@@ -183,7 +183,7 @@ it("answers 503 over the limit of streams, and counts down when they end", async
   const stream = (await wire(url)).write(post({ message: "hi", stream: true }));
   await stream.until(/: stream/);
   const refused = await run({ message: "hi", stream: true });
-  assert.deepEqual([refused.status, refused.json()], [503, { error: "too many streams" }]);
+  assert.deepEqual([refused.status, refused.json()], [503, { error: "too many streams", code: "too_many_streams" }]);
   assert.equal(refused.headers["retry-after"], "1");
   assert.equal((await run({ message: "hi" })).status, 200, "others are served");
   const failed = new Promise<void>((resolve) => agent.on("run.failed", () => resolve()));

@@ -125,11 +125,11 @@ describe("the sandbox that is required", () => {
     if (!(await works)) return t.skip("no working bubblewrap");
     assert.equal(
       (await new Sandbox({ ...options, sandbox: "required" }).describe()).text,
-      "commands run in bubblewrap, network closed",
+      "commands run in bubblewrap, the network is closed to them",
     );
     assert.equal(
       (await new Sandbox({ ...options, sandbox: "auto" }).describe()).text,
-      "commands run in bubblewrap, network open",
+      "commands run in bubblewrap, the network is open to them, this server's own port too",
     );
   });
 
