@@ -18,6 +18,10 @@ export interface AgentOptions {
   projectDir?: string;
   /** Added to the system prompt. */
   systemPrompt?: string;
+  /** Whether the project's `AGENTS.md` is added to the system prompt; default true. */
+  projectInstructions?: boolean;
+  /** Never read for a prompt, whatever leads there; absolute paths. Default none. */
+  deniedPaths?: readonly string[];
   /** Model calls of one run; default 100. */
   maxIterations?: number;
   /** Runs at the same time; default 512. */
@@ -47,6 +51,8 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   tools: true,
   projectDir: true,
   systemPrompt: true,
+  projectInstructions: true,
+  deniedPaths: true,
   maxIterations: true,
   maxConcurrentRuns: true,
   maxAttachedBytes: true,

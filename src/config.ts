@@ -138,6 +138,7 @@ const schema = v.pipe(
       agent: section({
         max_iterations: v.optional(whole(1), 100),
         system_prompt: v.optional(text, ""),
+        project_instructions: v.optional(flag, true),
         tools: v.optional(v.array(module("tool"), "a list"), ["*"]),
       }),
       compaction: section({
@@ -156,6 +157,7 @@ const schema = v.pipe(
       }),
       tools: section({
         allow_paths: v.optional(texts, []),
+        protected_paths: v.optional(texts, ["*"]),
         env: v.optional(texts, []),
         bash: section({
           enabled: v.optional(flag, true),
