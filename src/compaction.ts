@@ -1,3 +1,4 @@
+import { abortable } from "./abort.js";
 import { bytesOfAll, BYTES_PER_TOKEN, sizeOf, tokensOf } from "./compaction/estimate.js";
 import { fit, shortened } from "./compaction/fit.js";
 import { followUp } from "./compaction/follow-up.js";
@@ -273,7 +274,8 @@ export class ContextWindow {
       ask: (question, asking) => this.#ask(question, asking),
     };
     try {
-      const compacted = await strategy.compact(input, signal);
+      // Raced, so that a strategy that ignores its signal cannot hold a run.
+      const compacted = await abortable((async () => strategy.compact(input, signal))(), signal);
       signal.throwIfAborted();
       if (repaired(compacted).length > 0) return { strategy: strategy.name, messages: compacted };
       throw new Error("nothing was left of the conversation");

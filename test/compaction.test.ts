@@ -557,4 +557,30 @@ describe("strategies", () => {
       assert.ok(compactions.every((event) => event.type === "compaction" && event.strategy === "sliding-window"));
     }
   });
+
+  it("of one's own: one that never settles holds neither a cancelled run nor a close", async (t) => {
+    const cancel = new AbortController();
+    let asked = 0;
+    const stuck = {
+      name: "stuck",
+      compact: () => {
+        asked += 1;
+        // The first is cancelled by its client, the second by the close.
+        if (asked === 1) cancel.abort();
+        else void agent.close();
+        return new Promise<never>(() => undefined);
+      },
+    };
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: (_request, call) => (call < 60 ? [["fill", { bytes: 500 + call }]] : "done"),
+    });
+    const agent = make(t, provider, await memory(t), { compaction: { strategy: stuck } });
+    const first = await agent.run({ message: GOAL, signal: cancel.signal });
+    await assert.rejects(first.result, { name: "RunCancelledError" });
+    const second = await agent.run({ message: GOAL });
+    await assert.rejects(second.result, { name: "ShuttingDownError" });
+    await agent.close();
+    assert.equal(asked, 2);
+  });
 });
