@@ -18,6 +18,10 @@ export interface AgentOptions {
   projectDir?: string;
   /** Added to the system prompt. */
   systemPrompt?: string;
+  /** Whether the project's `AGENTS.md` is added to the system prompt; default true. */
+  projectInstructions?: boolean;
+  /** Never read for a prompt, whatever leads there; absolute paths. Default none. */
+  deniedPaths?: readonly string[];
   /** Model calls of one run; default 100. */
   maxIterations?: number;
   /** Runs at the same time; default 512. */
@@ -31,6 +35,8 @@ export interface AgentOptions {
   preferred?: { provider?: string; model?: string; reasoningEffort?: ReasoningEffort };
   /** How long a run waits for a model to be found, in ms; default 30,000. */
   modelTimeoutMs?: number;
+  /** A model listing older than this is asked for again when somebody looks, in ms; 0: never; default 300,000. */
+  catalogueRefreshMs?: number;
   /** Where model listings outlive the process; default nowhere. */
   catalogue?: CatalogueCache;
   logger?: Logger;
@@ -45,6 +51,8 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   tools: true,
   projectDir: true,
   systemPrompt: true,
+  projectInstructions: true,
+  deniedPaths: true,
   maxIterations: true,
   maxConcurrentRuns: true,
   maxAttachedBytes: true,
@@ -52,6 +60,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   compaction: true,
   preferred: true,
   modelTimeoutMs: true,
+  catalogueRefreshMs: true,
   catalogue: true,
   logger: true,
 };

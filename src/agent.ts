@@ -100,6 +100,7 @@ export class Agent {
       cache: options.catalogue ?? noCache,
       logger: this.#logger,
       timeoutMs: options.modelTimeoutMs ?? 30_000,
+      ...(options.catalogueRefreshMs === undefined ? {} : { refreshMs: options.catalogueRefreshMs }),
     });
   }
 
@@ -193,7 +194,8 @@ export class Agent {
   async #start(input: RunInput, place: RunPlace, cancel: AbortController, signal: AbortSignal): Promise<Run> {
     const store = await this.#store();
     const { projectDir } = this;
-    const { preferred, systemPrompt = "", maxIterations = 100, toolOutputBytes = 1_048_576 } = this.#options;
+    const { preferred, systemPrompt: extra = "", maxIterations = 100, toolOutputBytes = 1_048_576 } = this.#options;
+    const { projectInstructions = true, deniedPaths = [] } = this.#options;
     const common = { store, bus: this.#bus, logger: this.#logger };
     const reasoningEffort = preferred?.reasoningEffort ?? "";
     const started = await startRun(
@@ -211,7 +213,7 @@ export class Agent {
         compaction: this.#compaction,
         tools: this.#tools,
         agentName: this.name,
-        systemPrompt,
+        prompt: { extra, projectInstructions, deniedPaths },
         maxIterations,
         toolOutputBytes,
         state: (resumed) => this.#state(store, resumed),

@@ -97,6 +97,8 @@ async function build(options: ComposeOptions): Promise<Composition> {
     tools,
     projectDir,
     systemPrompt: config.agent.system_prompt,
+    projectInstructions: config.agent.project_instructions,
+    deniedPaths: builder.denied(),
     maxIterations: config.agent.max_iterations,
     maxConcurrentRuns: config.limits.concurrent_runs,
     maxAttachedBytes: config.limits.attached_bytes,
@@ -113,6 +115,7 @@ async function build(options: ComposeOptions): Promise<Composition> {
       model: config.model.model,
       reasoningEffort: config.model.reasoning_effort,
     },
+    catalogueRefreshMs: config.catalogue.refresh * 1000,
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });
@@ -220,6 +223,11 @@ class Builder {
     this.#selection = new Selection(options.loaded, options.home);
   }
 
+  /** What nobody may touch. */
+  denied(): string[] {
+    return this.#selection.denied();
+  }
+
   async driver(): Promise<SessionDriver> {
     return this.#make(this.#selection.driver());
   }
@@ -248,8 +256,10 @@ class Builder {
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
       );
     const rules = {
-      allowPaths: tools.allow_paths,
+      allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
+      readOnlyPaths: this.#selection.readOnly(builtinTools().map(({ name }) => name)),
+      protectedPaths: tools.protected_paths,
       env: childEnvironment(tools.env),
     };
     const builtIn = builtinTools({

@@ -125,9 +125,20 @@ const schema = v.pipe(
         model: v.optional(text, ""),
         reasoning_effort: v.optional(oneOf(["", "minimal", "low", "medium", "high"]), ""),
       }),
+      catalogue: section({
+        refresh: v.optional(
+          v.pipe(
+            v.number("seconds, 0 or more"),
+            v.minValue(0, "seconds, 0 or more"),
+            v.maxValue(86_400, "seconds, at most 86400"),
+          ),
+          300,
+        ),
+      }),
       agent: section({
         max_iterations: v.optional(whole(1), 100),
         system_prompt: v.optional(text, ""),
+        project_instructions: v.optional(flag, true),
         tools: v.optional(v.array(module("tool"), "a list"), ["*"]),
       }),
       compaction: section({
@@ -146,6 +157,7 @@ const schema = v.pipe(
       }),
       tools: section({
         allow_paths: v.optional(texts, []),
+        protected_paths: v.optional(texts, ["*"]),
         env: v.optional(texts, []),
         bash: section({
           enabled: v.optional(flag, true),

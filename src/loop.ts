@@ -107,7 +107,8 @@ async function turn(context: LoopContext): Promise<Turn> {
   const pay = (usage: ModelUsage): Usage => {
     const paid = toUsage(usage, model.prices);
     spent = addUsage(spent, paid);
-    context.bus.emit("model.called", { sessionId, provider: provider.name, model: model.id, usage: paid });
+    const called = { sessionId, provider: provider.name, model: model.id, usage: paid };
+    context.bus.emit("model.called", { ...called, purpose: "answer" });
     return paid;
   };
   const hooks: ModelCallHooks = {

@@ -165,9 +165,14 @@ function lendOurselves(): Promise<void> {
   })());
 }
 
+/** Whether a module's name is a path, and no package. */
+export function isPath(name: string): boolean {
+  return /^(\.{0,2}[\\/]|file:|[A-Za-z]:[\\/])/.test(name);
+}
+
 /** The module's URL; from the config's folder, so that plugins are installed beside it. */
 async function locate(kind: AdapterKind, name: string, folder: string, where: string): Promise<string> {
-  if (/^(\.{0,2}[\\/]|file:|[A-Za-z]:[\\/])/.test(name)) {
+  if (isPath(name)) {
     const path = name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name);
     if (
       await access(path).then(

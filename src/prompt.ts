@@ -14,24 +14,30 @@ const BASE = `You are a coding agent. You work on the user's project with the to
 - Never invent what a file says or what a command printed. If you could not do something, say so.
 - Answer short and plain, in the user's language, with the paths of what you changed.`;
 
+export interface PromptOptions {
+  /** Added to the prompt. */
+  extra?: string;
+  /** Whether the project's `AGENTS.md` is. Default true. */
+  projectInstructions?: boolean;
+  /** Never read, whatever leads there. Default none. */
+  deniedPaths?: readonly string[];
+}
+
 /**
  * The system prompt of a session. The same bytes for every call as long as the project's instructions do not change,
  * so that providers can cache it: no time, no state.
  */
-export async function systemPrompt(
-  projectDir: string,
-  extra: string,
-  deniedPaths: readonly string[] = [],
-): Promise<string> {
+export async function systemPrompt(projectDir: string, options: PromptOptions): Promise<string> {
+  const { extra = "", projectInstructions = true, deniedPaths = [] } = options;
   const parts = [BASE, `Project folder: ${projectDir}\nOperating system: ${process.platform}`];
   if (extra.trim() !== "") parts.push(extra.trim());
-  const instructions = await projectInstructions(projectDir, deniedPaths);
+  const instructions = projectInstructions ? await instructionsOf(projectDir, deniedPaths) : "";
   if (instructions !== "") parts.push(`Instructions of this project (AGENTS.md):\n\n${instructions}`);
   return parts.join("\n\n");
 }
 
-/** The project's `AGENTS.md`, cut at 32 KiB; `""` where there is none. A link that leads out of the project is not followed. */
-async function projectInstructions(projectDir: string, denied: readonly string[]): Promise<string> {
+/** The project's `AGENTS.md`, cut at 32 KiB; `""` where there is none. No link is followed out of the project, nor to what is denied. */
+async function instructionsOf(projectDir: string, denied: readonly string[]): Promise<string> {
   try {
     const guard = await PathGuard.create({ roots: [projectDir], denied });
     const { handle } = await guard.openFile(join(projectDir, "AGENTS.md"));

@@ -9,7 +9,7 @@ import type { ChosenModel } from "./models.js";
 import type { Logger } from "./ports/logger.js";
 import type { SessionDriver, Usage } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
-import { systemPrompt } from "./prompt.js";
+import { systemPrompt, type PromptOptions } from "./prompt.js";
 import { Recorder } from "./recorder.js";
 import type { EventBuffer } from "./run.js";
 import type { StartedRun } from "./run-start.js";
@@ -24,8 +24,7 @@ export interface ExecutionParts {
   compaction: Compaction;
   tools: ReadonlyMap<string, Tool>;
   agentName: string;
-  /** Added to the system prompt. */
-  systemPrompt: string;
+  prompt: PromptOptions;
   maxIterations: number;
   toolOutputBytes: number;
   /** What the session's tools remember. */
@@ -101,7 +100,7 @@ async function loop(run: StartedRun, parts: ExecutionParts, control: RunControl,
   const window = parts.compaction.open({
     ...shared,
     effort: conversation.session.reasoningEffort,
-    system: await systemPrompt(projectDir, parts.systemPrompt),
+    system: await systemPrompt(projectDir, parts.prompt),
     tools: [...tools.values()],
     store,
     fence: lease.fence,
@@ -136,7 +135,7 @@ function nameSession(conversation: Conversation, { provider, model }: ChosenMode
   const onUsage = (usage: Usage) => {
     const called = { provider: provider.name, model: model.id, usage };
     logger.info("a title was made", { session: sessionId, ...called });
-    bus.emit("model.called", { sessionId, ...called });
+    bus.emit("model.called", { sessionId, ...called, purpose: "title" });
   };
   const work = async () => {
     try {

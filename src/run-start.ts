@@ -43,6 +43,7 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
     { provider: stored?.provider ?? "", model: stored?.model ?? "" },
     () => recentPair(store, projectDir),
     signal,
+    input.onWaiting,
   );
   const session = stored ?? newSession({ projectDir }, projectDir);
   const lease = await HeldLease.take(store, session.chain.root, logger);
@@ -129,6 +130,7 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   sessionId: true,
   projectDir: true,
   signal: true,
+  onWaiting: true,
   overflow: true,
   ask: true,
 };
@@ -140,6 +142,9 @@ export function checkInput(input: RunInput): void {
     const value: unknown = input[field];
     if (typeof value !== "string" && (field === "message" || value !== undefined))
       throw new InputError(field, "a string");
+    // Half a character is in no header, no path and no database; a prompt may hold one that was cut.
+    if (field !== "message" && typeof value === "string" && /\p{Surrogate}/u.test(value))
+      throw new InputError(field, "whole characters");
   }
   for (const field of Object.keys(input))
     if (!Object.hasOwn(KNOWN, field)) throw new InputError(field, `one of ${Object.keys(KNOWN).join(", ")}`);

@@ -1,8 +1,11 @@
-import { resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { AdapterKind } from "./adapter.js";
 import { environment, type Config, type LoadedConfig } from "./config.js";
 import { ConfigError } from "./errors.js";
-import { builtInNames, isBuiltIn } from "./plugins.js";
+import { builtInNames, isBuiltIn, isPath } from "./plugins.js";
+
+const BUILT_IN_KINDS: readonly AdapterKind[] = ["transport", "session-driver", "model-provider"];
 
 /** A module that the config selects, and what it is told. */
 export interface Selected<Kind extends AdapterKind = AdapterKind> {
@@ -60,7 +63,7 @@ export class Selection {
       const [odd] = Object.keys(options);
       if (odd === undefined) return [name];
       throw new ConfigError(
-        `${this.#loaded.file}: ${key}.${odd}: unknown key; the tool ${name} has its options under tools`,
+        `${this.#loaded.file}: ${key}.${odd}: unknown key; expected one of tool (options of the built-in ones stand under tools)`,
       );
     });
   }
@@ -86,12 +89,49 @@ export class Selection {
     });
   }
 
-  /** What no tool and no attachment may touch: gantry's own home, with keys and sessions, the config, and a store elsewhere with all that lies beside it. */
+  /**
+   * What no tool, command, prompt or attachment may touch: gantry's own home, with keys and sessions; the config file
+   * wherever it is; a store elsewhere with all that drivers keep beside it. Absolute; not all of them need exist.
+   */
   denied(): string[] {
     const { path } = this.#config.session;
     const store = typeof path === "string" && path !== "" ? resolve(this.#loaded.folder, path) : undefined;
-    const beside = store === undefined ? [] : ["", "-wal", "-shm", "-journal", ".d"].map((end) => `${store}${end}`);
-    return [this.#home, this.#loaded.file, ...beside];
+    const beside = ["", "-wal", "-shm", "-journal", ".d"];
+    return [this.#home, this.#loaded.file, ...(store === undefined ? [] : beside.map((end) => store + end))];
+  }
+
+  /** What tools may read and not change: the modules of strangers that the config names, since gantry loads them. */
+  readOnly(builtInTools: readonly string[]): string[] {
+    const { session, providers, server, agent, compaction } = this.#config;
+    const names = [
+      session.driver,
+      compaction.strategy,
+      ...providers.map((entry) => entry["driver"]),
+      ...server.transports.map((entry) => (typeof entry === "string" ? entry : entry.transport)),
+      ...agent.tools.map((entry) => (typeof entry === "string" ? entry : entry.tool)),
+    ];
+    const shipped: readonly unknown[] = ["*", ...builtInTools, ...builtInNames("compaction-strategy")];
+    return [...new Set(names)]
+      .filter((name) => !shipped.includes(name))
+      .flatMap((name) => (typeof name === "string" ? this.#placesOf(name) : []));
+  }
+
+  /** The folders that file tools and attachments may use beside the project: relative ones start where the config is. */
+  allowPaths(): string[] {
+    return this.#config.tools.allow_paths.map((path) => resolve(this.#loaded.folder, path));
+  }
+
+  /** Where a module of this name is loaded from, or would be if somebody put it there. */
+  #placesOf(name: string): string[] {
+    const { folder } = this.#loaded;
+    if (isPath(name)) return [name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name)];
+    const own = /^(@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? name;
+    if (BUILT_IN_KINDS.some((kind) => isBuiltIn(kind, name))) return [];
+    const places: string[] = [];
+    for (let at = folder; ; at = dirname(at)) {
+      places.push(join(at, "node_modules", own));
+      if (dirname(at) === at) return places;
+    }
   }
 
   async #provider(entry: Record<string, unknown>, section: string): Promise<Selected<"model-provider">> {
@@ -152,7 +192,7 @@ export class Selection {
 
   /** What the shipped transports get from sections of the config that are not theirs alone. */
   #shared(name: string): Record<string, unknown> {
-    const { server, acp, limits, tools } = this.#config;
+    const { server, acp, limits } = this.#config;
     const { host, port, allowed_hosts, allow_cross_site, insecure } = server;
     const place = { host, port, allowed_hosts, allow_cross_site, insecure };
     const { streams, connections, json_depth, frame_bytes } = limits;
@@ -165,7 +205,7 @@ export class Selection {
         max_body_bytes,
         on_disconnect,
         limits: { streams, json_depth },
-        allow_paths: tools.allow_paths,
+        allow_paths: this.allowPaths(),
         denied_paths: this.denied(),
       };
     }

@@ -1,6 +1,8 @@
+import { posix, win32 } from "node:path";
 import * as v from "valibot";
 import { InputError } from "./errors.js";
 import { isRecord } from "./json.js";
+import { printable } from "./printable.js";
 import type { ChainData, Part, SessionData } from "./ports/session-driver.js";
 
 /** First line of an export. A file may hold several exports one behind the other. */
@@ -10,6 +12,8 @@ const PARTS: readonly unknown[] = ["text", "reasoning", "image", "file", "tool_c
 const isPart = (value: unknown): boolean => isRecord(value) && PARTS.includes(value["type"]);
 const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 const time = v.pipe(v.string(), v.isoTimestamp());
+/** What a session's tools may change: a folder, and never a whole disk because a file that somebody handed over says so. */
+const folder = v.custom<string>(isFolderPath, "the absolute path of a folder below the root");
 const sessionShape = v.object({
   id: v.pipe(v.string(), v.nonEmpty()),
   alias: v.string(),
@@ -18,7 +22,7 @@ const sessionShape = v.object({
   provider: v.string(),
   model: v.string(),
   reasoningEffort: v.picklist(["", "minimal", "low", "medium", "high"]),
-  projectDir: v.string(),
+  projectDir: folder,
   parentId: v.string(),
   chain: v.object({ root: v.string(), index: whole }),
   lastSeq: whole,
@@ -50,6 +54,15 @@ const shapes = {
 };
 type Kind = keyof typeof shapes;
 type Line<K extends Kind> = v.InferOutput<(typeof shapes)[K]>;
+
+function isFolderPath(value: unknown): boolean {
+  if (typeof value !== "string" || printable(value) !== value) return false;
+  // Of whichever system it was exported on; on another one it is not found, and nothing runs in it.
+  const kind = value.startsWith("/") ? posix : win32;
+  return (
+    (kind === posix || /^([A-Za-z]:|\\\\[^\\]+)[\\/]/.test(value)) && kind.resolve(value) !== kind.parse(value).root
+  );
+}
 
 /** The line that an export begins with. */
 export function headerLine(): string {
@@ -166,7 +179,8 @@ export class ChainReader {
     if (result.success) return result.output as Line<K>;
     const [issue] = result.issues;
     const path = (issue.path ?? []).map(({ key }) => String(key)).join(".");
-    throw this.#error(`${path === "" ? kind : path} to be ${issue.expected ?? "right"}, got ${issue.received}`);
+    const expected = issue.type === "custom" ? issue.message : (issue.expected ?? "right");
+    throw this.#error(`${path === "" ? kind : path} to be ${expected}, got ${issue.received}`);
   }
 
   #error(expected: string): InputError {

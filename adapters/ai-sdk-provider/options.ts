@@ -237,14 +237,16 @@ export class Checker {
     this.#where = where;
   }
   fail(key: string, expected: string): never {
+    throw new ConfigError(`${this.#at(key)}: expected ${expected}`);
+  }
+  #at(key: string): string {
     // `file: providers[0]` + `api_key` reads `file: providers[0].api_key`.
-    const at =
-      this.#where === "" ? key : this.#where.endsWith("]") ? `${this.#where}.${key}` : `${this.#where}: ${key}`;
-    throw new ConfigError(`${at}: expected ${expected}`);
+    return this.#where === "" ? key : this.#where.endsWith("]") ? `${this.#where}.${key}` : `${this.#where}: ${key}`;
   }
   keys(prefix: string, value: Readonly<Record<string, unknown>>, known: readonly string[]): void {
     for (const key of Object.keys(value)) {
-      if (!known.includes(key)) this.fail(`${prefix}${key}`, `one of the keys ${known.join(", ")}`);
+      if (!known.includes(key))
+        throw new ConfigError(`${this.#at(prefix + key)}: unknown key; expected one of ${known.join(", ")}`);
     }
   }
   object(key: string, value: unknown): Record<string, unknown> {

@@ -139,5 +139,5 @@ function ending(result: Promise<RunResult>, shutdown: AbortSignal): Promise<RunR
 
 /** Header values are visible ASCII here, whatever a provider calls its models. */
 function headerText(text: string): string {
-  return text.replace(/[^\x21-\x7e]+/g, encodeURIComponent);
+  return text.replace(/\p{Surrogate}/gu, "\uFFFD").replace(/[^\x21-\x7e]+/g, encodeURIComponent);
 }

@@ -23,7 +23,8 @@ export function parseOptions(raw: Readonly<Record<string, unknown>>, context: Op
   };
   for (const key of Object.keys(raw)) {
     // What a provider's entry says of itself is read by the composition.
-    if (!KEYS.has(key)) throw new ConfigError(`${context.where}.${key}: unknown key`);
+    if (!KEYS.has(key))
+      throw new ConfigError(`${context.where}.${key}: unknown key; expected one of ${[...KEYS].join(", ")}`);
   }
   const { hints = [], detect = true } = raw;
   if (!Array.isArray(hints) || !hints.every((hint) => typeof hint === "string")) fail("hints", "an array of strings");

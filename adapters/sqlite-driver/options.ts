@@ -15,7 +15,7 @@ export interface SqliteOptions {
 export function parseOptions(raw: Readonly<Record<string, unknown>>, context: OptionsContext): SqliteOptions {
   for (const key of Object.keys(raw)) {
     if (key !== "driver" && key !== "path" && key !== "durability") {
-      throw new ConfigError(`${context.where}.${key}: unknown key; the sqlite driver takes path and durability`);
+      throw new ConfigError(`${context.where}.${key}: unknown key; expected one of driver, path, durability`);
     }
   }
   const { path = "", durability = "full" } = raw;

@@ -20,6 +20,13 @@ export interface BuiltinToolsOptions {
   allowPaths?: readonly string[];
   /** Never to be touched: gantry's home and its store; absolute. Default none. */
   deniedPaths?: readonly string[];
+  /** Files and folders that may be read and not changed; absolute. Default none. */
+  readOnlyPaths?: readonly string[];
+  /**
+   * Names that file tools do not change, at any depth: a file, or a folder with all below it; `*` for a part of a name.
+   * `"*"` alone stands for what other programs run by themselves later (git, editors, shells), `!name` lifts. Default `["*"]`.
+   */
+  protectedPaths?: readonly string[];
   /** The whole environment of commands. Default: a plain PATH alone. */
   env?: Readonly<Record<string, string>>;
   bash?: {
@@ -53,6 +60,8 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
   const {
     allowPaths = [],
     deniedPaths = [],
+    readOnlyPaths = [],
+    protectedPaths = ["*"],
     env = PLAIN_ENV,
     secrets = [],
     outputBytes = 1024 * 1024,
@@ -60,7 +69,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
   } = options;
   const { enabled = true, timeout = 40, sandbox = "auto", network, scratchPath } = options.bash ?? {};
   const redactor = new Redactor(() => secrets);
-  const files = { allowPaths, deniedPaths };
+  const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths };
   const tools = [
     readTool(files),
     writeTool(files),

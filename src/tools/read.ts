@@ -11,6 +11,8 @@ import { MODEL_BYTES } from "./truncate.js";
 const LINES = 2_000;
 const LINE_CHARS = 2_000;
 const SNIFF_BYTES = 8_192;
+/** So far into a large file lines are looked for; a sparse one can claim any size. */
+const SCAN_BYTES = 128 * 1024 * 1024;
 /** What providers take. */
 const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
 
@@ -82,6 +84,14 @@ async function show(
     const chunk = Buffer.alloc(256 * 1024);
     for (let at = 0; !page.full;) {
       context.signal.throwIfAborted();
+      if (at >= SCAN_BYTES) {
+        if (!page.begun)
+          throw new ToolError(
+            `${name}: line ${offset} is not within the first ${size(SCAN_BYTES)} of the file (${size(bytes)}). Use bash with sed or tail.`,
+          );
+        page.full = true;
+        break;
+      }
       const { bytesRead: got } = await file.handle.read(chunk, 0, chunk.length, at);
       if (got === 0) break;
       at += got;
@@ -153,6 +163,11 @@ class Page {
 
   end(): void {
     if (this.#open) this.#finish();
+  }
+
+  /** Whether there is something to show. */
+  get begun(): boolean {
+    return this.#number >= this.#first;
   }
 
   get #wanted(): boolean {

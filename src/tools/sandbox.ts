@@ -15,6 +15,8 @@ export interface SandboxOptions {
   allowPaths: readonly string[];
   /** Not even visible. */
   deniedPaths: readonly string[];
+  /** Can be read, and not written to, also in a folder that commands may write to. */
+  readOnlyPaths?: readonly string[];
   env: Readonly<Record<string, string>>;
   /** `auto`: where bubblewrap works; `required`: or not at all. */
   sandbox: "auto" | "required" | "off";
@@ -176,6 +178,10 @@ export class Sandbox {
     const roots = [...allowed, ...(await this.#open(downloads))];
     for (const { path } of roots) plan.write(path);
     if (home !== undefined) await keepStarts(plan, home);
+    for (const path of this.#options.readOnlyPaths ?? []) {
+      const real = await realpath(path).catch(() => undefined);
+      if (real !== undefined && plan.isWritable(real)) plan.keep(real);
+    }
     const repositories = new Set([await repositoryOf(project.path), ...allowed.map(({ path }) => path)]);
     const guards: GitGuard[] = [];
     for (const folder of repositories) if (folder !== undefined) guards.push(await guardGit(plan, folder));

@@ -133,7 +133,7 @@ describe("models of the AI SDK", () => {
         assert.throws(() => descriptor.parse(raw, context), message);
       refused({ models: ["m"] }, /providers\[0\]\.name: expected a name for the provider$/);
       refused({ name: "x" }, /providers\[0\]\.models: expected the ids of the models/);
-      refused({ name: "x", models: ["m"], what: 1 }, /providers\[0\]\.what: expected one of the keys driver, name/);
+      refused({ name: "x", models: ["m"], what: 1 }, /providers\[0\]\.what: unknown key; expected one of driver, name/);
       refused(
         { name: "x", models: ["m"], export: "three" },
         /providers\[0\]\.export: expected one of createOne, createTwo$/,

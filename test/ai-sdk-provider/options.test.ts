@@ -77,7 +77,7 @@ describe("options", () => {
     refused({ name: "lab", base_url: "x" }, /\.base_url: expected a URL/);
     refused({ name: "lab", base_url: "http://user:pass@x/v1" }, /\.base_url: expected a URL .* without credentials/);
     const lab = { name: "lab", base_url: "http://127.0.0.1:1/v1" };
-    refused({ ...lab, apiKey: "x" }, /\.apiKey: expected one of the keys provider, name, /);
+    refused({ ...lab, apiKey: "x" }, /\.apiKey: unknown key; expected one of provider, name, /);
     refused({ ...lab, driver: "telnet" }, /\.driver: expected one of openai, openai-responses, anthropic, google$/);
     refused({ ...lab, api_key: 5 }, /\.api_key: expected a text$/);
     refused({ ...lab, api_key: "a\nb" }, /\.api_key: expected a key without white space$/);
@@ -91,7 +91,7 @@ describe("options", () => {
     refused({ ...lab, models: {} }, /\.models: expected a list of models$/);
     refused({ ...lab, models: [{}] }, /\.models\[0\]\.id: expected the model's id$/);
     refused({ ...lab, models: ["a", { id: "a" }] }, /\.models\[1\]\.id: expected an id that is not there yet/);
-    refused({ ...lab, models: [{ id: "a", window: 1 }] }, /\.models\[0\]\.window: expected one of the keys id, /);
+    refused({ ...lab, models: [{ id: "a", window: 1 }] }, /\.models\[0\]\.window: unknown key; expected one of id, /);
     refused(
       { ...lab, models: [{ id: "a", context_window: -1 }] },
       /\.models\[0\]\.context_window: expected a positive integer$/,

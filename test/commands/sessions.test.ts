@@ -103,6 +103,14 @@ describe("gantry sessions", () => {
     await refused(["hello"], /line 1: expected JSON/, 0);
     await refused(['{"a":1}'], /line 1: .*no export of sessions/, 0);
     await refused(['{"gantry":"sessions","version":2}'], /line 1: expected \{"gantry"/, 0);
+    for (const folder of ["/", "/x/..", "relative", "C:\\"]) {
+      const lines = whole.map((line) => line.replace(/"projectDir":"[^"]*"/, `"projectDir":${JSON.stringify(folder)}`));
+      await refused(
+        lines,
+        /line 3: expected session\.projectDir to be the absolute path of a folder below the root/,
+        0,
+      );
+    }
     await refused(whole.slice(0, firstEnd), /expected more of session .*: the export was cut off/, 0);
     await refused(whole.slice(0, firstEnd + 3), /the export was cut off/, 1);
     await refused([...whole.slice(0, 3), '{"type":"message","cut":"","message":{"id":5}}'], /line 4: expected .*id/, 0);

@@ -141,6 +141,26 @@ describe("multiedit", () => {
   });
 });
 
+describe("edits that grow", () => {
+  it("are refused before they are built, also when each of many doubles the file", async () => {
+    await using p = await project("ab".repeat(1_000));
+    const doubles = Array.from({ length: 200 }, (_, i) => ({
+      old_string: i % 2 ? "b" : "a",
+      new_string: i % 2 ? "baa" : "abb",
+      replace_all: true,
+    }));
+    const before = process.memoryUsage().rss;
+    await assert.rejects(
+      callTool(tool("multiedit"), { path: "a.ts", edits: doubles }, p.context),
+      /edit \d+ of 200; none was applied\): the file would have more bytes than edit takes/,
+    );
+    assert.ok(process.memoryUsage().rss - before < 256 * 1024 * 1024);
+    const one = { path: "a.ts", old_string: "a", new_string: "x".repeat(20_000), replace_all: true };
+    await assert.rejects(callTool(tool("edit"), one, p.context), /the file would have more bytes than edit takes \(10485760\)/);
+    assert.equal(await p.now(), "ab".repeat(1_000));
+  });
+});
+
 describe("write", () => {
   it("creates folders, replaces whole, keeps mode, CRLF and BOM", async () => {
     await using p = await project("\uFEFFa\r\nb\r\n");

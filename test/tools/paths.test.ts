@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdir, open, readFile, rename, rm, symlink, truncate, writeFile } from "node:fs/promises";
+import { link, mkdir, open, readFile, rename, rm, symlink, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { isInside, PathGuard } from "../../src/paths.js";
@@ -156,6 +156,120 @@ describe("escapes from the project folder", () => {
     await swaps;
     const { readdir } = await import("node:fs/promises");
     assert.deepEqual(await readdir(outside), []);
+  });
+
+  it("looks for a line only so far into a file", async () => {
+    await using folder = await temporaryFolder();
+    const path = join(folder.path, "huge.log");
+    await writeFile(path, `${"x".repeat(99)}\n`.repeat(200));
+    await truncate(path, 64 * 1024 ** 3);
+    const read = builtinTools().find((tool) => tool.name === "read")!;
+    const call = (input: object) => callTool(read, { path: "huge.log", ...input }, toolContext(folder.path));
+    await assert.rejects(
+      call({ offset: 1_000 }),
+      /line 1000 is not within the first 128\.0 MiB of the file \(65536\.0 MiB/,
+    );
+    const { text } = await call({ offset: 200 });
+    assert.match(text, /^200\tx{99}\n201\t/);
+    assert.match(text, /\[lines 200-201 of a file of /);
+  });
+
+  it("reads a file with several names, and none that is gantry's own under another", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    const home = join(folder.path, "home");
+    await mkdir(join(home, "sessions"), { recursive: true });
+    await mkdir(project);
+    await writeFile(join(home, "sessions", "a.json"), "SECRET");
+    await writeFile(join(project, "a"), "plain");
+    await link(join(home, "sessions", "a.json"), join(project, "stolen"));
+    await link(join(project, "a"), join(project, "b"));
+    const read = builtinTools({ deniedPaths: [home] }).find((tool) => tool.name === "read")!;
+    assert.equal((await callTool(read, { path: "b" }, toolContext(project))).text, "1\tplain");
+    await assert.rejects(callTool(read, { path: "stolen" }, toolContext(project)), /access is denied/);
+  });
+
+  it("stays where the project folder was when it was first used", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    const outside = join(folder.path, "outside");
+    for (const path of [project, outside]) {
+      await mkdir(path);
+      await writeFile(join(path, "a"), path === outside ? "SECRET" : "plain");
+    }
+    const read = builtinTools().find((tool) => tool.name === "read")!;
+    assert.equal((await callTool(read, { path: "a" }, toolContext(project))).text, "1\tplain");
+    await rename(project, `${project}.was`);
+    await symlink(outside, project);
+    await assert.rejects(callTool(read, { path: "a" }, toolContext(project)), /outside the project folder/);
+    // A folder that was made anew, as a fresh clone is, is as good as the one before.
+    await rm(project);
+    await rename(`${project}.was`, project);
+    assert.equal((await callTool(read, { path: "a" }, toolContext(project))).text, "1\tplain");
+  });
+
+  it("holds the same rules where a system reaches nothing by a handle", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    const outside = join(folder.path, "outside");
+    await mkdir(join(project, "sub"), { recursive: true });
+    await mkdir(outside);
+    await writeFile(join(outside, "secret"), "SECRET");
+    await writeFile(join(project, "sub", "a"), "plain");
+    await symlink(outside, join(project, "out"));
+    await symlink("sub", join(project, "in"));
+    await symlink("nowhere", join(project, "dangling"));
+    const rules = { roots: [project], denied: [join(project, "sub", "denied")] };
+    for (const byName of [false, true]) {
+      const guard = await PathGuard.create(rules, { byName });
+      const file = await guard.openFile(join(project, "in", "a"));
+      assert.equal(file.path, join(project, "sub", "a"));
+      assert.equal(await file.handle.readFile("utf8"), "plain");
+      await file.handle.close();
+      const reasons = {
+        "out/secret": "outside",
+        "out/none": "outside",
+        "out/sub/none": "outside",
+        none: "not_found",
+        dangling: "not_found",
+        sub: "folder",
+        "sub/denied": "denied",
+        "SUB/../sub/DENIED": "denied",
+        "sub/a/b": "not_found",
+        "in/../out/secret": "outside",
+      };
+      for (const [path, reason] of Object.entries(reasons))
+        await assert.rejects(guard.openFile(`${project}/${path}`), { code: "path", reason }, `${path} ${byName}`);
+      const made = await guard.openFolder(join(project, "in", "x", "y"), { create: true });
+      assert.equal(made.path, join(project, "sub", "x", "y"));
+      await (await made.create("f", 0o600)).close();
+      await made.rename("f", "g");
+      assert.equal((await made.stat("g"))?.isFile(), true);
+      await made.close();
+      await assert.rejects(guard.openFolder(join(project, "out", "x"), { create: true }), { reason: "outside" });
+      const top = await guard.openFolder(project);
+      for (const name of ["../outside", "..", ".", "sub/x", ""])
+        await assert.rejects(top.removeTree(name, new AbortController().signal), { code: "path" });
+      const sub = await top.folder("sub");
+      await sub.removeTree("x", new AbortController().signal);
+      assert.equal(await sub.stat("x"), undefined);
+      assert.equal(await guard.readLink(join(project, "in")), "sub");
+      assert.deepEqual((await guard.resolve(join(project, "dangling"))).exists, false);
+      await sub.close();
+      await top.close();
+    }
+    assert.equal(await readFile(join(outside, "secret"), "utf8"), "SECRET");
+  });
+
+  it("deletes a deep and wide tree, and refuses one that is deeper than it can hold", async () => {
+    await using folder = await temporaryFolder();
+    await mkdir(join(folder.path, "deep", ...Array<string>(300).fill("d")), { recursive: true });
+    await mkdir(join(folder.path, "deeper", ...Array<string>(600).fill("d")), { recursive: true });
+    await Promise.all(Array.from({ length: 1_200 }, (_, i) => writeFile(join(folder.path, "deep", `f${i}`), "")));
+    const remove = builtinTools().find((tool) => tool.name === "delete")!;
+    const call = (path: string) => callTool(remove, { path, recursive: true }, toolContext(folder.path));
+    assert.equal((await call("deep")).text, "Deleted deep/ with all that was in it.");
+    await assert.rejects(call("deeper"), /more than 500 deep/);
   });
 
   it("reads the start of a sparse file of 1 GiB without reading all of it", async () => {
