@@ -22,6 +22,8 @@ export interface AgentOptions {
   maxIterations?: number;
   /** Runs at the same time; default 512. */
   maxConcurrentRuns?: number;
+  /** Bytes of the attachments of all runs together; default 256 MiB. */
+  maxAttachedBytes?: number;
   /** Bytes kept of a tool's output; default 1 MiB. */
   toolOutputBytes?: number;
   /** How sessions outlive the model's window. */
@@ -29,6 +31,8 @@ export interface AgentOptions {
   preferred?: { provider?: string; model?: string; reasoningEffort?: ReasoningEffort };
   /** How long a run waits for a model to be found, in ms; default 30,000. */
   modelTimeoutMs?: number;
+  /** A model listing older than this is asked for again when somebody looks, in ms; 0: never; default 300,000. */
+  catalogueRefreshMs?: number;
   /** Where model listings outlive the process; default nowhere. */
   catalogue?: CatalogueCache;
   logger?: Logger;
@@ -45,10 +49,12 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   systemPrompt: true,
   maxIterations: true,
   maxConcurrentRuns: true,
+  maxAttachedBytes: true,
   toolOutputBytes: true,
   compaction: true,
   preferred: true,
   modelTimeoutMs: true,
+  catalogueRefreshMs: true,
   catalogue: true,
   logger: true,
 };

@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { Compaction } from "./compaction.js";
-import { InputError, SessionNotFoundError, ShuttingDownError, TooManyRunsError } from "./errors.js";
+import { InputError, SessionNotFoundError, ShuttingDownError } from "./errors.js";
 import type { Conversation } from "./conversation.js";
 import { checkOptions, oneOf, type AgentOptions } from "./agent-options.js";
 import { Bus, BUS_EVENTS, type BusEvent, type BusListener, type Run, type RunInput } from "./events.js";
@@ -13,6 +13,7 @@ import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool, ToolSpec } from "./ports/tool.js";
 import { ActiveRun, EventBuffer } from "./run.js";
 import { ending, executeRun } from "./run-execution.js";
+import { attachedBytes, RunPlaces, type RunPlace } from "./run-places.js";
 import { checkInput, startRun } from "./run-start.js";
 import { Sessions } from "./sessions.js";
 import { TaskSet } from "./task-set.js";
@@ -28,6 +29,8 @@ interface Running {
 
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
+/** Each byte of an attachment takes several in memory, as text, in the store's and in the provider's form. */
+const ATTACHED_BYTES = 256 * 1024 * 1024;
 /** Sessions whose tool state is at hand; that of others is read from what they stored. */
 const STATES = 256;
 
@@ -58,9 +61,9 @@ export class Agent {
   /** Tools that a cancel could not end at once. */
   readonly #stragglers = new TaskSet();
   readonly #states = new Map<string, Map<string, unknown>>();
+  readonly #places: RunPlaces;
   /** Sessions that a title is being made for. */
   readonly #naming = new Set<string>();
-  #active = 0;
   #refusing = false;
   #opened: Promise<SessionDriver> | undefined;
   #closed: Promise<void> | undefined;
@@ -79,6 +82,7 @@ export class Agent {
     this.#driver = options.driver ?? new MemoryDriver();
     this.#tools = new Map(tools.map((tool) => [tool.name, tool]));
     this.#bus = new Bus((error) => this.#logger.error("a listener failed", { error }));
+    this.#places = new RunPlaces(options.maxConcurrentRuns ?? 512, options.maxAttachedBytes ?? ATTACHED_BYTES);
     this.#compaction = new Compaction(options.compaction ?? {}, this.#logger);
     this.projectDir = options.projectDir ?? process.cwd();
     this.tools = tools;
@@ -96,6 +100,7 @@ export class Agent {
       cache: options.catalogue ?? noCache,
       logger: this.#logger,
       timeoutMs: options.modelTimeoutMs ?? 30_000,
+      ...(options.catalogueRefreshMs === undefined ? {} : { refreshMs: options.catalogueRefreshMs }),
     });
   }
 
@@ -107,16 +112,16 @@ export class Agent {
   async run(input: RunInput): Promise<Run> {
     checkInput(input);
     if (this.#refusing) throw new ShuttingDownError();
-    if (this.#active >= (this.#options.maxConcurrentRuns ?? 512)) throw new TooManyRunsError();
-    this.#active += 1;
+    const place = this.#places.take();
     const cancel = new AbortController();
     const signal = AbortSignal.any([cancel.signal, this.#closing.signal, ...(input.signal ? [input.signal] : [])]);
     // Each tool of a run may listen, and many run at once.
     setMaxListeners(0, signal);
     try {
-      return await this.#tasks.add(this.#start(input, cancel, signal));
+      place.reserve(attachedBytes(input));
+      return await this.#tasks.add(this.#start(input, place, cancel, signal));
     } catch (error) {
-      this.#active -= 1;
+      place.leave();
       throw ending(error, signal);
     }
   }
@@ -186,13 +191,17 @@ export class Agent {
     return new Housekeeping({ driver: this.#driver, logger: this.#logger, onDeleted });
   }
 
-  async #start(input: RunInput, cancel: AbortController, signal: AbortSignal): Promise<Run> {
+  async #start(input: RunInput, place: RunPlace, cancel: AbortController, signal: AbortSignal): Promise<Run> {
     const store = await this.#store();
     const { projectDir } = this;
     const { preferred, systemPrompt = "", maxIterations = 100, toolOutputBytes = 1_048_576 } = this.#options;
     const common = { store, bus: this.#bus, logger: this.#logger };
     const reasoningEffort = preferred?.reasoningEffort ?? "";
-    const started = await startRun({ ...common, models: this.models, projectDir, reasoningEffort }, input, signal);
+    const started = await startRun(
+      { ...common, models: this.models, projectDir, reasoningEffort, place },
+      input,
+      signal,
+    );
     const { chosen, conversation } = started;
     const sessionId = conversation.session.chain.root;
     const buffer = new EventBuffer(input.overflow ?? "drop");
@@ -217,7 +226,7 @@ export class Agent {
     const running: Running = { cancel, ended: work.catch(() => undefined) };
     this.#running.set(sessionId, running);
     const result = work.finally(() => {
-      this.#active -= 1;
+      place.leave();
       if (this.#running.get(sessionId) === running) this.#running.delete(sessionId);
     });
     void this.#tasks.add(result);

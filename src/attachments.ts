@@ -1,6 +1,6 @@
 import { tmpdir } from "node:os";
 import { basename, resolve } from "node:path";
-import { AttachmentError, PathError } from "./errors.js";
+import { AttachmentError, hasCode, PathError } from "./errors.js";
 import { asPathError, PathGuard, type OpenedFile } from "./paths.js";
 import type { FilePart } from "./ports/session-driver.js";
 
@@ -22,6 +22,8 @@ export interface AttachmentPolicy {
   allowPaths: readonly string[];
   /** Never, also below: gantry's home and store. /proc, /sys and /dev are never read. */
   deniedPaths: readonly string[];
+  /** Told the bytes of each file before it is read; what it throws is passed on. */
+  reserve?: (bytes: number) => void;
 }
 
 /**
@@ -37,12 +39,12 @@ export async function readAttachments(paths: readonly string[], policy: Attachme
   for (const path of paths) {
     const fail = (why: string) => new AttachmentError(path.length > SHOWN ? `${path.slice(0, SHOWN)}…` : path, why);
     if (parts.length >= FILES) throw fail(`more than ${FILES} files`);
-    const bytes = await read(guard, resolve(policy.projectDir, path), Math.min(FILE_BYTES, TOTAL_BYTES - total)).catch(
-      (error: unknown) => {
-        if (!(error instanceof TooLarge)) throw fail(asPathError(error).message);
-        throw fail(error.size > FILE_BYTES ? "larger than 20 MiB" : `more than ${TOTAL_BYTES / MIB} MiB of files`);
-      },
-    );
+    const limit = Math.min(FILE_BYTES, TOTAL_BYTES - total);
+    const bytes = await read(guard, resolve(policy.projectDir, path), limit, policy.reserve).catch((error: unknown) => {
+      if (hasCode(error, "too_many_runs")) throw error;
+      if (!(error instanceof TooLarge)) throw fail(asPathError(error).message);
+      throw fail(error.size > FILE_BYTES ? "larger than 20 MiB" : `more than ${TOTAL_BYTES / MIB} MiB of files`);
+    });
     total += bytes.length;
     const filename = basename(path);
     parts.push({ type: "file", mediaType: "application/octet-stream", filename, data: bytes.toString("base64") });
@@ -56,13 +58,19 @@ class TooLarge extends Error {
   }
 }
 
-async function read(guard: PathGuard, path: string, limit: number): Promise<Buffer> {
+async function read(
+  guard: PathGuard,
+  path: string,
+  limit: number,
+  reserve: AttachmentPolicy["reserve"],
+): Promise<Buffer> {
   // Not even as a way to somewhere else: /proc is full of links that mean another file to every process.
   if (guard.denies(path)) throw new PathError("denied", "access is denied");
   const file: OpenedFile = await guard.openFile(path);
   try {
     const size = Number(file.stats.size);
     if (size > limit) throw new TooLarge(size);
+    reserve?.(size);
     // One more than it should have, to see whether it grows meanwhile.
     const bytes = Buffer.allocUnsafe(size + 1);
     let length = 0;

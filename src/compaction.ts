@@ -312,7 +312,8 @@ export class ContextWindow {
     const usage = toUsage(answer.usage, model.prices);
     this.#spent = addUsage(this.#spent, usage);
     await recorder.write({ sync: false, usage });
-    this.#context.bus.emit("model.called", { sessionId, provider: provider.name, model: model.id, usage });
+    const called = { sessionId, provider: provider.name, model: model.id, usage };
+    this.#context.bus.emit("model.called", { ...called, purpose: "summary" });
     return answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
   }
 }

@@ -101,6 +101,8 @@ const schema = v.pipe(
         max_body_bytes: v.optional(whole(1), 10_485_760),
         on_disconnect: v.optional(oneOf(["cancel", "continue"]), "cancel"),
         allow_cross_site: v.optional(flag, false),
+        allow_loopback_pages: v.optional(flag, true),
+        allow_other_users: v.optional(flag, false),
         allowed_hosts: v.optional(texts, []),
         insecure: v.optional(flag, false),
       }),
@@ -110,7 +112,8 @@ const schema = v.pipe(
         official_clients: v.optional(texts),
         auth_methods: v.optional(v.array(v.looseObject({}, "an object"), "a list of objects"), []),
         request_permission: v.optional(flag, false),
-        required_headers: v.optional(headers, {}),
+        // Left out it is not the same as empty: see `Selection.transports`.
+        required_headers: v.optional(headers),
         allowed_origins: v.optional(texts, []),
         websocket_updates: v.optional(flag, true),
       }),
@@ -121,6 +124,16 @@ const schema = v.pipe(
         provider: v.optional(text, ""),
         model: v.optional(text, ""),
         reasoning_effort: v.optional(oneOf(["", "minimal", "low", "medium", "high"]), ""),
+      }),
+      catalogue: section({
+        refresh: v.optional(
+          v.pipe(
+            v.number("seconds, 0 or more"),
+            v.minValue(0, "seconds, 0 or more"),
+            v.maxValue(86_400, "seconds, at most 86400"),
+          ),
+          300,
+        ),
       }),
       agent: section({
         max_iterations: v.optional(whole(1), 100),
@@ -156,6 +169,7 @@ const schema = v.pipe(
         concurrent_runs: v.optional(whole(1), 512),
         streams: v.optional(whole(1), 1024),
         connections: v.optional(whole(1), 4096),
+        attached_bytes: v.optional(whole(1), 268_435_456),
         json_depth: v.optional(whole(8, 10_000), 64),
         frame_bytes: v.optional(whole(1024), 67_108_864),
         tool_output_bytes: v.optional(whole(1024), 1_048_576),

@@ -123,18 +123,21 @@ export class ModelSelectionError extends GantryError {
   }
 }
 
-/** No model was found in time. */
+/** No model was found in time. The message is the specification's; `why` tells what each provider said last, `""`: nothing. */
 export class ModelTimeoutError extends GantryError {
   readonly code = "model_timeout";
-  constructor() {
+  constructor(readonly why = "") {
     super("timed out selecting model");
   }
 }
 
 export class TooManyRunsError extends GantryError {
   readonly code = "too_many_runs";
-  constructor(readonly retryAfterMs = 1000) {
-    super("too many concurrent runs");
+  constructor(
+    readonly retryAfterMs = 1000,
+    message = "too many concurrent runs",
+  ) {
+    super(message);
   }
 }
 
@@ -168,6 +171,8 @@ export type ProviderErrorKind =
   | "network"
   | "timeout"
   | "protocol"
+  /** More than anybody can hold; asked again it would be the same. */
+  | "too_large"
   /** The model's own slip (an empty answer, a call that cannot be read): asked again with a word, it mostly does better. */
   | "malformed_answer";
 
@@ -185,13 +190,15 @@ export class ProviderError extends GantryError {
   readonly status: number | undefined;
   /** How long the provider asked to wait. */
   readonly retryAfterMs: number | undefined;
+  /** Whether nobody is there to answer: the connection was refused, or no such host is known. */
+  readonly unreachable: boolean;
   /** Of a `malformed_answer`: what to tell the model, one sentence. */
   readonly hint: string | undefined;
   constructor(
     provider: string,
     kind: ProviderErrorKind,
     message: string,
-    details: { status?: number; retryAfterMs?: number; hint?: string; cause?: unknown } = {},
+    details: { status?: number; retryAfterMs?: number; unreachable?: boolean; hint?: string; cause?: unknown } = {},
   ) {
     const text = message.length > 500 ? `${message.slice(0, 499)}…` : message;
     super(`${provider}: ${details.status ?? kind}: ${text}`, { cause: details.cause });
@@ -199,6 +206,7 @@ export class ProviderError extends GantryError {
     this.kind = kind;
     this.status = details.status;
     this.retryAfterMs = details.retryAfterMs;
+    this.unreachable = details.unreachable ?? false;
     this.hint = details.hint;
   }
   /** Whether asking the same again may help. */

@@ -68,6 +68,11 @@ export interface RunInput {
   /** The prompt; not empty, unless there are attachments. */
   message: string;
   attachments?: readonly (ImagePart | FilePart)[];
+  /**
+   * Reads further attachments once the run is counted and holds its session. It reserves the bytes of each before it
+   * reads it; `reserve` throws `TooManyRunsError` when attachments of all runs together would take too much memory.
+   */
+  attach?: (reserve: (bytes: number) => void) => Promise<readonly (ImagePart | FilePart)[]>;
   /** Provider and model; see `Models.resolve` for what is left out or unknown. */
   provider?: string;
   model?: string;
@@ -79,6 +84,8 @@ export interface RunInput {
   projectDir?: string;
   /** The one way to cancel. */
   signal?: AbortSignal;
+  /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
+  onWaiting?: (why: string) => void;
   /**
    * What happens to `token` events that nobody takes. `drop` (the default): beyond 256 events adjacent ones are joined,
    * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.
@@ -130,7 +137,14 @@ export interface BusEvents {
   "run.started": { sessionId: string; provider: string; model: string };
   "run.finished": { sessionId: string; result: RunResult };
   "run.failed": { sessionId: string; error: Error };
-  "model.called": { sessionId: string; provider: string; model: string; usage: Usage };
+  /** `title`: of no run, so that it counts neither to one nor to its session. */
+  "model.called": {
+    sessionId: string;
+    provider: string;
+    model: string;
+    usage: Usage;
+    purpose: "answer" | "summary" | "title";
+  };
   "model.retried": {
     sessionId: string;
     provider: string;

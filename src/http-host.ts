@@ -4,25 +4,25 @@ import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ListenError } from "./errors.js";
 import { answer, answerBroken } from "./http-answers.js";
+import { HttpGate, type GateOptions } from "./http-gate.js";
 import { HttpSockets } from "./http-sockets.js";
+import { pathOf, toOriginForm } from "./http-target.js";
 import { silentLogger } from "./log.js";
 import type { Logger } from "./ports/logger.js";
 import type { HttpHost, HttpMount, Refusal } from "./ports/transport.js";
-import { headerValues, isLoopback, refusalOf } from "./web-safety.js";
+import { headerValues, isLoopback } from "./web-safety.js";
 
-export interface HttpHostOptions {
+export interface HttpHostOptions extends GateOptions {
   /** Default `127.0.0.1`. */
   host?: string;
   /** Default 8080; 0 for any free one. */
   port?: number;
   /** Bind beyond loopback although clients prove nothing. */
   insecure?: boolean;
-  /** Names that `Host` may have beside loopback, addresses and the bound host. */
-  allowedHosts?: readonly string[];
-  /** Serve requests that browsers mark as coming from another site. */
-  allowCrossSite?: boolean;
   /** Connections at the same time; default 4096. */
   connections?: number;
+  /** Streams of all mounts at the same time; default 1024. */
+  streams?: number;
   /** Seconds: for the headers (default 15), for the whole request (30), for an idle connection (120). */
   headerTimeout?: number;
   requestTimeout?: number;
@@ -35,11 +35,19 @@ export function openHttpHost(options: HttpHostOptions = {}): HttpHost {
   return new NodeHttpHost(options);
 }
 
-const NOT_FOUND: Refusal = { status: 404, message: "not found" };
-const SHUTTING_DOWN: Refusal = { status: 503, message: "server shutting down", headers: { connection: "close" } };
+const NOT_FOUND: Refusal = { status: 404, message: "not found", code: "not_found" };
+const INTERNAL: Refusal = { status: 500, message: "internal error", code: "internal" };
+const badRequest = (message: string): Refusal => ({ status: 400, message, code: "bad_request" });
+const SHUTTING_DOWN: Refusal = {
+  status: 503,
+  message: "server shutting down",
+  code: "shutting_down",
+  headers: { connection: "close" },
+};
 const TOO_MANY: Refusal = {
   status: 503,
   message: "too many connections",
+  code: "too_many_connections",
   headers: { connection: "close", "retry-after": "1" },
 };
 
@@ -53,6 +61,8 @@ class NodeHttpHost implements HttpHost {
   readonly #sockets: HttpSockets;
   /** What the host's name means; undefined until it was looked up. */
   #address: string | undefined;
+  #gate: HttpGate | undefined;
+  #streams = 0;
   #server: Server | undefined;
   #opening: Promise<string> | undefined;
   #refusing = false;
@@ -73,8 +83,9 @@ class NodeHttpHost implements HttpHost {
 
   async mount(mount: HttpMount): Promise<string> {
     this.#address ??= await this.#resolve();
+    const gate = (this.#gate ??= new HttpGate(this.#options, this.#host, this.#address, this.#logger));
     if (this.#closed) throw new ListenError("the HTTP port is closed");
-    if (!this.loopback && !mount.authenticated && this.#options.insecure !== true) {
+    if (!this.loopback && !gate.proves(mount) && this.#options.insecure !== true) {
       throw new ListenError(
         `refusing to listen on ${this.#host}, which other machines can reach, without authentication: ` +
           `set ${mount.authenticationKey} in the config, or server.insecure: true (--insecure), or bind to 127.0.0.1`,
@@ -84,14 +95,24 @@ class NodeHttpHost implements HttpHost {
       throw new ListenError(`two transports want the path ${mount.prefix}`);
     this.#mounts.push(mount);
     try {
-      const origin = await (this.#opening ??= this.#open(this.#address));
-      this.#warn(mount);
+      const origin = await (this.#opening ??= this.#open(this.#address, gate));
+      this.#warn(mount, gate);
       return origin;
     } catch (error) {
       this.#opening = undefined;
       this.#mounts.splice(this.#mounts.indexOf(mount), 1);
       throw error;
     }
+  }
+
+  takeStream(): (() => void) | undefined {
+    if (this.#streams >= (this.#options.streams ?? 1024)) return undefined;
+    this.#streams += 1;
+    let open = true;
+    return () => {
+      if (open) this.#streams -= 1;
+      open = false;
+    };
   }
 
   refuseNew(): void {
@@ -134,7 +155,7 @@ class NodeHttpHost implements HttpHost {
     return `http://${host}:${port}`;
   }
 
-  #open(address: string): Promise<string> {
+  #open(address: string, gate: HttpGate): Promise<string> {
     const { headerTimeout = 15, requestTimeout = 30, keepAliveTimeout = 120 } = this.#options;
     const requestMs = requestTimeout * 1000;
     // Node refuses more time for the headers than for the whole.
@@ -148,13 +169,16 @@ class NodeHttpHost implements HttpHost {
       // Answered here, in JSON.
       requireHostHeader: false,
     });
-    server.on("connection", (socket: Socket) => this.#sockets.add(socket));
-    server.on("request", (request, response) => this.#serve(request, response));
-    server.on("checkContinue", (request, response) => this.#serve(request, response));
-    server.on("checkExpectation", (request, response) => this.#serve(request, response));
-    server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
+    server.on("connection", (socket: Socket) => {
+      this.#sockets.add(socket);
+      gate.add(socket);
+    });
+    server.on("request", (request, response) => this.#serve(request, response, gate));
+    server.on("checkContinue", (request, response) => this.#serve(request, response, gate));
+    server.on("checkExpectation", (request, response) => this.#serve(request, response, gate));
+    server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head, gate));
     server.on("clientError", (error: NodeJS.ErrnoException, socket) =>
-      answerBroken(error, socket, this.#sockets.isAnswering(socket)),
+      answerBroken(error, socket, this.#sockets.isAnswering(socket), this.#headers()),
     );
     return new Promise((resolve, reject) => {
       const failed = (error: NodeJS.ErrnoException) =>
@@ -169,10 +193,11 @@ class NodeHttpHost implements HttpHost {
     });
   }
 
-  #warn(mount: HttpMount): void {
-    if (mount.authenticated || this.#warned) return;
+  #warn(mount: HttpMount, gate: HttpGate): void {
+    if (gate.proves(mount) || this.#warned) return;
     this.#warned = true;
-    const who = this.loopback ? "every process of this machine" : `whoever can reach ${this.#place()}`;
+    const here = gate.tellsUsers ? "every process of yours on this machine" : "every process of this machine";
+    const who = this.loopback ? here : `whoever can reach ${this.#place()}`;
     this.#logger.warn(`no authentication: ${who} can run commands as you; ${mount.authenticationKey} would ask for it`);
   }
 
@@ -184,32 +209,38 @@ class NodeHttpHost implements HttpHost {
     return fits.sort((a, b) => b.prefix.length - a.prefix.length)[0] ?? this.#mounts.find((mount) => mount.fallback);
   }
 
+  /** Headers of what is answered before it is known whose a request is: those of the mount that takes the rest. */
+  #headers(): Readonly<Record<string, string>> {
+    return (this.#mounts.find(({ fallback }) => fallback) ?? this.#mounts[0])?.headers ?? {};
+  }
+
   /** What every request is refused for, before anything of it is looked at by its mount. */
-  #refusal(request: IncomingMessage, mount: HttpMount | undefined): Refusal | undefined {
+  #refusal(
+    request: IncomingMessage,
+    mount: HttpMount | undefined,
+    gate: HttpGate,
+    upgrade: boolean,
+  ): Refusal | undefined {
     if (this.#sockets.isOver(request.socket)) return TOO_MANY;
     if (this.#refusing) return SHUTTING_DOWN;
     const hosts = headerValues(request, "host");
-    if (hosts.length > 1) return { status: 400, message: "more than one host header" };
-    if (hosts.length === 0 && request.httpVersionMinor > 0) return { status: 400, message: "missing host header" };
+    if (hosts.length > 1) return badRequest("more than one host header");
+    if (hosts.length === 0 && request.httpVersionMinor > 0) return badRequest("missing host header");
     if (!mount) return NOT_FOUND;
-    return refusalOf(request, {
-      authenticated: mount.authenticated,
-      boundHost: this.#host,
-      allowedHosts: this.#options.allowedHosts ?? [],
-      allowCrossSite: this.#options.allowCrossSite === true,
-    });
+    return gate.refusal(request, mount, upgrade);
   }
 
-  #serve(request: IncomingMessage, response: ServerResponse): void {
+  #serve(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
     this.#sockets.begin(request.socket, response);
-    if (!originForm(request)) {
-      answer(response, { status: 400, message: "invalid request target" });
-      return;
-    }
+    if (toOriginForm(request)) gate.whenKnown(request, () => this.#pass(request, response, gate));
+    else answer(response, badRequest("invalid request target"), this.#headers());
+  }
+
+  #pass(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
     const mount = this.#find(pathOf(request));
-    const refusal = this.#refusal(request, mount);
     try {
-      if (!mount || refusal) (mount ? refuseBy(mount) : plainly)(request, response, refusal ?? NOT_FOUND);
+      const refusal = this.#refusal(request, mount, gate, false);
+      if (!mount || refusal) this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
       else {
         if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
         mount.handler(request, response);
@@ -217,16 +248,25 @@ class NodeHttpHost implements HttpHost {
     } catch (error) {
       this.#logger.error("a request failed", { error });
       if (response.headersSent) response.destroy();
-      else answer(response, { status: 500, message: "internal error" });
+      else answer(response, INTERNAL, this.#headers());
     }
   }
 
-  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  #refuse(mount: HttpMount | undefined, request: IncomingMessage, response: ServerResponse, refusal: Refusal): void {
+    if (mount) mount.refuse(request, response, refusal);
+    else answer(response, refusal, this.#headers());
+  }
+
+  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, gate: HttpGate): void {
     // Errors of a socket that left the server are nobody's otherwise.
     socket.on("error", () => undefined);
-    const mount = originForm(request) ? this.#find(pathOf(request)) : undefined;
+    gate.whenKnown(request, () => this.#passUpgrade(request, socket, head, gate));
+  }
+
+  #passUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer, gate: HttpGate): void {
+    const mount = toOriginForm(request) ? this.#find(pathOf(request)) : undefined;
     const webSocket = request.headers.upgrade?.toLowerCase() === "websocket";
-    const refusal = this.#refusal(request, mount);
+    const refusal = this.#refusal(request, mount, gate, webSocket);
     if (webSocket && mount?.upgrade && !refusal) {
       this.#sockets.upgrade(socket);
       mount.upgrade(request, socket, head);
@@ -239,34 +279,11 @@ class NodeHttpHost implements HttpHost {
     // What asks for another protocol (`h2c`) is served in this one, as HTTP says; but its body is lost to us.
     const bodyless =
       request.headers["content-length"] === undefined && request.headers["transfer-encoding"] === undefined;
-    if (!webSocket && bodyless) this.#serve(request, response);
-    else if (!webSocket) answer(response, { status: 400, message: "upgrade not supported" });
-    else (mount ? refuseBy(mount) : plainly)(request, response, refusal ?? NOT_FOUND);
+    if (!webSocket && bodyless) this.#serve(request, response, gate);
+    else if (!webSocket) answer(response, badRequest("upgrade not supported"), this.#headers());
+    else this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
   }
 }
-
-/** Brings the target `http://host/path`, as proxies send it, to its path. False when the target is no path at all. */
-function originForm(request: IncomingMessage): boolean {
-  const target = request.url ?? "/";
-  if (target.startsWith("/") || (target === "*" && request.method === "OPTIONS")) return true;
-  const [, authority, path] = /^https?:\/\/([^/?#]+)(.*)$/i.exec(target) ?? [];
-  if (authority === undefined || path === undefined) return false;
-  // It overrides the header, which checks look at.
-  const at = request.rawHeaders.findIndex((name, i) => i % 2 === 0 && name.toLowerCase() === "host");
-  if (at === -1) request.rawHeaders.push("Host", authority);
-  else request.rawHeaders[at + 1] = authority;
-  request.headers.host = authority;
-  request.url = path.startsWith("/") ? path : `/${path}`;
-  return true;
-}
-
-function pathOf(request: IncomingMessage): string {
-  return (request.url ?? "/").split(/[?#]/, 1)[0] ?? "/";
-}
-
-type Refuse = (request: IncomingMessage, response: ServerResponse, refusal: Refusal) => void;
-const refuseBy = (mount: HttpMount): Refuse => mount.refuse.bind(mount);
-const plainly: Refuse = (_request, response, refusal) => answer(response, refusal);
 
 function whyNot(error: NodeJS.ErrnoException): string {
   switch (error.code) {

@@ -107,7 +107,8 @@ async function turn(context: LoopContext): Promise<Turn> {
   const pay = (usage: ModelUsage): Usage => {
     const paid = toUsage(usage, model.prices);
     spent = addUsage(spent, paid);
-    context.bus.emit("model.called", { sessionId, provider: provider.name, model: model.id, usage: paid });
+    const called = { sessionId, provider: provider.name, model: model.id, usage: paid };
+    context.bus.emit("model.called", { ...called, purpose: "answer" });
     return paid;
   };
   const hooks: ModelCallHooks = {
@@ -157,6 +158,7 @@ async function turn(context: LoopContext): Promise<Turn> {
       slips += 1;
       context.logger.warn("an answer was of no use; asking again", {
         provider: provider.name,
+        session: sessionId,
         attempt: slips,
         error: slip.message,
       });

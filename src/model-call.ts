@@ -1,4 +1,5 @@
 import { abortable, delay } from "./abort.js";
+import { AnswerLimits } from "./answer-limits.js";
 import { GantryError, hasCode, ProviderError } from "./errors.js";
 import { newId } from "./ids.js";
 import { redact } from "./redact.js";
@@ -70,6 +71,7 @@ export async function callModel(
     const wait = error.retryAfterMs ?? backoff;
     logger.warn(parts.length === 0 ? "model call failed; trying again" : "an answer broke off; going on with it", {
       provider: provider.name,
+      session: request.cacheKey,
       attempt,
       waitMs: Math.round(wait),
       error: error.message,
@@ -145,6 +147,7 @@ class Gathering {
   readonly #provider: string;
   readonly #model: string;
   readonly #hooks: ModelCallHooks;
+  readonly #limits: AnswerLimits;
   readonly #parts: Part[] = [];
   /** Pieces by part; joined once, since adding to a string 20,000 times and reading it each time is quadratic. */
   readonly #blocks = new Map<string, { index: number; part: TextPart | ReasoningPart; pieces: string[] }>();
@@ -156,6 +159,7 @@ class Gathering {
     this.#provider = provider;
     this.#model = model;
     this.#hooks = hooks;
+    this.#limits = new AnswerLimits(provider);
   }
 
   get finished(): boolean {
@@ -164,6 +168,7 @@ class Gathering {
 
   take(chunk: ModelChunk): void {
     if (this.#finish) throw new ProviderError(this.#provider, "protocol", "the answer went on after its end");
+    this.#limits.take(chunk);
     this.begun = true;
     switch (chunk.type) {
       case "text":

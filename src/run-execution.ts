@@ -136,7 +136,7 @@ function nameSession(conversation: Conversation, { provider, model }: ChosenMode
   const onUsage = (usage: Usage) => {
     const called = { provider: provider.name, model: model.id, usage };
     logger.info("a title was made", { session: sessionId, ...called });
-    bus.emit("model.called", { sessionId, ...called });
+    bus.emit("model.called", { sessionId, ...called, purpose: "title" });
   };
   const work = async () => {
     try {

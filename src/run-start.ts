@@ -8,6 +8,7 @@ import { HeldLease } from "./lease.js";
 import type { ChosenModel, ModelPair, Models } from "./models.js";
 import type { Logger } from "./ports/logger.js";
 import type { Message, ReasoningEffort, Session, SessionDriver } from "./ports/session-driver.js";
+import type { RunPlace } from "./run-places.js";
 import { checkFolder, found, newSession } from "./sessions.js";
 
 /** What a run needs before it can begin. */
@@ -19,6 +20,8 @@ export interface StartParts {
   /** Of sessions that are new. */
   projectDir: string;
   reasoningEffort: ReasoningEffort;
+  /** Its share of what all runs may take. */
+  place: Pick<RunPlace, "read" | "reserve">;
 }
 
 /** A run that holds its session, with the user's message stored. */
@@ -31,7 +34,7 @@ export interface StartedRun {
 
 /** Rejects, with nothing stored and nothing held, as `Agent.run` says. */
 export async function startRun(parts: StartParts, input: RunInput, signal: AbortSignal): Promise<StartedRun> {
-  const { store, models, logger } = parts;
+  const { store, models, logger, place } = parts;
   const stored = input.sessionId === undefined ? undefined : await newestOf(store, input.sessionId);
   const projectDir = input.projectDir ?? stored?.projectDir ?? parts.projectDir;
   await checkFolder(projectDir);
@@ -40,19 +43,29 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
     { provider: stored?.provider ?? "", model: stored?.model ?? "" },
     () => recentPair(store, projectDir),
     signal,
+    input.onWaiting,
   );
   const session = stored ?? newSession({ projectDir }, projectDir);
   const lease = await HeldLease.take(store, session.chain.root, logger);
   try {
     signal.throwIfAborted();
+    const { attach } = input;
+    const attached =
+      attach &&
+      (await place.read(() => {
+        signal.throwIfAborted();
+        return attach((bytes) => place.reserve(bytes));
+      }));
+    signal.throwIfAborted();
+    const whole = attached ? { ...input, attachments: [...(input.attachments ?? []), ...attached] } : input;
     const set = {
       provider: chosen.provider.name,
       model: chosen.model.id,
       reasoningEffort: input.reasoningEffort ?? chosenEffort(stored) ?? parts.reasoningEffort,
     };
     const conversation = stored
-      ? await resume(parts, lease, session.chain.root, set, input)
-      : await create(parts, { ...session, ...set }, input);
+      ? await resume(parts, lease, session.chain.root, set, whole)
+      : await create(parts, { ...session, ...set }, whole);
     return { conversation, chosen, projectDir, lease };
   } catch (error) {
     await lease.giveBack();
@@ -110,12 +123,14 @@ function prompt(input: RunInput) {
 const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   message: true,
   attachments: true,
+  attach: true,
   provider: true,
   model: true,
   reasoningEffort: true,
   sessionId: true,
   projectDir: true,
   signal: true,
+  onWaiting: true,
   overflow: true,
   ask: true,
 };

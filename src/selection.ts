@@ -17,6 +17,11 @@ export interface Selected<Kind extends AdapterKind = AdapterKind> {
   readonly section: string;
 }
 
+/** Of the port that all HTTP transports share. */
+const OF_PORT: ReadonlySet<string> = new Set(["host", "port", "allowed_hosts", "allow_cross_site", "insecure"]);
+/** And what nobody chooses: which files are never attached. */
+const NOT_OWN: ReadonlySet<string> = new Set([...OF_PORT, "denied_paths"]);
+
 /** What a config selects. Nothing of it is loaded yet. */
 export class Selection {
   readonly #loaded: LoadedConfig;
@@ -72,6 +77,7 @@ export class Selection {
     return this.#config.server.transports.map((entry, i) => {
       const key = `server.transports[${i}]`;
       const { transport: name, ...own } = typeof entry === "string" ? { transport: entry } : entry;
+      this.#checkOwn(name, own, key);
       const before = seen.get(name);
       if (before !== undefined && isBuiltIn("transport", name))
         throw new ConfigError(`${this.#loaded.file}: ${key}: expected each transport once, ${name} is ${before} too`);
@@ -125,6 +131,25 @@ export class Selection {
     return found.length > 0 ? found : [{ provider: "offline" }];
   }
 
+  /** What of a shipped transport's own options cannot be its own. */
+  #checkOwn(name: string, own: Readonly<Record<string, unknown>>, key: string): void {
+    if (name !== "koa-http-api" && name !== "acp-http-sse-ws") return;
+    const { file, config } = this.#loaded;
+    const odd = Object.keys(own).find((option) => NOT_OWN.has(option));
+    if (odd !== undefined) {
+      const why = OF_PORT.has(odd) ? `; all HTTP transports share one port, so it stands under server.${odd}` : "";
+      throw new ConfigError(`${file}: ${key}.${odd}: unknown key${why}`);
+    }
+    const { server, acp } = config;
+    const said = acp.required_headers !== undefined || "required_headers" in own;
+    if (name === "acp-http-sse-ws" && !said && Object.keys(server.required_headers).length > 0) {
+      throw new ConfigError(
+        `${file}: acp.required_headers: expected to be set, since server.required_headers do not hold for /acp: ` +
+          "give it the same headers, or {} to leave ACP open to whoever can reach the port",
+      );
+    }
+  }
+
   /** What the shipped transports get from sections of the config that are not theirs alone. */
   #shared(name: string): Record<string, unknown> {
     const { server, acp, limits, tools } = this.#config;
@@ -148,6 +173,7 @@ export class Selection {
       return {
         ...place,
         ...acp,
+        required_headers: acp.required_headers ?? {},
         max_body_bytes: server.max_body_bytes,
         limits: { streams, connections, json_depth, frame_bytes },
       };

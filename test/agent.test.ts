@@ -143,17 +143,18 @@ describe("a run", () => {
     assert.deepEqual(new Set(messages.filter((m) => m.role === "tool").map((m) => m.toolCallId)), new Set(calls));
   });
 
-  it("takes a thousand calls in one answer", async (t) => {
-    const provider = new ScriptedProvider([
-      callTools(...Array.from({ length: 1000 }, (_, i) => ["t", {}, `c${i}`] as const)),
-      say("ok"),
-    ]);
-    const agent = make(t, provider, {
-      tools: [tool("t", () => Promise.resolve({ text: "done" }), { parallel: true })],
-    });
-    const run = await agent.run({ message: "x" });
-    assert.equal((await run.result).output, "ok");
-    assert.equal((await agent.sessions.messages(run.sessionId)).length, 1003);
+  it("takes 128 calls in one answer; of one with more none runs", async (t) => {
+    const calls = (count: number) => callTools(...Array.from({ length: count }, (_, i) => ["t", {}, `c${i}`] as const));
+    const provider = new ScriptedProvider([calls(128), say("ok"), calls(1000)]);
+    let ran = 0;
+    const run = () => Promise.resolve({ text: `${(ran += 1)}` });
+    const agent = make(t, provider, { tools: [tool("t", run, { parallel: true })] });
+    const first = await agent.run({ message: "x" });
+    assert.equal((await first.result).output, "ok");
+    assert.equal((await agent.sessions.messages(first.sessionId)).length, 131);
+    const second = await agent.run({ message: "y", sessionId: first.sessionId });
+    await assert.rejects(second.result, { kind: "too_large", message: /of more than 128 tool calls$/ });
+    assert.equal(ran, 128);
   });
 
   it("ends at the iteration limit with `length`", async (t) => {
@@ -524,16 +525,13 @@ describe("a session", () => {
     });
     assert.match(await warned, /scripted: timeout: no data/);
 
-    const usages: number[] = [];
+    const usages: string[] = [];
     const agent = make(t, new ScriptedProvider([], { title: say("Named", { inputTokens: 3, outputTokens: 4 }) }));
-    agent.on("model.called", ({ usage }) => usages.push(usage.totalTokens));
+    agent.on("model.called", ({ usage, purpose }) => usages.push(`${purpose} ${usage.totalTokens}`));
     const named = new Promise((resolve) => agent.on("session.updated", resolve));
     const run = await agent.run({ message: "x" });
     await Promise.all([run.result, named]);
-    assert.deepEqual(
-      usages.sort((a, b) => a - b),
-      [7, 15],
-    );
+    assert.deepEqual(usages.sort(), ["answer 15", "title 7"]);
     assert.equal((await agent.sessions.get(run.sessionId))?.usage.totalTokens, 15);
   });
 

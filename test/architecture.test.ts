@@ -51,6 +51,21 @@ describe("each rule bites", () => {
 
   const wrong: [what: string, files: Record<string, string>, fault: RegExp][] = [
     [
+      "an adapter that opens a port by itself",
+      { "adapters/a/index.ts": 'import { createServer } from "node:http";' },
+      /opens an HTTP port; only src\/http-host\.ts may/,
+    ],
+    [
+      "an adapter that gathers a body by itself",
+      { "adapters/a/index.ts": "for await (const chunk of request.iterator()) use(chunk);" },
+      /reads a request's body; only src\/http-body\.ts may/,
+    ],
+    [
+      "an adapter that has a body parsed",
+      { "adapters/a/index.ts": 'const parser = import("koa-body");' },
+      /reads a request's body; only src\/http-body\.ts may/,
+    ],
+    [
       "a port that imports the kernel",
       { "src/ports/a.ts": 'import { x } from "../loop.js";', "src/loop.ts": "" },
       /ports imports src\/loop\.ts of a higher floor/,
@@ -154,6 +169,32 @@ describe("each rule bites", () => {
     ["a default export of an expression", { "adapters/a/wire.ts": "export default 1;" }, /default export/],
     ["a renamed default export", { "src/a.ts": "const a = 1; export { a as default };" }, /default export/],
     [
+      "a provider's file that asks by itself",
+      { "adapters/ai-sdk-provider/a.ts": "const a = await fetch(url);" },
+      /a\.ts: asks another server by itself/,
+    ],
+    [
+      "a provider's file that takes the global fetch",
+      { "adapters/ai-sdk-provider/a.ts": "const ask = globalThis.fetch;" },
+      /asks another server by itself/,
+    ],
+    [
+      "a provider's file with connections of its own",
+      { "adapters/ai-sdk-provider/a.ts": 'const { request } = await import("undici");' },
+      /asks another server by itself/,
+    ],
+    ["a kernel file that asks", { "src/a.ts": "const a = await fetch(url);" }, /asks another server by itself/],
+    [
+      "a body without a limit",
+      { "adapters/ai-sdk-provider/a.ts": "const a = (r: Response) => r.json();" },
+      /reads a body whole; only adapters\/ai-sdk-provider\/bodies\.ts may/,
+    ],
+    [
+      "a body without a limit in the kernel",
+      { "src/a.ts": "const a = async (r: Response) => JSON.parse(await r.text());" },
+      /reads a body whole/,
+    ],
+    [
       "a heavy package at the start",
       { "src/cli.ts": 'import { a } from "./a.js";', "src/a.ts": 'import { z } from "zod";' },
       /zod is loaded at the start of src\/cli\.ts/,
@@ -223,6 +264,13 @@ describe("each rule bites", () => {
         "src/compose.ts": 'import { container } from "tsyringe";',
         "src/plugins.ts": 'const a = () => import("../adapters/a/index.js");',
         "src/config.ts": "const a = process.env;",
+        "adapters/ai-sdk-provider/fetch.ts":
+          'const { default: u } = await import("undici"); const f: typeof globalThis.fetch = u.fetch; await fetch(1);',
+        "adapters/ai-sdk-provider/bodies.ts": "const a = async (r: Response) => await r.text();",
+        "adapters/ai-sdk-provider/b.ts":
+          "type F = typeof globalThis.fetch; const a = (fetch: F) => async () => await fetch(1);",
+        "src/tools/bash.ts": "const t = output.text();",
+        "src/tools/webfetch.ts": 'const { fetch } = (await import("undici")).default; await (await fetch(1)).text();',
         "src/cli.ts": 'import { c } from "./compose.js"; console.log(1); const a = () => import("zod");',
         "src/http-host.ts": "response.statusCode = 403;",
         "src/hostile/threads.ts": 'import type { W } from "./walk.js"; const w = () => import("node:worker_threads");',

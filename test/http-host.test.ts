@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { Agent as KeepAlive, request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer } from "node:net";
@@ -36,7 +37,7 @@ it("serves the longest prefix, then the fallback, then 404 in JSON", async (t) =
   assert.equal((await send(url, "/api")).text, "/api /api");
   const missing = await send(url, "/other");
   assert.equal(missing.status, 404);
-  assert.deepEqual(missing.json(), { error: "not found" });
+  assert.deepEqual(missing.json(), { error: "not found", code: "not_found" });
   await host.mount(mountAt("/api/deep"));
   assert.equal((await send(url, "/api/deep/x?y=/")).text, "/api/deep /api/deep/x?y=/");
   assert.equal((await send(url, "/api/deeper")).text, "/api /api/deeper");
@@ -153,6 +154,13 @@ const HOSTILE = [
   ".",
   "..localhost",
   "lo\u0000calhost",
+  // These lead to this machine, or are addresses that names can be led to; browsers tell no server whose page asks there.
+  "0.0.0.0",
+  "[::]:80",
+  "[::FFFF:127.0.0.1]",
+  "[::ffff:7f00:1]",
+  "192.168.1.7",
+  "[2001:db8::1]:443",
 ];
 const FRIENDLY = [
   "localhost",
@@ -162,9 +170,7 @@ const FRIENDLY = [
   "127.0.0.1",
   "127.8.9.10:99",
   "[::1]:80",
-  "[::FFFF:127.0.0.1]",
-  "192.168.1.7",
-  "[2001:db8::1]:443",
+  "[0:0:0:0:0:0:0:1]:80",
   "box.lan",
   "BOX.LAN:8080",
 ];
@@ -182,6 +188,143 @@ it("takes loopback, addresses and allowed names as Host, and nothing else", asyn
   const preflight = await send(url, "/", { method: "OPTIONS", headers: { host: "evil.example" } });
   assert.equal(preflight.status, 403);
 });
+
+it("beyond loopback takes the addresses of this machine too, but none that stands for all of them", async (t) => {
+  const host = open(t, { host: "0.0.0.0", insecure: true });
+  const url = (await host.mount(mountAt("/"))).replace("0.0.0.0", "127.0.0.1");
+  const own = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  for (const { address, family } of own)
+    assert.equal(
+      await statusWithHost(url, family === "IPv4" ? `${address}:80` : `[${address}]`),
+      family === "IPv4" || address === "::1" ? 200 : 403,
+    );
+  for (const name of ["0.0.0.0", "[::]", "[::ffff:127.0.0.1]", "192.0.2.77", "evil.example"])
+    assert.equal(await statusWithHost(url, name), 403, name);
+});
+
+it("asks every mount's requests for the port's headers, but for a mount that has its own or checks by itself", async (t) => {
+  const host = open(t, { requiredHeaders: { "X-Key": "k" } });
+  const url = await host.mount(mountAt("/stranger", { upgrade: (_request, socket) => void socket.end("open") }));
+  await host.mount(mountAt("/own", { requiredHeaders: { "X-Own": "o" } }));
+  await host.mount(mountAt("/signed", { authenticated: true }));
+  await host.mount(mountAt("/free", { checksItself: true }));
+  const get = async (path: string, headers: Record<string, string> = {}) => (await send(url, path, { headers })).status;
+  const refused = await send(url, "/stranger/x");
+  assert.deepEqual([refused.status, refused.json()], [401, { error: "missing required header: X-Key" }]);
+  assert.equal(await get("/stranger", { "x-key": "no" }), 401);
+  assert.equal(await get("/stranger", { "x-key": "K" }), 200);
+  assert.equal(
+    await get("/stranger", { "x-key": "k", host: "evil.example" }),
+    200,
+    "who proves it may come from anywhere",
+  );
+  assert.equal((await send(url, "/stranger", { method: "OPTIONS" })).status, 200, "a browser's question");
+  assert.equal(await get("/own"), 401);
+  assert.equal(await get("/own", { "x-own": "o" }), 200);
+  assert.equal(await get("/signed"), 401);
+  assert.equal(await get("/signed", { "x-key": "k" }), 200);
+  assert.equal(await get("/free", { host: "evil.example", origin: "http://evil.example" }), 200);
+  const socket = (key: string) =>
+    exchange(
+      url,
+      `GET /stranger HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Key: ${key}\r\n\r\n`,
+    );
+  assert.match(await socket("no"), /^HTTP\/1\.1 401 /);
+  assert.equal(await socket("k"), "open");
+});
+
+it("keeps pages of other sites from every mount, and from its sockets but for those that it welcomes", async (t) => {
+  const host = open(t);
+  const url = await host.mount(
+    mountAt("/stranger", {
+      upgrade: (_request, socket) => void socket.end("open"),
+      allowedOrigins: ["https://app.example"],
+      open: ["/stranger/alive"],
+    }),
+  );
+  const ask = async (path: string, method: string, origin: string) =>
+    (await send(url, path, { method, headers: { origin, "content-type": "application/json" } })).status;
+  for (const origin of ["http://evil.example", "null", "https://app.example"]) {
+    assert.equal(await ask("/stranger", "GET", origin), 403);
+    assert.equal(await ask("/stranger", "POST", origin), 403);
+    assert.equal(await ask("/stranger/alive", "GET", origin), 200);
+    assert.equal(await ask("/stranger/alive", "POST", origin), 403);
+  }
+  assert.equal(await ask("/stranger", "POST", "http://localhost:3000"), 200);
+  const socket = async (origin: string) =>
+    exchange(
+      url,
+      `GET /stranger HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nOrigin: ${origin}\r\nSec-Fetch-Site: cross-site\r\n\r\n`,
+    );
+  assert.match(await socket("http://evil.example"), /^HTTP\/1\.1 403 /);
+  assert.equal(await socket("https://app.example"), "open");
+  assert.equal(await socket("http://localhost:3000"), "open");
+});
+
+it("counts streams of all mounts together", (t) => {
+  const host = open(t, { streams: 2 });
+  const [first, second] = [host.takeStream(), host.takeStream()];
+  assert.ok(first && second);
+  assert.equal(host.takeStream(), undefined);
+  first();
+  first();
+  assert.ok(host.takeStream());
+  assert.equal(host.takeStream(), undefined);
+});
+
+const CURL = `
+  const { request } = require("node:http");
+  request({ host: process.argv[1], port: process.argv[2], path: process.argv[3] ?? "/", family: Number(process.argv[4] ?? 0) }, (response) =>
+    response.resume().on("end", () => process.stdout.write(String(response.statusCode)))).end();`;
+
+it(
+  "serves this user's processes, and refuses those of another user of the machine",
+  { skip: noOtherUser() },
+  async (t) => {
+    const warned: string[] = [];
+    const none = () => undefined;
+    const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warned.push(text) };
+    const upgrade: HttpMount["upgrade"] = (_request, socket) => void socket.end("open");
+    const mount = mountAt("/", { open: ["/alive"], upgrade });
+    const port = async (options: HttpHostOptions, more: Partial<HttpMount> = {}) =>
+      new URL(await open(t, { ...options, logger }).mount({ ...mount, ...more })).port;
+    const as = async (uid: number, ...args: string[]): Promise<number> => {
+      const child = spawn(process.execPath, ["-e", CURL, ...args], {
+        uid,
+        stdio: ["ignore", "pipe", "inherit"],
+        cwd: "/",
+      });
+      let text = "";
+      child.stdout.setEncoding("utf8").on("data", (more: string) => (text += more));
+      await once(child, "close");
+      return Number(text);
+    };
+    const [root, other] = [0, 65_534];
+    const closed = await port({});
+    assert.equal(await as(root, "127.0.0.1", closed), 200);
+    assert.equal(await as(other, "127.0.0.1", closed), 403);
+    assert.equal(await as(other, "::ffff:127.0.0.1", closed), 403);
+    assert.equal(await as(other, "127.0.0.1", closed, "/alive"), 200);
+    assert.deepEqual(
+      warned.filter((text) => text.includes("another user")).map((text) => /uid (\d+)/.exec(text)?.[1]),
+      ["65534"],
+      "told once",
+    );
+    if (hasIpv6()) {
+      const six = await port({ host: "::1" });
+      assert.equal(await as(root, "::1", six), 200);
+      assert.equal(await as(other, "::1", six), 403);
+    }
+    assert.equal(await as(other, "127.0.0.1", await port({ allowOtherUsers: true })), 200);
+    assert.equal(await as(other, "127.0.0.1", await port({}, { authenticated: true })), 200);
+  },
+);
+
+/** Why nobody else can be tried here; false when it can. */
+function noOtherUser(): string | false {
+  if (process.platform !== "linux") return "only Linux tells users apart";
+  return process.getuid?.() === 0 ? false : "only root can become another user";
+}
 
 it("does not look at Host where clients prove who they are", async (t) => {
   const url = await open(t).mount(mountAt("/", { authenticated: true }));
@@ -215,10 +358,10 @@ it("answers what is no HTTP with a clean error and closes", async (t) => {
   const bad = await exchange(url, "this is no http\r\n\r\n");
   assert.match(
     bad,
-    /^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/json\r\n[\s\S]*\{"error":"bad request"\}$/,
+    /^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/json\r\n[\s\S]*\{"error":"bad request","code":"bad_request"\}$/,
   );
   const long = await exchange(url, `GET / HTTP/1.1\r\nHost: localhost\r\nX: ${"x".repeat(20_000)}\r\n\r\n`);
-  assert.match(long, /^HTTP\/1\.1 431 [\s\S]*\{"error":"request headers too large"\}$/);
+  assert.match(long, /^HTTP\/1\.1 431 [\s\S]*\{"error":"request headers too large","code":"headers_too_large"\}$/);
 });
 
 it("cuts off slow headers and slow bodies with 408", async (t) => {
@@ -305,7 +448,7 @@ it("answers 500 when a mount throws, and goes on", async (t) => {
   );
   for (let i = 0; i < 2; i++) {
     const { status, text } = await send(url, "/");
-    assert.deepEqual([status, text], [500, '{"error":"internal error"}']);
+    assert.deepEqual([status, text], [500, '{"error":"internal error","code":"internal"}']);
   }
 });
 

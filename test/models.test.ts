@@ -138,7 +138,7 @@ describe("the choice of a model", () => {
       Promise.reject(new ProviderError("k", "authentication", "bad key", { status: 401 })),
     );
     await assert.rejects(make(t, [refused]).resolve(NONE, NONE, nobody, never), {
-      message: "model selection failed: no model available (k: k: 401: bad key)",
+      message: "model selection failed: no model available (k: 401: bad key)",
     });
     await assert.rejects(make(t, []).resolve(NONE, NONE, nobody, never), {
       message: "model selection failed: no provider has a model",
@@ -151,6 +151,163 @@ describe("the choice of a model", () => {
     const choosing = models.resolve(NONE, NONE, nobody, cancel.signal);
     cancel.abort(new Error("mine"));
     await assert.rejects(choosing, { message: "mine" });
+  });
+});
+
+describe("a catalogue that is not of one moment", () => {
+  const refused = () =>
+    Promise.reject(new ProviderError("late", "network", "no connection (ECONNREFUSED)", { unreachable: true }));
+  const ids = (entries: readonly { model: Model }[]) => entries.map((entry) => entry.model.id);
+  const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+  it("has a model as soon as somebody names it, and is asked once by all who name it", async (t) => {
+    let there = ["old"];
+    let asked = 0;
+    const models = make(t, [provider("p", [], () => ((asked += 1), Promise.resolve(there.map(model))))]);
+    const named = (id: string) => models.resolve({ provider: "p", model: id }, NONE, nobody, never);
+    await assert.rejects(named("new"), { message: "model selection failed: p has no model new" });
+    there = ["old", "new"];
+    const before = asked;
+    assert.deepEqual((await Promise.all([named("new"), named("new"), named("new")])).map(names), [
+      "p/new",
+      "p/new",
+      "p/new",
+    ]);
+    assert.equal(asked, before + 1);
+    there = ["old", "new", "newest"];
+    assert.equal(names(await models.resolve({ provider: "", model: "newest" }, NONE, nobody, never)), "p/newest");
+  });
+
+  it("waits for a list that is under way, and asks again when that one was from before", async (t) => {
+    let give: (models: Model[]) => void = () => undefined;
+    let asked = 0;
+    const slow = provider("slow", [], () => {
+      asked += 1;
+      return asked === 1 ? new Promise((resolve) => (give = resolve)) : Promise.resolve([model("a"), model("b")]);
+    });
+    const models = make(t, [slow]);
+    const list = models.list();
+    const named = models.resolve({ provider: "slow", model: "b" }, NONE, nobody, never);
+    await pause(10);
+    give([model("a")]);
+    assert.deepEqual([ids(await list), names(await named), asked], [["a"], "slow/b", 2]);
+  });
+
+  it("hears of a provider that comes up later, without a name", async (t) => {
+    let up = false;
+    const models = make(t, [
+      provider("late", [], () => (up ? Promise.resolve([model("x")]) : refused())),
+      provider("two", ["k"]),
+    ]);
+    assert.deepEqual(ids(await models.list()), ["k"]);
+    up = true;
+    while (ids(await models.list()).length < 2) await pause(50);
+    assert.deepEqual(ids(await models.list()), ["x", "k"]);
+  });
+
+  it("looks again when it is old, in the background of a run", async (t) => {
+    let there = ["a"];
+    const models = make(t, [provider("p", [], () => Promise.resolve(there.map(model)))], { refreshMs: 1 });
+    await models.list();
+    there = ["a", "b"];
+    await pause(5);
+    assert.deepEqual(ids(await models.list()), ["a", "b"]);
+    there = ["c"];
+    await pause(5);
+    assert.equal(names(await models.resolve(NONE, NONE, nobody, never)), "p/a");
+    while (ids(models.known())[0] !== "c") await pause(5);
+  });
+
+  it("takes a cached model at once, and asks its provider behind it", async (t) => {
+    let asked = 0;
+    const saved: Record<string, readonly Model[]>[] = [];
+    const cache = {
+      load: () => Promise.resolve({ p: [model("cached")] }),
+      save: (models: Record<string, readonly Model[]>) => (saved.push(models), Promise.resolve()),
+    };
+    const models = make(t, [provider("p", [], () => ((asked += 1), Promise.resolve([model("fresh")])))], { cache });
+    assert.equal(names(await models.resolve(NONE, NONE, nobody, never)), "p/cached");
+    while (saved.length === 0) await pause(5);
+    assert.deepEqual([asked, ids(models.known()), saved[0]!["p"]!.map(({ id }) => id)], [1, ["fresh"], ["fresh"]]);
+  });
+
+  it("never puts another provider in the place of one that is named", async (t) => {
+    const models = make(t, [provider("two", ["k"]), provider("late", [], refused)]);
+    await assert.rejects(models.resolve({ provider: "late", model: "" }, NONE, nobody, never), {
+      code: "model_selection",
+      message:
+        "model selection failed: late has no model (its list could not be fetched: late: network: no connection (ECONNREFUSED))",
+    });
+    const hanging = make(t, [provider("two", ["k"]), provider("h", [], () => new Promise(() => undefined))], {
+      timeoutMs: 30,
+    });
+    await assert.rejects(hanging.resolve({ provider: "h", model: "" }, NONE, nobody, never), { code: "model_timeout" });
+  });
+
+  it("does not let a slow provider keep others from being known", async (t) => {
+    const slow = provider("slow", [], () => new Promise(() => undefined));
+    const models = make(t, [slow, provider("two", [], () => Promise.resolve([model("b")]))]);
+    assert.equal(names(await models.resolve({ provider: "two", model: "b" }, NONE, nobody, never)), "two/b");
+    assert.equal(names(await models.resolve({ provider: "two", model: "" }, NONE, nobody, never)), "two/b");
+  });
+
+  it("says at once when nobody is there, and after the limit what each said last", async (t) => {
+    const nobodyThere = make(t, [provider("late", [], refused), provider("none", [], () => Promise.resolve([]))]);
+    await assert.rejects(nobodyThere.resolve(NONE, NONE, nobody, never), {
+      message:
+        "model selection failed: no model available (late: network: no connection (ECONNREFUSED); none: no models)",
+    });
+    const said: string[] = [];
+    const warned: unknown[] = [];
+    const logger: Logger = { ...silentLogger, warn: (message, fields) => void warned.push([message, fields]) };
+    const mixed = make(
+      t,
+      [provider("late", [], refused), provider("p", [], down), provider("h", [], () => new Promise(() => undefined))],
+      { timeoutMs: 1_300, logger },
+    );
+    const why = "late: network: no connection (ECONNREFUSED); p: network: connection refused; h: no answer yet";
+    await assert.rejects(
+      mixed.resolve(NONE, NONE, nobody, never, (reason) => said.push(reason)),
+      { message: "timed out selecting model", why },
+    );
+    assert.deepEqual(said, [why]);
+    // Each once, however often it was asked.
+    assert.equal(warned.length, 3);
+  });
+
+  it("uses what the configuration names, listed or not", async (t) => {
+    const forbidden = () => Promise.reject(new ProviderError("p", "permission", "no", { status: 403 }));
+    const preferred = { provider: "p", model: "mine" };
+    for (const list of [forbidden, refused, down, () => Promise.resolve([model("other")])]) {
+      const models = make(t, [provider("p", [], list), provider("two", ["k"])], { preferred });
+      assert.equal(names(await models.resolve(NONE, NONE, nobody, never)), "p/mine");
+      assert.equal(names(await models.resolve(preferred, NONE, nobody, never)), "p/mine");
+      assert.equal(names(await models.resolve({ provider: "p", model: "" }, NONE, nobody, never)), "p/mine");
+      assert.ok((await models.list()).some((entry) => entry.model.id === "mine"));
+    }
+    // With one provider its name need not be said.
+    const single = make(t, [provider("p", [], forbidden)], { preferred: { provider: "", model: "mine" } });
+    assert.equal(names(await single.resolve(NONE, NONE, nobody, never)), "p/mine");
+    // What the list tells of it is used.
+    const described = { ...model("mine"), contextWindow: 1000 };
+    const listed = make(t, [provider("p", [], () => Promise.resolve([described]))], { preferred });
+    assert.equal((await listed.resolve(NONE, NONE, nobody, never)).model.contextWindow, 1000);
+  });
+
+  it("takes what the configuration says of a model over an older cache, and what the provider says now over both", async (t) => {
+    const cache = {
+      ...noCache,
+      load: () => Promise.resolve({ p: [{ ...model("m"), contextWindow: 1, maxOutput: 2 }] }),
+    };
+    const own = new ScriptedProvider([], {
+      name: "p",
+      models: [{ ...model("m"), contextWindow: 10 }],
+      list: () => Promise.resolve([{ ...model("m"), contextWindow: 10, maxOutput: 20 }]),
+    });
+    const models = make(t, [own as never], { cache });
+    const { model: cached } = await models.resolve({ provider: "p", model: "m" }, NONE, nobody, never);
+    assert.deepEqual([cached.contextWindow, cached.maxOutput], [10, 2]);
+    assert.deepEqual((await models.list())[0]!.model, { ...model("m"), contextWindow: 10, maxOutput: 20 });
   });
 });
 

@@ -38,7 +38,7 @@ const thought = (said: string): ModelChunk => ({ type: "reasoning", block: "r", 
 /** A fault that asks for no wait worth the name. */
 const fault = (kind: ProviderErrorKind = "network", details: { status?: number; hint?: string } = {}) =>
   new ProviderError("scripted", kind, "it broke", { retryAfterMs: 1, ...details });
-const broken = (chunks: readonly ModelChunk[], kind?: ProviderErrorKind): ScriptedStep => ({
+const broken = (chunks: readonly ModelChunk[], kind?: ProviderErrorKind) => ({
   chunks,
   fault: fault(kind),
 });
@@ -321,4 +321,32 @@ describe("a model that goes round in circles", () => {
     const provider = new ScriptedProvider([callTools(...calls), say("Done.")]);
     assert.equal((await (await make(t, provider).run({ message: "x" })).result).output, "Done.");
   });
+});
+
+it("an answer that broke off goes through a compaction, in roles that every provider takes", async (t) => {
+  let n = 0;
+  const provider = new ScriptedProvider([], {
+    maxRetries: 1,
+    models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 4_000 }],
+    fallback: ({ messages }) => {
+      n += 1;
+      const roles = messages.filter(({ role }) => role !== "tool").map(({ role }) => role);
+      // Neighbours of the user's are joined by adapters.
+      assert.ok(!roles.join().includes("assistant,assistant"), roles.join());
+      assert.equal(roles.at(-1), "user");
+      return n % 2 === 0 ? broken([text(`half ${n} ${"word ".repeat(60)}`)]) : say(`whole ${n} ${"word ".repeat(60)}`);
+    },
+  });
+  const agent = make(t, provider);
+  let compacted = 0;
+  agent.on("session.compacted", () => (compacted += 1));
+  let sessionId: string | undefined;
+  for (let turn = 0; turn < 30; turn++) {
+    const run = await agent.run({ message: `turn ${turn}`, ...(sessionId === undefined ? {} : { sessionId }) });
+    assert.match((await run.result).output, /whole \d+ /);
+    ({ sessionId } = run);
+  }
+  assert.ok(compacted > 0);
+  const stored = await agent.sessions.messages(sessionId ?? "");
+  assert.equal(stored.filter(({ finished }) => !finished).length, 29);
 });

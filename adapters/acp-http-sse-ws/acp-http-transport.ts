@@ -21,8 +21,7 @@ import type Koa from "koa";
 import type { WebSocketServer } from "ws";
 import { AcpServer, CODES, refusal } from "../acp-shared/index.js";
 import { ClientConnection } from "./client-connection.js";
-import { HttpRefusal, refusalBody, shuttingDown, tooMany } from "./errors.js";
-import { Guard } from "./guard.js";
+import { bodyOf, HttpRefusal, refusalBody, shuttingDown, tooMany } from "./errors.js";
 import { ACP_HTTP_DEFAULTS, type AcpHttpOptions } from "./options.js";
 import { routes, type Clients } from "./routes.js";
 import { SocketOutlet } from "./socket.js";
@@ -55,11 +54,13 @@ export class AcpHttpTransport implements Transport {
       perMessageDeflate: false,
       clientTracking: false,
     });
-    const own = this.#host ? undefined : openHttpHost({ ...this.#options, logger: this.#logger });
+    const { requiredHeaders = {}, ...options } = this.#options;
+    const own = this.#host ? undefined : openHttpHost({ ...options, requiredHeaders, logger: this.#logger });
+    const host = this.#host ?? own!;
     const server = new AcpServer(agent, this.#options, this.#logger);
-    const serving = new Serving({ server, options: this.#options, logger: this.#logger, sockets, own });
+    const serving = new Serving({ server, options: this.#options, logger: this.#logger, sockets, host, own });
     try {
-      const origin = await (this.#host ?? own!).mount(serving.mount(new KoaApp()));
+      const origin = await host.mount(serving.mount(new KoaApp()));
       serving.address = `${origin}${PATH}`;
       return serving;
     } catch (error) {
@@ -75,6 +76,7 @@ interface ServingParts {
   options: AcpHttpOptions;
   logger: Logger;
   sockets: WebSocketServer;
+  host: HttpHost;
   /** The port, where it is this transport's own. */
   own: HttpHost | undefined;
 }
@@ -85,7 +87,6 @@ class Serving implements Listening, Clients {
   address = "";
   readonly ended: Promise<void>;
   readonly #parts: ServingParts;
-  readonly #guard: Guard;
   readonly #clients = new Map<string, ClientConnection>();
   /** Clients that are going, until they are gone. */
   readonly #going = new Set<Promise<void>>();
@@ -95,11 +96,20 @@ class Serving implements Listening, Clients {
 
   constructor(parts: ServingParts) {
     this.#parts = parts;
-    this.#guard = new Guard(parts.options);
     this.ended = new Promise((resolve) => (this.#settle = resolve));
     parts.sockets.on("headers", (headers, request) => {
       const id = this.#idOf.get(request);
       if (id !== undefined) headers.push(`${CONNECTION_HEADER}: ${id}`);
+    });
+    // Without a listener, a handshake that is none is answered with a page of HTML.
+    parts.sockets.on("wsClientError", (error, socket, request) => {
+      const status = request.method === "GET" ? 400 : 405;
+      const headers = { "Sec-WebSocket-Version": "13, 8" };
+      endRaw(
+        socket,
+        { status, message: error.message, code: "bad_handshake", headers },
+        refusalBody(status, error.message),
+      );
     });
   }
 
@@ -117,15 +127,18 @@ class Serving implements Listening, Clients {
         context.body = JSON.stringify(refused.body);
       }
     });
-    app.use(routes(this, this.#guard, this.#parts.options));
+    app.use(routes(this, this.#parts.options));
     // What comes here is of a socket that broke; there is nobody to answer.
     app.on("error", (error: unknown) => this.#parts.logger.debug("a response failed", { error }));
     const callback = app.callback();
+    const { requiredHeaders, allowedOrigins } = this.#parts.options;
     return {
       prefix: "/",
       fallback: true,
-      authenticated: this.#guard.authenticates,
+      authenticated: false,
       authenticationKey: "acp.required_headers",
+      ...(requiredHeaders === undefined ? {} : { requiredHeaders }),
+      allowedOrigins,
       handler: (request, response) => void callback(request, response),
       upgrade: (request, socket, head) => this.#upgrade(request, socket, head),
       refuse,
@@ -139,13 +152,14 @@ class Serving implements Listening, Clients {
   open(): ClientConnection {
     const { options, server } = this.#parts;
     if (this.#stopping) throw shuttingDown();
-    if (this.#clients.size >= options.connections) throw tooMany("connections");
+    if (this.#clients.size >= options.connections && !this.#makeRoom()) throw tooMany("connections");
     const id = randomBytes(32).toString("base64url");
     const client = new ClientConnection(server, {
       id,
       websocketUpdates: options.websocketUpdates,
       heartbeatMs: options.heartbeatMs,
       idleMs: options.idleMs,
+      unusedMs: options.unusedMs,
       onClosed: () => void this.#clients.delete(id),
     });
     this.#clients.set(id, client);
@@ -153,9 +167,22 @@ class Serving implements Listening, Clients {
   }
 
   countStream(): () => void {
-    if (this.#streams >= this.#parts.options.streams) throw tooMany("streams");
+    const ended = this.#streams < this.#parts.options.streams ? this.#parts.host.takeStream() : undefined;
+    if (!ended) throw tooMany("streams");
     this.#streams += 1;
-    return () => void (this.#streams -= 1);
+    return () => {
+      this.#streams -= 1;
+      ended();
+    };
+  }
+
+  /** Close the client that has left its connection unused for longest, so that nobody can fill the house and go away. */
+  #makeRoom(): boolean {
+    let spare: ClientConnection | undefined;
+    for (const client of this.#clients.values())
+      if ((client.spareSince ?? Infinity) < (spare?.spareSince ?? Infinity)) spare = client;
+    void spare?.close(1013, "too many connections");
+    return spare !== undefined;
   }
 
   end(client: ClientConnection): void {
@@ -186,12 +213,10 @@ class Serving implements Listening, Clients {
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     let client: ClientConnection;
     try {
-      this.#guard.checkHeaders(request);
-      this.#guard.checkOrigin(request);
       client = this.open();
     } catch (error) {
-      const { status, message, headers } = error instanceof HttpRefusal ? error : this.#failed(error);
-      endRaw(socket, status, message, headers);
+      const { status, message, headers, body } = error instanceof HttpRefusal ? error : this.#failed(error);
+      endRaw(socket, { status, message, code: "refused", headers }, body);
       return;
     }
     this.#idOf.set(request, client.id);
@@ -202,7 +227,7 @@ class Serving implements Listening, Clients {
       socket.off("close", broken);
       const outlet = new SocketOutlet(webSocket, this.#parts.options.heartbeatMs, {
         onText: (text) => client.acp.receive(text),
-        onBinary: () => client.send(refusal(CODES.parse, "parse error: expected a text frame"), undefined),
+        onGarbage: () => client.send(refusal(CODES.parse, "parse error: expected UTF-8 text"), undefined),
         onClosed: () => client.lost(),
         onOverflow: () => void client.close(1013, "too much unread"),
       });
@@ -217,7 +242,7 @@ class Serving implements Listening, Clients {
 }
 
 /** A refusal of the port, in this protocol's shape. */
-function refuse(_request: IncomingMessage, response: ServerResponse, { status, message, headers }: Refusal): void {
-  response.writeHead(status, { "Content-Type": JSON_TYPE, ...headers });
-  response.end(JSON.stringify(refusalBody(status, message)));
+function refuse(_request: IncomingMessage, response: ServerResponse, refused: Refusal): void {
+  response.writeHead(refused.status, { "Content-Type": JSON_TYPE, ...refused.headers });
+  response.end(JSON.stringify(bodyOf(refused)));
 }

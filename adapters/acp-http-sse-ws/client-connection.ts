@@ -18,6 +18,8 @@ export interface ClientConnectionOptions {
   /** In ms: between comments of a stream; without stream, socket and request until the connection is closed. */
   heartbeatMs: number;
   idleMs: number;
+  /** How long one keeps its place that was made and never used, where places are wanted. */
+  unusedMs: number;
   /** Called once. */
   onClosed: () => void;
 }
@@ -40,6 +42,8 @@ export class ClientConnection implements Sink {
   #keptBytes = 0;
   #socket: SocketOutlet | undefined;
   #idle: NodeJS.Timeout | undefined;
+  #touched = 0;
+  #used = false;
   #closed: Promise<void> | undefined;
 
   constructor(server: AcpServer, options: ClientConnectionOptions) {
@@ -54,8 +58,18 @@ export class ClientConnection implements Sink {
     return this.#closed !== undefined;
   }
 
+  /** Since when, by the clock in ms, its place may be given to another; undefined: it is in use, or was just now. */
+  get spareSince(): number | undefined {
+    if (this.closed || this.#socket || this.#streams.size > 0 || this.acp.unanswered > 0) return undefined;
+    const since = this.#touched + (this.#used ? this.#options.idleMs / 10 : this.#options.unusedMs);
+    return since <= Date.now() ? since : undefined;
+  }
+
   /** A request came: the client lives. */
   touch(): void {
+    // The first time it is made.
+    this.#used = this.#touched !== 0;
+    this.#touched = Date.now();
     clearTimeout(this.#idle);
     if (this.closed || this.#socket || this.#streams.size > 0) return;
     this.#idle = setTimeout(() => {

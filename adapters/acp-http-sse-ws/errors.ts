@@ -1,10 +1,11 @@
+import type { Refusal } from "gantry";
 import { CODES, refusal, type ResponseMessage } from "../acp-shared/index.js";
 
 /** A request that is refused: its status, and a body of the protocol's own shape. */
 export class HttpRefusal extends Error {
   constructor(
     readonly status: number,
-    readonly body: ResponseMessage | { error: string },
+    readonly body: ResponseMessage,
     readonly headers: Readonly<Record<string, string>> = {},
   ) {
     super(messageOf(body));
@@ -12,9 +13,8 @@ export class HttpRefusal extends Error {
   }
 }
 
-function messageOf(body: ResponseMessage | { error: string }): string {
-  if (!("error" in body)) return "refused";
-  return typeof body.error === "string" ? body.error : body.error.message;
+function messageOf(body: ResponseMessage): string {
+  return "error" in body ? body.error.message : "refused";
 }
 
 /** The protocol's body for a status. */
@@ -39,6 +39,8 @@ export const tooMany = (what: string) => refuse(503, `too many ${what}`, { "Retr
 export const shuttingDown = () => refuse(503, "server shutting down", { "Retry-After": "1" });
 /** What is no message at all. */
 export const badMessage = (answer: ResponseMessage) => new HttpRefusal(400, answer);
-/** The same body as the HTTP API's. */
-export const unauthorized = (error: string) => new HttpRefusal(401, { error });
-export const badOrigin = () => refuse(403, "origin not allowed");
+
+/** A refusal of the port in this protocol's shape; one for want of a header has the body that the HTTP API gives it. */
+export function bodyOf({ status, message, code }: Refusal): unknown {
+  return status === 401 ? { error: message, code } : refusalBody(status, message);
+}

@@ -1,9 +1,10 @@
+import { ConfigError, headerFaultIn } from "gantry";
 import { ACP_DEFAULTS, OptionReader, readAcpOptions, SHARED_KEYS, type AcpOptions } from "../acp-shared/index.js";
 
 /** What the transport is told; an embedder may leave everything out. */
 export interface AcpHttpOptions extends AcpOptions {
-  /** Headers that every request must carry, in order; an empty value: whatever its value. */
-  requiredHeaders: Readonly<Record<string, string>>;
+  /** Headers that every request must carry, in order; an empty value: whatever its value. Left out: those of the port. */
+  requiredHeaders: Readonly<Record<string, string>> | undefined;
   /** Origins of web pages that may open a WebSocket, beside this server's own and loopback ones. */
   allowedOrigins: readonly string[];
   /** Whether updates go to the WebSocket where no SSE stream is open. */
@@ -16,6 +17,8 @@ export interface AcpHttpOptions extends AcpOptions {
   /** In ms: between comments and pings; without stream, socket and request until a connection is closed. */
   heartbeatMs: number;
   idleMs: number;
+  /** In ms: where there are too many clients, one that has done nothing since it was initialized keeps its place so long. */
+  unusedMs: number;
   /** Of the port, where no shared one is given. */
   host: string;
   port: number;
@@ -26,7 +29,7 @@ export interface AcpHttpOptions extends AcpOptions {
 
 export const ACP_HTTP_DEFAULTS: AcpHttpOptions = {
   ...ACP_DEFAULTS,
-  requiredHeaders: {},
+  requiredHeaders: undefined,
   allowedOrigins: [],
   websocketUpdates: true,
   bodyBytes: 10 * 1024 * 1024,
@@ -34,6 +37,7 @@ export const ACP_HTTP_DEFAULTS: AcpHttpOptions = {
   connections: 4096,
   heartbeatMs: 15_000,
   idleMs: 10 * 60_000,
+  unusedMs: 5_000,
   host: "127.0.0.1",
   port: 8080,
   allowedHosts: [],
@@ -62,7 +66,7 @@ export function readOptions(raw: Readonly<Record<string, unknown>>, where: strin
   return {
     ...defaults,
     ...readAcpOptions(reader, limits),
-    requiredHeaders: reader.stringMap("required_headers"),
+    requiredHeaders: headersIn(raw, where),
     allowedOrigins: reader.strings("allowed_origins") ?? defaults.allowedOrigins,
     websocketUpdates: reader.boolean("websocket_updates", defaults.websocketUpdates),
     bodyBytes: reader.integer("max_body_bytes", defaults.bodyBytes, 1),
@@ -74,4 +78,12 @@ export function readOptions(raw: Readonly<Record<string, unknown>>, where: strin
     allowCrossSite: reader.boolean("allow_cross_site", defaults.allowCrossSite),
     insecure: reader.boolean("insecure", defaults.insecure),
   };
+}
+
+function headersIn(raw: Readonly<Record<string, unknown>>, where: string): Record<string, string> | undefined {
+  const { required_headers: headers } = raw;
+  if (headers === undefined) return undefined;
+  const fault = headerFaultIn(headers, false);
+  if (fault) throw new ConfigError(`${where}.required_headers${fault.key}: expected ${fault.expected}`);
+  return headers as Record<string, string>;
 }

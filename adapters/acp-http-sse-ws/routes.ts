@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { isJsonType } from "gantry";
 import type Koa from "koa";
 import { METHODS, parseFrame, sessionIdOf, type Frame } from "../acp-shared/index.js";
-import { readBody } from "./body.js";
+import { readText } from "./body.js";
 import type { ClientConnection } from "./client-connection.js";
 import {
   badMessage,
@@ -15,7 +15,6 @@ import {
   otherSession,
   unknownConnection,
 } from "./errors.js";
-import type { Guard } from "./guard.js";
 import type { AcpHttpOptions } from "./options.js";
 import { acceptsStream, CONNECTION_HEADER, isConnectionId, isSessionId, JSON_TYPE, SESSION_HEADER } from "./wire.js";
 
@@ -31,10 +30,9 @@ export interface Clients {
 }
 
 /** One request. Checks in the order of the specification; throws `HttpRefusal`. */
-export function routes(clients: Clients, guard: Guard, options: AcpHttpOptions): Koa.Middleware {
+export function routes(clients: Clients, options: AcpHttpOptions): Koa.Middleware {
   return async (context) => {
     const { req: request } = context;
-    guard.checkHeaders(request);
     switch (request.method) {
       case "POST": {
         if (!isJsonType(request.headers["content-type"])) throw notJson();
@@ -90,7 +88,7 @@ async function readFrameOf(
   request: IncomingMessage,
   options: AcpHttpOptions,
 ): Promise<Exclude<Frame, { kind: "invalid" }>> {
-  const frame = parseFrame(await readBody(request, options.bodyBytes), options.jsonDepth);
+  const frame = parseFrame(await readText(request, options.bodyBytes), options.jsonDepth);
   if (frame.kind === "invalid") throw badMessage(frame.answer);
   return frame;
 }

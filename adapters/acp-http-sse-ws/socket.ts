@@ -4,8 +4,8 @@ import type { Outlet } from "./stream.js";
 
 export interface SocketEvents {
   onText(text: string): void;
-  /** A frame that is no text. */
-  onBinary(): void;
+  /** A frame that is no text, whatever it calls itself. */
+  onGarbage(): void;
   /** Called once. */
   onClosed(): void;
   onOverflow(): void;
@@ -23,13 +23,15 @@ export class SocketOutlet implements Outlet {
 
   constructor(socket: WebSocket, heartbeatMs: number, events: SocketEvents) {
     this.#socket = socket;
-    this.#outbox = new Outbox((text, done) => socket.send(text, done), events.onOverflow);
+    // A line end after each: bridges that copy frames to a stream of lines need one, and JSON does not mind.
+    this.#outbox = new Outbox((text, done) => socket.send(`${text}\n`, done), events.onOverflow);
     this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs).unref();
     socket.on("message", (data: RawData, isBinary: boolean) => {
       this.#missed = 0;
-      if (isBinary) events.onBinary();
-      // `nodebuffer` is the socket's binary type, so a text frame is one Buffer.
-      else events.onText((data as Buffer).toString("utf8"));
+      // Bridges hand on the bytes of a stream; what is text in them is taken as such.
+      const text = textOf(data as Buffer, isBinary);
+      if (text === undefined) events.onGarbage();
+      else events.onText(text);
     });
     socket.on("pong", () => (this.#missed = 0));
     // `ws` closes with 1007 or 1009 by itself; the close that follows says all.
@@ -69,5 +71,14 @@ export class SocketOutlet implements Outlet {
       this.#missed += 1;
       this.#socket.ping();
     }
+  }
+}
+
+/** `nodebuffer` is the socket's binary type, so a frame is one Buffer; `ws` has checked the text of one that is text. */
+function textOf(data: Buffer, isBinary: boolean): string | undefined {
+  try {
+    return isBinary ? new TextDecoder("utf-8", { fatal: true }).decode(data) : data.toString("utf8");
+  } catch {
+    return undefined;
   }
 }

@@ -12,8 +12,8 @@ export class Spent {
   constructor(agent: Agent, rootId: string) {
     this.#agent = agent;
     this.#rootId = rootId;
-    this.#stop = agent.on("model.called", ({ sessionId, usage }) => {
-      if (sessionId === rootId) this.#last = usage;
+    this.#stop = agent.on("model.called", ({ sessionId, usage, purpose }) => {
+      if (sessionId === rootId && purpose !== "title") this.#last = usage;
     });
   }
 

@@ -16,6 +16,7 @@ import { complete, listModels } from "./catalogue.js";
 import { toProviderError, type FaultContext } from "./errors.js";
 import { Network } from "./fetch.js";
 import { inputOf } from "./files.js";
+import { ownBetas } from "./own-betas.js";
 import type { AiSdkModel, CallOptions } from "./language-model.js";
 import { answerLimit } from "./limits.js";
 import { toPrompt } from "./messages.js";
@@ -43,7 +44,7 @@ export class AiSdkProvider implements ModelProvider {
   readonly known: readonly Model[];
   readonly #settings: Settings;
   readonly #faults: FaultContext;
-  readonly #network = new Network();
+  readonly #network: Network;
   readonly #refusals: Refusals;
   #opening: Promise<OpenWire> | undefined;
 
@@ -58,15 +59,18 @@ export class AiSdkProvider implements ModelProvider {
     this.maxWaitMs = settings.maxWaitMs;
     this.known = settings.models.map((model) => complete(model, settings.name));
     this.#faults = { provider: settings.name, redact: redactor([settings.apiKey, ...headerSecrets(settings.headers)]) };
+    this.#network = new Network(this.#faults);
   }
 
   async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
-    return await listModels(this.#settings, this.#network.fetch, this.#faults, signal);
+    return await listModels(this.#settings, this.#network.read, this.#faults, signal);
   }
 
-  async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk, void, undefined> {
+  async *stream(asked: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk, void, undefined> {
     signal.throwIfAborted();
+    // An effort is for models that reason; those that are said not to refuse it.
+    const request: ModelRequest = asked.model.reasoning === false ? { ...asked, effort: "" } : asked;
     const { wire, model } = await this.#open();
     yield* this.#refusals.answer(request.model.id, async (refused) => {
       const maxTokens = answerLimit(request, await wire.maxOutput?.(request.model));
@@ -91,7 +95,8 @@ export class AiSdkProvider implements ModelProvider {
   async #load(): Promise<OpenWire> {
     try {
       const wire = await loadWire(this.#settings.wire);
-      return { wire, model: await wire.open(this.#settings, handOver(this.#network.fetch)) };
+      const fetch = handOver(ownBetas(this.#network.fetch, this.#settings));
+      return { wire, model: await wire.open(this.#settings, fetch) };
     } catch (error) {
       // A package that is not installed, for instance.
       throw toProviderError(error, this.#faults);

@@ -2,24 +2,29 @@ import { ProviderError, type Model, type ModelPrices } from "gantry";
 import { toProviderError, whyUnreadable, type FaultContext } from "./errors.js";
 import { familiar } from "./families.js";
 import { FAVOURITES } from "./favourites.js";
-import type { Fetch } from "./fetch.js";
+import { BODY_LIMITS } from "./bodies.js";
+import type { Read } from "./fetch.js";
 import { enrichLocal } from "./local-catalogue.js";
 import type { ConfiguredModel, Settings } from "./options.js";
 import { listedWindows } from "./prices.js";
 
-const LONGEST_MS = 5_000;
+const LONGEST_MS = 30_000;
 const PAGES = 20;
+/** More than any provider has; what a list holds beyond is left out. */
+const MOST_MODELS = 10_000;
+const LONGEST_ID = 256;
+const LONGEST_NAME = 200;
 
 type Entry = Readonly<Record<string, unknown>>;
 
 /** The provider's models by plain fetch, completed from configuration and the price list, those worth a first try first. */
 export async function listModels(
   settings: Settings,
-  fetch: Fetch,
+  read: Read,
   context: FaultContext,
   signal: AbortSignal,
 ): Promise<Model[]> {
-  const entries = await entriesOf(settings, fetch, context, signal);
+  const entries = await entriesOf(settings, read, context, signal);
   const windows = await listedWindows(settings);
   const listed = new Map<string, Model>();
   for (const entry of entries) {
@@ -36,22 +41,18 @@ export async function listModels(
   return [...configured, ...ordered([...listed.values()], entries, settings)];
 }
 
-async function entriesOf(
-  settings: Settings,
-  fetch: Fetch,
-  context: FaultContext,
-  signal: AbortSignal,
-): Promise<Entry[]> {
+async function entriesOf(settings: Settings, read: Read, context: FaultContext, signal: AbortSignal): Promise<Entry[]> {
   const { preset } = settings;
   const known = (preset?.models ?? []).map((id) => ({ id }));
   if (preset?.listing === false) return known;
   const timeout = AbortSignal.timeout(LONGEST_MS);
   const either = AbortSignal.any([signal, timeout]);
   try {
-    return await enrichLocal(await fetchEntries(settings, fetch, context, either), settings, fetch, either);
+    return await enrichLocal(await fetchEntries(settings, read, context, either), settings, read, either);
   } catch (error) {
     signal.throwIfAborted();
-    if (timeout.aborted) throw new ProviderError(context.provider, "timeout", "no list of models within 5 s");
+    if (timeout.aborted)
+      throw new ProviderError(context.provider, "timeout", `no list of models within ${LONGEST_MS / 1000} s`);
     const fault = toProviderError(error, context);
     if (fault.kind === "not_found" && known.length > 0) return known;
     throw fault;
@@ -65,7 +66,7 @@ export function complete(model: ConfiguredModel, provider: string): Model {
 
 async function fetchEntries(
   settings: Settings,
-  fetch: Fetch,
+  read: Read,
   context: FaultContext,
   signal: AbortSignal,
 ): Promise<Entry[]> {
@@ -73,10 +74,12 @@ async function fetchEntries(
   const headers = { accept: "application/json", ...keyHeaders(settings), ...settings.headers };
   const entries: Entry[] = [];
   let query = wire === "anthropic" ? "?limit=1000" : wire === "google" ? "?pageSize=1000" : "";
-  for (let page = 0; page < PAGES; page++) {
+  let left = BODY_LIMITS.list;
+  for (let page = 0; page < PAGES && entries.length < MOST_MODELS; page++) {
     const url = `${baseUrl}/models${query}`;
-    const response = await fetch(url, { headers, signal, redirect: "follow" });
-    const text = await response.text();
+    const response = await read(url, { headers, signal }, left, "a list of models");
+    const { text } = response;
+    left -= response.bytes;
     let body: unknown;
     try {
       body = JSON.parse(text);
@@ -93,7 +96,7 @@ async function fetchEntries(
     const list = listOf(body);
     if (list === undefined)
       throw new ProviderError(context.provider, "protocol", "the list of models has an unknown shape");
-    entries.push(...list);
+    for (const entry of list.slice(0, MOST_MODELS - entries.length)) entries.push(bag(entry));
     const next = bag(body);
     if (wire === "google" && typeof next.nextPageToken === "string" && next.nextPageToken !== "") {
       query = `?pageSize=1000&pageToken=${encodeURIComponent(next.nextPageToken)}`;
@@ -112,19 +115,22 @@ function keyHeaders({ wire, apiKey, quirks }: Settings): Record<string, string> 
   return quirks.keyHeader === undefined ? { authorization: `Bearer ${apiKey}` } : { [quirks.keyHeader]: apiKey };
 }
 
-function listOf(body: unknown): Entry[] | undefined {
+function listOf(body: unknown): unknown[] | undefined {
   const list = Array.isArray(body) ? (body as unknown[]) : (bag(body).data ?? bag(body).models);
-  return Array.isArray(list) ? list.map(bag) : undefined;
+  return Array.isArray(list) ? (list as unknown[]) : undefined;
 }
 
 // Models that answer with something other than text, or to something other than a conversation.
 const NO_CHAT =
   /(^|[-_/.])(text-embedding|embed(ding)?s?|whisper|tts|dall-e|(omni-)?moderation|rerank(er)?|transcribe|transcription|realtime|audio|(gpt-)?image|imagen|veo|lyria|sora|guard|ocr|speech|stable-diffusion|sdxl|flux|davinci|babbage|clip|bge|aqa|orpheus|playai)([-_/.:\d]|$)/i;
+/** Control characters and halves of a character: no header and no line of a log takes them. */
+const UNWRITABLE = /[\p{Cc}\p{Cs}]/u;
 const CHAT_TYPES = new Set(["chat", "language", "llm", "vlm", "model", "text", "text-generation", "base"]);
 
 function readEntry(entry: Entry, settings: Settings): Model | undefined {
   const rawId = entry.id ?? entry.name ?? entry.model;
-  if (typeof rawId !== "string" || rawId === "") return undefined;
+  if (typeof rawId !== "string" || rawId === "" || rawId.length > LONGEST_ID || UNWRITABLE.test(rawId))
+    return undefined;
   const id = settings.wire === "google" ? rawId.replace(/^models\//, "") : rawId;
   if (!chats(entry, id)) return undefined;
   const limits = [entry, bag(entry.top_provider), bag(entry.metadata), bag(entry.meta), bag(entry.limits)];
@@ -293,7 +299,9 @@ function first(sources: readonly Entry[], keys: readonly string[]): number | und
 }
 
 function text(value: unknown): string | undefined {
-  return typeof value === "string" && value !== "" ? value : undefined;
+  return typeof value === "string" && value !== "" && !UNWRITABLE.test(value)
+    ? value.slice(0, LONGEST_NAME)
+    : undefined;
 }
 
 function bag(value: unknown): Entry {

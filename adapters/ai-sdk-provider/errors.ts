@@ -57,22 +57,24 @@ const NO_MONEY =
 const SLIPPED = /\b(tool_use_failed|output_parse_failed)\b/;
 const NETWORK_CODE =
   /^(ECONNRESET|ECONNREFUSED|ECONNABORTED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|EHOSTUNREACH|ENETUNREACH|ENETDOWN|EPROTO|UND_ERR_(SOCKET|CONNECT_TIMEOUT|HEADERS_TIMEOUT|BODY_TIMEOUT|CLOSED|DESTROYED|INFO|RES_CONTENT_LENGTH_MISMATCH|REQ_RETRY|PRX_TLS|ABORTED)|HPE_.*)$/;
+const UNREACHABLE = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)|ERR_TLS/;
 
 /** Any fault of a provider as the kernel knows it: a kind, the provider's own words without secrets, how long to wait. */
 export function toProviderError(error: unknown, context: FaultContext): ProviderError {
-  if (hasCode(error, "provider")) return error;
+  const known = knownFault(error);
+  if (known !== undefined) return known;
   const tell = (
     kind: ProviderErrorKind,
     message: string,
-    details: { status?: number; retryAfterMs?: number } = {},
+    details: { status?: number; retryAfterMs?: number; unreachable?: boolean } = {},
   ): ProviderError => new ProviderError(context.provider, kind, context.redact(message), details);
 
   const code = networkCode(error);
   // A broken connection may come with the status of the answer that it broke.
   if (code !== undefined) {
     if (CERTIFICATE_CODE.test(code)) return tell("protocol", `the connection is not trusted (${code})`);
-    return tell("network", networkMessage(error, code));
+    return tell("network", networkMessage(error, code), { unreachable: UNREACHABLE.test(code) });
   }
   if (isNamed(error, "AI_APICallError") && bag(error).statusCode === 200) {
     const body = bag(error).responseBody;
@@ -303,6 +305,16 @@ function networkMessage(error: unknown, code: string): string {
   if (code === "ENOTFOUND" || code === "EAI_AGAIN")
     return `no connection${where} (${code}); check base_url and the network`;
   return status === undefined ? `no connection${where} (${code})` : `the connection${where} broke (${code})`;
+}
+
+/** A fault that is told already, also where a package has put its own around it. */
+function knownFault(error: unknown): ProviderError | undefined {
+  let current: unknown = error;
+  for (let depth = 0; depth < 5 && current instanceof Error; depth++) {
+    if (hasCode(current, "provider")) return current;
+    current = current.cause;
+  }
+  return undefined;
 }
 
 function isNamed(error: unknown, name: string): boolean {

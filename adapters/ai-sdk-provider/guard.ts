@@ -1,4 +1,5 @@
 import { ProviderError } from "gantry";
+import { readText } from "./bodies.js";
 import { looksLikeHtml, toProviderError, whyUnreadable, type FaultContext } from "./errors.js";
 import type { Fetch } from "./fetch.js";
 
@@ -16,7 +17,7 @@ export function guard(fetch: Fetch, context: FaultContext): Fetch {
     const type = response.headers.get("content-type") ?? "";
     if (/event-stream/i.test(type) || !/html|json|text\/plain|xml/i.test(type)) return response;
     if (/text\/plain/i.test(type)) return response;
-    const body = await response.text();
+    const body = await readText(response);
     const whole = parse(body);
     if (whole !== undefined && hasError(whole)) throw toProviderError(whole, context);
     const why = whyUnreadable(body.slice(0, MOST));

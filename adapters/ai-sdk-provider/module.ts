@@ -94,12 +94,13 @@ function open(
   const factories = factoriesOf(module);
   const factory = factories.get(options.export ?? "") ?? [...factories.values()][0]!;
   const secrets = [options.apiKey, ...headerSecrets(options.headers ?? {})].filter((secret) => secret !== undefined);
-  const network = new Network();
+  const context = { provider: options.name, redact: redactor(secrets) };
+  const network = new Network(context);
   const provider = factory({
     ...(options.apiKey === undefined ? {} : { apiKey: options.apiKey }),
     ...(options.baseUrl === undefined ? {} : { baseURL: options.baseUrl }),
     ...(options.headers === undefined ? {} : { headers: { ...options.headers } }),
-    fetch: guard(network.fetch, { provider: options.name, redact: redactor(secrets) }),
+    fetch: guard(network.fetch, context),
     ...options.options,
   });
   if (!isAiSdkFactory(provider)) throw new ConfigError(`driver: ${specifier} makes no provider of the AI SDK`);

@@ -12,6 +12,8 @@ export interface ApiParts {
   logger: Logger;
   /** Whether all clients are of this machine. */
   isLoopback: () => boolean;
+  /** Counts a stream of the port; undefined when there are too many. */
+  takeStream: () => (() => void) | undefined;
   /** Aborts when runs must end. */
   shutdown: AbortSignal;
 }

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { headerFault, type Logger } from "gantry";
+import type { Logger } from "gantry";
 import Koa, { type Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import { HttpError, isInternal, refusalFor } from "./errors.js";
@@ -7,7 +7,7 @@ import { createRouter } from "./routes.js";
 
 /** The API as a listener of node's HTTP server. */
 export function createApp(parts: ApiParts): (request: IncomingMessage, response: ServerResponse) => void {
-  const { options, headers, logger } = parts;
+  const { headers, logger } = parts;
   const app = new Koa();
   const router = createRouter(parts);
   app.use(async (ctx, next) => {
@@ -17,8 +17,6 @@ export function createApp(parts: ApiParts): (request: IncomingMessage, response:
         ctx.status = 204;
         return;
       }
-      const fault = headerFault(ctx.req, options.requiredHeaders);
-      if (fault !== undefined) throw new HttpError(401, fault);
       await next();
     } catch (error) {
       fail(ctx, error, logger);
@@ -39,7 +37,7 @@ export function createApp(parts: ApiParts): (request: IncomingMessage, response:
 
 function fail(ctx: Context, error: unknown, logger: Logger): void {
   const refusal = refusalFor(error);
-  const { status, message, headers } = refusal;
+  const { status, message, code, headers } = refusal;
   // Whoever threw an `HttpError` has logged it; work that ended because its client had left is no failure.
   if (isInternal(refusal) && !(error instanceof HttpError) && !ctx.res.closed)
     logger.error("a request failed", { method: ctx.method, path: ctx.path, error });
@@ -48,5 +46,5 @@ function fail(ctx: Context, error: unknown, logger: Logger): void {
     return;
   }
   if (headers) ctx.set({ ...headers });
-  send(ctx, { error: message }, status);
+  send(ctx, { error: message, code }, status);
 }

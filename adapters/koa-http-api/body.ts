@@ -1,5 +1,5 @@
-import type { Context, Middleware } from "koa";
-import { isRecord, parseJson } from "gantry";
+import type { Context } from "koa";
+import { BodyError, isRecord, parseJson, readBody } from "gantry";
 import { HttpError, INVALID_BODY } from "./errors.js";
 
 /** What a client asks of a run; checked. */
@@ -10,6 +10,8 @@ export interface RunRequest {
   sessionId: string | undefined;
   files: readonly string[];
   stream: boolean;
+  /** Names of further fields, which nothing is made of; the first few. */
+  ignored: readonly string[];
 }
 
 export interface BodyLimits {
@@ -17,70 +19,38 @@ export interface BodyLimits {
   jsonDepth: number;
 }
 
-/** Reads the bodies of run requests, whatever content type they have. */
-export class BodyReader {
-  readonly #limits: BodyLimits;
-  #parser: Promise<Middleware> | undefined;
+/** The body of a run request, whatever content type it has. */
+export async function readRunRequest(ctx: Context, limits: BodyLimits): Promise<RunRequest> {
+  const encoding = ctx.req.headers["content-encoding"] ?? "identity";
+  if (encoding.toLowerCase() !== "identity")
+    throw new HttpError(415, "content encoding not supported", { "Accept-Encoding": "identity" });
+  const body = parseJson(await text(ctx, limits.maxBodyBytes), limits.jsonDepth);
+  if (!isRecord(body)) throw invalidBody();
+  return checked(body);
+}
 
-  constructor(limits: BodyLimits) {
-    this.#limits = limits;
-  }
-
-  async read(ctx: Context): Promise<RunRequest> {
-    const text = await this.#text(ctx);
-    const body = parseJson(text, this.#limits.jsonDepth);
-    if (!isRecord(body)) throw new HttpError(400, INVALID_BODY);
-    return checked(body);
-  }
-
-  async #text(ctx: Context): Promise<string> {
-    const { headers } = ctx.req;
-    const encoding = headers["content-encoding"] ?? "identity";
-    if (encoding.toLowerCase() !== "identity")
-      throw new HttpError(415, "content encoding not supported", { "Accept-Encoding": "identity" });
-    // Before a byte of it is taken.
-    if (Number(headers["content-length"] ?? 0) > this.#limits.maxBodyBytes) throw tooLarge();
-    // The parser chooses by this header, which says nothing here.
-    headers["content-type"] = "text/plain";
-    const parser = await (this.#parser ??= this.#load());
-    try {
-      await parser(ctx, () => Promise.resolve());
-    } catch (error) {
-      throw (error as { status?: unknown }).status === 413 ? tooLarge() : new HttpError(400, INVALID_BODY);
-    }
-    const { body } = ctx.request as { body?: unknown };
-    try {
-      return new TextDecoder("utf-8", { fatal: true }).decode(
-        Buffer.from(typeof body === "string" ? body : "", "latin1"),
-      );
-    } catch {
-      throw new HttpError(400, INVALID_BODY);
-    }
-  }
-
-  /** Loaded with the first body, for it takes longer to load than all the rest of the server. */
-  async #load(): Promise<Middleware> {
-    const { koaBody } = await import("koa-body");
-    return koaBody({
-      text: true,
-      textTypes: ["text/plain"],
-      textLimit: this.#limits.maxBodyBytes,
-      // Bytes as they are, so that broken UTF-8 is seen and not mended.
-      encoding: "binary",
-      json: false,
-      urlencoded: false,
-      multipart: false,
-    }) as Middleware;
+async function text(ctx: Context, maxBytes: number): Promise<string> {
+  try {
+    return await readBody(ctx.req, maxBytes);
+  } catch (error) {
+    throw error instanceof BodyError && error.reason === "too_large"
+      ? new HttpError(413, "request body too large")
+      : invalidBody();
   }
 }
 
-function tooLarge(): HttpError {
-  return new HttpError(413, "request body too large");
+function invalidBody(): HttpError {
+  return new HttpError(400, INVALID_BODY, {}, "invalid_body");
 }
+
+/** Fields that are made something of. */
+const KNOWN: ReadonlySet<string> = new Set(["message", "provider", "model", "session_id", "files", "stream"]);
+/** Of the others, so many are named, each cut at so many characters. */
+const NAMED = { fields: 10, characters: 64 };
 
 function checked(body: Record<string, unknown>): RunRequest {
   const own = (name: string): unknown => (Object.hasOwn(body, name) ? body[name] : undefined);
-  const wrong = (name: string) => new HttpError(400, `invalid field: ${name}`);
+  const wrong = (name: string) => new HttpError(400, `invalid field: ${name}`, {}, "invalid_field");
   const text = (name: string): string | undefined => {
     const value = own(name);
     if (value !== undefined && typeof value !== "string") throw wrong(name);
@@ -88,7 +58,8 @@ function checked(body: Record<string, unknown>): RunRequest {
     return value === "" ? undefined : value;
   };
   const message = own("message");
-  if (typeof message !== "string" || message.trim() === "") throw new HttpError(400, "message is required");
+  if (typeof message !== "string" || message.trim() === "")
+    throw new HttpError(400, "message is required", {}, "message_required");
   const files = own("files") ?? [];
   if (own("files") === null || !Array.isArray(files) || !files.every((file) => typeof file === "string"))
     throw wrong("files");
@@ -101,5 +72,9 @@ function checked(body: Record<string, unknown>): RunRequest {
     sessionId: text("session_id"),
     files,
     stream: stream ?? false,
+    ignored: Object.keys(body)
+      .filter((name) => !KNOWN.has(name))
+      .slice(0, NAMED.fields)
+      .map((name) => name.slice(0, NAMED.characters)),
   };
 }

@@ -3,21 +3,38 @@ import { hasCode, JsonError, type GantryError, type Refusal } from "gantry";
 /** An answer that is an error, thrown anywhere below the first layer. */
 export class HttpError extends Error {
   readonly status: number;
+  /** For programs; default what the status says. */
+  readonly code: string;
   readonly headers: Readonly<Record<string, string>>;
-  constructor(status: number, message: string, headers: Readonly<Record<string, string>> = {}) {
+  constructor(
+    status: number,
+    message: string,
+    headers: Readonly<Record<string, string>> = {},
+    code = WORDS[status] ?? "internal",
+  ) {
     super(message);
     this.name = "HttpError";
     this.status = status;
+    this.code = code;
     this.headers = headers;
   }
 }
 
+const WORDS: Readonly<Record<number, string>> = {
+  400: "invalid_request",
+  404: "not_found",
+  405: "method_not_allowed",
+  413: "body_too_large",
+  415: "unsupported_media_type",
+  503: "too_many",
+};
+
 export const INVALID_BODY = "invalid request body";
 /** Says nothing; the detail is in the log. */
 export const INTERNAL = "internal error";
-const UNEXPECTED: Refusal = { status: 500, message: INTERNAL };
+const UNEXPECTED: Refusal = { status: 500, message: INTERNAL, code: "internal" };
 /** The one failure of a store that its user can mend; its own message names files. */
-const STORE_FULL: Refusal = { status: 500, message: "session store: no room left" };
+const STORE_FULL: Refusal = { status: 500, message: "session store: no room left", code: "store_full" };
 
 /** Whether the log alone has the whole story. */
 export function isInternal({ message }: Refusal | HttpError): boolean {
@@ -30,20 +47,22 @@ const FIELDS: Readonly<Record<string, string>> = { sessionId: "session_id", proj
 /** What a client is told of a failure before a run, or outside of one. What is no one's fault but ours stays with us. */
 export function refusalFor(error: unknown): Refusal {
   if (error instanceof HttpError) return error;
-  if (error instanceof JsonError) return { status: 400, message: INVALID_BODY };
+  if (error instanceof JsonError) return { status: 400, message: INVALID_BODY, code: "invalid_body" };
   if (!(error instanceof Error) || typeof (error as Partial<GantryError>).code !== "string") return UNEXPECTED;
   if (hasCode(error, "invalid_input")) {
     const { field } = error;
-    const message = field === "message" ? "message is required" : `invalid field: ${FIELDS[field] ?? field}`;
-    return { status: 400, message };
+    if (field === "message") return { status: 400, message: "message is required", code: "message_required" };
+    return { status: 400, message: `invalid field: ${FIELDS[field] ?? field}`, code: "invalid_field" };
   }
   if (hasCode(error, "session_busy") || hasCode(error, "too_many_runs")) {
     const headers = { "Retry-After": String(Math.max(1, Math.ceil(error.retryAfterMs / 1000))) };
-    return { status: error.code === "session_busy" ? 409 : 503, message: error.message, headers };
+    const { code, message } = error;
+    return { status: code === "session_busy" ? 409 : 503, message, code, headers };
   }
   if (hasCode(error, "store") && error.full) return STORE_FULL;
-  const status = STATUS[(error as GantryError).code];
-  return status === undefined ? UNEXPECTED : { status, message: error.message };
+  const { code } = error as GantryError;
+  const status = STATUS[code];
+  return status === undefined ? UNEXPECTED : { status, message: error.message, code };
 }
 
 const STATUS: Readonly<Record<string, number>> = {
@@ -62,6 +81,6 @@ const STATUS: Readonly<Record<string, number>> = {
 /** What a client is told of a run that failed after it had begun. */
 export function runFailure(error: unknown): Refusal {
   // The session was there when the run began: it was deleted meanwhile.
-  if (hasCode(error, "session_not_found")) return { status: 500, message: "session deleted" };
+  if (hasCode(error, "session_not_found")) return { status: 500, message: "session deleted", code: "session_deleted" };
   return refusalFor(error);
 }

@@ -53,11 +53,12 @@ export class KoaHttpTransport implements Transport {
         headers,
         logger: this.#logger,
         isLoopback: () => host.loopback,
+        takeStream: () => host.takeStream(),
         shutdown: serving.shutdown,
       });
     });
     const refuse = (response: ServerResponse, refusal: Refusal): void => {
-      const body = JSON.stringify({ error: refusal.message });
+      const body = JSON.stringify({ error: refusal.message, code: refusal.code });
       response.writeHead(refusal.status, {
         ...headers,
         ...refusal.headers,
@@ -68,17 +69,23 @@ export class KoaHttpTransport implements Transport {
     };
     const broken = (response: ServerResponse) => (error: unknown) => {
       this.#logger.error("the HTTP API could not be loaded", { error });
-      refuse(response, { status: 500, message: "internal error" });
+      refuse(response, { status: 500, message: "internal error", code: "internal" });
     };
     try {
       serving.address = await host.mount({
         prefix: "/api",
         fallback: true,
-        authenticated: Object.keys(options.requiredHeaders).length > 0,
+        authenticated: false,
         authenticationKey: "server.required_headers",
+        // With none of its own, those of the port hold.
+        ...(Object.keys(options.requiredHeaders).length > 0 ? { requiredHeaders: options.requiredHeaders } : {}),
+        // Whoever asks whether it lives learns nothing else.
+        open: ["/api/health"],
+        headers,
         handler: (request, response) => {
           serving.track(request, response);
-          if (serving.stopping) refuse(response, { status: 503, message: "server shutting down" });
+          if (serving.stopping)
+            refuse(response, { status: 503, message: "server shutting down", code: "shutting_down" });
           else loaded().then((handle) => handle(request, response), broken(response));
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),

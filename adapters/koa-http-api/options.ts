@@ -1,6 +1,5 @@
-import { validateHeaderName } from "node:http";
 import { resolve } from "node:path";
-import { ConfigError, isRecord, type OptionsContext } from "gantry";
+import { ConfigError, headerFaultIn, isRecord, type OptionsContext } from "gantry";
 
 export interface KoaHttpOptions {
   /** Headers that every request must carry, and their values; `""` for any value. Default none. */
@@ -58,15 +57,10 @@ const RESERVED: ReadonlySet<string> = new Set([
   "trailer",
   "transfer-encoding",
   "upgrade",
+  "x-ignored-fields",
   "x-model",
   "x-session-id",
 ]);
-// Line breaks would let a value become a header of its own.
-// eslint-disable-next-line no-control-regex
-const CONTROL = /[\u0000-\u0008\u000a-\u001f\u007f]/;
-// eslint-disable-next-line no-control-regex
-const BEYOND_LATIN1 = /[^\u0000-\u00ff]/;
-
 /** Fill in what is left out. Throws `ConfigError` for a header that cannot be sent. */
 export function completeOptions(options: Partial<KoaHttpOptions>): KoaHttpOptions {
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
@@ -160,19 +154,10 @@ class Check {
 
   /** `sent`: by this server, so that names which HTTP itself needs are refused. */
   headers(key: string, value: unknown, sent: boolean): Record<string, string> {
-    if (!isRecord(value)) throw this.error(key, "an object of header names and values");
-    for (const [name, text] of Object.entries(value)) {
-      try {
-        validateHeaderName(name);
-      } catch {
-        throw this.error(`${key}.${JSON.stringify(name)}`, "a header name");
-      }
-      if (sent && RESERVED.has(name.toLowerCase()))
-        throw this.error(`${key}.${name}`, "another header: this one is set by the server");
-      if (typeof text !== "string") throw this.error(`${key}.${name}`, "a string");
-      if (CONTROL.test(text) || (sent && BEYOND_LATIN1.test(text)))
-        throw this.error(`${key}.${name}`, sent ? "one line of Latin-1 text" : "one line of text");
-    }
+    const fault = headerFaultIn(value, sent);
+    if (fault) throw this.error(`${key}${fault.key}`, fault.expected);
+    const reserved = sent && Object.keys(value as object).find((name) => RESERVED.has(name.toLowerCase()));
+    if (reserved) throw this.error(`${key}.${reserved}`, "another header: this one is set by the server");
     return value as Record<string, string>;
   }
 }

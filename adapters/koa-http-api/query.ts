@@ -1,7 +1,7 @@
 import type { Context } from "koa";
 import { HttpError } from "./errors.js";
 
-const wrong = (name: string) => new HttpError(400, `invalid query parameter: ${name}`);
+const wrong = (name: string) => new HttpError(400, `invalid query parameter: ${name}`, {}, "invalid_query");
 
 /** The query of a request; a parameter given twice is refused, for one of the two would be ignored. */
 export class Query {

@@ -1,21 +1,19 @@
 import { readAttachments, RunCancelledError, ShuttingDownError, type Run, type RunResult } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
-import { BodyReader, type RunRequest } from "./body.js";
+import { readRunRequest, type RunRequest } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
 import { CANCEL_MS } from "./serving.js";
 import { SseStream } from "./sse.js";
-import { MODEL_HEADER, SESSION_HEADER, wireDone, wireEvent, wireResult } from "./wire.js";
+import { IGNORED_HEADER, MODEL_HEADER, SESSION_HEADER, wireDone, wireEvent, wireResult } from "./wire.js";
 
 /** `POST /api/run`. */
 export class Runs {
   readonly #parts: ApiParts;
-  readonly #bodies: BodyReader;
   #streams = 0;
 
   constructor(parts: ApiParts) {
     this.#parts = parts;
-    this.#bodies = new BodyReader(parts.options);
   }
 
   async serve(ctx: Context): Promise<void> {
@@ -23,7 +21,9 @@ export class Runs {
     const { res } = ctx;
     // The response, not the request: a request is over as soon as its body is read.
     res.once("close", () => res.writableFinished || gone.abort(new RunCancelledError()));
-    const request = await this.#bodies.read(ctx);
+    const request = await readRunRequest(ctx, this.#parts.options);
+    // Also on the answer of a run that fails: a misspelt name may be why.
+    if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
     if (request.stream) this.#countStream(ctx);
     const run = await this.#start(request, gone.signal);
     ctx.set(SESSION_HEADER, headerText(run.sessionId));
@@ -34,15 +34,18 @@ export class Runs {
 
   async #start(request: RunRequest, gone: AbortSignal): Promise<Run> {
     const { agent, options, shutdown, isLoopback } = this.#parts;
-    const attachments = await readAttachments(request.files, {
+    const policy = {
       projectDir: agent.projectDir,
       anywhere: isLoopback(),
       allowPaths: options.allowPaths,
       deniedPaths: options.deniedPaths,
-    });
+    };
     return agent.run({
       message: request.message,
-      attachments,
+      // Read when the run has its place, for each takes its room in memory until it ends.
+      ...(request.files.length === 0
+        ? {}
+        : { attach: (reserve) => readAttachments(request.files, { ...policy, reserve }) }),
       ...(request.provider === undefined ? {} : { provider: request.provider }),
       ...(request.model === undefined ? {} : { model: request.model }),
       ...(request.sessionId === undefined ? {} : { sessionId: request.sessionId }),
@@ -52,12 +55,18 @@ export class Runs {
   }
 
   #countStream(ctx: Context): void {
-    if (this.#streams >= this.#parts.options.streams)
-      throw new HttpError(503, "too many streams", { "Retry-After": "1" });
+    const ended = this.#streams < this.#parts.options.streams ? this.#parts.takeStream() : undefined;
+    if (!ended) throw new HttpError(503, "too many streams", { "Retry-After": "1" }, "too_many_streams");
     this.#streams += 1;
-    ctx.res.once("close", () => (this.#streams -= 1));
+    let open = true;
+    const end = () => {
+      if (open) this.#streams -= 1;
+      open = false;
+      ended();
+    };
+    ctx.res.once("close", end);
     // It may have closed while the body was read.
-    if (ctx.res.closed) this.#streams -= 1;
+    if (ctx.res.closed) end();
   }
 
   async #answer(ctx: Context, run: Run): Promise<void> {
@@ -90,9 +99,9 @@ export class Runs {
   /** What the client is told; what it is not told goes to the log. */
   #told(error: unknown): HttpError {
     const refusal = runFailure(error);
-    const { status, message, headers } = refusal;
+    const { status, message, code, headers } = refusal;
     if (isInternal(refusal)) this.#parts.logger.error("a run failed", { error });
-    return new HttpError(status, message, headers);
+    return new HttpError(status, message, headers, code);
   }
 }
 

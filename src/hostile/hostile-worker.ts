@@ -1,5 +1,6 @@
 // Runs in a thread of its own; what it does and under which limits is told in threads.ts.
 import { parentPort } from "node:worker_threads";
+import { editText } from "./apply-edit.js";
 import { compileExpression } from "./expression.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
 import { searchLines } from "./line-search.js";
@@ -13,6 +14,7 @@ const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise
   page: pageText,
   walk: (job) => walks.begin(job),
   more: () => walks.more(),
+  edit: editText,
   expression: compileExpression,
   search: searchLines,
 };

@@ -1,3 +1,4 @@
+import type { EditedFile, EditJob } from "./apply-edit.js";
 import type { FileMatches, SearchJob } from "./line-search.js";
 import type { PageJob, PageText } from "./page.js";
 import type { Expression } from "./expression.js";
@@ -13,6 +14,8 @@ export interface Jobs {
   walk: WalkJob;
   /** Go on with it. */
   more: Record<string, never>;
+  /** Edit the text of a file. */
+  edit: EditJob;
   /** Check a regular expression. */
   expression: Expression;
   /** Search lines of files. */
@@ -25,6 +28,7 @@ export interface Answers {
   /** Why the globs cannot be used. */
   walk: { refused: string | undefined };
   more: WalkedPart;
+  edit: EditedFile | { refused: string };
   expression: { flags: string } | { refused: string };
   search: FileMatches[];
 }

@@ -16,6 +16,8 @@ const MAX_IDLE = 2;
 const IDLE_MS = 10_000;
 /** For a thread to load its code, in ms; only a machine that is out of memory takes so long. */
 const START_MS = 30_000;
+/** For a thread to end, in ms. */
+const END_MS = 500;
 const RESOURCES = { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 };
 
 const idle: { thread: HostileThread; timer: NodeJS.Timeout }[] = [];
@@ -79,8 +81,11 @@ async function giveBack(thread: HostileThread): Promise<void> {
     idle.push(entry);
     return;
   }
-  await thread.end();
-  free();
+  const ended = thread.end().finally(free);
+  // A thread in the middle of a system call ends with it; whoever asked does not wait for that.
+  let timer: NodeJS.Timeout | undefined;
+  await Promise.race([ended, new Promise((resolve) => (timer = setTimeout(resolve, END_MS)))]);
+  clearTimeout(timer);
 }
 
 async function drop(entry: (typeof idle)[number]): Promise<void> {

@@ -1,13 +1,16 @@
 import { resolve } from "node:path";
-import { ToolError } from "../errors.js";
+import { ToolError, WorkLimitError } from "../errors.js";
+import type { EditedFile, TextEdit } from "../hostile/apply-edit.js";
+import { withThread } from "../hostile/threads.js";
 import type { ToolContext, ToolOutput } from "../ports/tool.js";
-import { applyEdit } from "./apply-edit.js";
-import type { TextEdit } from "./apply-edit.js";
 import { size, sniff } from "./content.js";
 import { diffOf, exclusively, guardForChange, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { readWhole } from "./read.js";
 import { replaceFile } from "./replace-file.js";
+
+/** For all edits of a call, in ms. */
+const EDIT_MS = 10_000;
 
 /** Apply edits to one file in order, all or none. */
 export async function editFile(
@@ -45,17 +48,8 @@ export async function editFile(
           `${name}: changed since you read it (by a command, another session or a person). Read it again, then edit.`,
         );
 
-      let latin = before.toString("latin1");
-      const done: string[] = [];
-      let line: number | undefined;
-      for (const [index, edit] of edits.entries()) {
-        const which = edits.length > 1 ? `${name} (edit ${index + 1} of ${edits.length}; none was applied)` : name;
-        const applied = applyEdit(latin, edit, which);
-        latin = applied.latin;
-        line ??= applied.line;
-        done.push(applied.count > 1 ? `${applied.count} times from line ${applied.line}` : `at line ${applied.line}`);
-      }
-      const after = Buffer.from(latin, "latin1");
+      const { content: edited, done, line } = await edit(before, edits, name, context.signal);
+      const after = Buffer.from(edited.buffer, edited.byteOffset, edited.byteLength);
       context.signal.throwIfAborted();
       // The last look before the change: someone outside this process may have saved meanwhile.
       if (!(await read()).equals(before)) throw new ToolError(`${name}: changed just now. Read it again, then edit.`);
@@ -69,5 +63,24 @@ export async function editFile(
     });
   } catch (error) {
     throw await pathFault(error, path, projectDir, options);
+  }
+}
+
+async function edit(
+  before: Buffer,
+  edits: readonly TextEdit[],
+  name: string,
+  signal: AbortSignal,
+): Promise<EditedFile> {
+  // Memory of its own, because it goes over to the thread.
+  const content = new Uint8Array(before);
+  const job = { content, edits, name, maxBytes: MAX_FILE_BYTES };
+  try {
+    const edited = await withThread(signal, (thread) => thread.ask("edit", job, { ms: EDIT_MS, transfer: [content] }));
+    if ("refused" in edited) throw new ToolError(edited.refused);
+    return edited;
+  } catch (error) {
+    if (!(error instanceof WorkLimitError)) throw error;
+    throw new ToolError(`${name}: the edit was given up: ${error.message}. Use bash with a script.`, { cause: error });
   }
 }

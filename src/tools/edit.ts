@@ -1,5 +1,5 @@
 import type { Diff, Tool } from "../ports/tool.js";
-import type { TextEdit } from "./apply-edit.js";
+import type { TextEdit } from "../hostile/apply-edit.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { defineTool } from "./define.js";
 import { editFile } from "./edit-file.js";

@@ -2,7 +2,6 @@ import { resolve } from "node:path";
 import { PathError, ToolError } from "../errors.js";
 import type { PathGuard } from "../paths.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
-import { prefersCrlf, toCrlf } from "./apply-edit.js";
 import { defineArguments, text } from "./arguments.js";
 import { sniff } from "./content.js";
 import { defineTool } from "./define.js";
@@ -18,6 +17,7 @@ import {
   shown,
 } from "./files.js";
 import type { FileToolOptions } from "./files.js";
+import { prefersCrlf, toCrlf } from "./line-ends.js";
 import { readWhole } from "./read.js";
 import { replaceFile } from "./replace-file.js";
 

@@ -107,10 +107,11 @@ describe("the status table", () => {
     const closed = await serveHttp(t, agent, { requiredHeaders: { Authorization: "Bearer Key" } });
     assert.deepEqual((await http(closed.url, "POST", JSON_TYPE, body)).json, {
       error: "missing required header: Authorization",
+      code: "unauthorized",
     });
     const wrong = await http(closed.url, "POST", { ...JSON_TYPE, authorization: "Bearer no" }, body);
     assert.equal(wrong.status, 401);
-    assert.deepEqual(wrong.json, { error: "invalid header: Authorization" });
+    assert.deepEqual(wrong.json, { error: "invalid header: Authorization", code: "unauthorized" });
     assert.equal((await http(closed.url, "POST", { ...JSON_TYPE, authorization: "bearer key" }, body)).status, 200);
   });
 
@@ -130,6 +131,19 @@ describe("the status table", () => {
     stream.close();
     await peer.remove();
     assert.equal((await new HttpPeer(url).open()).status, 200);
+  });
+
+  it("who only initializes and goes away locks nobody out; who is there stays", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent, { connections: 4, unusedMs: 0 });
+    const [streaming, ...gone] = [new HttpPeer(url), new HttpPeer(url), new HttpPeer(url), new HttpPeer(url)];
+    await streaming.open();
+    await streaming.stream();
+    for (const peer of gone) await peer.open();
+    for (const peer of [new HttpPeer(url), new HttpPeer(url), new HttpPeer(url)])
+      assert.equal((await peer.open()).status, 200);
+    for (const peer of gone) assert.equal((await peer.post("{}")).status, 404, "made room");
+    assert.ok(await streaming.request("session/list", {}));
   });
 });
 

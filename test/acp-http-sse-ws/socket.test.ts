@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ScriptedStep } from "gantry/testing";
 import { scriptedAgent } from "../helpers/acp-agent.js";
-import { HttpPeer, serveHttp, SocketPeer } from "../helpers/acp-http.js";
+import { http, HttpPeer, serveHttp, SocketPeer } from "../helpers/acp-http.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
 
 async function connected(
@@ -75,17 +75,57 @@ describe("WebSocket", () => {
     assert.equal(peer.updates().length, 0);
   });
 
-  it("binary frames are -32700, frames over the limit close with 1009", async (t) => {
+  it("binary frames with text in UTF-8 are taken, others are -32700, frames over the limit close with 1009", async (t) => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent, { frameBytes: 4096 });
     const peer = await connected(t, url);
     const answer = peer.next(() => true);
-    peer.socket.send(Buffer.from('{"jsonrpc":"2.0","id":1,"method":"initialize"}'), { binary: true });
+    peer.socket.send(Buffer.from([0x7b, 0xff, 0xfe, 0x7d]), { binary: true });
     assert.equal((await answer).error.code, -32700);
-    await peer.initialize();
+    const taken = peer.next(() => true);
+    const initialize = '{"jsonrpc":"2.0","id":"\u00e9","method":"initialize","params":{"protocolVersion":1}}\n';
+    peer.socket.send(Buffer.from(initialize, "utf8"), { binary: true });
+    const { id, result } = await taken;
+    assert.deepEqual([id, result.protocolVersion], ["\u00e9", 1]);
     peer.socket.send(`"${"x".repeat(5000)}"`);
     assert.equal(await peer.closed, 1009);
     peer.assertClean();
+  });
+
+  it("each frame is a line of text, for bridges that copy them to a stream of lines", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent);
+    const peer = await connected(t, url);
+    const frames: [text: string, isBinary: boolean][] = [];
+    peer.socket.on("message", (data: Buffer, isBinary) => frames.push([data.toString("utf8"), isBinary]));
+    await peer.initialize();
+    await peer.request("session/list", {});
+    assert.equal(frames.length, 2);
+    for (const [text, isBinary] of frames) {
+      assert.match(text, /^\{.*\}\n$/);
+      assert.equal(isBinary, false);
+    }
+  });
+
+  it("a handshake that is refused is answered in the protocol's shape", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent);
+    const handshake = (headers: Record<string, string>) =>
+      http(url, "GET", { connection: "Upgrade", upgrade: "websocket", ...headers });
+    const key = { "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13" };
+    const rows: [status: number, headers: Record<string, string>][] = [
+      [400, { "sec-websocket-version": "13" }],
+      [400, { ...key, "sec-websocket-version": "99" }],
+      [403, { ...key, origin: "https://evil.example" }],
+      [403, { ...key, origin: "https://evil.example", "sec-fetch-site": "cross-site" }],
+      [403, { ...key, host: "evil.example" }],
+    ];
+    for (const [status, headers] of rows) {
+      const answer = await handshake(headers);
+      assert.deepEqual([answer.status, answer.headers["content-type"]], [status, "application/json"]);
+      assert.deepEqual(Object.keys(answer.json), ["jsonrpc", "id", "error"]);
+      assert.equal(answer.json.error.code, -32600);
+    }
   });
 
   it("origins: own, loopback and allowed ones; no origin is a native client", async (t) => {
@@ -99,6 +139,8 @@ describe("WebSocket", () => {
       "https://editor.example",
     ]) {
       await connected(t, url, { headers: { origin } });
+      // As browsers mark a socket that a page opens.
+      await connected(t, url, { headers: { origin, "sec-fetch-site": "cross-site", "sec-fetch-mode": "websocket" } });
     }
     for (const origin of [
       "https://evil.example",

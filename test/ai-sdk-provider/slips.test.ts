@@ -146,6 +146,18 @@ describe("what a provider tells beside the answer", () => {
     }
   });
 
+  it("llama.cpp: what stopped it amid an answer, in a field of its own", async () => {
+    const told = JSON.stringify({ error: { message: "failed to decode, try again" } });
+    const begun = JSON.stringify({ choices: [{ index: 0, delta: { content: "a" } }] });
+    server.enqueue({
+      status: 200,
+      headers: { "content-type": "text/event-stream" },
+      body: `data: ${begun}\n\nerror: ${told}\n\n`,
+    });
+    const thrown = await fault(take(make("llamacpp"), ask()));
+    assert.deepEqual([thrown.kind, thrown.message], ["server", "lab: server: failed to decode, try again"]);
+  });
+
   it("openrouter: its own cost is the cost, with what a key of one's own costs elsewhere", async () => {
     const chunk = (usage: object): FakeStep =>
       events({

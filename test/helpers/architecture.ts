@@ -21,7 +21,7 @@ interface Module {
 }
 
 /** Files of src that speak HTTP for the transports. */
-const SPEAKS_HTTP = /^src\/(http-host|http-answers|web-safety)(\.ts$|\/)/;
+const SPEAKS_HTTP = /^src\/(http-[a-z]+|header-map|web-safety)(\.ts$|\/)/;
 
 /** What each floor of src holds; a file that is named nowhere belongs to the kernel. */
 const FLOORS: readonly { name: string; has: (file: string) => boolean }[] = [
@@ -43,6 +43,12 @@ const WIRE_WORDS = new Set(
     "Acp-Connection-Id Acp-Session-Id X-Session-Id text/event-stream session/update session/prompt session/new"
   ).split(" "),
 );
+/** Where bytes of a model provider come in, under limits; nobody else there asks by himself, or reads a body whole. */
+const ASKS_PROVIDERS = "adapters/ai-sdk-provider/fetch.ts";
+const READS_PROVIDERS = "adapters/ai-sdk-provider/bodies.ts";
+/** The tool that reads pages, under limits of its own. */
+const READS_PAGES = /^src\/tools\/web/;
+const WHOLE_BODY = new Set(["text", "json", "arrayBuffer", "blob", "bytes", "formData"]);
 /** Never loaded before the server listens: each costs more than the kernel. */
 const HEAVY =
   /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|lowdb$|lowdb\/|@pydantic\/|jsonc-parser$|import-meta-resolve$|typescript$|esbuild$)/;
@@ -54,8 +60,8 @@ const HOSTILE = /^src\/hostile\//;
 const HOSTILE_DOOR = "src/hostile/threads.ts";
 /** What parses what strangers wrote. */
 const PARSES_FOREIGN = /^htmlparser2(\/|$)/;
-/** Makes expressions of the user's own config. */
-const TRUSTED_EXPRESSIONS = new Set(["src/paths/protection.ts"]);
+/** Make expressions of the user's own config: protected paths, secrets. */
+const TRUSTED_EXPRESSIONS = new Set(["src/paths/protection.ts", "src/redact.ts"]);
 /** Threads of src have limits; an adapter looks after its own. */
 const THREADS = /^(node:)?worker_threads$/;
 
@@ -172,9 +178,15 @@ function words({ file, ast }: Module): string[] {
     if (kernel && (ts.isStringLiteralLike(node) || ts.isIdentifier(node)) && WIRE_WORDS.has(node.text)) {
       fault(node, `wire word ${node.text}; it belongs to an adapter`);
     }
+    const foreign = readsForeign(file, node);
+    if (foreign !== undefined) fault(node, foreign);
     if (file.startsWith("src/") && !HOSTILE.test(file) && !TRUSTED_EXPRESSIONS.has(file) && compilesExpression(node)) {
       fault(node, "makes a regular expression of a value; those of others run in src/hostile, in a thread with limits");
     }
+    if (file !== "src/http-host.ts" && opensHttpPort(node))
+      fault(node, "opens an HTTP port; only src/http-host.ts may");
+    if (file !== "src/http-body.ts" && readsBody(node))
+      fault(node, "reads a request's body; only src/http-body.ts may");
     const isDefault =
       (ts.isExportAssignment(node) && !node.isExportEquals) ||
       (ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword)) ||
@@ -186,11 +198,70 @@ function words({ file, ast }: Module): string[] {
   return faults;
 }
 
+/** A question to another server, or a body read whole, beside the places that have limits for it. */
+function readsForeign(file: string, node: ts.Node): string | undefined {
+  if (READS_PAGES.test(file) || !/^(src|adapters\/ai-sdk-provider)\//.test(file)) return undefined;
+  const asks = `asks another server by itself; only ${ASKS_PROVIDERS} may`;
+  if (file !== ASKS_PROVIDERS) {
+    if (ts.isImportDeclaration(node) && (node.moduleSpecifier as ts.StringLiteral).text === "undici") {
+      if (node.importClause?.phaseModifier !== ts.SyntaxKind.TypeKeyword) return asks;
+    }
+    if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
+      const [specifier] = node.arguments;
+      if (specifier && ts.isStringLiteralLike(specifier) && specifier.text === "undici") return asks;
+    }
+    if (ts.isIdentifier(node) && node.text === "fetch" && isGlobalFetch(node)) return asks;
+  }
+  if (file === READS_PROVIDERS || !ts.isCallExpression(node) || node.arguments.length > 0) return undefined;
+  const { expression } = node;
+  // Helpers of the kits are called like methods of a body.
+  if (!ts.isPropertyAccessExpression(expression) || file.startsWith("src/testing/")) return undefined;
+  if (!WHOLE_BODY.has(expression.name.text)) return undefined;
+  // The kernel has words of its own that are called so, none of which is waited for.
+  if (file.startsWith("src/") && !ts.isAwaitExpression(node.parent)) return undefined;
+  return `reads a body whole; only ${READS_PROVIDERS} may`;
+}
+
+/** `fetch` that nobody in the file has brought: called, or taken from `globalThis`; types are no calls. */
+function isGlobalFetch(node: ts.Identifier): boolean {
+  const { parent } = node;
+  if (ts.isPropertyAccessExpression(parent))
+    return parent.name === node && parent.expression.getText() === "globalThis";
+  if (!ts.isCallExpression(parent) || parent.expression !== node) return false;
+  for (let scope: ts.Node | undefined = parent; scope; scope = scope.parent) {
+    if (ts.isFunctionLike(scope) && scope.parameters.some(({ name }) => name.getText() === "fetch")) return false;
+    if (ts.isBlock(scope) || ts.isSourceFile(scope)) {
+      const brought = scope.statements.some(
+        (statement) =>
+          ts.isVariableStatement(statement) &&
+          statement.declarationList.declarations.some(({ name }) => /\bfetch\b/.test(name.getText())),
+      );
+      if (brought) return false;
+    }
+  }
+  return true;
+}
+
 /** `RegExp(x)` or `new RegExp(x)` of anything but a text that stands there. */
 function compilesExpression(node: ts.Node): boolean {
   if (!ts.isNewExpression(node) && !ts.isCallExpression(node)) return false;
   if (!ts.isIdentifier(node.expression) || node.expression.text !== "RegExp") return false;
   return !node.arguments?.every((one) => ts.isStringLiteralLike(one));
+}
+
+/** A port of its own would be without the checks of who asks. */
+function opensHttpPort(node: ts.Node): boolean {
+  if (!ts.isImportSpecifier(node) || (node.propertyName ?? node.name).text !== "createServer") return false;
+  const from = node.parent.parent.parent.moduleSpecifier;
+  return ts.isStringLiteral(from) && /^(node:)?https?2?$/.test(from.text);
+}
+
+const BODY_PARSERS = /^(koa-body|koa-bodyparser|co-body|raw-body|body-parser)$/;
+
+/** A body that is gathered elsewhere is bounded by nobody. */
+function readsBody(node: ts.Node): boolean {
+  if (ts.isStringLiteralLike(node)) return BODY_PARSERS.test(node.text);
+  return ts.isPropertyAccessExpression(node) && node.name.text === "iterator" && node.expression.getText() !== "Symbol";
 }
 
 function readsEnvironment(node: ts.Node): boolean {

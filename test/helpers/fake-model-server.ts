@@ -2,6 +2,7 @@ import { once, setMaxListeners } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { anthropic } from "./fake-model-server/anthropic.js";
+import { sendFlood } from "./fake-model-server/flood.js";
 import { google } from "./fake-model-server/google.js";
 import { openaiChat } from "./fake-model-server/openai-chat.js";
 import { openaiResponses } from "./fake-model-server/openai-responses.js";
@@ -230,6 +231,10 @@ class Server implements FakeModelServer {
 
   async #perform(step: FakeStep, wire: FakeWire, request: FakeRequest, response: ServerResponse): Promise<void> {
     if (step.delay !== undefined) await this.#pause(step.delay);
+    if (step.flood !== undefined) {
+      await sendFlood(step.flood, step.status ?? 200, step.headers ?? {}, response);
+      return;
+    }
     if (step.status !== undefined || step.error !== undefined || step.body !== undefined) {
       this.#refuse(step, wire, response);
       return;
@@ -319,10 +324,16 @@ class Server implements FakeModelServer {
   }
 }
 
+/** Why a model stopped, in the words of each wire. */
+const END = /"(finish_reason|finishReason|stop_reason)":"|"type":"response\.(completed|incomplete)"/;
+
 function broken(frames: Iterable<Frame>, breaks: FakeStep["breaks"]): Iterable<Frame> {
   if (breaks === undefined) return frames;
   const all = [...frames];
-  const count = Math.max(1, Math.min(all.length - 1, Math.floor(all.length * breaks.at)));
+  // An answer that has told its end is whole, whatever becomes of the connection.
+  const end = all.findIndex((frame) => typeof frame === "string" && END.test(frame));
+  const most = end === -1 ? all.length - 1 : end;
+  const count = Math.max(1, Math.min(most, Math.floor(all.length * breaks.at)));
   return [...all.slice(0, count), breaks.by === "reset" ? { reset: true } : { cut: true }];
 }
 

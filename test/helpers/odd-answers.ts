@@ -276,6 +276,28 @@ const google: OddAnswer[] = [
     ),
     expected: { ...called, calls: [read, ["list", "{}"]] },
   },
+  {
+    name: "arguments value by value, with and without an end",
+    body: stream(
+      candidate([{ functionCall: { name: "edit", willContinue: true } }]),
+      candidate([
+        { functionCall: { partialArgs: [{ jsonPath: "$.at[0].path", stringValue: "a" }], willContinue: true } },
+      ]),
+      candidate([
+        { functionCall: { partialArgs: [{ jsonPath: "$.at[0].path", stringValue: "b" }], willContinue: true } },
+      ]),
+      candidate([{ functionCall: { partialArgs: [{ jsonPath: "$.n", numberValue: 0.5 }], willContinue: true } }]),
+      candidate([{ functionCall: {} }, { functionCall: { name: "list", willContinue: true } }]),
+      candidate([{ functionCall: { partialArgs: [{ jsonPath: "$.__proto__", boolValue: true }] } }], done),
+    ),
+    expected: {
+      ...called,
+      calls: [
+        ["edit", '{"at":[{"path":"ab"}],"n":0.5}'],
+        ["list", '{"__proto__":true}'],
+      ],
+    },
+  },
   { name: "chunks that a gateway wraps", body: stream({ response: candidate([{ text: "Hello" }], done) }) },
   {
     name: "a list of chunks instead of events",

@@ -70,7 +70,7 @@ export const RUN_FAULTS: readonly RunFault[] = [
     name: "a server error amid thoughts",
     steps: [{ say: [THOUGHT, { error: { message: "Internal server error", type: "server_error" } }] }],
   },
-  { name: "silence amid text", steps: [{ say: [TEXT, { stall: true }] }], timeout: 1.5 },
+  { name: "silence amid text", steps: [{ say: [TEXT, { stall: true }] }], timeout: 2 },
   {
     name: "an answer that breaks off twice",
     steps: [half("cut", TEXT), half("reset", TEXT, CALL)],

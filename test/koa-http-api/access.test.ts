@@ -129,7 +129,7 @@ it("thirty vectors of header authentication", async (t) => {
   for (const [name, headers, error] of VECTORS) {
     const answer = await api.send("/api/health?authorization=Bearer+x", { headers });
     assert.equal(answer.status, error === undefined ? 200 : 401, name);
-    if (error !== undefined) assert.deepEqual(answer.json(), { error }, name);
+    if (error !== undefined) assert.deepEqual(answer.json(), { error, code: "unauthorized" }, name);
   }
 });
 
@@ -140,7 +140,7 @@ it("authentication guards every path and method but OPTIONS, before anything els
     const refused = await send(path, options);
     assert.deepEqual(
       [refused.status, method === "HEAD" || refused.json()],
-      [401, { error: "missing required header: X-Key" }],
+      [401, { error: "missing required header: X-Key", code: "unauthorized" }],
     );
     assert.equal((await send(path, { ...options, headers: { "x-key": "K" } })).status, status, `${method} ${path}`);
   }
@@ -158,12 +158,23 @@ const PAGES: Record<string, string>[] = [
   { "sec-fetch-site": "cross-site", origin: "http://localhost@evil.example" },
   { "sec-fetch-site": "cross-site", origin: "http://evil.example/?http://localhost" },
   { "sec-fetch-site": "cross-site", origin: "https://evil.example, http://localhost" },
+  // Browsers send no fetch metadata to addresses that they do not trust, and old ones none at all.
+  { origin: "https://evil.example" },
+  { origin: "http://evil.example" },
+  { origin: "null" },
+  { origin: "http://[::ffff:127.0.0.1]:3000" },
+  { origin: "http://0.0.0.0:3000" },
+  { origin: "http://192.0.2.1" },
+  { origin: "moz-extension://0b0b0b0b" },
+  { origin: "https://evil.example", "sec-fetch-site": "same-origin" },
+  { origin: "https://evil.example", "sec-fetch-site": "none" },
 ];
 
 it("a page of another site gets nothing from any route", async (t) => {
   const { send, provider } = await startApi(t);
   for (const page of PAGES) {
     for (const [method, path, , body] of ROUTES) {
+      if (path === "/api/health") continue;
       const { status, json } = await send(path, {
         method,
         headers: { ...page, ...JSON_TYPE },
@@ -171,12 +182,67 @@ it("a page of another site gets nothing from any route", async (t) => {
       });
       assert.deepEqual(
         [status, json()],
-        [403, { error: "cross-site request refused" }],
+        [403, { error: "cross-site request refused", code: "cross_site" }],
         `${method} ${path} ${JSON.stringify(page)}`,
       );
     }
   }
   assert.equal(provider.requests.length, 0);
+});
+
+it("whether the server lives may be asked by any page; its Host must be right all the same", async (t) => {
+  const { send } = await startApi(t);
+  for (const page of PAGES) assert.equal((await send("/api/health", { headers: page })).status, 200);
+  assert.equal((await send("/api/health", { method: "POST", headers: { ...PAGES[0], ...JSON_TYPE } })).status, 403);
+  assert.equal((await send("/api/health", { headers: { host: "evil.example" } })).status, 403);
+});
+
+it("pages of other ports of this machine are refused where the config says so", async (t) => {
+  const { send, url } = await startApi(t, { host: { allowLoopbackPages: false } });
+  const own = { origin: new URL(url).origin, host: new URL(url).host };
+  const get = async (headers: Record<string, string>) => (await send("/api/sessions", { headers })).status;
+  assert.equal(await get({}), 200);
+  assert.equal(await get(own), 200);
+  assert.equal(await get({ "sec-fetch-site": "none" }), 200);
+  assert.equal(await get({ ...own, "sec-fetch-site": "same-origin" }), 200);
+  for (const page of [
+    { origin: "http://localhost:3000" },
+    { origin: "http://127.0.0.1:3000", "sec-fetch-site": "same-site" },
+    { "sec-fetch-site": "same-site" },
+    { "sec-fetch-site": "cross-site" },
+  ] as Record<string, string>[])
+    assert.equal(await get(page), 403, JSON.stringify(page));
+});
+
+it("a header that must only be there is no proof: Host and pages are still looked at", async (t) => {
+  for (const value of ["", "  "]) {
+    const { send } = await startApi(t, { http: { requiredHeaders: { Authorization: value } } });
+    const ask = async (headers: Record<string, string>) => (await send("/api/sessions", { headers })).status;
+    assert.equal(await ask({ authorization: "x" }), 200);
+    assert.equal(await ask({}), 401);
+    assert.equal(await ask({ authorization: "x", host: "evil.example" }), 403);
+    assert.equal(await ask({ authorization: "x", origin: "https://evil.example" }), 403);
+    await assert.rejects(
+      startApi(t, { http: { requiredHeaders: { Authorization: value } }, host: { host: "0.0.0.0" } }),
+      /without authentication/,
+    );
+  }
+});
+
+it("what is no request at all is told with CORS headers too", async (t) => {
+  const { url } = await startApi(t, { host: { headerTimeout: 0.2 }, http: { headers: { "X-Served-By": "gantry" } } });
+  for (const [status, text] of [
+    [400, "no http\r\n\r\n"],
+    [400, "GET api HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"],
+    [408, "GET / HTTP/1.1\r\nHost: local"],
+    [431, `GET / HTTP/1.1\r\nX: ${"x".repeat(20_000)}\r\n\r\n`],
+  ] as const) {
+    const answer = await exchange(url, text);
+    assert.match(answer, new RegExp(`^HTTP/1\\.1 ${status} `));
+    assert.match(answer, /\r\nAccess-Control-Allow-Origin: \*\r\n/);
+    assert.match(answer, /\r\nX-Served-By: gantry\r\n/);
+    assert.match(answer, /\{"error":"[^"]+","code":"[a-z_]+"\}$/);
+  }
 });
 
 it("is refused before its body is read", async (t) => {
@@ -199,7 +265,7 @@ it("serves pages of this machine and of its own site, native programs, and authe
     { ...JSON_TYPE, "sec-fetch-site": "same-origin", origin: "http://localhost" },
     { ...JSON_TYPE, "sec-fetch-site": "same-site" },
     { ...JSON_TYPE, "sec-fetch-site": "none" },
-    { ...JSON_TYPE, origin: "https://app.example" },
+    { ...JSON_TYPE, origin: "http://localhost:3000" },
   ];
   const open = await startApi(t);
   for (const headers of welcome)
@@ -230,7 +296,11 @@ it("a browser's POST must be declared JSON, even where it is authenticated", asy
       "application/jsonp",
     ]) {
       const { status, json } = await post({ ...browser, "content-type": type });
-      assert.deepEqual([status, json()], [415, { error: "content type must be application/json" }], type);
+      assert.deepEqual(
+        [status, json()],
+        [415, { error: "content type must be application/json", code: "unsupported_media_type" }],
+        type,
+      );
     }
     assert.equal((await post(browser)).status, 415, "none at all");
   }

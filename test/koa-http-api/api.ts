@@ -54,7 +54,8 @@ export async function startApi(hooks: Hooks, options: ApiOptions = {}): Promise<
   };
   hooks.after(end);
   const listening = await transport.start(agent);
-  const url = listening.address;
+  // What it binds to is no address to ask at.
+  const url = listening.address.replace("//0.0.0.0:", "//127.0.0.1:");
   return {
     url,
     agent,

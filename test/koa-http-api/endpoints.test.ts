@@ -3,6 +3,7 @@ import { it } from "node:test";
 import { ProviderError, type Session } from "gantry";
 import { callTools, say } from "gantry/testing";
 import { exchange, send } from "../helpers/http.js";
+import { tempDir } from "../helpers/temp.js";
 import { startApi, type Api } from "./api.js";
 import { echoTool } from "./tools.js";
 
@@ -165,7 +166,7 @@ it("refuses broken UTF-8, keeps whole UTF-8", async (t) => {
   const { url, run, provider } = await startApi(t);
   const broken = Buffer.concat([Buffer.from('{"message":"'), Buffer.from([0xc3, 0x28]), Buffer.from('"}')]);
   const answer = await send(url, "/api/run", { body: broken });
-  assert.deepEqual([answer.status, answer.json()], [400, { error: "invalid request body" }]);
+  assert.deepEqual([answer.status, answer.json()], [400, { error: "invalid request body", code: "invalid_body" }]);
   assert.equal((await run({ message: "grüße 🎉 𝕏" })).status, 200);
   assert.deepEqual(provider.requests[0]?.messages.at(-1)?.parts, [{ type: "text", text: "grüße 🎉 𝕏" }]);
 });
@@ -174,7 +175,7 @@ it("refuses bodies that are too large, told in advance or not", async (t) => {
   const { run, url } = await startApi(t, { http: { maxBodyBytes: 1000 } });
   const large = JSON.stringify({ message: "x".repeat(2000) });
   const answer = await run(large);
-  assert.deepEqual([answer.status, answer.json()], [413, { error: "request body too large" }]);
+  assert.deepEqual([answer.status, answer.json()], [413, { error: "request body too large", code: "body_too_large" }]);
   const chunked = await exchange(
     url,
     `POST /api/run HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n${large.length.toString(16)}\r\n${large}\r\n0\r\n\r\n`,
@@ -196,7 +197,7 @@ it("a failed run is 500 with the provider's words, and keeps its session", async
     steps: [new ProviderError("scripted", "server", "it burns", { status: 502 })],
   });
   const { status, headers, json } = await run({ message: "hi" });
-  assert.deepEqual([status, json()], [500, { error: "scripted: 502: it burns" }]);
+  assert.deepEqual([status, json()], [500, { error: "scripted: 502: it burns", code: "provider" }]);
   const { messages } = (await ask(`/api/sessions/${String(headers["x-session-id"])}/messages`)).json() as {
     messages: { role: string }[];
   };
@@ -207,7 +208,7 @@ it("an unexpected failure is 500 and tells nothing; the log has it", async (t) =
   const api = await startApi(t);
   api.driver.list = () => Promise.reject(new Error("secret detail"));
   const { status, json } = await api.send("/api/sessions");
-  assert.deepEqual([status, json()], [500, { error: "internal error" }]);
+  assert.deepEqual([status, json()], [500, { error: "internal error", code: "internal" }]);
   assert.ok(api.log.some((line) => line.startsWith("error") && line.includes("secret detail")));
   const failing = await startApi(t, { steps: [new TypeError("secret bug")] });
   const answer = await failing.run({ message: "hi" });
@@ -221,7 +222,7 @@ it("a busy session is 409 with Retry-After", async (t) => {
   const running = await agent.run({ message: "hi", signal: cancel.signal });
   for (const stream of [true, false]) {
     const { status, headers, json } = await run({ message: "me too", session_id: running.sessionId, stream });
-    assert.deepEqual([status, json()], [409, { error: "session is busy" }]);
+    assert.deepEqual([status, json()], [409, { error: "session is busy", code: "session_busy" }]);
     assert.match(String(headers["retry-after"]), /^[1-9]\d*$/);
   }
   cancel.abort();
@@ -233,7 +234,7 @@ it("too many runs are 503 with Retry-After", async (t) => {
   const cancel = new AbortController();
   const running = await agent.run({ message: "hi", signal: cancel.signal });
   const { status, headers, json } = await run({ message: "me too" });
-  assert.deepEqual([status, json()], [503, { error: "too many concurrent runs" }]);
+  assert.deepEqual([status, json()], [503, { error: "too many concurrent runs", code: "too_many_runs" }]);
   assert.match(String(headers["retry-after"]), /^[1-9]\d*$/);
   cancel.abort();
   await running.result.catch(() => undefined);
@@ -245,13 +246,13 @@ it("no model in time is 504", async (t) => {
     agent: { modelTimeoutMs: 30 },
   });
   const { status, json } = await run({ message: "hi" });
-  assert.deepEqual([status, json()], [504, { error: "timed out selecting model" }]);
+  assert.deepEqual([status, json()], [504, { error: "timed out selecting model", code: "model_timeout" }]);
 });
 
 it("a project folder that is gone is 400", async (t) => {
   const { run } = await startApi(t, { agent: { projectDir: "/no/such/folder" } });
   const { status, json } = await run({ message: "hi" });
-  assert.deepEqual([status, json()], [400, { error: "project folder not found" }]);
+  assert.deepEqual([status, json()], [400, { error: "project folder not found", code: "project_folder" }]);
 });
 
 it("resumes a session with what was said before", async (t) => {
@@ -300,7 +301,7 @@ it("unknown paths are 404, known ones with another method 405 with Allow", async
   ]) {
     for (const method of ["GET", "POST", "DELETE", "PATCH"]) {
       const { status, json } = await ask(path, { method });
-      assert.deepEqual([status, json()], [404, { error: "not found" }], `${method} ${path}`);
+      assert.deepEqual([status, json()], [404, { error: "not found", code: "not_found" }], `${method} ${path}`);
     }
   }
   const allowed: [path: string, allow: string[]][] = [
@@ -318,7 +319,8 @@ it("unknown paths are 404, known ones with another method 405 with Allow", async
       const { status, headers, text } = await ask(path, { method });
       assert.equal(status, 405, `${method} ${path}`);
       assert.deepEqual(String(headers["allow"]).split(", ").sort(), allow);
-      if (method !== "HEAD") assert.deepEqual(JSON.parse(text), { error: "method not allowed" });
+      if (method !== "HEAD")
+        assert.deepEqual(JSON.parse(text), { error: "method not allowed", code: "method_not_allowed" });
     }
   }
 });
@@ -380,7 +382,11 @@ it("odd ids find nothing and break nothing", async (t) => {
       [`/api/sessions/${id}/messages`, "GET"],
     ] as const) {
       const { status, json } = await ask(path, { method });
-      assert.deepEqual([status, json()], [404, { error: "session not found" }], `${method} ${path.slice(0, 60)}`);
+      assert.deepEqual(
+        [status, json()],
+        [404, { error: "session not found", code: "session_not_found" }],
+        `${method} ${path.slice(0, 60)}`,
+      );
     }
   }
   assert.equal((await ask(`/api/sessions/${"x".repeat(20_000)}`)).status, 431);
@@ -469,7 +475,7 @@ it("pages messages by seq, and shows the model's view", async (t) => {
     ["?limit=1&limit=2", "limit"],
   ]) {
     const { status, json } = await ask(`/api/sessions/${id}/messages${query}`);
-    assert.deepEqual([status, json()], [400, { error: `invalid query parameter: ${name}` }]);
+    assert.deepEqual([status, json()], [400, { error: `invalid query parameter: ${name}`, code: "invalid_query" }]);
   }
 });
 
@@ -485,7 +491,7 @@ it("DELETE removes a session for good, its running prompt first", async (t) => {
   const hanging = await started;
   assert.equal((await ask(`/api/sessions/${hanging}`, { method: "DELETE" })).status, 200);
   const { status, json } = await running;
-  assert.deepEqual([status, json()], [500, { error: "session deleted" }]);
+  assert.deepEqual([status, json()], [500, { error: "session deleted", code: "session_deleted" }]);
 });
 
 async function fill(api: Api, count: number): Promise<Session[]> {
@@ -537,9 +543,50 @@ it("GET /api/sessions refuses what is no positive integer", async (t) => {
   const { send: ask } = await startApi(t);
   for (const value of ["0", "-1", "1.5", "x", "", "1e3", "0x10", "%201", "NaN", "+1", "1&page=2", "9".repeat(500)]) {
     const { status, json } = await ask(`/api/sessions?page=${value}`);
-    assert.deepEqual([status, json()], [400, { error: "invalid query parameter: page" }], value);
+    assert.deepEqual([status, json()], [400, { error: "invalid query parameter: page", code: "invalid_query" }], value);
   }
-  assert.deepEqual((await ask("/api/sessions?size=0")).json(), { error: "invalid query parameter: size" });
+  assert.deepEqual((await ask("/api/sessions?size=0")).json(), {
+    error: "invalid query parameter: size",
+    code: "invalid_query",
+  });
+});
+
+it("names fields that nothing is made of in a header, and never lets them be one", async (t) => {
+  const { run } = await startApi(t);
+  assert.equal((await run({ message: "hi", stream: false })).headers["x-ignored-fields"], undefined);
+  const misspelt = await run({ message: "hi", sessionId: "x", "a\r\nb: c": 1 });
+  assert.equal(misspelt.status, 200);
+  assert.equal(misspelt.headers["x-ignored-fields"], "sessionId, a%0D%0Ab:%20c");
+  const many = await run({
+    message: "hi",
+    ...Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`${i}${"x".repeat(99)}`, i])),
+  });
+  assert.ok(String(many.headers["x-ignored-fields"]).length < 1000);
+});
+
+it("reads files of a run that has its place, and bounds what the files of all runs take", async (t) => {
+  const { path, at } = await tempDir(t, { "a.bin": Buffer.alloc(600, 255) });
+  const { run, agent } = await startApi(t, {
+    steps: [{ hang: true }, { hang: true }],
+    agent: { projectDir: path, maxConcurrentRuns: 2, maxAttachedBytes: 1000 },
+  });
+  const body = { message: "hi", files: ["a.bin"] };
+  const leave = new AbortController();
+  const first = await agent.run({
+    message: "hold",
+    attach: async (reserve) => (reserve(600), []),
+    signal: leave.signal,
+  });
+  const { status, headers, json } = await run(body);
+  assert.deepEqual([status, json()], [503, { error: "too many attachments at once", code: "too_many_runs" }]);
+  assert.equal(headers["retry-after"], "1");
+  const second = await agent.run({ message: "hold", signal: leave.signal });
+  // There is no place: the file, which is not there, is not looked for.
+  const full = await run({ message: "hi", files: [at("none")] });
+  assert.deepEqual([full.status, full.json()], [503, { error: "too many concurrent runs", code: "too_many_runs" }]);
+  leave.abort();
+  await Promise.allSettled([first.result, second.result]);
+  assert.equal((await run(body)).status, 200, "room again");
 });
 
 it("costs do not drift in their last digits", async (t) => {

@@ -6,7 +6,10 @@ import { it } from "node:test";
 import { tempDir } from "../helpers/temp.js";
 import { startApi } from "./api.js";
 
-const fails = (path: string, why: string) => ({ error: `failed to load attachments: ${path}: ${why}` });
+const fails = (path: string, why: string) => ({
+  error: `failed to load attachments: ${path}: ${why}`,
+  code: "attachment",
+});
 
 it("attaches files as octet-streams, whatever their name, and stores them once", async (t) => {
   const project = await tempDir(t, {

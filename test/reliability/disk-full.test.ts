@@ -73,7 +73,7 @@ describe("a full disk", { concurrency: true }, () => {
       // Streams tell it too: before they begin as plain answers, later as their last event.
       const big = { message: "y".repeat(100_000), stream: true };
       const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(big) });
-      assert.deepEqual([response.status, await response.json()], [500, { error: FULL }]);
+      assert.deepEqual([response.status, await response.json()], [500, { error: FULL, code: "store_full" }]);
       models.fallback = { say: [{ text: Array.from({ length: 400 }, () => "z".repeat(2_000)) }] };
       const spoken = await stream(server, { message: "small", session_id: first.sessionId }).catch(
         (error: Error) => error,

@@ -79,7 +79,7 @@ describe("four servers on one store", { concurrency: true }, () => {
         method: "POST",
         body: JSON.stringify({ message: "me too", session_id: held.sessionId }),
       });
-      assert.deepEqual([busy.status, await busy.json()], [409, { error: "session is busy" }]);
+      assert.deepEqual([busy.status, await busy.json()], [409, { error: "session is busy", code: "session_busy" }]);
       assert.match(busy.headers.get("retry-after") ?? "", /^\d+$/);
       await a.stop("SIGKILL");
       const next = await ask(b, { message: "now me", session_id: held.sessionId });

@@ -61,12 +61,14 @@ export class EventLines {
     }
     const colon = line.indexOf(":");
     const field = colon === -1 ? line : line.slice(0, colon);
-    if (field !== "data" && field !== "event") return;
+    if (field !== "data" && field !== "event" && field !== "error") return;
     const value = colon === -1 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
     if (field === "event") {
       this.#name = value;
       return;
     }
+    // As llama.cpp tells what stopped it amid an answer.
+    if (field === "error") this.#name = "error";
     this.#length += value.length;
     this.#check(0);
     this.#data.push(value);

@@ -1,5 +1,6 @@
 import type { Metadata, StreamPart } from "../language-model.js";
 import { finishPart, type AnswerReader, type Counts } from "./answer-reader.js";
+import { PlacedArguments } from "./google-arguments.js";
 import { argumentsOf, bag, count, list, tellsError, text, type Bag } from "./json.js";
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -28,6 +29,8 @@ export class GeminiReader implements AnswerReader {
   #usage: Counts | undefined;
   #reason: { unified: string; raw: string } | undefined;
   #message = "";
+  /** A call whose arguments come value by value. */
+  #placed: { called: Bag; metadata: Metadata | undefined; args: PlacedArguments } | undefined;
 
   read(event: unknown, name: string, parts: StreamPart[]): void {
     // Some gateways wrap each chunk, or send several at once.
@@ -57,6 +60,7 @@ export class GeminiReader implements AnswerReader {
 
   end(done: boolean, parts: StreamPart[]): void {
     if (!done && !this.complete) return;
+    this.#endCall(parts);
     this.#switch(undefined, undefined, parts);
     const reason = this.#reason ?? { unified: "other", raw: undefined };
     parts.push(finishPart({ ...reason, ...(this.#message === "" ? {} : { message: this.#message }) }, this.#usage));
@@ -71,16 +75,7 @@ export class GeminiReader implements AnswerReader {
     const signature = text(part.thoughtSignature);
     const metadata = signature === "" ? undefined : { google: { thoughtSignature: signature } };
     if (typeof part.functionCall === "object" && part.functionCall !== null) {
-      const called = bag(part.functionCall);
-      const input = argumentsOf(called.args);
-      parts.push({ type: "tool-input-delta", delta: input });
-      parts.push({
-        type: "tool-call",
-        toolCallId: text(called.id),
-        toolName: text(called.name),
-        input,
-        ...(metadata === undefined ? {} : { providerMetadata: metadata }),
-      });
+      this.#call(bag(part.functionCall), metadata, parts);
       return;
     }
     if (typeof part.text !== "string") {
@@ -99,6 +94,31 @@ export class GeminiReader implements AnswerReader {
     });
   }
 
+  #call(called: Bag, metadata: Metadata | undefined, parts: StreamPart[]): void {
+    const streamed = called.partialArgs !== undefined || called.willContinue === true;
+    if (streamed && text(called.name) === "" && this.#placed !== undefined) {
+      this.#placed.args.add(called.partialArgs);
+      // Feeds the watchdog; the arguments are told when they are whole.
+      parts.push({ type: "tool-input-delta", delta: "" });
+      return;
+    }
+    this.#endCall(parts);
+    if (streamed) {
+      this.#placed = { called, metadata, args: new PlacedArguments() };
+      this.#placed.args.add(called.partialArgs);
+      parts.push({ type: "tool-input-start" });
+    } else if (Object.keys(called).length > 0) {
+      tellCall(called, argumentsOf(called.args), metadata, parts);
+    }
+  }
+
+  #endCall(parts: StreamPart[]): void {
+    if (this.#placed === undefined) return;
+    const { called, metadata, args } = this.#placed;
+    this.#placed = undefined;
+    tellCall(called, args.toString(), metadata, parts);
+  }
+
   #switch(kind: "text" | "reasoning" | undefined, metadata: Metadata | undefined, parts: StreamPart[]): void {
     if (this.#kind !== undefined) parts.push({ type: `${this.#kind}-end`, id: "0" });
     this.#kind = kind;
@@ -113,4 +133,15 @@ export class GeminiReader implements AnswerReader {
     if (!input && output === 0) return;
     this.#usage = { input, output, cacheRead: count(usage.cachedContentTokenCount), reasoning: thoughts, raw: usage };
   }
+}
+
+function tellCall(called: Bag, input: string, metadata: Metadata | undefined, parts: StreamPart[]): void {
+  parts.push({ type: "tool-input-delta", delta: input });
+  parts.push({
+    type: "tool-call",
+    toolCallId: text(called.id),
+    toolName: text(called.name),
+    input,
+    ...(metadata === undefined ? {} : { providerMetadata: metadata }),
+  });
 }

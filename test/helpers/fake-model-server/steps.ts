@@ -72,6 +72,8 @@ export interface FakeStep {
   error?: string | FakeFault;
   /** A string goes out as it is (set `content-type` yourself; default `text/html` when it looks so), an object as JSON. */
   body?: string | Record<string, unknown>;
+  /** A body beyond all measure, instead of an answer; also of a listing. */
+  flood?: FakeFlood;
   say?: FakePiece[];
   /** Where the answer ends before its end: behind this share of its chunks (0 to 1, never behind all), by a reset or in order. */
   breaks?: { at: number; by: "reset" | "cut" };
@@ -81,6 +83,20 @@ export interface FakeStep {
   finish?: FakeFinish;
   /** Default: estimated. `null`: none is reported. */
   usage?: FakeUsage | null;
+}
+
+/** Bytes as they are, as many as the client takes. */
+export interface FakeFlood {
+  /** Content type. Default `text/event-stream`. */
+  type?: string;
+  head?: string;
+  /** Said again and again; `%d` in it counts from 0. */
+  piece: string;
+  /** How often. Default without end. */
+  times?: number;
+  tail?: string;
+  /** Whether it is sent as gzip. */
+  gzip?: boolean;
 }
 
 /** Short forms. */

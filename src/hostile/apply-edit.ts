@@ -1,4 +1,44 @@
 import { ToolError } from "../errors.js";
+import { placesOf, replaceAt } from "./find-text.js";
+import { prefersCrlf, toCrlf, toLf } from "../tools/line-ends.js";
+
+/** Edits of one file. Looking for a text in another can take the product of their lengths. */
+export interface EditJob {
+  content: Uint8Array;
+  edits: readonly TextEdit[];
+  /** As the model knows the file. */
+  name: string;
+  /** Most bytes of the result. */
+  maxBytes: number;
+}
+
+export interface EditedFile {
+  content: Uint8Array;
+  /** Where each edit went, in words. */
+  done: string[];
+  /** Of the first one. */
+  line: number | undefined;
+}
+
+/** All or none. */
+export function editText({ content, edits, name, maxBytes }: EditJob): EditedFile | { refused: string } {
+  let latin = Buffer.from(content.buffer, content.byteOffset, content.byteLength).toString("latin1");
+  const done: string[] = [];
+  let line: number | undefined;
+  try {
+    for (const [index, edit] of edits.entries()) {
+      const which = edits.length > 1 ? `${name} (edit ${index + 1} of ${edits.length}; none was applied)` : name;
+      const applied = applyEdit(latin, edit, which, maxBytes);
+      latin = applied.latin;
+      line ??= applied.line;
+      done.push(applied.count > 1 ? `${applied.count} times from line ${applied.line}` : `at line ${applied.line}`);
+    }
+  } catch (error) {
+    if (error instanceof ToolError) return { refused: error.message };
+    throw error;
+  }
+  return { content: Buffer.from(latin, "latin1"), done, line };
+}
 
 export interface TextEdit {
   old_string: string;
@@ -7,7 +47,7 @@ export interface TextEdit {
 }
 
 /** Where an edit went. */
-export interface Applied {
+interface Applied {
   /** One character per byte of the file, so that bytes that are no UTF-8 come out as they went in. */
   latin: string;
   count: number;
@@ -16,16 +56,17 @@ export interface Applied {
 }
 
 /** Replace exact text. `latin` is the file as latin1. Line ends of the file are kept, whichever ones the edit has. */
-export function applyEdit(latin: string, edit: TextEdit, name: string): Applied {
+function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number): Applied {
   if (edit.old_string === "")
     throw new ToolError(`${name}: old_string is empty. Give the text to replace, or use write.`);
   if (edit.old_string === edit.new_string)
     throw new ToolError(`${name}: old_string and new_string are the same. Nothing to do.`);
   const crlf = prefersCrlf(latin);
   const variants = [edit.old_string, toLf(edit.old_string), toCrlf(edit.old_string)].map(bytesOf);
-  const old = variants.find((one) => latin.includes(one));
-  if (old === undefined) throw new ToolError(notFound(latin, edit.old_string, name));
-  const places = occurrences(latin, old);
+  const found = [...new Set(variants)].map((old) => ({ old, places: placesOf(latin, old) }));
+  const first = found.find(({ places }) => places.length > 0);
+  if (!first) throw new ToolError(notFound(latin, edit.old_string, name));
+  const { old, places } = first;
   if (places.length > 1 && !edit.replace_all) {
     const lines = lineNumbers(latin, places.slice(0, 10));
     throw new ToolError(
@@ -36,30 +77,15 @@ export function applyEdit(latin: string, edit: TextEdit, name: string): Applied 
   const fresh = bytesOf(crlf ? toCrlf(edit.new_string) : edit.new_string);
   if (fresh === old)
     throw new ToolError(`${name}: old_string and new_string differ in line ends alone. Nothing to do.`);
+  if (latin.length + places.length * (fresh.length - old.length) > maxBytes)
+    throw new ToolError(
+      `${name}: the file would have more bytes than edit takes (${maxBytes}). Use bash with a script.`,
+    );
   return {
-    latin: latin.split(old).join(fresh),
+    latin: replaceAt(latin, places, old.length, fresh),
     count: places.length,
     line: lineNumbers(latin, places.slice(0, 1))[0] ?? 1,
   };
-}
-
-/** Whether a file (as latin1) ends most of its lines with CR LF. */
-export function prefersCrlf(latin: string): boolean {
-  let crlf = 0;
-  let lf = 0;
-  for (let at = latin.indexOf("\n"); at >= 0 && crlf + lf < 10_000; at = latin.indexOf("\n", at + 1)) {
-    if (latin[at - 1] === "\r") crlf++;
-    else lf++;
-  }
-  return crlf > lf;
-}
-
-export function toCrlf(text: string): string {
-  return text.replace(/\r?\n/g, "\r\n");
-}
-
-function toLf(text: string): string {
-  return text.replaceAll("\r\n", "\n");
 }
 
 function bytesOf(text: string): string {
@@ -68,12 +94,6 @@ function bytesOf(text: string): string {
 
 function textOf(latin: string): string {
   return Buffer.from(latin, "latin1").toString();
-}
-
-function occurrences(latin: string, part: string): number[] {
-  const places: number[] = [];
-  for (let at = latin.indexOf(part); at >= 0; at = latin.indexOf(part, at + part.length)) places.push(at);
-  return places;
 }
 
 /** @param places Ascending. */

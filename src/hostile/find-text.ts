@@ -1,0 +1,35 @@
+/**
+ * Where `part` is in `text`, not overlapping; ascending. In linear time (Knuth, Morris and Pratt): the engine's own
+ * search can take the product of both lengths, and does not even end with its thread.
+ */
+export function placesOf(text: string, part: string): number[] {
+  const places: number[] = [];
+  if (part === "" || part.length > text.length) return places;
+  const back = new Int32Array(part.length);
+  for (let at = 1, matched = 0; at < part.length; at++) {
+    while (matched > 0 && part.charCodeAt(at) !== part.charCodeAt(matched)) matched = back[matched - 1] ?? 0;
+    if (part.charCodeAt(at) === part.charCodeAt(matched)) matched++;
+    back[at] = matched;
+  }
+  for (let at = 0, matched = 0; at < text.length; at++) {
+    const char = text.charCodeAt(at);
+    while (matched > 0 && char !== part.charCodeAt(matched)) matched = back[matched - 1] ?? 0;
+    if (char === part.charCodeAt(matched)) matched++;
+    if (matched < part.length) continue;
+    places.push(at + 1 - part.length);
+    matched = 0;
+  }
+  return places;
+}
+
+/** `text` with `fresh` at these places, in place of `length` characters each. */
+export function replaceAt(text: string, places: readonly number[], length: number, fresh: string): string {
+  const pieces: string[] = [];
+  let from = 0;
+  for (const place of places) {
+    pieces.push(text.slice(from, place), fresh);
+    from = place + length;
+  }
+  pieces.push(text.slice(from));
+  return pieces.join("");
+}

@@ -1,0 +1,21 @@
+import type { IncomingMessage } from "node:http";
+
+/** Brings the target `http://host/path`, as proxies send it, to its path. False when the target is no path at all. */
+export function toOriginForm(request: IncomingMessage): boolean {
+  const target = request.url ?? "/";
+  if (target.startsWith("/") || (target === "*" && request.method === "OPTIONS")) return true;
+  const [, authority, path] = /^https?:\/\/([^/?#]+)(.*)$/i.exec(target) ?? [];
+  if (authority === undefined || path === undefined) return false;
+  // It overrides the header, which checks look at.
+  const at = request.rawHeaders.findIndex((name, i) => i % 2 === 0 && name.toLowerCase() === "host");
+  if (at === -1) request.rawHeaders.push("Host", authority);
+  else request.rawHeaders[at + 1] = authority;
+  request.headers.host = authority;
+  request.url = path.startsWith("/") ? path : `/${path}`;
+  return true;
+}
+
+/** The path of a request, without its query. */
+export function pathOf(request: IncomingMessage): string {
+  return (request.url ?? "/").split(/[?#]/, 1)[0] ?? "/";
+}

@@ -1,0 +1,46 @@
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
+import { createGzip } from "node:zlib";
+import type { FakeFlood } from "./steps.js";
+
+const BLOCK = 64 * 1024;
+
+/** Send a body without measure, as fast as the client takes it; ends with the flood or with the client. */
+export async function sendFlood(
+  flood: FakeFlood,
+  status: number,
+  headers: Record<string, string>,
+  response: ServerResponse,
+): Promise<void> {
+  response.writeHead(status, {
+    "content-type": flood.type ?? "text/event-stream",
+    ...(flood.gzip === true ? { "content-encoding": "gzip" } : {}),
+    ...headers,
+  });
+  const gzip = flood.gzip === true ? createGzip({ level: 1 }) : undefined;
+  if (gzip !== undefined) {
+    gzip.on("error", () => response.destroy());
+    gzip.pipe(response);
+    response.once("close", () => gzip.destroy());
+  }
+  const sink = gzip ?? response;
+  const gone = once(response, "close");
+  for (const block of blocks(flood)) {
+    if (response.destroyed) return;
+    if (!sink.write(block)) await Promise.race([once(sink, "drain"), gone]);
+  }
+  if (!response.destroyed) sink.end();
+}
+
+function* blocks({ head = "", piece, times = Infinity, tail = "" }: FakeFlood): Generator<string> {
+  if (head !== "") yield head;
+  const counts = piece.includes("%d");
+  const batch = Math.max(1, Math.ceil(BLOCK / piece.length));
+  const block = counts ? "" : piece.repeat(batch);
+  for (let n = 0; n < times; n += batch) {
+    const some = Math.min(batch, times - n);
+    if (counts) yield Array.from({ length: some }, (_, i) => piece.replaceAll("%d", String(n + i))).join("");
+    else yield some === batch ? block : piece.repeat(some);
+  }
+  if (tail !== "") yield tail;
+}

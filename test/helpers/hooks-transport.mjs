@@ -1,0 +1,33 @@
+// A stranger's transport on the shared port, as the docs show one.
+import { defineAdapter, HTTP_HOST } from "gantry";
+
+class HooksTransport {
+  name = "hooks";
+  #host;
+
+  constructor(host) {
+    this.#host = host;
+  }
+
+  async start() {
+    const origin = await this.#host.mount({
+      prefix: "/hooks",
+      fallback: false,
+      authenticated: false,
+      authenticationKey: "server.required_headers",
+      handler: (request, response) => response.end("hooked"),
+      refuse: (request, response, refusal) => response.writeHead(refusal.status, refusal.headers).end(refusal.message),
+    });
+    let settle;
+    const ended = new Promise((resolve) => (settle = resolve));
+    return { label: "hooks server", address: `${origin}/hooks`, ended, stop: async () => settle() };
+  }
+}
+
+export default defineAdapter({
+  kind: "transport",
+  name: "hooks",
+  parse: () => ({}),
+  use: HooksTransport,
+  needs: [HTTP_HOST],
+});

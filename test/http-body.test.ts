@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import type { IncomingMessage } from "node:http";
+import { Readable } from "node:stream";
+import { it } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { BodyError, readBody } from "gantry";
+
+/** A body that comes in these pieces. */
+function sent(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, headers: Record<string, string> = {}) {
+  return Object.assign(Readable.from(pieces, { objectMode: false }), { headers }) as unknown as IncomingMessage;
+}
+
+const refusedFor = (reason: string) => (error: unknown) => error instanceof BodyError && error.reason === reason;
+
+it("reads a body whole, in whatever pieces it comes", async () => {
+  const text = "aé日𝄞".repeat(5_000);
+  const bytes = Buffer.from(text);
+  for (const size of [1, 7, 16_384, 1_000_000]) {
+    const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
+      bytes.subarray(i * size, (i + 1) * size),
+    );
+    assert.equal(await readBody(sent(pieces), bytes.length), text, `${size}`);
+  }
+  assert.equal(await readBody(sent([]), 10), "");
+});
+
+it("refuses what is too large, told in advance or not, what is no UTF-8, and what breaks off", async () => {
+  const bytes = Buffer.alloc(101, 97);
+  await assert.rejects(readBody(sent([bytes]), 100), refusedFor("too_large"));
+  await assert.rejects(readBody(sent([], { "content-length": "101" }), 100), refusedFor("too_large"));
+  await assert.rejects(readBody(sent([Buffer.from([0x61, 0xff])]), 100), refusedFor("not_text"));
+  const broken = sent(
+    (async function* () {
+      yield bytes.subarray(0, 10);
+      await Promise.reject(new Error("aborted"));
+    })(),
+  );
+  await assert.rejects(readBody(broken, 100), refusedFor("broken"));
+});
+
+it("holds no more of a body in pieces of a byte than of one in one piece", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const held = () => {
+    collect();
+    const { heapUsed, arrayBuffers } = process.memoryUsage();
+    return heapUsed + arrayBuffers;
+  };
+  const count = 50_000;
+  const request = new Readable({ read: () => undefined });
+  const before = held();
+  const body = readBody(Object.assign(request, { headers: {} }) as unknown as IncomingMessage, 10_000_000);
+  for (let i = 0; i < count; i += 1) {
+    request.push(Buffer.from("x"));
+    // Each by itself, as from a client that dribbles.
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  const most = held() - before;
+  request.push(null);
+  assert.equal((await body).length, count);
+  assert.ok(most < 40 * count, `${most} bytes held for ${count}`);
+});
