@@ -1,14 +1,14 @@
 /** Put where a secret stood. */
 export const REDACTED = "[redacted]";
 
-/** What keys usually look like, whoever they belong to. */
+/** What keys usually look like, whoever they belong to. Others choose the texts: none of these may look far back, or far ahead in vain. */
 const KEY_PATTERNS: readonly RegExp[] = [
   /\b(?:sk|pk|rk|xai|gsk|csk|nvapi|fw|pplx|hf|r8|tgp|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs])[-_][A-Za-z0-9_-]{12,}/g,
   /\bAIza[A-Za-z0-9_-]{20,}/g,
   /\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
-  /\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?/g,
-  /(?<=\bBearer\s+)[^\s"',;[\]]{6,}/gi,
-  /(?<=\bBasic\s+)[A-Za-z0-9+/=_-]{8,}/gi,
+  /\beyJ[A-Za-z0-9_-]{8,500}\.[A-Za-z0-9_-]{8,4000}(?:\.[A-Za-z0-9_-]*)?/g,
+  /(?<=\bBearer\s{1,4})[^\s"',;[\]]{6,}/gi,
+  /(?<=\bBasic\s{1,4})[A-Za-z0-9+/=_-]{8,}/gi,
   /(?<=[?&](?:key|api_key|token|access_token)=)[^\s&"'[\]]+/gi,
   /(?<=\b[a-z][a-z0-9+.-]{0,20}:\/\/[^\s/:@"']{0,100}:)[^\s/@"'[\]]{4,}(?=@)/gi,
 ];

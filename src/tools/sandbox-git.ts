@@ -1,5 +1,5 @@
 import { lstat, mkdir, readFile, readdir, realpath, rm } from "node:fs/promises";
-import { dirname, isAbsolute, join } from "node:path";
+import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import type { MountPlan } from "./mount-plan.js";
 
 /** More submodules than anybody has; beyond, none of them can be written to. */
@@ -22,15 +22,23 @@ export interface GitGuard {
 export async function guardGit(plan: MountPlan, folder: string): Promise<GitGuard> {
   const git = join(folder, ".git");
   const stats = await lstat(git).catch(() => undefined);
-  // A worktree or submodule: who can write the file chooses where the settings are.
-  if (stats?.isFile()) plan.keep(git);
-  if (!stats?.isDirectory()) return { tidy: () => Promise.resolve([]) };
+  if (stats?.isFile()) {
+    // A worktree or submodule: who can write the file chooses where the settings are.
+    plan.keep(git);
+    return guardOf(await openWorktree(plan, git, folder));
+  }
+  if (!stats?.isDirectory()) return guardOf([]);
   plan.write(git);
   const missing = await keepSettings(plan, git, folder);
   const modules = await modulesOf(join(git, "modules"));
   if (modules === undefined) plan.keep(join(git, "modules"));
   else for (const module of modules) missing.push(...(await keepSettings(plan, module, folder)));
   if (await isFolder(join(git, "worktrees"))) plan.keep(join(git, "worktrees"));
+  return guardOf(missing);
+}
+
+/** @param missing What was not there before the command. */
+function guardOf(missing: readonly string[]): GitGuard {
   return {
     tidy: async () => {
       const there = await present(missing);
@@ -40,11 +48,35 @@ export async function guardGit(plan: MountPlan, folder: string): Promise<GitGuar
   };
 }
 
+/**
+ * The file of a worktree names a folder in another repository, and whoever wrote it chose which. It is believed where
+ * that folder names this file: a repository that somebody cloned cannot have arranged that. What a commit needs is
+ * opened then, and no more.
+ */
+async function openWorktree(plan: MountPlan, file: string, folder: string): Promise<string[]> {
+  const line = /^gitdir: (.+?)\s*$/.exec(await readFile(file, "utf8").catch(() => ""))?.[1];
+  const own = line === undefined ? undefined : await realpath(resolve(dirname(file), line)).catch(() => undefined);
+  if (own === undefined || basename(dirname(own)) !== "worktrees") return [];
+  const back = (await readFile(join(own, "gitdir"), "utf8").catch(() => "")).trim();
+  const common = dirname(dirname(own));
+  const named = (await readFile(join(own, "commondir"), "utf8").catch(() => "")).trim();
+  if ((await realpath(back).catch(() => undefined)) !== file || resolve(own, named) !== common) return [];
+  for (const path of [own, ...["objects", "refs", "logs"].map((name) => join(common, name))])
+    if (await isFolder(path)) plan.write(path);
+  const settings = ["commondir", "gitdir", "config.worktree"].map((name) => join(own, name));
+  return keepAll(plan, [...settings, ...(await namedIn(join(common, "config"), common, folder))]);
+}
+
 /** Returns what is not there. */
 async function keepSettings(plan: MountPlan, git: string, folder: string): Promise<string[]> {
   // Where there are no hooks, none can be made.
   await mkdir(join(git, "hooks")).catch(() => undefined);
   const paths = [...SETTINGS.map((name) => join(git, name)), ...(await namedIn(join(git, "config"), git, folder))];
+  return keepAll(plan, paths);
+}
+
+/** Of what commands could write to. Returns what is not there. */
+async function keepAll(plan: MountPlan, paths: readonly string[]): Promise<string[]> {
   const there = await present(paths);
   for (const path of there) {
     const real = await realpath(path).catch(() => undefined);

@@ -172,6 +172,33 @@ describe("the sandbox that is required", () => {
     assert.ok(!existsSync(join(other, "evil")));
   });
 
+  it("commits in a worktree, and believes no file that only says that it is one", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const [main, tree, evil] = ["main", "tree", "evil"].map((name) => join(folder.path, name)) as [
+      string,
+      string,
+      string,
+    ];
+    const git = (cwd: string, ...args: string[]) =>
+      run("git", ["-c", "user.name=A", "-c", "user.email=a@b.c", ...args], { cwd, env });
+    await git(folder.path, "init", "-q", main);
+    await git(main, "commit", "-q", "--allow-empty", "-m", "first");
+    await git(main, "worktree", "add", "-q", tree);
+    const said = await bash()(
+      "echo x > x && git add x && git -c user.name=A -c user.email=a@b.c commit -q -m second && git log --oneline; " +
+        `echo x >> ${main}/.git/config; echo x > ${main}/.git/hooks/pre-commit; echo ${evil} > ${main}/.git/worktrees/tree/commondir; echo x > ${main}/x`,
+      tree,
+    );
+    assert.match(said.text, /second/);
+    assert.equal((await git(tree, "log", "--format=%s")).stdout, "second\nfirst\n");
+    assert.ok(!existsSync(join(main, "x")) && !existsSync(join(main, ".git/hooks/pre-commit")));
+    await mkdir(evil);
+    await writeFile(join(evil, ".git"), `gitdir: ${main}/.git/worktrees/tree\n`);
+    await bash()(`echo x > ${main}/.git/worktrees/tree/x; echo x > ${main}/.git/refs/x`, evil);
+    assert.ok(!existsSync(join(main, ".git/worktrees/tree/x")) && !existsSync(join(main, ".git/refs/x")));
+  });
+
   it("keeps temporary files between calls, apart for each project", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
