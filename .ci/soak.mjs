@@ -24,6 +24,7 @@ const STEPS = [
     { SEED: seed, TURNS: 100 },
   ],
   ["5,000 mutated frames on each wire", "test/reliability/mutations.test.ts", { SEED: seed, FRAMES: 5_000 }],
+  ["10,000 calls of each file tool while a parent folder flips", "test/tools/race.test.ts", { CALLS: 10_000 }],
 ];
 
 const failed = [];

@@ -132,6 +132,21 @@ describe("each rule bites", () => {
       /imports tsyringe/,
     ],
     ["a container in an adapter", { "adapters/a/index.ts": 'import "reflect-metadata";' }, /imports reflect-metadata/],
+    [
+      "a tool that opens a path by itself",
+      { "src/tools/read.ts": 'import { open } from "node:fs/promises";' },
+      /src\/tools\/read\.ts: takes open from node:fs\/promises; src\/paths\.ts opens paths/,
+    ],
+    [
+      "a prompt that reads a file by itself, later",
+      { "src/prompt.ts": 'const fs = () => import("node:fs");' },
+      /takes all of it from node:fs/,
+    ],
+    [
+      "a walk that opens more than it may",
+      { "src/hostile/walk.ts": 'import { stat, readFile } from "fs/promises";' },
+      /takes readFile from fs\/promises/,
+    ],
     ["process.env", { "src/log.ts": "const a = process.env.DEBUG;" }, /src\/log\.ts: reads process\.env/],
     ["process.env by name", { "adapters/a/b.ts": 'const a = globalThis.process["env"];' }, /reads process\.env/],
     ["process.env taken apart", { "src/log.ts": "const { env } = process;" }, /reads process\.env/],
@@ -260,6 +275,8 @@ describe("each rule bites", () => {
         "src/agent.ts":
           'import type { T } from "./ports/transport.js"; import { E } from "./errors.js"; const a = { console: 1 };',
         "src/errors.ts": "",
+        "src/tools/sandbox.ts": 'import { realpath } from "node:fs/promises";',
+        "src/tools/read.ts": 'import type { Stats } from "node:fs";',
         "src/adapter.ts": 'import "reflect-metadata"; import type { Agent } from "./agent.js";',
         "src/compose.ts": 'import { container } from "tsyringe";',
         "src/plugins.ts": 'const a = () => import("../adapters/a/index.js");',

@@ -36,6 +36,15 @@ const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = new Set(["src/adapter.ts", "src/compose.ts"]);
 /** Composition loads adapters, and only when they are wanted. */
 const LOADERS = new Set(["src/selection.ts", "src/plugins.ts"]);
+/** What works on a project's files: paths are opened by src/paths.ts alone, which checks what it has opened. */
+const WORKS_ON_PROJECTS = /^src\/(tools\/|hostile\/|attachments\.ts$|prompt\.ts$)/;
+/** Of those, what looks at the system and not at the project: the sandbox, processes. */
+const LOOKS_AT_SYSTEM = /^src\/tools\/(bash|bubblewrap|process-group|sandbox(-[a-z]+)?)\.ts$/;
+/** Files of which each may use these, on what `OpenedFolder.at` names. */
+const ON_OPENED: Readonly<Record<string, readonly string[]>> = {
+  "src/tools/search-folder.ts": ["stat"],
+  "src/hostile/walk.ts": ["stat"],
+};
 const WIRE_WORDS = new Set(
   (
     "session_id parent_id created_at updated_at tool_call_id tool_args tool_output tool_name agent_id agent_name finish_reason " +
@@ -71,7 +80,7 @@ export function architectureFaults(sources: Sources): string[] {
   for (const [file, text] of sources) modules.set(file, parse(file, text, sources));
   const faults: string[] = [];
   for (const module of modules.values()) {
-    faults.push(...edges(module), ...words(module));
+    faults.push(...edges(module), ...words(module), ...opening(module));
   }
   faults.push(...circles(modules), ...startPath(modules));
   return faults.sort();
@@ -160,6 +169,32 @@ function edges({ file, imports }: Module): string[] {
       if (!/^(gantry(\/|$)|node:)/.test(specifier)) fault(`imports ${specifier}; examples import "gantry" alone`);
     }
   }
+  return faults;
+}
+
+/** Where a path of a project is opened past the one place that does. */
+function opening({ file, ast }: Module): string[] {
+  if (!WORKS_ON_PROJECTS.test(file) || LOOKS_AT_SYSTEM.test(file)) return [];
+  const faults: string[] = [];
+  const visit = (node: ts.Node): void => {
+    const from =
+      ts.isImportDeclaration(node) && node.importClause?.phaseModifier !== ts.SyntaxKind.TypeKeyword
+        ? node.moduleSpecifier
+        : ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword
+          ? node.arguments[0]
+          : undefined;
+    if (from && ts.isStringLiteralLike(from) && /^(node:)?fs(\/promises)?$/.test(from.text)) {
+      const bindings = ts.isImportDeclaration(node) ? node.importClause?.namedBindings : undefined;
+      const names =
+        bindings && ts.isNamedImports(bindings)
+          ? bindings.elements.filter((one) => !one.isTypeOnly).map((one) => (one.propertyName ?? one.name).text)
+          : ["all of it"];
+      const odd = names.filter((name) => !ON_OPENED[file]?.includes(name));
+      if (odd.length > 0) faults.push(`${file}: takes ${odd.join(", ")} from ${from.text}; src/paths.ts opens paths`);
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(ast);
   return faults;
 }
 

@@ -14,19 +14,23 @@ const PLUGIN = `export default { gantry: 1, kind: "tool", name: "own", parse: ()
   name = "own"; description = "-"; inputSchema = { type: "object" }; kind = "other"; parallel = false; needsLeave = false;
   parse() { return {}; } describe() { return { title: "own", locations: [] }; } async run() { return { text: "" }; } } };`;
 
-/** What the tools answered when the model made these calls. */
+interface WireMessage {
+  role: string;
+  content: string;
+  tool_call_id: string;
+  tool_calls: { id: string }[];
+}
+
+/** What the tools answered when the model made these calls, all in one answer. */
 async function outputs(server: GantryServer, models: Awaited<ReturnType<typeof lab>>, calls: FakeStep[]) {
-  const texts: string[] = [];
-  for (const one of calls) {
-    models.enqueue(one, say("Done."));
-    const { sessionId, status } = await ask(server, { message: "go" });
-    assert.equal(status, 200);
-    const { messages } = (await (await server.fetch(`/api/sessions/${sessionId}/messages`)).json()) as {
-      messages: { role: string; content: string }[];
-    };
-    texts.push(messages.find(({ role }) => role === "tool")?.content ?? "");
-  }
-  return texts;
+  models.enqueue({ say: calls.flatMap((one) => one.say ?? []) }, say("Done."));
+  const { sessionId, status } = await ask(server, { message: "go" });
+  assert.equal(status, 200);
+  const response = await server.fetch(`/api/sessions/${sessionId}/messages`);
+  const { messages } = (await response.json()) as { messages: WireMessage[] };
+  const ids = messages.flatMap((message) => message.tool_calls.map(({ id }) => id));
+  assert.equal(ids.length, calls.length);
+  return ids.map((id) => messages.find((message) => message.tool_call_id === id)?.content ?? "");
 }
 
 describe("a config and a store in the project folder", () => {
