@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { callTools } from "gantry/testing";
 import { scriptedAgent } from "../helpers/acp-agent.js";
 import { http, HttpPeer, serveHttp } from "../helpers/acp-http.js";
 import type { Json } from "../helpers/acp-peer.js";
 import { tempDir } from "../helpers/temp.js";
+
+/** A model in whose window everything fits. */
+const WIDE = { provider: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] } };
 
 const JSON_TYPE = { "content-type": "application/json" };
 const STREAM = { accept: "text/event-stream" };
@@ -282,8 +286,9 @@ describe("delivery", () => {
   it("a client that never reads slows nobody and loses no text", async (t) => {
     const { path: cwd } = await tempDir(t);
     const piece = "x".repeat(10_000);
-    const chunks = Array.from({ length: 600 }, () => ({ type: "text" as const, block: "t", text: piece }));
-    const { agent } = scriptedAgent(t, [chunks, "quick"]);
+    // In two answers, since one alone may not be so long; nobody has the tool, so the model goes on.
+    const half = Array.from({ length: 300 }, () => ({ type: "text" as const, block: "t", text: piece }));
+    const { agent } = scriptedAgent(t, [[...half, ...callTools(["none", {}])], half, "quick"], WIDE);
     const { url } = await serveHttp(t, agent);
     const [slow, quick] = [new HttpPeer(url), new HttpPeer(url)];
     await Promise.all([slow.open(), quick.open()]);

@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ScriptedStep } from "gantry/testing";
+import { callTools, type ScriptedStep } from "gantry/testing";
 import { scriptedAgent } from "../helpers/acp-agent.js";
 import { http, HttpPeer, serveHttp, SocketPeer } from "../helpers/acp-http.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
+
+/** A model in whose window everything fits. */
+const WIDE = { provider: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] } };
 
 async function connected(
   t: Hooks,
@@ -196,8 +199,9 @@ describe("WebSocket", () => {
   it("a client that never reads its socket is not waited for, and loses no text", async (t) => {
     const { path: cwd } = await tempDir(t);
     const piece = "x".repeat(10_000);
-    const big: ScriptedStep = Array.from({ length: 600 }, () => ({ type: "text" as const, block: "t", text: piece }));
-    const { agent } = scriptedAgent(t, [big]);
+    // In two answers, since one alone may not be so long; nobody has the tool, so the model goes on.
+    const half = Array.from({ length: 300 }, () => ({ type: "text" as const, block: "t", text: piece }));
+    const { agent } = scriptedAgent(t, [[...half, ...callTools(["none", {}])], half], WIDE);
     const { url } = await serveHttp(t, agent);
     const peer = await connected(t, url);
     await peer.initialize();
