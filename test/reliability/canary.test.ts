@@ -24,6 +24,7 @@ it("no secret of the config is in any output, error, log, session, file or child
         transports: ["koa-http-api", "acp-http-sse-ws"],
         required_headers: { "X-Required": REQUIRED },
       },
+      acp: { required_headers: {} },
       log: { level: "debug" },
       providers: WIRES.map((wire) => ({
         name: wire,
