@@ -156,12 +156,12 @@ it("a model, provider or session that is half a character is refused before anyt
 it("relative tools.allow_paths start at the config's folder", async (t) => {
   const models = await lab(t);
   const place = await tempDir(t, { "shared/a.txt": "shared text", "project/x": "", "etc/x": "" });
-  await mkdir(place.at("etc/shared"));
+  await mkdir(place.at("etc/inner"), { recursive: true });
   const config = labConfig(models, {
-    tools: { allow_paths: ["../shared"], bash: { enabled: false } },
+    tools: { allow_paths: ["../../shared"], bash: { enabled: false } },
   });
-  await writeFile(place.at("etc/gantry.json"), JSON.stringify(config));
-  const args = ["serve", "--port", "0", "--config", place.at("etc/gantry.json")];
+  await writeFile(place.at("etc/inner/gantry.json"), JSON.stringify(config));
+  const args = ["serve", "--port", "0", "--config", place.at("etc/inner/gantry.json")];
   const server = await startServer(t, { args, projectDir: place.at("project") });
   const [read] = await outputs(server, models, [call("read", { path: place.at("shared/a.txt") })]);
   assert.equal(read, "1\tshared text");

@@ -156,7 +156,10 @@ describe("edits that grow", () => {
     );
     assert.ok(process.memoryUsage().rss - before < 256 * 1024 * 1024);
     const one = { path: "a.ts", old_string: "a", new_string: "x".repeat(20_000), replace_all: true };
-    await assert.rejects(callTool(tool("edit"), one, p.context), /the file would have more bytes than edit takes \(10485760\)/);
+    await assert.rejects(
+      callTool(tool("edit"), one, p.context),
+      /the file would have more bytes than edit takes \(10485760\)/,
+    );
     assert.equal(await p.now(), "ab".repeat(1_000));
   });
 });
