@@ -54,6 +54,7 @@ export function toRpcError(error: unknown, logger: Logger): RpcError {
 /** Why a run failed, for the person at the client. */
 export function failureText(error: unknown, logger: Logger): string {
   // A store's error names files of the server.
+  if (hasCode(error, "model_timeout") && error.why !== "") return `${error.message}: ${error.why}`;
   if (error instanceof Error && isGantryError(error) && !hasCode(error, "store")) return error.message;
   logger.error("a run failed", { error });
   return isFull(error) ? STORE_FULL : "internal error";

@@ -60,6 +60,7 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
         ...(parts.cwd === undefined ? {} : { projectDir: parts.cwd }),
         signal: turn.signal,
         overflow: "merge",
+        ...(parts.editor ? { onWaiting: waiting(send) } : {}),
         ...(parts.ask
           ? {
               ask: async (request, signal) => {
@@ -152,6 +153,17 @@ function besides(event: AgentEvent, shown: Shown, open: ReadonlyMap<string, unkn
     default:
       return undefined;
   }
+}
+
+/** Says why there is no model yet, each reason once. */
+function waiting(send: (update: SessionUpdate) => void): (why: string) => void {
+  let told = "";
+  return (why) => {
+    if (why === told) return;
+    told = why;
+    const text = `[waiting for a model${why === "" ? "" : `: ${visible(why)}`}]\n`;
+    send({ sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) });
+  };
 }
 
 /** Which tool calls the client was told of, and asked about. */

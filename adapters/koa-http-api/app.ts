@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Logger } from "gantry";
+import { hasCode, type Logger } from "gantry";
 import Koa, { type Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import { HttpError, isInternal, refusalFor } from "./errors.js";
@@ -46,5 +46,6 @@ function fail(ctx: Context, error: unknown, logger: Logger): void {
     return;
   }
   if (headers) ctx.set({ ...headers });
-  send(ctx, { error: message, code }, status);
+  const detail = hasCode(error, "model_timeout") && error.why !== "" ? { detail: error.why } : {};
+  send(ctx, { error: message, code, ...detail }, status);
 }

@@ -88,11 +88,11 @@ export class Runs {
       await stream.send("agent", wireDone(usage));
       stream.end("done", wireDone(usage));
     } catch (error) {
-      const { message } = this.#told(error);
+      const { message, code } = this.#told(error);
       // At a shutdown there is no time for a reader that is behind.
       if (!this.#parts.shutdown.aborted) await pumped;
       tellDropped(run, stream);
-      stream.end("error", { error: message });
+      stream.end("error", { error: message, code });
     }
   }
 

@@ -84,6 +84,19 @@ for (const [name, params, editor] of CLIENTS) {
       assert.equal(peer.text(session), "done");
     });
 
+    it("what it waits for, while no model is there", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const list = () => new Promise<never>(() => undefined);
+      const { agent } = scriptedAgent(t, [], { provider: { models: [], list }, modelTimeoutMs: 1500 });
+      const peer = new MemoryAcp(t, agent, {}).connect();
+      await peer.initialize(params);
+      const session = await peer.newSession(cwd);
+      await peer.prompt(session, "x").catch(() => undefined);
+      const thoughts = peer.text(session, "agent_thought_chunk");
+      if (editor) assert.match(thoughts, /^\[waiting for a model: scripted: .*\]\n$/);
+      else assert.equal(thoughts, "");
+    });
+
     it("a failed and a cancelled run tell the tokens that they used, before the result", async (t) => {
       const { path: cwd } = await tempDir(t);
       const tool = testTool("look", () => ({ text: "seen" }));

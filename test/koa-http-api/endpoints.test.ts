@@ -246,7 +246,9 @@ it("no model in time is 504", async (t) => {
     agent: { modelTimeoutMs: 30 },
   });
   const { status, json } = await run({ message: "hi" });
-  assert.deepEqual([status, json()], [504, { error: "timed out selecting model", code: "model_timeout" }]);
+  const { detail, ...rest } = json() as Record<string, unknown>;
+  assert.deepEqual([status, rest], [504, { error: "timed out selecting model", code: "model_timeout" }]);
+  assert.match(String(detail), /^scripted: /);
 });
 
 it("a project folder that is gone is 400", async (t) => {

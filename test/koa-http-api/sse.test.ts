@@ -113,7 +113,7 @@ it("a failed run ends the stream with an error event and no done", async (t) => 
   assert.equal(status, 200);
   const events = sseEvents(text);
   assert.equal(events[0]?.data.content, "Well");
-  assert.deepEqual(events.at(-1), { event: "error", data: { error: "scripted: 500: it burns" } });
+  assert.deepEqual(events.at(-1), { event: "error", data: { error: "scripted: 500: it burns", code: "provider" } });
   assert.ok(!events.some(({ event, data }) => event === "done" || data.type === "done"));
   assert.ok(!log.some((line) => line.startsWith("error")));
 });

@@ -81,7 +81,7 @@ describe("a full disk", { concurrency: true }, () => {
       if (spoken instanceof Error) assert.match(spoken.message, new RegExp(FULL));
       else {
         await spoken.ended;
-        assert.deepEqual(spoken.last, { event: "error", data: { error: FULL } });
+        assert.deepEqual(spoken.last, { event: "error", data: { error: FULL, code: "store_full" } });
       }
 
       models.fallback = say("Noted.");

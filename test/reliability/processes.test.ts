@@ -91,7 +91,7 @@ describe("four servers on one store", { concurrency: true }, () => {
       await doomed.text(1);
       assert.equal((await d.fetch(`/api/sessions/${doomed.sessionId}`, { method: "DELETE" })).status, 200);
       await doomed.ended;
-      assert.deepEqual(doomed.last, { event: "error", data: { error: "session deleted" } });
+      assert.deepEqual(doomed.last, { event: "error", data: { error: "session deleted", code: "session_deleted" } });
       await until(async () => (await c.fetch(`/api/sessions/${doomed.sessionId}`)).status === 404);
 
       for (const server of [b, c, d]) {

@@ -72,7 +72,7 @@ it("SIGTERM with 100 event streams, 50 WebSockets, 5 runs and a child that ignor
 
   await Promise.all([tool.ended, streamed.ended]);
   for (const { last } of [tool, streamed]) {
-    assert.deepEqual(last, { event: "error", data: { error: "server shutting down" } });
+    assert.deepEqual(last, { event: "error", data: { error: "server shutting down", code: "shutting_down" } });
   }
   const { status, error } = await plain;
   assert.deepEqual([status, error], [503, "server shutting down"]);
