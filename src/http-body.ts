@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import { Transform, type TransformCallback } from "node:stream";
 
 /** Why a body was not had. */
 export class BodyError extends Error {
@@ -40,5 +41,54 @@ export async function readBody(request: IncomingMessage, maxBytes: number): Prom
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes.subarray(0, length));
   } catch {
     throw new BodyError("not_text");
+  }
+}
+
+/** A body as a parser of others may read it. */
+export interface GatheredBody extends Transform {
+  readonly headers: IncomingMessage["headers"];
+}
+
+/**
+ * A request's body for a parser that keeps the pieces as they come: in pieces of 16 KiB, so that it keeps few. The limit
+ * on its size is the parser's. Ends with an error when the client leaves in the middle.
+ */
+export function gatheredBody(request: IncomingMessage): GatheredBody {
+  const gathered = new Gathered(request.headers);
+  request.once("close", () => request.complete || gathered.destroy(new BodyError("broken")));
+  request.once("error", (error) => gathered.destroy(error));
+  return request.pipe(gathered);
+}
+
+class Gathered extends Transform implements GatheredBody {
+  readonly headers: IncomingMessage["headers"];
+  #bytes = Buffer.allocUnsafeSlow(FIRST);
+  #length = 0;
+
+  constructor(headers: IncomingMessage["headers"]) {
+    super();
+    this.headers = headers;
+  }
+
+  override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    if (this.#length + chunk.length > FIRST) this.#pass();
+    if (chunk.length >= FIRST) this.push(chunk);
+    else {
+      chunk.copy(this.#bytes, this.#length);
+      this.#length += chunk.length;
+    }
+    done();
+  }
+
+  override _flush(done: TransformCallback): void {
+    this.#pass();
+    done();
+  }
+
+  #pass(): void {
+    if (this.#length === 0) return;
+    this.push(this.#bytes.subarray(0, this.#length));
+    this.#bytes = Buffer.allocUnsafeSlow(FIRST);
+    this.#length = 0;
   }
 }

@@ -27,7 +27,7 @@ export { killAll } from "./tools/child.js";
 export { openHttpHost, type HttpHostOptions } from "./http-host.js";
 export { endRaw } from "./http-answers.js";
 export { headerFaultIn, type HeaderFault } from "./header-map.js";
-export { BodyError, readBody } from "./http-body.js";
+export { BodyError, gatheredBody, readBody, type GatheredBody } from "./http-body.js";
 export { readAttachments, type AttachmentPolicy } from "./attachments.js";
 export { roundCost } from "./usage.js";
 export * from "./web-safety.js";

@@ -61,7 +61,7 @@ describe("each rule bites", () => {
       /reads a request's body; only src\/http-body\.ts may/,
     ],
     [
-      "an adapter that has a body parsed",
+      "an adapter that has a body parsed as it comes",
       { "adapters/a/index.ts": 'const parser = import("koa-body");' },
       /reads a request's body; only src\/http-body\.ts may/,
     ],

@@ -4,7 +4,7 @@ import { Readable } from "node:stream";
 import { it } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { BodyError, readBody } from "gantry";
+import { BodyError, gatheredBody, readBody } from "gantry";
 
 /** A body that comes in these pieces. */
 function sent(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, headers: Record<string, string> = {}) {
@@ -60,4 +60,27 @@ it("holds no more of a body in pieces of a byte than of one in one piece", async
   request.push(null);
   assert.equal((await body).length, count);
   assert.ok(most < 40 * count, `${most} bytes held for ${count}`);
+});
+
+it("gathers a body for a parser: few pieces, every byte, and an error where the client left", async () => {
+  const bytes = Buffer.from("aé日𝄞".repeat(20_000));
+  for (const size of [1, 7, 16_384, 100_000]) {
+    const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
+      bytes.subarray(i * size, (i + 1) * size),
+    );
+    const request = Object.assign(sent(pieces, { "x-a": "1" }), { complete: true });
+    const gathered = gatheredBody(request);
+    assert.deepEqual(gathered.headers, { "x-a": "1" });
+    const got: Buffer[] = [];
+    for await (const piece of gathered as AsyncIterable<Buffer>) got.push(piece);
+    assert.ok(Buffer.concat(got).equals(bytes), `${size}`);
+    assert.ok(got.length <= 2 + (bytes.length / 16_384) * 1.5, `${got.length} pieces of ${size}`);
+  }
+  const left = Object.assign(new Readable({ read: () => undefined }), { headers: {}, complete: false });
+  const gathered = gatheredBody(left as unknown as IncomingMessage);
+  left.push(Buffer.from("{"));
+  left.destroy();
+  await assert.rejects(async () => {
+    for await (const _piece of gathered) continue;
+  }, refusedFor("broken"));
 });

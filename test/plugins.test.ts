@@ -218,7 +218,7 @@ describe("a plugin that cannot be used", () => {
       t,
       {},
       { agent: { tools: [{ tool: "read", deep: 1 }] } },
-      /agent\.tools\[0\]\.deep: unknown key; the tool read/,
+      /agent\.tools\[0\]\.deep: unknown key; expected one of tool \(options of the built-in ones stand under tools\)/,
     );
   });
 

@@ -221,7 +221,10 @@ describe("a server that is told to stop", () => {
     assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
     assert.ok(Date.now() - started < 5_500, "the promise is five seconds");
     for (const text of await Promise.all([tool, ...streams])) {
-      assert.deepEqual(eventsOf(text).at(-1), { event: "error", data: { error: "server shutting down", code: "shutting_down" } });
+      assert.deepEqual(eventsOf(text).at(-1), {
+        event: "error",
+        data: { error: "server shutting down", code: "shutting_down" },
+      });
     }
     assert.equal(await processes(`sleep ${seconds}`), 0);
   });

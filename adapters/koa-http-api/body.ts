@@ -1,5 +1,5 @@
-import type { Context } from "koa";
-import { BodyError, isRecord, parseJson, readBody } from "gantry";
+import type { Context, Middleware } from "koa";
+import { gatheredBody, isRecord, parseJson } from "gantry";
 import { HttpError, INVALID_BODY } from "./errors.js";
 
 /** What a client asks of a run; checked. */
@@ -19,24 +19,65 @@ export interface BodyLimits {
   jsonDepth: number;
 }
 
-/** The body of a run request, whatever content type it has. */
-export async function readRunRequest(ctx: Context, limits: BodyLimits): Promise<RunRequest> {
-  const encoding = ctx.req.headers["content-encoding"] ?? "identity";
-  if (encoding.toLowerCase() !== "identity")
-    throw new HttpError(415, "content encoding not supported", { "Accept-Encoding": "identity" });
-  const body = parseJson(await text(ctx, limits.maxBodyBytes), limits.jsonDepth);
-  if (!isRecord(body)) throw invalidBody();
-  return checked(body);
+/** Reads the bodies of run requests, whatever content type they have. */
+export class BodyReader {
+  readonly #limits: BodyLimits;
+  #parser: Promise<Middleware> | undefined;
+
+  constructor(limits: BodyLimits) {
+    this.#limits = limits;
+  }
+
+  async read(ctx: Context): Promise<RunRequest> {
+    const { headers } = ctx.req;
+    const encoding = headers["content-encoding"] ?? "identity";
+    if (encoding.toLowerCase() !== "identity")
+      throw new HttpError(415, "content encoding not supported", { "Accept-Encoding": "identity" });
+    // Before a byte of it is taken.
+    if (Number(headers["content-length"] ?? 0) > this.#limits.maxBodyBytes) throw tooLarge();
+    const body = parseJson(await this.#text(ctx), this.#limits.jsonDepth);
+    if (!isRecord(body)) throw invalidBody();
+    return checked(body);
+  }
+
+  async #text(ctx: Context): Promise<string> {
+    // The parser chooses by this header, which says nothing here.
+    ctx.req.headers["content-type"] = "text/plain";
+    const parser = await (this.#parser ??= this.#load());
+    // It would keep a body of single bytes byte by byte, at hundreds of times its size.
+    const gathered = Object.create(ctx, { req: { value: gatheredBody(ctx.req) } }) as Context;
+    try {
+      await parser(gathered, () => Promise.resolve());
+    } catch (error) {
+      throw (error as { status?: unknown }).status === 413 ? tooLarge() : invalidBody();
+    }
+    const { body } = gathered.request as { body?: unknown };
+    try {
+      const bytes = Buffer.from(typeof body === "string" ? body : "", "latin1");
+      return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    } catch {
+      throw invalidBody();
+    }
+  }
+
+  /** Loaded with the first body, for it takes longer to load than all the rest of the server. */
+  async #load(): Promise<Middleware> {
+    const { koaBody } = await import("koa-body");
+    return koaBody({
+      text: true,
+      textTypes: ["text/plain"],
+      textLimit: this.#limits.maxBodyBytes,
+      // Bytes as they are, so that broken UTF-8 is seen and not mended.
+      encoding: "binary",
+      json: false,
+      urlencoded: false,
+      multipart: false,
+    }) as Middleware;
+  }
 }
 
-async function text(ctx: Context, maxBytes: number): Promise<string> {
-  try {
-    return await readBody(ctx.req, maxBytes);
-  } catch (error) {
-    throw error instanceof BodyError && error.reason === "too_large"
-      ? new HttpError(413, "request body too large")
-      : invalidBody();
-  }
+function tooLarge(): HttpError {
+  return new HttpError(413, "request body too large");
 }
 
 function invalidBody(): HttpError {

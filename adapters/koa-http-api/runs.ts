@@ -1,7 +1,7 @@
 import { readAttachments, RunCancelledError, ShuttingDownError, type Run, type RunResult } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
-import { readRunRequest, type RunRequest } from "./body.js";
+import { BodyReader, type RunRequest } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
 import { CANCEL_MS } from "./serving.js";
 import { SseStream } from "./sse.js";
@@ -10,10 +10,12 @@ import { IGNORED_HEADER, MODEL_HEADER, SESSION_HEADER, wireDone, wireEvent, wire
 /** `POST /api/run`. */
 export class Runs {
   readonly #parts: ApiParts;
+  readonly #bodies: BodyReader;
   #streams = 0;
 
   constructor(parts: ApiParts) {
     this.#parts = parts;
+    this.#bodies = new BodyReader(parts.options);
   }
 
   async serve(ctx: Context): Promise<void> {
@@ -21,7 +23,7 @@ export class Runs {
     const { res } = ctx;
     // The response, not the request: a request is over as soon as its body is read.
     res.once("close", () => res.writableFinished || gone.abort(new RunCancelledError()));
-    const request = await readRunRequest(ctx, this.#parts.options);
+    const request = await this.#bodies.read(ctx);
     // Also on the answer of a run that fails: a misspelt name may be why.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
     if (request.stream) this.#countStream(ctx);

@@ -336,7 +336,11 @@ describe("requests to the client", () => {
     const taken = await peer.seen((message) => message.method === "$/cancel_request");
     assert.equal(taken.params.requestId, question.id);
     const stored = (await agent.sessions.messages(session)).at(-1);
-    assert.deepEqual(stored?.parts, [{ type: "text", text: "[cancelled before it ran]" }], "it is known not to have run");
+    assert.deepEqual(
+      stored?.parts,
+      [{ type: "text", text: "[cancelled before it ran]" }],
+      "it is known not to have run",
+    );
     peer.assertClean();
   });
 

@@ -53,7 +53,10 @@ export class MemoryAcp {
   }
 
   connect(): AcpPeer & { connection: AcpConnection } {
-    const peer = new AcpPeer((text) => connection.receive(text), this.options.profile === "official" ? "official" : "spec");
+    const peer = new AcpPeer(
+      (text) => connection.receive(text),
+      this.options.profile === "official" ? "official" : "spec",
+    );
     const connection = this.server.connect({
       // Through JSON, as on a wire.
       send: (message) => peer.take(JSON.parse(JSON.stringify(message))),

@@ -221,7 +221,7 @@ function words({ file, ast }: Module): string[] {
     if (file !== "src/http-host.ts" && opensHttpPort(node))
       fault(node, "opens an HTTP port; only src/http-host.ts may");
     if (file !== "src/http-body.ts" && readsBody(node))
-      fault(node, "reads a request's body; only src/http-body.ts may");
+      fault(node, "reads a request's body; only src/http-body.ts may, or a parser of what its gatheredBody gives");
     const isDefault =
       (ts.isExportAssignment(node) && !node.isExportEquals) ||
       (ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword)) ||
@@ -295,7 +295,8 @@ const BODY_PARSERS = /^(koa-body|koa-bodyparser|co-body|raw-body|body-parser)$/;
 
 /** A body that is gathered elsewhere is bounded by nobody. */
 function readsBody(node: ts.Node): boolean {
-  if (ts.isStringLiteralLike(node)) return BODY_PARSERS.test(node.text);
+  if (ts.isStringLiteralLike(node))
+    return BODY_PARSERS.test(node.text) && !node.getSourceFile().text.includes("gatheredBody(");
   return ts.isPropertyAccessExpression(node) && node.name.text === "iterator" && node.expression.getText() !== "Symbol";
 }
 

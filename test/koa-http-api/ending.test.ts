@@ -147,7 +147,7 @@ it("cancels what runs when patience ends: streams end with an error event, answe
   patience.abort();
   await Promise.all([first, api.listening.stop(AbortSignal.abort())]);
   await plain.client.until(/503 [\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/);
-  await streamed.client.until(/event: error\ndata: \{"error":"server shutting down"\}\n\n/);
+  await streamed.client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/);
   assert.doesNotMatch(streamed.client.received, /event: done/);
   await api.host.close(AbortSignal.abort());
   await Promise.all([plain.client.closed, streamed.client.closed]);
@@ -161,7 +161,7 @@ it("tells the same when the agent itself closes", async (t) => {
   const streamed = await begin(api, { message: "hi", stream: true });
   await api.agent.close();
   await plain.client.until(/503 [\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/);
-  await streamed.client.until(/event: error\ndata: \{"error":"server shutting down"\}\n\n/);
+  await streamed.client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/);
   assert.deepEqual((await api.run({ message: "late" })).json(), {
     error: "server shutting down",
     code: "shutting_down",
@@ -187,7 +187,7 @@ it("stops with a hundred streams open, slow readers among them", async (t) => {
   await api.host.close(AbortSignal.abort());
   await api.agent.close();
   for (const [i, client] of clients.entries()) {
-    if (i % 10 !== 0) await client.until(/event: error\ndata: \{"error":"server shutting down"\}/);
+    if (i % 10 !== 0) await client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}/);
     client.destroy();
     await client.closed;
   }
