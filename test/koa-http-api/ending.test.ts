@@ -187,7 +187,8 @@ it("stops with a hundred streams open, slow readers among them", async (t) => {
   await api.host.close(AbortSignal.abort());
   await api.agent.close();
   for (const [i, client] of clients.entries()) {
-    if (i % 10 !== 0) await client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}/);
+    if (i % 10 !== 0)
+      await client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}/);
     client.destroy();
     await client.closed;
   }
