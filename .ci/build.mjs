@@ -7,7 +7,7 @@ import { pathToFileURL } from "node:url";
 import { CACHE, ROOT, at, buildStamp, filesBelow, install, run, sourceDigest } from "./project.mjs";
 
 /** Left to be found in node_modules: what is native, or what looks for its own files beside itself. */
-const EXTERNAL = ["better-sqlite3"];
+const EXTERNAL = ["better-sqlite3/package.json", "bindings"];
 
 /** CommonJS packages call require for Node's own modules. */
 const REQUIRE =

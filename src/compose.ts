@@ -39,8 +39,6 @@ export interface ComposeOptions {
   /** The folder to work on; absolute path. */
   projectDir: string;
   logger: Logger;
-  /** Whether the store is opened before a client can connect, so that its trouble is the start's. Default false: beside it. */
-  openFirst?: boolean;
   /** How long a stranger's transport may take to start, in ms. Default 10,000. */
   startMs?: number;
 }
@@ -51,6 +49,8 @@ export interface Composition {
   /** Names of the model providers, in order of preference. */
   readonly providers: readonly string[];
   readonly listening: readonly Listening[];
+  /** Say in the log what it takes a process to find out, the sandbox of commands; for when clients can connect. */
+  tell(): Promise<void>;
   /** Running work may finish for 2 s, then it is cancelled; resolves within 5 s whatever is open. Safe to call twice. */
   stop(): Promise<void>;
 }
@@ -120,8 +120,6 @@ async function build(options: ComposeOptions): Promise<Composition> {
     logger,
   });
   let told: Promise<void> | undefined;
-  // Beside the ports; who starts the agent waits for it and tells what went wrong.
-  agent.open().catch(() => undefined);
   const started: (Started & { listening: Listening })[] = [];
   const stop = once(async () => {
     const begun = Date.now();
@@ -143,7 +141,8 @@ async function build(options: ComposeOptions): Promise<Composition> {
     grace.clear();
   });
   try {
-    if (options.openFirst === true) await agent.open();
+    // Before anybody can connect: a store that cannot be opened must not be found out by a user.
+    await agent.open();
     // Side by side: HTTP transports share a port that opens with the first of them.
     const outcomes = await Promise.allSettled(
       transports.map(({ transport, selected }) => startOne(transport, selected, agent, options)),
@@ -163,12 +162,11 @@ async function build(options: ComposeOptions): Promise<Composition> {
     if (started.length === 0 && first) throw first;
     for (const error of strangers)
       logger.error(`${error.message}; the others go on without it`, { error: error.cause });
-    // Trying it takes a process, for which nobody who connects has to wait.
-    told = builder.tellSandbox();
     return {
       agent,
       providers: providers.map(({ name }) => name),
       listening: started.map(({ listening }) => listening),
+      tell: () => (told ??= builder.tellSandbox()),
       stop,
     };
   } catch (error) {

@@ -1,5 +1,6 @@
 import { chmod, mkdir, open, stat } from "node:fs/promises";
-import { dirname } from "node:path";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
 import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
 import type { Logger } from "gantry";
@@ -70,7 +71,7 @@ function configure(db: Database, wal: boolean, maxPages: number | undefined): vo
 async function openDatabase(path: string): Promise<Database> {
   try {
     const { default: Sqlite } = await import("better-sqlite3");
-    return keep(new Sqlite(path, { timeout: BUSY_MS }));
+    return keep(new Sqlite(path, { timeout: BUSY_MS, nativeBinding: addonPath() }));
   } catch (error) {
     const why = whyNotLoaded(error);
     if (why === undefined) throw error;
@@ -82,13 +83,19 @@ async function openDatabase(path: string): Promise<Database> {
   }
 }
 
+/** Named, because the package's own search for it takes longer than all the rest of opening a file. */
+function addonPath(): string {
+  const resolve = createRequire(import.meta.url);
+  return join(dirname(resolve.resolve("better-sqlite3/package.json")), "build", "Release", "better_sqlite3.node");
+}
+
 /** Why the addon or its package cannot be loaded; undefined for what is no matter of loading. */
 function whyNotLoaded(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const versions = /NODE_MODULE_VERSION (\d+)[\s\S]*NODE_MODULE_VERSION (\d+)/.exec(error.message);
   if (versions) return `it was built for another one (module version ${versions[1]}, wanted ${versions[2]})`;
-  if (error.message.startsWith("Could not locate the bindings file")) return "its native part is missing";
   const { code } = error as NodeJS.ErrnoException;
+  if (code === "MODULE_NOT_FOUND" && error.message.includes("better_sqlite3.node")) return "its native part is missing";
   if (code === "ERR_DLOPEN_FAILED" || code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND")
     return error.message.split("\n")[0];
   return undefined;

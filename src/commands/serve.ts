@@ -15,9 +15,10 @@ export const run: Command = async ({ args, flags, output }) => {
   const { loaded, home } = await loadFor(flags);
   const logger = makeLogger(loaded, output);
   if (flags.stdio) output.keepStdoutClean();
-  const composition = await compose({ loaded, home, projectDir: resolve("."), logger, openFirst: flags.stdio });
-  await live(composition, logger);
+  const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
+  live(composition, logger);
   logger.info(`working in ${composition.agent.projectDir} with ${modelsOf(loaded, composition)}`);
+  await composition.tell();
   return undefined;
 };
 
@@ -32,8 +33,8 @@ function makeLogger({ config, secrets }: LoadedConfig, output: Output): Logger {
   return createLogger({ level: config.log.level, write: (entry) => output.tell(entry), secrets: () => secrets });
 }
 
-/** Until a signal, or until a transport has ended. Resolves when the store is open and all is told; rejects when it cannot be opened. */
-async function live({ agent, listening, stop }: Composition, logger: Logger): Promise<void> {
+/** Say where it listens, and live until a signal or until a transport has ended. */
+function live({ listening, stop }: Composition, logger: Logger): void {
   let stopping = false;
   const end = (code: number) => {
     if (stopping) return;
@@ -65,13 +66,6 @@ async function live({ agent, listening, stop }: Composition, logger: Logger): Pr
       },
     );
   }
-  try {
-    // Before anybody is told to come: a store that cannot be opened must not be found out by a user.
-    await agent.open();
-  } catch (error) {
-    if (!stopping) throw error;
-  }
-  if (stopping) return;
   // Only now: whoever reads these lines may send a signal at once.
   for (const { label, address } of listening) {
     if (address !== "stdio") process.stdout.write(`${label} listening on ${address}\n`);
