@@ -1,6 +1,16 @@
 // Every file tool against a parent folder that another process makes a link to somewhere else, again and again.
 import assert from "node:assert/strict";
-import { mkdirSync, openSync, closeSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -13,9 +23,27 @@ const CALLS = Number(process.env.CALLS ?? 60);
 const SECRET = "OUTSIDE";
 
 function fill(folder: string, mark: string): void {
-  mkdirSync(join(folder, "deep", "tree", "a"), { recursive: true });
+  // One after the other: `recursive` never ends below a folder that was removed.
+  for (const way of ["deep", "deep/tree", "deep/tree/a"]) {
+    try {
+      mkdirSync(join(folder, way));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    }
+  }
   for (const file of ["file.txt", "gone.txt", `${mark}.name`, "tree/keep", "tree/a/keep"])
     writeFileSync(join(folder, "deep", file), `${mark} needle\ncount: 1\n`);
+}
+
+/** The folder that is really there, open: whatever its name is at the moment, it is reached by this. */
+function openReal(project: string): number {
+  for (;;) {
+    try {
+      return openSync(join(project, "sub.real"), constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+    } catch {
+      // It has its other name just now.
+    }
+  }
 }
 
 /** All names and contents below a folder. */
@@ -58,7 +86,7 @@ describe("a parent folder that flips between a folder and a link to the outside"
       fill(join(project, "sub.real"), "inside");
       fill(outside, SECRET);
       const before = picture(outside);
-      const inside = openSync(join(project, "sub.real"), "r");
+      let inside = openReal(project);
       const around = name === "delete around it";
       const flips = around ? join(project, "top", "sub") : join(project, "sub");
       const flipper = new Child("./flipper.ts", [flips, join(project, "sub"), outside]);
@@ -68,8 +96,17 @@ describe("a parent folder that flips between a folder and a link to the outside"
         await flipper.message();
         const tool = builtinTools().find((one) => one.name === name.split(" ")[0])!;
         for (let i = 0; i < CALLS; i++) {
-          if (around) fill(join(project, "top"), "inside");
-          else if (i % 100 === 0 || name === "delete") fill(`/proc/self/fd/${inside}`, "inside");
+          if (around) {
+            mkdirSync(join(project, "top"), { recursive: true });
+            fill(join(project, "top"), "inside");
+          } else if (i % 100 === 0 || name === "delete") {
+            // A tool may make a folder of the name that is free for a moment; the flipper then removes one of the two.
+            if (fstatSync(inside).nlink === 0) {
+              closeSync(inside);
+              inside = openReal(project);
+            }
+            fill(`/proc/self/fd/${inside}`, "inside");
+          }
           let output = "";
           try {
             output = (await callTool(tool, inputOf(i), toolContext(project))).text;
