@@ -1,12 +1,7 @@
 import { hasCode, ProviderError, type ProviderErrorKind } from "gantry";
-import { UNREADABLE_CALL } from "./slips.js";
+import { UNREADABLE_CALL, type FaultContext } from "./slips.js";
 
-/** How faults of one provider are told. */
-export interface FaultContext {
-  readonly provider: string;
-  /** Takes secrets out. */
-  readonly redact: (text: string) => string;
-}
+export type { FaultContext } from "./slips.js";
 
 /** What a thrown thing or an `error` part tells, wherever it keeps it. */
 interface Fault {

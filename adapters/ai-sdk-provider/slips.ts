@@ -1,5 +1,11 @@
 import { ProviderError } from "gantry";
-import type { FaultContext } from "./errors.js";
+
+/** How faults of one provider are told. */
+export interface FaultContext {
+  readonly provider: string;
+  /** Takes secrets out. */
+  readonly redact: (text: string) => string;
+}
 
 /** Longest excerpt of what a model said wrongly. */
 const MOST = 600;
