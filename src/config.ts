@@ -4,6 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import * as v from "valibot";
 import { expand, gatherSecrets } from "./config-values.js";
 import { ConfigError } from "./errors.js";
+import { headerFaultIn } from "./header-map.js";
 import { isRecord } from "./json.js";
 import { Redactor } from "./redact.js";
 
@@ -48,33 +49,25 @@ const oneOf = <const T extends readonly string[]>(options: T) =>
   v.picklist(options, `one of ${options.map((option) => JSON.stringify(option)).join(", ")}`);
 // Valibot takes a list for an object without keys.
 const object = (message: string) => v.custom<Record<string, unknown>>(isRecord, message);
-const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-// Line breaks would let a value become a header of its own.
-// eslint-disable-next-line no-control-regex
-const ONE_LINE = /^[^\u0000-\u0008\u000a-\u001f\u007f]*$/;
 /** By hand: of an object's keys valibot leaves out `__proto__` and its like, and a header that is not there asks for nothing. */
-const headers = v.pipe(
-  object("an object of header names and values"),
-  v.rawTransform(({ dataset, addIssue, NEVER }) => {
-    const input = dataset.value;
-    for (const [key, value] of Object.entries(input)) {
-      const message =
-        !HEADER_NAME.test(key) || key === "__proto__"
-          ? "the name of a header"
-          : typeof value !== "string"
-            ? "a string"
-            : ONE_LINE.test(value)
-              ? undefined
-              : "one line of text";
-      if (message === undefined) continue;
-      // A value may be a secret.
-      const received = message === "the name of a header" ? JSON.stringify(key) : typeof value;
-      addIssue({ message, received, path: [{ type: "object", origin: "value", input, key, value }] });
+const headers = (sent: boolean) =>
+  v.pipe(
+    object("an object of header names and values"),
+    v.rawTransform(({ dataset, addIssue, NEVER }) => {
+      const input = dataset.value;
+      const fault = headerFaultIn(input, sent);
+      if (fault === undefined) return input as Record<string, string>;
+      // Not the value, which may be a secret.
+      const key = fault.key.slice(1);
+      const received = key.startsWith('"') ? key : typeof input[key];
+      addIssue({
+        message: fault.expected,
+        received,
+        path: [{ type: "object", origin: "value", input, key, value: "" }],
+      });
       return NEVER;
-    }
-    return input as Record<string, string>;
-  }),
-);
+    }),
+  );
 const section = <const T extends v.ObjectEntries>(entries: T) => {
   const message = `an object with the keys ${Object.keys(entries).join(", ")}`;
   // Every key is optional, so that nothing at all is a good section.
@@ -93,8 +86,8 @@ const schema = v.pipe(
       server: section({
         host: v.optional(text, "127.0.0.1"),
         port: v.optional(whole(0, 65535), 8080),
-        required_headers: v.optional(headers, {}),
-        headers: v.optional(headers, {}),
+        required_headers: v.optional(headers(false), {}),
+        headers: v.optional(headers(true), {}),
         transports: v.optional(v.pipe(v.array(module("transport"), "a list"), v.nonEmpty("at least one transport")), [
           "koa-http-api",
         ]),
@@ -113,7 +106,7 @@ const schema = v.pipe(
         auth_methods: v.optional(v.array(v.looseObject({}, "an object"), "a list of objects"), []),
         request_permission: v.optional(flag, false),
         // Left out it is not the same as empty: see `Selection.transports`.
-        required_headers: v.optional(headers),
+        required_headers: v.optional(headers(false)),
         allowed_origins: v.optional(texts, []),
         websocket_updates: v.optional(flag, true),
       }),

@@ -107,14 +107,11 @@ describe("the config file", () => {
       const [section = "", name = ""] = key.split(".");
       const wrong = (value: string) => refused(t, `{"${section}":{"${name}":${value}}}`);
       assert.equal(await wrong("[]"), `: ${key}: expected an object of header names and values, got Array`);
-      assert.equal(await wrong('{"X Y":"1"}'), `: ${key}.X Y: expected the name of a header, got "X Y"`);
-      assert.equal(await wrong('{"":"1"}'), `: ${key}.: expected the name of a header, got ""`);
-      assert.equal(
-        await wrong('{"__proto__":"x"}'),
-        `: ${key}.__proto__: expected the name of a header, got "__proto__"`,
-      );
+      assert.equal(await wrong('{"X Y":"1"}'), `: ${key}."X Y": expected a header name, got "X Y"`);
+      assert.equal(await wrong('{"":"1"}'), `: ${key}."": expected a header name, got ""`);
+      assert.equal(await wrong('{"__proto__":"x"}'), `: ${key}."__proto__": expected a header name, got "__proto__"`);
       assert.equal(await wrong('{"X-Y":1}'), `: ${key}.X-Y: expected a string, got number`);
-      assert.match(await wrong('{"X-Y":"a\\nb"}'), /X-Y: expected one line of text, got string$/);
+      assert.match(await wrong('{"X-Y":"a\\nb"}'), /X-Y: expected one line of (Latin-1 )?text, got string$/);
     }
     const { config } = (await load(t, '{"server":{"required_headers":{"constructor":"x"}}}')).loaded;
     assert.deepEqual(Object.entries(config.server.required_headers), [["constructor", "x"]]);
