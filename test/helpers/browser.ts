@@ -26,14 +26,17 @@ export function findBrowser(name: BrowserName): string | undefined {
     });
 }
 
-/** Open a page in a browser without a window and with a fresh profile; it is gone, with its profile, after the test. */
+/**
+ * Open a page in a browser without a window and with a fresh profile; it is gone, with its profile, after the test.
+ * `ended` rejects when the browser goes by itself, which it must not.
+ */
 export async function openBrowser(
   hooks: Hooks,
   name: BrowserName,
   page: string,
   /** `through`: a command that runs it. `loopbackName`: a name that leads to 127.0.0.1. */
   options: { through: readonly string[]; loopbackName: string },
-): Promise<void> {
+): Promise<{ ended: Promise<never> }> {
   const program = findBrowser(name);
   if (program === undefined) throw new Error(`there is no ${name}`);
   const profile = await makeTempDir();
@@ -59,6 +62,11 @@ export async function openBrowser(
     await closed;
     await profile.remove();
   });
+  const ended = closed.then(([code, signal]) => {
+    throw new Error(`${program} ended by itself (${String(code ?? signal)})`);
+  });
+  ended.catch(() => undefined);
+  return { ended };
 }
 
 async function flags(

@@ -224,11 +224,12 @@ it("no page of another site gets in at any door, however it spells the address; 
     );
     const second = await serveSite(t, here, local);
     const first = await serveSite(t, there, foreign, `http://localhost:${second.port}/`);
-    await openBrowser(t, browser, `http://${spaces.thereAddress}:${first.port}/`, {
+    const { ended } = await openBrowser(t, browser, `http://${spaces.thereAddress}:${first.port}/`, {
       through: here,
       loopbackName: REBOUND,
     });
-    const seen = { ...(await first.seen), ...(await second.seen) };
+    const [abroad, at] = await Promise.race([Promise.all([first.seen, second.seen]), ended]);
+    const seen = { ...abroad, ...at };
     for (const { tag, bound, session } of [...foreign, ...local]) {
       const got = answered(servers.get(bound)!);
       const row = Object.entries(seen)
