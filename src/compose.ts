@@ -282,7 +282,12 @@ class Builder {
 
   /** Say what commands run in; never rejects. */
   async tellSandbox(): Promise<void> {
-    await this.#tellSandbox?.();
+    try {
+      await this.#tellSandbox?.();
+    } catch (error) {
+      // Clients are served already; the first command says so again, to the model.
+      this.#options.logger.warn("it could not be found out what commands run in", { error });
+    }
   }
 
   async strategy(): Promise<string | CompactionStrategy> {
