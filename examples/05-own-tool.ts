@@ -12,7 +12,7 @@ const weather: Tool<{ city: string }> = {
   },
   kind: "fetch",
   parallel: true,
-  needsLeave: false,
+  needsPermission: false,
   parse(input) {
     const { city } = Object(input) as { city?: unknown };
     if (typeof city !== "string" || city === "") throw new ToolInputError("city: expected the name of a city");

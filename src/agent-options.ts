@@ -1,10 +1,13 @@
-import type { CompactionOptions } from "./compaction.js";
-import { InputError } from "./errors.js";
-import { isRecord } from "./json.js";
-import type { CatalogueCache } from "./models.js";
+import type { CompactionOptions } from "./compaction/context-window.js";
+import { InputError } from "./ports/errors.js";
+import { isRecord } from "./base/json.js";
+import type { CatalogueCache } from "./models/models.js";
+import type { BusEvent } from "./ports/bus-events.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
-import type { ReasoningEffort, SessionDriver } from "./ports/session-driver.js";
+import { EFFORTS, oneOf } from "./run/input.js";
+import type { ReasoningEffort } from "./ports/model-provider.js";
+import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
 
 export interface AgentOptions {
@@ -42,9 +45,6 @@ export interface AgentOptions {
   logger?: Logger;
 }
 
-/** Every level of reasoning that there is. */
-export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high"];
-
 const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   providers: true,
   driver: true,
@@ -79,12 +79,6 @@ export function checkOptions(options: unknown): void {
   if (isRecord(preferred)) oneOf("preferred.reasoningEffort", EFFORTS, preferred["reasoningEffort"] ?? "");
 }
 
-/** Throws `InputError` unless `value` is one of the names. */
-export function oneOf(field: string, names: readonly string[], value: unknown): void {
-  if (!names.includes(value as string))
-    throw new InputError(field, `one of ${names.map((name) => JSON.stringify(name)).join(", ")}`);
-}
-
 function parts(field: string, value: unknown, what: string, wanted: readonly string[]): void {
   if (!Array.isArray(value)) throw new InputError(field, `a list of ${what}`);
   value.forEach((one, i) => members(`${field}[${i}]`, one, `one of the ${what}, with`, wanted));
@@ -97,3 +91,22 @@ function members(field: string, value: unknown, what: string, wanted: readonly s
   );
   if (missing.length > 0) throw new InputError(field, `${what} ${missing.join(", ")}`);
 }
+
+const NAMES: Readonly<Record<BusEvent, true>> = {
+  "session.created": true,
+  "session.resume": true,
+  "session.updated": true,
+  "session.compacted": true,
+  "session.forked": true,
+  "session.reverted": true,
+  "session.deleted": true,
+  "run.started": true,
+  "run.finished": true,
+  "run.failed": true,
+  "model.called": true,
+  "model.retried": true,
+  "tool.started": true,
+  "tool.finished": true,
+};
+/** Every event that there is. */
+export const BUS_EVENTS = Object.keys(NAMES) as readonly BusEvent[];

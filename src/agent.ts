@@ -1,25 +1,28 @@
 import { setMaxListeners } from "node:events";
-import { Compaction } from "./compaction.js";
-import { InputError, SessionNotFoundError, ShuttingDownError } from "./errors.js";
-import type { Conversation } from "./conversation.js";
-import { checkOptions, oneOf, type AgentOptions } from "./agent-options.js";
-import { Bus, BUS_EVENTS, type BusEvent, type BusListener, type Run, type RunInput } from "./events.js";
-import { Housekeeping } from "./housekeeping.js";
-import { silentLogger } from "./log.js";
-import { MemoryDriver } from "./memory-driver.js";
-import { Models, noCache } from "./models.js";
+import { Compaction } from "./compaction/context-window.js";
+import { InputError, SessionNotFoundError, ShuttingDownError } from "./ports/errors.js";
+import type { Conversation } from "./conversation/conversation.js";
+import { BUS_EVENTS, checkOptions, type AgentOptions } from "./agent-options.js";
+import { Bus } from "./base/bus.js";
+import type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
+import type { Run, RunInput } from "./ports/run.js";
+import { Housekeeping } from "./sessions/housekeeping.js";
+import { silentLogger } from "./base/log.js";
+import { MemoryDriver } from "./sessions/memory-driver.js";
+import { Models, noCache } from "./models/models.js";
 import type { Logger } from "./ports/logger.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool, ToolSpec } from "./ports/tool.js";
-import { ActiveRun, EventBuffer } from "./run.js";
-import { ending, executeRun } from "./run-execution.js";
-import { attachedBytes, RunPlaces, type RunPlace } from "./run-places.js";
-import { checkInput, startRun } from "./run-start.js";
-import { Sessions } from "./sessions.js";
-import { TaskSet } from "./task-set.js";
-import { describeCall, type DescribedCall } from "./tool-calls.js";
-import { stateOf } from "./tool-state.js";
-import { VERSION } from "./version.js";
+import { ActiveRun, EventBuffer } from "./run/event-buffer.js";
+import { ending, executeRun } from "./run/execution.js";
+import { attachedBytes, RunPlaces, type RunPlace } from "./run/places.js";
+import { checkInput, oneOf } from "./run/input.js";
+import { startRun } from "./run/start.js";
+import { Sessions } from "./sessions/sessions.js";
+import { TaskSet } from "./base/task-set.js";
+import { describeCall, type DescribedCall } from "./run/tool-calls.js";
+import { stateOf } from "./run/tool-state.js";
+import { VERSION } from "./base/version.js";
 
 /** A run under way in this process. */
 interface Running {
@@ -52,7 +55,7 @@ export class Agent {
   readonly #logger: Logger;
   readonly #driver: SessionDriver;
   readonly #tools: ReadonlyMap<string, Tool>;
-  readonly #bus: Bus;
+  readonly #bus: Bus<BusEvents>;
   readonly #compaction: Compaction;
   readonly #closing = new AbortController();
   readonly #running = new Map<string, Running>();

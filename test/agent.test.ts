@@ -26,7 +26,7 @@ function tool(
     inputSchema: { type: "object" },
     kind: "other",
     parallel: false,
-    needsLeave: false,
+    needsPermission: false,
     parse: (input) => input as Record<string, unknown>,
     describe: () => ({ title: `Use ${name}`, locations: [] }),
     run,
@@ -185,7 +185,7 @@ describe("a run", () => {
     const answers = ["reject", "allow", "allow_always"] as const;
     const provider = new ScriptedProvider([callTools(["t", {}], ["t", {}], ["t", {}], ["t", {}]), say("ok")]);
     const agent = make(t, provider, {
-      tools: [tool("t", () => Promise.resolve({ text: "ran" }), { needsLeave: true })],
+      tools: [tool("t", () => Promise.resolve({ text: "ran" }), { needsPermission: true })],
     });
     const run = await agent.run({
       message: "x",
@@ -217,7 +217,7 @@ describe("a run", () => {
     let ran = 0;
     const provider = new ScriptedProvider([callTools(...calls), callTools(["t", {}]), say("ok")]);
     const agent = make(t, provider, {
-      tools: [tool("t", () => Promise.resolve({ text: `ran ${++ran}` }), { needsLeave: true })],
+      tools: [tool("t", () => Promise.resolve({ text: `ran ${++ran}` }), { needsPermission: true })],
     });
     let asked = 0;
     const ask = (() => (all[asked++] ?? (() => Promise.resolve("allow")))()) as unknown as NonNullable<RunInput["ask"]>;
@@ -233,7 +233,7 @@ describe("a run", () => {
   it("stores of a call whose leave was asked at a cancel that it did not run", async (t) => {
     for (const deaf of [false, true]) {
       const agent = make(t, new ScriptedProvider([callTools(["t", {}])]), {
-        tools: [tool("t", () => Promise.resolve({ text: "ran" }), { needsLeave: true })],
+        tools: [tool("t", () => Promise.resolve({ text: "ran" }), { needsPermission: true })],
       });
       const cancel = new AbortController();
       const ask: NonNullable<RunInput["ask"]> = (_, signal) => {

@@ -53,42 +53,48 @@ describe("each rule bites", () => {
     [
       "an adapter that opens a port by itself",
       { "adapters/a/index.ts": 'import { createServer } from "node:http";' },
-      /opens an HTTP port; only src\/http-host\.ts may/,
+      /opens an HTTP port; only src\/http\/http-host\.ts may/,
     ],
     [
       "an adapter that gathers a body by itself",
       { "adapters/a/index.ts": "for await (const chunk of request.iterator()) use(chunk);" },
-      /reads a request's body; only src\/http-body\.ts may/,
+      /reads a request's body; only src\/http\/body\.ts may/,
     ],
     [
       "an adapter that has a body parsed as it comes",
       { "adapters/a/index.ts": 'const parser = import("koa-body");' },
-      /reads a request's body; only src\/http-body\.ts may/,
+      /reads a request's body; only src\/http\/body\.ts may/,
     ],
     [
       "a port that imports the kernel",
-      { "src/ports/a.ts": 'import { x } from "../loop.js";', "src/loop.ts": "" },
-      /ports imports src\/loop\.ts of a higher floor/,
+      { "src/ports/a.ts": 'import { x } from "../run/loop.js";', "src/run/loop.ts": "" },
+      /ports imports src\/run\/loop\.ts of a higher floor \(run\)/,
     ],
     [
       "an error that imports the composition for a type",
-      { "src/errors.ts": 'import type { X } from "./compose.js";', "src/compose.ts": "" },
-      /higher floor \(composition\)/,
+      { "src/ports/errors.ts": 'import type { X } from "../serve/compose.js";', "src/serve/compose.ts": "" },
+      /higher floor \(serve\)/,
     ],
     [
       "a kernel file that imports adapter.ts",
-      { "src/loop.ts": 'import { OPTIONS } from "./adapter.js";', "src/adapter.ts": "" },
-      /kernel imports src\/adapter\.ts/,
+      { "src/run/loop.ts": 'import { OPTIONS } from "../plugin/adapter.js";', "src/plugin/adapter.ts": "" },
+      /run imports src\/plugin\/adapter\.ts/,
     ],
     [
       "a tool that imports the config",
-      { "src/tools/a.ts": 'import { c } from "../config.js";', "src/config.ts": "" },
-      /kernel imports src\/config\.ts/,
+      { "src/tools/a.ts": 'import { c } from "../serve/config.js";', "src/serve/config.ts": "" },
+      /tools imports src\/serve\/config\.ts/,
     ],
     [
       "composition that imports the command line",
-      { "src/compose.ts": 'import { c } from "./cli.js";', "src/cli.ts": "" },
-      /composition imports src\/cli\.ts/,
+      { "src/serve/compose.ts": 'import { c } from "../cli.js";', "src/cli.ts": "" },
+      /serve imports src\/cli\.ts/,
+    ],
+    ["a file without a room", { "src/loose.ts": "" }, /src\/loose\.ts: is in no room of the house/],
+    [
+      "a circle of types",
+      { "src/run/a.ts": 'import type { B } from "./b.js";', "src/run/b.ts": 'import type { A } from "./a.js";' },
+      /import circle src\/run\/a\.ts -> src\/run\/b\.ts/,
     ],
     [
       "a kernel file that imports an adapter",
@@ -97,7 +103,7 @@ describe("each rule bites", () => {
     ],
     [
       "composition that imports an adapter at once",
-      { "src/plugins.ts": 'import a from "../adapters/a/index.js";', "adapters/a/index.ts": "" },
+      { "src/serve/plugins.ts": 'import a from "../../adapters/a/index.js";', "adapters/a/index.ts": "" },
       /by import\(\)/,
     ],
     [
@@ -128,18 +134,18 @@ describe("each rule bites", () => {
     ],
     [
       "a container beyond its two files",
-      { "src/plugins.ts": 'import { container } from "tsyringe";' },
+      { "src/serve/plugins.ts": 'import { container } from "tsyringe";' },
       /imports tsyringe/,
     ],
     ["a container in an adapter", { "adapters/a/index.ts": 'import "reflect-metadata";' }, /imports reflect-metadata/],
     [
       "a tool that opens a path by itself",
       { "src/tools/read.ts": 'import { open } from "node:fs/promises";' },
-      /src\/tools\/read\.ts: takes open from node:fs\/promises; src\/paths\.ts opens paths/,
+      /src\/tools\/read\.ts: takes open from node:fs\/promises; src\/files\/path-guard\.ts opens paths/,
     ],
     [
       "a prompt that reads a file by itself, later",
-      { "src/prompt.ts": 'const fs = () => import("node:fs");' },
+      { "src/run/system-prompt.ts": 'const fs = () => import("node:fs");' },
       /takes all of it from node:fs/,
     ],
     [
@@ -147,15 +153,15 @@ describe("each rule bites", () => {
       { "src/hostile/walk.ts": 'import { stat, readFile } from "fs/promises";' },
       /takes readFile from fs\/promises/,
     ],
-    ["process.env", { "src/log.ts": "const a = process.env.DEBUG;" }, /src\/log\.ts: reads process\.env/],
+    ["process.env", { "src/base/log.ts": "const a = process.env.DEBUG;" }, /src\/base\/log\.ts: reads process\.env/],
     ["process.env by name", { "adapters/a/b.ts": 'const a = globalThis.process["env"];' }, /reads process\.env/],
-    ["process.env taken apart", { "src/log.ts": "const { env } = process;" }, /reads process\.env/],
-    ["process.env imported", { "src/log.ts": 'import { env as e } from "node:process";' }, /reads process\.env/],
-    ["console", { "src/log.ts": 'console.log("x");' }, /uses console/],
+    ["process.env taken apart", { "src/base/log.ts": "const { env } = process;" }, /reads process\.env/],
+    ["process.env imported", { "src/base/log.ts": 'import { env as e } from "node:process";' }, /reads process\.env/],
+    ["console", { "src/base/log.ts": 'console.log("x");' }, /uses console/],
     ["console by globalThis", { "adapters/a/b.ts": 'globalThis.console.log("x");' }, /uses console/],
     ["a wire word as a key", { "src/agent.ts": "const a = { session_id: 1 };" }, /wire word session_id/],
-    ["a wire word as a text", { "src/run.ts": 'const a = "text/event-stream";' }, /wire word text\/event-stream/],
-    ["a status code that is set", { "src/run.ts": "response.statusCode = 404;" }, /wire word statusCode/],
+    ["a wire word as a text", { "src/run/a.ts": 'const a = "text/event-stream";' }, /wire word text\/event-stream/],
+    ["a status code that is set", { "src/run/a.ts": "response.statusCode = 404;" }, /wire word statusCode/],
     [
       "an example that imports a package",
       { "examples/a.ts": 'import Koa from "koa";' },
@@ -169,11 +175,11 @@ describe("each rule bites", () => {
     [
       "a circle",
       {
-        "src/a.ts": 'import { b } from "./b.js";',
-        "src/b.ts": 'export * from "./c.js";',
-        "src/c.ts": 'import "./a.js";',
+        "src/run/a.ts": 'import { b } from "./b.js";',
+        "src/run/b.ts": 'export * from "./c.js";',
+        "src/run/c.ts": 'import "./a.js";',
       },
-      /import circle src\/a\.ts -> src\/b\.ts -> src\/c\.ts -> src\/a\.ts/,
+      /import circle src\/run\/a\.ts -> src\/run\/b\.ts -> src\/run\/c\.ts -> src\/run\/a\.ts/,
     ],
     [
       "a circle through the public face",
@@ -271,16 +277,17 @@ describe("each rule bites", () => {
   it("and lets pass what is right", () => {
     assert.deepEqual(
       faults({
-        "src/ports/transport.ts": 'import type { Agent } from "../agent.js";',
+        "src/plugin/transport.ts": 'import type { Agent } from "../agent.js";',
         "src/agent.ts":
-          'import type { T } from "./ports/transport.js"; import { E } from "./errors.js"; const a = { console: 1 };',
-        "src/errors.ts": "",
+          'import type { T } from "./ports/tool.js"; import { E } from "./ports/errors.js"; const a = { console: 1 };',
+        "src/ports/errors.ts": "",
+        "src/ports/tool.ts": "",
         "src/tools/sandbox.ts": 'import { realpath } from "node:fs/promises";',
         "src/tools/read.ts": 'import type { Stats } from "node:fs";',
-        "src/adapter.ts": 'import "reflect-metadata"; import type { Agent } from "./agent.js";',
-        "src/compose.ts": 'import { container } from "tsyringe";',
-        "src/plugins.ts": 'const a = () => import("../adapters/a/index.js");',
-        "src/config.ts": "const a = process.env;",
+        "src/plugin/adapter.ts": 'import "reflect-metadata"; import type { Agent } from "../agent.js";',
+        "src/serve/compose.ts": 'import { container } from "tsyringe";',
+        "src/serve/plugins.ts": 'const a = () => import("../../adapters/a/index.js");',
+        "src/serve/config.ts": "const a = process.env;",
         "adapters/ai-sdk-provider/fetch.ts":
           'const { default: u } = await import("undici"); const f: typeof globalThis.fetch = u.fetch; await fetch(1);',
         "adapters/ai-sdk-provider/bodies.ts": "const a = async (r: Response) => await r.text();",
@@ -288,8 +295,8 @@ describe("each rule bites", () => {
           "type F = typeof globalThis.fetch; const a = (fetch: F) => async () => await fetch(1);",
         "src/tools/bash.ts": "const t = output.text();",
         "src/tools/webfetch.ts": 'const { fetch } = (await import("undici")).default; await (await fetch(1)).text();',
-        "src/cli.ts": 'import { c } from "./compose.js"; console.log(1); const a = () => import("zod");',
-        "src/http-host.ts": "response.statusCode = 403;",
+        "src/cli.ts": 'import { c } from "./serve/compose.js"; console.log(1); const a = () => import("zod");',
+        "src/http/http-host.ts": "response.statusCode = 403;",
         "src/hostile/threads.ts": 'import type { W } from "./walk.js"; const w = () => import("node:worker_threads");',
         "src/hostile/walk.ts": 'import { Parser } from "htmlparser2"; const r = new RegExp(x);',
         "src/tools/list.ts":

@@ -11,7 +11,7 @@ import {
   type ModelRequest,
   type ModelUsage,
 } from "gantry";
-import { Refusals } from "./attempts.js";
+import { Refusals } from "./refusals.js";
 import { complete, listModels } from "./catalogue.js";
 import { toProviderError, type FaultContext } from "./errors.js";
 import { Network } from "./fetch.js";

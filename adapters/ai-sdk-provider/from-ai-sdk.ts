@@ -7,7 +7,7 @@ import {
   type ModelRequest,
   type ModelUsage,
 } from "gantry";
-import { Refusals } from "./attempts.js";
+import { Refusals } from "./refusals.js";
 import { complete } from "./catalogue.js";
 import { toProviderError, type FaultContext } from "./errors.js";
 import { inputOf } from "./files.js";

@@ -1,19 +1,44 @@
-import { hasCode } from "gantry";
+import type { Logger, ModelChunk } from "gantry";
+import { refusedParameter } from "./refused-parameter.js";
 import type { Optional } from "./wires/wire.js";
 
-const NAMES: readonly (readonly [Optional, RegExp])[] = [
-  ["temperature", /temperature/i],
-  ["summary", /reasoning\.?_?summar|reasoning summar|generate reasoning summar/i],
-  ["effort", /reasoning[_. ]?effort|reasoning|thinking|\beffort\b/i],
-  ["max_tokens", /max_completion_tokens|max_tokens|max_output_tokens/i],
-  ["cache_key", /prompt_cache_key|promptCacheKey/i],
-  ["stream_options", /stream_options|include_usage/i],
-];
-const REFUSED =
-  /unsupported|not support|n't support|only (the )?default|only 1 |unrecognized|unknown|unexpected|extra (inputs|fields)|not permitted|not allowed|deprecated|invalid|not available|must be verified|instead/i;
+/** One try, with what it sends that a model may refuse. */
+export interface Attempt {
+  readonly sent: ReadonlySet<Optional>;
+  readonly chunks: AsyncIterable<ModelChunk>;
+}
 
-/** The optional parameter that a provider refused, when it was sent and can be left out. */
-export function refusedParameter(error: unknown, sent: ReadonlySet<Optional>): Optional | undefined {
-  if (!hasCode(error, "provider") || error.kind !== "bad_request" || !REFUSED.test(error.message)) return undefined;
-  return NAMES.find(([name, pattern]) => sent.has(name) && pattern.test(error.message))?.[0];
+/** What each model is known to refuse. A model's own limits are learnt once; every later call of this process leaves the parameter out. */
+export class Refusals {
+  readonly #byModel = new Map<string, Set<Optional>>();
+  readonly #logger: Logger | undefined;
+
+  constructor(logger: Logger | undefined) {
+    this.#logger = logger;
+  }
+
+  /** Try until the provider refuses no parameter any more; never again once something was emitted. */
+  async *answer(
+    model: string,
+    attempt: (refused: ReadonlySet<Optional>) => Promise<Attempt>,
+  ): AsyncGenerator<ModelChunk, void, undefined> {
+    const refused = this.#byModel.get(model) ?? new Set<Optional>();
+    for (;;) {
+      const { sent, chunks } = await attempt(refused);
+      let emitted = false;
+      try {
+        for await (const chunk of chunks) {
+          emitted = true;
+          yield chunk;
+        }
+        return;
+      } catch (error) {
+        const parameter = emitted ? undefined : refusedParameter(error, sent);
+        if (parameter === undefined || refused.has(parameter)) throw error;
+        refused.add(parameter);
+        this.#byModel.set(model, refused);
+        this.#logger?.info("the model refuses a parameter, which is left out from now on", { model, parameter });
+      }
+    }
+  }
 }

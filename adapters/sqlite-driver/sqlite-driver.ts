@@ -21,7 +21,7 @@ import { getSession, getView, listMessages, listSessions, listSnapshots, newestO
 import { sessionOf } from "./rows.js";
 import { setPragma } from "./kept.js";
 import { Statements } from "./statements.js";
-import { dumpChain, loadChain } from "./transfer.js";
+import { dumpChain, loadChain } from "./dump.js";
 import { WriteQueue, patiently } from "./write-queue.js";
 import { changeSession, createSession, deleteChains, releaseLease, takeLease } from "./writes.js";
 

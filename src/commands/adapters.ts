@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
-import type { AdapterKind } from "../adapter.js";
-import { builtInNames, isBuiltIn, loadAdapter } from "../plugins.js";
-import { Selection, type Selected } from "../selection.js";
+import type { AdapterKind } from "../plugin/adapter.js";
+import { builtInNames, isBuiltIn, loadAdapter } from "../serve/plugins.js";
+import { Selection, type Selected } from "../serve/selected-adapters.js";
 import { builtinTools } from "../tools/all.js";
 import { loadFor, refuseArguments, type Command } from "./command.js";
 

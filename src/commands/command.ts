@@ -1,5 +1,5 @@
-import { homeFolder, loadConfig, type LoadedConfig } from "../config.js";
-import { ConfigError } from "../errors.js";
+import { homeFolder, loadConfig, type LoadedConfig } from "../serve/config.js";
+import { ConfigError } from "../ports/errors.js";
 
 /** Where a command writes; the command line gives its own streams. */
 export interface Output {

@@ -1,6 +1,6 @@
 import meow from "meow";
-import { GantryError } from "../errors.js";
-import { VERSION } from "../version.js";
+import { GantryError } from "../ports/errors.js";
+import { VERSION } from "../base/version.js";
 import type { Command, Output } from "./command.js";
 
 const HELP = `
@@ -91,7 +91,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
 async function fail(message: string, argv: readonly string[], terminal: Terminal): Promise<never> {
   const line = `gantry: ${message.replace(/\s*[\r\n]+\s*/g, " ")}`;
   if (["serve", "--acp", "--stdio"].every((word) => argv.includes(word))) {
-    const { refuseOverStdio } = await import("../plugins.js");
+    const { refuseOverStdio } = await import("../serve/plugins.js");
     await refuseOverStdio(line);
   }
   return terminal.fail(line);

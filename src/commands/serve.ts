@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
-import { compose, type Composition } from "../compose.js";
-import type { LoadedConfig } from "../config.js";
-import { createLogger } from "../log.js";
+import { compose, type Composition } from "../serve/compose.js";
+import type { LoadedConfig } from "../serve/config.js";
+import { createLogger } from "../base/log.js";
 import type { Logger } from "../ports/logger.js";
 import { loadFor, refuseArguments, type Command, type Output } from "./command.js";
 

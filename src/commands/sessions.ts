@@ -1,10 +1,10 @@
 import { resolve } from "node:path";
 import { StringDecoder } from "node:string_decoder";
-import { openStore } from "../compose.js";
-import { ConfigError, hasCode, SessionNotFoundError } from "../errors.js";
-import { createLogger } from "../log.js";
+import { openStore } from "../serve/compose.js";
+import { ConfigError, hasCode, SessionNotFoundError } from "../ports/errors.js";
+import { createLogger } from "../base/log.js";
 import type { SessionDriver } from "../ports/session-driver.js";
-import { chainLines, ChainReader, headerLine } from "../transfer.js";
+import { chainLines, ChainReader, headerLine } from "../sessions/export-format.js";
 import { loadFor, refuseArguments, type Command, type CommandContext, type Output } from "./command.js";
 
 /** `gantry sessions export [ID ...]` writes sessions as JSON lines to stdout; `gantry sessions import` reads them from stdin. */

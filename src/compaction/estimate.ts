@@ -1,5 +1,5 @@
-import { bytesOf } from "../history.js";
-import type { ModelMessage } from "../ports/session-driver.js";
+import { bytesOf } from "../conversation/messages.js";
+import type { ModelMessage } from "../ports/message.js";
 import type { ToolSpec } from "../ports/tool.js";
 
 /** English and code take about four bytes a token; three leaves room for denser text. */

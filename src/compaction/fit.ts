@@ -1,6 +1,6 @@
-import { attachedText, callsOf } from "../history.js";
-import type { ModelMessage, Part } from "../ports/session-driver.js";
-import { cutMiddle } from "../tools/truncate.js";
+import { attachedText, callsOf } from "../conversation/messages.js";
+import type { ModelMessage, Part } from "../ports/message.js";
+import { cutMiddle } from "../base/cut-text.js";
 import { BYTES_PER_TOKEN, bytesOfAll, sizeOf } from "./estimate.js";
 import { currentPrompt, isSummary, unitsOf } from "./units.js";
 

@@ -1,8 +1,10 @@
-import type { Conversation } from "../conversation.js";
-import { SessionExistsError } from "../errors.js";
-import { newId, now } from "../ids.js";
-import type { Message, ModelMessage, Session, SessionDriver } from "../ports/session-driver.js";
-import { NO_USAGE } from "../usage.js";
+import type { Conversation } from "../conversation/conversation.js";
+import { SessionExistsError } from "../ports/errors.js";
+import { newId, now } from "../base/ids.js";
+import type { Message, ModelMessage } from "../ports/message.js";
+import type { Session } from "../ports/session.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import { NO_USAGE } from "../models/usage.js";
 
 /**
  * Begin the next session of the conversation's chain with `view`, and go on in it. Stored whole or not at all.

@@ -1,6 +1,6 @@
 import type { Logger } from "../ports/logger.js";
 import type { JsonSchema, ToolSpec } from "../ports/tool.js";
-import { cutMiddle } from "../tools/truncate.js";
+import { cutMiddle } from "../base/cut-text.js";
 import { BYTES_PER_TOKEN, toolBytes } from "./estimate.js";
 
 /** The part of every request that comes before the messages. */
@@ -60,8 +60,8 @@ function inShort(tool: ToolSpec): ToolSpec {
 }
 
 function spec(tool: ToolSpec, description: string, inputSchema: JsonSchema): ToolSpec {
-  const { name, kind, parallel, needsLeave } = tool;
-  return { name, description, inputSchema, kind, parallel, needsLeave };
+  const { name, kind, parallel, needsPermission } = tool;
+  return { name, description, inputSchema, kind, parallel, needsPermission };
 }
 
 /** A schema without what is said about its values; a property that is itself called "description" stays. */

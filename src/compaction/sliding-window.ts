@@ -1,6 +1,6 @@
-import { textOf } from "../history.js";
-import type { CompactionInput, CompactionStrategy } from "../ports/compaction.js";
-import type { Message, ModelMessage } from "../ports/session-driver.js";
+import { textOf } from "../conversation/messages.js";
+import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
+import type { Message, ModelMessage } from "../ports/message.js";
 import { fit } from "./fit.js";
 import { currentPrompt, unitsOf } from "./units.js";
 

@@ -1,7 +1,7 @@
-import { textOf } from "../history.js";
-import type { CompactionInput, CompactionStrategy } from "../ports/compaction.js";
-import type { Message, ModelMessage } from "../ports/session-driver.js";
-import { cutMiddle } from "../tools/truncate.js";
+import { textOf } from "../conversation/messages.js";
+import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
+import type { Message, ModelMessage } from "../ports/message.js";
+import { cutMiddle } from "../base/cut-text.js";
 import { BYTES_PER_TOKEN } from "./estimate.js";
 import { fit } from "./fit.js";
 import { slide, type Slid } from "./sliding-window.js";

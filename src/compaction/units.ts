@@ -1,5 +1,5 @@
-import { textOf } from "../history.js";
-import type { ModelMessage } from "../ports/session-driver.js";
+import { textOf } from "../conversation/messages.js";
+import type { ModelMessage } from "../ports/message.js";
 
 /** Begins the message that stands for what was left out; also how such a message is known again. */
 export const SUMMARY_HEAD = "[Summary of the earlier conversation, which outgrew the context window]\n\n";

@@ -1,6 +1,6 @@
-import { ToolError } from "../errors.js";
+import { ToolError } from "../ports/errors.js";
 import { placesOf, replaceAt } from "./find-text.js";
-import { prefersCrlf, toCrlf, toLf } from "../tools/line-ends.js";
+import { prefersCrlf, toCrlf, toLf } from "../files/line-ends.js";
 
 /** Edits of one file. Looking for a text in another can take the product of their lengths. */
 export interface EditJob {

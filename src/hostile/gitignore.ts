@@ -1,5 +1,5 @@
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
-import { isInside, PathGuard } from "../paths.js";
+import { isInside, PathGuard } from "../files/path-guard.js";
 import { PathRules, type Allowance, type PathRule } from "./path-rules.js";
 
 /** Larger ignore files are not looked at. */

@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
-import { WorkLimitError } from "../errors.js";
+import { WorkLimitError } from "../ports/errors.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
 
 /**

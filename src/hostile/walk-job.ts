@@ -1,4 +1,4 @@
-import { PathGuard } from "../paths.js";
+import { PathGuard } from "../files/path-guard.js";
 import { Gitignore } from "./gitignore.js";
 import { compileGlob } from "./globs.js";
 import { Allowance, OutOfTime } from "./path-rules.js";

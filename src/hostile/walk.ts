@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import type { Dirent } from "node:fs";
 import { sep } from "node:path";
-import type { OpenedFolder, PathGuard } from "../paths.js";
+import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
 import type { Gitignore } from "./gitignore.js";
 import { OutOfTime, type Allowance } from "./path-rules.js";
 

@@ -1,4 +1,4 @@
-import type { ModelMessage, Opaque, ReasoningEffort } from "./session-driver.js";
+import type { ModelMessage, Opaque } from "./message.js";
 import type { ToolSpec } from "./tool.js";
 
 /** USD per million tokens. */
@@ -94,3 +94,5 @@ export interface ModelProvider {
   /** Let go of sockets. Safe to call twice. */
   close(): Promise<void>;
 }
+/** Level of reasoning asked of a model; `""` is the model's default. */
+export type ReasoningEffort = "" | "minimal" | "low" | "medium" | "high";

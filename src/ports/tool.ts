@@ -1,4 +1,4 @@
-import type { FilePart, ImagePart } from "./session-driver.js";
+import type { FilePart, ImagePart } from "./message.js";
 
 /** JSON Schema of an object. */
 export interface JsonSchema {
@@ -19,7 +19,7 @@ export interface ToolSpec {
   /** Whether calls may run beside other calls of the same answer. */
   readonly parallel: boolean;
   /** Whether a person's leave is asked first, where a client can ask. */
-  readonly needsLeave: boolean;
+  readonly needsPermission: boolean;
 }
 
 /** A place in a file; `path` absolute, `line` from 1. */

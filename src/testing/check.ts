@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { GantryError } from "../errors.js";
+import type { GantryError } from "../ports/errors.js";
 
 /** One rule that an adapter keeps, for any test runner: `for (const check of checks) it(check.name, check.run)`. */
 export interface Check {

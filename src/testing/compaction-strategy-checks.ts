@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { CompactionInput, CompactionStrategy } from "../ports/compaction.js";
-import type { Message, ModelMessage, Part } from "../ports/session-driver.js";
+import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
+import type { Message, ModelMessage, Part } from "../ports/message.js";
 import { soon, type Check } from "./check.js";
 
 /** How the checks get at a strategy. */

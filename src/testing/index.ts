@@ -1,10 +1,10 @@
-export { MemoryDriver } from "../memory-driver.js";
-export { MemoryStore } from "../memory-store.js";
+export { MemoryDriver } from "../sessions/memory-driver.js";
+export { MemoryStore } from "../sessions/memory-store.js";
 export type { Check } from "./check.js";
 export { compactionStrategyChecks } from "./compaction-strategy-checks.js";
 export type { CompactionStrategyFixture } from "./compaction-strategy-checks.js";
 export { modelProviderChecks } from "./model-provider-checks.js";
-export type { ModelProviderFixture } from "./model-provider-checks.js";
+export type { ModelProviderFixture } from "./model-provider/fixture.js";
 export { ScriptedProvider, callTools, finish, say } from "./scripted-provider.js";
 export type {
   ScriptedAnswer,
@@ -14,8 +14,8 @@ export type {
   ScriptedStep,
 } from "./scripted-provider.js";
 export { sessionDriverChecks } from "./session-driver-checks.js";
-export type { SessionDriverFixture } from "./session-driver-checks.js";
+export type { SessionDriverFixture } from "./session-driver/fixture.js";
 export { toolChecks } from "./tool-checks.js";
 export type { ToolFixture, ToolGround } from "./tool-checks.js";
 export { transportChecks } from "./transport-checks.js";
-export type { TransportClient, TransportFixture } from "./transport-checks.js";
+export type { TransportClient, TransportFixture } from "./transport/fixture.js";

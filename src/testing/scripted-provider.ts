@@ -201,13 +201,13 @@ function copyOf(request: ModelRequest): ModelRequest {
   return {
     ...request,
     messages: structuredClone(request.messages),
-    tools: request.tools.map(({ name, description, inputSchema, kind, parallel, needsLeave }) => ({
+    tools: request.tools.map(({ name, description, inputSchema, kind, parallel, needsPermission }) => ({
       name,
       description,
       inputSchema,
       kind,
       parallel,
-      needsLeave,
+      needsPermission,
     })),
   };
 }

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import { isAbsolute } from "node:path";
-import { hasCode } from "../errors.js";
-import { isRecord } from "../json.js";
+import { hasCode } from "../ports/errors.js";
+import { isRecord } from "../base/json.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { soon, type Check } from "./check.js";
 
@@ -60,7 +60,7 @@ const rules: readonly Rule[] = [
       assert.ok(typeof tool.description === "string" && tool.description.trim() !== "", "description");
       assert.ok(KINDS.includes(tool.kind), `kind ${tool.kind}`);
       assert.equal(typeof tool.parallel, "boolean", "parallel");
-      assert.equal(typeof tool.needsLeave, "boolean", "needsLeave");
+      assert.equal(typeof tool.needsPermission, "boolean", "needsPermission");
     },
   ],
   [

@@ -1,5 +1,5 @@
 import type { Tool } from "../ports/tool.js";
-import { Redactor } from "../redact.js";
+import { Redactor } from "../base/redact.js";
 import { bashTool } from "./bash.js";
 import { deleteTool } from "./delete.js";
 import { editTool } from "./edit.js";
@@ -10,7 +10,7 @@ import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
 import { todoreadTool, todowriteTool } from "./todo.js";
-import { capText } from "./truncate.js";
+import { capText } from "../base/cut-text.js";
 import { webfetchTool } from "./webfetch.js";
 import { writeTool } from "./write.js";
 

@@ -1,4 +1,4 @@
-import { ToolInputError } from "../errors.js";
+import { ToolInputError } from "../ports/errors.js";
 import type { JsonSchema } from "../ports/tool.js";
 
 /** One argument: its JSON Schema and how it is read. `read` throws what was expected, as a string. */

@@ -1,16 +1,16 @@
 import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { stripVTControlCharacters } from "node:util";
-import { ProjectFolderError, ToolError } from "../errors.js";
+import { ProjectFolderError, ToolError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
-import { Redactor } from "../redact.js";
+import { Redactor } from "../base/redact.js";
 import { defineArguments, integer, optional, text } from "./arguments.js";
 import { runChild } from "./child.js";
 import type { ChildEnd } from "./child.js";
 import { defineTool } from "./define.js";
 import { Sandbox } from "./sandbox.js";
 import type { SandboxOptions } from "./sandbox.js";
-import { cutMiddle, HeadTail, MODEL_BYTES } from "./truncate.js";
+import { cutMiddle, HeadTail, MODEL_BYTES } from "../base/cut-text.js";
 
 export interface BashToolOptions extends SandboxOptions {
   /** Default seconds a command may take. */
@@ -48,7 +48,7 @@ export function bashTool(options: BashToolOptions): Tool {
     args,
     kind: "execute",
     parallel: false,
-    needsLeave: true,
+    needsPermission: true,
     describe: ({ command }) => {
       const line = command.trim().replace(/\s*\n\s*/g, " ⏎ ");
       return { title: line.length > 200 ? `${line.slice(0, 199)}…` : line, locations: [] };

@@ -1,7 +1,7 @@
 import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { hasCode } from "../errors.js";
+import { hasCode } from "../ports/errors.js";
 import { MARK, ProcessGroup } from "./process-group.js";
 
 export interface ChildOptions {

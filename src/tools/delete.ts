@@ -1,7 +1,7 @@
 import { basename, dirname, join, resolve } from "node:path";
-import { PathError, ToolError } from "../errors.js";
-import { asPathError } from "../paths.js";
-import type { OpenedFolder, PathGuard } from "../paths.js";
+import { PathError, ToolError } from "../ports/errors.js";
+import { asPathError } from "../files/path-guard.js";
+import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { size, sniff } from "./content.js";
@@ -26,7 +26,7 @@ export function deleteTool(options: FileToolOptions): Tool {
     args,
     kind: "delete",
     parallel: false,
-    needsLeave: true,
+    needsPermission: true,
     describe: ({ path, recursive }, projectDir) => ({
       title: `Delete ${shown(path, projectDir)}${recursive ? " and all in it" : ""}`,
       locations: [location(path, projectDir)],

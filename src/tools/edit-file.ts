@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { ToolError, WorkLimitError } from "../errors.js";
+import { ToolError, WorkLimitError } from "../ports/errors.js";
 import type { EditedFile, TextEdit } from "../hostile/apply-edit.js";
 import { withThread } from "../hostile/threads.js";
 import type { ToolContext, ToolOutput } from "../ports/tool.js";

@@ -37,7 +37,7 @@ export function editTool(options: FileToolOptions): Tool {
     args,
     kind: "edit",
     parallel: false,
-    needsLeave: true,
+    needsPermission: true,
     describe: ({ path, ...edit }, projectDir) => ({
       title: `Edit ${shown(path, projectDir)}`,
       locations: [location(path, projectDir)],

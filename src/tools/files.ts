@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { basename, dirname, relative, resolve, sep } from "node:path";
-import { PathError, ToolError } from "../errors.js";
+import { PathError, ToolError } from "../ports/errors.js";
 import type { Diff, Location, ToolContext } from "../ports/tool.js";
-import { isInside, PathGuard } from "../paths.js";
-import type { OpenedFile } from "../paths.js";
-import { Protection } from "../paths/protection.js";
-import { printable } from "../printable.js";
+import { isInside, PathGuard } from "../files/path-guard.js";
+import type { OpenedFile } from "../files/path-guard.js";
+import { Protection } from "../files/protection.js";
+import { printable } from "../base/printable.js";
 
 /** Where the file tools may go beside the project folder, and where never. Absolute paths. */
 export interface FileToolOptions {

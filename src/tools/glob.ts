@@ -1,14 +1,14 @@
 import { resolve } from "node:path";
-import { ToolInputError } from "../errors.js";
+import { ToolInputError } from "../ports/errors.js";
 import { withThread } from "../hostile/threads.js";
-import { isInside } from "../paths.js";
+import { isInside } from "../files/path-guard.js";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { defineTool } from "./define.js";
 import { folderName, location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
-import { MODEL_BYTES } from "./truncate.js";
+import { MODEL_BYTES } from "../base/cut-text.js";
 
 const MAX_SHOWN = 1_000;
 
@@ -39,7 +39,7 @@ export function globTool(options: FileToolOptions): Tool {
     },
     kind: "search",
     parallel: true,
-    needsLeave: false,
+    needsPermission: false,
     describe: ({ pattern, path }, projectDir) => ({
       title: `Find ${pattern}${path === "." || path === "" ? "" : ` in ${shown(path, projectDir)}`}`,
       locations: [location(path || ".", projectDir)],

@@ -1,8 +1,8 @@
 import { resolve } from "node:path";
-import { PathError, ToolError, ToolInputError, WorkLimitError } from "../errors.js";
+import { PathError, ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
 import type { FileMatches } from "../hostile/line-search.js";
 import { withThread, type HostileThread } from "../hostile/threads.js";
-import type { PathGuard } from "../paths.js";
+import type { PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { size } from "./content.js";
@@ -12,7 +12,7 @@ import type { FileToolOptions } from "./files.js";
 import { checkGlob } from "./glob.js";
 import { readWhole } from "./read.js";
 import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
-import { MODEL_BYTES } from "./truncate.js";
+import { MODEL_BYTES } from "../base/cut-text.js";
 
 const LINES = 100;
 const MAX_LINES = 1_000;
@@ -69,7 +69,7 @@ export function grepTool(options: GrepOptions): Tool {
     },
     kind: "search",
     parallel: true,
-    needsLeave: false,
+    needsPermission: false,
     describe: ({ pattern, path, glob }, projectDir) => {
       const where = path === "." || path === "" ? "" : ` in ${shown(path, projectDir)}`;
       return {

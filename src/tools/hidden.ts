@@ -1,6 +1,6 @@
-import { ToolError } from "../errors.js";
+import { ToolError } from "../ports/errors.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
-import type { Redactor } from "../redact.js";
+import type { Redactor } from "../base/redact.js";
 
 /** The same tool, in whose results no known secret stands, wherever it found one: what goes to the model is stored. */
 export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
@@ -12,7 +12,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     inputSchema: tool.inputSchema,
     kind: tool.kind,
     parallel: tool.parallel,
-    needsLeave: tool.needsLeave,
+    needsPermission: tool.needsPermission,
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
     run: async (args: unknown, context) => {

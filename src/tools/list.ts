@@ -3,12 +3,12 @@ import { withThread } from "../hostile/threads.js";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { defineTool } from "./define.js";
-import type { PathGuard } from "../paths.js";
-import { printable } from "../printable.js";
+import type { PathGuard } from "../files/path-guard.js";
+import { printable } from "../base/printable.js";
 import { folderName, guardFor, location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
-import { MODEL_BYTES } from "./truncate.js";
+import { MODEL_BYTES } from "../base/cut-text.js";
 
 const MAX_SHOWN = 1_000;
 
@@ -29,7 +29,7 @@ export function listTool(options: FileToolOptions): Tool {
     args,
     kind: "read",
     parallel: true,
-    needsLeave: false,
+    needsPermission: false,
     describe: ({ path }, projectDir) => ({
       title: `List ${shown(path || ".", projectDir)}`,
       locations: [location(path || ".", projectDir)],

@@ -1,5 +1,5 @@
 import { dirname, join, relative } from "node:path";
-import { isInside } from "../paths.js";
+import { isInside } from "../files/path-guard.js";
 
 /**
  * What becomes of a path in the sandbox:

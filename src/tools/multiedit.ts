@@ -22,7 +22,7 @@ export function multieditTool(options: FileToolOptions): Tool {
     args,
     kind: "edit",
     parallel: false,
-    needsLeave: true,
+    needsPermission: true,
     describe: ({ path, edits }, projectDir) => ({
       title: `Edit ${shown(path, projectDir)}${edits.length > 1 ? ` in ${edits.length} places` : ""}`,
       locations: [location(path, projectDir)],

@@ -1,12 +1,12 @@
-import { ToolError } from "../errors.js";
-import type { OpenedFile } from "../paths.js";
+import { ToolError } from "../ports/errors.js";
+import type { OpenedFile } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, integer, optional, text } from "./arguments.js";
 import { size, sniff } from "./content.js";
 import { defineTool } from "./define.js";
 import { location, MAX_FILE_BYTES, PATH_ALIASES, SeenFiles, shown, withFile } from "./files.js";
 import type { FileToolOptions } from "./files.js";
-import { MODEL_BYTES } from "./truncate.js";
+import { MODEL_BYTES } from "../base/cut-text.js";
 
 const LINES = 2_000;
 const LINE_CHARS = 2_000;
@@ -32,7 +32,7 @@ export function readTool(options: FileToolOptions): Tool {
     args,
     kind: "read",
     parallel: true,
-    needsLeave: false,
+    needsPermission: false,
     describe: ({ path, offset }, projectDir) => ({
       title: `Read ${shown(path, projectDir)}${offset > 1 ? ` from line ${offset}` : ""}`,
       locations: [location(path, projectDir, offset)],

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { basename, dirname, join } from "node:path";
-import { PathError } from "../errors.js";
-import { asPathError } from "../paths.js";
-import type { PathGuard } from "../paths.js";
+import { PathError } from "../ports/errors.js";
+import { asPathError } from "../files/path-guard.js";
+import type { PathGuard } from "../files/path-guard.js";
 
 /**
  * Put `content` in place of a file, or make it with its folders: whole or not at all, kept through a power cut.

@@ -1,8 +1,8 @@
 import { constants, realpathSync } from "node:fs";
 import { open, readlink, realpath } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-import { ToolError } from "../errors.js";
-import { isInside } from "../paths.js";
+import { ToolError } from "../ports/errors.js";
+import { isInside } from "../files/path-guard.js";
 
 /** A folder that commands may write to, as it is now. */
 export interface Root {

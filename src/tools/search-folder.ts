@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
-import { ToolError, ToolInputError, WorkLimitError } from "../errors.js";
+import { ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
 import type { HostileThread } from "../hostile/threads.js";
 import type { Entry, WalkReport } from "../hostile/walk.js";
 import type { WalkJob } from "../hostile/walk-job.js";

@@ -35,7 +35,7 @@ export function todowriteTool(): Tool {
     args,
     kind: "think",
     parallel: false,
-    needsLeave: false,
+    needsPermission: false,
     describe: ({ todos }) => {
       const done = todos.filter((todo) => todo.status === "completed").length;
       return { title: `Update todos (${done}/${todos.length} done)`, locations: [] };
@@ -55,7 +55,7 @@ export function todoreadTool(): Tool {
     args: defineArguments({}),
     kind: "think",
     parallel: true,
-    needsLeave: false,
+    needsPermission: false,
     describe: () => ({ title: "Read todos", locations: [] }),
     run: (_, context) => Promise.resolve({ text: show(kept(context)) }),
   });

@@ -1,13 +1,13 @@
 import type { Dispatcher, Response } from "undici";
-import { deadline } from "../abort.js";
-import { ToolError, ToolInputError, WorkLimitError } from "../errors.js";
+import { deadline } from "../base/abort.js";
+import { ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
 import type { PageText } from "../hostile/page.js";
 import { withThread } from "../hostile/threads.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { size, sniff } from "./content.js";
 import { defineTool } from "./define.js";
-import { MODEL_BYTES } from "./truncate.js";
+import { MODEL_BYTES } from "../base/cut-text.js";
 
 export interface WebfetchOptions {
   /** Whether addresses that are not on the public internet may be fetched from. */
@@ -45,7 +45,7 @@ export function webfetchTool(options: WebfetchOptions): Tool {
     },
     kind: "fetch",
     parallel: true,
-    needsLeave: true,
+    needsPermission: true,
     describe: ({ url }) => ({ title: `Fetch ${url.length > 200 ? `${url.slice(0, 199)}…` : url}`, locations: [] }),
     run: async (given, context) => {
       const dispatcher = await connections(options.allowPrivate);

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
-import { PathError, ToolError } from "../errors.js";
-import type { PathGuard } from "../paths.js";
+import { PathError, ToolError } from "../ports/errors.js";
+import type { PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, text } from "./arguments.js";
 import { sniff } from "./content.js";
@@ -17,7 +17,7 @@ import {
   shown,
 } from "./files.js";
 import type { FileToolOptions } from "./files.js";
-import { prefersCrlf, toCrlf } from "./line-ends.js";
+import { prefersCrlf, toCrlf } from "../files/line-ends.js";
 import { readWhole } from "./read.js";
 import { replaceFile } from "./replace-file.js";
 
@@ -39,7 +39,7 @@ export function writeTool(options: FileToolOptions): Tool {
     args,
     kind: "edit",
     parallel: false,
-    needsLeave: true,
+    needsPermission: true,
     describe: ({ path, content }, projectDir) => {
       const place = location(path, projectDir);
       return {

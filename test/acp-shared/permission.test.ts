@@ -45,7 +45,7 @@ async function asking(
   return { asked, read, peer, session };
 }
 
-const risky = () => testTool("risky", () => ({ text: "ran" }), { needsLeave: true, kind: "execute" });
+const risky = () => testTool("risky", () => ({ text: "ran" }), { needsPermission: true, kind: "execute" });
 
 describe("session/request_permission", () => {
   it("comes behind the call, once each, and takes no for no", async (t) => {
@@ -183,7 +183,7 @@ describe("titles", () => {
     const { path: cwd } = await tempDir(t);
     await writeFile(`${cwd}/\u001b[31mred\nfile`, "x");
     const tool = testTool("risky", () => ({ text: "ran" }), {
-      needsLeave: true,
+      needsPermission: true,
       describe: () => ({ title: evil, locations: [{ path: "/tmp/\u001b[31mred" }] }),
     });
     const tools = [tool, ...builtinTools()];

@@ -323,7 +323,7 @@ describe("compaction", () => {
 describe("requests to the client", () => {
   it("a cancel takes a question back", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const risky = testTool("risky", () => ({ text: "ran" }), { needsLeave: true });
+    const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true });
     const { agent } = scriptedAgent(t, [callTools(["risky", {}])], { tools: [risky] });
     const peer = new MemoryAcp(t, agent, { requestPermission: true }).connect();
     await peer.initialize();
@@ -346,7 +346,7 @@ describe("requests to the client", () => {
 
   it("without acp.request_permission nobody is asked", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const risky = testTool("risky", () => ({ text: "ran" }), { needsLeave: true });
+    const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true });
     const { agent } = scriptedAgent(t, [callTools(["risky", {}]), "done"], { tools: [risky] });
     const peer = new MemoryAcp(t, agent).connect();
     await peer.initialize();

@@ -34,7 +34,7 @@ describe("gantry serve --acp --stdio", () => {
       "noisy.mjs": `
         console.log("noise at import");
         export default { gantry: 1, kind: "tool", name: "noisy", parse: () => ({}), use: class {
-          name = "noisy"; description = "noise"; inputSchema = { type: "object" }; kind = "other"; parallel = false; needsLeave = false;
+          name = "noisy"; description = "noise"; inputSchema = { type: "object" }; kind = "other"; parallel = false; needsPermission = false;
           parse(input) { return input; }
           describe() { return { title: "Noise", locations: [] }; }
           async run() { console.log("stray"); console.info("stray"); process.stdout.write("stray\\n"); return { text: "done" }; }

@@ -41,7 +41,7 @@ function* endless(text: string): Generator<string> {
 }
 
 const tooLarge = (message: RegExp) => (error: unknown) =>
-  hasCode(error, "provider") && error.kind === "too_large" && !error.passing && message.test(error.message);
+  hasCode(error, "provider") && error.kind === "too_large" && !error.retryable && message.test(error.message);
 
 describe("the body of an answer", () => {
   it("comes in whole events, whatever pieces they were sent in and however lines end", async () => {
@@ -153,7 +153,7 @@ describe("a redirect", () => {
       for (const driver of WIRES) {
         const provider = open(t, { driver, baseUrl: `${lab.url}/v1`, headers: { "x-secret": "value-0123456789" } });
         const told = new RegExp(`^lab: ${status}: 127.0.0.1:\\d+ redirects to ${new URL(target).host}, which gets`);
-        const refused = (error: unknown) => hasCode(error, "provider") && !error.passing && told.test(error.message);
+        const refused = (error: unknown) => hasCode(error, "provider") && !error.retryable && told.test(error.message);
         await assert.rejects(ask(provider), refused, driver);
         await assert.rejects(provider.models(never), refused, driver);
       }

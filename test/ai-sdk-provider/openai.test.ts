@@ -362,7 +362,7 @@ describe("the wire openai", () => {
       it(`${status} is ${kind}`, async () => {
         server.enqueue(fail(status, "Something about it."));
         const error = await caught(take(make(), ask()));
-        assert.deepEqual([error.kind, error.status, error.passing], [kind, status, passing]);
+        assert.deepEqual([error.kind, error.status, error.retryable], [kind, status, passing]);
         assert.equal(error.message, `lab: ${status}: Something about it.`);
       });
     }
@@ -391,7 +391,7 @@ describe("the wire openai", () => {
         }),
       );
       const error = await caught(take(make(), ask()));
-      assert.deepEqual([error.kind, error.passing], ["permission", false]);
+      assert.deepEqual([error.kind, error.retryable], ["permission", false]);
     });
 
     const tooLong = [
@@ -504,10 +504,10 @@ describe("the wire openai", () => {
       const provider = make();
       server.enqueue({ say: [{ reset: true }] });
       const early = await caught(take(provider, ask()));
-      assert.deepEqual([early.kind, early.status, early.passing], ["network", undefined, true]);
+      assert.deepEqual([early.kind, early.status, early.retryable], ["network", undefined, true]);
       server.enqueue({ say: [{ text: "par" }, { reset: true }] });
       const late = await caught(take(provider, ask()));
-      assert.deepEqual([late.kind, late.status, late.passing], ["network", undefined, true]);
+      assert.deepEqual([late.kind, late.status, late.retryable], ["network", undefined, true]);
       assert.match(late.message, /^lab: network: the connection to 127\.0\.0\.1:\d+ broke/);
     });
 
@@ -545,7 +545,7 @@ describe("the wire openai", () => {
       for (let i = 0; i < 2; i++) {
         const error = await caught(take(provider, ask()));
         assert.deepEqual(
-          [error.kind, error.passing, error.message],
+          [error.kind, error.retryable, error.message],
           ["network", true, "lab: network: the answer ended before it was finished"],
         );
       }

@@ -97,7 +97,7 @@ for (const wire of WIRES) {
       ] as const) {
         server.enqueue({ say: [{ text: "a" }, { error }] });
         const thrown = await fault(take(provider, request));
-        assert.deepEqual([thrown.kind, thrown.passing], [kind, true], thrown.message);
+        assert.deepEqual([thrown.kind, thrown.retryable], [kind, true], thrown.message);
       }
     });
   });

@@ -17,7 +17,7 @@ export function testTool(
     inputSchema: { type: "object" },
     kind: "other",
     parallel: false,
-    needsLeave: false,
+    needsPermission: false,
     parse: (input) => {
       if (typeof input !== "object" || input === null) throw new ToolInputError("expected an object");
       return input as Record<string, unknown>;

@@ -21,23 +21,36 @@ interface Module {
 }
 
 /** Files of src that speak HTTP for the transports. */
-const SPEAKS_HTTP = /^src\/(http-[a-z]+|header-map|web-safety)(\.ts$|\/)/;
+const SPEAKS_HTTP = /^src\/http\//;
 
-/** What each floor of src holds; a file that is named nowhere belongs to the kernel. */
-const FLOORS: readonly { name: string; has: (file: string) => boolean }[] = [
-  { name: "ports", has: (file) => /^src\/(ports\/|events\.ts$|errors\.ts$)/.test(file) },
-  { name: "kernel", has: () => true },
-  { name: "HTTP host", has: (file) => SPEAKS_HTTP.test(file) },
-  { name: "public face", has: (file) => /^src\/(adapter|index|testing\/.*)(\.ts)?$/.test(file) },
-  { name: "composition", has: (file) => /^src\/(compose|selection|plugins|config)(\.ts$|\/)/.test(file) },
-  { name: "command line", has: (file) => /^src\/(cli\.ts$|commands\/)/.test(file) },
+/**
+ * The rooms of src from the top floor down; an arrow looks down this list, or stays in its room. A file that lives in
+ * none of them has no place in the house.
+ */
+const ROOMS: readonly (readonly [name: string, has: RegExp])[] = [
+  ["cli.ts", /^src\/cli\.ts$/],
+  ...["commands", "serve", "testing"].map(room),
+  ["index.ts", /^src\/index\.ts$/],
+  room("plugin"),
+  ["agent.ts", /^src\/agent(-options)?\.ts$/],
+  ...["run", "live", "compaction", "sessions", "models", "conversation", "tools", "hostile", "http"].map(room),
+  ...["files", "base", "ports"].map(room),
 ];
+
+function room(name: string): readonly [string, RegExp] {
+  return [name, new RegExp(`^src/${name}/`)];
+}
+
+/** -1: in none of the rooms. */
+function floorOf(file: string): number {
+  return ROOMS.findIndex(([, has]) => has.test(file));
+}
 const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
-const CONTAINER_FILES = new Set(["src/adapter.ts", "src/compose.ts"]);
+const CONTAINER_FILES = new Set(["src/plugin/adapter.ts", "src/serve/compose.ts"]);
 /** Composition loads adapters, and only when they are wanted. */
-const LOADERS = new Set(["src/selection.ts", "src/plugins.ts"]);
-/** What works on a project's files: paths are opened by src/paths.ts alone, which checks what it has opened. */
-const WORKS_ON_PROJECTS = /^src\/(tools\/|hostile\/|attachments\.ts$|prompt\.ts$)/;
+const LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
+/** What works on a project's files: paths are opened by src/files/path-guard.ts alone, which checks what it has opened. */
+const WORKS_ON_PROJECTS = /^src\/(tools\/|hostile\/|files\/attachments\.ts$|run\/)/;
 /** Of those, what looks at the system and not at the project: the sandbox, processes. */
 const LOOKS_AT_SYSTEM = /^src\/tools\/(bash|bubblewrap|process-group|sandbox(-[a-z]+)?)\.ts$/;
 /** Files of which each may use these, on what `OpenedFolder.at` names. */
@@ -70,16 +83,18 @@ const HOSTILE_DOOR = "src/hostile/threads.ts";
 /** What parses what strangers wrote. */
 const PARSES_FOREIGN = /^htmlparser2(\/|$)/;
 /** Make expressions of the user's own config: protected paths, secrets. */
-const TRUSTED_EXPRESSIONS = new Set(["src/paths/protection.ts", "src/redact.ts"]);
+const TRUSTED_EXPRESSIONS = new Set(["src/files/protection.ts", "src/base/redact.ts"]);
 /** Threads of src have limits; an adapter looks after its own. */
 const THREADS = /^(node:)?worker_threads$/;
 
-/** Every broken rule, as `file: what`. Type-only imports are erased, and so are exempt from circles and from the start path. */
+/** Every broken rule, as `file: what`. Type-only imports are erased, and so are exempt from the start path alone. */
 export function architectureFaults(sources: Sources): string[] {
   const modules = new Map<string, Module>();
   for (const [file, text] of sources) modules.set(file, parse(file, text, sources));
   const faults: string[] = [];
   for (const module of modules.values()) {
+    if (module.file.startsWith("src/") && floorOf(module.file) === -1)
+      faults.push(`${module.file}: is in no room of the house`);
     faults.push(...edges(module), ...words(module), ...opening(module));
   }
   faults.push(...circles(modules), ...startPath(modules));
@@ -122,20 +137,12 @@ function resolveImport(from: string, specifier: string, sources: Sources): strin
   return sources.has(target) || specifier.startsWith(".") ? target : undefined;
 }
 
-function floorOf(file: string): number {
-  let floor = 1;
-  FLOORS.forEach(({ has }, index) => {
-    if (index !== 1 && has(file)) floor = index;
-  });
-  return floor;
-}
-
 function edges({ file, imports }: Module): string[] {
   const faults: string[] = [];
   const fault = (what: string): void => void faults.push(`${file}: ${what}`);
   for (const { specifier, target, typeOnly, dynamic } of imports) {
     if (CONTAINER.has(specifier) && !CONTAINER_FILES.has(file) && !file.startsWith("test/")) {
-      fault(`imports ${specifier}; only src/adapter.ts and src/compose.ts may`);
+      fault(`imports ${specifier}; only src/plugin/adapter.ts and src/serve/compose.ts may`);
     }
     if (!typeOnly && /^(src|adapters)\//.test(file)) {
       if (PARSES_FOREIGN.test(specifier) && !HOSTILE.test(file))
@@ -150,13 +157,13 @@ function edges({ file, imports }: Module): string[] {
     if (file.startsWith("src/")) {
       if (target?.startsWith("adapters/")) {
         if (LOADERS.has(file) && (dynamic || typeOnly)) continue;
-        fault(`imports the adapter ${target}; only src/plugins.ts and src/selection.ts may, by import()`);
+        fault(
+          `imports the adapter ${target}; only src/serve/plugins.ts and src/serve/selected-adapters.ts may, by import()`,
+        );
       } else if (target?.startsWith("src/")) {
         const [from, to] = [floorOf(file), floorOf(target)];
-        // A type may look up as far as the kernel: the transport port names the agent that it serves.
-        if (to > from && !(typeOnly && to <= 1)) {
-          fault(`${FLOORS[from]?.name} imports ${target} of a higher floor (${FLOORS[to]?.name})`);
-        }
+        if (to < from && to !== -1)
+          fault(`${ROOMS[from]?.[0]} imports ${target} of a higher floor (${ROOMS[to]?.[0]})`);
       } else if (target !== undefined && !/^package\.json$/.test(target)) fault(`imports ${target}, outside src`);
       if (specifier.startsWith("gantry") && !file.startsWith("src/testing/")) fault("imports its own package by name");
     } else if (file.startsWith("adapters/")) {
@@ -190,7 +197,8 @@ function opening({ file, ast }: Module): string[] {
           ? bindings.elements.filter((one) => !one.isTypeOnly).map((one) => (one.propertyName ?? one.name).text)
           : ["all of it"];
       const odd = names.filter((name) => !ON_OPENED[file]?.includes(name));
-      if (odd.length > 0) faults.push(`${file}: takes ${odd.join(", ")} from ${from.text}; src/paths.ts opens paths`);
+      if (odd.length > 0)
+        faults.push(`${file}: takes ${odd.join(", ")} from ${from.text}; src/files/path-guard.ts opens paths`);
     }
     ts.forEachChild(node, visit);
   };
@@ -206,7 +214,8 @@ function words({ file, ast }: Module): string[] {
   };
   const kernel = file.startsWith("src/") && !SPEAKS_HTTP.test(file);
   const visit = (node: ts.Node): void => {
-    if (file !== "src/config.ts" && readsEnvironment(node)) fault(node, "reads process.env; only src/config.ts may");
+    if (file !== "src/serve/config.ts" && readsEnvironment(node))
+      fault(node, "reads process.env; only src/serve/config.ts may");
     if (file !== "src/cli.ts" && ts.isIdentifier(node) && node.text === "console" && isReference(node)) {
       fault(node, "uses console; only src/cli.ts may");
     }
@@ -218,10 +227,10 @@ function words({ file, ast }: Module): string[] {
     if (file.startsWith("src/") && !HOSTILE.test(file) && !TRUSTED_EXPRESSIONS.has(file) && compilesExpression(node)) {
       fault(node, "makes a regular expression of a value; those of others run in src/hostile, in a thread with limits");
     }
-    if (file !== "src/http-host.ts" && opensHttpPort(node))
-      fault(node, "opens an HTTP port; only src/http-host.ts may");
-    if (file !== "src/http-body.ts" && readsBody(node))
-      fault(node, "reads a request's body; only src/http-body.ts may, or a parser of what its gatheredBody gives");
+    if (file !== "src/http/http-host.ts" && opensHttpPort(node))
+      fault(node, "opens an HTTP port; only src/http/http-host.ts may");
+    if (file !== "src/http/body.ts" && readsBody(node))
+      fault(node, "reads a request's body; only src/http/body.ts may, or a parser of what its gatheredBody gives");
     const isDefault =
       (ts.isExportAssignment(node) && !node.isExportEquals) ||
       (ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword)) ||
@@ -341,7 +350,7 @@ function isReference(node: ts.Identifier): boolean {
   return !(ts.isPropertyAssignment(parent) && parent.name === node) && !ts.isPropertySignature(parent);
 }
 
-/** Circles of imports that stand when the program runs. */
+/** Circles of imports; of types too, since they bind two files as fast. */
 function circles(modules: ReadonlyMap<string, Module>): string[] {
   const faults = new Set<string>();
   const done = new Set<string>();
@@ -357,8 +366,8 @@ function circles(modules: ReadonlyMap<string, Module>): string[] {
     }
     if (done.has(file)) return;
     way.push(file);
-    for (const { target, typeOnly, dynamic } of modules.get(file)?.imports ?? []) {
-      if (target !== undefined && !typeOnly && !dynamic && modules.has(target)) visit(target);
+    for (const { target, dynamic } of modules.get(file)?.imports ?? []) {
+      if (target !== undefined && !dynamic && modules.has(target)) visit(target);
     }
     way.pop();
     done.add(file);

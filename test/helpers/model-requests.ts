@@ -48,7 +48,7 @@ export const readTool: ToolSpec = {
   },
   kind: "read",
   parallel: true,
-  needsLeave: false,
+  needsPermission: false,
 };
 
 export const writeTool: ToolSpec = {

@@ -329,8 +329,8 @@ export const SITUATIONS: readonly Situation[] = [
   fault("429 with retry-after", fail(429, "Slow down.", { "retry-after": "3" }), "rate_limit", ({ retryAfterMs }) =>
     assert.equal(retryAfterMs, 3000),
   ),
-  fault("500", fail(500, "Oops."), "server", ({ passing }) => assert.ok(passing)),
-  fault("529", fail(529, "Busy."), "overloaded", ({ passing }) => assert.ok(passing)),
+  fault("500", fail(500, "Oops."), "server", ({ retryable }) => assert.ok(retryable)),
+  fault("529", fail(529, "Busy."), "overloaded", ({ retryable }) => assert.ok(retryable)),
   fault("context length exceeded", fail(400, "prompt is too long: 210000 tokens > 200000 maximum"), "context_length"),
   fault("HTML", { status: 502, body: "<html><title>Bad gateway</title></html>" }, "server", ({ message }) =>
     assert.match(message, /HTML page/),
@@ -343,8 +343,8 @@ export const SITUATIONS: readonly Situation[] = [
   ),
   fault("an empty error", { status: 500, body: "" }, "server"),
   fault("an empty answer", { say: [{ cut: true }] }, "network"),
-  fault("a truncated answer", { say: [{ text: "half" }, { cut: true }] }, "network", ({ passing }) =>
-    assert.ok(passing),
+  fault("a truncated answer", { say: [{ text: "half" }, { cut: true }] }, "network", ({ retryable }) =>
+    assert.ok(retryable),
   ),
   {
     ...fault("no finish", say("all", { finish: "none" }), "network", ({ message }) =>
@@ -367,7 +367,9 @@ export const SITUATIONS: readonly Situation[] = [
     "overloaded",
     ({ message }) => assert.match(message, /Overloaded/),
   ),
-  fault("a reset before the first token", { say: [{ reset: true }] }, "network", ({ passing }) => assert.ok(passing)),
+  fault("a reset before the first token", { say: [{ reset: true }] }, "network", ({ retryable }) =>
+    assert.ok(retryable),
+  ),
   fault("a reset behind the headers", { say: [{ open: true }, { reset: true }] }, "network"),
   fault("a reset behind the first token", { say: [{ text: "a" }, { reset: true }] }, "network", ({ status }) =>
     assert.equal(status, undefined),

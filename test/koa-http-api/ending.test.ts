@@ -88,7 +88,7 @@ it("a client that goes away ends the tools of its run", async (t) => {
     inputSchema: { type: "object" },
     kind: "other",
     parallel: false,
-    needsLeave: false,
+    needsPermission: false,
     parse: () => ({}),
     describe: () => ({ title: "Wait", locations: [] }),
     run: (_args, { signal }) =>

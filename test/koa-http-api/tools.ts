@@ -7,7 +7,7 @@ export const echoTool: Tool<{ text: string }> = {
   inputSchema: { type: "object", properties: { text: { type: "string" } } },
   kind: "other",
   parallel: true,
-  needsLeave: false,
+  needsPermission: false,
   parse: (input) => ({ text: isRecord(input) ? String(input["text"]) : "" }),
   describe: () => ({ title: "Echo", locations: [] }),
   run: ({ text }) => Promise.resolve({ text: `echo: ${text}` }),

@@ -11,7 +11,7 @@ import { tempDir } from "../helpers/temp.js";
 
 const KEY = "key-of-the-lab";
 const PLUGIN = `export default { gantry: 1, kind: "tool", name: "own", parse: () => ({}), use: class {
-  name = "own"; description = "-"; inputSchema = { type: "object" }; kind = "other"; parallel = false; needsLeave = false;
+  name = "own"; description = "-"; inputSchema = { type: "object" }; kind = "other"; parallel = false; needsPermission = false;
   parse() { return {}; } describe() { return { title: "own", locations: [] }; } async run() { return { text: "" }; } } };`;
 
 interface WireMessage {

@@ -48,7 +48,7 @@ it("wraps a tool that is a class, too", async () => {
     readonly inputSchema = {};
     readonly kind = "other" as const;
     readonly parallel = false;
-    readonly needsLeave = false;
+    readonly needsPermission = false;
     #said = `key ${KEY}`;
     parse(): unknown {
       return {};

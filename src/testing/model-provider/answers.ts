@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelRequest } from "../../ports/model-provider.js";
-import type { ModelMessage, Part, ReasoningPart, TextPart } from "../../ports/session-driver.js";
+import type { ModelMessage, Part, ReasoningPart, TextPart } from "../../ports/message.js";
 import { textOf, type Desk, type ProviderRule } from "./desk.js";
 
 type Call = Extract<ModelChunk, { type: "tool_call" }>;

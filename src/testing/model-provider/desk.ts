@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelProvider, ModelRequest } from "../../ports/model-provider.js";
 import { openThings, soon } from "../check.js";
-import type { ModelProviderFixture } from "../model-provider-checks.js";
+import type { ModelProviderFixture } from "./fixture.js";
 
 /** A rule of the contract: its name, and what shows that it is kept. */
 export type ProviderRule = readonly [name: string, body: (desk: Desk) => Promise<void>];

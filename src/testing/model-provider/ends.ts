@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { hasCode } from "../../errors.js";
+import { hasCode } from "../../ports/errors.js";
 import type { ModelChunk, ModelRequest } from "../../ports/model-provider.js";
 import { nothingNew } from "../check.js";
 import type { Desk, ProviderRule } from "./desk.js";

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import type { Message, SessionChange } from "../../ports/session-driver.js";
+import type { Message } from "../../ports/message.js";
+import type { SessionChange } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
 import { aMessage, aSession, at, change, growing, leaseOf, seqs, textOf } from "./rule.js";
 import type { Rule } from "./rule.js";

@@ -1,13 +1,7 @@
-import type {
-  Holder,
-  Lease,
-  Message,
-  Session,
-  SessionChange,
-  SessionDriver,
-  SessionQuery,
-} from "../../ports/session-driver.js";
-import type { SessionDriverFixture } from "../session-driver-checks.js";
+import type { Holder, Lease, SessionChange, SessionDriver, SessionQuery } from "../../ports/session-driver.js";
+import type { Message } from "../../ports/message.js";
+import type { Session } from "../../ports/session.js";
+import type { SessionDriverFixture } from "./fixture.js";
 
 /** A rule of the contract: its name, and what shows that it is kept. */
 export type Rule = readonly [name: string, body: (store: Store) => Promise<void>];

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Message } from "../../ports/session-driver.js";
+import type { Message } from "../../ports/message.js";
 import { rejectsWith } from "../check.js";
 import { aMessage, aSession, at, change, leaseOf, listed, seqs, someMessages } from "./rule.js";
 import type { Rule } from "./rule.js";

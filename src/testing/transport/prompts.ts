@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ProviderError } from "../../errors.js";
+import { ProviderError } from "../../ports/errors.js";
 import { gate, pause } from "../check.js";
 import { text, type TransportRule } from "./stage.js";
 

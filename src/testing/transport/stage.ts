@@ -3,12 +3,12 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Agent } from "../../agent.js";
-import { MemoryDriver } from "../../memory-driver.js";
+import { MemoryDriver } from "../../sessions/memory-driver.js";
 import type { ModelChunk } from "../../ports/model-provider.js";
-import type { Listening, Transport } from "../../ports/transport.js";
+import type { Listening, Transport } from "../../plugin/transport.js";
 import { openThings, soon, until } from "../check.js";
 import { ScriptedProvider } from "../scripted-provider.js";
-import type { TransportClient, TransportFixture } from "../transport-checks.js";
+import type { TransportClient, TransportFixture } from "./fixture.js";
 
 /** A rule of the contract: its name, and what shows that it is kept. */
 export type TransportRule = readonly [name: string, body: (stage: Stage) => Promise<void>];

@@ -1,0 +1,19 @@
+import { hasCode } from "gantry";
+import type { Optional } from "./wires/wire.js";
+
+const NAMES: readonly (readonly [Optional, RegExp])[] = [
+  ["temperature", /temperature/i],
+  ["summary", /reasoning\.?_?summar|reasoning summar|generate reasoning summar/i],
+  ["effort", /reasoning[_. ]?effort|reasoning|thinking|\beffort\b/i],
+  ["max_tokens", /max_completion_tokens|max_tokens|max_output_tokens/i],
+  ["cache_key", /prompt_cache_key|promptCacheKey/i],
+  ["stream_options", /stream_options|include_usage/i],
+];
+const REFUSED =
+  /unsupported|not support|n't support|only (the )?default|only 1 |unrecognized|unknown|unexpected|extra (inputs|fields)|not permitted|not allowed|deprecated|invalid|not available|must be verified|instead/i;
+
+/** The optional parameter that a provider refused, when it was sent and can be left out. */
+export function refusedParameter(error: unknown, sent: ReadonlySet<Optional>): Optional | undefined {
+  if (!hasCode(error, "provider") || error.kind !== "bad_request" || !REFUSED.test(error.message)) return undefined;
+  return NAMES.find(([name, pattern]) => sent.has(name) && pattern.test(error.message))?.[0];
+}

@@ -1,0 +1,330 @@
+import { abortable } from "../base/abort.js";
+import { bytesOfAll, BYTES_PER_TOKEN, sizeOf, tokensOf } from "./estimate.js";
+import { fit, shortened } from "./fit.js";
+import { followUp } from "./follow-up.js";
+import { fitFrame, type Frame } from "./frame.js";
+import { STRATEGIES } from "./names.js";
+import { SlidingWindow } from "./sliding-window.js";
+import { Summary } from "./summary.js";
+import type { Conversation } from "../conversation/conversation.js";
+import { InputError, ProviderError } from "../ports/errors.js";
+import type { AgentEvent } from "../ports/events.js";
+import type { Bus } from "../base/bus.js";
+import type { BusEvents } from "../ports/bus-events.js";
+import { modelView, repaired } from "../conversation/messages.js";
+import { callModel } from "../models/model-call.js";
+import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
+import type { Logger } from "../ports/logger.js";
+import type { Model, ModelProvider, ModelRequest, ModelUsage } from "../ports/model-provider.js";
+import type { Message, ModelMessage } from "../ports/message.js";
+import type { ReasoningEffort } from "../ports/model-provider.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { Usage } from "../ports/usage.js";
+import type { ToolSpec } from "../ports/tool.js";
+import type { Recorder } from "../conversation/recorder.js";
+import { cutMiddle } from "../base/cut-text.js";
+import { addUsage, NO_USAGE, toUsage } from "../models/usage.js";
+
+/** How conversations are kept within the model's window. Everything may be left out. */
+export interface CompactionOptions {
+  /** Default true. Without it a conversation ends where the model's window does. */
+  enabled?: boolean;
+  /** `sliding-window` (default), `summary`, or one of your own. */
+  strategy?: string | CompactionStrategy;
+  /** Share of the window that a prompt may fill before it is compacted, above 0 and at most 1; default 0.8. */
+  threshold?: number;
+  /** Newest messages that are kept, where they fit; default 20. */
+  keepMessages?: number;
+  /** Tokens; 0 (default): the model's own window. */
+  contextWindow?: number;
+}
+
+/** A model whose window nobody knows counts as this large, in tokens. */
+const UNKNOWN_WINDOW = 128_000;
+/** Left free for the answer, at most; at most a fifth of the window. */
+const ANSWER_TOKENS = 4_096;
+/** Share of the room for messages that a compaction fills, so that the next one is some way off. */
+const HEADROOM = 0.6;
+/** Instructions and tools take at most this share of a prompt; beyond it they are told in short. */
+const FRAME_SHARE = 0.6;
+/** One tool output takes at most this share of the room for messages. */
+const OUTPUT_SHARE = 1 / 3;
+/** How often a call is tried again after the provider said that the prompt is too long, each time smaller. */
+const RETREATS = 5;
+const RETREAT = 0.6;
+/** A reported prompt is believed when it has at least one token for so many bytes; some servers leave cached tokens out. */
+const PLAUSIBLE_BYTES = 8;
+
+/** What a run gives to keep its conversation within the window. */
+export interface WindowContext {
+  provider: ModelProvider;
+  model: Model;
+  effort: ReasoningEffort;
+  system: string;
+  tools: readonly ToolSpec[];
+  conversation: Conversation;
+  recorder: Recorder;
+  store: SessionDriver;
+  fence: number;
+  bus: Bus<BusEvents>;
+  emit: (event: AgentEvent) => void;
+  signal: AbortSignal;
+}
+
+/** An agent's way to compact. */
+export class Compaction {
+  readonly #options: Required<Omit<CompactionOptions, "strategy">>;
+  readonly #strategy: CompactionStrategy;
+  readonly #logger: Logger;
+  /** Models whose unknown window was told. */
+  readonly #told = new Set<string>();
+
+  constructor(options: CompactionOptions, logger: Logger) {
+    const { enabled = true, strategy = "sliding-window", threshold = 0.8 } = options;
+    const { keepMessages = 20, contextWindow = 0 } = options;
+    if (!(threshold > 0 && threshold <= 1)) throw new InputError("compaction.threshold", "above 0, at most 1");
+    if (!(keepMessages >= 1)) throw new InputError("compaction.keepMessages", "at least 1");
+    if (!(contextWindow >= 0)) throw new InputError("compaction.contextWindow", "0 or more");
+    this.#options = { enabled, threshold, keepMessages, contextWindow };
+    this.#strategy = typeof strategy === "string" ? builtIn(strategy) : strategy;
+    this.#logger = logger;
+  }
+
+  /** The window of one run. */
+  open(context: WindowContext): ContextWindow {
+    const { enabled, threshold, keepMessages, contextWindow } = this.#options;
+    const size = contextWindow > 0 ? contextWindow : (context.model.contextWindow ?? this.#unknown(context));
+    const reserve = Math.min(ANSWER_TOKENS, context.model.maxOutput ?? ANSWER_TOKENS, Math.floor(size / 5));
+    return new ContextWindow(context, {
+      enabled,
+      size,
+      limit: Math.floor(Math.min(size * threshold, size - reserve)),
+      keepMessages,
+      strategy: this.#strategy,
+      logger: this.#logger,
+    });
+  }
+
+  #unknown({ provider, model }: WindowContext): number {
+    const name = `${provider.name}/${model.id}`;
+    if (this.#options.enabled && !this.#told.has(name)) {
+      this.#told.add(name);
+      this.#logger.warn("the model's context window is not known; it counts as 128000 tokens", { model: name });
+    }
+    return UNKNOWN_WINDOW;
+  }
+}
+
+function builtIn(name: string): CompactionStrategy {
+  if (name === "sliding-window") return new SlidingWindow();
+  if (name === "summary") return new Summary();
+  throw new InputError("compaction.strategy", STRATEGIES.join(", "));
+}
+
+interface WindowRules {
+  enabled: boolean;
+  /** Tokens of prompt and answer. */
+  size: number;
+  /** Tokens of a prompt beyond which it is compacted. */
+  limit: number;
+  keepMessages: number;
+  strategy: CompactionStrategy;
+  logger: Logger;
+}
+
+/** The model's window during one run: makes the requests, and compacts the conversation before one would not fit. */
+export class ContextWindow {
+  readonly #context: WindowContext;
+  readonly #rules: WindowRules;
+  #limit: number;
+  #frame: Frame;
+  /** Tokens of the first `count` messages and the frame, as the provider counted them. */
+  #reported: { tokens: number; count: number } | undefined;
+  #shown = new WeakMap<Message, Message>();
+  #retreats = 0;
+  #spent: Usage = NO_USAGE;
+
+  constructor(context: WindowContext, rules: WindowRules) {
+    this.#context = context;
+    this.#rules = rules;
+    this.#limit = rules.limit;
+    this.#frame = this.#fitFrame();
+  }
+
+  /** The next request, within the window. Rejects with `ProviderError` (`context_length`) when nothing more can give. */
+  async request(): Promise<ModelRequest> {
+    if (this.#rules.enabled && this.#promptTokens() > this.#limit) await this.#compact();
+    return this.#request();
+  }
+
+  /** A model call ended well, and its answer is part of the conversation. */
+  answered(usage: ModelUsage): void {
+    this.#retreats = 0;
+    const { messages } = this.#context.conversation;
+    const asked = this.#frame.tokens * BYTES_PER_TOKEN + this.#bytes(messages.length - 1);
+    const believed = !usage.estimated && usage.inputTokens * PLAUSIBLE_BYTES >= asked;
+    this.#reported = believed ? { tokens: usage.inputTokens + usage.outputTokens, count: messages.length } : undefined;
+  }
+
+  /** The provider refused a request as too long: compact harder. Resolves with false when that would not help. */
+  async tooLong(): Promise<boolean> {
+    if (!this.#rules.enabled || this.#retreats >= RETREATS) return false;
+    this.#retreats += 1;
+    // By bytes alone, as every later estimate will be, so that each retreat makes the request smaller.
+    this.#reported = undefined;
+    const before = this.#promptTokens();
+    this.#limit = Math.floor(Math.min(this.#limit, before) * RETREAT);
+    this.#frame = this.#fitFrame();
+    this.#shown = new WeakMap();
+    this.#rules.logger.warn("the provider says that the prompt is too long; compacting it further", {
+      session: this.#context.conversation.session.chain.root,
+      attempt: this.#retreats,
+    });
+    try {
+      if (this.#promptTokens() > this.#limit) await this.#compact(before);
+    } catch (error) {
+      if (error instanceof ProviderError) return false;
+      throw error;
+    }
+    return true;
+  }
+
+  /** What summaries cost since this was last asked. */
+  takeSpent(): Usage {
+    const spent = this.#spent;
+    this.#spent = NO_USAGE;
+    return spent;
+  }
+
+  #request(): ModelRequest {
+    const { provider, model, effort, conversation } = this.#context;
+    const { size } = this.#rules;
+    const request: ModelRequest = {
+      model,
+      system: this.#frame.system,
+      messages: modelView(this.#seen(conversation.messages), { provider: provider.name, model: model.id }),
+      tools: this.#frame.tools,
+      effort,
+      cacheKey: conversation.session.chain.root,
+    };
+    // Prompt and answer share the window; many providers refuse a request that allows for more.
+    const room = Math.floor((size - this.#promptTokens()) * 0.95);
+    if (this.#rules.enabled && model.maxOutput !== undefined && model.maxOutput > room) {
+      request.maxTokens = Math.max(1, room);
+    }
+    return request;
+  }
+
+  /** Last report and what came since at bytes / 3; without a report all of it. */
+  #promptTokens(): number {
+    const { messages } = this.#context.conversation;
+    if (!this.#reported) return this.#frame.tokens + Math.ceil(this.#bytes(messages.length) / BYTES_PER_TOKEN);
+    return this.#reported.tokens + tokensOf(this.#seen(messages.slice(this.#reported.count)));
+  }
+
+  /** Of the first `count` messages. */
+  #bytes(count: number): number {
+    return bytesOfAll(this.#seen(this.#context.conversation.messages.slice(0, count)));
+  }
+
+  /** Messages as the model sees them: one tool output that would fill the window is cut in the middle, always alike. */
+  #seen(messages: readonly Message[]): Message[] {
+    if (!this.#rules.enabled) return [...messages];
+    const most = Math.max(600, Math.floor((this.#limit - this.#frame.tokens) * OUTPUT_SHARE) * BYTES_PER_TOKEN);
+    return messages.map((message) => {
+      if (message.role !== "tool" || sizeOf(message) <= most) return message;
+      const known = this.#shown.get(message) ?? shortened(message, most);
+      this.#shown.set(message, known);
+      return known;
+    });
+  }
+
+  #fitFrame(): Frame {
+    const { system, tools } = this.#context;
+    const budget = this.#rules.enabled ? Math.floor(this.#limit * FRAME_SHARE) : Infinity;
+    return fitFrame(system, tools, budget, this.#rules.logger);
+  }
+
+  async #compact(before = this.#promptTokens()): Promise<void> {
+    const { conversation, store, fence, recorder, bus, emit, provider } = this.#context;
+    const room = this.#limit - this.#frame.tokens;
+    const source = repaired(this.#seen(conversation.messages)) as Message[];
+    const { strategy, messages } = await this.#apply(source, Math.floor(room * HEADROOM));
+    const view = fit(repaired(messages), room);
+    if (tokensOf(view) > room) {
+      const size = this.#rules.size;
+      throw new ProviderError(provider.name, "context_length", `the prompt does not fit the window of ${size} tokens`);
+    }
+    this.#reported = undefined;
+    // Nothing was gained: another session of the chain would be of no use.
+    if (view.length === source.length && view.every((message, i) => message === source[i])) return;
+    const from = conversation.session;
+    const to = await followUp(store, fence, conversation, view);
+    recorder.attach(to.id);
+    const rootId = to.chain.root;
+    this.#rules.logger.info("context compacted", { session: rootId, strategy, tokens: before, messages: view.length });
+    bus.emit("session.compacted", { rootId, from: from.id, to: to.id, strategy });
+    emit({ type: "compaction", strategy, messages: view.length, tokens: before });
+  }
+
+  /** By the chosen strategy; where that fails, or leaves nothing, by the sliding window. */
+  async #apply(messages: Message[], budget: number): Promise<{ strategy: string; messages: ModelMessage[] }> {
+    const { signal, conversation } = this.#context;
+    const { strategy, keepMessages, logger } = this.#rules;
+    const input: CompactionInput = {
+      messages,
+      budget,
+      keepMessages,
+      estimate: tokensOf,
+      ask: (question, asking) => this.#ask(question, asking),
+    };
+    try {
+      // Raced, so that a strategy that ignores its signal cannot hold a run.
+      const compacted = await abortable((async () => strategy.compact(input, signal))(), signal);
+      signal.throwIfAborted();
+      if (repaired(compacted).length > 0) return { strategy: strategy.name, messages: compacted };
+      throw new Error("nothing was left of the conversation");
+    } catch (error) {
+      signal.throwIfAborted();
+      const why = error instanceof Error ? error.message : String(error);
+      const { root } = conversation.session.chain;
+      logger.warn("a compaction failed; older messages are left out instead", {
+        session: root,
+        strategy: strategy.name,
+        error: why,
+      });
+    }
+    const fallback = new SlidingWindow();
+    return { strategy: fallback.name, messages: await fallback.compact(input) };
+  }
+
+  async #ask(question: Parameters<CompactionInput["ask"]>[0], signal: AbortSignal): Promise<string> {
+    const { provider, model, conversation, recorder } = this.#context;
+    const sessionId = conversation.session.chain.root;
+    const maxTokens = Math.min(question.maxTokens, model.maxOutput ?? question.maxTokens);
+    const room = this.#limit - tokensOfText(question.system) - maxTokens;
+    const text = cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN);
+    const request: ModelRequest = {
+      model,
+      system: question.system,
+      messages: [{ role: "user", parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false }],
+      tools: [],
+      maxTokens,
+      effort: model.reasoning ? "minimal" : "",
+      cacheKey: `${sessionId}-compaction`,
+    };
+    const silent = { onText: () => undefined, onRetry: () => undefined };
+    const answer = await callModel(provider, request, signal, silent, this.#rules.logger);
+    if ("error" in answer) throw answer.error;
+    const usage = toUsage(answer.usage, model.prices);
+    this.#spent = addUsage(this.#spent, usage);
+    await recorder.write({ sync: false, usage });
+    const called = { sessionId, provider: provider.name, model: model.id, usage };
+    this.#context.bus.emit("model.called", { ...called, purpose: "summary" });
+    return answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+  }
+}
+
+function tokensOfText(text: string): number {
+  return Math.ceil(Buffer.byteLength(text) / BYTES_PER_TOKEN) + 8;
+}

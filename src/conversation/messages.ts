@@ -1,0 +1,164 @@
+import type { FilePart, ModelMessage, Opaque, Part, TextPart, ToolCallPart } from "../ports/message.js";
+
+/** Given to a model for a call whose end nobody saw. */
+export const INTERRUPTED = "[interrupted: outcome unknown]";
+
+/** Stands behind an answer that broke off, so that a model goes on with it and roles alternate. */
+export const CUT_OFF =
+  "[Your answer was cut off here. Go on exactly where it stopped, without repeating anything; a tool call that was not made yet is to be made.]";
+
+/** A call without a result, and the message that made it. */
+export interface DanglingCall {
+  call: ToolCallPart;
+  after: ModelMessage;
+}
+
+export function callsOf(message: ModelMessage): ToolCallPart[] {
+  return message.parts.filter((part): part is ToolCallPart => part.type === "tool_call");
+}
+
+export function textOf(message: ModelMessage): string {
+  return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+}
+
+/** A tool message that answers `call`. */
+export function toolMessage(call: Pick<ToolCallPart, "id" | "name">, text: string, failed: boolean): ModelMessage {
+  return { role: "tool", parts: [{ type: "text", text }], toolCallId: call.id, name: call.name, failed };
+}
+
+/** Calls that no later message answers. */
+export function danglingCalls(messages: readonly ModelMessage[]): DanglingCall[] {
+  const answered = new Set(messages.filter((m) => m.role === "tool").map((m) => m.toolCallId));
+  return messages.flatMap((after) =>
+    after.role === "assistant"
+      ? callsOf(after)
+          .filter((call) => !answered.has(call.id))
+          .map((call) => ({ call, after }))
+      : [],
+  );
+}
+
+/**
+ * The same conversation in an order that every provider takes: each answer right behind its call, in the order stored;
+ * a call without an answer gets one that says so, an answer without a call is left out, an empty message too.
+ * Doing it twice changes nothing.
+ */
+export function repaired(messages: readonly ModelMessage[]): ModelMessage[] {
+  const answers = new Map<string, ModelMessage>();
+  const places = new Map<ModelMessage, number>();
+  for (const [place, message] of messages.entries()) {
+    if (message.role !== "tool" || answers.has(message.toolCallId)) continue;
+    answers.set(message.toolCallId, message);
+    places.set(message, place);
+  }
+  const result: ModelMessage[] = [];
+  const seen = new Set<string>();
+  for (const message of messages) {
+    if (message.role === "tool" || message.parts.length === 0) continue;
+    if (message.role !== "assistant") {
+      result.push(message);
+      continue;
+    }
+    // A call id that came before is another provider's mistake; its second use could never be paired.
+    const parts = message.parts.filter((part) => {
+      if (part.type !== "tool_call") return true;
+      const fresh = !seen.has(part.id);
+      seen.add(part.id);
+      return fresh;
+    });
+    if (parts.length === 0) continue;
+    result.push(parts.length === message.parts.length ? message : { ...message, parts });
+    const calls = callsOf({ ...message, parts });
+    const found = calls.map((call) => answers.get(call.id));
+    result.push(...found.filter((m) => m !== undefined).sort((a, b) => (places.get(a) ?? 0) - (places.get(b) ?? 0)));
+    for (const [i, call] of calls.entries()) {
+      if (found[i] === undefined) result.push(toolMessage(call, INTERRUPTED, true));
+    }
+  }
+  return result;
+}
+
+/**
+ * What a model sees of a conversation: repaired, reasoning and opaque fields of other pairs and of answers that broke
+ * off left out, attached text shown as text.
+ */
+export function modelView(
+  messages: readonly (ModelMessage & { finished?: boolean })[],
+  pair: { provider: string; model: string },
+): ModelMessage[] {
+  const mine = (opaque: Opaque | undefined) =>
+    opaque !== undefined && opaque.provider === pair.provider && opaque.model === pair.model;
+  const broken = new Set<ModelMessage>();
+  const seen = messages.map((message): ModelMessage => {
+    const parts: Part[] = [];
+    const whole = message.finished !== false;
+    for (const part of message.parts) {
+      if (part.type === "reasoning") {
+        // Providers refuse half a thought, and one that is not followed by what it led to.
+        if (whole && mine(part.opaque)) parts.push(part);
+      } else if (part.type === "file") parts.push(attachedText(part) ?? part);
+      else if ((part.type === "text" || part.type === "tool_call") && part.opaque && !mine(part.opaque)) {
+        const { opaque: _, ...rest } = part;
+        parts.push(rest);
+      } else parts.push(part);
+    }
+    const { role, toolCallId, name, failed } = message;
+    const told: ModelMessage = { role, parts, toolCallId, name, failed };
+    if (!whole && role === "assistant") broken.add(told);
+    return told;
+  });
+  // Reasoning alone is no answer: providers refuse an assistant message with nothing else in it.
+  const filled = seen.filter(
+    (message) =>
+      message.role === "tool" ||
+      (broken.has(message)
+        ? textOf(message).trim() !== ""
+        : message.parts.some((part) => part.type !== "reasoning" && !isBlank(part))),
+  );
+  const joined = filled.flatMap((message, i) => {
+    const next = filled[i + 1];
+    // What a person said next says more than we could.
+    return broken.has(message) && next?.role !== "user" ? [message, cutOff()] : [message];
+  });
+  return repaired(joined);
+}
+
+function cutOff(): ModelMessage {
+  return { role: "user", parts: [{ type: "text", text: CUT_OFF }], toolCallId: "", name: "", failed: false };
+}
+
+function isBlank(part: Part): boolean {
+  return part.type === "text" && part.text === "";
+}
+
+const shownText = new WeakMap<FilePart, TextPart | null>();
+
+/** A file that is valid UTF-8 without NUL as text that names it; anything else undefined. */
+export function attachedText(file: FilePart): TextPart | undefined {
+  const known = shownText.get(file);
+  if (known !== undefined) return known ?? undefined;
+  let part: TextPart | null = null;
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Buffer.from(file.data, "base64"));
+    if (!text.includes("\0")) {
+      const name = file.filename.replace(/["<>\r\n]/g, "_");
+      part = { type: "text", text: `<file name="${name}">\n${text}${text.endsWith("\n") ? "" : "\n"}</file>` };
+    }
+  } catch {
+    // Not UTF-8: stays a file.
+  }
+  shownText.set(file, part);
+  return part ?? undefined;
+}
+
+/** Bytes of a message as a model reads it, for estimates; an image counts as about 1,500 tokens whatever its size. */
+export function bytesOf(message: ModelMessage): number {
+  let bytes = 16;
+  for (const part of message.parts) {
+    if (part.type === "text" || part.type === "reasoning") bytes += Buffer.byteLength(part.text);
+    else if (part.type === "tool_call") bytes += part.name.length + Buffer.byteLength(part.arguments) + 16;
+    else if (part.type === "image") bytes += 4500;
+    else bytes += attachedText(part) === undefined ? 4500 : (part.data.length * 3) / 4;
+  }
+  return bytes;
+}

@@ -1,0 +1,138 @@
+import { now } from "../base/ids.js";
+import type { Message } from "../ports/message.js";
+import type { PartDelta, SessionChange, SessionDriver } from "../ports/session-driver.js";
+import type { Usage } from "../ports/usage.js";
+
+/** A batch of streamed text is written when it has so many pieces or is so old, in ms, whichever comes first. */
+const BATCH_TOKENS = 10;
+const BATCH_MS = 100;
+
+/**
+ * Writes what a run says as it says it. Streamed text goes in small batches that never make the model wait; everything
+ * else is on the disk when the promise resolves. A write that failed fails the next awaited one.
+ */
+export class Recorder {
+  readonly #driver: SessionDriver;
+  readonly #fence: number;
+  #sessionId: string;
+  #growing: Message | undefined;
+  #begun = false;
+  #pending: PartDelta[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #writing: Promise<void> | undefined;
+  #failure: { error: unknown } | undefined;
+  readonly #onFailure: (error: unknown) => void;
+
+  /** `onFailure` hears at once of a batch that could not be written, so that the run can stop. */
+  constructor(driver: SessionDriver, sessionId: string, fence: number, onFailure: (error: unknown) => void) {
+    this.#driver = driver;
+    this.#sessionId = sessionId;
+    this.#fence = fence;
+    this.#onFailure = onFailure;
+  }
+
+  /** The session that is written to; changes when a compaction starts a follow-up. */
+  get sessionId(): string {
+    return this.#sessionId;
+  }
+
+  /** Write on in another session of the chain. */
+  attach(sessionId: string): void {
+    this.#sessionId = sessionId;
+  }
+
+  /** Text of a growing message. Never waits. */
+  append(message: Message, delta: Omit<PartDelta, "messageId">): void {
+    if (this.#growing?.id !== message.id) {
+      this.#growing = { ...message, parts: [], finished: false };
+      this.#begun = false;
+    }
+    this.#pending.push({ ...delta, messageId: message.id });
+    if (this.#writing !== undefined) return;
+    if (this.#pending.length >= BATCH_TOKENS) this.#flush();
+    else this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS);
+  }
+
+  /** The final form of a message, with the usage that it cost; nothing of it had to be streamed before. */
+  async finish(message: Message, usage?: Usage): Promise<void> {
+    await this.#settle();
+    const begun = this.#begun && this.#growing?.id === message.id;
+    this.#growing = undefined;
+    this.#begun = false;
+    await this.write({
+      sync: true,
+      ...(begun ? { finish: [message] } : { add: [message] }),
+      ...(usage ? { usage } : {}),
+      set: { updatedAt: now() },
+    });
+  }
+
+  /** A growing message that will grow no more, and is not whole: stored as far as it came, and never finished. */
+  async breakOff(message: Message): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    // Taken first, so that the end of a batch does not begin the next.
+    const pending = this.#pending;
+    this.#pending = [];
+    while (this.#writing !== undefined) await this.#writing;
+    if (this.#growing?.id !== message.id) return;
+    const add = this.#begun ? [] : [{ ...message, parts: [], finished: false }];
+    this.#growing = undefined;
+    this.#begun = false;
+    await this.write({ sync: true, add, append: joined(pending), set: { updatedAt: now() } });
+  }
+
+  /** Any other change, under the run's lease. */
+  async write(change: Omit<SessionChange, "fence">): Promise<void> {
+    if (this.#failure) throw this.#failure.error;
+    await this.#driver.write(this.#sessionId, { ...change, fence: this.#fence });
+  }
+
+  /** Nothing of this recorder is under way any more. Never rejects. */
+  async close(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    await this.#writing;
+  }
+
+  #flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const growing = this.#growing;
+    if (this.#pending.length === 0 || growing === undefined || this.#failure) return;
+    const append = joined(this.#pending);
+    this.#pending = [];
+    const add = this.#begun ? {} : { add: [growing] };
+    this.#begun = true;
+    this.#writing = this.write({ sync: false, ...add, append })
+      .catch((error: unknown) => {
+        this.#failure ??= { error };
+        this.#onFailure(error);
+      })
+      .finally(() => {
+        this.#writing = undefined;
+        // Tokens that came while the batch was written are the next one.
+        if (this.#pending.length >= BATCH_TOKENS) this.#flush();
+        else if (this.#pending.length > 0) this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS);
+      });
+  }
+
+  /** What is pending is dropped (the final form holds it), what is being written is waited for. */
+  async #settle(): Promise<void> {
+    this.#pending = [];
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    while (this.#writing !== undefined) await this.#writing;
+  }
+}
+
+function joined(deltas: readonly PartDelta[]): PartDelta[] {
+  const result: PartDelta[] = [];
+  for (const delta of deltas) {
+    const last = result.at(-1);
+    if (last?.part === delta.part && last.messageId === delta.messageId) {
+      result[result.length - 1] = { ...last, text: last.text + delta.text };
+    } else result.push(delta);
+  }
+  return result;
+}

@@ -1,0 +1,94 @@
+import { join } from "node:path";
+import { PathError } from "../ports/errors.js";
+import { hold, openHeld, placeOf, wayTo, type Held } from "./handles.js";
+import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
+import { OpenedFolder } from "./opened-folder.js";
+import type { OpenedFile, Opener, Target } from "./opener.js";
+import { reach } from "./reach.js";
+import type { Rules } from "./rules.js";
+
+/** Opens by walking from handle to handle; what is open is asked where it is, and that is what the rules see. */
+export class ByHandle implements Opener {
+  readonly #rules: Rules;
+
+  constructor(rules: Rules) {
+    this.#rules = rules;
+  }
+
+  async resolve(path: string): Promise<Target> {
+    const { handle, stats, path: place, rest, ways } = await reach(path, this.#rules);
+    await handle.close();
+    const full = join(place, ...rest);
+    this.#rules.check(full);
+    if (rest.length > 0) return { path: full, exists: false, isFolder: false, ways: [...ways, full] };
+    return { path: full, exists: true, isFolder: stats.isDirectory(), ways: [...ways, full] };
+  }
+
+  async openFile(path: string): Promise<OpenedFile> {
+    const reached = await reach(path, this.#rules);
+    try {
+      this.#rules.check(join(reached.path, ...reached.rest));
+      if (reached.rest.length > 0) throw new PathError("not_found", "not found");
+      if (!reached.stats.isFile()) throw notRegular(reached.stats);
+      return { handle: await openHeld(reached.handle), path: reached.path, stats: reached.stats };
+    } finally {
+      await reached.handle.close();
+    }
+  }
+
+  async openFolder(path: string, create: boolean): Promise<OpenedFolder> {
+    const reached = await reach(path, this.#rules);
+    let folder: OpenedFolder | undefined;
+    try {
+      this.#rules.check(join(reached.path, ...reached.rest));
+      if (reached.rest.length > 0 && !create) throw new PathError("not_found", "not found");
+      if (!reached.stats.isDirectory()) throw new PathError("invalid", "not a folder");
+      folder = this.#folder(reached, reached.path);
+    } catch (error) {
+      await reached.handle.close();
+      throw error;
+    }
+    try {
+      for (const name of reached.rest) {
+        await folder.make(name);
+        const next: OpenedFolder = await folder.folder(name);
+        await folder.close();
+        folder = next;
+      }
+      return folder;
+    } catch (error) {
+      await folder.close();
+      throw error;
+    }
+  }
+
+  #folder({ handle }: Held, path: string): OpenedFolder {
+    return new OpenedFolder(path, {
+      at: (name) => wayTo(handle, name),
+      check: async () => this.#rules.check(await placeOf(handle)),
+      enter: async (name) => {
+        const held = await holdFolder(wayTo(handle, name));
+        try {
+          const place = await placeOf(held.handle);
+          this.#rules.check(place);
+          return this.#folder(held, place);
+        } catch (error) {
+          await held.handle.close();
+          throw error;
+        }
+      },
+      close: () => handle.close(),
+    });
+  }
+}
+
+async function holdFolder(way: string): Promise<Held> {
+  const held = await hold(way).catch((error: unknown) => {
+    throw codeOf(error) === "ENOENT" ? replacedMeanwhile() : error;
+  });
+  if (held.stats.isDirectory()) return held;
+  await held.handle.close();
+  throw held.stats.isSymbolicLink()
+    ? new PathError("invalid", "a symbolic link is in the way, and it is not followed here")
+    : new PathError("invalid", "not a folder");
+}

@@ -1,0 +1,132 @@
+import { constants } from "node:fs";
+import type { BigIntStats } from "node:fs";
+import { lstat, open, realpath, stat } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import { PathError } from "../ports/errors.js";
+import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "./handles.js";
+import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
+import { OpenedFolder, plainWay } from "./opened-folder.js";
+import type { OpenedFile, Opener, Target } from "./opener.js";
+import type { Rules } from "./rules.js";
+
+const ATTEMPTS = 5;
+
+/**
+ * For systems that reach nothing by a handle (macOS, Windows, Linux without /proc). Weaker: names are resolved, what was
+ * opened is compared with what the resolved name is afterwards, and whoever swaps a parent folder at the right moments
+ * can still come between. Only somebody who can already write to the project can do that.
+ */
+export class ByName implements Opener {
+  readonly #rules: Rules;
+
+  constructor(rules: Rules) {
+    this.#rules = rules;
+  }
+
+  async resolve(path: string): Promise<Target> {
+    const { existing, rest } = await resolveNearest(path);
+    const full = join(existing, ...rest);
+    this.#rules.check(full);
+    const stats = rest.length === 0 ? await stat(full) : undefined;
+    return {
+      path: full,
+      exists: stats !== undefined,
+      isFolder: stats?.isDirectory() ?? false,
+      ways: [resolve(path), full],
+    };
+  }
+
+  async openFile(path: string): Promise<OpenedFile> {
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+      const target = await this.resolve(path);
+      if (!target.exists) throw new PathError("not_found", "not found");
+      let handle: FileHandle | undefined;
+      try {
+        // Looked at before it is opened, because opening a device can already do something.
+        const before = await lstat(target.path);
+        if (!before.isFile() && !before.isSymbolicLink()) throw notRegular(before);
+        handle = await open(target.path, constants.O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+        const stats = await handle.stat({ bigint: true });
+        if (!stats.isFile()) throw notRegular(stats);
+        if (await this.#stillThere(target.path, stats)) return { handle, path: target.path, stats };
+      } catch (error) {
+        await handle?.close();
+        handle = undefined;
+        // Swapped between two steps: look again.
+        if ((codeOf(error) !== "ENOENT" && codeOf(error) !== "ELOOP") || attempt === ATTEMPTS) throw error;
+      }
+      await handle?.close();
+    }
+    throw replacedMeanwhile();
+  }
+
+  async openFolder(path: string, create: boolean): Promise<OpenedFolder> {
+    const { existing, rest } = await resolveNearest(path);
+    this.#rules.check(join(existing, ...rest));
+    if (rest.length > 0 && !create) throw new PathError("not_found", "not found");
+    let folder = await this.#enter(existing);
+    try {
+      for (const name of rest) {
+        await folder.make(name);
+        const next: OpenedFolder = await folder.folder(name);
+        await folder.close();
+        folder = next;
+      }
+      return folder;
+    } catch (error) {
+      await folder.close();
+      throw error;
+    }
+  }
+
+  async #enter(path: string): Promise<OpenedFolder> {
+    const handle = await openFolderAt(path);
+    let stats: BigIntStats;
+    try {
+      stats = await handle.stat({ bigint: true });
+      if (!stats.isDirectory()) throw new PathError("invalid", "not a folder");
+      if (!(await this.#stillThere(path, stats))) throw replacedMeanwhile();
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+    return new OpenedFolder(path, {
+      at: (name) => plainWay(path, name),
+      check: async () => {
+        if (!(await this.#stillThere(path, stats))) throw replacedMeanwhile();
+      },
+      enter: (name) => this.#enter(join(path, name)),
+      close: () => handle.close(),
+    });
+  }
+
+  /** Whether what is open is what an allowed path leads to; then it does not matter what the names meant a moment ago. */
+  async #stillThere(path: string, opened: BigIntStats): Promise<boolean> {
+    const real = await realpath(path);
+    this.#rules.check(real);
+    const now = await stat(real, { bigint: true });
+    return now.dev === opened.dev && now.ino === opened.ino;
+  }
+}
+
+async function openFolderAt(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, constants.O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_DIRECTORY);
+  } catch (error) {
+    throw codeOf(error) === "ENOTDIR" ? new PathError("invalid", "not a folder") : error;
+  }
+}
+
+/** Resolve symbolic links of as much of `path` as exists; the rest is appended as it stands. */
+async function resolveNearest(path: string): Promise<{ existing: string; rest: string[] }> {
+  const rest: string[] = [];
+  for (let at = resolve(path); ; at = dirname(at)) {
+    try {
+      return { existing: await realpath(at), rest };
+    } catch (error) {
+      if ((codeOf(error) !== "ENOENT" && codeOf(error) !== "ENOTDIR") || dirname(at) === at) throw error;
+      rest.unshift(basename(at));
+    }
+  }
+}

@@ -1,0 +1,65 @@
+import { STATUS_CODES, type ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import type { Refusal } from "../ports/http-host.js";
+
+/** A client that has been told off gets so long, in ms, to read it before the connection is cut. */
+const LINGER_MS = 1_000;
+
+type Headers = Readonly<Record<string, string>>;
+
+/** A refusal as `{ "error": message, "code": word }`. `common`: headers that every answer has. */
+export function answer(
+  response: ServerResponse,
+  { status, message, code, headers }: Refusal,
+  common: Headers = {},
+): void {
+  const body = JSON.stringify({ error: message, code });
+  response.writeHead(status, {
+    ...common,
+    ...headers,
+    "content-type": "application/json",
+    "content-length": Buffer.byteLength(body),
+  });
+  response.end(response.req.method === "HEAD" ? undefined : body);
+}
+
+/** A whole answer on a socket that has no response object; the connection ends with it. */
+export function endRaw(
+  socket: Duplex,
+  { status, message, code, headers = {} }: Refusal,
+  body: unknown = { error: message, code },
+): void {
+  if (!socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const text = JSON.stringify(body);
+  const lines = Object.entries({
+    "Content-Type": "application/json",
+    "Content-Length": String(Buffer.byteLength(text)),
+    Connection: "close",
+    ...headers,
+  }).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Error"}\r\n${lines.join("")}\r\n${text}`);
+  // Cut at once, with something of the client's unread, the answer would be lost on its way.
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+}
+
+/** Answer what is no HTTP, is too large in its headers, or came too slowly. `answering`: an answer is on its way already. */
+export function answerBroken(
+  error: NodeJS.ErrnoException,
+  socket: Duplex,
+  answering: boolean,
+  headers: Headers = {},
+): void {
+  if (error.code === "ECONNRESET" || !socket.writable || answering) socket.destroy();
+  else endRaw(socket, { ...brokenBy(error), headers });
+}
+
+function brokenBy({ code }: NodeJS.ErrnoException): Refusal {
+  if (code === "HPE_HEADER_OVERFLOW")
+    return { status: 431, message: "request headers too large", code: "headers_too_large" };
+  if (code === "ERR_HTTP_REQUEST_TIMEOUT")
+    return { status: 408, message: "request timed out", code: "request_timeout" };
+  return { status: 400, message: "bad request", code: "bad_request" };
+}

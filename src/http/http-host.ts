@@ -1,0 +1,301 @@
+import { lookup } from "node:dns/promises";
+import { createServer, ServerResponse, type IncomingMessage, type Server } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { ListenError } from "../ports/errors.js";
+import { answer, answerBroken } from "./answers.js";
+import { HttpGate, type GateOptions } from "./gate.js";
+import { HttpSockets } from "./sockets.js";
+import { pathOf, toOriginForm } from "./target.js";
+import { silentLogger } from "../base/log.js";
+import type { Logger } from "../ports/logger.js";
+import type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";
+import { headerValues, isLoopback } from "./web-safety.js";
+
+export interface HttpHostOptions extends GateOptions {
+  /** Default `127.0.0.1`. */
+  host?: string;
+  /** Default 8080; 0 for any free one. */
+  port?: number;
+  /** Bind beyond loopback although clients prove nothing. */
+  insecure?: boolean;
+  /** Connections at the same time; default 4096. */
+  connections?: number;
+  /** Streams of all mounts at the same time; default 1024. */
+  streams?: number;
+  /** Seconds: for the headers (default 15), for the whole request (30), for an idle connection (120). */
+  headerTimeout?: number;
+  requestTimeout?: number;
+  keepAliveTimeout?: number;
+  logger?: Logger;
+}
+
+/** One HTTP port for all transports. Nothing is opened before the first mount. */
+export function openHttpHost(options: HttpHostOptions = {}): HttpHost {
+  return new NodeHttpHost(options);
+}
+
+const NOT_FOUND: Refusal = { status: 404, message: "not found", code: "not_found" };
+const INTERNAL: Refusal = { status: 500, message: "internal error", code: "internal" };
+const badRequest = (message: string): Refusal => ({ status: 400, message, code: "bad_request" });
+const SHUTTING_DOWN: Refusal = {
+  status: 503,
+  message: "server shutting down",
+  code: "shutting_down",
+  headers: { connection: "close" },
+};
+const TOO_MANY: Refusal = {
+  status: 503,
+  message: "too many connections",
+  code: "too_many_connections",
+  headers: { connection: "close", "retry-after": "1" },
+};
+
+class NodeHttpHost implements HttpHost {
+  readonly #options: HttpHostOptions;
+  /** Without brackets. */
+  readonly #host: string;
+  readonly #port: number;
+  readonly #logger: Logger;
+  readonly #mounts: HttpMount[] = [];
+  readonly #sockets: HttpSockets;
+  /** What the host's name means; undefined until it was looked up. */
+  #address: string | undefined;
+  #gate: HttpGate | undefined;
+  #streams = 0;
+  #server: Server | undefined;
+  #opening: Promise<string> | undefined;
+  #refusing = false;
+  #closed: Promise<void> | undefined;
+  #warned = false;
+
+  constructor(options: HttpHostOptions) {
+    this.#options = options;
+    this.#host = (options.host ?? "127.0.0.1").replace(/^\[(.*)\]$/, "$1");
+    this.#port = options.port ?? 8080;
+    this.#logger = options.logger ?? silentLogger;
+    this.#sockets = new HttpSockets(options.connections ?? 4096);
+  }
+
+  get loopback(): boolean {
+    return isLoopback(this.#address ?? this.#host);
+  }
+
+  async mount(mount: HttpMount): Promise<string> {
+    this.#address ??= await this.#resolve();
+    const gate = (this.#gate ??= new HttpGate(this.#options, this.#host, this.#address, this.#logger));
+    if (this.#closed) throw new ListenError("the HTTP port is closed");
+    if (!this.loopback && !gate.proves(mount) && this.#options.insecure !== true) {
+      throw new ListenError(
+        `refusing to listen on ${this.#host}, which other machines can reach, without authentication: ` +
+          `set ${mount.authenticationKey} in the config, or server.insecure: true (--insecure), or bind to 127.0.0.1`,
+      );
+    }
+    if (this.#mounts.some((other) => other.prefix === mount.prefix))
+      throw new ListenError(`two transports want the path ${mount.prefix}`);
+    this.#mounts.push(mount);
+    try {
+      const origin = await (this.#opening ??= this.#open(this.#address, gate));
+      this.#warn(mount, gate);
+      return origin;
+    } catch (error) {
+      this.#opening = undefined;
+      this.#mounts.splice(this.#mounts.indexOf(mount), 1);
+      throw error;
+    }
+  }
+
+  takeStream(): (() => void) | undefined {
+    if (this.#streams >= (this.#options.streams ?? 1024)) return undefined;
+    this.#streams += 1;
+    let open = true;
+    return () => {
+      if (open) this.#streams -= 1;
+      open = false;
+    };
+  }
+
+  refuseNew(): void {
+    this.#refusing = true;
+  }
+
+  close(signal: AbortSignal): Promise<void> {
+    this.#refusing = true;
+    const cut = () => this.#sockets.destroyAll();
+    if (signal.aborted) cut();
+    else signal.addEventListener("abort", cut, { once: true });
+    return (this.#closed ??= this.#close()).finally(() => signal.removeEventListener("abort", cut));
+  }
+
+  async #close(): Promise<void> {
+    await this.#opening?.catch(() => undefined);
+    const server = this.#server;
+    if (!server?.listening) return;
+    const ended = new Promise<void>((resolve) => server.close(() => resolve()));
+    this.#sockets.closeIdle();
+    // Upgraded sockets are not the server's any more, so it does not wait for them.
+    await Promise.all([ended, this.#sockets.empty()]);
+  }
+
+  /** A name is judged by what it means: `localhost` may be led elsewhere, another name may lead to loopback. */
+  async #resolve(): Promise<string> {
+    if (this.#host === "") return "::";
+    try {
+      return (await lookup(this.#host)).address;
+    } catch (error) {
+      throw new ListenError(`cannot listen on ${this.#place()}: ${whyNot(error as NodeJS.ErrnoException)}`, {
+        cause: error,
+      });
+    }
+  }
+
+  #place(port = this.#port): string {
+    // Only an IPv6 address has colons; asking node takes longer than the port needs to open.
+    const host = this.#host.includes(":") ? `[${this.#host.replace("%", "%25")}]` : this.#host;
+    return `http://${host}:${port}`;
+  }
+
+  #open(address: string, gate: HttpGate): Promise<string> {
+    const { headerTimeout = 15, requestTimeout = 30, keepAliveTimeout = 120 } = this.#options;
+    const requestMs = requestTimeout * 1000;
+    // Node refuses more time for the headers than for the whole.
+    const headersMs = requestMs > 0 ? Math.min(headerTimeout * 1000, requestMs) : headerTimeout * 1000;
+    const server = createServer({
+      headersTimeout: headersMs,
+      requestTimeout: requestMs,
+      keepAliveTimeout: keepAliveTimeout * 1000,
+      // Without it node looks only every 30 s, and the limits above would not be true.
+      connectionsCheckingInterval: Math.max(50, Math.min(1000, headersMs || 1000, requestMs || 1000)),
+      // Answered here, in JSON.
+      requireHostHeader: false,
+    });
+    server.on("connection", (socket: Socket) => {
+      this.#sockets.add(socket);
+      gate.add(socket);
+    });
+    server.on("request", (request, response) => this.#serve(request, response, gate));
+    server.on("checkContinue", (request, response) => this.#serve(request, response, gate));
+    server.on("checkExpectation", (request, response) => this.#serve(request, response, gate));
+    server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head, gate));
+    server.on("clientError", (error: NodeJS.ErrnoException, socket) =>
+      answerBroken(error, socket, this.#sockets.isAnswering(socket), this.#headers()),
+    );
+    return new Promise((resolve, reject) => {
+      const failed = (error: NodeJS.ErrnoException) =>
+        reject(new ListenError(`cannot listen on ${this.#place()}: ${whyNot(error)}`, { cause: error }));
+      server.once("error", failed);
+      server.listen({ host: address, port: this.#port }, () => {
+        server.off("error", failed);
+        server.on("error", (error) => this.#logger.error("the HTTP port failed", { error }));
+        this.#server = server;
+        resolve(this.#place((server.address() as AddressInfo).port));
+      });
+    });
+  }
+
+  #warn(mount: HttpMount, gate: HttpGate): void {
+    if (gate.proves(mount) || this.#warned) return;
+    this.#warned = true;
+    const here = gate.tellsUsers ? "every process of yours on this machine" : "every process of this machine";
+    const who = this.loopback ? here : `whoever can reach ${this.#place()}`;
+    this.#logger.warn(`no authentication: ${who} can run commands as you; ${mount.authenticationKey} would ask for it`);
+  }
+
+  /** The mount of a path: the longest prefix, else the one that takes the rest. */
+  #find(path: string): HttpMount | undefined {
+    const fits = this.#mounts.filter(
+      ({ prefix }) => prefix === "/" || path === prefix || path.startsWith(`${prefix}/`),
+    );
+    return fits.sort((a, b) => b.prefix.length - a.prefix.length)[0] ?? this.#mounts.find((mount) => mount.fallback);
+  }
+
+  /** Headers of what is answered before it is known whose a request is: those of the mount that takes the rest. */
+  #headers(): Readonly<Record<string, string>> {
+    return (this.#mounts.find(({ fallback }) => fallback) ?? this.#mounts[0])?.headers ?? {};
+  }
+
+  /** What every request is refused for, before anything of it is looked at by its mount. */
+  #refusal(
+    request: IncomingMessage,
+    mount: HttpMount | undefined,
+    gate: HttpGate,
+    upgrade: boolean,
+  ): Refusal | undefined {
+    if (this.#sockets.isOver(request.socket)) return TOO_MANY;
+    if (this.#refusing) return SHUTTING_DOWN;
+    const hosts = headerValues(request, "host");
+    if (hosts.length > 1) return badRequest("more than one host header");
+    if (hosts.length === 0 && request.httpVersionMinor > 0) return badRequest("missing host header");
+    if (!mount) return NOT_FOUND;
+    return gate.refusal(request, mount, upgrade);
+  }
+
+  #serve(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
+    this.#sockets.begin(request.socket, response);
+    if (toOriginForm(request)) gate.whenKnown(request, () => this.#pass(request, response, gate));
+    else answer(response, badRequest("invalid request target"), this.#headers());
+  }
+
+  #pass(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
+    const mount = this.#find(pathOf(request));
+    try {
+      const refusal = this.#refusal(request, mount, gate, false);
+      if (!mount || refusal) this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
+      else {
+        if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
+        mount.handler(request, response);
+      }
+    } catch (error) {
+      this.#logger.error("a request failed", { error });
+      if (response.headersSent) response.destroy();
+      else answer(response, INTERNAL, this.#headers());
+    }
+  }
+
+  #refuse(mount: HttpMount | undefined, request: IncomingMessage, response: ServerResponse, refusal: Refusal): void {
+    if (mount) mount.refuse(request, response, refusal);
+    else answer(response, refusal, this.#headers());
+  }
+
+  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, gate: HttpGate): void {
+    // Errors of a socket that left the server are nobody's otherwise.
+    socket.on("error", () => undefined);
+    gate.whenKnown(request, () => this.#passUpgrade(request, socket, head, gate));
+  }
+
+  #passUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer, gate: HttpGate): void {
+    const mount = toOriginForm(request) ? this.#find(pathOf(request)) : undefined;
+    const webSocket = request.headers.upgrade?.toLowerCase() === "websocket";
+    const refusal = this.#refusal(request, mount, gate, webSocket);
+    if (webSocket && mount?.upgrade && !refusal) {
+      this.#sockets.upgrade(socket);
+      mount.upgrade(request, socket, head);
+      return;
+    }
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket as Socket);
+    response.once("finish", () => (socket as Socket).destroySoon());
+    // What asks for another protocol (`h2c`) is served in this one, as HTTP says; but its body is lost to us.
+    const bodyless =
+      request.headers["content-length"] === undefined && request.headers["transfer-encoding"] === undefined;
+    if (!webSocket && bodyless) this.#serve(request, response, gate);
+    else if (!webSocket) answer(response, badRequest("upgrade not supported"), this.#headers());
+    else this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
+  }
+}
+
+function whyNot(error: NodeJS.ErrnoException): string {
+  switch (error.code) {
+    case "EADDRINUSE":
+      return "the port is in use; choose another with --port (0 for any free one)";
+    case "EACCES":
+      return "permission denied; choose a port above 1023";
+    case "EADDRNOTAVAIL":
+    case "ENOTFOUND":
+    case "EAI_AGAIN":
+      return "this machine has no such address";
+    default:
+      return error.code ?? error.message;
+  }
+}

@@ -1,0 +1,148 @@
+import { readFile } from "node:fs/promises";
+import type { Socket } from "node:net";
+import { endianness } from "node:os";
+import type { Logger } from "../ports/logger.js";
+
+/** Whether the process at the other end of a connection is of this user; undefined while it is being found out. */
+type Verdict = { trusted: boolean | undefined; known: Promise<void> };
+
+/** A table that changes while it is read may lack a line that was there all the time. */
+const TRIES = 3;
+const TABLES = ["/proc/net/tcp", "/proc/net/tcp6"];
+
+/**
+ * Tells connections of this user's processes (and root's) from those of other users of the machine, by the kernel's
+ * table of sockets. Only Linux has one; elsewhere, and where the table cannot be read, everybody is trusted.
+ */
+export class PeerUsers {
+  readonly #trusted: ReadonlySet<number>;
+  readonly #logger: Logger;
+  readonly #verdicts = new WeakMap<object, Verdict>();
+  /** Users that were told of already. */
+  readonly #told = new Set<string>();
+  /** The table that is being read, and the one that will be read after it, for connections that came meanwhile. */
+  #reading: Promise<unknown> = Promise.resolve();
+  #next: Promise<string | undefined> | undefined;
+
+  private constructor(trusted: ReadonlySet<number>, logger: Logger) {
+    this.#trusted = trusted;
+    this.#logger = logger;
+  }
+
+  /** Undefined where the system does not tell. */
+  static ofThisMachine(logger: Logger): PeerUsers | undefined {
+    if (process.platform !== "linux" || !process.getuid || !process.geteuid) return undefined;
+    // Root can do whatever this user can.
+    return new PeerUsers(new Set([0, process.getuid(), process.geteuid()]), logger);
+  }
+
+  /** A new connection. */
+  add(socket: Socket): void {
+    const verdict: Verdict = { trusted: undefined, known: Promise.resolve() };
+    verdict.known = this.#find(socket).then((trusted) => void (verdict.trusted = trusted));
+    this.#verdicts.set(socket, verdict);
+  }
+
+  /** Whether its process is trusted; undefined: not known yet, ask again after `known`. */
+  isTrusted(socket: object): boolean | undefined {
+    return this.#verdicts.get(socket)?.trusted;
+  }
+
+  /** Resolves when it is known; never rejects. */
+  known(socket: object): Promise<void> {
+    return this.#verdicts.get(socket)?.known ?? Promise.resolve();
+  }
+
+  async #find(socket: Socket): Promise<boolean> {
+    const { remoteAddress, remotePort, localAddress, localPort } = socket;
+    // Gone already.
+    if (remoteAddress === undefined || remotePort === undefined) return false;
+    const [client, server] = [inTable(remoteAddress), inTable(localAddress ?? "")];
+    // Seen from the other end.
+    const entries = client.map((one, i) => `: ${one}:${hexPort(remotePort)} ${server[i]}:${hexPort(localPort ?? 0)} `);
+    for (let tries = 0; tries < TRIES; tries += 1) {
+      const table = await this.#table();
+      if (table === undefined) return true;
+      const uid = entries.map((entry) => ownerOf(table, entry)).find((owner) => owner !== undefined);
+      if (uid !== undefined) return this.#judge(uid);
+    }
+    return false;
+  }
+
+  #judge(uid: string): boolean {
+    if (this.#trusted.has(Number(uid))) return true;
+    if (!this.#told.has(uid)) {
+      this.#told.add(uid);
+      this.#logger.warn(
+        `refused a process of another user of this machine (uid ${uid}); server.required_headers would let it prove ` +
+          "itself, server.allow_other_users lets everybody in",
+      );
+    }
+    return false;
+  }
+
+  /** A table that was read after now; connections that come while one is read share the next. */
+  #table(): Promise<string | undefined> {
+    return (this.#next ??= this.#reading.then(() => {
+      this.#next = undefined;
+      const read = this.#read();
+      this.#reading = read;
+      return read;
+    }));
+  }
+
+  async #read(): Promise<string | undefined> {
+    const tables = await Promise.all(TABLES.map((file) => readFile(file, "latin1").catch(() => undefined)));
+    if (tables.some((table) => table !== undefined)) return tables.join("\n");
+    if (!this.#told.has(""))
+      this.#logger.warn("whose processes connect cannot be told: the table of sockets is hidden");
+    this.#told.add("");
+    return undefined;
+  }
+}
+
+/** The user of the socket that a line of the table begins with. */
+function ownerOf(table: string, entry: string): string | undefined {
+  for (let at = table.indexOf(entry); at !== -1; at = table.indexOf(entry, at + 1)) {
+    const [, , , , uid, , inode] = table.slice(at + entry.length, at + entry.length + 200).split(/\s+/);
+    // One whose process has let go of it belongs to nobody, and reads as root's.
+    if (inode !== "0") return uid;
+  }
+  return undefined;
+}
+
+const hex = (bytes: readonly number[]) =>
+  bytes
+    .map((byte) => byte.toString(16).padStart(2, "0"))
+    .join("")
+    .toUpperCase();
+const hexPort = (port: number) => hex([port >> 8, port & 0xff]);
+
+/** An address as the tables write it: words of four bytes, each in the order of this machine. As itself, and where it is IPv4 also as IPv6. */
+function inTable(address: string): readonly [string, string] {
+  const v4 = /^(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (v4 === undefined) {
+    const written = words(bytesOf(address));
+    return [written, written];
+  }
+  const bytes = v4.split(".").map(Number);
+  return [words(bytes), words([...Array<number>(10).fill(0), 0xff, 0xff, ...bytes])];
+}
+
+function words(bytes: readonly number[]): string {
+  const parts: number[] = [];
+  for (let i = 0; i < bytes.length; i += 4) {
+    const word = bytes.slice(i, i + 4);
+    parts.push(...(endianness() === "LE" ? word.reverse() : word));
+  }
+  return hex(parts);
+}
+
+/** The sixteen bytes of an IPv6 address. */
+function bytesOf(address: string): number[] {
+  const [head = "", tail] = (address.split("%", 1)[0] ?? "").split("::");
+  const groups = (text: string) => (text === "" ? [] : text.split(":").map((group) => Number.parseInt(group, 16)));
+  const [before, after] = [groups(head), groups(tail ?? "")];
+  const all = [...before, ...Array<number>(Math.max(0, 8 - before.length - after.length)).fill(0), ...after];
+  return all.flatMap((group) => [group >> 8, group & 0xff]);
+}

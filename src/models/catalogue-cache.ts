@@ -1,0 +1,55 @@
+import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import { newId } from "../base/ids.js";
+import { isRecord } from "../base/json.js";
+import type { CatalogueCache } from "./models.js";
+import type { Logger } from "../ports/logger.js";
+import type { Model } from "../ports/model-provider.js";
+
+/** Model listings in one JSON file, replaced whole. A file that is missing or broken counts as empty. */
+export class FileCatalogueCache implements CatalogueCache {
+  readonly #path: string;
+  readonly #logger: Logger;
+
+  constructor(path: string, logger: Logger) {
+    this.#path = path;
+    this.#logger = logger;
+  }
+
+  async load(): Promise<Record<string, Model[]>> {
+    try {
+      const value: unknown = JSON.parse(await readFile(this.#path, "utf8"));
+      if (!isRecord(value) || !isRecord(value["models"])) return {};
+      return Object.fromEntries(
+        Object.entries(value["models"]).map(([provider, models]) => [
+          provider,
+          Array.isArray(models) ? models.filter(isModel) : [],
+        ]),
+      );
+    } catch {
+      return {};
+    }
+  }
+
+  async save(models: Record<string, readonly Model[]>): Promise<void> {
+    const temporary = `${this.#path}.${newId()}.tmp`;
+    try {
+      await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
+      await writeFile(temporary, `${JSON.stringify({ version: 1, models })}\n`, { mode: 0o600, flag: "wx" });
+      await chmod(temporary, 0o600);
+      await rename(temporary, this.#path);
+    } catch (error) {
+      await rm(temporary, { force: true }).catch(() => undefined);
+      this.#logger.warn("the list of models was not cached", { error: error instanceof Error ? error.message : error });
+    }
+  }
+}
+
+function isModel(value: unknown): value is Model {
+  return (
+    isRecord(value) &&
+    typeof value["id"] === "string" &&
+    typeof value["name"] === "string" &&
+    typeof value["ownedBy"] === "string"
+  );
+}

@@ -1,0 +1,268 @@
+import { abortable, deadline, delay } from "../base/abort.js";
+import {
+  Catalogue,
+  whyFailed,
+  type CatalogueCache,
+  type ChosenModel,
+  type ModelEntry,
+  type ModelPair,
+} from "./catalogue.js";
+import { ModelSelectionError, ModelTimeoutError } from "../ports/errors.js";
+import type { Logger } from "../ports/logger.js";
+import type { ModelProvider } from "../ports/model-provider.js";
+
+export { noCache, type CatalogueCache, type ChosenModel, type ModelEntry, type ModelPair } from "./catalogue.js";
+
+export interface ModelsOptions {
+  providers: readonly ModelProvider[];
+  /** Configured preference; each name may be left out. */
+  preferred: ModelPair;
+  cache: CatalogueCache;
+  logger: Logger;
+  /** How long a run waits for a model, and a list for the first sync, in ms. */
+  timeoutMs: number;
+  /** A list older than this is asked for again when somebody looks, in ms; 0: never. Default 300,000. */
+  refreshMs?: number;
+  /** How long one provider's listing may take, in ms. Default 30,000. */
+  listingMs?: number;
+}
+
+/** How long a slow provider keeps a run from one that has a model, in ms. */
+const PATIENCE_MS = 5_000;
+/** How long what the configuration names waits for what its provider tells of it, in ms. */
+const DETAILS_MS = 2_000;
+/** Who waits for a model is told why after so long, and again whenever so long has passed, in ms. */
+const TELL_MS = 1_000;
+
+type Recent = () => Promise<ModelPair | undefined>;
+
+/** The catalogue of every provider, and the choice of a model. */
+export class Models {
+  readonly #options: ModelsOptions;
+  readonly #catalogue: Catalogue;
+  /** The configured preference; with one provider, its name need not be said. */
+  readonly #preference: ModelPair;
+
+  constructor(options: ModelsOptions) {
+    const { providers, preferred, cache, logger, refreshMs = 300_000, listingMs = 30_000 } = options;
+    this.#options = options;
+    const [only, another] = providers;
+    const single = another === undefined && preferred.provider === "" && preferred.model !== "" ? only : undefined;
+    this.#preference = single ? { provider: single.name, model: preferred.model } : preferred;
+    const named = this.#preference.model === "" ? { provider: "", model: "" } : this.#preference;
+    this.#catalogue = new Catalogue({ providers, named, cache, logger, refreshMs, listingMs });
+  }
+
+  /** What is known now, without waiting: configured, cached and listed models. */
+  known(): ModelEntry[] {
+    return this.#catalogue.known();
+  }
+
+  /**
+   * All models of all providers. Waits for each one's first list, at most 30 s, and a moment for lists that are old or
+   * could not be had; providers that fail are left out. Rejects with the signal's reason alone.
+   */
+  async list(signal?: AbortSignal): Promise<ModelEntry[]> {
+    const limit = deadline(this.#options.timeoutMs, ...(signal ? [signal] : []));
+    try {
+      await Promise.all(this.#options.providers.map((provider) => this.#catalogue.heard(provider, limit.signal)));
+      await this.#catalogue.refreshed(limit.signal);
+    } catch (error) {
+      if (!limit.expired) throw error;
+    } finally {
+      limit.clear();
+    }
+    signal?.throwIfAborted();
+    return this.known();
+  }
+
+  /**
+   * The model of a run. Both names given: that very pair, or `ModelSelectionError`. One name: the best match; a provider
+   * that is configured is never replaced by another. Neither: the session's `stored` pair, then the preferred one. What
+   * nobody knows falls back to the preferred model, with a warning. What is missing is asked for anew.
+   * `recent` tells the pair last used in the project folder; `onWaiting` hears why there is no model yet.
+   * Rejects with `ModelSelectionError` as soon as no provider can be hoped for, with `ModelTimeoutError` after 30 s.
+   */
+  async resolve(
+    wanted: ModelPair,
+    stored: ModelPair,
+    recent: Recent,
+    signal: AbortSignal,
+    onWaiting?: (why: string) => void,
+  ): Promise<ChosenModel> {
+    await this.#catalogue.load();
+    this.#catalogue.refresh();
+    const limit = deadline(this.#options.timeoutMs, signal);
+    const telling = onWaiting && setInterval(() => onWaiting(this.#catalogue.why()), TELL_MS);
+    try {
+      return await this.#choose(wanted, stored, recent, limit.signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!limit.expired) throw error;
+      const why = this.#catalogue.why();
+      this.#options.logger.warn("no model in time", { why });
+      throw new ModelTimeoutError(why);
+    } finally {
+      limit.clear();
+      clearInterval(telling);
+    }
+  }
+
+  /** Stop what is under way and wait for it. */
+  async close(): Promise<void> {
+    await this.#catalogue.close();
+  }
+
+  async #choose(wanted: ModelPair, stored: ModelPair, recent: Recent, signal: AbortSignal): Promise<ChosenModel> {
+    const provider = this.#provider(wanted.provider);
+    if (wanted.provider !== "" && wanted.model !== "") {
+      if (!provider) throw new ModelSelectionError(`no provider ${wanted.provider} is configured`);
+      const exact = await this.#find(wanted, signal);
+      if (exact) return exact;
+      throw new ModelSelectionError(`${provider.name} has no model ${wanted.model}${this.#whyNot(provider)}`);
+    }
+    if (provider) return await this.#ofProvider(provider, recent, signal);
+    const open = wanted.model === "" && wanted.provider === "" ? stored : wanted;
+    if (open.model !== "" || open.provider !== "") {
+      const found = await this.#patiently(signal, (patience) =>
+        open.provider !== "" ? this.#find(open, patience) : this.#withId(open.model, recent, patience),
+      );
+      if (found) return found;
+      this.#options.logger.warn("unknown model asked for; using the preferred one", { ...open });
+    }
+    return await this.#preferred(recent, signal);
+  }
+
+  #provider(name: string): ModelProvider | undefined {
+    return this.#options.providers.find((provider) => provider.name === name);
+  }
+
+  #whyNot(provider: ModelProvider): string {
+    const failure = this.#catalogue.failureOf(provider);
+    return failure === undefined ? "" : ` (its list could not be fetched: ${whyFailed(failure)})`;
+  }
+
+  /** An exact pair; its provider is asked when it is not known yet. */
+  async #find(pair: ModelPair, signal: AbortSignal): Promise<ChosenModel | undefined> {
+    const known = this.#catalogue.lookup(pair);
+    const provider = this.#provider(pair.provider);
+    if (known || !provider) return known;
+    const began = performance.now();
+    await this.#catalogue.heard(provider, signal);
+    const heard = this.#catalogue.lookup(pair);
+    // A list that was asked for before may be older than the model, one that failed is not.
+    if (heard || this.#catalogue.begunAt(provider) >= began) return heard;
+    await this.#catalogue.again(provider, signal);
+    return this.#catalogue.lookup(pair);
+  }
+
+  /** A model by its id alone: the preferred provider's, else the first one's. */
+  async #withId(id: string, recent: Recent, signal: AbortSignal): Promise<ChosenModel | undefined> {
+    const having = (): ChosenModel[] =>
+      this.#options.providers.flatMap(
+        (provider) => this.#catalogue.lookup({ provider: provider.name, model: id }) ?? [],
+      );
+    let candidates = having();
+    if (candidates.length === 0) {
+      const asked = Promise.all(this.#options.providers.map((provider) => this.#catalogue.again(provider, signal)));
+      await asked.catch(() => undefined);
+      candidates = having();
+    }
+    if (candidates.length < 2) return candidates[0];
+    const best = await this.#preferredPair(recent);
+    return candidates.find((candidate) => candidate.provider.name === best.provider) ?? candidates[0];
+  }
+
+  /** Its preferred, else its first model; never another provider's. */
+  async #ofProvider(provider: ModelProvider, recent: Recent, signal: AbortSignal): Promise<ChosenModel> {
+    const best = await this.#preferredPair(recent);
+    const found = best.provider === provider.name ? this.#catalogue.lookup(best) : undefined;
+    if (found) return found;
+    for (let pause = 500; ; pause = Math.min(pause * 2, 5_000)) {
+      const first = await this.#first(provider, signal);
+      if (first) return first;
+      if (this.#catalogue.isHopeless(provider))
+        throw new ModelSelectionError(`${provider.name} has no model${this.#whyNot(provider)}`);
+      await delay(pause, signal);
+      await this.#catalogue.again(provider, signal);
+    }
+  }
+
+  async #first(provider: ModelProvider, signal: AbortSignal): Promise<ChosenModel | undefined> {
+    if (this.#catalogue.modelsOf(provider).length === 0) await this.#catalogue.heard(provider, signal);
+    const model = this.#catalogue.modelsOf(provider)[0];
+    return model && { provider, model };
+  }
+
+  /** The configured pair if both names are given, else the one last used in the project folder. */
+  async #preferredPair(recent: Recent): Promise<ModelPair> {
+    const preference = this.#preference;
+    if (preference.provider !== "" && preference.model !== "") return preference;
+    const last = await recent();
+    return last && this.#catalogue.lookup(last) ? last : preference;
+  }
+
+  async #preferred(recent: Recent, signal: AbortSignal): Promise<ChosenModel> {
+    const { providers, logger } = this.#options;
+    const preference = this.#preference;
+    if (preference.provider !== "" || preference.model !== "") {
+      const found = await this.#configured(signal);
+      if (found) return found;
+      logger.warn("the configured model is not known; choosing another", { ...preference });
+    }
+    const last = await recent();
+    const again = last && this.#catalogue.lookup(last);
+    if (again) return again;
+    const patience = deadline(PATIENCE_MS, signal);
+    try {
+      // Side by side, though the first in order that has a model is taken.
+      for (const provider of providers)
+        if (this.#catalogue.modelsOf(provider).length === 0)
+          void this.#catalogue.heard(provider, patience.signal).catch(() => undefined);
+      for (let pause = 500; ; pause = Math.min(pause * 2, 5_000)) {
+        for (const provider of providers) {
+          const found = await this.#first(provider, patience.signal).catch(() => undefined);
+          signal.throwIfAborted();
+          if (found) return found;
+        }
+        // Nobody has a model. What may pass is asked again until the time is over; what will not is said now.
+        if (providers.every((provider) => this.#catalogue.isHopeless(provider))) {
+          const why = this.#catalogue.why();
+          throw new ModelSelectionError(why === "" ? "no provider has a model" : `no model available (${why})`);
+        }
+        await delay(pause, signal);
+        for (const provider of providers) void this.#catalogue.ask(provider);
+      }
+    } finally {
+      patience.clear();
+    }
+  }
+
+  /** What the configuration names. A pair is there, listed or not; it waits a little for what its provider tells of it. */
+  async #configured(signal: AbortSignal): Promise<ChosenModel | undefined> {
+    const { provider: name, model } = this.#preference;
+    const nobody = (): Promise<undefined> => Promise.resolve(undefined);
+    if (name === "") return await this.#patiently(signal, (patience) => this.#withId(model, nobody, patience));
+    const provider = this.#provider(name);
+    if (!provider) return undefined;
+    if (model === "") return await this.#patiently(signal, (patience) => this.#first(provider, patience));
+    const found = this.#catalogue.lookup(this.#preference);
+    if (!found || this.#catalogue.isDescribed(found)) return found;
+    await this.#patiently(signal, (patience) => this.#catalogue.heard(provider, patience), DETAILS_MS);
+    return this.#catalogue.lookup(this.#preference);
+  }
+
+  /** The outcome, or undefined when it takes too long. */
+  async #patiently<T>(signal: AbortSignal, work: (patience: AbortSignal) => Promise<T>, ms = PATIENCE_MS) {
+    const patience = deadline(ms, signal);
+    try {
+      return await abortable(work(patience.signal), patience.signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!patience.expired) throw error;
+      return undefined;
+    } finally {
+      patience.clear();
+    }
+  }
+}

@@ -1,0 +1,46 @@
+import type { ModelPrices, ModelUsage } from "../ports/model-provider.js";
+import type { Usage } from "../ports/usage.js";
+
+/** Nothing used. */
+export const NO_USAGE: Usage = Object.freeze({ promptTokens: 0, completionTokens: 0, totalTokens: 0, cost: 0 });
+
+export function addUsage(a: Usage, b: Usage): Usage {
+  return {
+    promptTokens: a.promptTokens + b.promptTokens,
+    completionTokens: a.completionTokens + b.completionTokens,
+    totalTokens: a.totalTokens + b.totalTokens,
+    cost: a.cost + b.cost,
+  };
+}
+
+/**
+ * USD of one model call: what the provider reported, else configured prices, else 0.
+ * Cached tokens are part of `inputTokens` and priced apart.
+ */
+export function costOf(usage: ModelUsage, prices: ModelPrices | undefined): number {
+  if (prices !== undefined && !usage.costReported) {
+    const fresh = Math.max(0, usage.inputTokens - usage.cacheReadTokens - usage.cacheWriteTokens);
+    const sum =
+      fresh * prices.input +
+      usage.cacheReadTokens * (prices.cacheRead ?? prices.input) +
+      usage.cacheWriteTokens * (prices.cacheWrite ?? prices.input) +
+      usage.outputTokens * prices.output;
+    return sum / 1_000_000;
+  }
+  return usage.cost ?? 0;
+}
+
+/** USD as told to clients: sums of fractions drift in their last digits, which mean nothing. */
+export function roundCost(cost: number): number {
+  return Number(cost.toFixed(12));
+}
+
+/** The usage of one model call in the shape that is stored. */
+export function toUsage(usage: ModelUsage, prices: ModelPrices | undefined): Usage {
+  return {
+    promptTokens: usage.inputTokens,
+    completionTokens: usage.outputTokens,
+    totalTokens: usage.inputTokens + usage.outputTokens,
+    cost: costOf(usage, prices),
+  };
+}

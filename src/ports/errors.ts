@@ -1,0 +1,292 @@
+/** Base of every error that gantry throws on purpose. Tell them apart by `code`, which also works across copies of the package. */
+export abstract class GantryError extends Error {
+  abstract readonly code: string;
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/** Whether `error` is a gantry error with this code, from whichever copy of the package. */
+export function hasCode<C extends keyof ErrorByCode>(error: unknown, code: C): error is ErrorByCode[C] {
+  return error instanceof Error && (error as { code?: unknown }).code === code;
+}
+
+/** A caller gave something of the wrong shape; `field` names it. */
+export class InputError extends GantryError {
+  readonly code = "invalid_input";
+  constructor(
+    readonly field: string,
+    expected: string,
+  ) {
+    super(`${field}: expected ${expected}`);
+  }
+}
+
+/** A config file, flag or adapter option is wrong; the message is one line that says where and what was expected. */
+export class ConfigError extends GantryError {
+  readonly code = "config";
+}
+
+/** A transport cannot listen: port in use, bind refused. */
+export class ListenError extends GantryError {
+  readonly code = "listen";
+}
+
+/** A module named in the config cannot be loaded, or is no adapter of the kind wanted. */
+export class AdapterError extends GantryError {
+  readonly code = "adapter";
+}
+
+export class SessionNotFoundError extends GantryError {
+  readonly code = "session_not_found";
+  constructor(readonly sessionId: string) {
+    super("session not found");
+  }
+}
+
+/** A session's id or alias, or a chain's index, is taken. */
+export class SessionExistsError extends GantryError {
+  readonly code = "session_exists";
+  constructor(readonly sessionId: string) {
+    super("session exists already");
+  }
+}
+
+/** Another run, here or in another process, holds the session. */
+export class SessionBusyError extends GantryError {
+  readonly code = "session_busy";
+  constructor(readonly retryAfterMs = 1000) {
+    super("session is busy");
+  }
+}
+
+/** A message's `seq` is taken: two writers without a lease. */
+export class SeqTakenError extends GantryError {
+  readonly code = "seq_taken";
+  constructor(readonly seq: number) {
+    super(`message seq ${seq} is taken`);
+  }
+}
+
+/** The right to write to the session went to another holder. */
+export class LeaseLostError extends GantryError {
+  readonly code = "lease_lost";
+  constructor(readonly rootId: string) {
+    super("the session was taken over by another process");
+  }
+}
+
+/** No message or snapshot of that id in the session. */
+export class PointNotFoundError extends GantryError {
+  readonly code = "point_not_found";
+  constructor(what: "message" | "snapshot") {
+    super(`${what} not found in the session`);
+  }
+}
+
+/** The session store cannot be opened, read or written; the message says why and what to do. */
+export class StoreError extends GantryError {
+  readonly code = "store";
+  /** Nothing more fits: what a client may be told, while the message names files. */
+  readonly full: boolean;
+  constructor(message: string, { full = false, ...options }: { cause?: unknown; full?: boolean } = {}) {
+    super(message, options);
+    this.full = full;
+  }
+}
+
+/** The folder that a session works on is gone. */
+export class ProjectFolderError extends GantryError {
+  readonly code = "project_folder";
+  constructor() {
+    super("project folder not found");
+  }
+}
+
+/** An attachment cannot be used. The path is the caller's own. */
+export class AttachmentError extends GantryError {
+  readonly code = "attachment";
+  constructor(
+    readonly path: string,
+    why: string,
+  ) {
+    super(`failed to load attachments: ${path}: ${why}`);
+  }
+}
+
+/** The model asked for is not to be had. */
+export class ModelSelectionError extends GantryError {
+  readonly code = "model_selection";
+  constructor(why: string) {
+    super(`model selection failed: ${why}`);
+  }
+}
+
+/** No model was found in time. The message is the specification's; `why` tells what each provider said last, `""`: nothing. */
+export class ModelTimeoutError extends GantryError {
+  readonly code = "model_timeout";
+  constructor(readonly why = "") {
+    super("timed out selecting model");
+  }
+}
+
+export class TooManyRunsError extends GantryError {
+  readonly code = "too_many_runs";
+  constructor(
+    readonly retryAfterMs = 1000,
+    message = "too many concurrent runs",
+  ) {
+    super(message);
+  }
+}
+
+/** The agent is closing; also the reason with which it cancels runs. */
+export class ShuttingDownError extends GantryError {
+  readonly code = "shutting_down";
+  constructor() {
+    super("server shutting down");
+  }
+}
+
+/** The run was cancelled by its caller; what was said until then is stored. */
+export class RunCancelledError extends GantryError {
+  readonly code = "run_cancelled";
+  constructor(options?: { cause?: unknown }) {
+    super("run cancelled", options);
+  }
+}
+
+/** What went wrong at a provider. */
+export type ProviderErrorKind =
+  | "authentication"
+  | "permission"
+  | "not_found"
+  | "bad_request"
+  | "context_length"
+  | "content_filter"
+  | "rate_limit"
+  | "overloaded"
+  | "server"
+  | "network"
+  | "timeout"
+  | "protocol"
+  /** More than anybody can hold; asked again it would be the same. */
+  | "too_large"
+  /** The model's own slip (an empty answer, a call that cannot be read): asked again with a word, it mostly does better. */
+  | "malformed_answer";
+
+const RETRYABLE: ReadonlySet<ProviderErrorKind> = new Set(["rate_limit", "overloaded", "server", "network", "timeout"]);
+
+/**
+ * A provider failed. The text is `<provider>: <status or kind>: <message>`; the message is redacted by the adapter
+ * and cut at 500 characters.
+ */
+export class ProviderError extends GantryError {
+  readonly code = "provider";
+  readonly provider: string;
+  readonly kind: ProviderErrorKind;
+  /** HTTP status, where there was an answer. */
+  readonly status: number | undefined;
+  /** How long the provider asked to wait. */
+  readonly retryAfterMs: number | undefined;
+  /** Whether nobody is there to answer: the connection was refused, or no such host is known. */
+  readonly unreachable: boolean;
+  /** Of a `malformed_answer`: what to tell the model, one sentence. */
+  readonly hint: string | undefined;
+  constructor(
+    provider: string,
+    kind: ProviderErrorKind,
+    message: string,
+    details: { status?: number; retryAfterMs?: number; unreachable?: boolean; hint?: string; cause?: unknown } = {},
+  ) {
+    const text = message.length > 500 ? `${message.slice(0, 499)}…` : message;
+    super(`${provider}: ${details.status ?? kind}: ${text}`, { cause: details.cause });
+    this.provider = provider;
+    this.kind = kind;
+    this.status = details.status;
+    this.retryAfterMs = details.retryAfterMs;
+    this.unreachable = details.unreachable ?? false;
+    this.hint = details.hint;
+  }
+  /** Whether asking the same again may help. */
+  get retryable(): boolean {
+    return RETRYABLE.has(this.kind);
+  }
+}
+
+/** A model made the same call again and again and got the same result each time; the run was ended. */
+export class RepeatedCallsError extends GantryError {
+  readonly code = "repeated_calls";
+  constructor(
+    readonly tool: string,
+    readonly times: number,
+  ) {
+    super(`the model called ${tool} ${times} times without getting anything new; the run was ended`);
+  }
+}
+
+/** Why a path was refused. */
+export type PathRefusal =
+  "not_found" | "outside" | "denied" | "protected" | "folder" | "not_regular" | "permission" | "invalid" | "io";
+
+/** A path is not to be had; the message says why, without the path. */
+export class PathError extends GantryError {
+  readonly code = "path";
+  constructor(
+    readonly reason: PathRefusal,
+    why: string,
+    options?: { cause?: unknown },
+  ) {
+    super(why, options);
+  }
+}
+
+/** Work on foreign input was given up: it took too much time or memory, or failed. */
+export class WorkLimitError extends GantryError {
+  readonly code = "work_limit";
+  constructor(
+    readonly reason: "time" | "memory" | "failed",
+    message: string,
+    options?: { cause?: unknown },
+  ) {
+    super(message, options);
+  }
+}
+
+/** What the model sent does not fit a tool; the message is shown to the model. */
+export class ToolInputError extends GantryError {
+  readonly code = "tool_input";
+}
+
+/** A tool could not do its work; the message is shown to the model and says the next step. */
+export class ToolError extends GantryError {
+  readonly code = "tool";
+}
+
+interface ErrorByCode {
+  invalid_input: InputError;
+  config: ConfigError;
+  listen: ListenError;
+  adapter: AdapterError;
+  session_not_found: SessionNotFoundError;
+  session_exists: SessionExistsError;
+  session_busy: SessionBusyError;
+  seq_taken: SeqTakenError;
+  lease_lost: LeaseLostError;
+  point_not_found: PointNotFoundError;
+  store: StoreError;
+  project_folder: ProjectFolderError;
+  attachment: AttachmentError;
+  model_selection: ModelSelectionError;
+  model_timeout: ModelTimeoutError;
+  too_many_runs: TooManyRunsError;
+  shutting_down: ShuttingDownError;
+  run_cancelled: RunCancelledError;
+  provider: ProviderError;
+  repeated_calls: RepeatedCallsError;
+  path: PathError;
+  work_limit: WorkLimitError;
+  tool_input: ToolInputError;
+  tool: ToolError;
+}

@@ -1,0 +1,58 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+
+/** A refusal that an HTTP host makes before a mount sees the request. */
+export interface Refusal {
+  status: number;
+  message: string;
+  /** A stable word for programs, beside the message for people. */
+  code: string;
+  headers?: Readonly<Record<string, string>>;
+}
+
+/** A transport's share of an HTTP port. */
+export interface HttpMount {
+  /** Path prefix, `/api`; `/` takes what no longer prefix takes. */
+  readonly prefix: string;
+  /** Takes paths that no prefix matches, when no mount has `/`. */
+  readonly fallback: boolean;
+  /**
+   * Whether its clients prove who they are in a way that the mount checks, a signature say. Without that, and without
+   * required headers, the host checks who asks from where, and refuses to bind beyond loopback.
+   */
+  readonly authenticated: boolean;
+  /** The config key that would make it so, for the message. */
+  readonly authenticationKey: string;
+  /** Headers that its requests must carry, in place of the port's own (`server.required_headers`); the host checks them. */
+  readonly requiredHeaders?: Readonly<Record<string, string>>;
+  /** True: the host lets everything through, and the mount checks hosts, pages, users and headers by itself. */
+  readonly checksItself?: boolean;
+  /** Whole paths that anybody may GET, pages of other sites too: what holds no secret and changes nothing. */
+  readonly open?: readonly string[];
+  /** Origins of pages that may open a socket here, beside the server's own and loopback ones. */
+  readonly allowedOrigins?: readonly string[];
+  /** Headers of every answer; the host sends them too, with what it answers before it knows whose a request is. */
+  readonly headers?: Readonly<Record<string, string>>;
+  handler(request: IncomingMessage, response: ServerResponse): void;
+  /** A request that wants to become a socket; left out: refused with 404. */
+  readonly upgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+  /** Answer a refusal in the transport's own shape of errors, its CORS headers included. */
+  refuse(request: IncomingMessage, response: ServerResponse, refusal: Refusal): void;
+}
+
+/**
+ * One HTTP port that transports share. It owns sockets, limits, the shutdown of the listener, and every check of who
+ * asks: the Host, the page, the user, the required headers. They hold for every path of the port.
+ */
+export interface HttpHost {
+  /** Whether it is bound to a loopback address alone. */
+  readonly loopback: boolean;
+  /** Serve a mount; the first one opens the port. Resolves with the URL's origin once clients can connect. */
+  mount(mount: HttpMount): Promise<string>;
+  /** Count an answer that goes on, such as a stream of events; the returned function says that it ended. Undefined: there are too many. */
+  takeStream(): (() => void) | undefined;
+  /** Take no new connections or requests (503). */
+  refuseNew(): void;
+  /** Close the port, idle connections at once, the others when `signal` aborts. Safe to call twice. */
+  close(signal: AbortSignal): Promise<void>;
+}

@@ -1,0 +1,67 @@
+import type { AgentEvent } from "./events.js";
+import type { FilePart, ImagePart } from "./message.js";
+import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
+import type { AskAnswer, AskRequest } from "./tool.js";
+import type { Usage } from "./usage.js";
+
+/** What a run is asked to do. */
+export interface RunInput {
+  /** The prompt; not empty, unless there are attachments. */
+  message: string;
+  attachments?: readonly (ImagePart | FilePart)[];
+  /**
+   * Reads further attachments once the run is counted and holds its session. It reserves the bytes of each before it
+   * reads it; `reserve` throws `TooManyRunsError` when attachments of all runs together would take too much memory.
+   */
+  attach?: (reserve: (bytes: number) => void) => Promise<readonly (ImagePart | FilePart)[]>;
+  /** Provider and model; see `Models.resolve` for what is left out or unknown. */
+  provider?: string;
+  model?: string;
+  /** Left out: the session's own, then the configured one. */
+  reasoningEffort?: ReasoningEffort;
+  /** Resume this session (id or alias; of a chain any id: its newest goes on). Left out: a new session. */
+  sessionId?: string;
+  /** Absolute path of the folder where this run's tools run; default the session's, which is that of its first run. */
+  projectDir?: string;
+  /** The one way to cancel. */
+  signal?: AbortSignal;
+  /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
+  onWaiting?: (why: string) => void;
+  /**
+   * What happens to `token` events that nobody takes. `drop` (the default): beyond 256 events adjacent ones are joined,
+   * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.
+   */
+  overflow?: "drop" | "merge";
+  /** Answers a tool that needs leave; without it tools run. Only an exact `allow` or `allow_always` lets one run; a rejection says that nobody could be asked. */
+  ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer>;
+}
+
+/** How a run ended. */
+export interface RunResult {
+  /** Text of the last answer; of one that broke off and was gone on with, all of it. */
+  output: string;
+  /** Sum over all model calls of the run. */
+  usage: Usage;
+  /** Model calls of the main loop. */
+  iterations: number;
+  finishReason: FinishReason;
+  endedBy: "model" | "max_iterations";
+  /** The chain's first session. */
+  sessionId: string;
+  /** Of the last model call: prompt and completion tokens, and the model's window where it is known. */
+  context: { used: number; size: number | undefined };
+  /** The session's usage so far, this run included. */
+  sessionUsage: Usage;
+}
+
+/** One run, already going. Await `result` for the truth; iterate, once, for telemetry. */
+export interface Run extends AsyncIterable<AgentEvent> {
+  /** The chain's first session. */
+  readonly sessionId: string;
+  readonly provider: string;
+  readonly model: Model;
+  /** `token` events dropped so far because the reader was too slow. */
+  readonly dropped: number;
+  /** Rejects with `ProviderError`, `RepeatedCallsError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`, `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile); by then all is stored. */
+  readonly result: Promise<RunResult>;
+}

@@ -1,0 +1,45 @@
+import type { ReasoningEffort } from "./model-provider.js";
+import type { Usage } from "./usage.js";
+
+/** A follow-up session belongs to the chain of its `root`; an original is its own root, with index 0. */
+export interface ChainLink {
+  root: string;
+  index: number;
+}
+
+/** A point that a reverted session can be restored to. */
+export interface Snapshot {
+  id: string;
+  /** Messages with a greater `seq` were cut. */
+  after: number;
+  createdAt: string;
+}
+
+export interface Session {
+  id: string;
+  /** A second id that finds this session (the ACP id); `""` for none. Unique in the store, over ids too. */
+  alias: string;
+  title: string;
+  /** Whether `title` was generated (or given by a person), so that no generator touches it again. */
+  titled: boolean;
+  /** The pair last used; `""` before the first run. */
+  provider: string;
+  model: string;
+  reasoningEffort: ReasoningEffort;
+  /** Absolute path. */
+  projectDir: string;
+  /** The session that this one was forked from; `""` for none. */
+  parentId: string;
+  chain: ChainLink;
+  /**
+   * Greatest `seq` ever used in the chain up to this session; 0 when there is no message. Kept by the driver. A cut or a
+   * restore raises that of the chain's then newest to the greatest of the whole chain, so that the next one is always
+   * the newest session's `lastSeq + 1`.
+   */
+  lastSeq: number;
+  createdAt: string;
+  /** Never goes back. */
+  updatedAt: string;
+  /** Sum over all runs; of an original, over its whole chain. */
+  usage: Usage;
+}

@@ -1,0 +1,122 @@
+import { deadline } from "../base/abort.js";
+import { callModel } from "../models/model-call.js";
+import type { Logger } from "../ports/logger.js";
+import type { Model, ModelProvider } from "../ports/model-provider.js";
+import type { Usage } from "../ports/usage.js";
+import { toUsage } from "../models/usage.js";
+
+const MAX_CHARACTERS = 50;
+/** Whoever says more gives no title. */
+const MAX_ANSWER = 4_000;
+/** So long a title may take, in ms; the silence that a local model is allowed is far longer. */
+const TIME_MS = 300_000;
+
+const INSTRUCTIONS = `You name conversations. Answer with a title for the conversation that begins with the user's message, and nothing else.
+At most ${MAX_CHARACTERS} characters, in the language of the message. No quotes, no full stop, no tool names. Do not answer the message.`;
+
+export interface TitleRequest {
+  provider: ModelProvider;
+  model: Model;
+  /** The user's first message. */
+  message: string;
+  sessionId: string;
+  logger: Logger;
+  /** What it took. */
+  onUsage: (usage: Usage) => void;
+}
+
+/**
+ * Ask a model for a title: temperature 0.3, no tools. `""` when it gave none. Rejects as the provider does, and with
+ * the signal's reason.
+ */
+export async function generateTitle(asked: TitleRequest, signal: AbortSignal): Promise<string> {
+  const { provider, model, message, sessionId, logger } = asked;
+  const request = {
+    model,
+    system: INSTRUCTIONS,
+    messages: [
+      {
+        role: "user" as const,
+        parts: [{ type: "text" as const, text: message.slice(0, 2000) }],
+        toolCallId: "",
+        name: "",
+        failed: false,
+      },
+    ],
+    tools: [],
+    temperature: 0.3,
+    effort: model.reasoning ? ("minimal" as const) : ("" as const),
+    cacheKey: `${sessionId}-title`,
+  };
+  const enough = new AbortController();
+  let said = 0;
+  const hooks = {
+    onText: (type: "text" | "reasoning", _: number, text: string) => {
+      if (type === "text") said += text.length;
+      if (said > MAX_ANSWER) enough.abort(new Error("the model gave no title, but a long answer"));
+    },
+    onRetry: () => (said = 0),
+  };
+  const time = deadline(TIME_MS, signal, enough.signal);
+  try {
+    const answer = await callModel(provider, request, time.signal, hooks, logger);
+    if ("error" in answer) throw answer.error;
+    asked.onUsage(toUsage(answer.usage, model.prices));
+    return cleanTitle(answer.parts.map((part) => (part.type === "text" ? part.text : "")).join(""));
+  } finally {
+    time.clear();
+  }
+}
+
+/** What may stand around a title and is no part of it: opening and closing, the longer first. */
+const FRAMES: readonly (readonly [string, string])[] = [
+  ["**", "**"],
+  ["__", "__"],
+  ['"', '"'],
+  ["'", "'"],
+  ["`", "`"],
+  ["*", "*"],
+  ["“", "”"],
+  ["„", "“"],
+  ["„", "”"],
+  ["«", "»"],
+  ["»", "«"],
+  ["‘", "’"],
+  ["「", "」"],
+  ["『", "』"],
+];
+
+/** Whitespace folded, quotes around it and a final full stop stripped, cut at 50 characters on a grapheme boundary. */
+export function cleanTitle(text: string): string {
+  // Local models think aloud in tags; the title is what follows.
+  let title = text
+    .replace(/<think>[\s\S]*?(<\/think>|$)/g, " ")
+    .replace(/[\s\p{Cc}]+/gu, " ")
+    .trim()
+    // A heading or a list of one.
+    .replace(/^(#{1,6}|[-*]) /, "");
+  for (let before = ""; before !== title;) {
+    before = title;
+    title = unframed(title.replace(/(?<![.])[.。]$/u, "").trim());
+  }
+  if (title.length <= MAX_CHARACTERS) return title;
+  let cut = "";
+  for (const { segment } of new Intl.Segmenter(undefined, { granularity: "grapheme" }).segment(title)) {
+    if (cut.length + segment.length > MAX_CHARACTERS) break;
+    cut += segment;
+  }
+  return cut.trimEnd();
+}
+
+/** Without the quotes or marks around the whole of it; those of a word within stay. */
+function unframed(title: string): string {
+  for (const [open, close] of FRAMES) {
+    if (title.length < open.length + close.length || !title.startsWith(open) || !title.endsWith(close)) continue;
+    const inner = title.slice(open.length, title.length - close.length);
+    if (!inner.includes(open) && !inner.includes(close)) return inner.trim();
+  }
+  // One that was opened and never closed.
+  const first = title[0] ?? "";
+  const lone = first !== "" && `"'\`“„«‘「『`.includes(first) && !/["'`”“»’」』]/u.test(title.slice(1));
+  return lone ? title.slice(1).trim() : title;
+}

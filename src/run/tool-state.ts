@@ -1,0 +1,111 @@
+import type { Message, ModelMessage, Opaque } from "../ports/message.js";
+
+/** Whose the state is that goes with a tool's result; no model, so that none is ever sent it. */
+const OWNER = { provider: "gantry", model: "tool state" } as const;
+
+/** Begins the keys that say for which tools a person gave leave for good. */
+export const LEAVE = "leave:";
+
+/** What a call changed of its session's state; null: it was taken away. */
+export type StateChanges = Record<string, unknown>;
+
+/**
+ * The state of a session as one call sees it. It writes down what the call changes, so that it can be stored with the
+ * call's result: a session's memory is in the session, not in the process.
+ */
+export class CallState extends Map<string, unknown> {
+  readonly #shared: Map<string, unknown>;
+  readonly #changed = new Set<string>();
+
+  constructor(shared: Map<string, unknown>) {
+    super();
+    this.#shared = shared;
+  }
+
+  /** Plain JSON alone: of anything else a copy from a store would be something else. */
+  changes(): StateChanges {
+    const changes: StateChanges = {};
+    for (const key of this.#changed) {
+      if (key.startsWith(LEAVE)) continue;
+      const value = this.#shared.get(key) ?? null;
+      if (isPlainJson(value)) changes[key] = value;
+    }
+    return changes;
+  }
+
+  override get(key: string): unknown {
+    return this.#shared.get(key);
+  }
+  override has(key: string): boolean {
+    return this.#shared.has(key);
+  }
+  override set(key: string, value: unknown): this {
+    this.#shared.set(key, value);
+    this.#changed.add(key);
+    return this;
+  }
+  override delete(key: string): boolean {
+    this.#changed.add(key);
+    return this.#shared.delete(key);
+  }
+  override clear(): void {
+    for (const key of [...this.#shared.keys()]) this.delete(key);
+  }
+  override get size(): number {
+    return this.#shared.size;
+  }
+  override keys() {
+    return this.#shared.keys();
+  }
+  override values() {
+    return this.#shared.values();
+  }
+  override entries() {
+    return this.#shared.entries();
+  }
+  override forEach(each: (value: unknown, key: string, map: Map<string, unknown>) => void): void {
+    this.#shared.forEach((value, key) => each(value, key, this));
+  }
+  override [Symbol.iterator]() {
+    return this.#shared[Symbol.iterator]();
+  }
+}
+
+/** A tool's result with what its call changed. */
+export function withState(result: ModelMessage, changes: StateChanges): ModelMessage {
+  const [first, ...rest] = result.parts;
+  if (Object.keys(changes).length === 0 || first?.type !== "text") return result;
+  return { ...result, parts: [{ ...first, opaque: { ...OWNER, data: changes } }, ...rest] };
+}
+
+/** The state that a conversation left behind. */
+export function stateOf(messages: readonly Message[]): Map<string, unknown> {
+  const state = new Map<string, unknown>();
+  for (const { role, parts } of messages) {
+    if (role !== "tool") continue;
+    for (const part of parts) {
+      if (part.type !== "text" || !isOurs(part.opaque)) continue;
+      for (const [key, value] of Object.entries(part.opaque.data as StateChanges)) {
+        // Leave is a person's to give, not a stored conversation's.
+        if (value === null || key.startsWith(LEAVE)) state.delete(key);
+        else state.set(key, value);
+      }
+    }
+  }
+  return state;
+}
+
+function isOurs(opaque: Opaque | undefined): opaque is Opaque {
+  return opaque?.provider === OWNER.provider && opaque.model === OWNER.model && isPlainJson(opaque.data);
+}
+
+function isPlainJson(value: unknown, depth = 0): boolean {
+  if (value === null || typeof value === "string" || typeof value === "boolean") return true;
+  if (typeof value === "number") return Number.isFinite(value);
+  if (typeof value !== "object" || depth > 20) return false;
+  if (Array.isArray(value)) return value.every((one) => isPlainJson(one, depth + 1));
+  const proto: unknown = Object.getPrototypeOf(value);
+  return (
+    (proto === Object.prototype || proto === null) && Object.values(value).every((one) => isPlainJson(one, depth + 1))
+  );
+}

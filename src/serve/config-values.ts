@@ -1,0 +1,80 @@
+import { ConfigError } from "../ports/errors.js";
+import { isRecord } from "../base/json.js";
+import { headerSecrets, isSecretName, looksSecret } from "../base/redact.js";
+
+export interface Expansion {
+  file: string;
+  environment(name: string): string | undefined;
+  /** Values of variables whose names say that they are secret. */
+  secrets: Set<string>;
+  /** Values of all the others, but for paths. */
+  expanded: Set<string>;
+}
+
+/** `${NAME}` in every string value; `$${NAME}` stays as `${NAME}`. */
+export function expand(value: unknown, into: Expansion, path = ""): unknown {
+  if (typeof value === "string") {
+    return value.replace(
+      /\$(\$\{[A-Za-z_][A-Za-z0-9_]*\})|\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g,
+      (_all, literal: string | undefined, name: string) => {
+        if (literal !== undefined) return literal;
+        const found = into.environment(name);
+        if (found === undefined)
+          throw new ConfigError(`${into.file}: ${path}: expected the environment variable ${name} to be set`);
+        if (isPath(found)) return found;
+        (isSecretName(name) ? into.secrets : into.expanded).add(found);
+        return found;
+      },
+    );
+  }
+  if (Array.isArray(value)) return value.map((item, i) => expand(item, into, `${path}[${i}]`));
+  if (typeof value === "object" && value !== null) {
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [key, expand(item, into, path === "" ? key : `${path}.${key}`)]),
+    );
+  }
+  return value;
+}
+
+function isPath(value: string): boolean {
+  return /^(~|\.{1,2})?\/|^[A-Za-z]:\\/.test(value) && !looksSecret(value);
+}
+
+/**
+ * What stands under a key that holds secrets, a required header, a header that proves something, or looks like a key.
+ * `server.headers` are for everybody to see.
+ */
+export function gatherSecrets(config: unknown, secrets: Set<string>): void {
+  const isAnswered = isRecord(config) && isRecord(config["server"]);
+  const url = isRecord(config) && isRecord(config["session"]) ? config["session"]["url"] : undefined;
+  if (typeof url === "string" && url !== "") secrets.add(url);
+  gather(isAnswered ? { ...config, server: { ...(config["server"] as object), headers: {} } } : config, secrets);
+}
+
+function gather(value: unknown, secrets: Set<string>, name = ""): void {
+  if (typeof value === "string") {
+    if (isSecretName(name) || looksSecret(value)) secrets.add(value);
+    // Of an address with a password in it both are.
+    if (!URL.canParse(value) || new URL(value).password === "") return;
+    const { password } = new URL(value);
+    secrets.add(value).add(password).add(safelyDecoded(password));
+  } else if (Array.isArray(value)) {
+    for (const item of value) gather(item, secrets, name);
+  } else if (isRecord(value)) {
+    for (const [key, item] of Object.entries(value)) {
+      if (isRecord(item) && (key === "headers" || key === "required_headers")) {
+        // Whoever sends the right values is let in: of headers that are required all are secrets.
+        for (const header of key === "headers" ? headerSecrets(item) : Object.values(item))
+          if (typeof header === "string" && header !== "") secrets.add(header).add(header.split(" ").at(-1) ?? header);
+      } else gather(item, secrets, isSecretName(name) ? name : key);
+    }
+  }
+}
+
+function safelyDecoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

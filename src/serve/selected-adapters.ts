@@ -1,0 +1,226 @@
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { AdapterKind } from "../plugin/adapter.js";
+import { environment, type Config, type LoadedConfig } from "./config.js";
+import { ConfigError } from "../ports/errors.js";
+import { builtInNames, isBuiltIn, isPath } from "./plugins.js";
+
+const BUILT_IN_KINDS: readonly AdapterKind[] = ["transport", "session-driver", "model-provider"];
+
+/** A module that the config selects, and what it is told. */
+export interface Selected<Kind extends AdapterKind = AdapterKind> {
+  readonly kind: Kind;
+  /** Built-in name, package name, or path from the config's folder. */
+  readonly name: string;
+  /** As its `parse` gets them. */
+  readonly options: Readonly<Record<string, unknown>>;
+  /** The key that names it: `server.transports[0]`. */
+  readonly key: string;
+  /** The key under which its options stand. */
+  readonly section: string;
+}
+
+/** Of the port that all HTTP transports share. */
+const OF_PORT: ReadonlySet<string> = new Set(["host", "port", "allowed_hosts", "allow_cross_site", "insecure"]);
+/** And what nobody chooses: which files are never attached. */
+const NOT_OWN: ReadonlySet<string> = new Set([...OF_PORT, "denied_paths"]);
+
+/** What a config selects. Nothing of it is loaded yet. */
+export class Selection {
+  readonly #loaded: LoadedConfig;
+  readonly #config: Config;
+  readonly #home: string;
+
+  constructor(loaded: LoadedConfig, home: string) {
+    this.#loaded = loaded;
+    this.#config = loaded.config;
+    this.#home = home;
+  }
+
+  driver(): Selected<"session-driver"> {
+    const { driver, ...options } = this.#config.session;
+    return { kind: "session-driver", name: driver, options, key: "session.driver", section: "session" };
+  }
+
+  /** As configured; else the presets whose usual key is in the environment; else the built-in guide. */
+  async providers(): Promise<Selected<"model-provider">[]> {
+    const configured = this.#config.providers;
+    const entries = configured.length > 0 ? configured : await this.#fromEnvironment();
+    return Promise.all(
+      entries.map((entry, i) => this.#provider(entry, configured.length > 0 ? `providers[${i}]` : "providers")),
+    );
+  }
+
+  /** Names of built-in tools, and modules of strangers, in the order given. */
+  tools(builtIn: readonly string[]): (string | Selected<"tool">)[] {
+    const { agent, tools } = this.#config;
+    return agent.tools.flatMap((entry, i): (string | Selected<"tool">)[] => {
+      const { tool: name, ...options } = typeof entry === "string" ? { tool: entry } : entry;
+      const key = `agent.tools[${i}]`;
+      if (name === "*") return [...builtIn];
+      if (name === "bash" && !tools.bash.enabled) return [];
+      if (!builtIn.includes(name)) return [{ kind: "tool", name, options, key, section: key }];
+      const [odd] = Object.keys(options);
+      if (odd === undefined) return [name];
+      throw new ConfigError(
+        `${this.#loaded.file}: ${key}.${odd}: unknown key; expected one of tool (options of the built-in ones stand under tools)`,
+      );
+    });
+  }
+
+  /** A built-in strategy by its name, or a module of a stranger. */
+  strategy(): string | Selected<"compaction-strategy"> {
+    const { strategy: name } = this.#config.compaction;
+    if (builtInNames("compaction-strategy").includes(name)) return name;
+    return { kind: "compaction-strategy", name, options: {}, key: "compaction.strategy", section: "compaction" };
+  }
+
+  transports(): Selected<"transport">[] {
+    const seen = new Map<string, string>();
+    return this.#config.server.transports.map((entry, i) => {
+      const key = `server.transports[${i}]`;
+      const { transport: name, ...own } = typeof entry === "string" ? { transport: entry } : entry;
+      this.#checkOwn(name, own, key);
+      const before = seen.get(name);
+      if (before !== undefined && isBuiltIn("transport", name))
+        throw new ConfigError(`${this.#loaded.file}: ${key}: expected each transport once, ${name} is ${before} too`);
+      seen.set(name, key);
+      return { kind: "transport", name, options: { ...this.#shared(name), ...own }, key, section: key };
+    });
+  }
+
+  /**
+   * What no tool, command, prompt or attachment may touch: gantry's own home, with keys and sessions; the config file
+   * wherever it is; a store elsewhere with all that drivers keep beside it. Absolute; not all of them need exist.
+   */
+  denied(): string[] {
+    const { path } = this.#config.session;
+    const store = typeof path === "string" && path !== "" ? resolve(this.#loaded.folder, path) : undefined;
+    const beside = ["", "-wal", "-shm", "-journal", ".d"];
+    return [this.#home, this.#loaded.file, ...(store === undefined ? [] : beside.map((end) => store + end))];
+  }
+
+  /** What tools may read and not change: the modules of strangers that the config names, since gantry loads them. */
+  readOnly(builtInTools: readonly string[]): string[] {
+    const { session, providers, server, agent, compaction } = this.#config;
+    const names = [
+      session.driver,
+      compaction.strategy,
+      ...providers.map((entry) => entry["driver"]),
+      ...server.transports.map((entry) => (typeof entry === "string" ? entry : entry.transport)),
+      ...agent.tools.map((entry) => (typeof entry === "string" ? entry : entry.tool)),
+    ];
+    const shipped: readonly unknown[] = ["*", ...builtInTools, ...builtInNames("compaction-strategy")];
+    return [...new Set(names)]
+      .filter((name) => !shipped.includes(name))
+      .flatMap((name) => (typeof name === "string" ? this.#placesOf(name) : []));
+  }
+
+  /** The folders that file tools and attachments may use beside the project: relative ones start where the config is. */
+  allowPaths(): string[] {
+    return this.#config.tools.allow_paths.map((path) => resolve(this.#loaded.folder, path));
+  }
+
+  /** Where a module of this name is loaded from, or would be if somebody put it there. */
+  #placesOf(name: string): string[] {
+    const { folder } = this.#loaded;
+    if (isPath(name)) return [name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name)];
+    const own = /^(@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? name;
+    if (BUILT_IN_KINDS.some((kind) => isBuiltIn(kind, name))) return [];
+    const places: string[] = [];
+    for (let at = folder; ; at = dirname(at)) {
+      places.push(join(at, "node_modules", own));
+      if (dirname(at) === at) return places;
+    }
+  }
+
+  async #provider(entry: Record<string, unknown>, section: string): Promise<Selected<"model-provider">> {
+    const kind = "model-provider";
+    if (entry["provider"] === "offline") return { kind, name: "offline", options: entry, key: section, section };
+    const { driver, ...rest } = entry;
+    const { WIRES } = await import("../../adapters/ai-sdk-provider/presets.js");
+    const isModule = typeof driver === "string" && !(WIRES as readonly string[]).includes(driver);
+    if (!isModule) return { kind, name: "ai-sdk", options: await this.#withKey(entry), key: section, section };
+    return { kind, name: driver, options: rest, key: `${section}.driver`, section };
+  }
+
+  /** A preset's key from its usual variable, where none is given. Never for an address of someone else. */
+  async #withKey(entry: Record<string, unknown>): Promise<Record<string, unknown>> {
+    const { provider, api_key, base_url } = entry;
+    if (typeof provider !== "string" || api_key !== undefined || base_url !== undefined) return entry;
+    const { findPreset } = await import("../../adapters/ai-sdk-provider/presets.js");
+    const preset = findPreset(provider);
+    const key = this.#keyOf([...(preset?.keyVariables ?? []), ...(preset?.sharedKeyVariables ?? [])]);
+    return key === undefined ? entry : { ...entry, api_key: key };
+  }
+
+  /** The first variable that is set; from now on never to be logged or shown. */
+  #keyOf(variables: readonly string[]): string | undefined {
+    const key = variables.map(environment).find((value) => value !== undefined && value !== "");
+    if (key !== undefined) (this.#loaded.secrets as Set<string>).add(key);
+    return key;
+  }
+
+  async #fromEnvironment(): Promise<Record<string, unknown>[]> {
+    const { PRESETS } = await import("../../adapters/ai-sdk-provider/presets.js");
+    const found = PRESETS.flatMap((preset) => {
+      const key = preset.baseUrl === "" ? undefined : this.#keyOf(preset.keyVariables);
+      if (key === undefined) return [];
+      return [{ provider: preset.id, api_key: key }];
+    });
+    return found.length > 0 ? found : [{ provider: "offline" }];
+  }
+
+  /** What of a shipped transport's own options cannot be its own. */
+  #checkOwn(name: string, own: Readonly<Record<string, unknown>>, key: string): void {
+    if (name !== "koa-http-api" && name !== "acp-http-sse-ws") return;
+    const { file, config } = this.#loaded;
+    const odd = Object.keys(own).find((option) => NOT_OWN.has(option));
+    if (odd !== undefined) {
+      const why = OF_PORT.has(odd) ? `; all HTTP transports share one port, so it stands under server.${odd}` : "";
+      throw new ConfigError(`${file}: ${key}.${odd}: unknown key${why}`);
+    }
+    const { server, acp } = config;
+    const said = acp.required_headers !== undefined || "required_headers" in own;
+    if (name === "acp-http-sse-ws" && !said && Object.keys(server.required_headers).length > 0) {
+      throw new ConfigError(
+        `${file}: acp.required_headers: expected to be set, since server.required_headers do not hold for /acp: ` +
+          "give it the same headers, or {} to leave ACP open to whoever can reach the port",
+      );
+    }
+  }
+
+  /** What the shipped transports get from sections of the config that are not theirs alone. */
+  #shared(name: string): Record<string, unknown> {
+    const { server, acp, limits } = this.#config;
+    const { host, port, allowed_hosts, allow_cross_site, insecure } = server;
+    const place = { host, port, allowed_hosts, allow_cross_site, insecure };
+    const { streams, connections, json_depth, frame_bytes } = limits;
+    if (name === "koa-http-api") {
+      const { required_headers, headers, max_body_bytes, on_disconnect } = server;
+      return {
+        ...place,
+        required_headers,
+        headers,
+        max_body_bytes,
+        on_disconnect,
+        limits: { streams, json_depth },
+        allow_paths: this.allowPaths(),
+        denied_paths: this.denied(),
+      };
+    }
+    if (name === "acp-http-sse-ws")
+      return {
+        ...place,
+        ...acp,
+        required_headers: acp.required_headers ?? {},
+        max_body_bytes: server.max_body_bytes,
+        limits: { streams, connections, json_depth, frame_bytes },
+      };
+    if (name === "acp-stdio") {
+      const { profile, official_clients, auth_methods, request_permission } = acp;
+      return { profile, official_clients, auth_methods, request_permission, limits: { json_depth, frame_bytes } };
+    }
+    return {};
+  }
+}

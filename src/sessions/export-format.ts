@@ -1,0 +1,190 @@
+import { posix, win32 } from "node:path";
+import * as v from "valibot";
+import { InputError } from "../ports/errors.js";
+import { isRecord } from "../base/json.js";
+import { printable } from "../base/printable.js";
+import type { ChainData, SessionData } from "../ports/session-driver.js";
+import type { Part } from "../ports/message.js";
+
+/** First line of an export. A file may hold several exports one behind the other. */
+const HEADER = { gantry: "sessions", version: 1 } as const;
+
+const PARTS: readonly unknown[] = ["text", "reasoning", "image", "file", "tool_call"] satisfies Part["type"][];
+const isPart = (value: unknown): boolean => isRecord(value) && PARTS.includes(value["type"]);
+const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
+const time = v.pipe(v.string(), v.isoTimestamp());
+/** What a session's tools may change: a folder, and never a whole disk because a file that somebody handed over says so. */
+const folder = v.custom<string>(isFolderPath, "the absolute path of a folder below the root");
+const sessionShape = v.object({
+  id: v.pipe(v.string(), v.nonEmpty()),
+  alias: v.string(),
+  title: v.string(),
+  titled: v.boolean(),
+  provider: v.string(),
+  model: v.string(),
+  reasoningEffort: v.picklist(["", "minimal", "low", "medium", "high"]),
+  projectDir: folder,
+  parentId: v.string(),
+  chain: v.object({ root: v.string(), index: whole }),
+  lastSeq: whole,
+  createdAt: time,
+  updatedAt: time,
+  usage: v.object({ promptTokens: whole, completionTokens: whole, totalTokens: whole, cost: v.number() }),
+});
+const messageShape = v.object({
+  id: v.string(),
+  sessionId: v.string(),
+  seq: v.pipe(whole, v.minValue(1)),
+  role: v.picklist(["user", "assistant", "system", "tool"]),
+  parts: v.array(v.custom<Part>(isPart, "a part")),
+  toolCallId: v.string(),
+  name: v.string(),
+  failed: v.boolean(),
+  createdAt: time,
+  finished: v.boolean(),
+});
+const shapes = {
+  chain: v.object({
+    root: v.string(),
+    snapshots: v.array(v.object({ id: v.pipe(v.string(), v.nonEmpty()), after: whole, createdAt: time })),
+  }),
+  session: v.object({ cut: v.string(), session: sessionShape }),
+  view: v.object({ message: messageShape }),
+  message: v.object({ cut: v.string(), message: messageShape, grown: v.optional(v.array(whole)) }),
+  end: v.object({ root: v.string(), messages: whole }),
+};
+type Kind = keyof typeof shapes;
+type Line<K extends Kind> = v.InferOutput<(typeof shapes)[K]>;
+
+function isFolderPath(value: unknown): boolean {
+  if (typeof value !== "string" || printable(value) !== value) return false;
+  // Of whichever system it was exported on; on another one it is not found, and nothing runs in it.
+  const kind = value.startsWith("/") ? posix : win32;
+  return (
+    (kind === posix || /^([A-Za-z]:|\\\\[^\\]+)[\\/]/.test(value)) && kind.resolve(value) !== kind.parse(value).root
+  );
+}
+
+/** The line that an export begins with. */
+export function headerLine(): string {
+  return `${JSON.stringify(HEADER)}\n`;
+}
+
+/** A chain as JSON lines: the chain, each session followed by its view and its messages, and an end that counts. */
+export function* chainLines({ sessions, snapshots }: ChainData): Generator<string> {
+  const root = sessions[0]?.session.id ?? "";
+  const line = <K extends Kind>(type: K, fields: Line<K>): string => `${JSON.stringify({ type, ...fields })}\n`;
+  let count = 0;
+  yield line("chain", { root, snapshots });
+  for (const { session, cut, view, messages } of sessions) {
+    yield line("session", { cut, session });
+    for (const message of view) yield line("view", { message });
+    for (const { cut: hidden, message, grown } of messages)
+      yield line("message", { cut: hidden, message, ...(grown ? { grown } : {}) });
+    count += messages.length;
+  }
+  yield line("end", { root, messages: count });
+}
+
+/** Puts chains together again, line by line. Every line that does not belong throws `InputError` with its number. */
+export class ChainReader {
+  #number = 0;
+  #headed = false;
+  #chain: { root: string; data: ChainData; seqs: Set<number> } | undefined;
+
+  /** Take a line; the chain that it completes, if it does. */
+  take(text: string): ChainData | undefined {
+    this.#number++;
+    if (text.trim() === "") return undefined;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      throw this.#error("JSON");
+    }
+    if (isRecord(value) && "gantry" in value) {
+      if (value["gantry"] !== HEADER.gantry || value["version"] !== HEADER.version || this.#chain)
+        throw this.#error(`${JSON.stringify(HEADER)}`);
+      this.#headed = true;
+      return undefined;
+    }
+    if (!this.#headed) throw this.#error(`${JSON.stringify(HEADER)} first: this is no export of sessions`);
+    const type = isRecord(value) ? value["type"] : undefined;
+    switch (type) {
+      case "chain":
+        return this.#begin(this.#read("chain", value));
+      case "session":
+        return this.#session(this.#read("session", value));
+      case "view":
+        this.#last().view.push(this.#read("view", value).message);
+        return undefined;
+      case "message":
+        return this.#message(this.#read("message", value));
+      case "end":
+        return this.#end(this.#read("end", value));
+      default:
+        throw this.#error(`an object whose type is one of ${Object.keys(shapes).join(", ")}`);
+    }
+  }
+
+  /** The input has ended. */
+  close(): void {
+    this.#number++;
+    if (this.#chain) throw this.#error(`more of session ${this.#chain.root}: the export was cut off`);
+    if (!this.#headed) throw this.#error(JSON.stringify(HEADER));
+  }
+
+  #begin({ root, snapshots }: Line<"chain">): undefined {
+    if (this.#chain) throw this.#error(`the end of session ${this.#chain.root} first`);
+    this.#chain = { root, data: { sessions: [], snapshots }, seqs: new Set() };
+  }
+
+  #session({ cut, session }: Line<"session">): undefined {
+    const { data, root } = this.#open();
+    const before = data.sessions.at(-1)?.session.chain.index ?? -1;
+    const fits = session.chain.root === root && (data.sessions.length > 0 || session.id === root);
+    if (!fits || session.chain.index <= before) throw this.#error(`a session of the chain ${root}, by index`);
+    data.sessions.push({ session, cut, view: [], messages: [] });
+  }
+
+  #message({ cut, message, grown }: Line<"message">): undefined {
+    const { seqs } = this.#open();
+    const { session, messages } = this.#last();
+    if (message.sessionId !== session.id) throw this.#error(`a message of the session ${session.id}`);
+    if (seqs.has(message.seq)) throw this.#error("a seq that no other message of the chain has");
+    seqs.add(message.seq);
+    messages.push({ message, cut, ...(grown ? { grown } : {}) });
+  }
+
+  #end({ root, messages }: Line<"end">): ChainData {
+    const { data, seqs, root: begun } = this.#open();
+    if (root !== begun || messages !== seqs.size || data.sessions.length === 0)
+      throw this.#error(`${messages} messages of session ${begun} before its end, and got ${seqs.size}`);
+    this.#chain = undefined;
+    return data;
+  }
+
+  #open(): { root: string; data: ChainData; seqs: Set<number> } {
+    if (!this.#chain) throw this.#error("a line of type chain first");
+    return this.#chain;
+  }
+
+  #last(): SessionData {
+    const last = this.#open().data.sessions.at(-1);
+    if (!last) throw this.#error("a line of type session first");
+    return last;
+  }
+
+  #read<K extends Kind>(kind: K, value: unknown): Line<K> {
+    const result = v.safeParse(shapes[kind], value, { abortEarly: true });
+    if (result.success) return result.output as Line<K>;
+    const [issue] = result.issues;
+    const path = (issue.path ?? []).map(({ key }) => String(key)).join(".");
+    const expected = issue.type === "custom" ? issue.message : (issue.expected ?? "right");
+    throw this.#error(`${path === "" ? kind : path} to be ${expected}, got ${issue.received}`);
+  }
+
+  #error(expected: string): InputError {
+    return new InputError(`line ${this.#number}`, expected);
+  }
+}

@@ -1,0 +1,52 @@
+import { PointNotFoundError } from "../ports/errors.js";
+import { newId, now } from "../base/ids.js";
+import type { Message, Part } from "../ports/message.js";
+import type { Session } from "../ports/session.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import { NO_USAGE } from "../models/usage.js";
+
+/** A new original with the chain's conversation up to and including a message. Rejects with `PointNotFoundError`. */
+export async function fork(store: SessionDriver, source: Session, messageId: string): Promise<Session> {
+  const said = await store.messages(source.id, { scope: "chain" });
+  const last = said.findIndex((message) => message.id === messageId);
+  if (last === -1) throw new PointNotFoundError("message");
+  const original = (await store.get(source.chain.root)) ?? source;
+  const id = newId();
+  const createdAt = now();
+  const messages = copies(said.slice(0, last + 1), id);
+  const session: Session = {
+    ...original,
+    id,
+    alias: "",
+    parentId: original.id,
+    chain: { root: id, index: 0 },
+    lastSeq: messages.length,
+    createdAt,
+    updatedAt: createdAt,
+    usage: NO_USAGE,
+  };
+  await store.create(session, messages);
+  return session;
+}
+
+/** Copies with ids and places of their own. A call id that models used twice along a chain is told apart. */
+function copies(messages: readonly Message[], sessionId: string): Message[] {
+  const used = new Set<string>();
+  /** New ids of the calls last made. */
+  const renamed = new Map<string, string>();
+  return messages.map((message, i) => {
+    const parts = message.parts.map((part): Part => {
+      if (part.type !== "tool_call") return part;
+      renamed.delete(part.id);
+      if (!used.has(part.id)) {
+        used.add(part.id);
+        return part;
+      }
+      const id = `call_${newId().replaceAll("-", "")}`;
+      renamed.set(part.id, id);
+      return { ...part, id };
+    });
+    const toolCallId = renamed.get(message.toolCallId) ?? message.toolCallId;
+    return { ...message, parts, toolCallId, id: newId(), sessionId, seq: i + 1 };
+  });
+}

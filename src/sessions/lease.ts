@@ -1,0 +1,149 @@
+import { readFileSync, readlinkSync } from "node:fs";
+import { hostname } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
+import { LeaseLostError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
+import { newId } from "../base/ids.js";
+import type { Logger } from "../ports/logger.js";
+import type { Holder, Lease, SessionDriver } from "../ports/session-driver.js";
+
+/** A holder that does not renew for so long is taken for gone, wherever it runs. */
+export const LEASE_TTL_MS = 30_000;
+const RENEW_MS = 10_000;
+/** Waits, in ms, between the attempts to give a lease back; the last attempt has none behind it. */
+const GIVE_BACK_MS = [50, 250, undefined] as const;
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
+
+/** Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat); `""` where the system does not tell. */
+function startOf(pid: number): string {
+  const stat = read(`/proc/${pid}/stat`);
+  // The command's name may hold spaces and brackets: count from behind its last one.
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? "";
+}
+
+/**
+ * The host, and on it the namespace in which its process ids count: two containers may share a name and a boot, and
+ * neither can tell by a pid whether the other's process lives.
+ */
+function thisHost(): string {
+  try {
+    return `${hostname()} ${readlinkSync("/proc/self/ns/pid")}`;
+  } catch {
+    return hostname();
+  }
+}
+
+let self: Omit<Holder, "id"> | undefined;
+
+/** This process, as a holder of leases. */
+export function thisHolder(): Holder {
+  self ??= {
+    host: thisHost(),
+    boot: read("/proc/sys/kernel/random/boot_id").trim(),
+    pid: process.pid,
+    started: startOf(process.pid),
+  };
+  return { ...self, id: newId() };
+}
+
+/** Holders of this process whose lease could not be given back; forgotten when it has run out by itself. */
+const buried = new Set<string>();
+
+function bury(holder: Holder): void {
+  buried.add(holder.id);
+  setTimeout(() => buried.delete(holder.id), 2 * LEASE_TTL_MS).unref();
+}
+
+/** Whether a holder is known to be dead: one of our own that has ended; or of this host, and of another boot, or its process is no more. */
+export function isGone(holder: Holder): boolean {
+  if (buried.has(holder.id)) return true;
+  const here = thisHolder();
+  if (holder.host !== here.host) return false;
+  if (holder.boot !== here.boot) return true;
+  if (holder.pid === here.pid) return holder.started !== here.started;
+  try {
+    process.kill(holder.pid, 0);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ESRCH") return true;
+  }
+  const started = startOf(holder.pid);
+  return holder.started !== "" && started !== "" && started !== holder.started;
+}
+
+/** The right to write to a chain, renewed until it is given back or lost. */
+export class HeldLease {
+  readonly fence: number;
+  readonly #driver: SessionDriver;
+  readonly #lost = new AbortController();
+  readonly #timer: NodeJS.Timeout;
+  readonly #logger: Logger;
+  #lease: Lease;
+  #renewing: Promise<void> = Promise.resolve();
+  #released = false;
+
+  /** Rejects with `SessionBusyError` when somebody else has it. */
+  static async take(driver: SessionDriver, rootId: string, logger: Logger): Promise<HeldLease> {
+    const lease = await driver.lease(rootId, thisHolder(), LEASE_TTL_MS, isGone);
+    if ("heldBy" in lease) throw new SessionBusyError();
+    return new HeldLease(driver, lease, logger);
+  }
+
+  private constructor(driver: SessionDriver, lease: Lease, logger: Logger) {
+    this.#driver = driver;
+    this.#lease = lease;
+    this.#logger = logger;
+    this.fence = lease.fence;
+    this.#timer = setInterval(() => {
+      this.#renewing = this.#renew();
+    }, RENEW_MS);
+    this.#timer.unref();
+  }
+
+  /** Aborted, with the reason, when the right went to another or the session was deleted. */
+  get lost(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  /** As `release`, tried again, and never rejects: this process knows a lease that it could not give back, for others it runs out. */
+  async giveBack(): Promise<void> {
+    for (const wait of GIVE_BACK_MS) {
+      try {
+        await this.release();
+        return;
+      } catch (error) {
+        bury(this.#lease.holder);
+        if (wait === undefined) this.#logger.warn("a lease was not given back; it runs out by itself", { error });
+        else await sleep(wait);
+      }
+    }
+  }
+
+  async release(): Promise<void> {
+    this.#released = true;
+    clearInterval(this.#timer);
+    await this.#renewing;
+    await this.#driver.release(this.#lease);
+  }
+
+  async #renew(): Promise<void> {
+    try {
+      const lease = await this.#driver.lease(this.#lease.rootId, this.#lease.holder, LEASE_TTL_MS, isGone);
+      if (this.#released) return;
+      if ("heldBy" in lease) this.#lost.abort(new LeaseLostError(this.#lease.rootId));
+      else if (lease.fence !== this.fence) {
+        // Our entry was gone: it ran out and was taken meanwhile, or the session was deleted.
+        this.#lease = lease;
+        const exists = await this.#driver.get(lease.rootId);
+        this.#lost.abort(exists ? new LeaseLostError(lease.rootId) : new SessionNotFoundError(lease.rootId));
+      } else this.#lease = lease;
+    } catch (error) {
+      this.#logger.warn("lease not renewed; trying again", { session: this.#lease.rootId, error });
+    }
+  }
+}

@@ -1,0 +1,231 @@
+import { stat } from "node:fs/promises";
+import { isAbsolute } from "node:path";
+import { fork } from "./fork.js";
+import { restore, revert } from "./revert.js";
+import { HeldLease } from "./lease.js";
+import type { Logger } from "../ports/logger.js";
+import { hasCode, InputError, ProjectFolderError, SessionNotFoundError } from "../ports/errors.js";
+import type { Bus } from "../base/bus.js";
+import type { BusEvents } from "../ports/bus-events.js";
+import { newId, now } from "../base/ids.js";
+import type { Message } from "../ports/message.js";
+import type { Session, Snapshot } from "../ports/session.js";
+import type { SessionDriver, SessionFields, SessionPage, SessionQuery } from "../ports/session-driver.js";
+import { NO_USAGE } from "../models/usage.js";
+
+/** What `Sessions` needs of the agent that it belongs to. */
+export interface SessionsOptions {
+  /** The store, opened with its first use. */
+  store: () => Promise<SessionDriver>;
+  bus: Bus<BusEvents>;
+  logger: Logger;
+  projectDir: string;
+  /** Whether a run of a chain goes on in this process. */
+  runs: (rootId: string) => boolean;
+  /** End the run of a chain in this process, if there is one, and wait for its end. */
+  stopRun: (rootId: string) => Promise<void>;
+}
+
+export interface NewSession {
+  /** Absolute path of a folder; default the agent's own. */
+  projectDir?: string;
+  /** Default `New Session <timestamp>`. */
+  title?: string;
+  /** A second id that finds the session. */
+  alias?: string;
+}
+
+export interface MessagesQuery {
+  /** `all` (default): the whole conversation, each message as it was said, once. `model`: what the model now sees. */
+  view?: "all" | "model";
+  /** Only greater `seq`s, the first `limit` of them. */
+  after?: number;
+  /** Only smaller `seq`s, the last `limit` of them. */
+  before?: number;
+  limit?: number;
+}
+
+/** Sessions of a list that asks for no number. */
+const PAGE = 50;
+
+/** The rules of sessions. Every id may be an alias, and of a chain any session's. */
+export class Sessions {
+  readonly #options: SessionsOptions;
+
+  constructor(options: SessionsOptions) {
+    this.#options = options;
+  }
+
+  /** A session without a run. Rejects with `ProjectFolderError`, or `SessionExistsError` when the alias is taken. */
+  async create(input: NewSession = {}): Promise<Session> {
+    const session = newSession(input, this.#options.projectDir);
+    await checkFolder(session.projectDir);
+    const store = await this.#options.store();
+    await store.create(session);
+    this.#options.bus.emit("session.created", { session });
+    return session;
+  }
+
+  /** By id or alias; undefined when there is none. */
+  async get(id: string): Promise<Session | undefined> {
+    const store = await this.#options.store();
+    return store.get(id);
+  }
+
+  /** Originals, newest first; without `limit` 50 of them. Rejects with `InputError`. */
+  async list(query: Partial<SessionQuery> = {}): Promise<SessionPage> {
+    const { limit = PAGE, ...rest } = query;
+    for (const [field, value] of Object.entries({ limit, offset: rest.offset ?? 0 }))
+      if (!Number.isSafeInteger(value) || value < 0) throw new InputError(field, "a whole number, at least 0");
+    const store = await this.#options.store();
+    return store.list({ limit, ...rest });
+  }
+
+  /** Ascending by `seq`. Rejects with `SessionNotFoundError`. */
+  async messages(id: string, query: MessagesQuery = {}): Promise<Message[]> {
+    const store = await this.#options.store();
+    const session = await found(store, id);
+    const { view = "all", ...page } = query;
+    if (view === "all") return store.messages(session.id, { ...page, scope: "chain" });
+    const newest = (await store.newest(session.chain.root)) ?? session;
+    const seen = [...(await store.view(newest.id)), ...(await store.messages(newest.id))];
+    return pageOf(seen, page);
+  }
+
+  /** Set what the session's next runs use, or its title. Rejects with `SessionNotFoundError`. */
+  async update(
+    id: string,
+    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort">,
+  ): Promise<Session> {
+    const store = await this.#options.store();
+    const { id: own, chain } = await found(store, id);
+    const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { titled: true }) };
+    await store.write(((await store.newest(chain.root)) ?? { id: own }).id, { fence: null, sync: true, set });
+    const session = await found(store, chain.root);
+    this.#options.bus.emit("session.updated", { sessionId: chain.root, fields: Object.keys(fields), session });
+    return session;
+  }
+
+  /**
+   * A new session with a copy of the whole conversation up to and including a message; the rest of it is the new one's
+   * own, so it survives this one's deletion. Of a chain all that was said is copied, and the copy compacted again when
+   * it is used. Rejects with `SessionNotFoundError`, `PointNotFoundError` or `SessionBusyError`.
+   */
+  async fork(id: string, messageId: string): Promise<Session> {
+    return this.#alone(id, async (store, source) => {
+      const session = await fork(store, source, messageId);
+      this.#options.bus.emit("session.created", { session });
+      this.#options.bus.emit("session.forked", { from: source.chain.root, to: session.id });
+      return session;
+    });
+  }
+
+  /**
+   * Put aside all that was said after a message. The files that tools changed meanwhile stay as they are.
+   * Resolves with the snapshot that `restore` takes. Rejects as `fork`.
+   */
+  async revert(id: string, messageId: string): Promise<Snapshot> {
+    return this.#alone(id, async (store, { id: own, chain }, fence) => {
+      const snapshot = await revert(store, fence, own, messageId);
+      this.#options.bus.emit("session.reverted", { sessionId: chain.root, snapshotId: snapshot.id });
+      return snapshot;
+    });
+  }
+
+  /**
+   * The conversation as it was before the revert that made a snapshot. What was said since is put aside first, under
+   * the new snapshot that this resolves with; undefined when nothing was. Rejects as `fork`.
+   */
+  async restore(id: string, snapshotId: string): Promise<Snapshot | undefined> {
+    return this.#alone(id, async (store, { id: own, chain }, fence) => {
+      const aside = await restore(store, fence, own, snapshotId);
+      const session = await found(store, chain.root);
+      this.#options.bus.emit("session.updated", { sessionId: chain.root, fields: ["messages"], session });
+      return aside;
+    });
+  }
+
+  /** What can be restored, oldest first. Rejects with `SessionNotFoundError`. */
+  async snapshots(id: string): Promise<Snapshot[]> {
+    const store = await this.#options.store();
+    return store.snapshots((await found(store, id)).id);
+  }
+
+  /**
+   * Whether a run goes on in the session's chain, in this process or another. Where none goes on here, the chain's lease
+   * is taken for a moment to find out. Rejects with `SessionNotFoundError`.
+   */
+  async isRunning(id: string): Promise<boolean> {
+    const { chain } = await found(await this.#options.store(), id);
+    if (this.#options.runs(chain.root)) return true;
+    try {
+      await this.#alone(chain.root, () => Promise.resolve());
+      return false;
+    } catch (error) {
+      if (hasCode(error, "session_busy")) return true;
+      throw error;
+    }
+  }
+
+  /** For good, with its whole chain; a running prompt is cancelled first. Rejects with `SessionNotFoundError`. */
+  async delete(id: string): Promise<void> {
+    const store = await this.#options.store();
+    const { chain } = await found(store, id);
+    await this.#options.stopRun(chain.root);
+    await store.delete([chain.root]);
+    this.#options.bus.emit("session.deleted", { ids: [chain.root] });
+  }
+
+  /** Under the chain's lease, so that no run goes on meanwhile. */
+  async #alone<T>(id: string, work: (store: SessionDriver, session: Session, fence: number) => Promise<T>): Promise<T> {
+    const store = await this.#options.store();
+    const session = await found(store, id);
+    const lease = await HeldLease.take(store, session.chain.root, this.#options.logger);
+    try {
+      return await work(store, session, lease.fence);
+    } finally {
+      await lease.giveBack();
+    }
+  }
+}
+
+/** A new original with no message. */
+export function newSession(input: NewSession, projectDir: string): Session {
+  const id = newId();
+  const createdAt = now();
+  return {
+    id,
+    alias: input.alias ?? "",
+    title: input.title ?? `New Session ${createdAt}`,
+    titled: false,
+    provider: "",
+    model: "",
+    reasoningEffort: "",
+    projectDir: input.projectDir ?? projectDir,
+    parentId: "",
+    chain: { root: id, index: 0 },
+    lastSeq: 0,
+    createdAt,
+    updatedAt: createdAt,
+    usage: NO_USAGE,
+  };
+}
+
+/** Rejects with `ProjectFolderError` when there is no such folder. */
+export async function checkFolder(path: string): Promise<void> {
+  if (!isAbsolute(path)) throw new InputError("projectDir", "an absolute path");
+  const stats = await stat(path).catch(() => undefined);
+  if (!stats?.isDirectory()) throw new ProjectFolderError();
+}
+
+export async function found(store: SessionDriver, id: string): Promise<Session> {
+  const session = await store.get(id);
+  if (!session) throw new SessionNotFoundError(id);
+  return session;
+}
+
+function pageOf(messages: Message[], page: { after?: number; before?: number; limit?: number }): Message[] {
+  const { after = -Infinity, before = Infinity, limit = Infinity } = page;
+  const range = messages.filter((message) => message.seq > after && message.seq < before);
+  return page.before !== undefined && page.after === undefined ? range.slice(-limit) : range.slice(0, limit);
+}

@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { AgentEvent } from "gantry";
+import { EventBuffer } from "../../src/run/event-buffer.js";
+
+const token = (text: string, messageId = "m"): AgentEvent => ({
+  type: "token",
+  agentId: "a",
+  agentName: "n",
+  messageId,
+  text,
+});
+const call = (callId: string): AgentEvent => ({
+  type: "tool_call",
+  messageId: "m",
+  callId,
+  name: "t",
+  arguments: "{}",
+  input: {},
+  title: "t",
+  kind: "other",
+  locations: [],
+});
+
+async function drain(buffer: EventBuffer): Promise<AgentEvent[]> {
+  const events: AgentEvent[] = [];
+  for await (const event of buffer) events.push(event);
+  return events;
+}
+
+describe("the buffer of a run's events", () => {
+  it("loses nothing of a burst, whatever its size: beyond 256 events adjacent tokens are joined", async () => {
+    const buffer = new EventBuffer("drop");
+    const texts = Array.from({ length: 20_000 }, (_, n) => `${n} `);
+    for (const text of texts) buffer.push(token(text));
+    buffer.end();
+    const events = await drain(buffer);
+    assert.equal(events.map((event) => (event.type === "token" ? event.text : "")).join(""), texts.join(""));
+    assert.ok(events.length < 300, `${events.length} events`);
+    assert.equal(buffer.dropped, 0);
+  });
+
+  it("does not join what does not belong together", async () => {
+    const buffer = new EventBuffer("drop");
+    for (let i = 0; i < 256; i += 1) buffer.push(call(String(i)));
+    buffer.push(token("a"));
+    buffer.push(token("b", "other"));
+    buffer.push({ type: "token", agentId: "a", agentName: "n", messageId: "other", reasoning: "r" });
+    buffer.end();
+    assert.equal((await drain(buffer)).length, 259);
+  });
+
+  it("a reader that stays behind loses the oldest tokens, nothing else, and is told how many", async () => {
+    const buffer = new EventBuffer("drop", 1);
+    // None fits into another.
+    const long = "x".repeat(3000);
+    for (let i = 0; i < 300; i += 1) buffer.push(token(`${i} ${long}`));
+    for (let i = 0; i < 300; i += 1) buffer.push(call(String(i)));
+    assert.equal(buffer.dropped, 0, "not before it had its time");
+    while (buffer.dropped === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    buffer.push(token("one too many"));
+    buffer.end();
+    const events = await drain(buffer);
+    assert.equal(events.filter((event) => event.type === "tool_call").length, 300);
+    assert.equal(events.filter((event) => event.type === "token").length, 0);
+    assert.equal(buffer.dropped, 301);
+  });
+
+  it("keeps the newest tokens of a slow reader, and is patient again once it has caught up", async () => {
+    const buffer = new EventBuffer("drop", 1);
+    const long = "x".repeat(3000);
+    for (let i = 0; i < 1000; i += 1) buffer.push(token(`${i} ${long}`));
+    while (buffer.dropped === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    const texts: string[] = [];
+    for (let i = 0; i < 256; i += 1) {
+      const { value } = await buffer.next();
+      if (value?.type === "token") texts.push(value.text?.split(" ")[0] ?? "");
+    }
+    assert.deepEqual([texts.length, texts[0], texts.at(-1)], [256, "744", "999"]);
+    assert.equal(buffer.dropped, 744);
+    for (let i = 0; i < 1000; i += 1) buffer.push(token(`${i} ${long}`));
+    buffer.end();
+    assert.equal((await drain(buffer)).length, 1000);
+    assert.equal(buffer.dropped, 744);
+  });
+
+  it("joins adjacent tokens of one message and kind, and loses nothing", async () => {
+    const buffer = new EventBuffer("merge");
+    for (let i = 0; i < 1000; i += 1) buffer.push(token("a"));
+    buffer.push({ type: "token", agentId: "a", agentName: "n", messageId: "m", reasoning: "r" });
+    buffer.push(token("b"));
+    buffer.push(token("c", "other"));
+    buffer.end();
+    const events = await drain(buffer);
+    assert.deepEqual(
+      events.map((event) => (event.type === "token" ? (event.text?.length ?? "reasoning") : "")),
+      [1000, "reasoning", 1, 1],
+    );
+  });
+
+  it("lets a reader leave: what comes after is kept nowhere", async () => {
+    const buffer = new EventBuffer("merge");
+    buffer.push(token("a"));
+    await buffer.return();
+    buffer.push(token("b"));
+    assert.deepEqual(await buffer.next(), { value: undefined, done: true });
+  });
+
+  it("wakes a waiting reader at the end", async () => {
+    const buffer = new EventBuffer("drop");
+    const waiting = buffer.next();
+    buffer.end();
+    assert.equal((await waiting).done, true);
+  });
+});
