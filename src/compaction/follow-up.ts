@@ -33,7 +33,7 @@ export async function followUp(
     };
     const messages = stamped(view, conversation.messages, id);
     try {
-      await store.create(next, [], messages, fence);
+      await store.create({ session: next, view: messages, fence });
     } catch (error) {
       // Sessions that a revert cut keep their index.
       if (error instanceof SessionExistsError && error.sessionId === id) continue;

@@ -7,10 +7,11 @@ import { now } from "../base/ids.js";
 import { HeldLease } from "../sessions/lease.js";
 import type { ChosenModel, ModelPair, Models } from "../models/models.js";
 import type { Logger } from "../ports/logger.js";
+import { SessionNotFoundError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { Session } from "../ports/session.js";
-import type { SessionDriver } from "../ports/session-driver.js";
+import type { ChainHead, SessionDriver } from "../ports/session-driver.js";
 import type { RunPlace } from "./places.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
 
@@ -79,7 +80,7 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
 async function create({ store, bus }: StartParts, session: Session, input: RunInput): Promise<Conversation> {
   const conversation = new Conversation(session, []);
   const message = conversation.compose(prompt(input));
-  await store.create({ ...session, lastSeq: message.seq }, [message]);
+  await store.create({ session: { ...session, lastSeq: message.seq }, messages: [message] });
   conversation.add(message);
   bus.emit("session.created", { session });
   return conversation;
@@ -94,8 +95,10 @@ async function resume(
   input: RunInput,
 ): Promise<Conversation> {
   // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
-  const session = await newestOf(store, rootId);
-  const before = [...(await store.view(session.id)), ...(await store.messages(session.id))];
+  const head = await store.head(rootId);
+  if (!head) throw new SessionNotFoundError(rootId);
+  const { messages: before } = head;
+  const session = goingOn(head);
   const conversation = new Conversation({ ...session, ...set }, before);
   const mended = danglingCalls(before).map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, conversation.compose(prompt(input))];
@@ -131,10 +134,13 @@ function chosenEffort(session: Session | undefined): ReasoningEffort | undefined
 /** The session that a run goes on in: the newest of the chain that `id` belongs to, with the fields of the chain. */
 async function newestOf(store: SessionDriver, id: string): Promise<Session> {
   const session = await found(store, id);
-  const newest = (await store.newest(session.chain.root)) ?? session;
-  if (newest.chain.index === 0) return newest;
-  // The original's are the chain's: a revert may have made an earlier follow-up the newest again.
-  const { title, titled, provider, model, reasoningEffort, projectDir } = await found(store, session.chain.root);
+  const original = await found(store, session.chain.root);
+  return goingOn({ original, newest: (await store.newest(session.chain.root)) ?? session });
+}
+
+/** The original's fields are the chain's: a revert may have made an earlier follow-up the newest again. */
+function goingOn({ original, newest }: Pick<ChainHead, "original" | "newest">): Session {
+  const { title, titled, provider, model, reasoningEffort, projectDir } = original;
   return { ...newest, title, titled, provider, model, reasoningEffort, projectDir };
 }
 
