@@ -60,6 +60,16 @@ export function namedLogger(logger: Logger, name: string): Logger {
   };
 }
 
+/** The same logger with these fields in each line. */
+export function loggerWith(logger: Logger, more: LogFields): Logger {
+  return {
+    debug: (message, fields) => logger.debug(message, { ...more, ...fields }),
+    info: (message, fields) => logger.info(message, { ...more, ...fields }),
+    warn: (message, fields) => logger.warn(message, { ...more, ...fields }),
+    error: (message, fields) => logger.error(message, { ...more, ...fields }),
+  };
+}
+
 /** Says nothing: the default of an embedded agent. */
 export const silentLogger: Logger = {
   debug: () => undefined,
