@@ -37,5 +37,6 @@ export { endRaw } from "./http/answers.js";
 export { headerFaultIn, type HeaderFault } from "./http/header-map.js";
 export { BodyError, gatheredBody, readBody, type GatheredBody } from "./http/body.js";
 export { readAttachments, type AttachmentPolicy } from "./files/attachments.js";
+export { estimatePrompt } from "./models/estimate.js";
 export { roundCost } from "./models/usage.js";
 export * from "./http/web-safety.js";

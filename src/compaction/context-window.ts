@@ -1,5 +1,5 @@
 import { abortable } from "../base/abort.js";
-import { bytesOfAll, BYTES_PER_TOKEN, sizeOf, tokensOf } from "./estimate.js";
+import { bytesOfAll, BYTES_PER_TOKEN, estimatePrompt, sizeOf, tokensOf } from "../models/estimate.js";
 import { fit, shortened } from "./fit.js";
 import { followUp } from "./follow-up.js";
 import { fitFrame, type Frame } from "./frame.js";
@@ -285,9 +285,7 @@ export class ContextWindow {
   async #ask(question: Parameters<CompactionInput["ask"]>[0], signal: AbortSignal): Promise<string> {
     const { model, sessionId, recorder } = this.#context;
     const maxTokens = Math.min(question.maxTokens, model.maxOutput ?? question.maxTokens);
-    const room = this.#limit - tokensOfText(question.system) - maxTokens;
-    const text = cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN);
-    const request: ModelRequest = {
+    const asking = (text: string): ModelRequest => ({
       model,
       system: question.system,
       messages: [{ role: "user", parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false }],
@@ -295,15 +293,13 @@ export class ContextWindow {
       maxTokens,
       effort: model.reasoning ? "minimal" : "",
       cacheKey: `${sessionId}-compaction`,
-    };
+    });
+    const room = this.#limit - estimatePrompt(asking("")) - maxTokens;
+    const request = asking(cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN));
     const answer = await callModel(this.#context, "summary", request, signal);
     if ("error" in answer) throw answer.error;
     this.#spent = addUsage(this.#spent, answer.paid);
     await recorder.write({ sync: false, usage: answer.paid });
     return answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
   }
-}
-
-function tokensOfText(text: string): number {
-  return Math.ceil(Buffer.byteLength(text) / BYTES_PER_TOKEN) + 8;
 }
