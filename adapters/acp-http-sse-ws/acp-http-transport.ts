@@ -83,7 +83,6 @@ interface ServingParts {
 
 /** From the start to the stop: the clients, and how requests and sockets find them. */
 class Serving implements Listening, Clients {
-  readonly label = "acp server";
   address = "";
   readonly ended: Promise<void>;
   readonly #parts: ServingParts;
@@ -136,7 +135,6 @@ class Serving implements Listening, Clients {
       prefix: "/",
       fallback: true,
       authenticated: false,
-      authenticationKey: "acp.required_headers",
       ...(requiredHeaders === undefined ? {} : { requiredHeaders }),
       allowedOrigins,
       handler: (request, response) => void callback(request, response),

@@ -76,7 +76,6 @@ export class KoaHttpTransport implements Transport {
         prefix: "/api",
         fallback: true,
         authenticated: false,
-        authenticationKey: "server.required_headers",
         // With none of its own, those of the port hold.
         ...(Object.keys(options.requiredHeaders).length > 0 ? { requiredHeaders: options.requiredHeaders } : {}),
         // Whoever asks whether it lives learns nothing else.

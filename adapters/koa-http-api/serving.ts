@@ -9,7 +9,6 @@ const FLUSH_MS = 500;
 
 /** From the start to the stop: what is under way, and its end. */
 export class Serving implements Listening {
-  readonly label = "http server";
   address = "";
   readonly ended: Promise<void>;
   readonly #shutdown = new AbortController();

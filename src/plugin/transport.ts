@@ -8,8 +8,6 @@ export interface Transport {
 }
 
 export interface Listening {
-  /** What listens, for the line printed at the start: `http server`. */
-  readonly label: string;
   /** Printable place where clients connect: a URL, or `stdio`. */
   readonly address: string;
   /** Settles when serving has ended, asked for or not. Rejects only on a fault. */
