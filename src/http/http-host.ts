@@ -2,6 +2,7 @@ import { lookup } from "node:dns/promises";
 import { createServer, ServerResponse, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { onAbort } from "../base/abort.js";
 import { ListenError } from "../ports/errors.js";
 import { answer, answerBroken } from "./answers.js";
 import { HttpGate, type GateOptions } from "./gate.js";
@@ -133,10 +134,8 @@ class NodeHttpHost implements HttpHost {
 
   close(signal: AbortSignal): Promise<void> {
     this.#refusing = true;
-    const cut = () => this.#sockets.destroyAll();
-    if (signal.aborted) cut();
-    else signal.addEventListener("abort", cut, { once: true });
-    return (this.#closed ??= this.#close()).finally(() => signal.removeEventListener("abort", cut));
+    const forget = onAbort(signal, () => this.#sockets.destroyAll());
+    return (this.#closed ??= this.#close()).finally(forget);
   }
 
   async #close(): Promise<void> {

@@ -253,7 +253,7 @@ class Builder {
 
   async tools(): Promise<Tool[]> {
     const { loaded, home, logger } = this.#options;
-    const { tools, limits } = loaded.config;
+    const { tools } = loaded.config;
     const [{ builtinTools }, { withoutSecrets }] = await Promise.all([
       import("../tools/all.js"),
       import("../tools/hidden.js"),
@@ -273,7 +273,6 @@ class Builder {
       ...rules,
       secrets: loaded.secrets,
       bash: { ...tools.bash, scratchPath: join(home, "tmp") },
-      outputBytes: limits.tool_output_bytes,
       webfetch: { allowPrivate: tools.webfetch.allow_private },
     });
     const redactor = new Redactor(() => loaded.secrets);
