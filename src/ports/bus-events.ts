@@ -36,6 +36,8 @@ export interface BusEvents {
   "tool.finished": { sessionId: string; callId: string; name: string; failed: boolean };
 }
 
+/** Name of an event on the bus. */
 export type BusEvent = keyof BusEvents;
 
+/** Hears one sort of event; what it throws is logged. */
 export type BusListener<E extends BusEvent> = (event: BusEvents[E]) => void;
