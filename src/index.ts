@@ -11,6 +11,9 @@ export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js
 export type { CatalogueCache, ModelEntry, ModelPair, Models } from "./models/models.js";
 export type { CompactionOptions } from "./compaction/context-window.js";
 export type { DescribedCall } from "./run/tool-calls.js";
+export { defineTool, type ToolArguments, type ToolDefinition } from "./tools/define-tool.js";
+export type { FromJsonSchema } from "./tools/json-schema.js";
+export type { SchemaIssue, SchemaResult, StandardSchema } from "./tools/standard-schema.js";
 export { builtinTools, type BuiltinToolsOptions } from "./tools/all.js";
 export { createLogger, silentLogger, type LogLevel } from "./base/log.js";
 
