@@ -2,21 +2,17 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import {
-  endRaw,
   HTTP_HOST,
   inject,
   injectable,
   LOGGER,
-  openHttpHost,
   OPTIONS,
   type Agent,
-  type HttpHost,
-  type HttpMount,
   type Listening,
   type Logger,
-  type Refusal,
   type Transport,
 } from "gantry";
+import { endRaw, openHttpHost, type HttpHost, type HttpMount, type Refusal } from "gantry/http";
 import type Koa from "koa";
 import type { WebSocketServer } from "ws";
 import { AcpServer, CODES, refusal } from "../acp-shared/index.js";

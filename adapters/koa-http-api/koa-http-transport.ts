@@ -4,16 +4,14 @@ import {
   inject,
   injectable,
   LOGGER,
-  openHttpHost,
   OPTIONS,
   silentLogger,
   type Agent,
-  type HttpHost,
   type Listening,
   type Logger,
-  type Refusal,
   type Transport,
 } from "gantry";
+import { openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { commonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
 import { Serving } from "./serving.js";

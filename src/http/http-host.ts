@@ -13,6 +13,7 @@ import type { Logger } from "../ports/logger.js";
 import type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";
 import { headerValues, isLoopback } from "./web-safety.js";
 
+/** Where a port listens, who may come in, and how many. */
 export interface HttpHostOptions extends GateOptions {
   /** Default `127.0.0.1`. */
   host?: string;

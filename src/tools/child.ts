@@ -37,7 +37,7 @@ const POLL_MS = 25;
 const living = new Set<ProcessGroup>();
 
 /** End every child of this process, at once and without grace. For the last moments of a process. */
-export function killAll(): void {
+function killAll(): void {
   for (const group of living) group.killNow();
 }
 
