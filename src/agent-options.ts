@@ -10,6 +10,7 @@ import type { ReasoningEffort } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
 
+/** What an agent is made of; providers alone are enough. */
 export interface AgentOptions {
   /** In order of preference. */
   providers: readonly ModelProvider[];
@@ -103,7 +104,9 @@ const NAMES: Readonly<Record<BusEvent, true>> = {
   "run.started": true,
   "run.finished": true,
   "run.failed": true,
+  "model.started": true,
   "model.called": true,
+  "model.failed": true,
   "model.retried": true,
   "tool.started": true,
   "tool.finished": true,

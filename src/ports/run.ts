@@ -56,6 +56,8 @@ export interface RunResult {
 
 /** One run, already going. Await `result` for the truth; iterate, once, for telemetry. */
 export interface Run extends AsyncIterable<AgentEvent> {
+  /** Names the run on the bus and in the log. */
+  readonly id: string;
   /** The chain's first session. */
   readonly sessionId: string;
   readonly provider: string;
