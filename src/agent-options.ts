@@ -10,6 +10,7 @@ import type { ReasoningEffort } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
 
+/** What an agent is made of; providers alone are enough. */
 export interface AgentOptions {
   /** In order of preference. */
   providers: readonly ModelProvider[];

@@ -1,6 +1,7 @@
 import type { LogFields, Logger } from "../ports/logger.js";
 import { Redactor } from "./redact.js";
 
+/** How much is told, from all to the least. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
 const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
 

@@ -59,6 +59,8 @@ export interface ModelCallTimes {
   firstTokenMs: number | undefined;
 }
 
+/** Name of an event on the bus. */
 export type BusEvent = keyof BusEvents;
 
+/** Hears one sort of event; what it throws is logged. */
 export type BusListener<E extends BusEvent> = (event: BusEvents[E]) => void;

@@ -30,6 +30,7 @@ export type ScriptedReply = string | readonly ScriptedChunk[] | Error | Scripted
 export type ScriptedStep =
   ScriptedReply | ((request: ModelRequest, signal: AbortSignal) => ScriptedReply | Promise<ScriptedReply>);
 
+/** What a scripted provider is called and says of its models. */
 export interface ScriptedProviderOptions {
   /** Default `scripted`. */
   name?: string;
