@@ -32,7 +32,7 @@ class LineTransport implements Transport {
       await Promise.all(runs);
     };
     const ended = once(server, "close").then(() => undefined);
-    return { label: "line server", address: `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`, ended, stop };
+    return { address: `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`, ended, stop };
   }
 }
 

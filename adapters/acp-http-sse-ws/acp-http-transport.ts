@@ -2,21 +2,17 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import {
-  endRaw,
   HTTP_HOST,
   inject,
   injectable,
   LOGGER,
-  openHttpHost,
   OPTIONS,
   type Agent,
-  type HttpHost,
-  type HttpMount,
   type Listening,
   type Logger,
-  type Refusal,
   type Transport,
 } from "gantry";
+import { endRaw, openHttpHost, type HttpHost, type HttpMount, type Refusal } from "gantry/http";
 import type Koa from "koa";
 import type { WebSocketServer } from "ws";
 import { AcpServer, CODES, refusal } from "../acp-shared/index.js";
@@ -83,7 +79,6 @@ interface ServingParts {
 
 /** From the start to the stop: the clients, and how requests and sockets find them. */
 class Serving implements Listening, Clients {
-  readonly label = "acp server";
   address = "";
   readonly ended: Promise<void>;
   readonly #parts: ServingParts;
@@ -136,7 +131,6 @@ class Serving implements Listening, Clients {
       prefix: "/",
       fallback: true,
       authenticated: false,
-      authenticationKey: "acp.required_headers",
       ...(requiredHeaders === undefined ? {} : { requiredHeaders }),
       allowedOrigins,
       handler: (request, response) => void callback(request, response),

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { isJsonType } from "gantry";
+import { isJsonType } from "gantry/http";
 import type Koa from "koa";
 import { METHODS, parseFrame, sessionIdOf, type Frame } from "../acp-shared/index.js";
 import { readText } from "./body.js";

@@ -55,7 +55,6 @@ export class AcpStdioTransport implements Transport {
 
 /** The one client, from the first byte to the last. */
 class StdioConnection implements Listening, Sink {
-  readonly label = "acp server";
   readonly address = "stdio";
   readonly ended: Promise<void>;
   readonly #server: AcpServer;

@@ -4,16 +4,14 @@ import {
   inject,
   injectable,
   LOGGER,
-  openHttpHost,
   OPTIONS,
   silentLogger,
   type Agent,
-  type HttpHost,
   type Listening,
   type Logger,
-  type Refusal,
   type Transport,
 } from "gantry";
+import { openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { commonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
 import { Serving } from "./serving.js";
@@ -76,7 +74,6 @@ export class KoaHttpTransport implements Transport {
         prefix: "/api",
         fallback: true,
         authenticated: false,
-        authenticationKey: "server.required_headers",
         // With none of its own, those of the port hold.
         ...(Object.keys(options.requiredHeaders).length > 0 ? { requiredHeaders: options.requiredHeaders } : {}),
         // Whoever asks whether it lives learns nothing else.

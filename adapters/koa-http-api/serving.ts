@@ -1,6 +1,7 @@
 import { setMaxListeners } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { ShuttingDownError, type HttpHost, type Listening } from "gantry";
+import { ShuttingDownError, type Listening } from "gantry";
+import type { HttpHost } from "gantry/http";
 
 /** Runs that were cancelled for a shutdown get so long, in ms, to end by themselves; then their clients are answered. */
 export const CANCEL_MS = 1_000;
@@ -9,7 +10,6 @@ const FLUSH_MS = 500;
 
 /** From the start to the stop: what is under way, and its end. */
 export class Serving implements Listening {
-  readonly label = "http server";
   address = "";
   readonly ended: Promise<void>;
   readonly #shutdown = new AbortController();

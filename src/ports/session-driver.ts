@@ -18,6 +18,7 @@ export interface SessionQuery {
   before?: { updatedAt: string; id: string };
 }
 
+/** One page of a list. */
 export interface SessionPage {
   sessions: Session[];
   /** All that match, whatever the page; from kept counters where there is no `search`. */
