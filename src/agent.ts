@@ -10,13 +10,13 @@ import { MemoryDriver } from "./sessions/memory-driver.js";
 import { Models, noCache } from "./models/models.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
-import type { ToolSpec } from "./ports/tool.js";
+import type { Tool } from "./ports/tool.js";
 import { ActiveRun } from "./run/active-run.js";
 import { executeRun } from "./run/execution.js";
 import { DEFAULT_LIMITS } from "./run/limits.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts } from "./run/run-context.js";
-import { checkInput, oneOf } from "./run/input.js";
+import { checkInput, oneOf, toolList } from "./run/input.js";
 import { startRun } from "./run/start.js";
 import { Sessions } from "./sessions/sessions.js";
 import { TaskSet } from "./base/task-set.js";
@@ -45,7 +45,7 @@ export class Agent {
   readonly version = VERSION;
   readonly projectDir: string;
   /** Sorted by name. */
-  readonly tools: readonly ToolSpec[];
+  readonly tools: readonly Tool[];
   readonly sessions: Sessions;
   readonly models: Models;
 
@@ -61,9 +61,7 @@ export class Agent {
 
   constructor(options: AgentOptions) {
     checkOptions(options);
-    const tools = [...(options.tools ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
-    const twice = tools.find((tool, i) => tools[i + 1]?.name === tool.name);
-    if (twice) throw new InputError("tools", `distinct names, got ${twice.name} twice`);
+    const tools = toolList(options.tools ?? []);
     const names = options.providers.map((provider) => provider.name);
     const doubled = names.find((name, i) => names.indexOf(name) !== i);
     if (doubled !== undefined) throw new InputError("providers", `distinct names, got ${doubled} twice`);
@@ -155,6 +153,11 @@ export class Agent {
   /** Refuse new runs, cancel those under way with `ShuttingDownError`, wait for them, close store and providers. Safe to call twice. */
   close(): Promise<void> {
     return (this.#closed ??= this.#close());
+  }
+
+  /** As `close`, for `await using agent = new Agent(...)`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   async #close(): Promise<void> {

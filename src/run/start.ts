@@ -14,6 +14,7 @@ import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
+import { toolList } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
 import type { AgentParts, RunContext } from "./run-context.js";
 import { systemPrompt } from "./system-prompt.js";
@@ -83,8 +84,11 @@ async function begin(
       agentId: newId(),
       ...chosen,
       effort,
-      system: await systemPrompt(projectDir, agent.prompt),
-      tools: agent.tools,
+      system: await systemPrompt(projectDir, {
+        ...agent.prompt,
+        extra: input.systemPrompt ?? agent.prompt.extra ?? "",
+      }),
+      tools: input.tools === undefined ? agent.tools : toolList(input.tools),
       limits: agent.limits,
       projectDir,
       conversation,
