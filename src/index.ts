@@ -92,6 +92,7 @@ export {
   type AdapterKinds,
   type OptionsContext,
 } from "./plugin/adapter.js";
+export { Serving } from "./plugin/serving.js";
 export { OptionReader } from "./plugin/options.js";
 
 // What authors of edges share with ours.
