@@ -97,6 +97,8 @@ export { Serving } from "./plugin/serving.js";
 export { OptionReader } from "./plugin/options.js";
 
 // What authors of edges share with ours.
+export { DriverLife, type DriverLifeOptions } from "./sessions/driver-life.js";
+export { holderState, thisHolder } from "./sessions/holder.js";
 export { MemoryDriver } from "./sessions/memory-driver.js";
 export { MemoryStore } from "./sessions/memory-store.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";
