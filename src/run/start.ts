@@ -59,6 +59,7 @@ async function begin(
   const original = stored ?? newSession({ projectDir }, projectDir);
   const sessionId = original.chain.root;
   const lease = await HeldLease.take(store, sessionId, logger);
+  let releaseTools = (): void => undefined;
   try {
     signal.throwIfAborted();
     const { attach } = input;
@@ -77,6 +78,15 @@ async function begin(
     const either = AbortSignal.any([signal, lease.lost]);
     // Each tool of a run may listen, and many run at once.
     setMaxListeners(0, either);
+    const list = input.tools === undefined ? agent.tools : toolList(input.tools);
+    const { tools, missing, release } = await agent.sources.open(list, {
+      runId: id,
+      sessionId,
+      projectDir,
+      logger,
+      signal: either,
+    });
+    releaseTools = release;
     const run: RunContext = {
       agent,
       id,
@@ -87,8 +97,11 @@ async function begin(
       system: await systemPrompt(projectDir, {
         ...agent.prompt,
         extra: input.systemPrompt ?? agent.prompt.extra ?? "",
+        missing,
       }),
-      tools: input.tools === undefined ? agent.tools : toolList(input.tools),
+      tools,
+      releaseTools,
+      hooks: agent.hooks,
       limits: agent.limits,
       projectDir,
       conversation,
@@ -107,6 +120,7 @@ async function begin(
     await (stored ? goOn(run, set, whole) : create(run, whole));
     return run;
   } catch (error) {
+    releaseTools();
     await lease.giveBack();
     throw error;
   }
