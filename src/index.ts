@@ -6,7 +6,7 @@ export { Agent } from "./agent.js";
 export type { AgentOptions } from "./agent-options.js";
 export type { AgentEvent } from "./ports/events.js";
 export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
-export type { Run, RunInput, RunResult } from "./ports/run.js";
+export type { Run, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
 export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
 export type { CatalogueCache, ModelEntry, ModelPair, Models } from "./models/models.js";
 export type { CompactionOptions } from "./compaction/context-window.js";
@@ -64,16 +64,20 @@ export type { Permission, PermissionPolicy, PermissionRequest } from "./ports/pe
 export type { Hooks, ModelCall } from "./ports/hooks.js";
 export type {
   ChainData,
+  ChainHead,
   Holder,
   Lease,
   MessagePage,
   PartDelta,
+  RunQuery,
   SessionChange,
   SessionData,
   SessionDriver,
   SessionFields,
   SessionPage,
   SessionQuery,
+  SessionStart,
+  StoredRun,
 } from "./ports/session-driver.js";
 export type { CompactionInput, CompactionStrategy } from "./ports/compaction-strategy.js";
 export type { LogFields, Logger } from "./ports/logger.js";
@@ -92,6 +96,7 @@ export {
   type AdapterKinds,
   type OptionsContext,
 } from "./plugin/adapter.js";
+export { Serving } from "./plugin/serving.js";
 export { OptionReader } from "./plugin/options.js";
 
 // What authors of edges share with ours.
@@ -123,6 +128,7 @@ export {
   ProviderError,
   RepeatedCallsError,
   RunCancelledError,
+  RunKeyTakenError,
   SeqTakenError,
   SessionBusyError,
   SessionExistsError,

@@ -26,6 +26,7 @@ export class OfflineProvider implements ModelProvider {
   readonly name = "offline";
   readonly idleTimeoutMs = 30_000;
   readonly maxRetries = 0;
+  readonly maxWaitMs = 0;
   readonly known: readonly Model[] = [MODEL];
   readonly #options: OfflineOptions;
   readonly #closed = new AbortController();

@@ -49,8 +49,6 @@ export interface ModelCallHooks {
 
 /** Longest wait between two attempts where the provider asks for none, in ms. */
 const MAX_BACKOFF_MS = 60_000;
-/** Longest wait that a provider may ask for, where it has no limit of its own, in ms. */
-const MAX_WAIT_MS = 60_000;
 /** What is no answer at all (a page of a proxy) seldom becomes one: it is asked for again so often. */
 const BLIND_RETRIES = 2;
 
@@ -109,7 +107,7 @@ async function attempts(
     if (signal.aborted || !hasCode(error, "provider") || attempt > retriesOf(error, provider, gathering)) {
       return { error, parts };
     }
-    const most = provider.maxWaitMs ?? MAX_WAIT_MS;
+    const most = provider.maxWaitMs;
     if (error.retryAfterMs !== undefined && error.retryAfterMs > most)
       return { error: waitsTooLong(error, most), parts };
     const backoff = Math.min(500 * 2 ** (attempt - 1), MAX_BACKOFF_MS) * (0.75 + Math.random() / 2);
