@@ -53,12 +53,16 @@ export type {
   JsonSchema,
   Location,
   Tool,
+  ToolCall,
   ToolCallDescription,
   ToolContext,
   ToolKind,
   ToolOutput,
   ToolSpec,
 } from "./ports/tool.js";
+export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
+export type { Permission, PermissionPolicy, PermissionRequest } from "./ports/permission-policy.js";
+export type { Hooks, ModelCall } from "./ports/hooks.js";
 export type {
   ChainData,
   ChainHead,

@@ -42,6 +42,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     throw error;
   } finally {
     run.place.leave();
+    run.releaseTools();
     events.end();
   }
 }

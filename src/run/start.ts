@@ -61,6 +61,7 @@ async function begin(
   const original = stored ?? newSession({ projectDir }, projectDir);
   const sessionId = original.chain.root;
   const lease = await HeldLease.take(store, sessionId, logger);
+  let releaseTools = (): void => undefined;
   try {
     const whole = await attached(input, place, signal);
     const effort = input.reasoningEffort ?? chosenEffort(stored) ?? agent.reasoningEffort;
@@ -74,6 +75,15 @@ async function begin(
     const either = AbortSignal.any([signal, lease.lost]);
     // Each tool of a run may listen, and many run at once.
     setMaxListeners(0, either);
+    const list = input.tools === undefined ? agent.tools : toolList(input.tools);
+    const { tools, missing, release } = await agent.sources.open(list, {
+      runId: id,
+      sessionId,
+      projectDir,
+      logger,
+      signal: either,
+    });
+    releaseTools = release;
     const run: RunContext = {
       agent,
       id,
@@ -84,8 +94,11 @@ async function begin(
       system: await systemPrompt(projectDir, {
         ...agent.prompt,
         extra: input.systemPrompt ?? agent.prompt.extra ?? "",
+        missing,
       }),
-      tools: input.tools === undefined ? agent.tools : toolList(input.tools),
+      tools,
+      releaseTools,
+      hooks: agent.hooks,
       limits: agent.limits,
       projectDir,
       conversation,
@@ -104,6 +117,7 @@ async function begin(
     await (head ? goOn(run, set, whole, head.unfinished) : create(run, whole));
     return run;
   } catch (error) {
+    releaseTools();
     await lease.giveBack();
     throw error;
   }
