@@ -6,7 +6,7 @@ export { Agent } from "./agent.js";
 export type { AgentOptions } from "./agent-options.js";
 export type { AgentEvent } from "./ports/events.js";
 export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
-export type { Run, RunInput, RunResult } from "./ports/run.js";
+export type { Run, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
 export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
 export type { CatalogueCache, ModelEntry, ModelPair, Models } from "./models/models.js";
 export type { CompactionOptions } from "./compaction/context-window.js";
@@ -60,16 +60,20 @@ export type {
 } from "./ports/tool.js";
 export type {
   ChainData,
+  ChainHead,
   Holder,
   Lease,
   MessagePage,
   PartDelta,
+  RunQuery,
   SessionChange,
   SessionData,
   SessionDriver,
   SessionFields,
   SessionPage,
   SessionQuery,
+  SessionStart,
+  StoredRun,
 } from "./ports/session-driver.js";
 export type { CompactionInput, CompactionStrategy } from "./ports/compaction-strategy.js";
 export type { LogFields, Logger } from "./ports/logger.js";
@@ -120,6 +124,7 @@ export {
   ProviderError,
   RepeatedCallsError,
   RunCancelledError,
+  RunKeyTakenError,
   SeqTakenError,
   SessionBusyError,
   SessionExistsError,

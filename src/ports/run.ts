@@ -71,3 +71,34 @@ export interface Run extends AsyncIterable<AgentEvent> {
   /** Rejects with `ProviderError`, `RepeatedCallsError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`, `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile); by then all is stored. */
   readonly result: Promise<RunResult>;
 }
+
+/**
+ * What became of a run. `waiting`: for a person's answer. `interrupted`: its process died before it could write its
+ * end; told of a stored `running` or `waiting` one that nobody holds any more, and stored by the chain's next run.
+ */
+export type RunState = "running" | "waiting" | "finished" | "failed" | "cancelled" | "interrupted";
+
+/** A run as the store knows it. Written with its prompt, and again with its end. */
+export interface RunRecord {
+  /** Unique in the store. */
+  id: string;
+  /** The chain's first session. */
+  sessionId: string;
+  /** The caller's own name for it, so that what is asked twice is done once; unique in the store, `""` for none. */
+  key: string;
+  state: RunState;
+  /** ISO 8601 UTC. */
+  startedAt: string;
+  /** `""` while it goes on. */
+  endedAt: string;
+  provider: string;
+  model: string;
+  /** Of this run alone. */
+  usage: Usage;
+  /** Model calls of the main loop. */
+  iterations: number;
+  /** `""` unless it finished. */
+  endedBy: RunResult["endedBy"] | "";
+  /** Of one that failed, as clients are told; null of all others. */
+  error: { code: string; message: string } | null;
+}

@@ -5,10 +5,11 @@ import { Conversation } from "../conversation/conversation.js";
 import { danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
 import { Recorder } from "../conversation/recorder.js";
 import type { ModelPair } from "../models/models.js";
+import { SessionNotFoundError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
-import type { SessionDriver, SessionFields } from "../ports/session-driver.js";
+import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-driver.js";
 import type { Session } from "../ports/session.js";
 import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
@@ -115,15 +116,15 @@ async function begin(
 async function create({ id: runId, store, bus, conversation }: RunContext, input: RunInput): Promise<void> {
   const { session } = conversation;
   const message = conversation.compose(prompt(input));
-  await store.create({ ...session, lastSeq: message.seq }, [message]);
+  await store.create({ session: { ...session, lastSeq: message.seq }, messages: [message] });
   conversation.add(message);
   bus.emit("session.created", { session, runId });
 }
 
 async function resumed(store: SessionDriver, rootId: string, set: Partial<Session>): Promise<Conversation> {
-  const session = await newestOf(store, rootId);
-  const before = [...(await store.view(session.id)), ...(await store.messages(session.id))];
-  return new Conversation({ ...session, ...set }, before);
+  const head = await store.head(rootId);
+  if (!head) throw new SessionNotFoundError(rootId);
+  return new Conversation({ ...goingOn(head), ...set }, head.messages);
 }
 
 /** Mend what a crash left, and store the user's message: one write. */
@@ -158,10 +159,13 @@ function chosenEffort(session: Session | undefined): ReasoningEffort | undefined
 /** The session that a run goes on in: the newest of the chain that `id` belongs to, with the fields of the chain. */
 async function newestOf(store: SessionDriver, id: string): Promise<Session> {
   const session = await found(store, id);
-  const newest = (await store.newest(session.chain.root)) ?? session;
-  if (newest.chain.index === 0) return newest;
-  // The original's are the chain's: a revert may have made an earlier follow-up the newest again.
-  const { title, titled, provider, model, reasoningEffort, projectDir } = await found(store, session.chain.root);
+  const original = await found(store, session.chain.root);
+  return goingOn({ original, newest: (await store.newest(session.chain.root)) ?? session });
+}
+
+/** The original's fields are the chain's: a revert may have made an earlier follow-up the newest again. */
+function goingOn({ original, newest }: Pick<ChainHead, "original" | "newest">): Session {
+  const { title, titled, provider, model, reasoningEffort, projectDir } = original;
   return { ...newest, title, titled, provider, model, reasoningEffort, projectDir };
 }
 
