@@ -16,6 +16,7 @@ import {
 import { Network } from "./fetch.js";
 import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
 import { guard } from "./guard.js";
+import { present } from "./json.js";
 import { Checker, headersOf, isHttpUrl, modelsOf, type ConfiguredModel } from "./options.js";
 import { redactor } from "./redact.js";
 
@@ -97,9 +98,11 @@ function open(
   const context = { provider: options.name, redact: redactor(secrets) };
   const network = new Network(context);
   const provider = factory({
-    ...(options.apiKey === undefined ? {} : { apiKey: options.apiKey }),
-    ...(options.baseUrl === undefined ? {} : { baseURL: options.baseUrl }),
-    ...(options.headers === undefined ? {} : { headers: { ...options.headers } }),
+    ...present({
+      apiKey: options.apiKey,
+      baseURL: options.baseUrl,
+      headers: options.headers && { ...options.headers },
+    }),
     fetch: guard(network.fetch, context),
     ...options.options,
   });
@@ -107,12 +110,12 @@ function open(
   return fromAiSdk(provider, {
     name: options.name,
     models: options.models,
-    ...(options.timeout === undefined ? {} : { timeout: options.timeout }),
-    ...(options.maxRetries === undefined ? {} : { maxRetries: options.maxRetries }),
-    ...(options.maxWait === undefined ? {} : { maxWait: options.maxWait }),
+    timeout: options.timeout,
+    maxRetries: options.maxRetries,
+    maxWait: options.maxWait,
     secrets,
     onClose: () => network.close(),
-    ...(logger === undefined ? {} : { logger }),
+    logger,
   });
 }
 
