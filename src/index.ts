@@ -25,7 +25,8 @@ export { createLogger, namedLogger, silentLogger, type LogLevel } from "./base/l
 export { headerSecrets, redact, Redactor } from "./base/redact.js";
 export { isRecord, JsonDepthError, JsonError, parseJson } from "./base/json.js";
 export { newId, now } from "./base/ids.js";
-export { OptionReader } from "./plugin/options.js";
+export * as option from "./plugin/options.js";
+export { sharedOptions } from "./plugin/shared-options.js";
 export type { DescribedCall } from "./run/tool-calls.js";
 export { defineTool, type ToolArguments, type ToolDefinition } from "./tools/define-tool.js";
 export type { FromJsonSchema } from "./tools/json-schema.js";

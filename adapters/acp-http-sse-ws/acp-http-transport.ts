@@ -3,12 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import {
   endRaw,
-  HTTP_HOST,
-  inject,
-  injectable,
-  LOGGER,
   openHttpHost,
-  OPTIONS,
   type Agent,
   type HttpHost,
   type HttpMount,
@@ -28,7 +23,6 @@ import { SocketOutlet } from "./socket.js";
 import { CONNECTION_HEADER, JSON_TYPE, PATH } from "./wire.js";
 
 /** The Agent Client Protocol over HTTP with SSE, and over WebSocket, on any path of its port. */
-@injectable()
 export class AcpHttpTransport implements Transport {
   readonly name = "acp-http-sse-ws";
   readonly #options: AcpHttpOptions;
@@ -36,10 +30,10 @@ export class AcpHttpTransport implements Transport {
   readonly #host: HttpHost | undefined;
 
   constructor(
-    @inject(OPTIONS) options: Partial<AcpHttpOptions>,
-    @inject(LOGGER) logger: Logger,
+    options: Partial<AcpHttpOptions>,
+    logger: Logger,
     /** Left out: it opens a port of its own. */
-    @inject(HTTP_HOST) host?: HttpHost,
+    host?: HttpHost,
   ) {
     this.#options = { ...ACP_HTTP_DEFAULTS, ...options };
     this.#logger = logger;

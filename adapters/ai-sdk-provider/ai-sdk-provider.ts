@@ -1,9 +1,5 @@
 import {
   headerSecrets,
-  inject,
-  injectable,
-  LOGGER,
-  OPTIONS,
   type Logger,
   type Model,
   type ModelChunk,
@@ -35,7 +31,6 @@ interface OpenWire {
 }
 
 /** Models behind one of four wire protocols, on the provider packages of the AI SDK, which are loaded with the first call. */
-@injectable()
 export class AiSdkProvider implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
@@ -49,7 +44,7 @@ export class AiSdkProvider implements ModelProvider {
   #opening: Promise<OpenWire> | undefined;
 
   /** Throws `ConfigError` when the options contradict each other. */
-  constructor(@inject(OPTIONS) options: AiSdkProviderOptions, @inject(LOGGER) logger?: Logger) {
+  constructor(options: AiSdkProviderOptions, logger?: Logger) {
     const settings = settle(options);
     this.#settings = settings;
     this.#refusals = new Refusals(logger);

@@ -1,11 +1,6 @@
 import type { ServerResponse } from "node:http";
 import {
-  HTTP_HOST,
-  inject,
-  injectable,
-  LOGGER,
   openHttpHost,
-  OPTIONS,
   silentLogger,
   type Agent,
   type HttpHost,
@@ -20,7 +15,6 @@ import { Serving } from "./serving.js";
 import { JSON_TYPE } from "./wire.js";
 
 /** The HTTP API under `/api`: JSON, with server-sent events where a run is streamed. */
-@injectable()
 export class KoaHttpTransport implements Transport {
   readonly name = "koa-http-api";
   readonly #options: KoaHttpOptions;
@@ -28,11 +22,7 @@ export class KoaHttpTransport implements Transport {
   readonly #logger: Logger;
 
   /** Without `host` it opens a port of its own. Throws `ConfigError` for a header that cannot be sent. */
-  constructor(
-    @inject(OPTIONS) options: Partial<KoaHttpOptions>,
-    @inject(HTTP_HOST) host?: HttpHost,
-    @inject(LOGGER) logger?: Logger,
-  ) {
+  constructor(options: Partial<KoaHttpOptions>, host?: HttpHost, logger?: Logger) {
     this.#options = completeOptions(options);
     this.#host = host;
     this.#logger = logger ?? silentLogger;
@@ -77,7 +67,7 @@ export class KoaHttpTransport implements Transport {
         fallback: true,
         authenticated: false,
         // With none of its own, those of the port hold.
-        ...(Object.keys(options.requiredHeaders).length > 0 ? { requiredHeaders: options.requiredHeaders } : {}),
+        ...(Object.keys(options.requiredHeaders ?? {}).length > 0 ? { requiredHeaders: options.requiredHeaders } : {}),
         // Whoever asks whether it lives learns nothing else.
         open: ["/api/health"],
         headers,

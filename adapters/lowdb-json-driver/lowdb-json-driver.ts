@@ -1,5 +1,5 @@
 import { stat } from "node:fs/promises";
-import { LOGGER, OPTIONS, SessionExistsError, SessionNotFoundError, StoreError, inject, injectable } from "gantry";
+import { SessionExistsError, SessionNotFoundError, StoreError } from "gantry";
 import type {
   ChainData,
   Holder,
@@ -21,7 +21,6 @@ import type { LowdbJsonOptions } from "./options.js";
 import { OpenStore } from "./store.js";
 
 /** Sessions in one JSON file each, that any number of processes share. */
-@injectable()
 export class LowdbJsonDriver implements SessionDriver {
   readonly name = "json";
   readonly #options: LowdbJsonOptions;
@@ -33,7 +32,7 @@ export class LowdbJsonDriver implements SessionDriver {
   #closing: Promise<void> | undefined;
   #opened: OpenStore | undefined;
 
-  constructor(@inject(OPTIONS) options: LowdbJsonOptions, @inject(LOGGER) logger?: Logger) {
+  constructor(options: LowdbJsonOptions, logger?: Logger) {
     this.#options = options;
     this.#logger = logger;
   }

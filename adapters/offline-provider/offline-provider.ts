@@ -1,5 +1,4 @@
 import { setImmediate } from "node:timers/promises";
-import { OPTIONS, inject, injectable } from "gantry";
 import type { Model, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "gantry";
 import { nextTurn } from "./guide.js";
 import { findLocalServers, LOCAL_SERVERS } from "./local-servers.js";
@@ -22,7 +21,6 @@ const PIECE = 80;
  * A model that is none: it follows fixed rules, calls the tools that a prompt names, and quotes what they return.
  * The same question on the same folder gives the same answer. No key, no network.
  */
-@injectable()
 export class OfflineProvider implements ModelProvider {
   readonly name = "offline";
   readonly idleTimeoutMs = 30_000;
@@ -34,7 +32,7 @@ export class OfflineProvider implements ModelProvider {
   readonly #closed = new AbortController();
   #looking: Promise<readonly FoundServer[]> | undefined;
 
-  constructor(@inject(OPTIONS) options: OfflineOptions = {}) {
+  constructor(options: OfflineOptions = {}) {
     this.#hints = options.hints ?? [];
     this.#configFile = options.configFile ?? "~/.gantry/config.json";
     this.#servers = options.servers ?? LOCAL_SERVERS;

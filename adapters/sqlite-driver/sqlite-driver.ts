@@ -1,4 +1,4 @@
-import { LOGGER, OPTIONS, StoreError, inject, injectable } from "gantry";
+import { StoreError } from "gantry";
 import type {
   ChainData,
   Holder,
@@ -35,7 +35,6 @@ interface Opened {
 }
 
 /** Sessions in one SQLite file that any number of processes share. */
-@injectable()
 export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
   readonly #options: SqliteOptions;
@@ -46,7 +45,7 @@ export class SqliteDriver implements SessionDriver {
   #opened: Opened | undefined;
   #idle: NodeJS.Timeout | undefined;
 
-  constructor(@inject(OPTIONS) options: SqliteOptions, @inject(LOGGER) logger?: Logger) {
+  constructor(options: SqliteOptions, logger?: Logger) {
     this.#options = options;
     this.#logger = logger;
   }
