@@ -1,4 +1,5 @@
-import { option, sharedOptions, type HttpHostOptions } from "gantry";
+import { option, sharedOptions } from "gantry";
+import type { HttpHostOptions } from "gantry/http";
 import { ACP_DEFAULTS, acpEntries, acpLimits, type AcpOptions } from "../acp-shared/index.js";
 
 const { max_body_bytes, streams, connections } = sharedOptions;

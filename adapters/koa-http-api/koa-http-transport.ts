@@ -1,18 +1,9 @@
 import type { ServerResponse } from "node:http";
-import {
-  openHttpHost,
-  silentLogger,
-  type Agent,
-  type HttpHost,
-  type Listening,
-  type Logger,
-  type Refusal,
-  type Transport,
-} from "gantry";
+import { silentLogger, type Agent, type Listening, type Logger, type Transport } from "gantry";
+import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { commonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
-import { Serving } from "./serving.js";
-import { JSON_TYPE } from "./wire.js";
+import { HttpServing } from "./serving.js";
 
 /** The HTTP API under `/api`: JSON, with server-sent events where a run is streamed. */
 export class KoaHttpTransport implements Transport {
@@ -32,7 +23,7 @@ export class KoaHttpTransport implements Transport {
     const options = this.#options;
     const own = this.#host ? undefined : openHttpHost({ ...options, logger: this.#logger });
     const host = this.#host ?? own!;
-    const serving = new Serving(own);
+    const serving = new HttpServing(own);
     const headers = commonHeaders(options);
     // Koa is half of a start: it is loaded while the first client is still on its way.
     const loaded = once(async () => {
@@ -47,16 +38,7 @@ export class KoaHttpTransport implements Transport {
         shutdown: serving.shutdown,
       });
     });
-    const refuse = (response: ServerResponse, refusal: Refusal): void => {
-      const body = JSON.stringify({ error: refusal.message, code: refusal.code });
-      response.writeHead(refusal.status, {
-        ...headers,
-        ...refusal.headers,
-        "Content-Type": JSON_TYPE,
-        "Content-Length": Buffer.byteLength(body),
-      });
-      response.end(response.req.method === "HEAD" ? undefined : body);
-    };
+    const refuse = (response: ServerResponse, refusal: Refusal): void => answer(response, refusal, headers);
     const broken = (response: ServerResponse) => (error: unknown) => {
       this.#logger.error("the HTTP API could not be loaded", { error });
       refuse(response, { status: 500, message: "internal error", code: "internal" });

@@ -1,4 +1,5 @@
-import { option, sharedOptions, type HttpHostOptions } from "gantry";
+import { option, sharedOptions } from "gantry";
+import type { HttpHostOptions } from "gantry/http";
 
 /** What of HTTP itself, or fixed by the API, a configured header must not touch. */
 const RESERVED: ReadonlySet<string> = new Set([

@@ -1,5 +1,6 @@
 import { now } from "../base/ids.js";
 import type { Message } from "../ports/message.js";
+import type { Session } from "../ports/session.js";
 import type { PartDelta, SessionChange, SessionDriver } from "../ports/session-driver.js";
 import type { Usage } from "../ports/usage.js";
 
@@ -14,6 +15,7 @@ const BATCH_MS = 100;
 export class Recorder {
   readonly #driver: SessionDriver;
   readonly #fence: number;
+  /** The newest of the chain: changes when a compaction starts a follow-up. */
   #sessionId: string;
   #growing: Message | undefined;
   #begun = false;
@@ -31,14 +33,10 @@ export class Recorder {
     this.#onFailure = onFailure;
   }
 
-  /** The session that is written to; changes when a compaction starts a follow-up. */
-  get sessionId(): string {
-    return this.#sessionId;
-  }
-
-  /** Write on in another session of the chain. */
-  attach(sessionId: string): void {
-    this.#sessionId = sessionId;
+  /** Begin the chain's next session with a compacted view, and write on in it. Rejects as the driver's `create`. */
+  async follow(session: Session, view: readonly Message[]): Promise<void> {
+    await this.#driver.create(session, [], view, this.#fence);
+    this.#sessionId = session.id;
   }
 
   /** Text of a growing message. Never waits. */

@@ -2,6 +2,7 @@ import { lookup } from "node:dns/promises";
 import { createServer, ServerResponse, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { onAbort } from "../base/abort.js";
 import { ListenError } from "../ports/errors.js";
 import { answer, answerBroken } from "./answers.js";
 import { HTTP_DEFAULTS } from "./defaults.js";
@@ -13,6 +14,7 @@ import type { Logger } from "../ports/logger.js";
 import type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";
 import { headerValues, isLoopback } from "./web-safety.js";
 
+/** Where a port listens, who may come in, and how many. */
 export interface HttpHostOptions extends GateOptions {
   /** Default `127.0.0.1`. */
   host?: string;
@@ -134,10 +136,8 @@ class NodeHttpHost implements HttpHost {
 
   close(signal: AbortSignal): Promise<void> {
     this.#refusing = true;
-    const cut = () => this.#sockets.destroyAll();
-    if (signal.aborted) cut();
-    else signal.addEventListener("abort", cut, { once: true });
-    return (this.#closed ??= this.#close()).finally(() => signal.removeEventListener("abort", cut));
+    const forget = onAbort(signal, () => this.#sockets.destroyAll());
+    return (this.#closed ??= this.#close()).finally(forget);
   }
 
   async #close(): Promise<void> {

@@ -10,7 +10,7 @@ import type { StandardSchema } from "../tools/standard-schema.js";
 import { read, section } from "./options.js";
 import type { Transport } from "./transport.js";
 
-// Re-exported so that a plugin shares our copy: two copies of tsyringe do not see each other's metadata.
+/** The decorators of tsyringe, from our copy of it: two copies do not see each other's metadata. */
 export { inject, injectable } from "tsyringe";
 
 /** The adapter's own parsed options, as its `parse` returned them. */
@@ -30,6 +30,7 @@ export interface AdapterKinds {
   tool: Tool;
   "compaction-strategy": CompactionStrategy;
 }
+/** The kinds of adapters. */
 export type AdapterKind = keyof AdapterKinds;
 
 /** What an adapter's `parse` is told beside the raw options. */

@@ -7,6 +7,7 @@ export interface Transport {
   start(agent: Agent): Promise<Listening>;
 }
 
+/** A transport that clients can connect to, from its start to its stop. */
 export interface Listening {
   /** Printable place where clients connect: a URL, or `stdio`. */
   readonly address: string;

@@ -38,6 +38,7 @@ export class AdapterError extends GantryError {
   readonly code = "adapter";
 }
 
+/** No session has this id or alias, or it was deleted. */
 export class SessionNotFoundError extends GantryError {
   readonly code = "session_not_found";
   constructor(readonly sessionId: string) {
@@ -131,6 +132,7 @@ export class ModelTimeoutError extends GantryError {
   }
 }
 
+/** As many runs as may go on, or as many bytes of attachments as may be held; later there is room again. */
 export class TooManyRunsError extends GantryError {
   readonly code = "too_many_runs";
   constructor(

@@ -1,7 +1,7 @@
 import type { AgentEvent } from "./events.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
-import type { AskAnswer, AskRequest } from "./tool.js";
+import type { AskAnswer, AskRequest, Tool } from "./tool.js";
 import type { Usage } from "./usage.js";
 
 /** What a run is asked to do. */
@@ -23,6 +23,10 @@ export interface RunInput {
   sessionId?: string;
   /** Absolute path of the folder where this run's tools run; default the session's, which is that of its first run. */
   projectDir?: string;
+  /** What is added to the system prompt, in place of the agent's `systemPrompt`; `""`: nothing. The project's instructions stay. */
+  systemPrompt?: string;
+  /** What its model may call, in place of the agent's tools; an empty list: nothing. Distinct names. */
+  tools?: readonly Tool[];
   /** The one way to cancel. */
   signal?: AbortSignal;
   /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
@@ -56,6 +60,8 @@ export interface RunResult {
 
 /** One run, already going. Await `result` for the truth; iterate, once, for telemetry. */
 export interface Run extends AsyncIterable<AgentEvent> {
+  /** Names the run on the bus and in the log. */
+  readonly id: string;
   /** The chain's first session. */
   readonly sessionId: string;
   readonly provider: string;

@@ -16,6 +16,7 @@ export interface SessionQuery {
   before?: { updatedAt: string; id: string };
 }
 
+/** One page of a list. */
 export interface SessionPage {
   sessions: Session[];
   /** All that match, from kept counters where there is no `search`. */

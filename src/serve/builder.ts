@@ -73,7 +73,7 @@ export class Builder {
 
   async tools(): Promise<Tool[]> {
     const { loaded, home, logger } = this.#options;
-    const { tools, limits } = loaded.config;
+    const { tools } = loaded.config;
     const [{ builtinTools }, { withoutSecrets }] = await Promise.all([
       import("../tools/all.js"),
       import("../tools/hidden.js"),
@@ -93,7 +93,6 @@ export class Builder {
       ...rules,
       secrets: loaded.secrets,
       bash: { ...tools.bash, scratchPath: join(home, "tmp") },
-      outputBytes: limits.toolOutputBytes,
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);

@@ -26,6 +26,7 @@ export interface SessionsOptions {
   stopRun: (rootId: string) => Promise<void>;
 }
 
+/** A session before it is said anything. */
 export interface NewSession {
   /** Absolute path of a folder; default the agent's own. */
   projectDir?: string;
@@ -35,6 +36,7 @@ export interface NewSession {
   alias?: string;
 }
 
+/** Which messages of a session, and how many. */
 export interface MessagesQuery {
   /** `all` (default): the whole conversation, each message as it was said, once. `model`: what the model now sees. */
   view?: "all" | "model";

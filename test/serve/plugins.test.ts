@@ -47,7 +47,7 @@ export default { gantry: 1, kind: "transport", name: "odd", parse: (raw) => raw,
 
 const provider = `${TOKENS}
 class Parrot {
-  idleTimeoutMs = 1000; maxRetries = 0;
+  idleTimeoutMs = 1000; maxRetries = 0; maxWaitMs = 60000;
   constructor(options) { this.name = options.name; this.known = [{ id: "p1", name: "P 1", ownedBy: "stranger" }]; }
   async models() { return [...this.known]; }
   async *stream(request) {
