@@ -1,281 +1,116 @@
-import { stat } from "node:fs/promises";
-import { LOGGER, OPTIONS, SessionExistsError, SessionNotFoundError, StoreError, inject, injectable } from "gantry";
-import type {
-  ChainData,
-  Holder,
-  Lease,
-  Logger,
-  Message,
-  MessagePage,
-  Session,
-  SessionChange,
-  SessionDriver,
-  SessionPage,
-  SessionQuery,
-  Snapshot,
-} from "gantry";
-import { checkIn, sessionsOf } from "./chains.js";
-import type { Chain } from "./chains.js";
-import { toStoreError, unlessMissing } from "./errors.js";
+import { existsSync } from "node:fs";
+import { LOGGER, OPTIONS, SessionExistsError, SessionNotFoundError, inject, injectable } from "gantry";
+import type { ChainData, Lease, Logger, MemoryDriver, SessionChange, SessionDriver, SessionStart } from "gantry";
+import { toStoreError } from "./errors.js";
+import { DriverLife } from "./life.js";
 import type { LowdbJsonOptions } from "./options.js";
-import { OpenStore } from "./store.js";
+import { Store } from "./store.js";
 
-/** Sessions in one JSON file each, that any number of processes share. */
+/** Sessions in one JSON file each, that any number of processes share. The rules are those of `MemoryDriver`. */
 @injectable()
 export class LowdbJsonDriver implements SessionDriver {
   readonly name = "json";
-  readonly #options: LowdbJsonOptions;
-  readonly #logger: Logger | undefined;
-  readonly #underWay = new Set<Promise<unknown>>();
-  /** Originals of chains that this driver changed, so that it folds their journals before it goes. */
-  readonly #changed = new Set<string>();
-  #opening: Promise<OpenStore> | undefined;
-  #closing: Promise<void> | undefined;
-  #opened: OpenStore | undefined;
+  readonly #life: DriverLife<Store>;
 
   constructor(@inject(OPTIONS) options: LowdbJsonOptions, @inject(LOGGER) logger?: Logger) {
-    this.#options = options;
-    this.#logger = logger;
-  }
-
-  async open(): Promise<void> {
-    await this.#closing;
-    this.#opening ??= this.#start();
-    await this.#opening;
-  }
-
-  async close(): Promise<void> {
-    this.#closing ??= this.#stop().finally(() => (this.#closing = undefined));
-    await this.#closing;
-  }
-
-  create(
-    session: Session,
-    messages: readonly Message[] = [],
-    view: readonly Message[] = [],
-    fence: number | null = null,
-  ): Promise<void> {
-    const { root } = session.chain;
-    return this.#do((store) =>
-      store.withChain(root, async () => {
-        try {
-          await this.#create(store, session, messages, view, fence);
-        } catch (error) {
-          store.chains.forget(root);
-          throw error;
-        }
-      }),
+    const { path } = options;
+    this.#life = new DriverLife(
+      path,
+      () => Store.open(options, logger),
+      (error) => toStoreError(error, path),
     );
   }
 
-  get(id: string): Promise<Session | undefined> {
-    return this.#do(async (store) => {
-      await store.index.refresh();
-      return id === "" ? undefined : store.index.get(id);
+  readonly open: SessionDriver["open"] = () => this.#life.open();
+  readonly close: SessionDriver["close"] = () => this.#life.close();
+  readonly get: SessionDriver["get"] = (id) => this.#read("", (memory) => memory.get(id));
+  readonly newest: SessionDriver["newest"] = (rootId) => this.#read(rootId, (memory) => memory.newest(rootId));
+  readonly head: SessionDriver["head"] = (id) => this.#read(id, (memory) => memory.head(id));
+  readonly list: SessionDriver["list"] = (query) => this.#read("", (memory) => memory.list(query));
+  readonly messages: SessionDriver["messages"] = (id, page) => this.#read(id, (memory) => memory.messages(id, page));
+  readonly snapshots: SessionDriver["snapshots"] = (id) => this.#read(id, (memory) => memory.snapshots(id));
+  readonly runs: SessionDriver["runs"] = (query) => this.#read("", (memory) => memory.runs(query));
+  readonly run: SessionDriver["run"] = (id) => this.#read("", (memory) => memory.run(id));
+  readonly dump: SessionDriver["dump"] = (id) => this.#read(id, (memory) => memory.dump(id));
+
+  create(start: SessionStart): Promise<void> {
+    const { id, chain } = start.session;
+    const { root } = chain;
+    // The file of an original is on the disk by itself.
+    return this.#change(root !== id, async ({ chains, changed }) => {
+      if (root === id && existsSync(chains.pathOf(id))) throw new SessionExistsError(id);
+      chains.load(root);
+      await chains.memory.create(start);
+      if (root === id) return chains.addFile(id, chains.write(id));
+      const { run, ...rest } = start;
+      const sessions = chains.sessionsOf(root).filter((one) => one.id === id);
+      chains.addChange(root, sessions, run ? [run] : [], { start: { ...rest, fence: null } });
+      changed.add(root);
     });
-  }
-
-  newest(rootId: string): Promise<Session | undefined> {
-    return this.#read(rootId, (chain) => chain.driver.newest(rootId), undefined);
-  }
-
-  list(query: SessionQuery): Promise<SessionPage> {
-    return this.#do(async (store) => {
-      await store.index.refresh();
-      return store.index.list(query);
-    });
-  }
-
-  messages(id: string, page: MessagePage = {}): Promise<Message[]> {
-    return this.#read(id, (chain) => chain.driver.messages(id, page), []);
-  }
-
-  view(id: string): Promise<Message[]> {
-    return this.#read(id, (chain) => chain.driver.view(id), []);
-  }
-
-  snapshots(id: string): Promise<Snapshot[]> {
-    return this.#read(id, (chain) => chain.driver.snapshots(id), []);
   }
 
   write(id: string, change: SessionChange): Promise<void> {
-    return this.#do(async (store) => {
-      const root = await rootOf(store, id);
-      if (root === undefined) throw new SessionNotFoundError(id);
-      await store.withChain(root, async () => {
-        const chain = await store.chains.current(root, store.withIndex);
-        checkIn(chain, id);
-        await store.leases.check(root, change.fence);
-        this.#changed.add(root);
-        const apply = (): Promise<void> => store.chains.change(chain, id, { ...change, fence: null });
-        const alias = change.set?.alias;
-        if (alias !== undefined && alias !== "") {
-          await store.withIndex(async () => {
-            await store.index.refresh();
-            const current = chain.store.sessions.get(id)?.session.alias;
-            if (alias !== current && store.index.isTaken(alias)) throw new SessionExistsError(alias);
-            await apply();
-            await store.index.put(sessionsOf(chain));
-          });
-          return;
-        }
-        await apply();
-        // Text that only grows changes nothing that a list shows.
-        const sessions = sessionsOf(chain);
-        if (store.index.differs(sessions)) await store.withIndex(() => store.index.put(sessions));
-      });
+    return this.#change(change.sync, async ({ chains, changed }) => {
+      const root = chains.rootOf(id);
+      if (!chains.load(root)) throw new SessionNotFoundError(id);
+      await chains.memory.write(id, change);
+      const { runs = [], ...rest } = change;
+      const all = change.cut !== undefined || change.restore !== undefined;
+      // Text that only grows changes nothing that a list shows.
+      const some = change.set !== undefined || change.usage !== undefined || change.add !== undefined;
+      const sessions = chains.sessionsOf(root).filter((one) => all || (some && [id, root].includes(one.id)));
+      chains.addChange(root, sessions, runs, { id, change: { ...rest, fence: null } });
+      changed.add(root);
     });
   }
 
   delete(ids: readonly string[]): Promise<void> {
-    return this.#do(async (store) => {
-      for (const id of ids) {
-        const root = await rootOf(store, id);
-        if (root === undefined) continue;
-        await store.withChain(root, async () => {
-          const chain = await store.chains.current(root, store.withIndex);
-          if (chain) await store.chains.remove(chain, store.withIndex);
-        });
-        this.#changed.delete(root);
-      }
+    return this.#change(false, async (store) => {
+      for (const id of ids) if (store.chains.store.sessions.has(id)) store.delete(store.chains.rootOf(id));
     });
   }
 
-  lease(
-    rootId: string,
-    holder: Holder,
-    ttlMs: number,
-    isGone: (holder: Holder) => boolean,
-  ): Promise<Lease | { heldBy: Holder }> {
-    return this.#do(async (store) => {
-      const root = (await rootOf(store, rootId)) ?? rootId;
-      return store.withChain(root, () => store.leases.take(root, holder, ttlMs, isGone, store.withIndex));
+  readonly lease: SessionDriver["lease"] = (...asked) =>
+    this.#change(false, async ({ chains }) => {
+      const answer = await chains.memory.lease(...asked);
+      if ("fence" in answer) chains.add({ lease: answer });
+      return answer;
     });
-  }
 
-  /** Also folds the chain's journal in: a run has ended. */
+  /** Also writes the chain's file: a run has ended. */
   release(lease: Lease): Promise<void> {
-    return this.#do((store) =>
-      store.withChain(lease.rootId, async () => {
-        if (await store.leases.release(lease)) await this.#fold(store, lease.rootId);
-      }),
-    );
-  }
-
-  dump(id: string): Promise<ChainData | undefined> {
-    return this.#read(id, (chain) => chain.driver.dump(id), undefined);
+    return this.#change(false, async (store) => {
+      const { chains } = store;
+      if (chains.store.leases.get(lease.rootId)?.fence !== lease.fence) return;
+      await chains.memory.release(lease);
+      chains.add({ released: lease.rootId });
+      await store.fold(lease.rootId);
+    });
   }
 
   load(chain: ChainData): Promise<void> {
     const root = chain.sessions[0]?.session.id ?? "";
-    return this.#do((store) =>
-      store.withChain(root, async () => {
-        await store.chains.current(root, store.withIndex);
-        await store.withIndex(async () => {
-          await store.index.refresh();
-          const ids = chain.sessions.flatMap(({ session }) => [session.id, session.alias]);
-          const taken = ids.find((id) => id !== "" && store.index.isTaken(id));
-          if (taken !== undefined) throw new SessionExistsError(taken);
-          // Not known, yet there: a file that cannot be used, and is not ours to replace.
-          if (await unlessMissing(stat(store.layout.session(root)))) throw new SessionExistsError(root);
-          await store.chains.take(chain);
-          await store.index.put(chain.sessions.map(({ session }) => session));
-        });
-      }),
-    );
-  }
-
-  async #create(
-    store: OpenStore,
-    session: Session,
-    messages: readonly Message[],
-    view: readonly Message[],
-    fence: number | null,
-  ): Promise<void> {
-    const { root } = session.chain;
-    const present = await store.chains.current(root, store.withIndex);
-    await store.withIndex(async () => {
-      await store.index.refresh();
-      const taken = [session.id, session.alias].find((id) => id !== "" && store.index.isTaken(id));
-      if (taken !== undefined) throw new SessionExistsError(taken);
-      // Not known, yet there: a file that cannot be used, and is not ours to replace.
-      if (await unlessMissing(stat(store.layout.session(session.id)))) throw new SessionExistsError(session.id);
-      if (root === session.id) {
-        await store.chains.begin(session, (driver) => driver.create(session, messages, view));
-      } else {
-        if (!present) throw new SessionNotFoundError(root);
-        await store.leases.check(root, fence);
-        await present.driver.create(session, messages, view);
-        present.dirty.add(session.id);
-        await store.chains.fold(present);
-      }
-      const chain = present ?? (await store.chains.current(root, (work) => work()));
-      if (chain) await store.index.put(sessionsOf(chain));
+    return this.#change(false, async ({ chains }) => {
+      if (existsSync(chains.pathOf(root))) throw new SessionExistsError(root);
+      await chains.memory.load(chain);
+      chains.addFile(root, chains.write(root));
     });
   }
 
-  async #start(): Promise<OpenStore> {
-    try {
-      this.#opened = await OpenStore.open(this.#options, this.#logger);
-      return this.#opened;
-    } catch (error) {
-      this.#opening = undefined;
-      throw toStoreError(error, this.#options.path);
-    }
-  }
-
-  async #stop(): Promise<void> {
-    await this.#opening?.catch(() => undefined);
-    const store = this.#opened;
-    // From here on nothing new is taken; what was taken is waited for.
-    this.#opened = undefined;
-    this.#opening = undefined;
-    if (!store) return;
-    await Promise.allSettled(this.#underWay);
-    for (const root of this.#changed) await store.withChain(root, () => this.#fold(store, root));
-    this.#changed.clear();
-    await store.close();
-  }
-
-  /** A fold that fails loses nothing: the journal stays, and is folded in by whoever comes next. */
-  async #fold(store: OpenStore, root: string): Promise<void> {
-    try {
-      const chain = await store.chains.current(root, store.withIndex);
-      if (chain) await store.chains.fold(chain);
-      this.#changed.delete(root);
-    } catch (error) {
-      store.chains.forget(root);
-      this.#logger?.warn("the journal of a session could not be folded in yet", { root, why: String(error) });
-    }
-  }
-
-  async #read<T>(id: string, read: (chain: Chain) => Promise<T>, missing: T): Promise<T> {
-    return this.#do(async (store) => {
-      const root = await rootOf(store, id);
-      if (root === undefined) return missing;
-      return store.withChain(root, async () => {
-        const chain = await store.chains.current(root, store.withIndex);
-        return chain ? read(chain) : missing;
-      });
+  /** `id`: any of the chain whose messages are asked for; `""` for none. */
+  #read<T>(id: string, read: (memory: MemoryDriver) => Promise<T>): Promise<T> {
+    return this.#life.do(async (store) => {
+      await store.refresh();
+      store.chains.load(store.chains.rootOf(id));
+      return read(store.chains.memory);
     });
   }
 
-  async #do<T>(work: (store: OpenStore) => Promise<T>): Promise<T> {
-    const store = this.#opened;
-    if (!store) throw new StoreError(`session store ${this.#options.path}: not open`);
-    const result = work(store);
-    this.#underWay.add(result);
-    try {
-      return await result;
-    } catch (error) {
-      throw toStoreError(error, this.#options.path);
-    } finally {
-      this.#underWay.delete(result);
-    }
+  #change<T>(sync: boolean, work: (store: Store) => Promise<T>): Promise<T> {
+    return this.#life.do(async (store) => {
+      const result = await store.change(() => work(store));
+      if (sync) await store.sync();
+      return result;
+    });
   }
-}
-
-async function rootOf(store: OpenStore, id: string): Promise<string | undefined> {
-  await store.index.refresh();
-  return store.index.rootOf(id);
 }
