@@ -60,6 +60,12 @@ const lighterPackages = {
       }
       return { contents, loader: "js" };
     });
+    // Of our own manifest only the version is asked for.
+    build.onLoad({ filter: /[\\/]package\.json$/ }, async ({ path: file }) => {
+      if (file !== at("package.json")) return undefined;
+      const { version } = JSON.parse(await readFile(file, "utf8"));
+      return { contents: JSON.stringify({ version }), loader: "json" };
+    });
     // As a module, node:process has its exports read, and with them the three standard streams opened.
     build.onResolve({ filter: /^node:process$/ }, () => ({ path: "process", namespace: "global-process" }));
     build.onLoad({ filter: /.*/, namespace: "global-process" }, () => ({
@@ -75,14 +81,47 @@ const lighterPackages = {
   },
 };
 
+/** What the package exports beside adapters and kits. */
+const FACES = ["src/index.ts", "src/http/index.ts"];
+
+/**
+ * The faces as one entry point, which `writeFaces` parts again: code goes into chunks by the entry points that reach it,
+ * so that each face more would cut what every start loads into more files.
+ */
+const faces = {
+  name: "faces",
+  setup(build) {
+    build.onResolve({ filter: /^(faces:all|gantry|gantry\/http)$/ }, () => ({
+      path: "all",
+      namespace: "faces",
+      sideEffects: false,
+    }));
+    build.onLoad({ filter: /.*/, namespace: "faces" }, () => ({
+      contents: FACES.map((file) => `export * from "./${file}";`).join("\n"),
+      resolveDir: ROOT,
+    }));
+  },
+};
+
+async function writeFaces(outdir) {
+  const { transform } = await import("esbuild");
+  const tsconfigRaw = { compilerOptions: { verbatimModuleSyntax: true } };
+  for (const file of FACES) {
+    const { code } = await transform(await readFile(at(file), "utf8"), { loader: "ts", tsconfigRaw });
+    const all = path.posix.relative(path.posix.dirname(file), "src/faces.js");
+    const out = path.join(outdir, file.replace(/ts$/, "js"));
+    await mkdir(path.dirname(out), { recursive: true });
+    await writeFile(out, code.replaceAll(/(?<= from ")[^"]+/g, `./${all}`));
+  }
+}
+
 function entryPoints() {
   const adapters = readdirSync(at("adapters"), { withFileTypes: true })
     .filter((entry) => entry.isDirectory())
     .map((entry) => `adapters/${entry.name}/index.ts`);
   const workers = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => WORKER.test(file));
-  return ["src/cli.ts", "src/index.ts", "src/testing/index.ts", ...adapters, ...workers].filter((file) =>
-    existsSync(at(file)),
-  );
+  const files = ["src/cli.ts", "src/testing/index.ts", ...adapters, ...workers].filter((file) => existsSync(at(file)));
+  return [{ in: "faces:all", out: "src/faces" }, ...files.map((file) => ({ in: file, out: file.slice(0, -3) }))];
 }
 
 async function bundle(outdir) {
@@ -108,12 +147,12 @@ async function bundle(outdir) {
     sourcemap: "linked",
     // Lines of stack traces are enough; the sources themselves would double the package.
     sourcesContent: false,
-    plugins: [workerUrls, lighterPackages],
+    plugins: [faces, workerUrls, lighterPackages],
     banner: { js: REQUIRE },
     logLevel: "warning",
     metafile: true,
   });
-  await Promise.all(Object.keys(metafile.outputs).map((file) => withoutIdleRequire(at(file))));
+  await Promise.all([...Object.keys(metafile.outputs).map((file) => withoutIdleRequire(at(file))), writeFaces(outdir)]);
   return metafile;
 }
 

@@ -2,42 +2,42 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { createInterface } from "node:readline";
-import { Agent, type Listening, type Transport } from "gantry";
+import { Agent, Serving, type Transport } from "gantry";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 
-class LineTransport implements Transport {
-  readonly name = "lines";
-
-  async start(agent: Agent): Promise<Listening> {
-    const cancel = new AbortController();
+const lines: Transport = {
+  name: "lines",
+  async start(agent) {
+    const server = createServer();
+    await once(server.listen(0, "127.0.0.1"), "listening");
     const runs = new Set<Promise<void>>();
-    const answer = async (socket: Socket, message: string): Promise<void> => {
-      const run = await agent.run({ message, signal: cancel.signal, overflow: "merge" });
-      for await (const event of run) {
-        if (event.type === "token") socket.write(event.text ?? "");
-        if (event.type === "error") socket.write(event.error.message);
+    const serving = new (class extends Serving {
+      readonly address = `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      protected async end(): Promise<void> {
+        server.close();
+        await Promise.all(runs);
       }
-      socket.end("\n");
+    })();
+    const answer = async (socket: Socket, message: string): Promise<void> => {
+      const run = await agent.run({ message, signal: serving.shutdown, overflow: "merge" });
+      for await (const event of run) if (event.type === "token") socket.write(event.text ?? "");
+      await run.result;
     };
-    const server = createServer((socket) => {
+    server.on("connection", (socket) => {
       createInterface({ input: socket }).once("line", (line) => {
-        const run = answer(socket, line).catch((error: unknown) => void socket.end(`${String(error)}\n`));
+        const run = answer(socket, line).then(
+          () => void socket.end("\n"),
+          (error) => void socket.end(String(error)),
+        );
         runs.add(run.finally(() => runs.delete(run)));
       });
     });
-    await once(server.listen(0, "127.0.0.1"), "listening");
-    const stop = async (signal: AbortSignal): Promise<void> => {
-      signal.addEventListener("abort", () => cancel.abort());
-      server.close();
-      await Promise.all(runs);
-    };
-    const ended = once(server, "close").then(() => undefined);
-    return { label: "line server", address: `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`, ended, stop };
-  }
-}
+    return serving;
+  },
+};
 
 const agent = new Agent({ providers: [new OfflineProvider()] });
-const listening = await new LineTransport().start(agent);
+const listening = await lines.start(agent);
 const socket = connect(Number(new URL(listening.address).port), "127.0.0.1", () => socket.write("Hello\n"));
 for await (const text of socket.setEncoding("utf8")) process.stdout.write(text as string);
 await listening.stop(AbortSignal.timeout(1_000));

@@ -1,26 +1,19 @@
-// A tool of your own. The model sees name, description and schema; what it sends goes through `parse`.
-import { Agent, ToolInputError, type Tool } from "gantry";
+// A tool of your own. The model sees name, description and schema; what it sends is checked before `run` gets it.
+import { Agent, defineTool } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
 
-const weather: Tool<{ city: string }> = {
+const weather = defineTool({
   name: "weather",
   description: "The weather of a city, now.",
-  inputSchema: {
+  // Or a schema of zod, valibot or any other Standard Schema library.
+  schema: {
     type: "object",
-    properties: { city: { type: "string", description: "Its name in English." } },
+    properties: { city: { type: "string", minLength: 1, description: "Its name in English." } },
     required: ["city"],
   },
-  kind: "fetch",
-  parallel: true,
-  needsPermission: false,
-  parse(input) {
-    const { city } = Object(input) as { city?: unknown };
-    if (typeof city !== "string" || city === "") throw new ToolInputError("city: expected the name of a city");
-    return { city };
-  },
-  describe: ({ city }) => ({ title: `Weather of ${city}`, locations: [] }),
-  run: ({ city }) => Promise.resolve({ text: `${city}: 21 degrees, clear` }),
-};
+  describe: ({ city }) => `Weather of ${city}`,
+  run: ({ city }) => `${city}: 21 degrees, clear`,
+});
 
 // A model that says what a script tells it to; any provider does.
 const provider = new ScriptedProvider([callTools(["weather", { city: "Oslo" }]), "Take a light coat."]);

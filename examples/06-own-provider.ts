@@ -5,6 +5,7 @@ class EchoProvider implements ModelProvider {
   readonly name = "echo";
   readonly idleTimeoutMs = 10_000;
   readonly maxRetries = 0;
+  readonly maxWaitMs = 60_000;
   readonly known: readonly Model[] = [{ id: "echo-1", name: "Echo", ownedBy: "you", contextWindow: 8_000 }];
 
   models(signal: AbortSignal): Promise<Model[]> {

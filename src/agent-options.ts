@@ -5,11 +5,12 @@ import type { CatalogueCache } from "./models/models.js";
 import type { BusEvent } from "./ports/bus-events.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
-import { EFFORTS, oneOf } from "./run/input.js";
+import { EFFORTS, object, objects, oneOf } from "./run/input.js";
 import type { ReasoningEffort } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
 
+/** What an agent is made of; providers alone are enough. */
 export interface AgentOptions {
   /** In order of preference. */
   providers: readonly ModelProvider[];
@@ -71,25 +72,11 @@ export function checkOptions(options: unknown): void {
   for (const key of Object.keys(options)) {
     if (!Object.hasOwn(KNOWN, key)) throw new InputError(key, `one of ${Object.keys(KNOWN).join(", ")}`);
   }
-  parts("providers", options["providers"], "model providers", ["models", "stream", "close"]);
-  if (options["tools"] !== undefined) parts("tools", options["tools"], "tools", ["parse", "describe", "run"]);
+  objects("providers", options["providers"], "model providers", ["models", "stream", "close"]);
   if (options["driver"] !== undefined)
-    members("driver", options["driver"], "a session driver, with", ["open", "create", "write"]);
+    object("driver", options["driver"], "a session driver, with", ["open", "create", "write"]);
   const { preferred } = options;
   if (isRecord(preferred)) oneOf("preferred.reasoningEffort", EFFORTS, preferred["reasoningEffort"] ?? "");
-}
-
-function parts(field: string, value: unknown, what: string, wanted: readonly string[]): void {
-  if (!Array.isArray(value)) throw new InputError(field, `a list of ${what}`);
-  value.forEach((one, i) => members(`${field}[${i}]`, one, `one of the ${what}, with`, wanted));
-}
-
-function members(field: string, value: unknown, what: string, wanted: readonly string[]): void {
-  const given = (typeof value === "object" && value !== null ? value : {}) as Readonly<Record<string, unknown>>;
-  const missing = ["name", ...wanted].filter(
-    (name) => typeof given[name] !== (name === "name" ? "string" : "function"),
-  );
-  if (missing.length > 0) throw new InputError(field, `${what} ${missing.join(", ")}`);
 }
 
 const NAMES: Readonly<Record<BusEvent, true>> = {
@@ -103,7 +90,9 @@ const NAMES: Readonly<Record<BusEvent, true>> = {
   "run.started": true,
   "run.finished": true,
   "run.failed": true,
+  "model.started": true,
   "model.called": true,
+  "model.failed": true,
   "model.retried": true,
   "tool.started": true,
   "tool.finished": true,

@@ -1,7 +1,5 @@
-import { setMaxListeners } from "node:events";
 import { Compaction } from "./compaction/context-window.js";
 import { InputError, SessionNotFoundError, ShuttingDownError } from "./ports/errors.js";
-import type { Conversation } from "./conversation/conversation.js";
 import { BUS_EVENTS, checkOptions, type AgentOptions } from "./agent-options.js";
 import { Bus } from "./base/bus.js";
 import type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
@@ -10,18 +8,20 @@ import { Housekeeping } from "./sessions/housekeeping.js";
 import { silentLogger } from "./base/log.js";
 import { MemoryDriver } from "./sessions/memory-driver.js";
 import { Models, noCache } from "./models/models.js";
-import type { Logger } from "./ports/logger.js";
+import type { ModelProvider } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
-import type { Tool, ToolSpec } from "./ports/tool.js";
-import { ActiveRun, EventBuffer } from "./run/event-buffer.js";
-import { ending, executeRun } from "./run/execution.js";
-import { attachedBytes, RunPlaces, type RunPlace } from "./run/places.js";
-import { checkInput, oneOf } from "./run/input.js";
+import type { Tool } from "./ports/tool.js";
+import { ActiveRun } from "./run/active-run.js";
+import { executeRun } from "./run/execution.js";
+import { DEFAULT_LIMITS } from "./run/limits.js";
+import { RunPlaces } from "./run/places.js";
+import type { AgentParts } from "./run/run-context.js";
+import { checkInput, oneOf, toolList } from "./run/input.js";
 import { startRun } from "./run/start.js";
 import { Sessions } from "./sessions/sessions.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/tool-calls.js";
-import { stateOf } from "./run/tool-state.js";
+import { ToolStates } from "./run/tool-state.js";
 import { VERSION } from "./base/version.js";
 
 /** A run under way in this process. */
@@ -34,8 +34,6 @@ interface Running {
 const STRAGGLER_MS = 2_500;
 /** Each byte of an attachment takes several in memory, as text, in the store's and in the provider's form. */
 const ATTACHED_BYTES = 256 * 1024 * 1024;
-/** Sessions whose tool state is at hand; that of others is read from what they stored. */
-const STATES = 256;
 
 /**
  * A coding agent: a model, tools and persistent sessions. Transports are written against this class;
@@ -47,26 +45,15 @@ export class Agent {
   readonly version = VERSION;
   readonly projectDir: string;
   /** Sorted by name. */
-  readonly tools: readonly ToolSpec[];
+  readonly tools: readonly Tool[];
   readonly sessions: Sessions;
   readonly models: Models;
 
-  readonly #options: AgentOptions;
-  readonly #logger: Logger;
+  readonly #parts: AgentParts;
   readonly #driver: SessionDriver;
-  readonly #tools: ReadonlyMap<string, Tool>;
-  readonly #bus: Bus<BusEvents>;
-  readonly #compaction: Compaction;
+  readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
   readonly #running = new Map<string, Running>();
-  /** Starts, runs and background work that a close waits for. */
-  readonly #tasks = new TaskSet();
-  /** Tools that a cancel could not end at once. */
-  readonly #stragglers = new TaskSet();
-  readonly #states = new Map<string, Map<string, unknown>>();
-  readonly #places: RunPlaces;
-  /** Sessions that a title is being made for. */
-  readonly #naming = new Set<string>();
   #refusing = false;
   #opened: Promise<SessionDriver> | undefined;
   #closed: Promise<void> | undefined;
@@ -74,37 +61,56 @@ export class Agent {
 
   constructor(options: AgentOptions) {
     checkOptions(options);
-    const tools = [...(options.tools ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
-    const twice = tools.find((tool, i) => tools[i + 1]?.name === tool.name);
-    if (twice) throw new InputError("tools", `distinct names, got ${twice.name} twice`);
+    const tools = toolList(options.tools ?? []);
     const names = options.providers.map((provider) => provider.name);
     const doubled = names.find((name, i) => names.indexOf(name) !== i);
     if (doubled !== undefined) throw new InputError("providers", `distinct names, got ${doubled} twice`);
-    this.#options = options;
-    this.#logger = options.logger ?? silentLogger;
+    const { preferred, logger = silentLogger, projectDir = process.cwd() } = options;
+    const { systemPrompt: extra = "", projectInstructions = true, deniedPaths = [] } = options;
+    const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
+    const store = () => this.#store();
     this.#driver = options.driver ?? new MemoryDriver();
-    this.#tools = new Map(tools.map((tool) => [tool.name, tool]));
-    this.#bus = new Bus((error) => this.#logger.error("a listener failed", { error }));
-    this.#places = new RunPlaces(options.maxConcurrentRuns ?? 512, options.maxAttachedBytes ?? ATTACHED_BYTES);
-    this.#compaction = new Compaction(options.compaction ?? {}, this.#logger);
-    this.projectDir = options.projectDir ?? process.cwd();
+    this.#providers = options.providers;
+    this.projectDir = projectDir;
     this.tools = tools;
     this.sessions = new Sessions({
-      store: () => this.#store(),
-      bus: this.#bus,
-      logger: this.#logger,
-      projectDir: this.projectDir,
+      store,
+      bus,
+      logger,
+      projectDir,
       runs: (rootId) => this.#running.has(rootId),
       stopRun: (rootId) => this.#stopRun(rootId),
     });
     this.models = new Models({
       providers: options.providers,
-      preferred: { provider: options.preferred?.provider ?? "", model: options.preferred?.model ?? "" },
+      preferred: { provider: preferred?.provider ?? "", model: preferred?.model ?? "" },
       cache: options.catalogue ?? noCache,
-      logger: this.#logger,
+      logger,
       timeoutMs: options.modelTimeoutMs ?? 30_000,
       ...(options.catalogueRefreshMs === undefined ? {} : { refreshMs: options.catalogueRefreshMs }),
     });
+    this.#parts = {
+      name: this.name,
+      store,
+      models: this.models,
+      bus,
+      logger,
+      tools,
+      compaction: new Compaction(options.compaction ?? {}),
+      prompt: { extra, projectInstructions, deniedPaths },
+      limits: {
+        iterations: options.maxIterations ?? DEFAULT_LIMITS.iterations,
+        toolOutputBytes: options.toolOutputBytes ?? DEFAULT_LIMITS.toolOutputBytes,
+      },
+      projectDir,
+      reasoningEffort: preferred?.reasoningEffort ?? "",
+      places: new RunPlaces(options.maxConcurrentRuns ?? 512, options.maxAttachedBytes ?? ATTACHED_BYTES),
+      states: new ToolStates(),
+      naming: new Set(),
+      closing: this.#closing.signal,
+      tasks: new TaskSet(),
+      stragglers: new TaskSet(),
+    };
   }
 
   /**
@@ -115,29 +121,23 @@ export class Agent {
   async run(input: RunInput): Promise<Run> {
     checkInput(input);
     if (this.#refusing) throw new ShuttingDownError();
-    const place = this.#places.take();
-    const cancel = new AbortController();
-    const signal = AbortSignal.any([cancel.signal, this.#closing.signal, ...(input.signal ? [input.signal] : [])]);
-    // Each tool of a run may listen, and many run at once.
-    setMaxListeners(0, signal);
-    try {
-      place.reserve(attachedBytes(input));
-      return await this.#tasks.add(this.#start(input, place, cancel, signal));
-    } catch (error) {
-      place.leave();
-      throw ending(error, signal);
-    }
+    return this.#parts.tasks.add(this.#start(input));
   }
 
   /** How a stored tool call is shown to a person; `input` undefined when the arguments are broken JSON. Never throws. */
   describeCall(name: string, args: string, projectDir: string): DescribedCall {
-    return describeCall(this.#tools.get(name), name, args, projectDir);
+    return describeCall(
+      this.#parts.tools.find((tool) => tool.name === name),
+      name,
+      args,
+      projectDir,
+    );
   }
 
   /** Listen on the bus; the returned function ends it. */
   on<E extends BusEvent>(event: E, listener: BusListener<E>): () => void {
     oneOf("event", BUS_EVENTS, event);
-    return this.#bus.on(event, listener);
+    return this.#parts.bus.on(event, listener);
   }
 
   /** Open the store now rather than with the first session. Rejects with `StoreError`. */
@@ -155,14 +155,19 @@ export class Agent {
     return (this.#closed ??= this.#close());
   }
 
+  /** As `close`, for `await using agent = new Agent(...)`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
   async #close(): Promise<void> {
     this.#refusing = true;
     this.#closing.abort(new ShuttingDownError());
-    await this.#tasks.settled();
+    await this.#parts.tasks.settled();
     await this.#housekeeping?.close();
-    await this.#stragglers.settled(STRAGGLER_MS);
+    await this.#parts.stragglers.settled(STRAGGLER_MS);
     await this.models.close();
-    const closing = [...this.#options.providers.map((provider) => provider.close())];
+    const closing = [...this.#providers.map((provider) => provider.close())];
     // A store that never opened has nothing to close.
     if (this.#opened)
       closing.push(
@@ -190,70 +195,25 @@ export class Agent {
   }
 
   #housekeep(): Housekeeping {
-    const onDeleted = (id: string) => this.#bus.emit("session.deleted", { ids: [id] });
-    return new Housekeeping({ driver: this.#driver, logger: this.#logger, onDeleted });
+    const onDeleted = (id: string) => this.#parts.bus.emit("session.deleted", { ids: [id] });
+    return new Housekeeping({ driver: this.#driver, logger: this.#parts.logger, onDeleted });
   }
 
-  async #start(input: RunInput, place: RunPlace, cancel: AbortController, signal: AbortSignal): Promise<Run> {
-    const store = await this.#store();
-    const { projectDir } = this;
-    const { preferred, systemPrompt: extra = "", maxIterations = 100, toolOutputBytes = 1_048_576 } = this.#options;
-    const { projectInstructions = true, deniedPaths = [] } = this.#options;
-    const common = { store, bus: this.#bus, logger: this.#logger };
-    const reasoningEffort = preferred?.reasoningEffort ?? "";
-    const started = await startRun(
-      { ...common, models: this.models, projectDir, reasoningEffort, place },
-      input,
-      signal,
-    );
-    const { chosen, conversation } = started;
-    const sessionId = conversation.session.chain.root;
-    const buffer = new EventBuffer(input.overflow ?? "drop");
-    const work = executeRun(
-      started,
-      {
-        ...common,
-        compaction: this.#compaction,
-        tools: this.#tools,
-        agentName: this.name,
-        prompt: { extra, projectInstructions, deniedPaths },
-        maxIterations,
-        toolOutputBytes,
-        state: (resumed) => this.#state(store, resumed),
-        naming: this.#naming,
-        closing: this.#closing.signal,
-        inBackground: (task) => void this.#tasks.add(task),
-        straggles: (task) => void this.#stragglers.add(task),
-      },
-      { signal, cancel, buffer, ask: input.ask },
-    );
-    const running: Running = { cancel, ended: work.catch(() => undefined) };
-    this.#running.set(sessionId, running);
+  async #start(input: RunInput): Promise<Run> {
+    const run = await startRun(this.#parts, input);
+    const work = executeRun(run);
+    const running: Running = { cancel: run.cancel, ended: work.catch(() => undefined) };
+    this.#running.set(run.sessionId, running);
     const result = work.finally(() => {
-      place.leave();
-      if (this.#running.get(sessionId) === running) this.#running.delete(sessionId);
+      if (this.#running.get(run.sessionId) === running) this.#running.delete(run.sessionId);
     });
-    void this.#tasks.add(result);
-    return new ActiveRun({ sessionId, provider: chosen.provider.name, model: chosen.model, buffer, result });
+    void this.#parts.tasks.add(result);
+    return new ActiveRun(run, result);
   }
 
   async #stopRun(rootId: string): Promise<void> {
     const running = this.#running.get(rootId);
     running?.cancel.abort(new SessionNotFoundError(rootId));
     await running?.ended;
-  }
-
-  /** What the tools of a session remember: kept for the next run, and found again in what is stored. */
-  async #state(store: SessionDriver, { session, messages }: Conversation): Promise<Map<string, unknown>> {
-    const { root, index } = session.chain;
-    // A follow-up's view may have left out the results that have it.
-    const state =
-      this.#states.get(root) ?? stateOf(index === 0 ? messages : await store.messages(root, { scope: "chain" }));
-    // Newest last, so that the one longest unused goes first.
-    this.#states.delete(root);
-    this.#states.set(root, state);
-    const oldest = this.#states.keys().next().value;
-    if (this.#states.size > STATES && oldest !== undefined) this.#states.delete(oldest);
-    return state;
   }
 }

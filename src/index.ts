@@ -1,38 +1,141 @@
-export * from "./ports/errors.js";
-export type * from "./ports/bus-events.js";
-export type * from "./ports/events.js";
-export type * from "./ports/message.js";
-export type * from "./ports/run.js";
-export type * from "./ports/session.js";
-export type * from "./ports/usage.js";
-export type * from "./plugin/transport.js";
-export type * from "./ports/compaction-strategy.js";
-export type * from "./ports/logger.js";
-export type * from "./ports/model-provider.js";
-export type * from "./ports/session-driver.js";
-export type * from "./ports/tool.js";
-export type * from "./ports/http-host.js";
-export * from "./plugin/adapter.js";
+// What programs import that embed gantry or extend it. What mounts on an HTTP port is in "gantry/http", checks for
+// those who write an edge in "gantry/testing", each edge of ours in "gantry/adapters/<name>"; nothing else is promised.
+
+// Embedding: an agent, its parts, what it tells.
 export { Agent } from "./agent.js";
 export type { AgentOptions } from "./agent-options.js";
+export type { AgentEvent } from "./ports/events.js";
+export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
+export type { Run, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
+export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
+export type { CatalogueCache, ModelEntry, ModelPair, Models } from "./models/models.js";
 export type { CompactionOptions } from "./compaction/context-window.js";
-export { SlidingWindow } from "./compaction/sliding-window.js";
+export type { DescribedCall } from "./run/tool-calls.js";
+export { defineTool, type ToolArguments, type ToolDefinition } from "./tools/define-tool.js";
+export type { FromJsonSchema } from "./tools/json-schema.js";
+export type { SchemaIssue, SchemaResult, StandardSchema } from "./tools/standard-schema.js";
+export { builtinTools, type BuiltinToolsOptions } from "./tools/all.js";
+export { createLogger, silentLogger, type LogLevel } from "./base/log.js";
+
+// What is said and kept.
+export type {
+  FilePart,
+  ImagePart,
+  Message,
+  ModelMessage,
+  Opaque,
+  Part,
+  ReasoningPart,
+  Role,
+  TextPart,
+  ToolCallPart,
+} from "./ports/message.js";
+export type { ChainLink, Session, Snapshot } from "./ports/session.js";
+export type { Usage } from "./ports/usage.js";
+
+// The ports: what an edge must offer.
+export type { Listening, Transport } from "./plugin/transport.js";
+export type {
+  FinishReason,
+  Model,
+  ModelChunk,
+  ModelPrices,
+  ModelProvider,
+  ModelRequest,
+  ModelUsage,
+  ReasoningEffort,
+} from "./ports/model-provider.js";
+export type {
+  AskAnswer,
+  AskRequest,
+  Diff,
+  JsonSchema,
+  Location,
+  Tool,
+  ToolCallDescription,
+  ToolContext,
+  ToolKind,
+  ToolOutput,
+  ToolSpec,
+} from "./ports/tool.js";
+export type {
+  ChainData,
+  ChainHead,
+  Holder,
+  Lease,
+  MessagePage,
+  PartDelta,
+  RunQuery,
+  SessionChange,
+  SessionData,
+  SessionDriver,
+  SessionFields,
+  SessionPage,
+  SessionQuery,
+  SessionStart,
+  StoredRun,
+} from "./ports/session-driver.js";
+export type { CompactionInput, CompactionStrategy } from "./ports/compaction-strategy.js";
+export type { LogFields, Logger } from "./ports/logger.js";
+
+// Plugins: an edge that a config names.
+export {
+  defineAdapter,
+  HOME,
+  HTTP_HOST,
+  inject,
+  injectable,
+  LOGGER,
+  OPTIONS,
+  type AdapterDescriptor,
+  type AdapterKind,
+  type AdapterKinds,
+  type OptionsContext,
+} from "./plugin/adapter.js";
+export { Serving } from "./plugin/serving.js";
+export { OptionReader } from "./plugin/options.js";
+
+// What authors of edges share with ours.
+export { isGone, thisHolder } from "./sessions/lease.js";
 export { MemoryDriver } from "./sessions/memory-driver.js";
 export { MemoryStore } from "./sessions/memory-store.js";
-export type { CatalogueCache, ModelEntry, ModelPair } from "./models/models.js";
-export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
-export { createLogger, namedLogger, silentLogger, type LogLevel } from "./base/log.js";
-export { headerSecrets, redact, Redactor } from "./base/redact.js";
+export { SlidingWindow } from "./compaction/sliding-window.js";
 export { isRecord, JsonDepthError, JsonError, parseJson } from "./base/json.js";
-export { newId, now } from "./base/ids.js";
-export { OptionReader } from "./plugin/options.js";
-export type { DescribedCall } from "./run/tool-calls.js";
-export { builtinTools, type BuiltinToolsOptions } from "./tools/all.js";
-export { killAll } from "./tools/child.js";
-export { openHttpHost, type HttpHostOptions } from "./http/http-host.js";
-export { endRaw } from "./http/answers.js";
-export { headerFaultIn, type HeaderFault } from "./http/header-map.js";
-export { BodyError, gatheredBody, readBody, type GatheredBody } from "./http/body.js";
+export { headerSecrets, Redactor } from "./base/redact.js";
+export { newId } from "./base/ids.js";
 export { readAttachments, type AttachmentPolicy } from "./files/attachments.js";
+export { estimatePrompt } from "./models/estimate.js";
 export { roundCost } from "./models/usage.js";
-export * from "./http/web-safety.js";
+
+// Errors, told apart by `code`.
+export {
+  AdapterError,
+  AttachmentError,
+  ConfigError,
+  GantryError,
+  hasCode,
+  InputError,
+  LeaseLostError,
+  ListenError,
+  ModelSelectionError,
+  ModelTimeoutError,
+  PathError,
+  PointNotFoundError,
+  ProjectFolderError,
+  ProviderError,
+  RepeatedCallsError,
+  RunCancelledError,
+  RunKeyTakenError,
+  SeqTakenError,
+  SessionBusyError,
+  SessionExistsError,
+  SessionNotFoundError,
+  ShuttingDownError,
+  StoreError,
+  ToolError,
+  ToolInputError,
+  TooManyRunsError,
+  WorkLimitError,
+  type PathRefusal,
+  type ProviderErrorKind,
+} from "./ports/errors.js";

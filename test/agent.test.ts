@@ -610,6 +610,18 @@ describe("the end of an agent", () => {
     assert.equal(provider.closed, true);
   });
 
+  it("comes with the block that `await using` it stands in", async () => {
+    const provider = new ScriptedProvider([{ hang: true }]);
+    let ended: Promise<void> | undefined;
+    {
+      await using agent = new Agent({ providers: [provider] });
+      const run = await agent.run({ message: "x" });
+      ended = assert.rejects(run.result, { code: "shutting_down" });
+    }
+    await ended;
+    assert.equal(provider.closed, true);
+  });
+
   it("refuses doubled names of tools and providers at once", () => {
     const t = tool("t", () => Promise.resolve({ text: "" }));
     assert.throws(() => new Agent({ providers: [], tools: [t, t] }), { field: "tools" });

@@ -130,7 +130,7 @@ describe("each rule bites", () => {
     [
       "an adapter that imports more than the public face",
       { "adapters/a/index.ts": 'import { a } from "gantry/testing";' },
-      /"gantry" alone/,
+      /"gantry" and "gantry\/http" alone/,
     ],
     [
       "a container beyond its two files",
@@ -297,13 +297,14 @@ describe("each rule bites", () => {
         "src/tools/webfetch.ts": 'const { fetch } = (await import("undici")).default; await (await fetch(1)).text();',
         "src/cli.ts": 'import { c } from "./serve/compose.js"; console.log(1); const a = () => import("zod");',
         "src/http/http-host.ts": "response.statusCode = 403;",
+        "src/http/index.ts": "",
         "src/hostile/threads.ts": 'import type { W } from "./walk.js"; const w = () => import("node:worker_threads");',
         "src/hostile/walk.ts": 'import { Parser } from "htmlparser2"; const r = new RegExp(x);',
         "src/tools/list.ts":
           'import { withThread } from "../hostile/threads.js"; import type { W } from "../hostile/walk.js"; const r = RegExp("a");',
         "src/index.ts": 'export { A } from "./agent.js";',
         "adapters/a/index.ts":
-          'import { a } from "gantry"; import { b } from "./b.js"; import Koa from "koa"; export default a;',
+          'import { a } from "gantry"; import { h } from "gantry/http"; import { b } from "./b.js"; import Koa from "koa"; export default a;',
         "adapters/a/b.ts": 'import type { Database } from "better-sqlite3"; const w = { session_id: 1 };',
         "adapters/acp-stdio/index.ts": 'import { a } from "../acp-shared/index.js";',
         "adapters/acp-shared/index.ts": "",

@@ -148,7 +148,12 @@ describe("gantry serve cannot start", () => {
   });
 
   it("beyond loopback without authentication, unless told to", async (t) => {
-    assertRefused(await runGantry(t, ["serve", "--port", "0", "--host", "0.0.0.0"]), /required_headers.*--insecure/);
+    const open = ["serve", "--port", "0", "--host", "0.0.0.0"];
+    assertRefused(
+      await runGantry(t, open),
+      /set server\.required_headers in the config, or .*--insecure.*127\.0\.0\.1/,
+    );
+    assertRefused(await runGantry(t, [...open, "--acp"]), /set acp\.required_headers in the config, or .*--insecure/);
     const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "0.0.0.0", "--insecure"] });
     assert.match(server.stdout, /^http server listening on http:\/\/0\.0\.0\.0:\d+\n$/);
     assert.match(server.stderr, /no authentication: whoever can reach http:\/\/0\.0\.0\.0/);

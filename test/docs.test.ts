@@ -14,7 +14,7 @@ const run = promisify(execFile);
 /** An empty folder in which someone did what a page says: its package, and every file that it says to save. */
 async function followed(t: TestContext, page: string): Promise<TempDir> {
   const text = readFileSync(path.join(ROOT, "docs", page), "utf8");
-  const folder = await tempDir(t);
+  const folder = await stranger(t);
   const [, name] = /^mkdir (\S+) && cd/m.exec(text) ?? [];
   assert.ok(name, "the page makes a folder");
   const saved = [...text.matchAll(/[Ss]ave as `([^`]+)`:\n\n```\w+\n(.*?)^```$/gms)];
@@ -23,23 +23,26 @@ async function followed(t: TestContext, page: string): Promise<TempDir> {
     "package.json": JSON.stringify({ name, type: "module", exports: "./index.js" }),
     ...Object.fromEntries(saved.map(([, file = "", content = ""]) => [file, content])),
   });
-  mkdirSync(folder.at("node_modules"));
-  symlinkSync(ROOT, folder.at("node_modules", "gantry"), "dir");
   return folder;
 }
 
-/** `node --test` there; what it printed. */
-async function tested(folder: TempDir): Promise<string> {
+/** Node there; what it printed, and what it complained of. */
+async function node(folder: TempDir, ...args: string[]): Promise<string> {
   const env: NodeJS.ProcessEnv = { ...process.env, TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json") };
   // Of the test runner that runs this file.
   delete env.NODE_TEST_CONTEXT;
   const flags = ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source"];
-  const { stdout } = await run(process.execPath, [...flags, "--test", "--test-reporter=tap", "index.test.js"], {
-    cwd: folder.path,
-    env,
-    maxBuffer: 1 << 26,
-  }).catch((error: { stdout: string; stderr: string }) => ({ stdout: error.stdout + error.stderr }));
-  return stdout;
+  const output = (out: { stdout: string; stderr: string }): string => out.stdout + out.stderr;
+  const options = { cwd: folder.path, env, maxBuffer: 1 << 26 };
+  return run(process.execPath, [...flags, ...args], options).then(output, output);
+}
+
+/** A folder from which `gantry` is found. */
+async function stranger(t: TestContext): Promise<TempDir> {
+  const folder = await tempDir(t);
+  mkdirSync(folder.at("node_modules"));
+  symlinkSync(ROOT, folder.at("node_modules", "gantry"), "dir");
+  return folder;
 }
 
 describe("what the pages say is true", () => {
@@ -49,7 +52,7 @@ describe("what the pages say is true", () => {
   ] as const) {
     it(page, async (t) => {
       const folder = await followed(t, page);
-      const output = await tested(folder);
+      const output = await node(folder, "--test", "--test-reporter=tap", "index.test.js");
       assert.match(output, /^# fail 0$/m, output);
       assert.ok(Number(/^# pass (\d+)$/m.exec(output)?.[1]) >= count, output);
       const config = folder.at("config.json");
@@ -62,4 +65,21 @@ describe("what the pages say is true", () => {
       assert.equal(entries.find(({ name }) => name === "./index.js")?.kind, kind);
     });
   }
+
+  describe("embedding.md", () => {
+    const text = readFileSync(path.join(ROOT, "docs/embedding.md"), "utf8");
+    const programs = [...text.matchAll(/^## ([^\n]+)$|^```js\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?/gms)];
+    let chapter = "";
+    for (const [, heading, program, printed] of programs) {
+      if (program === undefined) chapter = heading ?? "";
+      else
+        it(chapter, async (t) => {
+          const folder = await stranger(t);
+          await folder.write({ "package.json": '{ "type": "module" }', "program.js": program });
+          const output = await node(folder, "program.js");
+          if (printed !== undefined) assert.equal(output, printed);
+          assert.doesNotMatch(output, /^\s+at /m);
+        });
+    }
+  });
 });

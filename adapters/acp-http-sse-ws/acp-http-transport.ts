@@ -2,21 +2,18 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import {
-  endRaw,
   HTTP_HOST,
   inject,
   injectable,
   LOGGER,
-  openHttpHost,
   OPTIONS,
+  Serving,
   type Agent,
-  type HttpHost,
-  type HttpMount,
   type Listening,
   type Logger,
-  type Refusal,
   type Transport,
 } from "gantry";
+import { endRaw, openHttpHost, type HttpHost, type HttpMount, type Refusal } from "gantry/http";
 import type Koa from "koa";
 import type { WebSocketServer } from "ws";
 import { AcpServer, CODES, refusal } from "../acp-shared/index.js";
@@ -58,7 +55,7 @@ export class AcpHttpTransport implements Transport {
     const own = this.#host ? undefined : openHttpHost({ ...options, requiredHeaders, logger: this.#logger });
     const host = this.#host ?? own!;
     const server = new AcpServer(agent, this.#options, this.#logger);
-    const serving = new Serving({ server, options: this.#options, logger: this.#logger, sockets, host, own });
+    const serving = new AcpServing({ server, options: this.#options, logger: this.#logger, sockets, host, own });
     try {
       const origin = await host.mount(serving.mount(new KoaApp()));
       serving.address = `${origin}${PATH}`;
@@ -81,22 +78,18 @@ interface ServingParts {
   own: HttpHost | undefined;
 }
 
-/** From the start to the stop: the clients, and how requests and sockets find them. */
-class Serving implements Listening, Clients {
-  readonly label = "acp server";
+/** The clients, and how requests and sockets find them. */
+class AcpServing extends Serving implements Clients {
   address = "";
-  readonly ended: Promise<void>;
   readonly #parts: ServingParts;
   readonly #clients = new Map<string, ClientConnection>();
   /** Clients that are going, until they are gone. */
   readonly #going = new Set<Promise<void>>();
   #streams = 0;
-  #settle: () => void = () => undefined;
-  #stopping: Promise<void> | undefined;
 
   constructor(parts: ServingParts) {
+    super();
     this.#parts = parts;
-    this.ended = new Promise((resolve) => (this.#settle = resolve));
     parts.sockets.on("headers", (headers, request) => {
       const id = this.#idOf.get(request);
       if (id !== undefined) headers.push(`${CONNECTION_HEADER}: ${id}`);
@@ -136,7 +129,6 @@ class Serving implements Listening, Clients {
       prefix: "/",
       fallback: true,
       authenticated: false,
-      authenticationKey: "acp.required_headers",
       ...(requiredHeaders === undefined ? {} : { requiredHeaders }),
       allowedOrigins,
       handler: (request, response) => void callback(request, response),
@@ -151,7 +143,7 @@ class Serving implements Listening, Clients {
 
   open(): ClientConnection {
     const { options, server } = this.#parts;
-    if (this.#stopping) throw shuttingDown();
+    if (this.stopping) throw shuttingDown();
     if (this.#clients.size >= options.connections && !this.#makeRoom()) throw tooMany("connections");
     const id = randomBytes(32).toString("base64url");
     const client = new ClientConnection(server, {
@@ -185,27 +177,22 @@ class Serving implements Listening, Clients {
     return spare !== undefined;
   }
 
-  end(client: ClientConnection): void {
+  dismiss(client: ClientConnection): void {
     this.#clients.delete(client.id);
     const going = client.finish().finally(() => this.#going.delete(going));
     this.#going.add(going);
   }
 
-  /** Refuse new clients, let running prompts finish until `signal` aborts, then cancel them; every client gets its answers first. */
-  stop(signal: AbortSignal): Promise<void> {
-    return (this.#stopping ??= this.#stop(signal));
-  }
-
-  async #stop(signal: AbortSignal): Promise<void> {
+  /** Every client gets its answers first. */
+  protected async end(): Promise<void> {
     const { server, own, sockets } = this.#parts;
     own?.refuseNew();
-    await server.drain(signal);
+    await server.drain(this.shutdown);
     const clients = [...this.#clients.values()];
     await Promise.all([...clients.map((client) => client.close(1001, "server shutting down")), ...this.#going]);
     sockets.close();
     await server.close();
-    await own?.close(signal);
-    this.#settle();
+    await own?.close(this.shutdown);
   }
 
   readonly #idOf = new WeakMap<IncomingMessage, string>();

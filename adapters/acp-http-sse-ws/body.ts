@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { BodyError, readBody } from "gantry";
+import { BodyError, readBody } from "gantry/http";
 import { CODES, refusal } from "../acp-shared/index.js";
 import { badMessage, tooLarge } from "./errors.js";
 

@@ -1,4 +1,4 @@
-import type { Refusal } from "gantry";
+import type { Refusal } from "gantry/http";
 import { CODES, refusal, type ResponseMessage } from "../acp-shared/index.js";
 
 /** A request that is refused: its status, and a body of the protocol's own shape. */

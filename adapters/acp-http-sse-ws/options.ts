@@ -1,4 +1,5 @@
-import { ConfigError, headerFaultIn } from "gantry";
+import { ConfigError } from "gantry";
+import { headerFaultIn } from "gantry/http";
 import { ACP_DEFAULTS, OptionReader, readAcpOptions, SHARED_KEYS, type AcpOptions } from "../acp-shared/index.js";
 
 /** What the transport is told; an embedder may leave everything out. */

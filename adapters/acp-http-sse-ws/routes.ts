@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { isJsonType } from "gantry";
+import { isJsonType } from "gantry/http";
 import type Koa from "koa";
 import { METHODS, parseFrame, sessionIdOf, type Frame } from "../acp-shared/index.js";
 import { readText } from "./body.js";
@@ -26,7 +26,7 @@ export interface Clients {
   /** A stream opens; the returned function says that it closed. Throws `HttpRefusal` when there are too many. */
   countStream(): () => void;
   /** Own the end of a client. */
-  end(client: ClientConnection): void;
+  dismiss(client: ClientConnection): void;
 }
 
 /** One request. Checks in the order of the specification; throws `HttpRefusal`. */
@@ -55,7 +55,7 @@ export function routes(clients: Clients, options: AcpHttpOptions): Koa.Middlewar
       case "DELETE": {
         const client = clientOf(request, clients);
         if (!client) throw missingConnection();
-        clients.end(client);
+        clients.dismiss(client);
         break;
       }
       default:

@@ -1,5 +1,15 @@
 import type { Readable, Writable } from "node:stream";
-import { inject, injectable, LOGGER, OPTIONS, type Agent, type Listening, type Logger, type Transport } from "gantry";
+import {
+  inject,
+  injectable,
+  LOGGER,
+  OPTIONS,
+  Serving,
+  type Agent,
+  type Listening,
+  type Logger,
+  type Transport,
+} from "gantry";
 import {
   ACP_DEFAULTS,
   AcpServer,
@@ -54,40 +64,31 @@ export class AcpStdioTransport implements Transport {
 }
 
 /** The one client, from the first byte to the last. */
-class StdioConnection implements Listening, Sink {
-  readonly label = "acp server";
+class StdioConnection extends Serving implements Sink {
   readonly address = "stdio";
-  readonly ended: Promise<void>;
   readonly #server: AcpServer;
   readonly #connection: AcpConnection;
   readonly #input: Readable;
   readonly #output: Output;
   readonly #frameBytes: number;
   readonly #lines: LineSplitter;
-  #settle: () => void = () => undefined;
   #full: Promise<void> | undefined;
   #piled = 0;
-  #closing: Promise<void> | undefined;
   #gone = false;
 
   constructor(server: AcpServer, input: Readable, output: Output, options: AcpOptions) {
+    super();
     this.#server = server;
     this.#input = input;
     this.#output = output;
     this.#frameBytes = options.frameBytes;
     this.#lines = new LineSplitter(options.frameBytes);
-    this.ended = new Promise((resolve) => (this.#settle = resolve));
     this.#connection = server.connect(this);
     output.onGone(() => this.#lost());
     input.on("data", this.#onData);
     input.on("end", this.#onEnd);
     input.on("error", this.#onEnd);
     input.on("close", this.#onEnd);
-  }
-
-  /** Refuse new work, let running work finish until `signal` aborts, then cancel it. */
-  stop(signal: AbortSignal): Promise<void> {
-    return (this.#closing ??= this.#end(signal));
   }
 
   send(message: OutgoingMessage): void {
@@ -105,7 +106,7 @@ class StdioConnection implements Listening, Sink {
 
   #taken(length: number): void {
     this.#piled -= length;
-    if (this.#piled <= PILE / 2 && !this.#closing) this.#input.resume();
+    if (this.#piled <= PILE / 2 && !this.stopping) this.#input.resume();
   }
 
   readonly #onData = (chunk: Buffer | string): void => {
@@ -114,7 +115,7 @@ class StdioConnection implements Listening, Sink {
 
   readonly #onEnd = (): void => {
     for (const line of this.#lines.end()) this.#take(line);
-    if (this.#closing) return;
+    if (this.stopping) return;
     // Not `AbortSignal.timeout`, whose timer lets the process end before the answers are out.
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), FINISH_MS);
@@ -133,8 +134,8 @@ class StdioConnection implements Listening, Sink {
     void this.stop(AbortSignal.abort());
   }
 
-  async #end(signal: AbortSignal): Promise<void> {
-    await this.#server.drain(signal);
+  protected async end(): Promise<void> {
+    await this.#server.drain(this.shutdown);
     this.#input.off("data", this.#onData).off("end", this.#onEnd).off("error", this.#onEnd).off("close", this.#onEnd);
     this.#input.on("error", () => undefined);
     this.#input.pause();
@@ -144,7 +145,6 @@ class StdioConnection implements Listening, Sink {
     this.#gone = true;
     await this.#server.close();
     this.#output.release();
-    this.#settle();
   }
 
   /** What was answered has reached the reader, or never will. */

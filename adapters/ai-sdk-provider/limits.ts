@@ -1,5 +1,4 @@
-import type { ModelRequest } from "gantry";
-import { promptTokens } from "./usage.js";
+import { estimatePrompt, type ModelRequest } from "gantry";
 
 // Answers shorter than this are of no use; the provider's own error says more.
 const SHORTEST = 1024;
@@ -9,6 +8,6 @@ export function answerLimit(request: ModelRequest, fallback: number | undefined)
   const { maxOutput = fallback, contextWindow } = request.model;
   const wanted = request.maxTokens === undefined ? maxOutput : Math.min(request.maxTokens, maxOutput ?? Infinity);
   if (wanted === undefined || contextWindow === undefined) return wanted;
-  const room = contextWindow - promptTokens(request);
+  const room = contextWindow - estimatePrompt(request);
   return Math.min(wanted, Math.max(room, Math.min(SHORTEST, wanted)));
 }

@@ -62,7 +62,7 @@ export function describeAiSdkModule(
       return this.#provider.maxRetries;
     }
     get maxWaitMs(): number {
-      return this.#provider.maxWaitMs ?? 60_000;
+      return this.#provider.maxWaitMs;
     }
     get known(): readonly Model[] {
       return this.#provider.known;

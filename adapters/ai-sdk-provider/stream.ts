@@ -3,22 +3,17 @@ import { ProviderError, type FinishReason, type ModelChunk, type ModelRequest, t
 import { toProviderError, type FaultContext } from "./errors.js";
 import type { AiSdkModel, CallOptions, Metadata, StreamPart } from "./language-model.js";
 import { AnswerBody, type PartSource } from "./reading/answer-body.js";
-import type { AnswerReader } from "./reading/answer-reader.js";
 import { Handed } from "./reading/hand-over.js";
 import { ThinkTags, type Told } from "./think-tags.js";
 import { EMPTY, NAMELESS, NO_CALL, SLIPS, THOUGHTS_ALONE, type Slip } from "./slips.js";
 import { estimateUsage, readReason, readUsage, type ReportedUsage } from "./usage.js";
+import type { Wire } from "./wires/wire.js";
 
-/** How the chunks of a wire are read. */
+/** How the chunks of an answer are read. */
 export interface Reading extends FaultContext {
-  /** Reads the answers of a model whose package only writes the requests. */
-  readonly reader?: () => AnswerReader;
-  /** Whether an answer may begin with thoughts in `<think>` tags. */
-  readonly thinkTags: boolean;
-  /** Opaque data that each reasoning part gets, so that it goes back to where it came from. */
-  readonly reasoningMark?: Metadata;
-  /** Opaque data of the whole answer, from what the last part tells. */
-  readonly answerData?: (metadata: Metadata) => Metadata | undefined;
+  readonly wire: Pick<Wire, "reader" | "thinkTags" | "answerData">;
+  /** Opaque data that each reasoning part gets. */
+  readonly mark: Metadata | undefined;
   /** Fill in the cost. */
   price(reported: ReportedUsage): Promise<ModelUsage>;
 }
@@ -46,12 +41,12 @@ export async function* streamAnswer(
     const { stream } = await untilAbort(asked, signal, ({ stream: late }) => void late.cancel().catch(() => undefined));
     source = partsOf(stream);
   } catch (error) {
-    if (!(error instanceof Handed) || reading.reader === undefined) {
+    if (!(error instanceof Handed) || reading.wire.reader === undefined) {
       // With a reason of one's own an abort looks like any other error.
       signal.throwIfAborted();
       throw toProviderError(error, reading);
     }
-    source = new AnswerBody(error, reading.reader(), reading);
+    source = new AnswerBody(error, reading.wire.reader(), reading);
   }
   // Settles a pending read at once, also where the package does not listen to the signal.
   const onAbort = (): void => void source.cancel(signal.reason).catch(() => undefined);
@@ -132,7 +127,7 @@ class Answer {
 
   constructor(reading: Reading) {
     this.#reading = reading;
-    if (reading.thinkTags) this.#tags = new ThinkTags();
+    if (reading.wire.thinkTags === true) this.#tags = new ThinkTags();
   }
 
   *read(part: StreamPart): Generator<ModelChunk> {
@@ -216,7 +211,7 @@ class Answer {
     const slip = this.#slip(reason, raw);
     if (slip !== undefined) throw slip.toError(this.#reading, message);
     if (failed) throw new ProviderError(this.#reading.provider, "server", "the model's answer ended with an error");
-    const data = this.#reading.answerData?.(finish.providerMetadata ?? {});
+    const data = this.#reading.wire.answerData?.(finish.providerMetadata ?? {});
     if (data !== undefined) {
       yield { type: "reasoning", block: this.#firstReasoning?.name ?? `b${this.#blocks++}`, text: "", opaque: data };
     }
@@ -265,8 +260,8 @@ class Answer {
       this.#open.set(key, block);
       if (kind === "reasoning") {
         this.#firstReasoning ??= block;
-        if (this.#reading.reasoningMark !== undefined) {
-          block.opaque = { ...this.#reading.reasoningMark } as Record<string, Record<string, unknown>>;
+        if (this.#reading.mark !== undefined) {
+          block.opaque = { ...this.#reading.mark } as Record<string, Record<string, unknown>>;
           news = true;
         }
       }

@@ -1,4 +1,4 @@
-import type { FinishReason, ModelRequest, ModelUsage } from "gantry";
+import { estimatePrompt, type FinishReason, type ModelRequest, type ModelUsage } from "gantry";
 import type { Metadata } from "./language-model.js";
 
 /** Usage as one provider's package reports it, plus what it said itself. */
@@ -35,33 +35,13 @@ export function readUsage(value: unknown): ReportedUsage | undefined {
 /** A guess from the bytes that went and came, for a provider that tells nothing. */
 export function estimateUsage(request: ModelRequest, outputBytes: number): ModelUsage {
   return {
-    inputTokens: promptTokens(request),
+    inputTokens: estimatePrompt(request),
     outputTokens: Math.ceil(outputBytes / 3),
     cacheReadTokens: 0,
     cacheWriteTokens: 0,
     reasoningTokens: 0,
     estimated: true,
   };
-}
-
-// A picture costs about this, whatever its bytes.
-const TOKENS_OF_AN_IMAGE = 1500;
-
-/** Tokens of a prompt: bytes / 3. */
-export function promptTokens(request: ModelRequest): number {
-  let bytes = Buffer.byteLength(request.system);
-  let media = 0;
-  for (const message of request.messages) {
-    for (const part of message.parts) {
-      if (part.type === "text" || part.type === "reasoning") bytes += Buffer.byteLength(part.text);
-      else if (part.type === "tool_call") bytes += Buffer.byteLength(part.arguments) + part.name.length;
-      else media += TOKENS_OF_AN_IMAGE;
-    }
-    bytes += 12;
-  }
-  for (const tool of request.tools)
-    bytes += Buffer.byteLength(tool.description) + JSON.stringify(tool.inputSchema).length;
-  return Math.ceil(bytes / 3) + media;
 }
 
 const REASONS: Readonly<Record<string, FinishReason>> = {

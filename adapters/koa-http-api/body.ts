@@ -1,5 +1,6 @@
 import type { Context, Middleware } from "koa";
-import { gatheredBody, isRecord, parseJson } from "gantry";
+import { isRecord, parseJson } from "gantry";
+import { gatheredBody } from "gantry/http";
 import { HttpError, INVALID_BODY } from "./errors.js";
 
 /** What a client asks of a run; checked. */

@@ -1,4 +1,5 @@
-import { hasCode, JsonError, type GantryError, type Refusal } from "gantry";
+import { hasCode, JsonError, type GantryError } from "gantry";
+import type { Refusal } from "gantry/http";
 
 /** An answer that is an error, thrown anywhere below the first layer. */
 export class HttpError extends Error {

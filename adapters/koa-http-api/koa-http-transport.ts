@@ -4,20 +4,17 @@ import {
   inject,
   injectable,
   LOGGER,
-  openHttpHost,
   OPTIONS,
   silentLogger,
   type Agent,
-  type HttpHost,
   type Listening,
   type Logger,
-  type Refusal,
   type Transport,
 } from "gantry";
+import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { commonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
-import { Serving } from "./serving.js";
-import { JSON_TYPE } from "./wire.js";
+import { HttpServing } from "./serving.js";
 
 /** The HTTP API under `/api`: JSON, with server-sent events where a run is streamed. */
 @injectable()
@@ -42,7 +39,7 @@ export class KoaHttpTransport implements Transport {
     const options = this.#options;
     const own = this.#host ? undefined : openHttpHost({ ...options, logger: this.#logger });
     const host = this.#host ?? own!;
-    const serving = new Serving(own);
+    const serving = new HttpServing(own);
     const headers = commonHeaders(options);
     // Koa is half of a start: it is loaded while the first client is still on its way.
     const loaded = once(async () => {
@@ -57,16 +54,7 @@ export class KoaHttpTransport implements Transport {
         shutdown: serving.shutdown,
       });
     });
-    const refuse = (response: ServerResponse, refusal: Refusal): void => {
-      const body = JSON.stringify({ error: refusal.message, code: refusal.code });
-      response.writeHead(refusal.status, {
-        ...headers,
-        ...refusal.headers,
-        "Content-Type": JSON_TYPE,
-        "Content-Length": Buffer.byteLength(body),
-      });
-      response.end(response.req.method === "HEAD" ? undefined : body);
-    };
+    const refuse = (response: ServerResponse, refusal: Refusal): void => answer(response, refusal, headers);
     const broken = (response: ServerResponse) => (error: unknown) => {
       this.#logger.error("the HTTP API could not be loaded", { error });
       refuse(response, { status: 500, message: "internal error", code: "internal" });
@@ -76,7 +64,6 @@ export class KoaHttpTransport implements Transport {
         prefix: "/api",
         fallback: true,
         authenticated: false,
-        authenticationKey: "server.required_headers",
         // With none of its own, those of the port hold.
         ...(Object.keys(options.requiredHeaders).length > 0 ? { requiredHeaders: options.requiredHeaders } : {}),
         // Whoever asks whether it lives learns nothing else.

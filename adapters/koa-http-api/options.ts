@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
-import { ConfigError, headerFaultIn, isRecord, type OptionsContext } from "gantry";
+import { ConfigError, isRecord, type OptionsContext } from "gantry";
+import { headerFaultIn } from "gantry/http";
 
 export interface KoaHttpOptions {
   /** Headers that every request must carry, and their values; `""` for any value. Default none. */

@@ -1,9 +1,5 @@
-import type { ModelMessage, ToolSpec } from "gantry";
-import type { Result } from "./calls.js";
-import { inputOf, pathOf } from "./follow-ups.js";
 import type { FoundServer } from "./local-servers.js";
-import type { Plan } from "./plan.js";
-import { fieldsOf } from "./topics.js";
+import type { Outcome, Step } from "./steps.js";
 
 /** Ways to attach a model that are at hand. */
 export interface Hints {
@@ -13,166 +9,121 @@ export interface Hints {
   configFile: string;
 }
 
-interface Answer {
-  prompt: string;
-  plan: Plan;
-  results: readonly Result[];
-  attachments: number;
-  tools: readonly ToolSpec[];
-  hints: Hints;
-}
-
 /** Most of one result that is quoted. */
 const LINES = 60;
 const CHARACTERS = 4000;
+/** Asks for a change, a command or a thought: what only a model can give. */
+const BEYOND =
+  /\b(?:fix|change|edit|refactor|rewrite|implement|add|create|generate|delete|remove|rename|move|replace|update|upgrade|install|execute|commit|debug|optimi[sz]e|translate|review|explain|why|how (?:do|does|can|to|should|would)|improve|convert|migrate|write|summari[sz]e|compare|suggest|run (?:the|my|all|npm|a)|build (?:the|a|me|an))\b/i;
+/** What people ask of a manifest, and the field that says it. */
+const FIELDS: readonly [asked: RegExp, field: string][] = [
+  [/\bmain (?:entry|file|module|field)\b|\bentry ?-?(?:point|file)s?\b|["'`]main["'`]/i, "main"],
+  [/\bscripts?\b|\bhow (?:do|can|to)\b[^.?!\n]{0,20}\b(?:run|build|test|start|lint)\b/i, "scripts"],
+  [/\bdependenc(?:y|ies)\b/i, "dependencies"],
+  [/\bdependenc(?:y|ies)\b/i, "devDependencies"],
+  [/\blicen[cs]e\b/i, "license"],
+  [/\bnode(?:\.js)? version|\bengines?\b|\bversion of node\b/i, "engines"],
+  [/(?<!node |node\.js )\bversion\b(?! of node)/i, "version"],
+];
 
-/** The last text of a run: what the tools returned, quoted, and how to attach a model. */
-export function answer({ plan, results, attachments, tools, hints }: Answer): string {
-  const parts: string[] = [];
-  for (const result of results) parts.push(describe(result, plan));
-  if (results.length === 0) parts.push(nothingDone(plan, tools));
-  if (attachments > 0) {
+/** The last text of a run but for how to attach a model: what the tools returned, quoted, and what was not done. */
+export function answer(prompt: string, results: [Step, Outcome][], lacking: string[], attachments: number): string {
+  const parts = results.map(([step, outcome]) => quoted(step, outcome, prompt));
+  if (lacking.length > 0) parts.push(`This takes the tools ${list(lacking, ", ")}, which are not switched on here.`);
+  else if (results.length === 0)
     parts.push(
-      `${attachments === 1 ? "The attachment" : `The ${attachments} attachments`} reached me, but reading what is in there takes a model.`,
+      "Nothing in this message names something that I can look up. I can list folders, read files that you name, find files by " +
+        'pattern and search text: try "Which files are here?", "Read README.md", "Find all *.ts files" or "Search for TODO".',
     );
-  }
-  if (plan.beyond) parts.push("Changing files, running commands and explaining code take a model; I did none of it.");
-  parts.push(howToAttach(hints));
+  const attached = attachments === 1 ? "The attachment" : `The ${attachments} attachments`;
+  if (attachments > 0) parts.push(`${attached} reached me, but reading what is in there takes a model.`);
+  if (BEYOND.test(prompt))
+    parts.push("Changing files, running commands and explaining code take a model; I did none of it.");
   return parts.join("\n\n");
 }
 
-function describe(result: Result, plan: Plan): string {
-  const path = pathOf(result);
-  const subject = path === undefined || path === "." ? "the project folder" : `\`${path}\``;
-  if (result.failed) {
-    return `\`${result.tool}\` failed for ${subjectOf(result, subject)}:\n\n${fenced(result.output)}`;
-  }
-  switch (result.tool) {
-    case "list":
-      return `Files in ${subject}, as \`list\` gave them:\n\n${fenced(result.output)}`;
-    case "read":
-      return describeRead(result, path ?? "", plan);
-    default:
-      return `\`${result.tool}\` ${subjectOf(result, subject)}:\n\n${fenced(result.output)}`;
-  }
+/** What a call is about, in Markdown, behind a blank; `""` for the project folder. */
+export function subject({ input: { pattern, path } }: Step): string {
+  const about = [pattern, path].filter((name) => name !== undefined);
+  return about.length === 0 ? "" : ` ${list(about, " in ")}`;
 }
 
-function subjectOf(result: Result, path: string): string {
-  const { pattern, regex, query } = inputOf(result);
-  const looked = [pattern, regex, query].find((value) => typeof value === "string");
-  if (looked === undefined) return path;
-  return `\`${String(looked)}\`${pathOf(result) === undefined ? "" : ` in ${path}`}`;
+function list(names: readonly unknown[], between: string): string {
+  return names.map((name) => `\`${String(name)}\``).join(between);
 }
 
-function describeRead(result: Result, path: string, plan: Plan): string {
-  const text = withoutLineNumbers(result.output);
-  const fields = plan.topics.length > 0 && path.endsWith(".json") ? fieldsOf(text, plan.topics) : undefined;
-  if (fields && (fields.quotes.length > 0 || fields.missing.length > 0)) {
-    const said: string[] = [];
-    if (fields.missing.length > 0) {
-      said.push(`\`${path}\` has no ${fields.missing.map((key) => `\`${key}\``).join(", no ")} field.`);
-    }
-    if (fields.quotes.length > 0) said.push(`\`${path}\` says:\n\n${fenced(fields.quotes.join("\n"), "json")}`);
-    return said.join(" ");
+function quoted(step: Step, { output, failed }: Outcome, prompt: string): string {
+  const { tool } = step;
+  const name = subject(step).trim() || "the project folder";
+  if (failed) return `\`${tool}\` failed for ${name}:\n\n${fenced(output)}`;
+  if (tool === "list") return `Files in ${name}, as \`list\` gave them:\n\n${fenced(output)}`;
+  if (tool !== "read") return `\`${tool}\` ${name}:\n\n${fenced(output)}`;
+  const said = name.endsWith(".json`") ? fieldsAsked(output, prompt, name) : "";
+  return said || `${name}, as \`read\` gave it:\n\n${fenced(output)}`;
+}
+
+/** What a JSON file has of the fields that are asked for; `""` where none is, or it is none. */
+function fieldsAsked(output: string, prompt: string, name: string): string {
+  const asked = FIELDS.flatMap(([words, field]) => (words.test(prompt) ? [field] : []));
+  try {
+    // The tool numbers the lines.
+    const file = JSON.parse(output.replace(/^ *\d+\t/gm, "")) as Record<string, unknown>;
+    const there = asked.filter((field) => Object.hasOwn(file, field));
+    const missing = asked.filter((field) => !there.includes(field));
+    const lack = missing.length > 0 ? `${name} has no ${list(missing, ", no ")} field. ` : "";
+    const quotes = there.map((field) => `"${field}": ${JSON.stringify(file[field], null, 2)}`).join("\n");
+    return lack + (quotes ? `${name} says:\n\n${fenced(quotes, "json")}` : "");
+  } catch {
+    return "";
   }
-  return `\`${path}\`, as \`read\` gave it:\n\n${fenced(result.output)}`;
-}
-
-/** Tools number the lines; what is compared and parsed is the file's own text. */
-export function withoutLineNumbers(output: string): string {
-  const numbered = /^\s*\d+(?:\t|→|\s?[|│]\s?|:\s)/;
-  return output
-    .split("\n")
-    .map((line) => line.replace(numbered, ""))
-    .join("\n");
 }
 
 /** A code block that its content cannot break out of, cut at a size that people read. */
 function fenced(text: string, language = ""): string {
-  const lines = text.replace(/\s+$/, "").split("\n");
-  let kept = lines.slice(0, LINES).join("\n");
-  if (kept.length > CHARACTERS) {
-    kept = kept.slice(0, CHARACTERS);
-    if (/[\uD800-\uDBFF]$/.test(kept)) kept = kept.slice(0, -1);
-  }
-  const longest = Math.max(2, ...[...kept.matchAll(/`+/g)].map(([run]) => run.length));
-  const fence = "`".repeat(longest + 1);
+  const lines = text.trimEnd().split("\n");
+  const head = lines.slice(0, LINES).join("\n");
+  // No character is cut in two.
+  const kept = head.slice(0, CHARACTERS).replace(/[\uD800-\uDBFF]$/, "");
+  const fence = "`".repeat(Math.max(3, ...[...kept.matchAll(/`+/g)].map(([run]) => run.length + 1)));
   const shown = kept.split("\n").length;
-  const cut =
-    shown < lines.length
-      ? `\n(the first ${shown} of ${lines.length} lines)`
-      : kept.length < text.trimEnd().length
-        ? `\n(the first ${kept.length} characters)`
-        : "";
+  const cut = kept.length < lines.join("\n").length ? `\n(the first ${shown} of ${lines.length} lines)` : "";
   return `${fence}${language}\n${kept}\n${fence}${cut}`;
 }
 
-function nothingDone(plan: Plan, tools: readonly ToolSpec[]): string {
-  const offered = new Set(tools.map(({ name }) => name));
-  const lacking = [...new Set(plan.steps.map(({ tool }) => tool))].filter((tool) => !offered.has(tool));
-  if (lacking.length > 0) {
-    return `This takes the tools ${lacking.map((tool) => `\`${tool}\``).join(", ")}, which are not switched on here.`;
-  }
-  return (
-    "Nothing in this message names something that I can look up. I can list folders, read files that you name, find files by " +
-    'pattern and search text: try "Which files are here?", "Read README.md", "Find all *.ts files" or "Search for TODO".'
-  );
+/** What the guide is, and the ways to a model that are at hand. */
+export function howToAttach({ hints, found: [local], configFile }: Hints): string {
+  const start = "`OPENAI_API_KEY=... gantry serve` (in a clone: `OPENAI_API_KEY=... npm start`)";
+  const said =
+    "**No language model is attached.** This answer comes from gantry's built-in offline guide, which follows fixed rules, calls the tools that a message names and quotes what they return; it understands nothing.\n\n";
+  const also = hints.length > 0 ? `\n\nFound on this machine: ${hints.join(", ")}.` : "";
+  if (local === undefined)
+    return `${said}To attach one, start the server with a key in its environment: ${start}.
+
+Or name a provider in \`${configFile}\`:
+
+\`\`\`json
+{ "providers": [{ "provider": "anthropic", "api_key": "\${ANTHROPIC_API_KEY}" }] }
+\`\`\`${also}`;
+  const { name, provider, model } = local;
+  return `${said}${name} is running on this machine with the model \`${model}\`. To use it, put this into \`${configFile}\` and start the server again:
+
+\`\`\`json
+${JSON.stringify({ providers: [{ provider }], model: { provider, model } })}
+\`\`\`
+
+Or start it with a key of a hosted model: ${start}.${also}`;
 }
 
-function howToAttach({ hints, found, configFile }: Hints): string {
-  const parts = [
-    "**No language model is attached.** This answer comes from gantry's built-in offline guide, which follows fixed rules, calls the tools that a message names and quotes what they return; it understands nothing.",
-  ];
-  const [local] = found;
-  if (local) {
-    const config = {
-      providers: [{ provider: local.provider }],
-      model: { provider: local.provider, model: local.model },
-    };
-    parts.push(
-      `${local.name} is running on this machine with the model \`${local.model}\`. To use it, put this into \`${configFile}\` and start the server again:`,
-      `\`\`\`json\n${JSON.stringify(config)}\n\`\`\``,
-      "Or start it with a key of a hosted model: `OPENAI_API_KEY=... gantry serve` (in a clone: `OPENAI_API_KEY=... npm start`).",
-    );
-  } else {
-    parts.push(
-      "To attach one, start the server with a key in its environment: `OPENAI_API_KEY=... gantry serve` (in a clone: `OPENAI_API_KEY=... npm start`).",
-      `Or name a provider in \`${configFile}\`:`,
-      '```json\n{ "providers": [{ "provider": "anthropic", "api_key": "${ANTHROPIC_API_KEY}" }] }\n```',
-    );
-  }
-  if (hints.length > 0) parts.push(`Found on this machine: ${hints.join(", ")}.`);
-  return parts.join("\n\n");
-}
-
-/** A short name for a conversation: the beginning of its first message. */
+/** A short name for a conversation: the beginning of its first message, to the end of a sentence or a word. */
 export function title(message: string): string {
-  const text = message
-    .replace(/\s+/g, " ")
-    .trim()
-    .replace(/^(?:(?:please|hey|hi|hello)[,!]? |(?:can|could|would) you (?:please )?)+/i, "");
-  const sentence = /^.{12,}?(?=[,;:.?!](?:\s|$))/u.exec(text)?.[0] ?? text;
-  const words = sentence.replace(/[?!.,;:]+$/, "");
-  let short = words;
-  if (words.length > 50) {
-    const space = words.lastIndexOf(" ", 50);
-    short = words.slice(0, space > 20 ? space : 50);
-    if (/[\uD800-\uDBFF]$/.test(short)) short = short.slice(0, -1);
-  }
-  return short.charAt(0).toLocaleUpperCase() + short.slice(1);
+  const text = message.replace(/\s+/g, " ").trim();
+  const [words = ""] = /^.{12,49}?(?=[,;:.?!](?:\s|$))|^.{1,49}(?=\s|$)|^.{1,49}/su.exec(text) ?? [];
+  return words.replace(/^./u, (first) => first.toLocaleUpperCase());
 }
 
-/** What was asked so far, word for word: the one summary that needs no understanding. */
-export function summary(messages: readonly ModelMessage[]): string {
-  const asked: string[] = [];
-  const used = new Set<string>();
-  for (const { role, parts } of messages) {
-    for (const part of parts) {
-      if (role === "user" && part.type === "text")
-        asked.push(`- ${part.text.replace(/\s+/g, " ").trim().slice(0, 300)}`);
-      if (role === "assistant" && part.type === "tool_call") used.add(`${part.name} ${part.arguments.slice(0, 200)}`);
-    }
-  }
-  const calls = [...used].slice(-30).map((call) => `- ${call}`);
-  return `The user asked:\n${asked.slice(-30).join("\n")}${calls.length > 0 ? `\n\nTools called:\n${calls.join("\n")}` : ""}`;
+/** What was asked and called so far, word for word: the one summary that needs no understanding. */
+export function summary(transcript: string): string {
+  const lines = transcript.match(/^(?:user: |- |(?:assistant: )?\[calls ).+$/gm) ?? [];
+  const last = lines.slice(-60).map((line) => `- ${line.replace(/^- /, "").slice(0, 300)}`);
+  return last.join("\n");
 }

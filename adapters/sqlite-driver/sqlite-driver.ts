@@ -1,23 +1,36 @@
 import { LOGGER, OPTIONS, StoreError, inject, injectable } from "gantry";
 import type {
   ChainData,
+  ChainHead,
   Holder,
   Lease,
   Logger,
   Message,
   MessagePage,
+  RunQuery,
   Session,
   SessionChange,
   SessionDriver,
   SessionPage,
   SessionQuery,
+  SessionStart,
   Snapshot,
+  StoredRun,
 } from "gantry";
 import { connect } from "./connection.js";
 import type { Connection } from "./connection.js";
 import { toStoreError } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
-import { getSession, getView, listMessages, listSessions, listSnapshots, newestOfChain } from "./reads.js";
+import {
+  getRun,
+  getSession,
+  headOf,
+  listMessages,
+  listRuns,
+  listSessions,
+  listSnapshots,
+  newestOfChain,
+} from "./reads.js";
 import { sessionOf } from "./rows.js";
 import { setPragma } from "./kept.js";
 import { Statements } from "./statements.js";
@@ -62,17 +75,15 @@ export class SqliteDriver implements SessionDriver {
     await this.#closing;
   }
 
-  create(
-    session: Session,
-    messages: readonly Message[] = [],
-    view: readonly Message[] = [],
-    fence: number | null = null,
-  ): Promise<void> {
-    return this.#write(true, (db) => createSession(db, session, messages, view, fence));
+  create(start: SessionStart): Promise<void> {
+    return this.#write(true, (db) => createSession(db, start));
   }
 
   get(id: string): Promise<Session | undefined> {
-    return this.#read((db) => getSession(db, id));
+    return this.#read((db) => {
+      const row = getSession(db, id);
+      return row && sessionOf(row);
+    });
   }
 
   newest(rootId: string): Promise<Session | undefined> {
@@ -80,6 +91,10 @@ export class SqliteDriver implements SessionDriver {
       const row = newestOfChain(db, rootId);
       return row && sessionOf(row);
     });
+  }
+
+  head(id: string): Promise<ChainHead | undefined> {
+    return this.#read((db) => headOf(db, id));
   }
 
   list(query: SessionQuery): Promise<SessionPage> {
@@ -90,12 +105,16 @@ export class SqliteDriver implements SessionDriver {
     return this.#read((db) => listMessages(db, id, page));
   }
 
-  view(id: string): Promise<Message[]> {
-    return this.#read((db) => getView(db, id));
-  }
-
   snapshots(id: string): Promise<Snapshot[]> {
     return this.#read((db) => listSnapshots(db, id));
+  }
+
+  runs(query: RunQuery): Promise<StoredRun[]> {
+    return this.#read((db) => listRuns(db, query));
+  }
+
+  run(id: string): Promise<StoredRun | undefined> {
+    return this.#read((db) => getRun(db, id));
   }
 
   write(id: string, change: SessionChange): Promise<void> {
@@ -106,13 +125,8 @@ export class SqliteDriver implements SessionDriver {
     return this.#write(true, (db) => deleteChains(db, ids));
   }
 
-  lease(
-    rootId: string,
-    holder: Holder,
-    ttlMs: number,
-    isGone: (holder: Holder) => boolean,
-  ): Promise<Lease | { heldBy: Holder }> {
-    return this.#write(false, (db) => takeLease(db, rootId, holder, ttlMs, isGone));
+  lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }> {
+    return this.#write(false, (db) => takeLease(db, rootId, holder, ttlMs, replacing));
   }
 
   release(lease: Lease): Promise<void> {

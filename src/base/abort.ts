@@ -1,31 +1,41 @@
+/** Calls `act` once when the signal aborts, now when it has. The returned function ends that. */
+export function onAbort(signal: AbortSignal, act: () => void): () => void {
+  if (signal.aborted) act();
+  else signal.addEventListener("abort", act, { once: true });
+  return () => signal.removeEventListener("abort", act);
+}
+
 /** The promise's outcome, or the signal's reason if that comes first. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason as Error);
-    if (signal.aborted) {
-      promise.catch(() => undefined);
-      onAbort();
-      return;
-    }
-    signal.addEventListener("abort", onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+    const forget = onAbort(signal, () => reject(signal.reason as Error));
+    promise.then(resolve, reject).finally(forget);
   });
 }
 
 /** Waits; rejects with the signal's reason. */
 export function delay(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    signal.throwIfAborted();
-    const onAbort = () => {
-      clearTimeout(timer);
-      reject(signal.reason as Error);
-    };
     const timer = setTimeout(() => {
-      signal.removeEventListener("abort", onAbort);
+      forget();
       resolve();
     }, ms);
-    signal.addEventListener("abort", onAbort, { once: true });
+    const forget = onAbort(signal, () => {
+      clearTimeout(timer);
+      reject(signal.reason as Error);
+    });
   });
+}
+
+/** Whether the work settled, well or not, within `ms`. Never rejects. */
+export async function settlesWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), ms)));
+  const settled = work.then(
+    () => true,
+    () => true,
+  );
+  return Promise.race([settled, late]).finally(() => clearTimeout(timer));
 }
 
 /** A signal that aborts after `ms` with a `TimeoutError`, or with one of `signals`; `clear` when it is no longer needed. */
@@ -43,16 +53,11 @@ export interface Deadline {
 export function deadline(ms: number, ...signals: AbortSignal[]): Deadline {
   const controller = new AbortController();
   const own = new DOMException(`not within ${ms} ms`, "TimeoutError");
-  const listeners = signals.map((signal) => {
-    const onAbort = () => controller.abort(signal.reason);
-    if (signal.aborted) onAbort();
-    else signal.addEventListener("abort", onAbort, { once: true });
-    return () => signal.removeEventListener("abort", onAbort);
-  });
+  const listeners = signals.map((signal) => onAbort(signal, () => controller.abort(signal.reason)));
   const timer = setTimeout(() => controller.abort(own), ms);
   const clear = () => {
     clearTimeout(timer);
-    for (const remove of listeners) remove();
+    for (const forget of listeners) forget();
   };
   if (controller.signal.aborted) clear();
   return {

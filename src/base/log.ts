@@ -1,6 +1,7 @@
 import type { LogFields, Logger } from "../ports/logger.js";
 import { Redactor } from "./redact.js";
 
+/** How much is told, from all to the least. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
 const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
 
@@ -57,6 +58,16 @@ export function namedLogger(logger: Logger, name: string): Logger {
     info: (message, fields) => logger.info(`${name}: ${message}`, fields),
     warn: (message, fields) => logger.warn(`${name}: ${message}`, fields),
     error: (message, fields) => logger.error(`${name}: ${message}`, fields),
+  };
+}
+
+/** The same logger with these fields in each line. */
+export function loggerWith(logger: Logger, more: LogFields): Logger {
+  return {
+    debug: (message, fields) => logger.debug(message, { ...more, ...fields }),
+    info: (message, fields) => logger.info(message, { ...more, ...fields }),
+    warn: (message, fields) => logger.warn(message, { ...more, ...fields }),
+    error: (message, fields) => logger.error(message, { ...more, ...fields }),
   };
 }
 

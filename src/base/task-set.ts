@@ -1,3 +1,5 @@
+import { settlesWithin } from "./abort.js";
+
 /** Work that somebody must wait for in the end. Whether it fails is its own business. */
 export class TaskSet {
   readonly #tasks = new Set<Promise<unknown>>();
@@ -12,16 +14,9 @@ export class TaskSet {
 
   /** Resolves when nothing is under way, also of what was added meanwhile; after `ms` at the latest. */
   async settled(ms?: number): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    let late = false;
-    const limit = new Promise<void>((resolve) => {
-      if (ms === undefined) return;
-      timer = setTimeout(() => {
-        late = true;
-        resolve();
-      }, ms);
-    });
-    while (this.#tasks.size > 0 && !late) await Promise.race([Promise.allSettled(this.#tasks), limit]);
-    clearTimeout(timer);
+    const empty = async (): Promise<void> => {
+      while (this.#tasks.size > 0) await Promise.allSettled(this.#tasks);
+    };
+    await (ms === undefined ? empty() : settlesWithin(empty(), ms));
   }
 }

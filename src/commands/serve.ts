@@ -57,17 +57,22 @@ function live({ listening, stop }: Composition, logger: Logger): void {
     logger.error("an error that nobody caught", { error });
     end(1);
   });
-  for (const { ended, label } of listening) {
+  for (const { ended, transport } of listening) {
     ended.then(
       () => end(0),
       (error: unknown) => {
-        logger.error(`${label} ended`, { error });
+        logger.error(`${serverOf(transport)} ended`, { error });
         end(1);
       },
     );
   }
   // Only now: whoever reads these lines may send a signal at once.
-  for (const { label, address } of listening) {
-    if (address !== "stdio") process.stdout.write(`${label} listening on ${address}\n`);
+  for (const { transport, address } of listening) {
+    if (address !== "stdio") process.stdout.write(`${serverOf(transport)} listening on ${address}\n`);
   }
+}
+
+/** What a transport is called to whoever started it: those that ship by their protocol, others by their name. */
+function serverOf(transport: string): string {
+  return `${{ "koa-http-api": "http", "acp-http-sse-ws": "acp", "acp-stdio": "acp" }[transport] ?? transport} server`;
 }

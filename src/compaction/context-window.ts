@@ -1,5 +1,5 @@
 import { abortable } from "../base/abort.js";
-import { bytesOfAll, BYTES_PER_TOKEN, sizeOf, tokensOf } from "./estimate.js";
+import { bytesOfAll, BYTES_PER_TOKEN, estimatePrompt, sizeOf, tokensOf } from "../models/estimate.js";
 import { fit, shortened } from "./fit.js";
 import { followUp } from "./follow-up.js";
 import { fitFrame, type Frame } from "./frame.js";
@@ -9,21 +9,17 @@ import { Summary } from "./summary.js";
 import type { Conversation } from "../conversation/conversation.js";
 import { InputError, ProviderError } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
-import type { Bus } from "../base/bus.js";
-import type { BusEvents } from "../ports/bus-events.js";
 import { modelView, repaired } from "../conversation/messages.js";
-import { callModel } from "../models/model-call.js";
+import { callModel, type ModelCaller } from "../models/model-call.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
-import type { Logger } from "../ports/logger.js";
-import type { Model, ModelProvider, ModelRequest, ModelUsage } from "../ports/model-provider.js";
+import type { ModelRequest, ModelUsage } from "../ports/model-provider.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
-import type { SessionDriver } from "../ports/session-driver.js";
 import type { Usage } from "../ports/usage.js";
 import type { ToolSpec } from "../ports/tool.js";
 import type { Recorder } from "../conversation/recorder.js";
 import { cutMiddle } from "../base/cut-text.js";
-import { addUsage, NO_USAGE, toUsage } from "../models/usage.js";
+import { addUsage, NO_USAGE } from "../models/usage.js";
 
 /** How conversations are kept within the model's window. Everything may be left out. */
 export interface CompactionOptions {
@@ -55,31 +51,25 @@ const RETREAT = 0.6;
 /** A reported prompt is believed when it has at least one token for so many bytes; some servers leave cached tokens out. */
 const PLAUSIBLE_BYTES = 8;
 
-/** What a run gives to keep its conversation within the window. */
-export interface WindowContext {
-  provider: ModelProvider;
-  model: Model;
-  effort: ReasoningEffort;
-  system: string;
-  tools: readonly ToolSpec[];
-  conversation: Conversation;
-  recorder: Recorder;
-  store: SessionDriver;
-  fence: number;
-  bus: Bus<BusEvents>;
-  emit: (event: AgentEvent) => void;
-  signal: AbortSignal;
+/** What a window reads of its run. */
+export interface WindowContext extends ModelCaller {
+  readonly effort: ReasoningEffort;
+  readonly system: string;
+  readonly tools: readonly ToolSpec[];
+  readonly conversation: Conversation;
+  readonly recorder: Recorder;
+  readonly events: { push(event: AgentEvent): void };
+  readonly signal: AbortSignal;
 }
 
 /** An agent's way to compact. */
 export class Compaction {
   readonly #options: Required<Omit<CompactionOptions, "strategy">>;
   readonly #strategy: CompactionStrategy;
-  readonly #logger: Logger;
   /** Models whose unknown window was told. */
   readonly #told = new Set<string>();
 
-  constructor(options: CompactionOptions, logger: Logger) {
+  constructor(options: CompactionOptions) {
     const { enabled = true, strategy = "sliding-window", threshold = 0.8 } = options;
     const { keepMessages = 20, contextWindow = 0 } = options;
     if (!(threshold > 0 && threshold <= 1)) throw new InputError("compaction.threshold", "above 0, at most 1");
@@ -87,7 +77,6 @@ export class Compaction {
     if (!(contextWindow >= 0)) throw new InputError("compaction.contextWindow", "0 or more");
     this.#options = { enabled, threshold, keepMessages, contextWindow };
     this.#strategy = typeof strategy === "string" ? builtIn(strategy) : strategy;
-    this.#logger = logger;
   }
 
   /** The window of one run. */
@@ -101,15 +90,14 @@ export class Compaction {
       limit: Math.floor(Math.min(size * threshold, size - reserve)),
       keepMessages,
       strategy: this.#strategy,
-      logger: this.#logger,
     });
   }
 
-  #unknown({ provider, model }: WindowContext): number {
+  #unknown({ provider, model, logger }: WindowContext): number {
     const name = `${provider.name}/${model.id}`;
     if (this.#options.enabled && !this.#told.has(name)) {
       this.#told.add(name);
-      this.#logger.warn("the model's context window is not known; it counts as 128000 tokens", { model: name });
+      logger.warn("the model's context window is not known; it counts as 128000 tokens", { model: name });
     }
     return UNKNOWN_WINDOW;
   }
@@ -129,7 +117,6 @@ interface WindowRules {
   limit: number;
   keepMessages: number;
   strategy: CompactionStrategy;
-  logger: Logger;
 }
 
 /** The model's window during one run: makes the requests, and compacts the conversation before one would not fit. */
@@ -176,8 +163,8 @@ export class ContextWindow {
     this.#limit = Math.floor(Math.min(this.#limit, before) * RETREAT);
     this.#frame = this.#fitFrame();
     this.#shown = new WeakMap();
-    this.#rules.logger.warn("the provider says that the prompt is too long; compacting it further", {
-      session: this.#context.conversation.session.chain.root,
+    this.#context.logger.warn("the provider says that the prompt is too long; compacting it further", {
+      session: this.#context.sessionId,
       attempt: this.#retreats,
     });
     try {
@@ -197,7 +184,7 @@ export class ContextWindow {
   }
 
   #request(): ModelRequest {
-    const { provider, model, effort, conversation } = this.#context;
+    const { provider, model, effort, conversation, sessionId } = this.#context;
     const { size } = this.#rules;
     const request: ModelRequest = {
       model,
@@ -205,7 +192,7 @@ export class ContextWindow {
       messages: modelView(this.#seen(conversation.messages), { provider: provider.name, model: model.id }),
       tools: this.#frame.tools,
       effort,
-      cacheKey: conversation.session.chain.root,
+      cacheKey: sessionId,
     };
     // Prompt and answer share the window; many providers refuse a request that allows for more.
     const room = Math.floor((size - this.#promptTokens()) * 0.95);
@@ -240,13 +227,13 @@ export class ContextWindow {
   }
 
   #fitFrame(): Frame {
-    const { system, tools } = this.#context;
+    const { system, tools, logger } = this.#context;
     const budget = this.#rules.enabled ? Math.floor(this.#limit * FRAME_SHARE) : Infinity;
-    return fitFrame(system, tools, budget, this.#rules.logger);
+    return fitFrame(system, tools, budget, logger);
   }
 
   async #compact(before = this.#promptTokens()): Promise<void> {
-    const { conversation, store, fence, recorder, bus, emit, provider } = this.#context;
+    const { id: runId, sessionId, conversation, recorder, bus, events, provider, logger } = this.#context;
     const room = this.#limit - this.#frame.tokens;
     const source = repaired(this.#seen(conversation.messages)) as Message[];
     const { strategy, messages } = await this.#apply(source, Math.floor(room * HEADROOM));
@@ -259,18 +246,16 @@ export class ContextWindow {
     // Nothing was gained: another session of the chain would be of no use.
     if (view.length === source.length && view.every((message, i) => message === source[i])) return;
     const from = conversation.session;
-    const to = await followUp(store, fence, conversation, view);
-    recorder.attach(to.id);
-    const rootId = to.chain.root;
-    this.#rules.logger.info("context compacted", { session: rootId, strategy, tokens: before, messages: view.length });
-    bus.emit("session.compacted", { rootId, from: from.id, to: to.id, strategy });
-    emit({ type: "compaction", strategy, messages: view.length, tokens: before });
+    const to = await followUp(recorder, conversation, view);
+    logger.info("context compacted", { session: sessionId, strategy, tokens: before, messages: view.length });
+    bus.emit("session.compacted", { runId, rootId: sessionId, from: from.id, to: to.id, strategy });
+    events.push({ type: "compaction", strategy, messages: view.length, tokens: before });
   }
 
   /** By the chosen strategy; where that fails, or leaves nothing, by the sliding window. */
   async #apply(messages: Message[], budget: number): Promise<{ strategy: string; messages: ModelMessage[] }> {
-    const { signal, conversation } = this.#context;
-    const { strategy, keepMessages, logger } = this.#rules;
+    const { signal, sessionId, logger } = this.#context;
+    const { strategy, keepMessages } = this.#rules;
     const input: CompactionInput = {
       messages,
       budget,
@@ -287,9 +272,8 @@ export class ContextWindow {
     } catch (error) {
       signal.throwIfAborted();
       const why = error instanceof Error ? error.message : String(error);
-      const { root } = conversation.session.chain;
       logger.warn("a compaction failed; older messages are left out instead", {
-        session: root,
+        session: sessionId,
         strategy: strategy.name,
         error: why,
       });
@@ -299,12 +283,9 @@ export class ContextWindow {
   }
 
   async #ask(question: Parameters<CompactionInput["ask"]>[0], signal: AbortSignal): Promise<string> {
-    const { provider, model, conversation, recorder } = this.#context;
-    const sessionId = conversation.session.chain.root;
+    const { model, sessionId, recorder } = this.#context;
     const maxTokens = Math.min(question.maxTokens, model.maxOutput ?? question.maxTokens);
-    const room = this.#limit - tokensOfText(question.system) - maxTokens;
-    const text = cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN);
-    const request: ModelRequest = {
+    const asking = (text: string): ModelRequest => ({
       model,
       system: question.system,
       messages: [{ role: "user", parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false }],
@@ -312,19 +293,13 @@ export class ContextWindow {
       maxTokens,
       effort: model.reasoning ? "minimal" : "",
       cacheKey: `${sessionId}-compaction`,
-    };
-    const silent = { onText: () => undefined, onRetry: () => undefined };
-    const answer = await callModel(provider, request, signal, silent, this.#rules.logger);
+    });
+    const room = this.#limit - estimatePrompt(asking("")) - maxTokens;
+    const request = asking(cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN));
+    const answer = await callModel(this.#context, "summary", request, signal);
     if ("error" in answer) throw answer.error;
-    const usage = toUsage(answer.usage, model.prices);
-    this.#spent = addUsage(this.#spent, usage);
-    await recorder.write({ sync: false, usage });
-    const called = { sessionId, provider: provider.name, model: model.id, usage };
-    this.#context.bus.emit("model.called", { ...called, purpose: "summary" });
+    this.#spent = addUsage(this.#spent, answer.paid);
+    await recorder.write({ sync: false, usage: answer.paid });
     return answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
   }
-}
-
-function tokensOfText(text: string): number {
-  return Math.ceil(Buffer.byteLength(text) / BYTES_PER_TOKEN) + 8;
 }

@@ -1,7 +1,7 @@
 import { attachedText, callsOf } from "../conversation/messages.js";
 import type { ModelMessage, Part } from "../ports/message.js";
 import { cutMiddle } from "../base/cut-text.js";
-import { BYTES_PER_TOKEN, bytesOfAll, sizeOf } from "./estimate.js";
+import { BYTES_PER_TOKEN, bytesOfAll, sizeOf } from "../models/estimate.js";
 import { currentPrompt, isSummary, unitsOf } from "./units.js";
 
 /** Stands for the output of a tool that was cleared. */

@@ -1,9 +1,9 @@
 import type { Conversation } from "../conversation/conversation.js";
+import type { Recorder } from "../conversation/recorder.js";
 import { SessionExistsError } from "../ports/errors.js";
 import { newId, now } from "../base/ids.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
-import type { SessionDriver } from "../ports/session-driver.js";
 import { NO_USAGE } from "../models/usage.js";
 
 /**
@@ -11,8 +11,7 @@ import { NO_USAGE } from "../models/usage.js";
  * Rejects with `LeaseLostError`, `SessionNotFoundError` (deleted meanwhile) or `StoreError`.
  */
 export async function followUp(
-  store: SessionDriver,
-  fence: number,
+  recorder: Recorder,
   conversation: Conversation,
   view: readonly ModelMessage[],
 ): Promise<Session> {
@@ -33,7 +32,7 @@ export async function followUp(
     };
     const messages = stamped(view, conversation.messages, id);
     try {
-      await store.create(next, [], messages, fence);
+      await recorder.follow(next, messages);
     } catch (error) {
       // Sessions that a revert cut keep their index.
       if (error instanceof SessionExistsError && error.sessionId === id) continue;

@@ -1,7 +1,7 @@
 import type { Logger } from "../ports/logger.js";
 import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import { cutMiddle } from "../base/cut-text.js";
-import { BYTES_PER_TOKEN, toolBytes } from "./estimate.js";
+import { BYTES_PER_TOKEN, frameBytes, toolBytes } from "../models/estimate.js";
 
 /** The part of every request that comes before the messages. */
 export interface Frame {
@@ -19,7 +19,7 @@ export interface Frame {
 export function fitFrame(system: string, tools: readonly ToolSpec[], budget: number, logger: Logger): Frame {
   const bytes = Math.max(0, budget) * BYTES_PER_TOKEN;
   let frame = { system, tools };
-  const fits = () => sizeOf(frame) <= bytes;
+  const fits = () => frameBytes(frame) <= bytes;
   if (!fits()) frame = { ...frame, system: cutMiddle(system, Math.floor(bytes * 0.6)) };
   if (!fits()) frame = { ...frame, tools: frame.tools.map(withoutNotes) };
   if (!fits()) frame = { ...frame, tools: frame.tools.map(inShort) };
@@ -35,7 +35,7 @@ export function fitFrame(system: string, tools: readonly ToolSpec[], budget: num
       toolsLeftOut: tools.filter((tool) => !names.has(tool.name)).map((tool) => tool.name),
     });
   }
-  return { ...frame, tokens: Math.ceil(sizeOf(frame) / BYTES_PER_TOKEN) };
+  return { ...frame, tokens: Math.ceil(frameBytes(frame) / BYTES_PER_TOKEN) };
 }
 
 /** What an agent can do without; then the largest of a kind that has others; then the largest. */
@@ -44,10 +44,6 @@ function leastMissed(tools: readonly ToolSpec[]): ToolSpec | undefined {
   const doubled = tools.filter((tool) => tools.some((other) => other !== tool && other.kind === tool.kind));
   const [candidates = tools] = [luxuries, doubled].filter((some) => some.length > 0);
   return [...candidates].sort((a, b) => toolBytes(b) - toolBytes(a))[0];
-}
-
-function sizeOf({ system, tools }: Pick<Frame, "system" | "tools">): number {
-  return tools.reduce((sum, tool) => sum + toolBytes(tool), Buffer.byteLength(system) + 16);
 }
 
 function withoutNotes(tool: ToolSpec): ToolSpec {

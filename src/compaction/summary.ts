@@ -2,7 +2,7 @@ import { textOf } from "../conversation/messages.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import { cutMiddle } from "../base/cut-text.js";
-import { BYTES_PER_TOKEN } from "./estimate.js";
+import { BYTES_PER_TOKEN } from "../models/estimate.js";
 import { fit } from "./fit.js";
 import { slide, type Slid } from "./sliding-window.js";
 import { isSummary, SUMMARY_HEAD } from "./units.js";

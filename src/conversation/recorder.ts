@@ -1,5 +1,6 @@
 import { now } from "../base/ids.js";
 import type { Message } from "../ports/message.js";
+import type { Session } from "../ports/session.js";
 import type { PartDelta, SessionChange, SessionDriver } from "../ports/session-driver.js";
 import type { Usage } from "../ports/usage.js";
 
@@ -14,9 +15,12 @@ const BATCH_MS = 100;
 export class Recorder {
   readonly #driver: SessionDriver;
   readonly #fence: number;
+  /** The newest of the chain: changes when a compaction starts a follow-up. */
   #sessionId: string;
   #growing: Message | undefined;
   #begun = false;
+  /** By the index of a part in the answer its place in the growing message, which holds texts alone. */
+  #places = new Map<number, number>();
   #pending: PartDelta[] = [];
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
@@ -31,23 +35,22 @@ export class Recorder {
     this.#onFailure = onFailure;
   }
 
-  /** The session that is written to; changes when a compaction starts a follow-up. */
-  get sessionId(): string {
-    return this.#sessionId;
+  /** Begin the chain's next session with a compacted view, and write on in it. Rejects as the driver's `create`. */
+  async follow(session: Session, view: readonly Message[]): Promise<void> {
+    await this.#driver.create({ session, view, fence: this.#fence });
+    this.#sessionId = session.id;
   }
 
-  /** Write on in another session of the chain. */
-  attach(sessionId: string): void {
-    this.#sessionId = sessionId;
-  }
-
-  /** Text of a growing message. Never waits. */
+  /** Text of a growing message; `part` is its index in the answer, of which tool calls and what never got text are no part yet. Never waits. */
   append(message: Message, delta: Omit<PartDelta, "messageId">): void {
     if (this.#growing?.id !== message.id) {
       this.#growing = { ...message, parts: [], finished: false };
       this.#begun = false;
+      this.#places = new Map();
     }
-    this.#pending.push({ ...delta, messageId: message.id });
+    const part = this.#places.get(delta.part) ?? this.#places.size;
+    this.#places.set(delta.part, part);
+    this.#pending.push({ ...delta, part, messageId: message.id });
     if (this.#writing !== undefined) return;
     if (this.#pending.length >= BATCH_TOKENS) this.#flush();
     else this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS);

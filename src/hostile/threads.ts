@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
+import { deadline, onAbort, settlesWithin } from "../base/abort.js";
 import { WorkLimitError } from "../ports/errors.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
 
@@ -55,15 +56,14 @@ async function borrow(signal: AbortSignal): Promise<HostileThread> {
 function turn(signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const go = (): void => {
-      signal.removeEventListener("abort", onAbort);
+      forget();
       resolve();
     };
-    const onAbort = (): void => {
+    waiting.push(go);
+    const forget = onAbort(signal, () => {
       waiting.splice(waiting.indexOf(go), 1);
       reject(signal.reason as Error);
-    };
-    signal.addEventListener("abort", onAbort, { once: true });
-    waiting.push(go);
+    });
   });
 }
 
@@ -83,9 +83,7 @@ async function giveBack(thread: HostileThread): Promise<void> {
   }
   const ended = thread.end().finally(free);
   // A thread in the middle of a system call ends with it; whoever asked does not wait for that.
-  let timer: NodeJS.Timeout | undefined;
-  await Promise.race([ended, new Promise((resolve) => (timer = setTimeout(resolve, END_MS)))]);
-  clearTimeout(timer);
+  await settlesWithin(ended, END_MS);
 }
 
 async function drop(entry: (typeof idle)[number]): Promise<void> {
@@ -186,8 +184,8 @@ export class HostileThread {
       if (this.#broken) return reject(new WorkLimitError("failed", "its thread has ended"));
       const settle = (act: () => void, answered = false): void => {
         if (!answered) this.#broken = true;
-        clearTimeout(timer);
-        signal.removeEventListener("abort", onAbort);
+        forget();
+        time.clear();
         worker.off("message", onMessage).off("error", onError).off("exit", onExit);
         act();
       };
@@ -207,12 +205,11 @@ export class HostileThread {
         );
       };
       const onExit = (): void => settle(() => reject(new WorkLimitError("failed", "its thread has ended")));
-      const onAbort = (): void => settle(() => reject(signal.reason as Error));
-      const timer = setTimeout(
-        () => settle(() => reject(new WorkLimitError("time", `it takes over ${limits.ms / 1000} s`))),
-        limits.ms,
-      );
-      signal.addEventListener("abort", onAbort, { once: true });
+      const time = deadline(limits.ms, signal);
+      const forget = onAbort(time.signal, () => {
+        const late = new WorkLimitError("time", `it takes over ${limits.ms / 1000} s`);
+        settle(() => reject(time.expired ? late : (signal.reason as Error)));
+      });
       worker.on("message", onMessage).on("error", onError).on("exit", onExit);
       worker.postMessage({ name, job }, limits.transfer?.map((one) => one.buffer as ArrayBuffer) ?? []);
     });

@@ -17,8 +17,8 @@ export function answer(
   response.writeHead(status, {
     ...common,
     ...headers,
-    "content-type": "application/json",
-    "content-length": Buffer.byteLength(body),
+    "Content-Type": "application/json",
+    "Content-Length": Buffer.byteLength(body),
   });
   response.end(response.req.method === "HEAD" ? undefined : body);
 }

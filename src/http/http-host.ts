@@ -2,6 +2,7 @@ import { lookup } from "node:dns/promises";
 import { createServer, ServerResponse, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { onAbort } from "../base/abort.js";
 import { ListenError } from "../ports/errors.js";
 import { answer, answerBroken } from "./answers.js";
 import { HttpGate, type GateOptions } from "./gate.js";
@@ -12,6 +13,7 @@ import type { Logger } from "../ports/logger.js";
 import type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";
 import { headerValues, isLoopback } from "./web-safety.js";
 
+/** Where a port listens, who may come in, and how many. */
 export interface HttpHostOptions extends GateOptions {
   /** Default `127.0.0.1`. */
   host?: string;
@@ -27,8 +29,20 @@ export interface HttpHostOptions extends GateOptions {
   headerTimeout?: number;
   requestTimeout?: number;
   keepAliveTimeout?: number;
+  /** What would make a mount's clients prove who they are, for messages; default: in words of these options. */
+  remedy?: (mount: HttpMount) => Remedy;
   logger?: Logger;
 }
+
+/** Words for whoever configures a port. */
+export interface Remedy {
+  /** `server.required_headers`. */
+  readonly authenticate: string;
+  /** `set server.required_headers in the config, or ...`: each way to listen all the same, but for another address. */
+  readonly listen: string;
+}
+
+const REMEDY: Remedy = { authenticate: "requiredHeaders", listen: "set requiredHeaders, or insecure: true" };
 
 /** One HTTP port for all transports. Nothing is opened before the first mount. */
 export function openHttpHost(options: HttpHostOptions = {}): HttpHost {
@@ -88,7 +102,7 @@ class NodeHttpHost implements HttpHost {
     if (!this.loopback && !gate.proves(mount) && this.#options.insecure !== true) {
       throw new ListenError(
         `refusing to listen on ${this.#host}, which other machines can reach, without authentication: ` +
-          `set ${mount.authenticationKey} in the config, or server.insecure: true (--insecure), or bind to 127.0.0.1`,
+          `${this.#remedy(mount).listen}, or bind to 127.0.0.1`,
       );
     }
     if (this.#mounts.some((other) => other.prefix === mount.prefix))
@@ -121,10 +135,8 @@ class NodeHttpHost implements HttpHost {
 
   close(signal: AbortSignal): Promise<void> {
     this.#refusing = true;
-    const cut = () => this.#sockets.destroyAll();
-    if (signal.aborted) cut();
-    else signal.addEventListener("abort", cut, { once: true });
-    return (this.#closed ??= this.#close()).finally(() => signal.removeEventListener("abort", cut));
+    const forget = onAbort(signal, () => this.#sockets.destroyAll());
+    return (this.#closed ??= this.#close()).finally(forget);
   }
 
   async #close(): Promise<void> {
@@ -198,7 +210,13 @@ class NodeHttpHost implements HttpHost {
     this.#warned = true;
     const here = gate.tellsUsers ? "every process of yours on this machine" : "every process of this machine";
     const who = this.loopback ? here : `whoever can reach ${this.#place()}`;
-    this.#logger.warn(`no authentication: ${who} can run commands as you; ${mount.authenticationKey} would ask for it`);
+    this.#logger.warn(
+      `no authentication: ${who} can run commands as you; ${this.#remedy(mount).authenticate} would ask for it`,
+    );
+  }
+
+  #remedy(mount: HttpMount): Remedy {
+    return this.#options.remedy?.(mount) ?? REMEDY;
   }
 
   /** The mount of a path: the longest prefix, else the one that takes the rest. */

@@ -1,29 +1,29 @@
 import { abortable, delay } from "../base/abort.js";
-import { AnswerLimits } from "./answer-limits.js";
-import { GantryError, hasCode, ProviderError } from "../ports/errors.js";
+import type { Bus } from "../base/bus.js";
 import { newId } from "../base/ids.js";
 import { redact } from "../base/redact.js";
+import type { BusEvents, ModelPurpose } from "../ports/bus-events.js";
+import { GantryError, hasCode, ProviderError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
-import type { FinishReason, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "../ports/model-provider.js";
-import type { Part, ReasoningPart, TextPart, ToolCallPart } from "../ports/message.js";
+import type { Part } from "../ports/message.js";
+import type { Model, ModelProvider, ModelRequest } from "../ports/model-provider.js";
+import type { Usage } from "../ports/usage.js";
+import { Gathering, type Answer, type OnText } from "./answer.js";
+import { toUsage } from "./usage.js";
 
-/** What a model answered, whole or as far as it came. */
-export interface Answer {
-  parts: Part[];
-  reason: FinishReason;
-  usage: ModelUsage;
+/** The run that asks a model, or on whose account one is asked. */
+export interface ModelCaller {
+  readonly id: string;
+  readonly sessionId: string;
+  readonly provider: ModelProvider;
+  readonly model: Model;
+  readonly bus: Bus<BusEvents>;
+  readonly logger: Logger;
 }
 
-export interface ModelCallHooks {
-  /** Text or reasoning that came; `part` is its place in the answer. */
-  onText(type: "text" | "reasoning", part: number, text: string): void;
-  /** The call is made again after `delayMs`. */
-  onRetry(attempt: number, delayMs: number, error: Error): void;
-  /**
-   * An answer of which something was told broke off, and is to be gone on with: keep what there is of it. Resolves with
-   * the request that asks for the rest. Left out by those who told nobody: they ask for the whole again.
-   */
-  onBrokenOff?(parts: Part[]): Promise<ModelRequest>;
+/** An answer that came whole, and what it cost. */
+export interface WholeAnswer extends Answer {
+  paid: Usage;
 }
 
 /** A call that failed or was aborted, and what had been said until then. */
@@ -33,30 +33,65 @@ export interface BrokenOff {
   parts: Part[];
 }
 
+/** What a caller wants to hear of a call while it goes. */
+export interface ModelCallHooks {
+  onText?: OnText;
+  /** The call is made again after `delayMs`. */
+  onRetry?(attempt: number, delayMs: number, error: Error): void;
+  /**
+   * An answer of which something was told broke off, and is to be gone on with: keep what there is of it. Resolves with
+   * the request that asks for the rest. Left out by those who told nobody: they ask for the whole again.
+   */
+  onBrokenOff?(parts: Part[]): Promise<ModelRequest>;
+}
+
 /** Longest wait between two attempts where the provider asks for none, in ms. */
 const MAX_BACKOFF_MS = 60_000;
-/** Longest wait that a provider may ask for, where it has no limit of its own, in ms. */
-const MAX_WAIT_MS = 60_000;
 /** What is no answer at all (a page of a proxy) seldom becomes one: it is asked for again so often. */
 const BLIND_RETRIES = 2;
 
 /**
- * Ask a model and gather its answer. Asks again after a fault that may pass, also amid an answer; never throws: a call
- * that did not end well is `BrokenOff`.
+ * Ask a model, and tell the bus of it: `model.started`, then `model.called` or `model.failed`. The one way to a model:
+ * answers, summaries and titles come by it. Never throws: a call that did not end well is `BrokenOff`.
  */
 export async function callModel(
-  provider: ModelProvider,
+  caller: ModelCaller,
+  purpose: ModelPurpose,
+  request: ModelRequest,
+  signal: AbortSignal,
+  hooks: ModelCallHooks = {},
+): Promise<WholeAnswer | BrokenOff> {
+  const { id: runId, sessionId, provider, model, bus } = caller;
+  const names = { runId, sessionId, callId: newId(), provider: provider.name, model: model.id, purpose };
+  const began = performance.now();
+  const passed = () => Math.round(performance.now() - began);
+  let firstTokenMs: number | undefined;
+  bus.emit("model.started", names);
+  const answer = await attempts(caller, request, signal, hooks, () => (firstTokenMs ??= passed()));
+  const times = { durationMs: passed(), firstTokenMs };
+  if ("error" in answer) {
+    bus.emit("model.failed", { ...names, ...times, error: asError(answer.error) });
+    return answer;
+  }
+  const paid = toUsage(answer.usage, model.prices);
+  bus.emit("model.called", { ...names, ...times, usage: paid });
+  return { ...answer, paid };
+}
+
+/** Ask again after a fault that may pass, also amid an answer. */
+async function attempts(
+  { provider, model, logger }: ModelCaller,
   request: ModelRequest,
   signal: AbortSignal,
   hooks: ModelCallHooks,
-  logger: Logger,
+  onFirst: () => void,
 ): Promise<Answer | BrokenOff> {
   let asking = request;
   for (let attempt = 1; ; attempt += 1) {
-    const gathering = new Gathering(provider.name, request.model.id, hooks);
+    const gathering = new Gathering(provider.name, model.id, hooks.onText);
     let error: unknown;
     try {
-      return await once(provider, asking, signal, gathering);
+      return await once(provider, asking, signal, gathering, onFirst);
     } catch (caught) {
       error = signal.aborted ? (signal.reason as unknown) : known(provider, caught, logger);
     }
@@ -64,7 +99,7 @@ export async function callModel(
     if (signal.aborted || !hasCode(error, "provider") || attempt > retriesOf(error, provider, gathering)) {
       return { error, parts };
     }
-    const most = provider.maxWaitMs ?? MAX_WAIT_MS;
+    const most = provider.maxWaitMs;
     if (error.retryAfterMs !== undefined && error.retryAfterMs > most)
       return { error: waitsTooLong(error, most), parts };
     const backoff = Math.min(500 * 2 ** (attempt - 1), MAX_BACKOFF_MS) * (0.75 + Math.random() / 2);
@@ -78,7 +113,7 @@ export async function callModel(
     });
     try {
       if (parts.length > 0 && hooks.onBrokenOff) asking = await hooks.onBrokenOff(parts);
-      hooks.onRetry(attempt, wait, error);
+      hooks.onRetry?.(attempt, wait, error);
       await delay(wait, signal);
     } catch (reason) {
       return { error: reason, parts: [] };
@@ -113,6 +148,7 @@ async function once(
   request: ModelRequest,
   signal: AbortSignal,
   gathering: Gathering,
+  onFirst: () => void,
 ): Promise<Answer> {
   const watchdog = new AbortController();
   const either = AbortSignal.any([signal, watchdog.signal]);
@@ -126,6 +162,7 @@ async function once(
       const next = await abortable(chunks.next(), either);
       if (next.done) break;
       timer.refresh();
+      if (next.value.type !== "finish") onFirst();
       gathering.take(next.value);
     }
     return gathering.whole();
@@ -142,98 +179,6 @@ async function once(
   }
 }
 
-/** The parts of an answer as they come. */
-class Gathering {
-  readonly #provider: string;
-  readonly #model: string;
-  readonly #hooks: ModelCallHooks;
-  readonly #limits: AnswerLimits;
-  readonly #parts: Part[] = [];
-  /** Pieces by part; joined once, since adding to a string 20,000 times and reading it each time is quadratic. */
-  readonly #blocks = new Map<string, { index: number; part: TextPart | ReasoningPart; pieces: string[] }>();
-  #finish: Extract<ModelChunk, { type: "finish" }> | undefined;
-  /** Whether anything of the answer came, told or not. */
-  begun = false;
-
-  constructor(provider: string, model: string, hooks: ModelCallHooks) {
-    this.#provider = provider;
-    this.#model = model;
-    this.#hooks = hooks;
-    this.#limits = new AnswerLimits(provider);
-  }
-
-  get finished(): boolean {
-    return this.#finish !== undefined;
-  }
-
-  take(chunk: ModelChunk): void {
-    if (this.#finish) throw new ProviderError(this.#provider, "protocol", "the answer went on after its end");
-    this.#limits.take(chunk);
-    this.begun = true;
-    switch (chunk.type) {
-      case "text":
-      case "reasoning":
-        this.#takeText(chunk);
-        break;
-      case "tool_call": {
-        const call: ToolCallPart = { type: "tool_call", id: chunk.id, name: chunk.name, arguments: chunk.arguments };
-        if (chunk.opaque !== undefined) call.opaque = this.#opaque(chunk.opaque);
-        this.#parts.push(call);
-        break;
-      }
-      case "finish":
-        this.#finish = chunk;
-        break;
-      case "tool_input":
-        break;
-    }
-  }
-
-  whole(): Answer {
-    if (!this.#finish) throw new ProviderError(this.#provider, "protocol", "the answer ended without a finish");
-    return { parts: this.#joined(), reason: this.#finish.reason, usage: this.#finish.usage };
-  }
-
-  told(): Part[] {
-    return toldOf(this.#joined());
-  }
-
-  #takeText(chunk: Extract<ModelChunk, { type: "text" | "reasoning" }>): void {
-    const key = `${chunk.type}:${chunk.block}`;
-    let block = this.#blocks.get(key);
-    if (!block) {
-      const part: TextPart | ReasoningPart = { type: chunk.type, text: "" };
-      // Reasoning is bound to the pair that made it, with or without a signature.
-      if (chunk.type === "reasoning") part.opaque = this.#opaque(null);
-      block = { index: this.#parts.length, part, pieces: [] };
-      this.#blocks.set(key, block);
-      this.#parts.push(part);
-    }
-    if (chunk.opaque !== undefined) block.part.opaque = this.#opaque(chunk.opaque);
-    if (chunk.text === "") return;
-    block.pieces.push(chunk.text);
-    this.#hooks.onText(chunk.type, block.index, chunk.text);
-  }
-
-  #opaque(data: unknown) {
-    return { provider: this.#provider, model: this.#model, data };
-  }
-
-  #joined(): Part[] {
-    for (const block of this.#blocks.values()) block.part.text = block.pieces.join("");
-    return this.#parts.filter((part) => !(part.type === "text" && part.text === "" && part.opaque === undefined));
-  }
-}
-
-/** What of an answer was told: text and reasoning, without what a provider signed; half of it nobody takes back. */
-export function toldOf(parts: readonly Part[]): Part[] {
-  return parts.flatMap((part): Part[] =>
-    (part.type === "text" || part.type === "reasoning") && part.text !== ""
-      ? [{ type: part.type, text: part.text }]
-      : [],
-  );
-}
-
 /** A provider's fault as a gantry error; what no adapter foresaw is told without its inside. */
 function known(provider: ModelProvider, error: unknown, logger: Logger): Error {
   if (error instanceof GantryError) return error;
@@ -244,13 +189,6 @@ function known(provider: ModelProvider, error: unknown, logger: Logger): Error {
   return new ProviderError(provider.name, "protocol", message, { cause: error });
 }
 
-/** Call ids made unique within a session: models repeat themselves, and some give none. */
-export function uniqueCalls(parts: readonly Part[], used: Set<string>): Part[] {
-  return parts.map((part) => {
-    if (part.type !== "tool_call") return part;
-    let { id } = part;
-    if (id === "" || used.has(id)) id = `call_${newId().replaceAll("-", "")}`;
-    used.add(id);
-    return id === part.id ? part : { ...part, id };
-  });
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
 }

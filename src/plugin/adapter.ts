@@ -8,7 +8,7 @@ import type { Tool } from "../ports/tool.js";
 import type { HttpHost } from "../ports/http-host.js";
 import type { Transport } from "./transport.js";
 
-// Re-exported so that a plugin shares our copy: two copies of tsyringe do not see each other's metadata.
+/** The decorators of tsyringe, from our copy of it: two copies do not see each other's metadata. */
 export { inject, injectable } from "tsyringe";
 
 /** The adapter's own parsed options, as its `parse` returned them. */
@@ -28,6 +28,7 @@ export interface AdapterKinds {
   tool: Tool;
   "compaction-strategy": CompactionStrategy;
 }
+/** The kinds of adapters. */
 export type AdapterKind = keyof AdapterKinds;
 
 /** What an adapter's `parse` is told beside the raw options. */

@@ -7,9 +7,8 @@ export interface Transport {
   start(agent: Agent): Promise<Listening>;
 }
 
+/** A transport that clients can connect to, from its start to its stop. */
 export interface Listening {
-  /** What listens, for the line printed at the start: `http server`. */
-  readonly label: string;
   /** Printable place where clients connect: a URL, or `stdio`. */
   readonly address: string;
   /** Settles when serving has ended, asked for or not. Rejects only on a fault. */

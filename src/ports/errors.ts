@@ -38,6 +38,7 @@ export class AdapterError extends GantryError {
   readonly code = "adapter";
 }
 
+/** No session has this id or alias, or it was deleted. */
 export class SessionNotFoundError extends GantryError {
   readonly code = "session_not_found";
   constructor(readonly sessionId: string) {
@@ -66,6 +67,14 @@ export class SeqTakenError extends GantryError {
   readonly code = "seq_taken";
   constructor(readonly seq: number) {
     super(`message seq ${seq} is taken`);
+  }
+}
+
+/** Another run has this idempotency key, or a run of another chain this id. */
+export class RunKeyTakenError extends GantryError {
+  readonly code = "run_key_taken";
+  constructor(readonly key: string) {
+    super("another run has this key");
   }
 }
 
@@ -131,6 +140,7 @@ export class ModelTimeoutError extends GantryError {
   }
 }
 
+/** As many runs as may go on, or as many bytes of attachments as may be held; later there is room again. */
 export class TooManyRunsError extends GantryError {
   readonly code = "too_many_runs";
   constructor(
@@ -273,6 +283,7 @@ interface ErrorByCode {
   session_exists: SessionExistsError;
   session_busy: SessionBusyError;
   seq_taken: SeqTakenError;
+  run_key_taken: RunKeyTakenError;
   lease_lost: LeaseLostError;
   point_not_found: PointNotFoundError;
   store: StoreError;

@@ -21,8 +21,6 @@ export interface HttpMount {
    * required headers, the host checks who asks from where, and refuses to bind beyond loopback.
    */
   readonly authenticated: boolean;
-  /** The config key that would make it so, for the message. */
-  readonly authenticationKey: string;
   /** Headers that its requests must carry, in place of the port's own (`server.required_headers`); the host checks them. */
   readonly requiredHeaders?: Readonly<Record<string, string>>;
   /** True: the host lets everything through, and the mount checks hosts, pages, users and headers by itself. */

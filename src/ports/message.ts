@@ -9,18 +9,21 @@ export interface Opaque {
   data: unknown;
 }
 
+/** What is said. */
 export interface TextPart {
   type: "text";
   text: string;
   opaque?: Opaque;
 }
 
+/** What a model thought before it spoke. */
 export interface ReasoningPart {
   type: "reasoning";
   text: string;
   opaque?: Opaque;
 }
 
+/** A picture, whole. */
 export interface ImagePart {
   type: "image";
   /** `image/png`, `image/jpeg`, `image/gif` or `image/webp`. */
@@ -29,6 +32,7 @@ export interface ImagePart {
   data: string;
 }
 
+/** A file, whole. */
 export interface FilePart {
   type: "file";
   mediaType: string;
@@ -37,6 +41,7 @@ export interface FilePart {
   data: string;
 }
 
+/** A model's wish to have a tool run. */
 export interface ToolCallPart {
   type: "tool_call";
   /** Unique within the session: the model's own id, or one derived from it where the model repeats itself. */
@@ -47,8 +52,10 @@ export interface ToolCallPart {
   opaque?: Opaque;
 }
 
+/** A piece of a message. */
 export type Part = TextPart | ReasoningPart | ImagePart | FilePart | ToolCallPart;
 
+/** Whose message it is. */
 export type Role = "user" | "assistant" | "system" | "tool";
 
 /** What a model sees of a message. */

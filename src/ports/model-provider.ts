@@ -83,8 +83,8 @@ export interface ModelProvider {
   readonly idleTimeoutMs: number;
   /** How often the kernel asks again after a fault that may pass. */
   readonly maxRetries: number;
-  /** Longest wait that a provider may ask for before the kernel gives up instead, in ms; default 60,000. */
-  readonly maxWaitMs?: number;
+  /** Longest wait that a provider may ask for before the kernel gives up instead, in ms; 60,000 is usual. */
+  readonly maxWaitMs: number;
   /** Models known without asking anyone (from configuration). Never goes to the network. */
   readonly known: readonly Model[];
   /** Models on offer, the known ones included. May go to the network; the kernel caches the answer. */

@@ -15,6 +15,7 @@ export interface Snapshot {
   createdAt: string;
 }
 
+/** One conversation, or one link of it: what a store keeps beside its messages. */
 export interface Session {
   id: string;
   /** A second id that finds this session (the ACP id); `""` for none. Unique in the store, over ids too. */

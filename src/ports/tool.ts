@@ -35,6 +35,7 @@ export interface Diff {
   newText: string;
 }
 
+/** What a call brought, for the model and for people. */
 export interface ToolOutput {
   /** What the model reads. */
   text: string;
@@ -63,6 +64,7 @@ export interface AskRequest {
  */
 export type AskAnswer = "allow" | "allow_always" | "reject";
 
+/** Where a call runs, and what it may ask for. */
 export interface ToolContext {
   readonly sessionId: string;
   readonly callId: string;

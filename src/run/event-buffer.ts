@@ -1,6 +1,5 @@
 import type { AgentEvent } from "../ports/events.js";
-import type { Run, RunInput, RunResult } from "../ports/run.js";
-import type { Model } from "../ports/model-provider.js";
+import type { RunInput } from "../ports/run.js";
 
 /** Undelivered events of one run beyond which adjacent `token` events are joined, and for a slow reader dropped. */
 const CAPACITY = 256;
@@ -127,38 +126,5 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
       this.#dropped += 1;
       return false;
     });
-  }
-}
-
-/** A run that is going: its buffer and its result. */
-export class ActiveRun implements Run {
-  readonly sessionId: string;
-  readonly provider: string;
-  readonly model: Model;
-  readonly result: Promise<RunResult>;
-  readonly #buffer: EventBuffer;
-
-  constructor(parts: {
-    sessionId: string;
-    provider: string;
-    model: Model;
-    buffer: EventBuffer;
-    result: Promise<RunResult>;
-  }) {
-    this.sessionId = parts.sessionId;
-    this.provider = parts.provider;
-    this.model = parts.model;
-    this.#buffer = parts.buffer;
-    this.result = parts.result;
-    // Whoever only reads events must not bring the process down by an unhandled rejection.
-    this.result.catch(() => undefined);
-  }
-
-  get dropped(): number {
-    return this.#buffer.dropped;
-  }
-
-  [Symbol.asyncIterator](): AsyncIterator<AgentEvent> {
-    return this.#buffer;
   }
 }

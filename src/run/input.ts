@@ -1,6 +1,7 @@
 import { InputError } from "../ports/errors.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
+import type { Tool } from "../ports/tool.js";
 
 /** Every level of reasoning that there is. */
 export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high"];
@@ -14,6 +15,8 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   reasoningEffort: true,
   sessionId: true,
   projectDir: true,
+  systemPrompt: true,
+  tools: true,
   signal: true,
   onWaiting: true,
   overflow: true,
@@ -22,19 +25,20 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
 
 /** Throws `InputError`. */
 export function checkInput(input: RunInput): void {
-  const strings = ["message", "provider", "model", "sessionId", "projectDir"] as const;
+  const strings = ["message", "provider", "model", "sessionId", "projectDir", "systemPrompt"] as const;
   for (const field of strings) {
     const value: unknown = input[field];
     if (typeof value !== "string" && (field === "message" || value !== undefined))
       throw new InputError(field, "a string");
     // Half a character is in no header, no path and no database; a prompt may hold one that was cut.
-    if (field !== "message" && typeof value === "string" && /\p{Surrogate}/u.test(value))
+    if (field !== "message" && field !== "systemPrompt" && typeof value === "string" && /\p{Surrogate}/u.test(value))
       throw new InputError(field, "whole characters");
   }
   for (const field of Object.keys(input))
     if (!Object.hasOwn(KNOWN, field)) throw new InputError(field, `one of ${Object.keys(KNOWN).join(", ")}`);
   if (input.reasoningEffort !== undefined) oneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
   if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
+  if (input.tools !== undefined) toolList(input.tools);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a prompt that is not empty");
 }
@@ -43,4 +47,27 @@ export function checkInput(input: RunInput): void {
 export function oneOf(field: string, names: readonly string[], value: unknown): void {
   if (!names.includes(value as string))
     throw new InputError(field, `one of ${names.map((name) => JSON.stringify(name)).join(", ")}`);
+}
+
+/** Tools by name. Throws `InputError` for what is no list of tools, and for two of one name. */
+export function toolList(tools: readonly Tool[]): readonly Tool[] {
+  objects("tools", tools, "tools", ["parse", "describe", "run"]);
+  const sorted = [...tools].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const twice = sorted.find((tool, i) => sorted[i + 1]?.name === tool.name);
+  if (twice) throw new InputError("tools", `distinct names, got ${twice.name} twice`);
+  return sorted;
+}
+
+/** Throws `InputError` unless `value` is a list of objects with a name and these methods. */
+export function objects(field: string, value: unknown, what: string, methods: readonly string[]): void {
+  if (!Array.isArray(value)) throw new InputError(field, `a list of ${what}`);
+  value.forEach((one, i) => object(`${field}[${i}]`, one, `one of the ${what}, with`, methods));
+}
+
+/** Throws `InputError` unless `value` has a name and these methods. */
+export function object(field: string, value: unknown, what: string, methods: readonly string[]): void {
+  const given = (typeof value === "object" && value !== null ? value : {}) as Readonly<Record<string, unknown>>;
+  const missing = methods.filter((name) => typeof given[name] !== "function");
+  if (typeof given["name"] !== "string") missing.unshift("name");
+  if (missing.length > 0) throw new InputError(field, `${what} ${missing.join(", ")}`);
 }

@@ -1,31 +1,20 @@
 import type { ContextWindow } from "../compaction/context-window.js";
-import type { Conversation } from "../conversation/conversation.js";
 import { hasCode } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
 import { callsOf, textOf, toolMessage } from "../conversation/messages.js";
-import { callModel, toldOf, uniqueCalls, type BrokenOff, type ModelCallHooks } from "../models/model-call.js";
-import type { FinishReason, Model, ModelProvider, ModelUsage } from "../ports/model-provider.js";
+import { toldOf, uniqueCalls } from "../models/answer.js";
+import { callModel, type BrokenOff, type ModelCallHooks } from "../models/model-call.js";
+import type { FinishReason } from "../ports/model-provider.js";
 import type { Message, Part } from "../ports/message.js";
 import type { Usage } from "../ports/usage.js";
-import type { Recorder } from "../conversation/recorder.js";
 import { RepeatedCalls } from "./repeated-calls.js";
 import { slipIn, slipOf, SLIPS, withWord, wordFor } from "./slips.js";
-import { runToolCalls, type ToolRunContext } from "./tool-calls.js";
+import { limitReached } from "./limits.js";
+import type { RunContext } from "./run-context.js";
+import { nameSession } from "./title.js";
+import { runToolCalls } from "./tool-calls.js";
 import { withState } from "./tool-state.js";
-import { addUsage, NO_USAGE, toUsage } from "../models/usage.js";
-
-export interface LoopContext extends ToolRunContext {
-  provider: ModelProvider;
-  model: Model;
-  maxIterations: number;
-  conversation: Conversation;
-  window: ContextWindow;
-  recorder: Recorder;
-  agentId: string;
-  agentName: string;
-  /** After the first model call that ended well. */
-  onFirstAnswer: () => void;
-}
+import { addUsage, NO_USAGE } from "../models/usage.js";
 
 export type LoopResult = Pick<RunResult, "output" | "usage" | "iterations" | "finishReason" | "endedBy"> & {
   used: number;
@@ -35,26 +24,27 @@ export type LoopResult = Pick<RunResult, "output" | "usage" | "iterations" | "fi
  * Model -> tools -> model, until the model has no more calls or the limit is reached.
  * Rejects with the provider's error, `RepeatedCallsError`, or the signal's reason; by then all that was said is stored.
  */
-export async function runLoop(context: LoopContext): Promise<LoopResult> {
+export async function runLoop(run: RunContext): Promise<LoopResult> {
+  const window = run.agent.compaction.open(run);
   const repeated = new RepeatedCalls();
   let usage: Usage = NO_USAGE;
   for (let iterations = 1; ; iterations += 1) {
-    context.signal.throwIfAborted();
-    const { message, output, reason, spent, used } = await turn(context);
-    usage = addUsage(addUsage(usage, spent), context.window.takeSpent());
-    if (iterations === 1) context.onFirstAnswer();
+    run.signal.throwIfAborted();
+    const { message, output, reason, spent, used } = await turn(run, window);
+    usage = addUsage(addUsage(usage, spent), window.takeSpent());
+    if (iterations === 1) nameSession(run);
     const calls = callsOf(message);
     if (calls.length === 0) return { output, usage, iterations, finishReason: reason, endedBy: "model", used };
     repeated.nextAnswer();
-    await runToolCalls(calls, message.id, context, async ({ call, output: done, state }) => {
+    await runToolCalls(calls, message.id, run, async ({ call, output: done, state }) => {
       const failed = done.failed === true;
       const text = done.text + repeated.note(call, done.text);
       const result = withState(toolMessage(call, text, failed), state);
       result.parts.push(...(done.parts ?? []));
-      const stored = context.conversation.compose(result);
-      await context.recorder.finish(stored);
-      context.conversation.add(stored);
-      context.emit({
+      const stored = run.conversation.compose(result);
+      await run.recorder.finish(stored);
+      run.conversation.add(stored);
+      run.events.push({
         type: "tool_result",
         messageId: stored.id,
         callId: call.id,
@@ -66,11 +56,12 @@ export async function runLoop(context: LoopContext): Promise<LoopResult> {
         locations: done.locations ?? [],
       });
     });
-    context.signal.throwIfAborted();
+    run.signal.throwIfAborted();
     repeated.check();
-    if (iterations >= context.maxIterations) {
-      context.logger.warn("run ended at the iteration limit", { session: context.sessionId, iterations });
-      return { output, usage, iterations, finishReason: "length", endedBy: "max_iterations", used };
+    const endedBy = limitReached(run.limits, { iterations });
+    if (endedBy) {
+      run.logger.warn("run ended at a limit", { session: run.sessionId, iterations, endedBy });
+      return { output, usage, iterations, finishReason: "length", endedBy, used };
     }
   }
 }
@@ -88,8 +79,8 @@ interface Turn {
 }
 
 /** One turn of the model, told and stored. */
-async function turn(context: LoopContext): Promise<Turn> {
-  const { conversation, recorder, provider, model, window, sessionId } = context;
+async function turn(run: RunContext, window: ContextWindow): Promise<Turn> {
+  const { conversation, recorder, provider, model, sessionId } = run;
   let growing: Message | undefined;
   /** The message that broke off, until that was told. */
   let broken = "";
@@ -105,65 +96,58 @@ async function turn(context: LoopContext): Promise<Turn> {
     broken = message.id;
     if (textOf(message).trim() !== "") output += textOf(message);
   };
-  const pay = (usage: ModelUsage): Usage => {
-    const paid = toUsage(usage, model.prices);
-    spent = addUsage(spent, paid);
-    const called = { sessionId, provider: provider.name, model: model.id, usage: paid };
-    context.bus.emit("model.called", { ...called, purpose: "answer" });
-    return paid;
+  const again = (attempt: number, delayMs: number, error: Error) => {
+    const retry = { attempt, delayMs, error, messageId: broken };
+    broken = "";
+    run.bus.emit("model.retried", { runId: run.id, sessionId, provider: provider.name, model: model.id, ...retry });
+    run.events.push({ type: "retry", ...retry });
   };
   const hooks: ModelCallHooks = {
     onText: (type, part, text) => {
       const message = begin();
       recorder.append(message, { part, type, text });
-      const { agentId, agentName } = context;
-      const token = { type: "token" as const, agentId, agentName, messageId: message.id };
-      context.emit(type === "text" ? { ...token, text } : { ...token, reasoning: text });
+      const token = { type: "token" as const, agentId: run.agentId, agentName: run.agent.name, messageId: message.id };
+      run.events.push(type === "text" ? { ...token, text } : { ...token, reasoning: text });
     },
     onBrokenOff: async (parts) => {
       await keep(parts);
       return window.request();
     },
-    onRetry: (attempt, delayMs, error) => {
-      const again = { attempt, delayMs, error, messageId: broken };
-      broken = "";
-      context.bus.emit("model.retried", { sessionId, provider: provider.name, model: model.id, ...again });
-      context.emit({ type: "retry", ...again });
-    },
+    onRetry: again,
   };
   let request = await window.request();
   for (let slips = 0; ;) {
-    const answer = await callModel(provider, request, context.signal, hooks, context.logger);
+    const answer = await callModel(run, "answer", request, run.signal, hooks);
     const failed = "error" in answer;
+    if (!failed) spent = addUsage(spent, answer.paid);
     const slip = failed ? slipOf(answer.error) : slipIn(answer, provider.name, output !== "");
     if (!failed && !slip) {
-      const paid = pay(answer.usage);
       const parts = uniqueCalls(answer.parts, conversation.callIds);
       const message: Message = { ...begin(), parts, finished: true };
-      await recorder.finish(message, paid);
+      await recorder.finish(message, answer.paid);
       conversation.add(message);
       window.answered(answer.usage);
       output += textOf(message);
-      return { message, output, reason: answer.reason, spent, used: paid.totalTokens };
+      return { message, output, reason: answer.reason, spent, used: answer.paid.totalTokens };
     }
     const error = slip ?? (answer as BrokenOff).error;
     try {
-      if (!failed) await recorder.write({ sync: false, usage: pay(answer.usage) });
+      if (!failed) await recorder.write({ sync: false, usage: answer.paid });
       await keep(failed ? answer.parts : toldOf(answer.parts));
     } catch (unstored) {
       // A store that fails too must not hide why it broke off.
-      context.logger.warn("the end of a broken-off answer was not stored", { session: sessionId, error: unstored });
+      run.logger.warn("the end of a broken-off answer was not stored", { session: sessionId, error: unstored });
       throw error;
     }
     if (slip && slips < SLIPS) {
       slips += 1;
-      context.logger.warn("an answer was of no use; asking again", {
+      run.logger.warn("an answer was of no use; asking again", {
         provider: provider.name,
         session: sessionId,
         attempt: slips,
         error: slip.message,
       });
-      hooks.onRetry(slips, 0, slip);
+      again(slips, 0, slip);
       request = withWord(await window.request(), wordFor(slip));
     } else if (isTooLong(error) && (await window.tooLong())) request = await window.request();
     else throw error;

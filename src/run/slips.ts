@@ -1,6 +1,6 @@
 import { hasCode, ProviderError } from "../ports/errors.js";
 import { callsOf, CUT_OFF, textOf } from "../conversation/messages.js";
-import type { Answer } from "../models/model-call.js";
+import type { Answer } from "../models/answer.js";
 import type { ModelRequest } from "../ports/model-provider.js";
 import type { ModelMessage } from "../ports/message.js";
 

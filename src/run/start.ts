@@ -1,55 +1,65 @@
-import type { Bus } from "../base/bus.js";
-import type { BusEvents } from "../ports/bus-events.js";
-import type { RunInput } from "../ports/run.js";
+import { setMaxListeners } from "node:events";
+import { newId, now } from "../base/ids.js";
+import { loggerWith } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
 import { danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
-import { now } from "../base/ids.js";
-import { HeldLease } from "../sessions/lease.js";
-import type { ChosenModel, ModelPair, Models } from "../models/models.js";
-import type { Logger } from "../ports/logger.js";
+import { Recorder } from "../conversation/recorder.js";
+import type { ModelPair } from "../models/models.js";
+import { SessionNotFoundError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
+import type { RunInput } from "../ports/run.js";
+import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-driver.js";
 import type { Session } from "../ports/session.js";
-import type { SessionDriver } from "../ports/session-driver.js";
-import type { RunPlace } from "./places.js";
+import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
+import { EventBuffer } from "./event-buffer.js";
+import { ending } from "./execution.js";
+import { toolList } from "./input.js";
+import { attachedBytes, type RunPlace } from "./places.js";
+import type { AgentParts, RunContext } from "./run-context.js";
+import { systemPrompt } from "./system-prompt.js";
 
-/** What a run needs before it can begin. */
-export interface StartParts {
-  store: SessionDriver;
-  models: Models;
-  bus: Bus<BusEvents>;
-  logger: Logger;
-  /** Of sessions that are new. */
-  projectDir: string;
-  reasoningEffort: ReasoningEffort;
-  /** Its share of what all runs may take. */
-  place: Pick<RunPlace, "read" | "reserve">;
+/**
+ * A run that holds its session, with the user's message stored. Rejects, with nothing stored and nothing held, as
+ * `Agent.run` says.
+ */
+export async function startRun(agent: AgentParts, input: RunInput): Promise<RunContext> {
+  const place = agent.places.take();
+  const cancel = new AbortController();
+  const signal = AbortSignal.any([cancel.signal, agent.closing, ...(input.signal ? [input.signal] : [])]);
+  try {
+    place.reserve(attachedBytes(input));
+    return await begin(agent, input, place, cancel, signal);
+  } catch (error) {
+    place.leave();
+    throw ending(error, signal);
+  }
 }
 
-/** A run that holds its session, with the user's message stored. */
-export interface StartedRun {
-  conversation: Conversation;
-  chosen: ChosenModel;
-  projectDir: string;
-  lease: HeldLease;
-}
-
-/** Rejects, with nothing stored and nothing held, as `Agent.run` says. */
-export async function startRun(parts: StartParts, input: RunInput, signal: AbortSignal): Promise<StartedRun> {
-  const { store, models, logger, place } = parts;
+async function begin(
+  agent: AgentParts,
+  input: RunInput,
+  place: RunPlace,
+  cancel: AbortController,
+  signal: AbortSignal,
+): Promise<RunContext> {
+  const store = await agent.store();
   const stored = input.sessionId === undefined ? undefined : await newestOf(store, input.sessionId);
-  const projectDir = input.projectDir ?? stored?.projectDir ?? parts.projectDir;
+  const projectDir = input.projectDir ?? stored?.projectDir ?? agent.projectDir;
   await checkFolder(projectDir);
-  const chosen = await models.resolve(
+  const chosen = await agent.models.resolve(
     { provider: input.provider ?? "", model: input.model ?? "" },
     { provider: stored?.provider ?? "", model: stored?.model ?? "" },
     () => recentPair(store, projectDir),
     signal,
     input.onWaiting,
   );
-  const session = stored ?? newSession({ projectDir }, projectDir);
-  const lease = await HeldLease.take(store, session.chain.root, logger);
+  const id = newId();
+  const logger = loggerWith(agent.logger, { run: id });
+  const original = stored ?? newSession({ projectDir }, projectDir);
+  const sessionId = original.chain.root;
+  const lease = await HeldLease.take(store, sessionId, logger);
   try {
     signal.throwIfAborted();
     const { attach } = input;
@@ -61,53 +71,71 @@ export async function startRun(parts: StartParts, input: RunInput, signal: Abort
       }));
     signal.throwIfAborted();
     const whole = attached ? { ...input, attachments: [...(input.attachments ?? []), ...attached] } : input;
-    const set = {
-      provider: chosen.provider.name,
-      model: chosen.model.id,
-      reasoningEffort: input.reasoningEffort ?? chosenEffort(stored) ?? parts.reasoningEffort,
+    const effort = input.reasoningEffort ?? chosenEffort(stored) ?? agent.reasoningEffort;
+    const set = { provider: chosen.provider.name, model: chosen.model.id, reasoningEffort: effort };
+    // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
+    const conversation = stored ? await resumed(store, sessionId, set) : new Conversation({ ...original, ...set }, []);
+    const either = AbortSignal.any([signal, lease.lost]);
+    // Each tool of a run may listen, and many run at once.
+    setMaxListeners(0, either);
+    const run: RunContext = {
+      agent,
+      id,
+      sessionId,
+      agentId: newId(),
+      ...chosen,
+      effort,
+      system: await systemPrompt(projectDir, {
+        ...agent.prompt,
+        extra: input.systemPrompt ?? agent.prompt.extra ?? "",
+      }),
+      tools: input.tools === undefined ? agent.tools : toolList(input.tools),
+      limits: agent.limits,
+      projectDir,
+      conversation,
+      state: await agent.states.of(conversation, store),
+      store,
+      lease,
+      recorder: new Recorder(store, conversation.session.id, lease.fence, (error) => cancel.abort(error)),
+      bus: agent.bus,
+      logger,
+      events: new EventBuffer(input.overflow ?? "drop"),
+      ask: input.ask,
+      place,
+      cancel,
+      signal: either,
     };
-    const conversation = stored
-      ? await resume(parts, lease, session.chain.root, set, whole)
-      : await create(parts, { ...session, ...set }, whole);
-    return { conversation, chosen, projectDir, lease };
+    await (stored ? goOn(run, set, whole) : create(run, whole));
+    return run;
   } catch (error) {
     await lease.giveBack();
     throw error;
   }
 }
 
-async function create({ store, bus }: StartParts, session: Session, input: RunInput): Promise<Conversation> {
-  const conversation = new Conversation(session, []);
+async function create({ id: runId, store, bus, conversation }: RunContext, input: RunInput): Promise<void> {
+  const { session } = conversation;
   const message = conversation.compose(prompt(input));
-  await store.create({ ...session, lastSeq: message.seq }, [message]);
+  await store.create({ session: { ...session, lastSeq: message.seq }, messages: [message] });
   conversation.add(message);
-  bus.emit("session.created", { session });
-  return conversation;
+  bus.emit("session.created", { session, runId });
 }
 
-/** Load what there is, mend what a crash left, and store the user's message: one write. */
-async function resume(
-  { store, bus }: StartParts,
-  lease: HeldLease,
-  rootId: string,
-  set: Pick<Session, "provider" | "model" | "reasoningEffort">,
-  input: RunInput,
-): Promise<Conversation> {
-  // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
-  const session = await newestOf(store, rootId);
-  const before = [...(await store.view(session.id)), ...(await store.messages(session.id))];
-  const conversation = new Conversation({ ...session, ...set }, before);
-  const mended = danglingCalls(before).map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
+async function resumed(store: SessionDriver, rootId: string, set: Partial<Session>): Promise<Conversation> {
+  const head = await store.head(rootId);
+  if (!head) throw new SessionNotFoundError(rootId);
+  return new Conversation({ ...goingOn(head), ...set }, head.messages);
+}
+
+/** Mend what a crash left, and store the user's message: one write. */
+async function goOn(run: RunContext, set: SessionFields, input: RunInput): Promise<void> {
+  const { id: runId, sessionId, conversation, recorder, bus } = run;
+  const dangling = danglingCalls(conversation.messages);
+  const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, conversation.compose(prompt(input))];
-  await store.write(session.id, {
-    fence: lease.fence,
-    sync: true,
-    set: { ...set, updatedAt: now() },
-    add,
-  });
+  await recorder.write({ sync: true, set: { ...set, updatedAt: now() }, add });
   for (const message of add) conversation.add(message);
-  bus.emit("session.resume", { sessionId: session.id, rootId: session.chain.root });
-  return conversation;
+  bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId: sessionId });
 }
 
 function prompt(input: RunInput) {
@@ -131,10 +159,13 @@ function chosenEffort(session: Session | undefined): ReasoningEffort | undefined
 /** The session that a run goes on in: the newest of the chain that `id` belongs to, with the fields of the chain. */
 async function newestOf(store: SessionDriver, id: string): Promise<Session> {
   const session = await found(store, id);
-  const newest = (await store.newest(session.chain.root)) ?? session;
-  if (newest.chain.index === 0) return newest;
-  // The original's are the chain's: a revert may have made an earlier follow-up the newest again.
-  const { title, titled, provider, model, reasoningEffort, projectDir } = await found(store, session.chain.root);
+  const original = await found(store, session.chain.root);
+  return goingOn({ original, newest: (await store.newest(session.chain.root)) ?? session });
+}
+
+/** The original's fields are the chain's: a revert may have made an earlier follow-up the newest again. */
+function goingOn({ original, newest }: Pick<ChainHead, "original" | "newest">): Session {
+  const { title, titled, provider, model, reasoningEffort, projectDir } = original;
   return { ...newest, title, titled, provider, model, reasoningEffort, projectDir };
 }
 

@@ -1,9 +1,7 @@
 import { deadline } from "../base/abort.js";
-import { callModel } from "../models/model-call.js";
-import type { Logger } from "../ports/logger.js";
-import type { Model, ModelProvider } from "../ports/model-provider.js";
-import type { Usage } from "../ports/usage.js";
-import { toUsage } from "../models/usage.js";
+import { textOf } from "../conversation/messages.js";
+import { callModel, type ModelCallHooks } from "../models/model-call.js";
+import type { RunContext } from "./run-context.js";
 
 const MAX_CHARACTERS = 50;
 /** Whoever says more gives no title. */
@@ -14,23 +12,38 @@ const TIME_MS = 300_000;
 const INSTRUCTIONS = `You name conversations. Answer with a title for the conversation that begins with the user's message, and nothing else.
 At most ${MAX_CHARACTERS} characters, in the language of the message. No quotes, no full stop, no tool names. Do not answer the message.`;
 
-export interface TitleRequest {
-  provider: ModelProvider;
-  model: Model;
-  /** The user's first message. */
-  message: string;
-  sessionId: string;
-  logger: Logger;
-  /** What it took. */
-  onUsage: (usage: Usage) => void;
+/** In the background, for a session that has no title yet; once, however many prompts come meanwhile. */
+export function nameSession(run: RunContext): void {
+  const { sessionId, conversation, store, bus, logger } = run;
+  const { closing, naming, tasks } = run.agent;
+  const { session } = conversation;
+  if (session.titled || naming.has(sessionId)) return;
+  const first = conversation.messages.find((message) => message.role === "user");
+  const message = first ? textOf(first) : "";
+  if (message.trim() === "") return;
+  const work = async () => {
+    try {
+      const title = await askForTitle(run, message, closing);
+      // A person may have given one while the model thought.
+      if (title === "" || (await store.get(sessionId))?.titled !== false) return;
+      await store.write(session.id, { fence: null, sync: false, set: { title, titled: true } });
+      const updated = await store.get(sessionId);
+      if (updated) bus.emit("session.updated", { sessionId, fields: ["title"], session: updated });
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      if (!closing.aborted) logger.warn("no title was generated", { session: sessionId, error: why });
+    } finally {
+      naming.delete(sessionId);
+    }
+  };
+  // What fails is tried again by the next run.
+  naming.add(sessionId);
+  void tasks.add(work());
 }
 
-/**
- * Ask a model for a title: temperature 0.3, no tools. `""` when it gave none. Rejects as the provider does, and with
- * the signal's reason.
- */
-export async function generateTitle(asked: TitleRequest, signal: AbortSignal): Promise<string> {
-  const { provider, model, message, sessionId, logger } = asked;
+/** Temperature 0.3, no tools. `""` when the model gave none. Rejects as the provider does, and with the signal's reason. */
+async function askForTitle(run: RunContext, message: string, signal: AbortSignal): Promise<string> {
+  const { provider, model, sessionId, logger } = run;
   const request = {
     model,
     system: INSTRUCTIONS,
@@ -50,8 +63,8 @@ export async function generateTitle(asked: TitleRequest, signal: AbortSignal): P
   };
   const enough = new AbortController();
   let said = 0;
-  const hooks = {
-    onText: (type: "text" | "reasoning", _: number, text: string) => {
+  const hooks: ModelCallHooks = {
+    onText: (type, _, text) => {
       if (type === "text") said += text.length;
       if (said > MAX_ANSWER) enough.abort(new Error("the model gave no title, but a long answer"));
     },
@@ -59,9 +72,11 @@ export async function generateTitle(asked: TitleRequest, signal: AbortSignal): P
   };
   const time = deadline(TIME_MS, signal, enough.signal);
   try {
-    const answer = await callModel(provider, request, time.signal, hooks, logger);
+    const answer = await callModel(run, "title", request, time.signal, hooks);
     if ("error" in answer) throw answer.error;
-    asked.onUsage(toUsage(answer.usage, model.prices));
+    // What it took counts to no session: this line tells it.
+    const names = { provider: provider.name, model: model.id };
+    logger.info("a title was made", { session: sessionId, ...names, usage: answer.paid });
     return cleanTitle(answer.parts.map((part) => (part.type === "text" ? part.text : "")).join(""));
   } finally {
     time.clear();

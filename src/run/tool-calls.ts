@@ -1,37 +1,18 @@
-import { abortable } from "../base/abort.js";
-import type { Bus } from "../base/bus.js";
-import type { BusEvents } from "../ports/bus-events.js";
-import type { AgentEvent } from "../ports/events.js";
-import type { RunInput } from "../ports/run.js";
 import { ToolInputError } from "../ports/errors.js";
 import { INTERRUPTED } from "../conversation/messages.js";
 import { parseJson } from "../base/json.js";
 import type { Logger } from "../ports/logger.js";
 import type { ToolCallPart } from "../ports/message.js";
-import type { AskRequest, Diff, Location, Tool, ToolContext, ToolKind, ToolOutput } from "../ports/tool.js";
-import { CallState, LEAVE, type StateChanges } from "./tool-state.js";
+import type { Diff, Location, Tool, ToolKind, ToolOutput } from "../ports/tool.js";
+import { asker, NOT_RUN, refusal } from "./permissions.js";
+import type { RunContext } from "./run-context.js";
+import { CallState, type StateChanges } from "./tool-state.js";
 import { capText } from "../base/cut-text.js";
 
 /** Calls of one answer that may run at the same time. */
 const AT_ONCE = 8;
 /** After a cancel a tool may take so long, in ms, to say how it ended. */
 const GRACE_MS = 400;
-
-export interface ToolRunContext {
-  tools: ReadonlyMap<string, Tool>;
-  sessionId: string;
-  projectDir: string;
-  signal: AbortSignal;
-  state: Map<string, unknown>;
-  ask: RunInput["ask"];
-  /** Bytes kept of a tool's text. */
-  outputBytes: number;
-  logger: Logger;
-  bus: Bus<BusEvents>;
-  emit: (event: AgentEvent) => void;
-  /** Told of tools that go on after a cancel, so that somebody waits for them in the end. */
-  straggles: (work: Promise<unknown>) => void;
-}
 
 /** How a call ended. */
 export interface ToolOutcome {
@@ -60,10 +41,10 @@ interface Prepared {
 export async function runToolCalls(
   calls: readonly ToolCallPart[],
   messageId: string,
-  context: ToolRunContext,
+  run: RunContext,
   onOutcome: (outcome: ToolOutcome) => Promise<void>,
 ): Promise<void> {
-  const prepared = calls.map((call) => prepare(call, context));
+  const prepared = calls.map((call) => prepare(call, run));
   for (let i = 0; i < prepared.length;) {
     const group = [prepared[i]!];
     while (
@@ -76,11 +57,12 @@ export async function runToolCalls(
     i += group.length;
     const outcomes = await Promise.allSettled(
       group.map(async (one) => {
-        announce(one, messageId, context);
-        const state = new CallState(context.state);
-        const output = await settle(one, { ...context, state });
-        context.bus.emit("tool.finished", {
-          sessionId: context.sessionId,
+        announce(one, messageId, run);
+        const state = new CallState(run.state);
+        const output = await settle(one, state, run);
+        run.bus.emit("tool.finished", {
+          runId: run.id,
+          sessionId: run.sessionId,
           callId: one.call.id,
           name: one.call.name,
           failed: output.failed === true,
@@ -92,11 +74,11 @@ export async function runToolCalls(
   }
 }
 
-function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
-  const tool = context.tools.get(call.name);
+function prepare(call: ToolCallPart, run: RunContext): Prepared {
+  const tool = run.tools.find(({ name }) => name === call.name);
   const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [], diff: [] };
   if (!tool) {
-    const names = [...context.tools.keys()].join(", ");
+    const names = run.tools.map(({ name }) => name).join(", ");
     return { ...base, refusal: `There is no tool "${call.name}". Use one of: ${names || "(none)"}.` };
   }
   let input: unknown;
@@ -110,11 +92,10 @@ function prepare(call: ToolCallPart, context: ToolRunContext): Prepared {
   }
   try {
     const args: unknown = tool.parse(input);
-    const shown = describe(tool, args, context.projectDir);
+    const shown = describe(tool, args, run.projectDir);
     return { ...base, args, input, ...shown, refusal: undefined };
   } catch (error) {
-    if (!(error instanceof ToolInputError))
-      context.logger.debug("a tool refused its input", { tool: call.name, error });
+    if (!(error instanceof ToolInputError)) run.logger.debug("a tool refused its input", { tool: call.name, error });
     return { ...base, input, refusal: `${call.name}: ${text(error)}` };
   }
 }
@@ -150,9 +131,14 @@ function describe(tool: Tool, args: unknown, projectDir: string): Pick<Described
   }
 }
 
-function announce(one: Prepared, messageId: string, context: ToolRunContext): void {
-  context.bus.emit("tool.started", { sessionId: context.sessionId, callId: one.call.id, name: one.call.name });
-  context.emit({
+function announce(one: Prepared, messageId: string, run: RunContext): void {
+  run.bus.emit("tool.started", {
+    runId: run.id,
+    sessionId: run.sessionId,
+    callId: one.call.id,
+    name: one.call.name,
+  });
+  run.events.push({
     type: "tool_call",
     messageId,
     callId: one.call.id,
@@ -165,18 +151,15 @@ function announce(one: Prepared, messageId: string, context: ToolRunContext): vo
   });
 }
 
-/** Given to a model for a call that a cancel was faster than. */
-const NOT_RUN = "[cancelled before it ran]";
-
 /** Never rejects. */
-async function settle(one: Prepared, context: ToolRunContext): Promise<ToolOutput> {
-  const { signal } = context;
+async function settle(one: Prepared, state: CallState, run: RunContext): Promise<ToolOutput> {
+  const { signal } = run;
   if (signal.aborted) return { text: NOT_RUN, failed: true };
   if (one.refusal !== undefined || !one.tool) return { text: one.refusal ?? "", failed: true };
-  const work = perform(one, one.tool, context);
+  const work = perform(one, one.tool, state, run);
   const output = await withGrace(work, signal);
   if (output === undefined) {
-    context.straggles(work);
+    void run.agent.stragglers.add(work);
     return { text: INTERRUPTED, failed: true };
   }
   return output;
@@ -197,69 +180,31 @@ function withGrace(work: Promise<ToolOutput>, signal: AbortSignal): Promise<Tool
 }
 
 /** Never rejects. */
-async function perform(one: Prepared, tool: Tool, context: ToolRunContext): Promise<ToolOutput> {
-  const ask = asker(one, tool, context);
+async function perform(one: Prepared, tool: Tool, state: CallState, run: RunContext): Promise<ToolOutput> {
+  const { signal, logger, limits, projectDir } = run;
+  const callId = one.call.id;
+  const ask = asker(callId, tool, state, run);
   try {
-    const refused = tool.needsPermission ? await refusal(one, ask, context) : undefined;
+    const { title, input, locations, diff } = one;
+    const request = { title, input, locations, ...(diff.length > 0 ? { diff } : {}) };
+    const refused = tool.needsPermission ? await refusal(tool.name, request, ask, run) : undefined;
     if (refused !== undefined) return { text: refused, failed: true };
-    const returned: unknown = await tool.run(one.args, {
-      sessionId: context.sessionId,
-      callId: one.call.id,
-      projectDir: context.projectDir,
-      signal: context.signal,
-      ask,
-      state: context.state,
-    });
-    const output = outputOf(returned, tool, context);
-    return { ...output, text: capText(output.text, context.outputBytes) };
+    const context = { sessionId: run.sessionId, callId, projectDir, signal, ask, state };
+    const output = outputOf(await tool.run(one.args, context), tool, logger);
+    return { ...output, text: capText(output.text, limits.toolOutputBytes) };
   } catch (error) {
-    if (context.signal.aborted) return { text: INTERRUPTED, failed: true };
-    context.logger.debug("a tool failed", { tool: tool.name, error });
-    return { text: capText(`${tool.name}: ${text(error)}`, context.outputBytes), failed: true };
+    if (signal.aborted) return { text: INTERRUPTED, failed: true };
+    logger.debug("a tool failed", { tool: tool.name, error });
+    return { text: capText(`${tool.name}: ${text(error)}`, limits.toolOutputBytes), failed: true };
   }
 }
 
 /** What a tool written in JavaScript may return as well: its text alone. Throws for what has none. */
-function outputOf(returned: unknown, tool: Tool, { logger }: ToolRunContext): ToolOutput {
+function outputOf(returned: unknown, tool: Tool, logger: Logger): ToolOutput {
   if (typeof returned === "string") return { text: returned };
   if (typeof (returned as ToolOutput | undefined)?.text === "string") return returned as ToolOutput;
   logger.error("a tool returned no text: expected { text }", { tool: tool.name, returned: typeof returned });
   throw new Error("it did its work, but returned nothing that can be shown");
-}
-
-type Asker = ToolContext["ask"];
-
-/** Ask for leave; why the call may not run, or undefined. Never rejects. */
-async function refusal(one: Prepared, ask: Asker, context: ToolRunContext): Promise<string | undefined> {
-  const { title, input, locations, diff } = one;
-  try {
-    const answer = await ask({ title, input, locations, ...(diff.length > 0 ? { diff } : {}) });
-    return answer === "reject" ? "The user refused this call. Ask what to do instead." : undefined;
-  } catch (error) {
-    if (context.signal.aborted) return NOT_RUN;
-    context.logger.warn("nobody could be asked for leave; the tool does not run", { tool: one.call.name, error });
-    return "This call needs leave, and nobody could be asked, so it did not run. It was not refused: go on without it, or say what you need it for.";
-  }
-}
-
-/** Asks the person at the client. Only an exact yes is one: whatever else comes back refuses. */
-function asker(one: Prepared, tool: Tool, context: ToolRunContext): Asker {
-  return async (request) => {
-    const key = leaveKey(tool, request, context.projectDir);
-    if (!context.ask || context.state.get(key) === true) return "allow";
-    const asked = context.ask({ ...request, callId: one.call.id, tool: tool.name, kind: tool.kind }, context.signal);
-    // Raced, so that a client that ignores the signal cannot hold a run.
-    const answer: unknown = await abortable(Promise.resolve(asked), context.signal);
-    if (answer === "allow_always") context.state.set(key, true);
-    return answer === "allow" || answer === "allow_always" ? answer : "reject";
-  };
-}
-
-/** What a lasting leave is for. Whoever allows one command has not allowed the next one. */
-function leaveKey(tool: Tool, { input, locations }: Pick<AskRequest, "input" | "locations">, projectDir: string) {
-  const what =
-    tool.kind === "edit" && locations.length > 0 ? locations.map(({ path }) => path).sort() : { projectDir, input };
-  return `${LEAVE}${tool.name}:${JSON.stringify(what)}`;
 }
 
 function text(error: unknown): string {

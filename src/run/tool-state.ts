@@ -1,10 +1,15 @@
+import type { Conversation } from "../conversation/conversation.js";
 import type { Message, ModelMessage, Opaque } from "../ports/message.js";
+import type { SessionDriver } from "../ports/session-driver.js";
 
 /** Whose the state is that goes with a tool's result; no model, so that none is ever sent it. */
 const OWNER = { provider: "gantry", model: "tool state" } as const;
 
 /** Begins the keys that say for which tools a person gave leave for good. */
 export const LEAVE = "leave:";
+
+/** Sessions whose state is at hand; that of others is read from what they stored. */
+const STATES = 256;
 
 /** What a call changed of its session's state; null: it was taken away. */
 export type StateChanges = Record<string, unknown>;
@@ -68,6 +73,24 @@ export class CallState extends Map<string, unknown> {
   }
   override [Symbol.iterator]() {
     return this.#shared[Symbol.iterator]();
+  }
+}
+
+/** What the tools of an agent's sessions remember: kept for the next run, and found again in what is stored. */
+export class ToolStates {
+  /** Newest last, so that the one longest unused goes first. */
+  readonly #states = new Map<string, Map<string, unknown>>();
+
+  async of({ session, messages }: Conversation, store: SessionDriver): Promise<Map<string, unknown>> {
+    const { root, index } = session.chain;
+    // A follow-up's view may have left out the results that have it.
+    const state =
+      this.#states.get(root) ?? stateOf(index === 0 ? messages : await store.messages(root, { scope: "chain" }));
+    this.#states.delete(root);
+    this.#states.set(root, state);
+    const oldest = this.#states.keys().next().value;
+    if (this.#states.size > STATES && oldest !== undefined) this.#states.delete(oldest);
+    return state;
   }
 }
 

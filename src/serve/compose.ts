@@ -44,12 +44,18 @@ export interface ComposeOptions {
   startMs?: number;
 }
 
+/** A transport that was started. */
+export interface Served extends Listening {
+  /** As the transport calls itself. */
+  readonly transport: string;
+}
+
 /** What runs: built, started, and stopped in the reverse order. */
 export interface Composition {
   readonly agent: Agent;
   /** Names of the model providers, in order of preference. */
   readonly providers: readonly string[];
-  readonly listening: readonly Listening[];
+  readonly listening: readonly Served[];
   /** Say in the log what it takes a process to find out, the sandbox of commands; for when clients can connect. */
   tell(): Promise<void>;
   /** Running work may finish for 2 s, then it is cancelled; resolves within 5 s whatever is open. Safe to call twice. */
@@ -121,7 +127,7 @@ async function build(options: ComposeOptions): Promise<Composition> {
     logger,
   });
   let told: Promise<void> | undefined;
-  const started: (Started & { listening: Listening })[] = [];
+  const started: (Started & { served: Served })[] = [];
   const stop = once(async () => {
     const begun = Date.now();
     const grace = deadline(GRACE_MS);
@@ -153,8 +159,10 @@ async function build(options: ComposeOptions): Promise<Composition> {
     outcomes.forEach((outcome, i) => {
       const { name } = transports[i]?.selected ?? { name: "" };
       if (outcome.status === "fulfilled") {
-        const listening = outcome.value;
-        started.push({ name: `the transport ${name}`, listening, stop: (signal) => listening.stop(signal) });
+        const { address, ended } = outcome.value;
+        const stop = (signal: AbortSignal) => outcome.value.stop(signal);
+        const transport = transports[i]?.transport.name ?? name;
+        started.push({ name: `the transport ${name}`, served: { transport, address, ended, stop }, stop });
       } else if (isBuiltIn("transport", name)) failed ??= outcome;
       else strangers.push(outcome.reason as Error);
     });
@@ -166,7 +174,7 @@ async function build(options: ComposeOptions): Promise<Composition> {
     return {
       agent,
       providers: providers.map(({ name }) => name),
-      listening: started.map(({ listening }) => listening),
+      listening: started.map(({ served }) => served),
       tell: () => (told ??= builder.tellSandbox()),
       stop,
     };
@@ -245,7 +253,7 @@ class Builder {
 
   async tools(): Promise<Tool[]> {
     const { loaded, home, logger } = this.#options;
-    const { tools, limits } = loaded.config;
+    const { tools } = loaded.config;
     const [{ builtinTools }, { withoutSecrets }] = await Promise.all([
       import("../tools/all.js"),
       import("../tools/hidden.js"),
@@ -265,7 +273,6 @@ class Builder {
       ...rules,
       secrets: loaded.secrets,
       bash: { ...tools.bash, scratchPath: join(home, "tmp") },
-      outputBytes: limits.tool_output_bytes,
       webfetch: { allowPrivate: tools.webfetch.allow_private },
     });
     const redactor = new Redactor(() => loaded.secrets);
@@ -318,6 +325,7 @@ class Builder {
       headerTimeout: limits.header_timeout,
       requestTimeout: limits.request_timeout,
       keepAliveTimeout: limits.keep_alive_timeout,
+      remedy: ({ prefix }) => remedy(prefix === "/" && this.#selection.servesAcp() ? "acp" : "server"),
       logger: namedLogger(this.#options.logger, "http"),
     });
     return this.host;
@@ -340,6 +348,11 @@ class Builder {
     if (missing.length === 0) return part;
     throw new AdapterError(`${where}: ${selected.name} is no ${selected.kind}: ${missing.join(", ")} is missing`);
   }
+}
+
+function remedy(section: "acp" | "server"): { authenticate: string; listen: string } {
+  const authenticate = `${section}.required_headers`;
+  return { authenticate, listen: `set ${authenticate} in the config, or server.insecure: true (--insecure)` };
 }
 
 async function tellSandbox(options: SandboxOptions, logger: Logger): Promise<void> {

@@ -89,6 +89,11 @@ export class Selection {
     });
   }
 
+  /** Whether ACP is served on the HTTP port, where it takes every path that is nobody's. */
+  servesAcp(): boolean {
+    return this.transports().some(({ name }) => name === "acp-http-sse-ws");
+  }
+
   /**
    * What no tool, command, prompt or attachment may touch: gantry's own home, with keys and sessions; the config file
    * wherever it is; a store elsewhere with all that drivers keep beside it. Absolute; not all of them need exist.

@@ -1,3 +1,4 @@
+import { onAbort, settlesWithin } from "../base/abort.js";
 import type { Logger } from "../ports/logger.js";
 
 /** Something that was started. */
@@ -18,10 +19,7 @@ export async function stopInReverse(
   by: number,
   logger: Logger,
 ): Promise<void> {
-  const hurry = new Promise<void>((resolve) => {
-    if (grace.aborted) resolve();
-    else grace.addEventListener("abort", () => resolve(), { once: true });
-  });
+  const hurry = new Promise<void>((resolve) => void onAbort(grace, resolve));
   const stopping: Promise<void>[] = [];
   for (const { name, stop } of [...started].reverse()) {
     const down = within(
@@ -38,21 +36,9 @@ export async function stopInReverse(
 
 /** Waits for a part to stop, but not for ever. Never rejects. */
 export async function within(name: () => string, stop: () => Promise<void>, by: number, logger: Logger): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(
-      () => {
-        logger.error(`${name()} did not stop in time and is left behind`);
-        resolve();
-      },
-      Math.max(0, by - Date.now()),
-    );
-  });
-  await Promise.race([
-    stop().catch((error: unknown) => logger.error(`${name()} failed while stopping`, { error })),
-    late,
-  ]);
-  clearTimeout(timer);
+  const stopped = stop().catch((error: unknown) => logger.error(`${name()} failed while stopping`, { error }));
+  if (!(await settlesWithin(stopped, Math.max(0, by - Date.now()))))
+    logger.error(`${name()} did not stop in time and is left behind`);
 }
 
 /** Parts that somebody else closes, and who of them is at it now. */

@@ -25,7 +25,7 @@ export async function fork(store: SessionDriver, source: Session, messageId: str
     updatedAt: createdAt,
     usage: NO_USAGE,
   };
-  await store.create(session, messages);
+  await store.create({ session, messages });
   return session;
 }
 

@@ -87,11 +87,16 @@ export class HeldLease {
   #renewing: Promise<void> = Promise.resolve();
   #released = false;
 
-  /** Rejects with `SessionBusyError` when somebody else has it. */
+  /** Rejects with `SessionBusyError` when somebody else has it who is not known to be dead. */
   static async take(driver: SessionDriver, rootId: string, logger: Logger): Promise<HeldLease> {
-    const lease = await driver.lease(rootId, thisHolder(), LEASE_TTL_MS, isGone);
-    if ("heldBy" in lease) throw new SessionBusyError();
-    return new HeldLease(driver, lease, logger);
+    const holder = thisHolder();
+    for (let dead: string | undefined; ;) {
+      const lease = await driver.lease(rootId, holder, LEASE_TTL_MS, dead);
+      if (!("heldBy" in lease)) return new HeldLease(driver, lease, logger);
+      const { heldBy } = lease;
+      if (heldBy.id === dead || !isGone(heldBy)) throw new SessionBusyError();
+      dead = heldBy.id;
+    }
   }
 
   private constructor(driver: SessionDriver, lease: Lease, logger: Logger) {
@@ -133,7 +138,7 @@ export class HeldLease {
 
   async #renew(): Promise<void> {
     try {
-      const lease = await this.#driver.lease(this.#lease.rootId, this.#lease.holder, LEASE_TTL_MS, isGone);
+      const lease = await this.#driver.lease(this.#lease.rootId, this.#lease.holder, LEASE_TTL_MS);
       if (this.#released) return;
       if ("heldBy" in lease) this.#lost.abort(new LeaseLostError(this.#lease.rootId));
       else if (lease.fence !== this.fence) {

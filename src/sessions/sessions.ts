@@ -26,6 +26,7 @@ export interface SessionsOptions {
   stopRun: (rootId: string) => Promise<void>;
 }
 
+/** A session before it is said anything. */
 export interface NewSession {
   /** Absolute path of a folder; default the agent's own. */
   projectDir?: string;
@@ -35,6 +36,7 @@ export interface NewSession {
   alias?: string;
 }
 
+/** Which messages of a session, and how many. */
 export interface MessagesQuery {
   /** `all` (default): the whole conversation, each message as it was said, once. `model`: what the model now sees. */
   view?: "all" | "model";
@@ -61,7 +63,7 @@ export class Sessions {
     const session = newSession(input, this.#options.projectDir);
     await checkFolder(session.projectDir);
     const store = await this.#options.store();
-    await store.create(session);
+    await store.create({ session });
     this.#options.bus.emit("session.created", { session });
     return session;
   }
@@ -84,12 +86,11 @@ export class Sessions {
   /** Ascending by `seq`. Rejects with `SessionNotFoundError`. */
   async messages(id: string, query: MessagesQuery = {}): Promise<Message[]> {
     const store = await this.#options.store();
-    const session = await found(store, id);
     const { view = "all", ...page } = query;
-    if (view === "all") return store.messages(session.id, { ...page, scope: "chain" });
-    const newest = (await store.newest(session.chain.root)) ?? session;
-    const seen = [...(await store.view(newest.id)), ...(await store.messages(newest.id))];
-    return pageOf(seen, page);
+    if (view === "all") return store.messages((await found(store, id)).id, { ...page, scope: "chain" });
+    const head = await store.head(id);
+    if (!head) throw new SessionNotFoundError(id);
+    return pageOf(head.messages, page);
   }
 
   /** Set what the session's next runs use, or its title. Rejects with `SessionNotFoundError`. */

@@ -30,6 +30,7 @@ export type ScriptedReply = string | readonly ScriptedChunk[] | Error | Scripted
 export type ScriptedStep =
   ScriptedReply | ((request: ModelRequest, signal: AbortSignal) => ScriptedReply | Promise<ScriptedReply>);
 
+/** What a scripted provider is called and says of its models. */
 export interface ScriptedProviderOptions {
   /** Default `scripted`. */
   name?: string;
@@ -41,7 +42,7 @@ export interface ScriptedProviderOptions {
   idleTimeoutMs?: number;
   /** Default 0. */
   maxRetries?: number;
-  /** Default: the kernel's own, 60,000. */
+  /** Default 60,000. */
   maxWaitMs?: number;
   /** The answer when the script has ended; default the text `ok`. */
   fallback?: ScriptedStep;
@@ -86,7 +87,7 @@ export class ScriptedProvider implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
-  readonly maxWaitMs?: number;
+  readonly maxWaitMs: number;
   readonly known: readonly Model[];
   /** Every request that took a step, or the fallback, in order; copies. */
   readonly requests: ModelRequest[] = [];
@@ -104,7 +105,7 @@ export class ScriptedProvider implements ModelProvider {
     this.name = options.name ?? "scripted";
     this.idleTimeoutMs = options.idleTimeoutMs ?? 60_000;
     this.maxRetries = options.maxRetries ?? 0;
-    if (options.maxWaitMs !== undefined) this.maxWaitMs = options.maxWaitMs;
+    this.maxWaitMs = options.maxWaitMs ?? 60_000;
     this.known = options.models ?? [MODEL];
   }
 

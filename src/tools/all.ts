@@ -10,7 +10,6 @@ import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
 import { todoreadTool, todowriteTool } from "./todo.js";
-import { capText } from "../base/cut-text.js";
 import { webfetchTool } from "./webfetch.js";
 import { writeTool } from "./write.js";
 
@@ -43,8 +42,6 @@ export interface BuiltinToolsOptions {
   };
   /** Hidden in what tools return, as they are then. Default none. */
   secrets?: Iterable<string>;
-  /** Most bytes of a tool's text. Default 1 MiB. */
-  outputBytes?: number;
   webfetch?: {
     /** Whether loopback, private and link-local addresses may be fetched from. Default false. */
     allowPrivate?: boolean;
@@ -64,7 +61,6 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     protectedPaths = ["*"],
     env = PLAIN_ENV,
     secrets = [],
-    outputBytes = 1024 * 1024,
     shell,
   } = options;
   const { enabled = true, timeout = 40, sandbox = "auto", network, scratchPath } = options.bash ?? {};
@@ -91,13 +87,5 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     todowriteTool(),
     todoreadTool(),
   ];
-  return tools
-    .map((tool) => withoutSecrets(tool, redactor))
-    .map((tool) => ({
-      ...tool,
-      run: async (args: unknown, context) => {
-        const output = await tool.run(args, context);
-        return { ...output, text: capText(output.text, outputBytes) };
-      },
-    }));
+  return tools.map((tool) => withoutSecrets(tool, redactor));
 }

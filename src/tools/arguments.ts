@@ -1,36 +1,45 @@
 import { ToolInputError } from "../ports/errors.js";
 import type { JsonSchema } from "../ports/tool.js";
+import type { SchemaIssue, SchemaResult, StandardSchema } from "./standard-schema.js";
 
-/** One argument: its JSON Schema and how it is read. `read` throws what was expected, as a string. */
+/** One argument: its JSON Schema and how it is read. `read` throws `Wrong`. */
 export interface Field<T> {
   readonly schema: JsonSchema;
   readonly required: boolean;
   /** Other names under which models send it. */
   readonly aliases: readonly string[];
+  /** Whether null is a value; else it is as left out. */
+  readonly nullable?: boolean;
   read(value: unknown): T;
 }
 
 type Values<Fields> = { [Name in keyof Fields]: Fields[Name] extends Field<infer T> ? T : never };
 
 /** The arguments of a tool: one description for the model's schema and for the check of what it sends. */
-export interface Arguments<T> {
+export interface Arguments<T> extends StandardSchema<T> {
   readonly schema: JsonSchema;
   /** Throws `ToolInputError` that names every wrong argument, for the model. */
   parse(input: unknown): T;
 }
 
-class Expected extends Error {
-  constructor(
-    readonly expected: string,
-    readonly got: unknown,
-    readonly path = "",
-  ) {
-    super(expected);
+class Wrong extends Error {
+  constructor(readonly issues: readonly SchemaIssue[]) {
+    super("wrong arguments");
   }
 }
 
+/** What is thrown for a value that is not as expected. */
+export function wrong(expected: string, value: unknown): Error {
+  return new Wrong([unexpected(expected, value)]);
+}
+
+export function unexpected(expected: string, value: unknown): SchemaIssue {
+  const got = value === undefined ? "nothing" : (JSON.stringify(value) ?? typeof value);
+  return { message: `expected ${expected}, got ${got.length > 80 ? `${got.slice(0, 79)}…` : got}` };
+}
+
 /** Models sometimes put a whole list or object into a string. */
-function unpacked(value: unknown, open: "[" | "{"): unknown {
+export function unpacked(value: unknown, open: "[" | "{"): unknown {
   if (typeof value !== "string" || !value.trimStart().startsWith(open)) return value;
   try {
     return JSON.parse(value) as unknown;
@@ -57,10 +66,11 @@ export function text(
       const given = typeof value === "number" || typeof value === "boolean" ? String(value) : value;
       if (oneOf) {
         if (typeof given === "string" && oneOf.includes(given)) return given;
-        throw new Expected(`one of ${oneOf.map((one) => `"${one}"`).join(", ")}`, value);
+        throw wrong(`one of ${oneOf.map((one) => `"${one}"`).join(", ")}`, value);
       }
-      if (typeof given !== "string") throw new Expected("a string", value);
-      if (given.length < minLength) throw new Expected("a string that is not empty", value);
+      if (typeof given !== "string") throw wrong("a string", value);
+      if (given.length < minLength)
+        throw wrong(minLength === 1 ? "a string that is not empty" : `at least ${minLength} characters`, value);
       return given;
     },
   };
@@ -76,13 +86,18 @@ export function integer(
     required: true,
     aliases,
     read(value) {
-      const given = typeof value === "string" && value.trim() !== "" ? Number(value) : value;
+      const given = asNumber(value);
       if (typeof given !== "number" || !Number.isSafeInteger(given) || given < min)
-        throw new Expected(`an integer >= ${min}`, value);
+        throw wrong(`an integer >= ${min}`, value);
       // More than there is to have is what was meant, not a fault.
       return max === undefined ? given : Math.min(given, max);
     },
   };
+}
+
+/** A number that came as a string. */
+export function asNumber(value: unknown): unknown {
+  return typeof value === "string" && value.trim() !== "" ? Number(value) : value;
 }
 
 export function flag(description: string): Field<boolean> {
@@ -93,7 +108,7 @@ export function flag(description: string): Field<boolean> {
     read(value) {
       if (typeof value === "boolean") return value;
       if (typeof value === "string" && /^(true|false)$/i.test(value)) return value.toLowerCase() === "true";
-      throw new Expected("true or false", value);
+      throw wrong("true or false", value);
     },
   };
 }
@@ -106,10 +121,10 @@ export function list<T>(description: string, item: Field<T>, options: { min?: nu
     aliases: [],
     read(value) {
       const given = unpacked(value, "[");
-      if (!Array.isArray(given)) throw new Expected("an array", value);
-      if (given.length < min) throw new Expected(`an array of at least ${min}`, value);
-      if (given.length > max) throw new Expected(`an array of at most ${max}`, `${given.length} entries`);
-      return given.map((one, index) => within(`[${index}]`, () => item.read(one)));
+      if (!Array.isArray(given)) throw wrong("an array", value);
+      if (given.length < min) throw wrong(`an array of at least ${min}`, value);
+      if (given.length > max) throw wrong(`an array of at most ${max}`, `${given.length} entries`);
+      return given.map((one, index) => within(index, () => item.read(one)));
     },
   };
 }
@@ -129,30 +144,23 @@ export function object<Fields extends Record<string, Field<any>>>(fields: Fields
     aliases: [],
     read(value) {
       const given = unpacked(value, "{");
-      if (typeof given !== "object" || given === null || Array.isArray(given)) throw new Expected("an object", value);
-      const faults: Expected[] = [];
+      if (typeof given !== "object" || given === null || Array.isArray(given)) throw wrong("an object", value);
+      const issues: SchemaIssue[] = [];
       const entries: [string, unknown][] = [];
       for (const [name, field] of Object.entries(fields)) {
         const key = [name, ...field.aliases].find((one) => Object.hasOwn(given, one)) ?? name;
-        const own = Object.hasOwn(given, key) ? ((given as Record<string, unknown>)[key] ?? undefined) : undefined;
+        const own = Object.hasOwn(given, key) ? (given as Record<string, unknown>)[key] : undefined;
         try {
-          entries.push([name, within(name, (): unknown => field.read(own))]);
+          entries.push([name, within(name, (): unknown => field.read(field.nullable ? own : (own ?? undefined)))]);
         } catch (error) {
-          if (!(error instanceof Expected)) throw error;
-          faults.push(error);
+          if (!(error instanceof Wrong)) throw error;
+          issues.push(...error.issues);
         }
       }
-      const [fault] = faults;
-      if (fault) throw faults.length === 1 ? fault : new Several(faults);
+      if (issues.length > 0) throw new Wrong(issues);
       return Object.fromEntries(entries) as Values<Fields>;
     },
   };
-}
-
-class Several extends Expected {
-  constructor(readonly faults: readonly Expected[]) {
-    super(faults.map((fault) => tell(fault)).join("; "), undefined);
-  }
 }
 
 /** May be left out or null; then it is `fallback`. */
@@ -160,48 +168,68 @@ export function optional<T>(field: Field<T>): Field<T | undefined>;
 export function optional<T>(field: Field<T>, fallback: T): Field<T>;
 export function optional<T>(field: Field<T>, fallback?: T): Field<T | undefined> {
   return {
+    ...field,
     schema: fallback === undefined ? field.schema : { ...field.schema, default: fallback },
     required: false,
-    aliases: field.aliases,
     read: (value) => (value === undefined ? fallback : field.read(value)),
   };
 }
 
-function within<T>(path: string, read: () => T): T {
+function within<T>(key: PropertyKey, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    if (error instanceof Several) throw new Several(error.faults.map((fault) => prefixed(path, fault)));
-    if (error instanceof Expected) throw prefixed(path, error);
-    throw error;
+    if (!(error instanceof Wrong)) throw error;
+    throw new Wrong(error.issues.map(({ message, path = [] }) => ({ message, path: [key, ...path] })));
   }
 }
 
-function prefixed(path: string, fault: Expected): Expected {
-  const join = fault.path === "" || fault.path.startsWith("[") ? "" : ".";
-  return new Expected(fault.expected, fault.got, `${path}${join}${fault.path}`);
-}
-
-function tell(fault: Expected): string {
-  if (fault instanceof Several) return fault.expected;
-  const got = fault.got === undefined ? "nothing" : (JSON.stringify(fault.got) ?? typeof fault.got);
-  const shown = got.length > 80 ? `${got.slice(0, 79)}…` : got;
-  return `${fault.path === "" ? "arguments" : fault.path}: expected ${fault.expected}, got ${shown}`;
-}
-
-/** Describe a tool's arguments. Unknown ones are ignored, null is absent, numbers and booleans may come as strings. */
+/**
+ * Describe a tool's arguments. Unknown ones are ignored, null is absent, numbers and booleans may come as strings.
+ * `check` looks at them together; it throws `ToolInputError`, or changes them.
+ */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- see `object`.
-export function defineArguments<Fields extends Record<string, Field<any>>>(fields: Fields): Arguments<Values<Fields>> {
+export function defineArguments<Fields extends Record<string, Field<any>>>(
+  fields: Fields,
+  check: (values: Values<Fields>) => Values<Fields> = (values) => values,
+): Arguments<Values<Fields>> {
   const whole = object(fields);
+  return readBy({ ...whole, read: (value) => check(whole.read(value)) });
+}
+
+/** Arguments that a field reads whole. */
+export function readBy<T>(whole: Field<T>): Arguments<T> {
+  const validate = (input: unknown): SchemaResult<T> => {
+    try {
+      return { value: whole.read(input ?? {}) };
+    } catch (error) {
+      if (error instanceof Wrong) return { issues: error.issues };
+      throw error;
+    }
+  };
   return {
     schema: whole.schema,
     parse(input) {
-      try {
-        return whole.read(input ?? {});
-      } catch (error) {
-        if (error instanceof Expected) throw new ToolInputError(tell(error));
-        throw error;
-      }
+      const result = validate(input);
+      if (result.issues) throw new ToolInputError(toldOf(result.issues));
+      return result.value;
+    },
+    "~standard": {
+      version: 1,
+      vendor: "gantry",
+      validate,
+      jsonSchema: { input: () => whole.schema },
     },
   };
+}
+
+/** What was wrong, for a model. */
+export function toldOf(issues: readonly SchemaIssue[]): string {
+  return issues
+    .map(({ message, path = [] }) => {
+      const keys = path.map((step) => (typeof step === "object" ? step.key : step));
+      const where = keys.map((key, i) => (typeof key === "number" ? `[${key}]` : `${i > 0 ? "." : ""}${String(key)}`));
+      return `${where.join("") || "arguments"}: ${message}`;
+    })
+    .join("; ");
 }

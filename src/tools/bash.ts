@@ -7,7 +7,7 @@ import { Redactor } from "../base/redact.js";
 import { defineArguments, integer, optional, text } from "./arguments.js";
 import { runChild } from "./child.js";
 import type { ChildEnd } from "./child.js";
-import { defineTool } from "./define.js";
+import { defineTool } from "./define-tool.js";
 import { Sandbox } from "./sandbox.js";
 import type { SandboxOptions } from "./sandbox.js";
 import { cutMiddle, HeadTail, MODEL_BYTES } from "../base/cut-text.js";
@@ -33,7 +33,7 @@ export function bashTool(options: BashToolOptions): Tool {
   const sandbox = new Sandbox(options);
   const redactor = new Redactor(() => options.secrets);
   const longest = Math.max(MAX_TIMEOUT, options.timeout);
-  const args = defineArguments({
+  const schema = defineArguments({
     command: text("Shell command.", { minLength: 1, aliases: ["cmd", "script"] }),
     timeout: optional(
       integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }),
@@ -45,13 +45,11 @@ export function bashTool(options: BashToolOptions): Tool {
     description:
       "Run a shell command. Each call is a new shell in the project folder, without input or terminal; " +
       "everything it started ends with it. Shows output and exit code; of long output beginning and end.",
-    args,
+    schema,
     kind: "execute",
-    parallel: false,
-    needsPermission: true,
     describe: ({ command }) => {
       const line = command.trim().replace(/\s*\n\s*/g, " ⏎ ");
-      return { title: line.length > 200 ? `${line.slice(0, 199)}…` : line, locations: [] };
+      return line.length > 200 ? `${line.slice(0, 199)}…` : line;
     },
     run: ({ command, timeout }, context) => execute({ ...options, redactor }, sandbox, command, timeout, context),
   });

@@ -1,6 +1,7 @@
 import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { abortable, deadline, settlesWithin } from "../base/abort.js";
 import { hasCode } from "../ports/errors.js";
 import { MARK, ProcessGroup } from "./process-group.js";
 
@@ -36,7 +37,7 @@ const POLL_MS = 25;
 const living = new Set<ProcessGroup>();
 
 /** End every child of this process, at once and without grace. For the last moments of a process. */
-export function killAll(): void {
+function killAll(): void {
   for (const group of living) group.killNow();
 }
 
@@ -59,33 +60,20 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   const group = new ProcessGroup(child.pid, mark);
   enlist(group);
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk: Buffer) => options.onOutput(chunk));
-  let why: ChildEnd["why"] = "exit";
-  const stop = new AbortController();
-  const onAbort = (): void => {
-    why = "abort";
-    stop.abort();
-  };
-  const timer = setTimeout(() => {
-    why = "timeout";
-    stop.abort();
-  }, options.timeoutMs);
-  options.signal.addEventListener("abort", onAbort, { once: true });
-  if (options.signal.aborted) onAbort();
+  const time = deadline(options.timeoutMs, options.signal);
   try {
-    await Promise.race([
-      ended.exit,
-      new Promise((resolve) => stop.signal.addEventListener("abort", resolve, { once: true })),
-    ]);
-    clearTimeout(timer);
-    if (!stop.signal.aborted) await Promise.race([ended.closed, sleep(DRAIN_MS, undefined, { ref: false })]);
-    const cut = why;
+    await abortable(ended.exit, time.signal).catch((error: unknown) => {
+      if (!time.signal.aborted) throw error;
+    });
+    time.clear();
+    if (!time.signal.aborted) await settlesWithin(ended.closed, DRAIN_MS);
+    const why = time.expired ? "timeout" : options.signal.aborted ? "abort" : "exit";
     const leftBehind = await endAll(group, options);
     // Past KILL only a process stuck in the kernel is left, for which nobody can wait.
-    await Promise.race([ended.closed, sleep(DRAIN_MS, undefined, { ref: false })]);
-    return { code: child.exitCode, signal: child.signalCode, why: cut, leftBehind: leftBehind && cut === "exit" };
+    await settlesWithin(ended.closed, DRAIN_MS);
+    return { code: child.exitCode, signal: child.signalCode, why, leftBehind: leftBehind && why === "exit" };
   } finally {
-    clearTimeout(timer);
-    options.signal.removeEventListener("abort", onAbort);
+    time.clear();
     child.stdout.destroy();
     child.stderr.destroy();
     child.unref();

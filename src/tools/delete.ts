@@ -5,7 +5,7 @@ import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { size, sniff } from "./content.js";
-import { defineTool } from "./define.js";
+import { defineTool } from "./define-tool.js";
 import { exclusively, guardForChange, location, PATH_ALIASES, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { readWhole } from "./read.js";
@@ -13,7 +13,7 @@ import { readWhole } from "./read.js";
 /** Clients are shown what was in deleted text files up to this size. */
 const DIFF_BYTES = 256 * 1024;
 
-const args = defineArguments({
+const schema = defineArguments({
   path: text("File or folder, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
   recursive: optional(flag("Delete a folder with all that is in it."), false),
 });
@@ -23,10 +23,8 @@ export function deleteTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "delete",
     description: "Delete a file or an empty folder; with recursive a folder and all in it. It cannot be undone.",
-    args,
+    schema,
     kind: "delete",
-    parallel: false,
-    needsPermission: true,
     describe: ({ path, recursive }, projectDir) => ({
       title: `Delete ${shown(path, projectDir)}${recursive ? " and all in it" : ""}`,
       locations: [location(path, projectDir)],

@@ -1,7 +1,7 @@
 import type { Diff, Tool } from "../ports/tool.js";
 import type { TextEdit } from "../hostile/apply-edit.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
-import { defineTool } from "./define.js";
+import { defineTool } from "./define-tool.js";
 import { editFile } from "./edit-file.js";
 import { location, PATH_ALIASES, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
@@ -16,7 +16,7 @@ export const EDIT_FIELDS = {
   replace_all: optional(flag("Replace every occurrence."), false),
 };
 
-const args = defineArguments({
+const schema = defineArguments({
   path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
   ...EDIT_FIELDS,
 });
@@ -34,10 +34,8 @@ export function editTool(options: FileToolOptions): Tool {
     description:
       "Replace exact text in a file. Refused when the text is missing or not unique, or when the file changed since you read it. " +
       "For several changes of one file use multiedit.",
-    args,
+    schema,
     kind: "edit",
-    parallel: false,
-    needsPermission: true,
     describe: ({ path, ...edit }, projectDir) => ({
       title: `Edit ${shown(path, projectDir)}`,
       locations: [location(path, projectDir)],

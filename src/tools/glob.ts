@@ -4,7 +4,7 @@ import { withThread } from "../hostile/threads.js";
 import { isInside } from "../files/path-guard.js";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
-import { defineTool } from "./define.js";
+import { defineTool } from "./define-tool.js";
 import { folderName, location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
@@ -12,34 +12,32 @@ import { MODEL_BYTES } from "../base/cut-text.js";
 
 const MAX_SHOWN = 1_000;
 
-const args = defineArguments({
-  pattern: text("Glob, for instance src/**/*.{ts,tsx}. Without a slash it matches names in every folder.", {
-    minLength: 1,
-    aliases: ["glob", "glob_pattern"],
-  }),
-  path: optional(
-    text("Folder to search; default the project folder.", { aliases: ["dir", "directory", "folder"] }),
-    ".",
-  ),
-  all: optional(flag("Also look at what .gitignore hides."), false),
-});
+const schema = defineArguments(
+  {
+    pattern: text("Glob, for instance src/**/*.{ts,tsx}. Without a slash it matches names in every folder.", {
+      minLength: 1,
+      aliases: ["glob", "glob_pattern"],
+    }),
+    path: optional(
+      text("Folder to search; default the project folder.", { aliases: ["dir", "directory", "folder"] }),
+      ".",
+    ),
+    all: optional(flag("Also look at what .gitignore hides."), false),
+  },
+  (given) => {
+    checkGlob(given.pattern);
+    return given;
+  },
+);
 
 /** Finds files by name. */
 export function globTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "glob",
     description: "Find files by name, sorted by path. Leaves out what .gitignore hides unless all is set.",
-    args: {
-      schema: args.schema,
-      parse(input) {
-        const given = args.parse(input);
-        checkGlob(given.pattern);
-        return given;
-      },
-    },
+    schema,
     kind: "search",
     parallel: true,
-    needsPermission: false,
     describe: ({ pattern, path }, projectDir) => ({
       title: `Find ${pattern}${path === "." || path === "" ? "" : ` in ${shown(path, projectDir)}`}`,
       locations: [location(path || ".", projectDir)],

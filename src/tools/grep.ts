@@ -6,7 +6,7 @@ import type { PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import { size } from "./content.js";
-import { defineTool } from "./define.js";
+import { defineTool } from "./define-tool.js";
 import { folderName, guardFor, location, pathFault, relativeTo, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { checkGlob } from "./glob.js";
@@ -26,24 +26,32 @@ const BATCH_MS = 5_000;
 const SEARCH_MS = 60_000;
 const MAX_PATTERN = 10_000;
 
-const args = defineArguments({
-  pattern: text("Regular expression (JavaScript), matched line by line.", {
-    minLength: 1,
-    aliases: ["regex", "query"],
-  }),
-  path: optional(
-    text("File or folder to search; default the project folder.", { aliases: ["dir", "directory", "folder"] }),
-    ".",
-  ),
-  glob: optional(text("Only files that match this glob, for instance *.ts or src/**.", { aliases: ["include"] })),
-  ignore_case: optional(flag("Ignore case."), false),
-  literal: optional(flag("Take the pattern as plain text."), false),
-  context: optional(integer("Lines to show around each match.", { min: 0, max: 20 }), 0),
-  output: optional(text("What to show.", { oneOf: ["lines", "files", "count"] }), "lines"),
-  limit: optional(integer("Most matching lines (or files) to show.", { min: 1, max: MAX_LINES }), LINES),
-  all: optional(flag("Also search what .gitignore hides."), false),
-});
-type GrepArgs = ReturnType<typeof args.parse>;
+const schema = defineArguments(
+  {
+    pattern: text("Regular expression (JavaScript), matched line by line.", {
+      minLength: 1,
+      aliases: ["regex", "query"],
+    }),
+    path: optional(
+      text("File or folder to search; default the project folder.", { aliases: ["dir", "directory", "folder"] }),
+      ".",
+    ),
+    glob: optional(text("Only files that match this glob, for instance *.ts or src/**.", { aliases: ["include"] })),
+    ignore_case: optional(flag("Ignore case."), false),
+    literal: optional(flag("Take the pattern as plain text."), false),
+    context: optional(integer("Lines to show around each match.", { min: 0, max: 20 }), 0),
+    output: optional(text("What to show.", { oneOf: ["lines", "files", "count"] }), "lines"),
+    limit: optional(integer("Most matching lines (or files) to show.", { min: 1, max: MAX_LINES }), LINES),
+    all: optional(flag("Also search what .gitignore hides."), false),
+  },
+  (given) => {
+    if (given.pattern.length > MAX_PATTERN)
+      throw new ToolInputError(`pattern: expected at most ${MAX_PATTERN} characters`);
+    if (given.glob !== undefined) checkGlob(given.glob);
+    return given;
+  },
+);
+type GrepArgs = ReturnType<typeof schema.parse>;
 
 export interface GrepOptions extends FileToolOptions {
   /** How long a regular expression may take for a few files, in ms. Default 5,000. */
@@ -57,19 +65,9 @@ export function grepTool(options: GrepOptions): Tool {
     description:
       "Search file contents. Shows each file's name, then `<number>:<line>` for matches and `<number>-<line>` around them. " +
       "Skips binary files and what .gitignore hides.",
-    args: {
-      schema: args.schema,
-      parse(input) {
-        const given = args.parse(input);
-        if (given.pattern.length > MAX_PATTERN)
-          throw new ToolInputError(`pattern: expected at most ${MAX_PATTERN} characters`);
-        if (given.glob !== undefined) checkGlob(given.glob);
-        return given;
-      },
-    },
+    schema,
     kind: "search",
     parallel: true,
-    needsPermission: false,
     describe: ({ pattern, path, glob }, projectDir) => {
       const where = path === "." || path === "" ? "" : ` in ${shown(path, projectDir)}`;
       return {

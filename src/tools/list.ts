@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { withThread } from "../hostile/threads.js";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
-import { defineTool } from "./define.js";
+import { defineTool } from "./define-tool.js";
 import type { PathGuard } from "../files/path-guard.js";
 import { printable } from "../base/printable.js";
 import { folderName, guardFor, location, shown } from "./files.js";
@@ -12,7 +12,7 @@ import { MODEL_BYTES } from "../base/cut-text.js";
 
 const MAX_SHOWN = 1_000;
 
-const args = defineArguments({
+const schema = defineArguments({
   path: optional(
     text("Folder, relative to the project folder or absolute.", { aliases: ["dir", "directory", "folder"] }),
     ".",
@@ -26,10 +26,9 @@ export function listTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "list",
     description: "List a folder, sorted. Folders end in /. What .gitignore hides is left out unless all is set.",
-    args,
+    schema,
     kind: "read",
     parallel: true,
-    needsPermission: false,
     describe: ({ path }, projectDir) => ({
       title: `List ${shown(path || ".", projectDir)}`,
       locations: [location(path || ".", projectDir)],

@@ -1,12 +1,12 @@
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, list, object, text } from "./arguments.js";
-import { defineTool } from "./define.js";
+import { defineTool } from "./define-tool.js";
 import { EDIT_FIELDS, plannedDiff } from "./edit.js";
 import { editFile } from "./edit-file.js";
 import { location, PATH_ALIASES, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 
-const args = defineArguments({
+const schema = defineArguments({
   path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
   edits: list("Replacements, applied in order, each to the result of the one before.", object(EDIT_FIELDS), {
     min: 1,
@@ -19,10 +19,8 @@ export function multieditTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "multiedit",
     description: "Make several replacements in one file, all or none. Each follows the rules of edit.",
-    args,
+    schema,
     kind: "edit",
-    parallel: false,
-    needsPermission: true,
     describe: ({ path, edits }, projectDir) => ({
       title: `Edit ${shown(path, projectDir)}${edits.length > 1 ? ` in ${edits.length} places` : ""}`,
       locations: [location(path, projectDir)],

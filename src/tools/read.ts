@@ -3,7 +3,7 @@ import type { OpenedFile } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, integer, optional, text } from "./arguments.js";
 import { size, sniff } from "./content.js";
-import { defineTool } from "./define.js";
+import { defineTool } from "./define-tool.js";
 import { location, MAX_FILE_BYTES, PATH_ALIASES, SeenFiles, shown, withFile } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { MODEL_BYTES } from "../base/cut-text.js";
@@ -16,7 +16,7 @@ const SCAN_BYTES = 128 * 1024 * 1024;
 /** What providers take. */
 const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
 
-const args = defineArguments({
+const schema = defineArguments({
   path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
   offset: optional(integer("First line to show, from 1.", { min: 1 }), 1),
   limit: optional(integer("How many lines to show.", { min: 1, max: LINES }), LINES),
@@ -29,10 +29,9 @@ export function readTool(options: FileToolOptions): Tool {
     description:
       "Read a file. Each line comes as `<number><tab><text>`; the number and the tab are not part of the file. " +
       `At most ${LINES} lines or 30 kB a call: go on with offset. PNG, JPEG, GIF and WebP files are shown as images.`,
-    args,
+    schema,
     kind: "read",
     parallel: true,
-    needsPermission: false,
     describe: ({ path, offset }, projectDir) => ({
       title: `Read ${shown(path, projectDir)}${offset > 1 ? ` from line ${offset}` : ""}`,
       locations: [location(path, projectDir, offset)],

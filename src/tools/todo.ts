@@ -1,6 +1,6 @@
 import type { Tool, ToolContext } from "../ports/tool.js";
 import { defineArguments, list, object, text } from "./arguments.js";
-import { defineTool } from "./define.js";
+import { defineTool } from "./define-tool.js";
 
 const STATE = "todos";
 const MARKS: Readonly<Record<string, string>> = {
@@ -15,7 +15,7 @@ interface Todo {
   status: string;
 }
 
-const args = defineArguments({
+const schema = defineArguments({
   todos: list(
     "The whole list; it takes the place of the one before.",
     object({
@@ -32,17 +32,15 @@ export function todowriteTool(): Tool {
     name: "todowrite",
     description:
       "Keep a list of the steps of a task that has several. Send the whole list each time something changes.",
-    args,
+    schema,
     kind: "think",
-    parallel: false,
-    needsPermission: false,
     describe: ({ todos }) => {
       const done = todos.filter((todo) => todo.status === "completed").length;
-      return { title: `Update todos (${done}/${todos.length} done)`, locations: [] };
+      return `Update todos (${done}/${todos.length} done)`;
     },
     run: ({ todos }, context) => {
       context.state.set(STATE, todos);
-      return Promise.resolve({ text: show(todos) });
+      return show(todos);
     },
   });
 }
@@ -52,12 +50,10 @@ export function todoreadTool(): Tool {
   return defineTool({
     name: "todoread",
     description: "Show the todo list.",
-    args: defineArguments({}),
     kind: "think",
     parallel: true,
-    needsPermission: false,
-    describe: () => ({ title: "Read todos", locations: [] }),
-    run: (_, context) => Promise.resolve({ text: show(kept(context)) }),
+    describe: () => "Read todos",
+    run: (_, context) => show(kept(context)),
   });
 }
 

@@ -4,7 +4,7 @@ import type { PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { defineArguments, text } from "./arguments.js";
 import { sniff } from "./content.js";
-import { defineTool } from "./define.js";
+import { defineTool } from "./define-tool.js";
 import {
   diffOf,
   exclusively,
@@ -21,7 +21,7 @@ import { prefersCrlf, toCrlf } from "../files/line-ends.js";
 import { readWhole } from "./read.js";
 import { replaceFile } from "./replace-file.js";
 
-const args = defineArguments({
+const schema = defineArguments({
   path: text("File, relative to the project folder or absolute. Missing folders are made.", {
     minLength: 1,
     aliases: PATH_ALIASES,
@@ -36,10 +36,8 @@ export function writeTool(options: FileToolOptions): Tool {
     description:
       "Create a file, or replace all of it. To change a part of a file use edit. " +
       "Refused when the file changed since you read it.",
-    args,
+    schema,
     kind: "edit",
-    parallel: false,
-    needsPermission: true,
     describe: ({ path, content }, projectDir) => {
       const place = location(path, projectDir);
       return {

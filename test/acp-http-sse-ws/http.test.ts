@@ -329,6 +329,6 @@ describe("shutdown", () => {
     const first = await serveHttp(t, agent);
     const port = Number(new URL(first.url).port);
     await assert.rejects(serveHttp(t, agent, { port }), { code: "listen" });
-    await assert.rejects(serveHttp(t, agent, { host: "0.0.0.0" }), /acp.required_headers/);
+    await assert.rejects(serveHttp(t, agent, { host: "0.0.0.0" }), /set requiredHeaders/);
   });
 });

@@ -71,8 +71,8 @@ for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof OD
           const reading = {
             provider: "lab",
             redact: (text: string) => text,
-            thinkTags: protocol.thinkTags === true,
-            reader: () => protocol.reader(),
+            wire: protocol,
+            mark: undefined,
             price: ({ usage }: { usage: Taken["finish"]["usage"] }) => Promise.resolve(usage),
           };
           const answer = await gather(streamAnswer(model, {}, request, reading, signal), "lab", "m");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { headerSecrets, redact, Redactor } from "gantry";
-import { looksSecret } from "../../src/base/redact.js";
+import { headerSecrets, Redactor } from "gantry";
+import { looksSecret, redact } from "../../src/base/redact.js";
 
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 const redactor = new Redactor(new Set([KEY]));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { ModelMessage, Part } from "gantry";
-import { tokensOf } from "../../src/compaction/estimate.js";
+import { tokensOf } from "../../src/models/estimate.js";
 import { fit } from "../../src/compaction/fit.js";
 import { currentPrompt, SUMMARY_HEAD, unitsOf } from "../../src/compaction/units.js";
 import { assistant, result, toolCall, user } from "../helpers/model-requests.js";

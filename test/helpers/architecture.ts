@@ -131,6 +131,7 @@ function resolveImport(from: string, specifier: string, sources: Sources): strin
   let target: string;
   if (specifier.startsWith(".")) target = path.posix.join(path.posix.dirname(from), specifier).replace(/\.js$/, ".ts");
   else if (specifier === "gantry") target = "src/index.ts";
+  else if (specifier === "gantry/http") target = "src/http/index.ts";
   else if (specifier === "gantry/testing") target = "src/testing/index.ts";
   else if (specifier.startsWith("gantry/adapters/")) target = `${specifier.slice("gantry/".length)}/index.ts`;
   else return undefined;
@@ -171,7 +172,8 @@ function edges({ file, imports }: Module): string[] {
       if (specifier.startsWith(".")) {
         const shared = /^adapters\/acp-(?!shared)/.test(file) && target?.startsWith("adapters/acp-shared/");
         if (!target?.startsWith(`${own}/`) && !shared) fault(`imports ${String(target)}, outside its own folder`);
-      } else if (specifier.startsWith("gantry/")) fault(`imports ${specifier}; adapters import "gantry" alone`);
+      } else if (specifier.startsWith("gantry/") && specifier !== "gantry/http")
+        fault(`imports ${specifier}; adapters import "gantry" and "gantry/http" alone`);
     } else if (file.startsWith("examples/")) {
       if (!/^(gantry(\/|$)|node:)/.test(specifier)) fault(`imports ${specifier}; examples import "gantry" alone`);
     }

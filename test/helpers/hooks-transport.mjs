@@ -14,13 +14,12 @@ class HooksTransport {
       prefix: "/hooks",
       fallback: false,
       authenticated: false,
-      authenticationKey: "server.required_headers",
       handler: (request, response) => response.end("hooked"),
       refuse: (request, response, refusal) => response.writeHead(refusal.status, refusal.headers).end(refusal.message),
     });
     let settle;
     const ended = new Promise((resolve) => (settle = resolve));
-    return { label: "hooks server", address: `${origin}/hooks`, ended, stop: async () => settle() };
+    return { address: `${origin}/hooks`, ended, stop: async () => settle() };
   }
 }
 

@@ -84,7 +84,6 @@ export class LineTransport implements Transport {
 }
 
 class Lines implements Listening {
-  readonly label = "line server";
   readonly address: string;
   readonly ended: Promise<void>;
   readonly #agent: Agent;

@@ -26,6 +26,7 @@ export class WindowProvider implements ModelProvider {
   readonly name = "window";
   readonly idleTimeoutMs = 60_000;
   readonly maxRetries = 0;
+  readonly maxWaitMs = 60_000;
   readonly known: readonly Model[];
   /** What a real provider would have answered 400 to. */
   readonly violations: string[] = [];

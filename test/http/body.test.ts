@@ -4,7 +4,7 @@ import { Readable } from "node:stream";
 import { it } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { BodyError, gatheredBody, readBody } from "gantry";
+import { BodyError, gatheredBody, readBody } from "gantry/http";
 
 /** A body that comes in these pieces. */
 function sent(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, headers: Record<string, string> = {}) {

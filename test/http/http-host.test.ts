@@ -5,7 +5,8 @@ import { Agent as KeepAlive, request as httpRequest, type IncomingMessage, type 
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { it, type TestContext } from "node:test";
-import { ListenError, openHttpHost, type HttpHost, type HttpHostOptions, type HttpMount, type Logger } from "gantry";
+import { ListenError, type Logger } from "gantry";
+import { openHttpHost, type HttpHost, type HttpHostOptions, type HttpMount } from "gantry/http";
 import { exchange, send, wire } from "../helpers/http.js";
 
 const ABORTED = AbortSignal.abort();
@@ -15,7 +16,6 @@ function mountAt(prefix: string, more: Partial<HttpMount> = {}): HttpMount {
     prefix,
     fallback: false,
     authenticated: false,
-    authenticationKey: "server.required_headers",
     handler: (request, response) => void response.end(`${prefix} ${request.url}`),
     refuse: (_request, response, { status, message, headers }) =>
       void response
@@ -59,11 +59,27 @@ it("does not bind beyond loopback without authentication, and leaves nothing ope
     assert.equal(host.loopback, false);
     await assert.rejects(host.mount(mountAt("/api")), (error: Error) => {
       assert.ok(error instanceof ListenError);
-      assert.match(error.message, /server\.required_headers.*--insecure.*127\.0\.0\.1/);
+      assert.match(error.message, /: set requiredHeaders, or insecure: true, or bind to 127\.0\.0\.1$/);
       assert.doesNotMatch(error.message, /\n/);
       return true;
     });
   }
+});
+
+it("says what would help in the words of whoever opened it", async (t) => {
+  const warned: string[] = [];
+  const none = () => undefined;
+  const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warned.push(text) };
+  const remedy = ({ prefix }: HttpMount) => ({
+    authenticate: `a key for ${prefix}`,
+    listen: `give a key for ${prefix}`,
+  });
+  await assert.rejects(
+    open(t, { host: "0.0.0.0", remedy }).mount(mountAt("/api")),
+    /without authentication: give a key for \/api, or bind to 127\.0\.0\.1$/,
+  );
+  await open(t, { logger, remedy }).mount(mountAt("/api"));
+  assert.match(warned[0] ?? "", /; a key for \/api would ask for it$/);
 });
 
 it("binds beyond loopback with authentication, or when told to", async (t) => {
@@ -78,10 +94,7 @@ it("binds beyond loopback with authentication, or when told to", async (t) => {
     const port = new URL(url).port;
     assert.equal((await send(`http://127.0.0.1:${port}`, "/api")).status, 200);
     if (more && "authenticated" in more)
-      await assert.rejects(
-        host.mount(mountAt("/", { authenticated: false, authenticationKey: "acp.required_headers" })),
-        /acp\.required_headers/,
-      );
+      await assert.rejects(host.mount(mountAt("/", { authenticated: false })), /without authentication/);
   }
 });
 

@@ -1,13 +1,5 @@
-import {
-  Agent,
-  MemoryDriver,
-  type AgentOptions,
-  type HttpHost,
-  type HttpHostOptions,
-  type Listening,
-  type Logger,
-  openHttpHost,
-} from "gantry";
+import { Agent, MemoryDriver, type AgentOptions, type Listening, type Logger } from "gantry";
+import { type HttpHost, type HttpHostOptions, openHttpHost } from "gantry/http";
 import { KoaHttpTransport, type KoaHttpOptions } from "gantry/adapters/koa-http-api";
 import { ScriptedProvider, type ScriptedProviderOptions, type ScriptedStep } from "gantry/testing";
 import type { Hooks } from "../helpers/temp.js";

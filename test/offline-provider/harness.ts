@@ -21,6 +21,10 @@ export async function collect(stream: AsyncIterable<ModelChunk>): Promise<ModelC
   return chunks;
 }
 
+export function textIn(chunks: readonly ModelChunk[]): string {
+  return chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
+}
+
 export function request(messages: readonly ModelMessage[], more: Partial<ModelRequest> = {}): ModelRequest {
   const [model] = provider().known;
   if (!model) throw new Error("no model");
@@ -47,7 +51,7 @@ export async function converse(
   const calls: string[] = [];
   for (let rounds = 1; rounds <= 20; rounds++) {
     const chunks = await collect(model.stream(request(messages, { tools: offered }), AbortSignal.timeout(60_000)));
-    const text = chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
+    const text = textIn(chunks);
     const wanted = chunks.filter((chunk) => chunk.type === "tool_call");
     messages.push({
       ...message("assistant", text),

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, it } from "node:test";
-import { OPTIONS } from "gantry";
+import { OPTIONS, type CompactionInput, type ModelMessage } from "gantry";
 import { container } from "tsyringe";
 import descriptor, { OfflineProvider } from "gantry/adapters/offline-provider";
-import { collect, message, provider, request } from "./harness.js";
+import { Summary } from "../../src/compaction/summary.js";
+import { collect, message, provider, request, textIn } from "./harness.js";
 
 const TITLE_SYSTEM =
   "You name conversations. Answer with a title for the conversation that begins with the user's message.";
@@ -56,10 +57,10 @@ describe("OfflineProvider", () => {
 
   const titles: [string, string][] = [
     ["Which files are here, and what does package.json say the main entry is?", "Which files are here"],
-    ["please fix the login form", "Fix the login form"],
+    ["please fix the login form", "Please fix the login form"],
     [
       "Can you explain how the session recorder batches its tokens before they are written?",
-      "Explain how the session recorder batches its",
+      "Can you explain how the session recorder batches",
     ],
     ["hi", "Hi"],
     ["日本語のタイトルを作ってください。", "日本語のタイトルを作ってください。"],
@@ -72,20 +73,31 @@ describe("OfflineProvider", () => {
           never,
         ),
       );
-      const text = chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
+      const text = textIn(chunks);
       assert.equal(text, expected);
       assert.ok(text.length <= 50);
       assert.ok(chunks.every(({ type }) => type !== "tool_call"));
     });
   }
 
-  it("summarises by quoting what was asked", async () => {
-    const messages = [message("user", "First do this"), message("assistant", "Done"), message("user", "Then that")];
-    const chunks = await collect(
-      provider().stream(request(messages, { system: "Summarise the conversation so far.", tools: [] }), never),
-    );
-    const text = chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
-    assert.match(text, /- First do this\n- Then that/);
+  it("sums up by quoting what was asked, also of what was summed up before", async () => {
+    const ask: CompactionInput["ask"] = async ({ system, message: transcript }) =>
+      textIn(await collect(provider().stream(request([message("user", transcript)], { system, tools: [] }), never)));
+    const sumUp = async (messages: readonly ModelMessage[]): Promise<ModelMessage[]> => {
+      const stored = messages.map((one, seq) => {
+        return { ...one, id: `m${seq}`, sessionId: "s", seq, createdAt: "2026-01-01T00:00:00.000Z", finished: true };
+      });
+      const estimate = (): number => 0;
+      return await new Summary().compact({ messages: stored, budget: 50_000, keepMessages: 2, estimate, ask }, never);
+    };
+    const turn = (prompt: string): ModelMessage[] => [message("user", prompt), message("assistant", "Done")];
+    const once = await sumUp([...turn("Begin"), ...turn("First do this"), ...turn("Then that"), ...turn("Now")]);
+    const twice = await sumUp([...once, ...turn("And more"), ...turn("Enough")]);
+    const all = twice
+      .map(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")).join(""))
+      .join("\n");
+    assert.match(all, /^- user: First do this\n- user: Then that\n(- .*\n)*- user: And more$/m);
+    assert.doesNotMatch(all, /No language model/);
   });
 
   it("names a local model server that answers, and never one that does not", async () => {
@@ -99,9 +111,7 @@ describe("OfflineProvider", () => {
     try {
       const model = new OfflineProvider({ servers: [there], hints: ["a hint"] });
       const ask = async (): Promise<string> =>
-        (await collect(model.stream(request([message("user", "Hello")]), never)))
-          .map((chunk) => (chunk.type === "text" ? chunk.text : ""))
-          .join("");
+        textIn(await collect(model.stream(request([message("user", "Hello")]), never)));
       assert.match(await ask(), /Ollama is running on this machine with the model `llama3\.2:3b`/);
       assert.match(await ask(), /"providers":\[\{"provider":"ollama"\}\]/);
       assert.match(await ask(), /a hint/);

@@ -9,23 +9,11 @@ import {
   type ModelMessage,
   type ProviderErrorKind,
   type Run,
-  type Tool,
 } from "gantry";
 import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { CUT_OFF } from "../../src/conversation/messages.js";
+import { noop } from "../helpers/noop-tool.js";
 import { STORES } from "../helpers/stores.js";
-
-const noop: Tool<Record<string, unknown>> = {
-  name: "noop",
-  description: "Does nothing.",
-  inputSchema: { type: "object" },
-  kind: "other",
-  parallel: false,
-  needsPermission: false,
-  parse: (input) => input as Record<string, unknown>,
-  describe: () => ({ title: "Nothing", locations: [] }),
-  run: () => Promise.resolve({ text: "done" }),
-};
 
 function make(t: TestContext, provider: ScriptedProvider, more: Partial<AgentOptions> = {}): Agent {
   const agent = new Agent({ providers: [provider], tools: [noop], ...more });

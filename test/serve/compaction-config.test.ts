@@ -11,7 +11,7 @@ const TRANSPORT = `export default { gantry: 1, kind: "transport", name: "quiet",
   start() { return Promise.resolve({ address: "nowhere", ended: new Promise(() => {}), stop: () => Promise.resolve() }); }
 } };`;
 const PROVIDER = `export default { gantry: 1, kind: "model-provider", name: "tiny", parse: () => ({}), use: class {
-  name = "tiny"; idleTimeoutMs = 60000; maxRetries = 0;
+  name = "tiny"; idleTimeoutMs = 60000; maxRetries = 0; maxWaitMs = 60000;
   known = [{ id: "m", name: "m", ownedBy: "" }];
   models() { return Promise.resolve(this.known); }
   async *stream() {

@@ -16,12 +16,12 @@ class Mounted {
     let end;
     const ended = new Promise((resolve) => (end = resolve));
     const origin = await this.host.mount({
-      prefix, fallback: false, authenticated: false, authenticationKey: "server.insecure",
+      prefix, fallback: false, authenticated: false,
       handler: (request, response) => response.end(greeting),
       refuse: (request, response, refusal) => { response.statusCode = refusal.status; response.end(refusal.message); },
     });
     const { logger } = this;
-    return { label: "stranger server", address: origin + prefix, ended, stop: async () => { logger.info("stopped " + prefix); end(); } };
+    return { address: origin + prefix, ended, stop: async () => { logger.info("stopped " + prefix); end(); } };
   }
 }
 export default {
@@ -40,14 +40,14 @@ class Odd {
     ${start}
     let end;
     const ended = new Promise((resolve) => (end = resolve));
-    return { label: "odd server", address: "odd://here", ended, stop: async (signal) => { ${stop} } };
+    return { address: "odd://here", ended, stop: async (signal) => { ${stop} } };
   }
 }
 export default { gantry: 1, kind: "transport", name: "odd", parse: (raw) => raw, use: Odd };`;
 
 const provider = `${TOKENS}
 class Parrot {
-  idleTimeoutMs = 1000; maxRetries = 0;
+  idleTimeoutMs = 1000; maxRetries = 0; maxWaitMs = 60000;
   constructor(options) { this.name = options.name; this.known = [{ id: "p1", name: "P 1", ownedBy: "stranger" }]; }
   async models() { return [...this.known]; }
   async *stream(request) {

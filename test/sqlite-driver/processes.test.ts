@@ -43,7 +43,7 @@ describe("SqliteDriver in several processes", () => {
   it("four processes with fifty writes each lose none", async () => {
     const path = join(folder, "four.db");
     const driver = await opened(path);
-    await driver.create(aSession("shared"));
+    await driver.create({ session: aSession("shared") });
     await allAtOnce(Array.from({ length: 4 }, (_, n) => start(path, "write", `own${n}`, "50", "shared")));
     for (let n = 0; n < 4; n++) assert.equal((await driver.messages(`own${n}`)).length, 50);
     assert.equal((await driver.get("shared"))?.usage.promptTokens, 200);
@@ -86,7 +86,7 @@ describe("SqliteDriver in several processes", () => {
   it("while another process holds the write lock, the event loop turns, reads work, and writes come through in order", async () => {
     const path = join(folder, "locked.db");
     const driver = await opened(path);
-    await driver.create(aSession("a"));
+    await driver.create({ session: aSession("a") });
     const child = new Child("./sqlite-lock.ts", [path, "1200"]);
     assert.equal(await child.message(), "held");
     const order: string[] = [];
@@ -113,7 +113,7 @@ describe("SqliteDriver in several processes", () => {
     const child = new Child("./sqlite-lock.ts", [path, "300"]);
     await child.message();
     const driver = await opened(path);
-    await driver.create(aSession("a"));
+    await driver.create({ session: aSession("a") });
     assert.equal((await driver.get("a"))?.id, "a");
     await child.ended();
     await driver.close();

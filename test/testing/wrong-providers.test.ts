@@ -81,7 +81,17 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         super([], { idleTimeoutMs: 0 });
       }
     },
-    "idleTimeoutMs and maxRetries: whole numbers that make sense",
+    "idleTimeoutMs, maxRetries and maxWaitMs: whole numbers that make sense",
+  ],
+  [
+    "does not say how long it may ask to wait",
+    class extends ScriptedProvider {
+      constructor() {
+        super();
+        Reflect.deleteProperty(this, "maxWaitMs");
+      }
+    },
+    "idleTimeoutMs, maxRetries and maxWaitMs: whole numbers that make sense",
   ],
   [
     "goes to the network for what it knows",

@@ -28,7 +28,7 @@ function checksOf(fault?: LineFault): Check[] {
 /** What is wrong, and the check that must say so. */
 const WRONG: readonly (readonly [fault: LineFault, check: string])[] = [
   ["name", "name: a word that people can write into a config"],
-  ["address", "address: a URL, or `stdio`; label: printable, one line"],
+  ["address", "address: a URL, or `stdio`, printable, on one line"],
   ["early", "start: resolves once clients can connect"],
   ["half open", "start: rejects when nobody could connect, and leaves nothing open"],
   ["trims", "prompt: reaches the agent as it was written, and the answer comes back as it was said"],

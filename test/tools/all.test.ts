@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { it } from "node:test";
-import { builtinTools } from "gantry";
-import { callTool, temporaryFolder, toolContext } from "../helpers/tool-context.js";
+import { Agent, builtinTools } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { temporaryFolder } from "../helpers/tool-context.js";
 
 const names = (tools: readonly { name: string }[]) => tools.map((tool) => tool.name).sort();
 
@@ -51,12 +52,19 @@ it("describes calls for people", () => {
 it("caps every tool's text", async () => {
   await using folder = await temporaryFolder();
   await writeFile(join(folder.path, "a.txt"), "line\n".repeat(1000));
-  for (const tool of builtinTools({ outputBytes: 500, bash: { sandbox: "off" } })) {
-    const input =
-      tool.name === "read" ? { path: "a.txt" } : tool.name === "bash" ? { command: "cat a.txt" } : undefined;
-    if (!input) continue;
-    const { text } = await callTool(tool, input, toolContext(folder.path));
-    assert.ok(Buffer.byteLength(text) <= 500, tool.name);
-    assert.match(text, /bytes cut from the middle/);
+  const provider = new ScriptedProvider([
+    callTools(["read", { path: "a.txt" }], ["bash", { command: "cat a.txt" }]),
+    "done",
+  ]);
+  const tools = builtinTools({ bash: { sandbox: "off" } });
+  const agent = new Agent({ providers: [provider], tools, toolOutputBytes: 500, projectDir: folder.path });
+  const capped: string[] = [];
+  for await (const event of await agent.run({ message: "x" })) {
+    if (event.type !== "tool_result") continue;
+    assert.ok(Buffer.byteLength(event.output) <= 500, event.name);
+    assert.match(event.output, /bytes cut from the middle/);
+    capped.push(event.name);
   }
+  await agent.close();
+  assert.deepEqual(capped, ["read", "bash"]);
 });

@@ -4,7 +4,7 @@ import type { StreamPart } from "../language-model.js";
 import type { AnswerReader } from "./answer-reader.js";
 import type { Handed } from "./hand-over.js";
 import { EventLines, type ServerEvent } from "./event-lines.js";
-import { bag, tellsError } from "./json.js";
+import { bag, tellsError } from "../json.js";
 
 /** Characters of one event, or of an answer that comes in one piece. */
 const MOST = 8 * 1024 * 1024;

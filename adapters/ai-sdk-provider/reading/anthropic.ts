@@ -1,6 +1,6 @@
 import type { StreamPart } from "../language-model.js";
 import { finishPart, type AnswerReader } from "./answer-reader.js";
-import { argumentsOf, bag, count, list, tellsError, text, type Bag } from "./json.js";
+import { argumentsOf, bag, count, list, tellsError, text, type Bag } from "../json.js";
 
 const REASONS: Readonly<Record<string, string>> = {
   end_turn: "stop",

@@ -1,4 +1,4 @@
-import { bag, list, text } from "./json.js";
+import { bag, list, text } from "../json.js";
 
 const STEP = /\.([^.[\]]+)|\[(\d+)\]|\['([^']*)'\]|\["([^"]*)"\]/g;
 /** Longest list within arguments; a place beyond it is no place. */

@@ -1,7 +1,7 @@
 import type { Metadata, StreamPart } from "../language-model.js";
 import { finishPart, type AnswerReader, type Counts } from "./answer-reader.js";
 import { PlacedArguments } from "./google-arguments.js";
-import { argumentsOf, bag, count, list, tellsError, text, type Bag } from "./json.js";
+import { argumentsOf, bag, count, list, tellsError, text, type Bag } from "../json.js";
 
 const REASONS: Readonly<Record<string, string>> = {
   STOP: "stop",

@@ -1,6 +1,6 @@
 import type { Metadata, StreamPart } from "../language-model.js";
 import { finishPart, type AnswerReader, type Counts } from "./answer-reader.js";
-import { argumentsOf, bag, count, key, list, tellsError, text, type Bag } from "./json.js";
+import { argumentsOf, bag, count, key, list, tellsError, text, type Bag } from "../json.js";
 
 /** An item of the answer that is under way. */
 interface Item {

@@ -1,7 +1,8 @@
 import type { Model, ReasoningEffort } from "gantry";
 import type { CallOptions } from "../language-model.js";
 import { MessagesReader } from "../reading/anthropic.js";
-import type { Wire } from "./wire.js";
+import { reportedCost } from "../prices.js";
+import type { OwnWire } from "./wire.js";
 
 const MARK = { anthropic: { cacheControl: { type: "ephemeral" } } } as const;
 const BUDGETS: Readonly<Record<Exclude<ReasoningEffort, "">, number>> = {
@@ -22,8 +23,10 @@ async function capabilities(model: Model): Promise<{ maxOutputTokens: number; kn
 }
 
 /** Anthropic's Messages API. */
-export const wire: Wire = {
+export const wire: OwnWire = {
   reader: () => new MessagesReader(),
+
+  cost: reportedCost,
 
   input: () => ["text", "image", "pdf"],
 
@@ -46,35 +49,26 @@ export const wire: Wire = {
     return (modelId) => anthropic.messages(modelId);
   },
 
-  async options({ request, settings, refused, maxTokens }, { prompt, tools }) {
+  async options({ request: { effort, model }, settings, refused, maxTokens }, { prompt, tools }) {
+    const options: Partial<CallOptions> = { prompt: markPrompt(prompt) };
+    if (tools !== undefined) options.tools = markTools(tools);
     // A field that others who speak this protocol need not know.
     const plain = settings.preset?.id === "anthropic" ? {} : { toolStreaming: false };
-    const marked = { prompt: markPrompt(prompt), ...(tools === undefined ? {} : { tools: markTools(tools) }) };
-    const limited = maxTokens === undefined ? {} : { maxOutputTokens: maxTokens };
-    if (request.effort === "" || refused.has("effort"))
-      return { ...marked, ...limited, providerOptions: { anthropic: plain } };
-    const { adaptive } = await capabilities(request.model);
+    if (effort === "" || refused.has("effort")) return { ...options, providerOptions: { anthropic: plain } };
+    const { adaptive } = await capabilities(model);
     if (adaptive) {
-      return {
-        ...marked,
-        ...limited,
-        providerOptions: {
-          anthropic: {
-            ...plain,
-            thinking: { type: "adaptive", display: "summarized" },
-            effort: request.effort === "minimal" ? "low" : request.effort,
-          },
-        },
-      };
+      const thinking = { type: "adaptive", display: "summarized" };
+      const level = effort === "minimal" ? "low" : effort;
+      return { ...options, providerOptions: { anthropic: { ...plain, thinking, effort: level } } };
     }
     // Thinking is a part of the answer, and must leave room for the rest of it.
     const limit = maxTokens ?? 32_000;
-    const budget = Math.max(1024, Math.min(BUDGETS[request.effort], Math.floor(limit / 2)));
+    const budgetTokens = Math.max(1024, Math.min(BUDGETS[effort], Math.floor(limit / 2)));
     return {
-      ...marked,
+      ...options,
       // The package adds the budget to what it is given.
-      maxOutputTokens: Math.max(1024, limit - budget),
-      providerOptions: { anthropic: { ...plain, thinking: { type: "enabled", budgetTokens: budget } } },
+      maxOutputTokens: Math.max(1024, limit - budgetTokens),
+      providerOptions: { anthropic: { ...plain, thinking: { type: "enabled", budgetTokens } } },
     };
   },
 };

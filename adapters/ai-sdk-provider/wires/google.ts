@@ -1,6 +1,7 @@
 import type { ReasoningEffort } from "gantry";
 import { GeminiReader } from "../reading/google.js";
-import type { Wire } from "./wire.js";
+import { reportedCost } from "../prices.js";
+import type { OwnWire } from "./wire.js";
 
 const BUDGETS: Readonly<Record<Exclude<ReasoningEffort, "">, number>> = {
   minimal: 512,
@@ -14,8 +15,10 @@ const isGemini3 = (id: string): boolean => /gemini-/.test(id) && !/gemini-(1|2)(
 const thinks = (id: string): boolean => /gemini-2\.5/.test(id) || isGemini3(id);
 
 /** Gemini's generateContent. */
-export const wire: Wire = {
+export const wire: OwnWire = {
   reader: () => new GeminiReader(),
+
+  cost: reportedCost,
 
   input: (model) => (/gemma/.test(model.id) ? ["text", "image"] : ["text", "image", "pdf"]),
 
@@ -37,16 +40,12 @@ export const wire: Wire = {
     return (modelId) => google(modelId);
   },
 
-  options({ request, refused, maxTokens }) {
-    const { id, reasoning } = request.model;
-    const on = (reasoning ?? thinks(id)) && !refused.has("effort");
-    const { effort } = request;
+  async options({ request: { model, effort }, refused }) {
+    const { id, reasoning } = model;
+    if (!(reasoning ?? thinks(id)) || refused.has("effort")) return {};
     const level =
       effort === "" ? {} : isGemini3(id) ? { thinkingLevel: levelOf(effort, id) } : { thinkingBudget: BUDGETS[effort] };
-    return Promise.resolve({
-      ...(maxTokens === undefined ? {} : { maxOutputTokens: maxTokens }),
-      ...(on ? { providerOptions: { google: { thinkingConfig: { includeThoughts: true, ...level } } } } : {}),
-    });
+    return { providerOptions: { google: { thinkingConfig: { includeThoughts: true, ...level } } } };
   },
 };
 

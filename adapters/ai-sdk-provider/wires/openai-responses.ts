@@ -1,6 +1,8 @@
 import type { ReasoningEffort } from "gantry";
+import type { CallOptions } from "../language-model.js";
 import { ResponsesReader } from "../reading/openai-responses.js";
-import type { Asking, Wire } from "./wire.js";
+import { reportedCost } from "../prices.js";
+import type { Asking, OwnWire } from "./wire.js";
 
 /** Whether an id names one of OpenAI's reasoning models; deployments have names of their own, so configuration may say it too. */
 function reasons({ request: { model } }: Pick<Asking, "request">): boolean {
@@ -8,8 +10,12 @@ function reasons({ request: { model } }: Pick<Asking, "request">): boolean {
 }
 
 /** OpenAI's Responses API. Nothing is stored there: reasoning goes back encrypted. */
-export const wire: Wire = {
+export const wire: OwnWire = {
   reader: () => new ResponsesReader(),
+
+  cost: reportedCost,
+
+  optional: ["cache_key", "summary"],
 
   input: (model) => (/audio|realtime/.test(model.id) ? ["text"] : ["text", "image", "pdf"]),
 
@@ -25,25 +31,20 @@ export const wire: Wire = {
     return (modelId) => openai.responses(modelId);
   },
 
-  options(asking, { tools }) {
-    const { request, refused, maxTokens } = asking;
-    const reasoning = reasons(asking);
-    return Promise.resolve({
-      ...(maxTokens === undefined ? {} : { maxOutputTokens: maxTokens }),
-      // The API would make schemas strict by itself, and refuse those with optional properties.
-      ...(tools === undefined ? {} : { tools: tools.map((tool) => ({ ...tool, strict: false })) as typeof tools }),
-      providerOptions: {
-        openai: {
-          store: false,
-          ...(refused.has("cache_key") ? {} : { promptCacheKey: request.cacheKey.slice(0, 64) }),
-          ...(reasoning && request.model.reasoning === true ? { forceReasoning: true } : {}),
-          ...(reasoning && !refused.has("summary") ? { reasoningSummary: "auto" } : {}),
-          ...(reasoning && request.effort !== "" && !refused.has("effort")
-            ? { reasoningEffort: effortOf(request.effort, request.model.id) }
-            : {}),
-        },
-      },
-    });
+  async options(asking, { tools }) {
+    const { request, refused } = asking;
+    const { effort, model, cacheKey } = request;
+    const openai: Record<string, string | boolean> = { store: false };
+    if (!refused.has("cache_key")) openai.promptCacheKey = cacheKey.slice(0, 64);
+    if (reasons(asking)) {
+      if (model.reasoning === true) openai.forceReasoning = true;
+      if (!refused.has("summary")) openai.reasoningSummary = "auto";
+      if (effort !== "" && !refused.has("effort")) openai.reasoningEffort = effortOf(effort, model.id);
+    }
+    const options: Partial<CallOptions> = { providerOptions: { openai } };
+    // The API would make schemas strict by itself, and refuse those with optional properties.
+    if (tools !== undefined) options.tools = tools.map((tool) => ({ ...tool, strict: false })) as typeof tools;
+    return options;
   },
 };
 

@@ -1,6 +1,8 @@
 import type { ReasoningEffort } from "gantry";
+import type { CallOptions } from "../language-model.js";
 import { ChatReader } from "../reading/openai.js";
-import type { Asking, Wire } from "./wire.js";
+import { reportedCost } from "../prices.js";
+import type { Asking, OwnWire } from "./wire.js";
 
 // The package's key for provider options; ours whatever the provider is called.
 const NAME = "gantry";
@@ -8,10 +10,14 @@ const NAME = "gantry";
 type Body = Record<string, unknown>;
 
 /** Chat completions: OpenAI's old protocol, which nearly everyone speaks. */
-export const wire: Wire = {
+export const wire: OwnWire = {
   reader: () => new ChatReader(NAME),
 
   thinkTags: true,
+
+  cost: reportedCost,
+
+  optional: ["cache_key", "stream_options"],
 
   input: (model, { preset }) =>
     (preset?.id === "openai" || preset?.id === "azure") &&
@@ -42,17 +48,16 @@ export const wire: Wire = {
       }).chatModel(modelId);
   },
 
-  options({ request, settings, refused, maxTokens }) {
-    const extra: Record<string, unknown> = { ...settings.quirks.body };
-    if (settings.quirks.cacheKey === true && !refused.has("cache_key"))
-      extra.prompt_cache_key = request.cacheKey.slice(0, 64);
+  async options({ request, settings: { quirks }, refused, maxTokens }) {
+    const extra: Body = { ...quirks.body };
+    if (quirks.cacheKey === true && !refused.has("cache_key")) extra.prompt_cache_key = request.cacheKey.slice(0, 64);
     if (request.effort !== "" && !refused.has("effort"))
-      Object.assign(extra, effortOf(request.effort, settings.quirks.effort, request.model.id));
-    return Promise.resolve({
-      ...(maxTokens === undefined ? {} : { maxOutputTokens: maxTokens }),
-      // JSON values all of them, which the package's type wants to see proven.
-      providerOptions: { [NAME]: extra as Record<string, never> },
-    });
+      Object.assign(extra, effortOf(request.effort, quirks.effort, request.model.id));
+    // JSON values all of them, which the package's type wants to see proven.
+    const options: Partial<CallOptions> = { providerOptions: { [NAME]: extra as Record<string, never> } };
+    // Also where it was refused: under its other name.
+    if (maxTokens !== undefined) options.maxOutputTokens = maxTokens;
+    return options;
   },
 
   reasoningMark: ({ quirks }) => (quirks.echoReasoning === true ? { [NAME]: { echo: true } } : undefined),

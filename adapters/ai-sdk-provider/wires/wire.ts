@@ -5,6 +5,7 @@ import type { AiSdkModel, CallOptions, Metadata } from "../language-model.js";
 import type { PromptRules } from "../messages.js";
 import type { Settings } from "../options.js";
 import type { AnswerReader } from "../reading/answer-reader.js";
+import type { ReportedUsage } from "../usage.js";
 
 /** Parameters that models may refuse; what was refused once is left out from then on. */
 export type Optional = "temperature" | "effort" | "max_tokens" | "cache_key" | "stream_options" | "summary";
@@ -18,21 +19,32 @@ export interface Asking {
   readonly maxTokens: number | undefined;
 }
 
-/** A model protocol: which package speaks it, and how the kernel's wishes are put into its options. */
+/** A way to ask models: how the kernel's wishes are put into the options of a package, and what its answers need. */
 export interface Wire {
-  /** What reads one answer; the package only writes the requests. */
-  reader(): AnswerReader;
+  /** What reads one answer, where the package only writes the requests. */
+  readonly reader?: () => AnswerReader;
   /** Whether an answer may begin with thoughts in `<think>` tags. */
   readonly thinkTags?: boolean;
+  /** What it sends unasked, and models may refuse. */
+  readonly optional?: readonly Optional[];
   /** Most tokens of an answer, where the catalogue does not know. */
   readonly maxOutput?: (model: Model) => Promise<number>;
   /** What all its models take, where nothing else is known. */
   input(model: Model, settings: Settings): readonly InputKind[];
   rules(model: Model, settings: Settings): Pick<PromptRules, "toolMedia" | "toolIds" | "reasoningOnMessage">;
+  /** Options beside prompt, tools, temperature and the answer's limit, or in their stead: both may be marked for caching. */
+  options(asking: Asking, options: CallOptions): Promise<Partial<CallOptions>>;
+  /** USD as the provider reported it. */
+  cost(reported: ReportedUsage, settings: Settings): number | undefined;
+  /** Opaque data that each reasoning part gets, so that it goes back to where it came from. */
+  readonly reasoningMark?: (settings: Settings) => Metadata | undefined;
+  /** Opaque data of the whole answer, from what the last part tells. */
+  readonly answerData?: (metadata: Metadata) => Metadata | undefined;
+}
+
+/** A model protocol that is built in. */
+export interface OwnWire extends Wire {
+  readonly reader: () => AnswerReader;
   /** Load the package; models are made by id. */
   open(settings: Settings, fetch: Fetch): Promise<(modelId: string, asking: Asking) => AiSdkModel>;
-  /** Options beside prompt, tools and temperature. May mark the prompt and the tools for caching. */
-  options(asking: Asking, options: CallOptions): Promise<Partial<CallOptions>>;
-  readonly reasoningMark?: (settings: Settings) => Metadata | undefined;
-  readonly answerData?: (metadata: Metadata) => Metadata | undefined;
 }

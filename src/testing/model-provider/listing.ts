@@ -7,10 +7,11 @@ import type { ProviderRule } from "./desk.js";
 export const listingRules: readonly ProviderRule[] = [
   ["name: not empty, no `/` and no white space", async ({ provider }) => assert.match(provider.name, /^[^/\s]+$/)],
   [
-    "idleTimeoutMs and maxRetries: whole numbers that make sense",
+    "idleTimeoutMs, maxRetries and maxWaitMs: whole numbers that make sense",
     async ({ provider }) => {
       assert.ok(Number.isSafeInteger(provider.idleTimeoutMs) && provider.idleTimeoutMs > 0, "idleTimeoutMs");
       assert.ok(Number.isSafeInteger(provider.maxRetries) && provider.maxRetries >= 0, "maxRetries");
+      assert.ok(Number.isSafeInteger(provider.maxWaitMs) && provider.maxWaitMs >= 0, "maxWaitMs");
     },
   ],
   [

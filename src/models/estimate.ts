@@ -1,5 +1,6 @@
 import { bytesOf } from "../conversation/messages.js";
 import type { ModelMessage } from "../ports/message.js";
+import type { ModelRequest } from "../ports/model-provider.js";
 import type { ToolSpec } from "../ports/tool.js";
 
 /** English and code take about four bytes a token; three leaves room for denser text. */
@@ -29,4 +30,14 @@ export function tokensOf(messages: readonly ModelMessage[]): number {
 /** Bytes of a tool as a provider is told of it. */
 export function toolBytes({ name, description, inputSchema }: ToolSpec): number {
   return Buffer.byteLength(JSON.stringify({ name, description, inputSchema })) + 32;
+}
+
+/** Bytes of what comes before the messages of a request. */
+export function frameBytes({ system, tools }: Pick<ModelRequest, "system" | "tools">): number {
+  return tools.reduce((sum, tool) => sum + toolBytes(tool), Buffer.byteLength(system) + 16);
+}
+
+/** Tokens of a whole prompt, estimated: bytes / 3, and 1,500 for an image or a file. */
+export function estimatePrompt(request: ModelRequest): number {
+  return Math.ceil((frameBytes(request) + bytesOfAll(request.messages)) / BYTES_PER_TOKEN);
 }

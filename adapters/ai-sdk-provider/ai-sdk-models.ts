@@ -1,0 +1,106 @@
+import type { Logger, Model, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "gantry";
+import { complete } from "./catalogue.js";
+import type { FaultContext } from "./errors.js";
+import { inputOf } from "./files.js";
+import type { AiSdkModel, CallOptions } from "./language-model.js";
+import { answerLimit } from "./limits.js";
+import { toPrompt } from "./messages.js";
+import type { Settings } from "./options.js";
+import { listedCost } from "./prices.js";
+import { Refusals, type Attempt } from "./refusals.js";
+import { forSpecification } from "./specification.js";
+import { streamAnswer } from "./stream.js";
+import type { ReportedUsage } from "./usage.js";
+import type { Asking, Optional, Wire } from "./wires/wire.js";
+
+/** A wire whose package is loaded. */
+export interface OpenWire {
+  readonly wire: Wire;
+  readonly model: (modelId: string, asking: Asking) => AiSdkModel;
+}
+
+/** Models of the AI SDK as the kernel asks them, whoever writes their requests and reads their answers. */
+export class AiSdkModels implements ModelProvider {
+  readonly name: string;
+  readonly idleTimeoutMs: number;
+  readonly maxRetries: number;
+  readonly maxWaitMs: number;
+  readonly known: readonly Model[];
+  readonly #settings: Settings;
+  readonly #faults: FaultContext;
+  readonly #open: () => Promise<OpenWire>;
+  readonly #refusals: Refusals;
+
+  constructor(settings: Settings, faults: FaultContext, open: () => Promise<OpenWire>, logger: Logger | undefined) {
+    this.name = settings.name;
+    this.idleTimeoutMs = settings.idleTimeoutMs;
+    this.maxRetries = settings.maxRetries;
+    this.maxWaitMs = settings.maxWaitMs;
+    this.known = settings.models.map((model) => complete(model, settings.name));
+    this.#settings = settings;
+    this.#faults = faults;
+    this.#open = open;
+    this.#refusals = new Refusals(logger);
+  }
+
+  async models(signal: AbortSignal): Promise<Model[]> {
+    signal.throwIfAborted();
+    return [...this.known];
+  }
+
+  async *stream(asked: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk, void, undefined> {
+    signal.throwIfAborted();
+    // An effort is for models that reason; those that are said not to refuse it.
+    const request: ModelRequest = asked.model.reasoning === false ? { ...asked, effort: "" } : asked;
+    const { wire, model } = await this.#open();
+    const maxTokens = answerLimit(request, await wire.maxOutput?.(request.model));
+    yield* this.#refusals.answer(request.model.id, async (refused): Promise<Attempt> => {
+      const asking: Asking = { request, settings: this.#settings, refused, maxTokens };
+      const asks = model(request.model.id, asking);
+      const { options, sent } = await this.#options(wire, asking);
+      const effort = refused.has("effort") ? "" : request.effort;
+      const reading = {
+        ...this.#faults,
+        wire,
+        mark: wire.reasoningMark?.(this.#settings),
+        price: (reported: ReportedUsage) => this.#price(reported, wire, request.model),
+      };
+      const specified = forSpecification(asks.specificationVersion, options, effort);
+      return { sent, chunks: streamAnswer(asks, specified, request, reading, signal) };
+    });
+  }
+
+  async close(): Promise<void> {}
+
+  async #options(wire: Wire, asking: Asking): Promise<{ options: CallOptions; sent: ReadonlySet<Optional> }> {
+    const { request, settings, refused, maxTokens } = asking;
+    const { model, temperature, tools } = request;
+    const input = inputOf(model, wire.input(model, settings));
+    const sent = new Set<Optional>(wire.optional);
+    const base: CallOptions = {
+      prompt: toPrompt(request, { provider: this.name, model: model.id, input, ...wire.rules(model, settings) }),
+    };
+    if (tools.length > 0)
+      base.tools = tools.map(({ name, description, inputSchema }) => {
+        return { type: "function", name, description, inputSchema };
+      });
+    if (maxTokens !== undefined && !refused.has("max_tokens")) base.maxOutputTokens = maxTokens;
+    if (temperature !== undefined && !refused.has("temperature") && !/^(o\d|gpt-5)/.test(model.id)) {
+      base.temperature = temperature;
+      sent.add("temperature");
+    }
+    const options: CallOptions = { ...base, ...(await wire.options(asking, base)) };
+    if (request.effort !== "") sent.add("effort");
+    if (options.maxOutputTokens !== undefined) sent.add("max_tokens");
+    return { options, sent };
+  }
+
+  async #price(reported: ReportedUsage, wire: Wire, model: Model): Promise<ModelUsage> {
+    const { usage } = reported;
+    const said = wire.cost(reported, this.#settings);
+    if (said !== undefined) return { ...usage, cost: said, costReported: true };
+    if (model.prices !== undefined) return usage;
+    const listed = await listedCost(usage, model.id, this.#settings);
+    return listed === undefined ? usage : { ...usage, cost: listed };
+  }
+}

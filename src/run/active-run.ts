@@ -1,0 +1,37 @@
+import type { AgentEvent } from "../ports/events.js";
+import type { Model } from "../ports/model-provider.js";
+import type { Run, RunResult } from "../ports/run.js";
+import type { RunContext } from "./run-context.js";
+
+/** A run that is going, as its caller sees it. */
+export class ActiveRun implements Run {
+  readonly result: Promise<RunResult>;
+  readonly #run: RunContext;
+
+  constructor(run: RunContext, result: Promise<RunResult>) {
+    this.#run = run;
+    this.result = result;
+    // Whoever only reads events must not bring the process down by an unhandled rejection.
+    this.result.catch(() => undefined);
+  }
+
+  get id(): string {
+    return this.#run.id;
+  }
+  get sessionId(): string {
+    return this.#run.sessionId;
+  }
+  get provider(): string {
+    return this.#run.provider.name;
+  }
+  get model(): Model {
+    return this.#run.model;
+  }
+  get dropped(): number {
+    return this.#run.events.dropped;
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<AgentEvent> {
+    return this.#run.events;
+  }
+}

@@ -1,0 +1,22 @@
+import type { RunResult } from "../ports/run.js";
+
+/** What a run may take at most. */
+export interface RunLimits {
+  /** Model calls of the main loop. */
+  readonly iterations: number;
+  /** Bytes kept of a tool's text. */
+  readonly toolOutputBytes: number;
+}
+
+/** Of an agent that was told nothing. */
+export const DEFAULT_LIMITS: RunLimits = { iterations: 100, toolOutputBytes: 1_048_576 };
+
+/** What of a run counts against its limits. */
+export interface Spending {
+  readonly iterations: number;
+}
+
+/** The limit that a run has come to, asked before each further model call; undefined while it may go on. */
+export function limitReached(limits: RunLimits, spent: Spending): Exclude<RunResult["endedBy"], "model"> | undefined {
+  return spent.iterations >= limits.iterations ? "max_iterations" : undefined;
+}

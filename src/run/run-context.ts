@@ -1,0 +1,88 @@
+import type { Bus } from "../base/bus.js";
+import type { TaskSet } from "../base/task-set.js";
+import type { Compaction } from "../compaction/context-window.js";
+import type { Conversation } from "../conversation/conversation.js";
+import type { Recorder } from "../conversation/recorder.js";
+import type { Models } from "../models/models.js";
+import type { BusEvents } from "../ports/bus-events.js";
+import type { Logger } from "../ports/logger.js";
+import type { Model, ModelProvider, ReasoningEffort } from "../ports/model-provider.js";
+import type { RunInput } from "../ports/run.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { Tool } from "../ports/tool.js";
+import type { HeldLease } from "../sessions/lease.js";
+import type { EventBuffer } from "./event-buffer.js";
+import type { RunLimits } from "./limits.js";
+import type { RunPlace, RunPlaces } from "./places.js";
+import type { PromptOptions } from "./system-prompt.js";
+import type { ToolStates } from "./tool-state.js";
+
+/** What all runs of an agent share; made once, with the agent. */
+export interface AgentParts {
+  /** Reported with streamed tokens. */
+  readonly name: string;
+  /** The store, opened with its first use. */
+  readonly store: () => Promise<SessionDriver>;
+  readonly models: Models;
+  readonly bus: Bus<BusEvents>;
+  readonly logger: Logger;
+  /** Sorted by name. */
+  readonly tools: readonly Tool[];
+  readonly compaction: Compaction;
+  readonly prompt: PromptOptions;
+  readonly limits: RunLimits;
+  /** Of sessions that are new. */
+  readonly projectDir: string;
+  readonly reasoningEffort: ReasoningEffort;
+  readonly places: RunPlaces;
+  readonly states: ToolStates;
+  /** Sessions that a title is being made for. */
+  readonly naming: Set<string>;
+  /** Aborted when the agent closes. */
+  readonly closing: AbortSignal;
+  /** Starts, runs and background work: what the agent waits for before it closes its store. */
+  readonly tasks: TaskSet;
+  /** Tools that a cancel could not end at once. */
+  readonly stragglers: TaskSet;
+}
+
+/**
+ * A run: what it is, and what it uses. Made once, when it holds its session; the loop, the context window and the tool
+ * calls read it, and nothing replaces a field of it.
+ */
+export interface RunContext {
+  readonly agent: AgentParts;
+  readonly id: string;
+  /** The chain's first session. */
+  readonly sessionId: string;
+  /** Told with streamed tokens. */
+  readonly agentId: string;
+  readonly provider: ModelProvider;
+  readonly model: Model;
+  readonly effort: ReasoningEffort;
+  readonly system: string;
+  /** Sorted by name. */
+  readonly tools: readonly Tool[];
+  readonly limits: RunLimits;
+  /** Absolute path of the folder where its tools run. */
+  readonly projectDir: string;
+  /** What was said so far; of a chain its newest session. */
+  readonly conversation: Conversation;
+  /** What the session's tools remember. */
+  readonly state: Map<string, unknown>;
+  readonly store: SessionDriver;
+  readonly lease: HeldLease;
+  /** Writes to the store under the lease. */
+  readonly recorder: Recorder;
+  readonly bus: Bus<BusEvents>;
+  /** Names the run in each line. */
+  readonly logger: Logger;
+  /** Events for whoever reads the run. */
+  readonly events: EventBuffer;
+  readonly ask: RunInput["ask"];
+  readonly place: RunPlace;
+  /** Ends the run from within: its session is deleted, a batch could not be stored. */
+  readonly cancel: AbortController;
+  /** Aborted by `cancel`, by the caller, when the agent closes, and when the lease is lost. */
+  readonly signal: AbortSignal;
+}

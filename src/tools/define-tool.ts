@@ -1,0 +1,119 @@
+import { isRecord } from "../base/json.js";
+import { printable } from "../base/printable.js";
+import { InputError, ToolInputError } from "../ports/errors.js";
+import type { JsonSchema, Tool, ToolCallDescription, ToolContext, ToolKind, ToolOutput } from "../ports/tool.js";
+import { toldOf, unexpected, unpacked } from "./arguments.js";
+import { argumentsBy, type FromJsonSchema } from "./json-schema.js";
+import type { StandardSchema } from "./standard-schema.js";
+
+/** The arguments that a schema stands for. */
+export type ToolArguments<Schema> = Schema extends StandardSchema<infer Output> ? Output : FromJsonSchema<Schema>;
+
+/** What `defineTool` takes. */
+export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
+  /** `[a-zA-Z0-9_-]{1,64}`. */
+  readonly name: string;
+  /** For the model: what it does, and when to use it. */
+  readonly description: string;
+  /** Of the arguments, an object: of zod, valibot or any other Standard Schema library, or plain JSON Schema. Default: none are taken. */
+  readonly schema?: Schema;
+  /** JSON Schema of the arguments for the model, where `schema` is of a library that does not tell it. */
+  readonly jsonSchema?: JsonSchema;
+  /** Default `other`. */
+  readonly kind?: ToolKind;
+  /** Whether calls may run beside other calls of the same answer. Default false. */
+  readonly parallel?: boolean;
+  /** Whether a person is asked first, where a client can ask. Default: unless the kind is `read`, `search` or `think`. */
+  readonly needsPermission?: boolean;
+  /** One line for people; must not touch the disk. Default: the name and the arguments. */
+  describe?(
+    args: ToolArguments<Schema>,
+    projectDir: string,
+  ): string | ({ title: string } & Partial<ToolCallDescription>);
+  /** Do the work; what is told the model, as text or with more. A throw becomes a failed result. */
+  run(args: ToolArguments<Schema>, context: ToolContext): string | ToolOutput | Promise<string | ToolOutput>;
+}
+
+const HARMLESS: readonly ToolKind[] = ["read", "search", "think"];
+const NOTHING = { type: "object", properties: {}, additionalProperties: false } as const;
+
+/**
+ * A tool from what is particular about it; the rest has defaults. What the model sends is checked by the schema before
+ * `run` or `describe` see it. Throws `InputError` for a name or a schema that no model could be given.
+ */
+export function defineTool<const Schema extends StandardSchema | JsonSchema = typeof NOTHING>(
+  definition: ToolDefinition<Schema>,
+): Tool<ToolArguments<Schema>> {
+  type Args = ToolArguments<Schema>;
+  const { name, description, schema = NOTHING, kind = "other", parallel = false } = definition;
+  const { needsPermission = !HARMLESS.includes(kind) } = definition;
+  if (!/^[a-zA-Z0-9_-]{1,64}$/.test(name)) throw new InputError("name", "1 to 64 letters, digits, _ and -");
+  const check = isStandard(schema) ? schema : argumentsBy(schema);
+  return {
+    name,
+    description,
+    inputSchema: inputSchema(name, check, definition.jsonSchema),
+    kind,
+    parallel,
+    needsPermission,
+    parse: (input) => checked(name, check, input) as Args,
+    describe(args, projectDir) {
+      const shown = definition.describe?.(args, projectDir) ?? callOf(name, args);
+      return typeof shown === "string" ? { title: shown, locations: [] } : { locations: [], ...shown };
+    },
+    async run(args, context) {
+      const output = await definition.run(args, context);
+      return typeof output === "string" ? { text: output } : output;
+    },
+  };
+}
+
+function isStandard(schema: StandardSchema | JsonSchema): schema is StandardSchema {
+  // A schema of ArkType is a function.
+  return "~standard" in schema;
+}
+
+/** As plain JSON, the same whenever it is read. */
+function inputSchema(name: string, { "~standard": standard }: StandardSchema, given: JsonSchema | undefined) {
+  const field = `schema of ${name}`;
+  let told: unknown = given;
+  try {
+    // The dialect that most providers and libraries know.
+    told ??= standard.jsonSchema?.input({ target: "draft-07" });
+    told &&= JSON.parse(JSON.stringify(told)) as unknown;
+  } catch (error) {
+    throw new InputError(field, `what JSON Schema can tell, or jsonSchema beside it: ${(error as Error).message}`);
+  }
+  if (told === undefined)
+    throw new InputError(
+      field,
+      `jsonSchema beside it, because ${standard.vendor} does not tell the JSON Schema itself`,
+    );
+  if (!isRecord(told) || told["type"] !== "object") throw new InputError(field, "an object with the arguments");
+  const { $schema: _dialect, ...plain } = told;
+  return plain;
+}
+
+function checked(name: string, { "~standard": standard }: StandardSchema, input: unknown): unknown {
+  const given = unpacked(input ?? {}, "{");
+  if (!isRecord(given)) throw new ToolInputError(toldOf([unexpected("an object", given)]));
+  const result = standard.validate(given);
+  if (result instanceof Promise) {
+    result.catch(() => undefined);
+    throw new Error(`the schema of ${name} checks asynchronously; do that in run`);
+  }
+  if (result.issues) throw new ToolInputError(toldOf(result.issues));
+  return result.value;
+}
+
+/** What a person is shown of a call that its tool does not describe. */
+function callOf(name: string, args: unknown): string {
+  let told: string;
+  try {
+    told = JSON.stringify(args) ?? "";
+  } catch {
+    told = "";
+  }
+  const line = told === "" || told === "{}" ? name : `${name} ${told}`;
+  return printable(line.length > 200 ? `${line.slice(0, 199)}…` : line);
+}

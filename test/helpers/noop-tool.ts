@@ -1,0 +1,14 @@
+import type { Tool } from "gantry";
+
+/** Does nothing. */
+export const noop: Tool<Record<string, unknown>> = {
+  name: "noop",
+  description: "Does nothing.",
+  inputSchema: { type: "object" },
+  kind: "other",
+  parallel: false,
+  needsPermission: false,
+  parse: (input) => input as Record<string, unknown>,
+  describe: () => ({ title: "Nothing", locations: [] }),
+  run: () => Promise.resolve({ text: "done" }),
+};
