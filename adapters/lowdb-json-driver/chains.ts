@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { LowSync } from "lowdb";
 import { MemoryDriver, MemoryStore, isRecord } from "gantry";
-import type { ChainData, Lease, Logger, RunRecord, Session, SessionChange, SessionStart } from "gantry";
+import type { ChainData, Lease, Logger, RunRecord, Session, SessionChange, SessionData, SessionStart } from "gantry";
 import { fileName, textOf } from "./files.js";
 import type { Files } from "./files.js";
 import { Log } from "./log.js";
@@ -160,16 +160,23 @@ export class Chains {
   /** Write the file of a chain whose messages are in memory; gives its `v`. */
   write(root: string): number {
     const v = this.known.get(root)?.v ?? 1;
-    this.#file(this.pathOf(root), { version: VERSION, v, ...this.store.dump(root) }).write();
+    const data = this.store.dump(root);
+    if (data) this.#file(this.pathOf(root), { version: VERSION, v, ...data }).write();
     return v;
   }
 
   /** A chain's file; undefined, and reported, when it cannot be used. Such a one is kept. */
   read(path: string): ChainFile | undefined {
     try {
-      const file = this.#file(path, undefined);
-      file.read();
-      if (file.data === null || isChainFile(file.data)) return file.data ?? undefined;
+      const low = this.#file(path, null);
+      low.read();
+      if (low.data === null) return undefined;
+      const { version, sessions } = low.data;
+      const sound = ({ session: { id, updatedAt, usage, chain }, messages }: SessionData): boolean =>
+        [id, updatedAt, chain.root].every((text) => typeof text === "string") &&
+        isRecord(usage) &&
+        Array.isArray(messages);
+      if (version === VERSION && sessions.every(sound)) return low.data;
       throw new Error(`expected a session of version ${VERSION}`);
     } catch (error) {
       const message = "a session's file cannot be used; it is left out and left as it is";
@@ -189,14 +196,9 @@ export class Chains {
     this.refresh();
   }
 
-  #file(path: string, data: unknown): LowSync<unknown> {
-    return new this.low<unknown>(
-      {
-        read: () => JSON.parse(textOf(path) ?? "null") as unknown,
-        write: (content) => this.files.replace(path, JSON.stringify(content)),
-      },
-      data ?? null,
-    );
+  #file(path: string, data: ChainFile | null): LowSync<ChainFile | null> {
+    const read = (): ChainFile | null => JSON.parse(textOf(path) ?? "null") as ChainFile | null;
+    return new this.low({ read, write: (file) => this.files.replace(path, JSON.stringify(file)) }, data);
   }
 
   #take(text: string): void {
@@ -262,15 +264,4 @@ function parsed<T>(text: string): T | undefined {
   } catch {
     return undefined;
   }
-}
-
-function isChainFile(value: unknown): value is ChainFile {
-  const { version, v, sessions } = isRecord(value) ? (value as Partial<Record<keyof ChainFile, unknown>>) : {};
-  return version === VERSION && typeof v === "number" && Array.isArray(sessions) && sessions.every(isSessionData);
-}
-
-function isSessionData(value: unknown): boolean {
-  const session = isRecord(value) && Array.isArray(value["messages"]) && value["session"];
-  if (!isRecord(session) || !isRecord(session["usage"]) || !isRecord(session["chain"])) return false;
-  return [session["id"], session["updatedAt"], session["chain"]["root"]].every((one) => typeof one === "string");
 }

@@ -30,21 +30,17 @@ export class Lock {
   async take(): Promise<void> {
     const since = Date.now();
     for (let attempt = 0; !this.#isTaken(); attempt++) {
-      if (Date.now() - since > PATIENCE_MS) {
-        const why = `another process has held ${this.folder} for ${PATIENCE_MS / 1000} s; is it stuck?`;
-        throw new StoreError(`session store: ${why}`);
-      }
+      if (Date.now() - since > PATIENCE_MS)
+        throw new StoreError(
+          `session store: ${this.folder} has been held for ${PATIENCE_MS / 1000} s; is a process stuck?`,
+        );
       await sleep(1 + Math.random() * Math.min(25, 2 ** Math.min(attempt, 5)));
     }
   }
 
   /** Never fails: a token that could not be given back is still ours the next time. */
   give(): void {
-    try {
-      this.#pass(this.self.id, FREE);
-    } catch {
-      // Said above.
-    }
+    this.#pass(this.self.id, FREE);
   }
 
   #isTaken(): boolean {
@@ -78,7 +74,7 @@ export class Lock {
       renameSync(join(this.folder, from), join(this.folder, to));
       return true;
     } catch (error) {
-      if (systemCode(error) === "ENOENT") return false;
+      if (systemCode(error) === "ENOENT" || to === FREE) return false;
       throw error;
     }
   }

@@ -37,7 +37,7 @@ export class LowdbJsonDriver implements SessionDriver {
     const { id, chain } = start.session;
     const { root } = chain;
     // The file of an original is on the disk by itself.
-    return this.#change(root !== id, async ({ chains, changed }) => {
+    return this.#change(root !== id, async ({ chains }) => {
       if (root === id && existsSync(chains.pathOf(id))) throw new SessionExistsError(id);
       chains.load(root);
       await chains.memory.create(start);
@@ -45,12 +45,11 @@ export class LowdbJsonDriver implements SessionDriver {
       const { run, ...rest } = start;
       const sessions = chains.sessionsOf(root).filter((one) => one.id === id);
       chains.addChange(root, sessions, run ? [run] : [], { start: { ...rest, fence: null } });
-      changed.add(root);
     });
   }
 
   write(id: string, change: SessionChange): Promise<void> {
-    return this.#change(change.sync, async ({ chains, changed }) => {
+    return this.#change(change.sync, async ({ chains }) => {
       const root = chains.rootOf(id);
       if (!chains.load(root)) throw new SessionNotFoundError(id);
       await chains.memory.write(id, change);
@@ -60,7 +59,6 @@ export class LowdbJsonDriver implements SessionDriver {
       const some = change.set !== undefined || change.usage !== undefined || change.add !== undefined;
       const sessions = chains.sessionsOf(root).filter((one) => all || (some && [id, root].includes(one.id)));
       chains.addChange(root, sessions, runs, { id, change: { ...rest, fence: null } });
-      changed.add(root);
     });
   }
 
@@ -100,7 +98,8 @@ export class LowdbJsonDriver implements SessionDriver {
   /** `id`: any of the chain whose messages are asked for; `""` for none. */
   #read<T>(id: string, read: (memory: MemoryDriver) => Promise<T>): Promise<T> {
     return this.#life.do(async (store) => {
-      await store.refresh();
+      // Waits for nobody, unless the log is lost and must be made again.
+      if (!store.chains.refresh()) await store.change(() => Promise.resolve());
       store.chains.load(store.chains.rootOf(id));
       return read(store.chains.memory);
     });

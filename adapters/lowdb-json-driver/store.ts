@@ -13,8 +13,6 @@ const LOG_PER_ENTRY = 1000;
 
 /** An opened store: what is in it, and the turns in which it is changed. */
 export class Store {
-  /** Chains that this driver changed, and whose files it writes before it goes. */
-  readonly changed = new Set<string>();
   #turn: Promise<unknown> = Promise.resolve();
   #limit = LOG_LIMIT;
 
@@ -54,11 +52,6 @@ export class Store {
     }
   }
 
-  /** Look at the store as it is now. Waits for nobody, unless the log is lost and must be made again. */
-  async refresh(): Promise<void> {
-    if (!this.chains.refresh()) await this.change(() => Promise.resolve());
-  }
-
   /** Do `work` while nobody else changes the store, first come, first served. */
   change<T>(work: () => Promise<T>): Promise<T> {
     const mine = this.#turn.then(() => this.#locked(work));
@@ -79,7 +72,6 @@ export class Store {
       // First the log: what lists show must not be older than the files after a power cut.
       await this.sync();
       chains.add({ root, v: chains.write(root), folded: true });
-      this.changed.delete(root);
     } catch (error) {
       this.logger?.warn("the file of a session could not be written yet", { root, why: String(error) });
     }
@@ -90,16 +82,14 @@ export class Store {
     rmSync(this.chains.pathOf(root), { force: true });
     this.chains.files.syncFolder(this.chains.path);
     this.chains.add({ gone: root });
-    this.changed.delete(root);
   }
 
   async close(): Promise<void> {
-    const fold = async (): Promise<void> => {
-      for (const root of this.changed) await this.fold(root);
-    };
-    if (this.changed.size > 0) await this.change(fold).catch(() => undefined);
-    this.chains.log.close();
-    rmSync(this.chains.files.temp, { recursive: true, force: true });
+    const { known, log, files } = this.chains;
+    const behind = [...known.values()].some(({ lines }) => lines.length > 0);
+    if (behind) await this.change(() => this.#agree()).catch(() => undefined);
+    log.close();
+    rmSync(files.temp, { recursive: true, force: true });
   }
 
   async #locked<T>(work: () => Promise<T>): Promise<T> {
