@@ -1,7 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { systemCode } from "./errors.js";
 
 /** Writes files so that a reader, or a crash, finds the old one or the new one, never a mixture. */
 export class Files {
@@ -40,9 +39,14 @@ export function textOf(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    if (systemCode(error) === "ENOENT") return undefined;
+    if (isMissing(error)) return undefined;
     throw error;
   }
+}
+
+/** Whether a file or folder is not there. */
+export function isMissing(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ENOENT";
 }
 
 const SAFE = /^[a-z0-9][a-z0-9_-]{0,79}$/;

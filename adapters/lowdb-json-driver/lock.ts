@@ -1,10 +1,9 @@
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { StoreError, isGone } from "gantry";
+import { StoreError, holderState } from "gantry";
 import type { Holder } from "gantry";
-import { systemCode } from "./errors.js";
-import { textOf } from "./files.js";
+import { isMissing, textOf } from "./files.js";
 
 /** File in an open driver's folder that says whose it is. */
 export const CARD = "process.json";
@@ -51,7 +50,7 @@ export class Lock {
       if (tokens.includes(id)) return true;
       return tokens.some((other) => other !== FREE && this.#isLeft(other) && this.#pass(other, id));
     } catch (error) {
-      if (systemCode(error) !== "ENOENT") throw error;
+      if (!isMissing(error)) throw error;
       this.#make();
       return false;
     }
@@ -74,7 +73,7 @@ export class Lock {
       renameSync(join(this.folder, from), join(this.folder, to));
       return true;
     } catch (error) {
-      if (systemCode(error) === "ENOENT" || to === FREE) return false;
+      if (isMissing(error) || to === FREE) return false;
       throw error;
     }
   }
@@ -82,8 +81,8 @@ export class Lock {
   /** Whether the driver that has the token is gone for good. */
   #isLeft(id: string): boolean {
     const holder = holderIn(join(this.drivers, id));
-    if (!holder || isGone(holder)) return true;
-    if (holder.host === this.self.host) return false;
+    const state = holder ? holderState(holder) : "dead";
+    if (state !== "elsewhere") return state === "dead";
     // Renaming touches ctime: a sign of life.
     const token = statSync(join(this.folder, id), { throwIfNoEntry: false });
     return token !== undefined && Date.now() - token.ctimeMs > ELSEWHERE_MS;

@@ -1,24 +1,17 @@
 import { existsSync } from "node:fs";
-import { LOGGER, OPTIONS, SessionExistsError, SessionNotFoundError, inject, injectable } from "gantry";
+import { DriverLife, SessionExistsError, SessionNotFoundError } from "gantry";
 import type { ChainData, Lease, Logger, MemoryDriver, SessionChange, SessionDriver, SessionStart } from "gantry";
-import { toStoreError } from "./errors.js";
-import { DriverLife } from "./life.js";
 import type { LowdbJsonOptions } from "./options.js";
 import { Store } from "./store.js";
 
 /** Sessions in one JSON file each, that any number of processes share. The rules are those of `MemoryDriver`. */
-@injectable()
 export class LowdbJsonDriver implements SessionDriver {
   readonly name = "json";
   readonly #life: DriverLife<Store>;
 
-  constructor(@inject(OPTIONS) options: LowdbJsonOptions, @inject(LOGGER) logger?: Logger) {
-    const { path } = options;
-    this.#life = new DriverLife(
-      path,
-      () => Store.open(options, logger),
-      (error) => toStoreError(error, path),
-    );
+  constructor(options: LowdbJsonOptions, logger?: Logger) {
+    const open = (): Promise<Store> => Store.open(options, logger);
+    this.#life = new DriverLife({ where: options.path, open, close: (store) => store.close() });
   }
 
   readonly open: SessionDriver["open"] = () => this.#life.open();

@@ -1,6 +1,6 @@
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { GantryError, StoreError, isGone, thisHolder } from "gantry";
+import { GantryError, StoreError, holderState, thisHolder } from "gantry";
 import type { Logger } from "gantry";
 import { Chains, VERSION } from "./chains.js";
 import { Files, textOf } from "./files.js";
@@ -43,7 +43,7 @@ export class Store {
       await store.change(() => store.#agree());
       for (const id of readdirSync(drivers)) {
         const holder = holderIn(join(drivers, id));
-        if (holder && isGone(holder)) rmSync(join(drivers, id), { recursive: true, force: true });
+        if (holder && holderState(holder) === "dead") rmSync(join(drivers, id), { recursive: true, force: true });
       }
       return store;
     } catch (error) {
@@ -146,7 +146,7 @@ export class Store {
     for (const root of [...chains.known.keys()]) {
       const lease = chains.store.leases.get(root);
       if (!names.delete(basename(chains.pathOf(root)))) this.delete(root);
-      else if (!lease || isGone(lease.holder)) await this.fold(root);
+      else if (!lease || holderState(lease.holder) === "dead") await this.fold(root);
     }
     for (const name of names) await this.#adopt(join(chains.path, name));
   }
