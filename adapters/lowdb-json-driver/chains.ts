@@ -1,13 +1,13 @@
 import { readdir, rename, stat, unlink } from "node:fs/promises";
 import { basename, dirname, join, relative } from "node:path";
 import { MemoryDriver, MemoryStore, SessionNotFoundError } from "gantry";
-import type { ChainData, Logger, Session, SessionChange, SessionData, Snapshot } from "gantry";
+import type { ChainData, Logger, Session, SessionChange, SessionData, SessionStart, Snapshot } from "gantry";
 import { unlessMissing } from "./errors.js";
 import { readLines } from "./files.js";
 import type { Files } from "./files.js";
 import { VERSION } from "./layout.js";
 import type { Layout } from "./layout.js";
-import type { SessionIndex } from "./session-index.js";
+import type { IndexedRun, SessionIndex } from "./session-index.js";
 
 /** A journal longer than this is folded in although its message still grows, in bytes. */
 const JOURNAL_LIMIT = 1024 * 1024;
@@ -18,6 +18,7 @@ const KEPT = 64;
 interface SessionFile extends SessionData {
   version: number;
   snapshots?: Snapshot[];
+  runs?: IndexedRun[];
 }
 
 /** A line of a chain's journal. `fold`: temporary files and what they replace. `gone`: ids of a chain that is being deleted. */
@@ -78,27 +79,29 @@ export class Chains {
   }
 
   /** Write a new original, which is its own first file. */
-  async begin(session: Session, build: (driver: MemoryDriver) => Promise<void>): Promise<void> {
+  async begin(start: SessionStart): Promise<void> {
+    const { session } = start;
     const store = new MemoryStore();
     const driver = new MemoryDriver(store);
     await driver.open();
-    await build(driver);
+    await createUnder(driver, store, start);
     const data = store.dump(session.id);
     if (!data) return;
-    const [text = ""] = textsOf(data, new Set([session.id])).values();
+    const [text = ""] = textsOf(data, new Set([session.id]), [...store.runs.values()]).values();
     await this.#files.replace(this.#layout.session(session.id), text);
   }
 
   /** Write a whole new chain. Its original's file comes last: without it the others are no chain. */
   async take(data: ChainData): Promise<void> {
-    const texts = textsOf(data, new Set(data.sessions.map(({ session }) => session.id)));
+    const runs = data.runs.map((run) => ({ run, fence: null }));
+    const texts = textsOf(data, new Set(data.sessions.map(({ session }) => session.id)), runs);
     for (const [id, text] of [...texts].reverse()) await this.#files.replace(this.#layout.session(id), text);
   }
 
   /** Apply a change and add it to the journal. */
   async change(chain: Chain, id: string, change: SessionChange): Promise<void> {
     const touched = touchedBy(chain, id, change);
-    await chain.driver.write(id, change);
+    await writeUnder(chain, id, change);
     // Before the journal is: a fold writes the files of all that was touched, or it would be lost with the journal.
     for (const one of touched) chain.dirty.add(one);
     await this.#journal(chain, { id, change }, change.sync);
@@ -111,7 +114,7 @@ export class Chains {
     const data = chain.store.dump(chain.root);
     if (!data) return;
     // The original's file always: its new signature tells other processes to read again.
-    const texts = textsOf(data, chain.dirty.add(chain.root));
+    const texts = textsOf(data, chain.dirty.add(chain.root), runsOf(chain));
     const moves: [string, string][] = [];
     try {
       for (const [id, text] of texts) moves.push([await this.#files.stage(text), this.#layout.session(id)]);
@@ -184,7 +187,8 @@ export class Chains {
     const store = new MemoryStore();
     const driver = new MemoryDriver(store);
     await driver.open();
-    store.load({ sessions, snapshots: original.snapshots ?? [] });
+    store.load({ sessions, snapshots: original.snapshots ?? [], runs: [] });
+    for (const one of original.runs ?? []) store.runs.set(one.run.id, one);
     return { root, driver, store, signature, end: 0, dirty: new Set() };
   }
 
@@ -220,7 +224,7 @@ export class Chains {
       try {
         if (!line || !("change" in line)) throw new Error("not a line of a journal");
         const touched = touchedBy(chain, line.id, line.change);
-        await chain.driver.write(line.id, { ...line.change, fence: null });
+        await writeUnder(chain, line.id, line.change);
         for (const one of touched) chain.dirty.add(one);
       } catch (error) {
         await this.#setAside(path, error);
@@ -238,7 +242,8 @@ export class Chains {
   async #tell(chain: Chain, underIndexLock: Lock): Promise<void> {
     const sessions = sessionsOf(chain);
     await this.#index.refresh();
-    if (this.#index.differs(sessions)) await underIndexLock(() => this.#index.put(sessions));
+    const runs = runsOf(chain);
+    if (this.#index.differs(sessions, runs)) await underIndexLock(() => this.#index.put(sessions, runs));
   }
 
   async #journal(chain: Chain, line: JournalLine, sync: boolean): Promise<void> {
@@ -310,6 +315,22 @@ export function sessionsOf(chain: Chain): Session[] {
   return [...chain.store.sessions.values()].map(({ session }) => session);
 }
 
+export function runsOf(chain: Chain): IndexedRun[] {
+  return [...chain.store.runs.values()];
+}
+
+/** Without a look at the leases, which are not in memory; the fence is kept with the runs all the same. */
+async function writeUnder({ driver, store }: Chain, id: string, change: SessionChange): Promise<void> {
+  await driver.write(id, { ...change, fence: null });
+  for (const run of change.runs ?? []) store.runs.get(run.id)!.fence = change.fence;
+}
+
+/** As `writeUnder`. */
+export async function createUnder(driver: MemoryDriver, store: MemoryStore, start: SessionStart): Promise<void> {
+  await driver.create({ ...start, fence: null });
+  if (start.run) store.runs.get(start.run.id)!.fence = start.fence ?? null;
+}
+
 /** The session, which must be in the chain. */
 export function checkIn(chain: Chain | undefined, id: string): asserts chain is Chain {
   if (!chain?.store.sessions.has(id)) throw new SessionNotFoundError(id);
@@ -317,7 +338,7 @@ export function checkIn(chain: Chain | undefined, id: string): asserts chain is 
 
 /** Ids of the sessions whose files a change makes out of date. */
 function touchedBy(chain: Chain, id: string, change: SessionChange): string[] {
-  if (change.cut || change.restore !== undefined) return [...chain.store.sessions.keys()];
+  if (change.cut || change.restore !== undefined || change.runs) return [...chain.store.sessions.keys()];
   const growing = chain.store.sessions.get(id)?.chain.growing;
   const messages = [
     ...(change.append ?? []).map((delta) => delta.messageId),
@@ -326,13 +347,13 @@ function touchedBy(chain: Chain, id: string, change: SessionChange): string[] {
   return [id, ...messages.flatMap((message) => growing?.get(message)?.message.sessionId ?? [])];
 }
 
-function textsOf(data: ChainData, ids: ReadonlySet<string>): Map<string, string> {
+function textsOf(data: ChainData, ids: ReadonlySet<string>, runs: IndexedRun[]): Map<string, string> {
   const texts = new Map<string, string>();
   for (const session of data.sessions) {
     const { id, chain } = session.session;
     if (!ids.has(id)) continue;
     const file: SessionFile = { version: VERSION, ...session };
-    if (chain.root === id) file.snapshots = data.snapshots;
+    if (chain.root === id) Object.assign(file, { snapshots: data.snapshots, runs });
     texts.set(id, JSON.stringify(file));
   }
   return texts;

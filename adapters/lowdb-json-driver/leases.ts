@@ -29,17 +29,23 @@ export class Leases {
     if ((await this.#read(root))?.fence !== fence) throw new LeaseLostError(root);
   }
 
+  /** Who holds the lease of that fence, while its time runs. */
+  async holderOf(root: string, fence: number | null): Promise<Holder | null> {
+    const held = await this.#read(root);
+    return held && held.fence === fence && Date.parse(held.expiresAt) > Date.now() ? held.holder : null;
+  }
+
   /** `underFenceLock` runs what counts the fence. */
   async take(
     root: string,
     holder: Holder,
     ttlMs: number,
-    isGone: (holder: Holder) => boolean,
+    replacing: string | undefined,
     underFenceLock: <T>(work: () => Promise<T>) => Promise<T>,
   ): Promise<Lease | { heldBy: Holder }> {
     const held = await this.#read(root);
     const mine = held?.holder.id === holder.id;
-    if (held && !mine && Date.parse(held.expiresAt) > Date.now() && !isGone({ ...held.holder })) {
+    if (held && !mine && Date.parse(held.expiresAt) > Date.now() && held.holder.id !== replacing) {
       return { heldBy: held.holder };
     }
     const fence = held && mine ? held.fence : await underFenceLock(() => this.#nextFence());

@@ -1,23 +1,29 @@
 import { stat } from "node:fs/promises";
-import { SessionExistsError, SessionNotFoundError, StoreError } from "gantry";
+import { RunKeyTakenError, SessionExistsError, SessionNotFoundError, StoreError } from "gantry";
 import type {
   ChainData,
+  ChainHead,
   Holder,
   Lease,
   Logger,
   Message,
   MessagePage,
+  RunQuery,
+  RunRecord,
   Session,
   SessionChange,
   SessionDriver,
   SessionPage,
   SessionQuery,
+  SessionStart,
   Snapshot,
+  StoredRun,
 } from "gantry";
-import { checkIn, sessionsOf } from "./chains.js";
+import { checkIn, createUnder, runsOf, sessionsOf } from "./chains.js";
 import type { Chain } from "./chains.js";
 import { toStoreError, unlessMissing } from "./errors.js";
 import type { LowdbJsonOptions } from "./options.js";
+import type { IndexedRun } from "./session-index.js";
 import { OpenStore } from "./store.js";
 
 /** Sessions in one JSON file each, that any number of processes share. */
@@ -48,17 +54,12 @@ export class LowdbJsonDriver implements SessionDriver {
     await this.#closing;
   }
 
-  create(
-    session: Session,
-    messages: readonly Message[] = [],
-    view: readonly Message[] = [],
-    fence: number | null = null,
-  ): Promise<void> {
-    const { root } = session.chain;
+  create(start: SessionStart): Promise<void> {
+    const { root } = start.session.chain;
     return this.#do((store) =>
       store.withChain(root, async () => {
         try {
-          await this.#create(store, session, messages, view, fence);
+          await this.#create(store, start);
         } catch (error) {
           store.chains.forget(root);
           throw error;
@@ -78,6 +79,14 @@ export class LowdbJsonDriver implements SessionDriver {
     return this.#read(rootId, (chain) => chain.driver.newest(rootId), undefined);
   }
 
+  head(id: string): Promise<ChainHead | undefined> {
+    return this.#do(async (store) => {
+      await store.index.refresh();
+      const own = id === "" ? undefined : store.index.get(id);
+      return own && this.#in(store, own.id, (chain) => chain.driver.head(own.id), undefined);
+    });
+  }
+
   list(query: SessionQuery): Promise<SessionPage> {
     return this.#do(async (store) => {
       await store.index.refresh();
@@ -87,10 +96,6 @@ export class LowdbJsonDriver implements SessionDriver {
 
   messages(id: string, page: MessagePage = {}): Promise<Message[]> {
     return this.#read(id, (chain) => chain.driver.messages(id, page), []);
-  }
-
-  view(id: string): Promise<Message[]> {
-    return this.#read(id, (chain) => chain.driver.view(id), []);
   }
 
   snapshots(id: string): Promise<Snapshot[]> {
@@ -106,15 +111,13 @@ export class LowdbJsonDriver implements SessionDriver {
         checkIn(chain, id);
         await store.leases.check(root, change.fence);
         this.#changed.add(root);
-        const apply = (): Promise<void> => store.chains.change(chain, id, { ...change, fence: null });
-        const alias = change.set?.alias;
-        if (alias !== undefined && alias !== "") {
+        const apply = (): Promise<void> => store.chains.change(chain, id, change);
+        if (change.runs) {
           await store.withIndex(async () => {
             await store.index.refresh();
-            const current = chain.store.sessions.get(id)?.session.alias;
-            if (alias !== current && store.index.isTaken(alias)) throw new SessionExistsError(alias);
+            checkRuns(store, root, change.runs ?? []);
             await apply();
-            await store.index.put(sessionsOf(chain));
+            await store.index.put(sessionsOf(chain), runsOf(chain));
           });
           return;
         }
@@ -123,6 +126,21 @@ export class LowdbJsonDriver implements SessionDriver {
         const sessions = sessionsOf(chain);
         if (store.index.differs(sessions)) await store.withIndex(() => store.index.put(sessions));
       });
+    });
+  }
+
+  runs(query: RunQuery): Promise<StoredRun[]> {
+    return this.#do(async (store) => {
+      await store.index.refresh();
+      return Promise.all(store.index.runs(query).map((one) => told(store, one)));
+    });
+  }
+
+  run(id: string): Promise<StoredRun | undefined> {
+    return this.#do(async (store) => {
+      await store.index.refresh();
+      const found = store.index.run(id);
+      return found && told(store, found);
     });
   }
 
@@ -140,15 +158,10 @@ export class LowdbJsonDriver implements SessionDriver {
     });
   }
 
-  lease(
-    rootId: string,
-    holder: Holder,
-    ttlMs: number,
-    isGone: (holder: Holder) => boolean,
-  ): Promise<Lease | { heldBy: Holder }> {
+  lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }> {
     return this.#do(async (store) => {
       const root = (await rootOf(store, rootId)) ?? rootId;
-      return store.withChain(root, () => store.leases.take(root, holder, ttlMs, isGone, store.withIndex));
+      return store.withChain(root, () => store.leases.take(root, holder, ttlMs, replacing, store.withIndex));
     });
   }
 
@@ -175,41 +188,43 @@ export class LowdbJsonDriver implements SessionDriver {
           const ids = chain.sessions.flatMap(({ session }) => [session.id, session.alias]);
           const taken = ids.find((id) => id !== "" && store.index.isTaken(id));
           if (taken !== undefined) throw new SessionExistsError(taken);
+          checkRuns(store, undefined, chain.runs);
           // Not known, yet there: a file that cannot be used, and is not ours to replace.
           if (await unlessMissing(stat(store.layout.session(root)))) throw new SessionExistsError(root);
           await store.chains.take(chain);
-          await store.index.put(chain.sessions.map(({ session }) => session));
+          const runs = chain.runs.map((run) => ({ run, fence: null }));
+          await store.index.put(
+            chain.sessions.map(({ session }) => session),
+            runs,
+          );
         });
       }),
     );
   }
 
-  async #create(
-    store: OpenStore,
-    session: Session,
-    messages: readonly Message[],
-    view: readonly Message[],
-    fence: number | null,
-  ): Promise<void> {
+  async #create(store: OpenStore, start: SessionStart): Promise<void> {
+    const { session, run, fence = null } = start;
     const { root } = session.chain;
     const present = await store.chains.current(root, store.withIndex);
     await store.withIndex(async () => {
       await store.index.refresh();
-      const taken = [session.id, session.alias].find((id) => id !== "" && store.index.isTaken(id));
+      const { id: own, alias } = session;
+      const taken = [own, alias].find((id) => id !== "" && (store.index.isTaken(id) || own === alias));
       if (taken !== undefined) throw new SessionExistsError(taken);
       // Not known, yet there: a file that cannot be used, and is not ours to replace.
       if (await unlessMissing(stat(store.layout.session(session.id)))) throw new SessionExistsError(session.id);
-      if (root === session.id) {
-        await store.chains.begin(session, (driver) => driver.create(session, messages, view));
+      if (root !== session.id && !present) throw new SessionNotFoundError(root);
+      await store.leases.check(root, fence);
+      checkRuns(store, root, run ? [{ ...run, sessionId: root }] : []);
+      if (!present) {
+        await store.chains.begin(start);
       } else {
-        if (!present) throw new SessionNotFoundError(root);
-        await store.leases.check(root, fence);
-        await present.driver.create(session, messages, view);
+        await createUnder(present.driver, present.store, start);
         present.dirty.add(session.id);
         await store.chains.fold(present);
       }
       const chain = present ?? (await store.chains.current(root, (work) => work()));
-      if (chain) await store.index.put(sessionsOf(chain));
+      if (chain) await store.index.put(sessionsOf(chain), runsOf(chain));
     });
   }
 
@@ -249,13 +264,15 @@ export class LowdbJsonDriver implements SessionDriver {
   }
 
   async #read<T>(id: string, read: (chain: Chain) => Promise<T>, missing: T): Promise<T> {
-    return this.#do(async (store) => {
-      const root = await rootOf(store, id);
-      if (root === undefined) return missing;
-      return store.withChain(root, async () => {
-        const chain = await store.chains.current(root, store.withIndex);
-        return chain ? read(chain) : missing;
-      });
+    return this.#do((store) => this.#in(store, id, read, missing));
+  }
+
+  async #in<T>(store: OpenStore, id: string, read: (chain: Chain) => Promise<T>, missing: T): Promise<T> {
+    const root = await rootOf(store, id);
+    if (root === undefined) return missing;
+    return store.withChain(root, async () => {
+      const chain = await store.chains.current(root, store.withIndex);
+      return chain ? read(chain) : missing;
     });
   }
 
@@ -277,4 +294,14 @@ export class LowdbJsonDriver implements SessionDriver {
 async function rootOf(store: OpenStore, id: string): Promise<string | undefined> {
   await store.index.refresh();
   return store.index.rootOf(id);
+}
+
+/** Under the index lock, which is fresh. */
+function checkRuns(store: OpenStore, root: string | undefined, runs: readonly RunRecord[]): void {
+  const taken = store.index.takenKey(root, runs);
+  if (taken !== undefined) throw new RunKeyTakenError(taken);
+}
+
+async function told(store: OpenStore, { run, fence }: IndexedRun): Promise<StoredRun> {
+  return { run, holder: await store.leases.holderOf(run.sessionId, fence) };
 }

@@ -1,12 +1,18 @@
 import { randomUUID } from "node:crypto";
 import { open, stat, truncate } from "node:fs/promises";
-import type { Session, SessionPage, SessionQuery } from "gantry";
+import type { RunQuery, RunRecord, Session, SessionPage, SessionQuery } from "gantry";
 import { unlessMissing } from "./errors.js";
 import { linesOf } from "./files.js";
 import type { Files } from "./files.js";
 
 /** A line of the file: the head, a session as it is now, or ids that are gone. */
-type Line = { index: string } | { put: Session } | { gone: string[] };
+type Line = { index: string } | { put: Session } | { run: IndexedRun } | { gone: string[] };
+
+/** A run, and the fence under which it was last written. */
+export interface IndexedRun {
+  run: RunRecord;
+  fence: number | null;
+}
 
 interface Entry {
   session: Session;
@@ -24,6 +30,7 @@ export class SessionIndex {
   #aliases = new Map<string, string>();
   #chains = new Map<string, Set<string>>();
   #totals = new Map<string, number>();
+  #runs = new Map<string, IndexedRun>();
   #originals: Session[] | undefined;
   #head = "";
   #end = 0;
@@ -55,6 +62,31 @@ export class SessionIndex {
     return this.#entries.has(id) || this.#aliases.has(id);
   }
 
+  run(id: string): IndexedRun | undefined {
+    return structuredClone(this.#runs.get(id));
+  }
+
+  runs({ sessionId, states, limit, before }: RunQuery): IndexedRun[] {
+    const root = sessionId === undefined ? undefined : (this.rootOf(sessionId) ?? "");
+    const found = [...this.#runs.values()]
+      .filter(({ run }) => (root === undefined || run.sessionId === root) && (!states || states.includes(run.state)))
+      .sort((a, b) => newestFirst(placeOf(a.run), placeOf(b.run)))
+      .filter(({ run }) => !before || newestFirst(placeOf(before), placeOf(run)) < 0);
+    return structuredClone(found.slice(0, limit));
+  }
+
+  /** The key of the first of these runs that cannot be put in a chain; `root` undefined when all must be new. */
+  takenKey(root: string | undefined, runs: readonly RunRecord[]): string | undefined {
+    const keys = new Map([...this.#runs.values()].map(({ run }) => [run.id, run.key]));
+    return runs.find(({ id, key }) => {
+      const there = this.#runs.get(id)?.run;
+      keys.set(id, "");
+      const taken = (there && there.sessionId !== root) || (key !== "" && [...keys.values()].includes(key));
+      keys.set(id, key);
+      return taken;
+    })?.key;
+  }
+
   /** All ids of a chain. */
   idsOf(root: string): string[] {
     return [...(this.#chains.get(root) ?? [])];
@@ -65,8 +97,11 @@ export class SessionIndex {
   }
 
   /** Whether the index says something else of these sessions. */
-  differs(sessions: readonly Session[]): boolean {
-    return sessions.some((session) => this.#entries.get(session.id)?.json !== JSON.stringify(session));
+  differs(sessions: readonly Session[], runs: readonly IndexedRun[] = []): boolean {
+    return (
+      sessions.some((session) => this.#entries.get(session.id)?.json !== JSON.stringify(session)) ||
+      runs.some((one) => JSON.stringify(this.#runs.get(one.run.id)) !== JSON.stringify(one))
+    );
   }
 
   list(query: SessionQuery): SessionPage {
@@ -94,10 +129,11 @@ export class SessionIndex {
   }
 
   /** Under the index lock: say how these sessions are now. */
-  async put(sessions: readonly Session[]): Promise<void> {
+  async put(sessions: readonly Session[], runs: readonly IndexedRun[] = []): Promise<void> {
     await this.refresh();
     const changed = sessions.filter((session) => this.differs([session]));
-    await this.#append(changed.map((session) => ({ put: session })));
+    const written = runs.filter((run) => this.differs([], [run]));
+    await this.#append([...changed.map((session) => ({ put: session })), ...written.map((run) => ({ run }))]);
   }
 
   /** Under the index lock: these are gone. */
@@ -110,7 +146,8 @@ export class SessionIndex {
   /** Under the index lock: make a new file of what is known. */
   async rewrite(): Promise<void> {
     const head = randomUUID();
-    const lines: Line[] = [{ index: head }, ...[...this.#entries.values()].map(({ session }) => ({ put: session }))];
+    const sessions = [...this.#entries.values()].map(({ session }) => ({ put: session }));
+    const lines: Line[] = [{ index: head }, ...sessions, ...[...this.#runs.values()].map((run) => ({ run }))];
     await this.#files.replace(this.#path, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
     await this.refresh();
   }
@@ -134,7 +171,7 @@ export class SessionIndex {
     if (info && info.size > this.#end) await truncate(this.#path, this.#end);
     await this.#files.append(this.#path, lines.map((line) => `${JSON.stringify(line)}\n`).join(""), this.#end, false);
     await this.refresh();
-    if (this.#lines > 2 * this.#entries.size + 1000) await this.rewrite();
+    if (this.#lines > 2 * (this.#entries.size + this.#runs.size) + 1000) await this.rewrite();
   }
 
   async #refresh(): Promise<boolean> {
@@ -162,6 +199,7 @@ export class SessionIndex {
     this.#aliases = new Map();
     this.#chains = new Map();
     this.#totals = new Map();
+    this.#runs = new Map();
     this.#originals = undefined;
     this.#end = 0;
     this.#lines = 0;
@@ -176,7 +214,11 @@ export class SessionIndex {
       // A power cut can leave rubbish in the middle; the sessions themselves say what is true.
       return;
     }
-    if ("gone" in line) for (const id of line.gone) this.#drop(id);
+    if ("gone" in line) {
+      for (const id of line.gone) this.#drop(id);
+      for (const [id, { run }] of this.#runs) if (line.gone.includes(run.sessionId)) this.#runs.delete(id);
+    }
+    if ("run" in line) this.#runs.set(line.run.run.id, line.run);
     if (!("put" in line)) return;
     const { put: session } = line;
     this.#drop(session.id);
@@ -212,6 +254,8 @@ function headIn(line: string): string | undefined {
 }
 
 type Place = Pick<Session, "updatedAt" | "id">;
+
+const placeOf = ({ startedAt, id }: Pick<RunRecord, "startedAt" | "id">): Place => ({ updatedAt: startedAt, id });
 
 function newestFirst(a: Place, b: Place): number {
   if (a.updatedAt !== b.updatedAt) return a.updatedAt > b.updatedAt ? -1 : 1;

@@ -124,7 +124,7 @@ export class OpenStore {
         const clash = this.index.idsOf(root).some((id) => this.index.get(id)?.chain.index === index);
         const taken = this.index.isTaken(session.id) || (session.alias !== "" && this.index.isTaken(session.alias));
         const orphan = root !== session.id && !(await unlessMissing(readFile(this.layout.session(root))));
-        if (!clash && !taken && !orphan) await this.index.put([session]);
+        if (!clash && !taken && !orphan) await this.index.put([session], file.runs);
       });
       this.chains.forget(found.chain.root);
     });

@@ -1,4 +1,16 @@
-import type { Message, MessagePage, Session, SessionPage, SessionQuery, Snapshot } from "gantry";
+import type {
+  ChainHead,
+  Holder,
+  Message,
+  MessagePage,
+  RunQuery,
+  RunRecord,
+  RunState,
+  SessionPage,
+  SessionQuery,
+  Snapshot,
+  StoredRun,
+} from "gantry";
 import { messageOf, sessionOf, snapshotOf } from "./rows.js";
 import type { MessageRow, PieceRow, SessionRow, SnapshotRow } from "./rows.js";
 import type { Statements, Value } from "./statements.js";
@@ -6,11 +18,30 @@ import type { Statements, Value } from "./statements.js";
 /** The function of a connection that lower-cases as JavaScript does. */
 export const LOWER = "gantry_lower";
 
-export function getSession(db: Statements, id: string): Session | undefined {
-  const row =
+export function getSession(db: Statements, id: string): SessionRow | undefined {
+  return (
     db.get<SessionRow>("SELECT * FROM sessions WHERE id = ?", id) ??
-    db.get<SessionRow>("SELECT * FROM sessions WHERE alias = ? AND alias <> ''", id);
-  return row && sessionOf(row);
+    db.get<SessionRow>("SELECT * FROM sessions WHERE alias = ? AND alias <> ''", id)
+  );
+}
+
+/** As of one moment. */
+export function headOf(db: Statements, id: string): ChainHead | undefined {
+  return db.atOnce(() => {
+    const row = getSession(db, id);
+    const original = row && (row.idx === 0 ? row : getSession(db, row.root));
+    const newest = row && newestOfChain(db, row.id);
+    if (!original || !newest) return undefined;
+    const rows = db.all<MessageRow>(messagesStatement({}).sql, newest.n, -1);
+    const { root } = original;
+    const unfinished = listRuns(db, { sessionId: root, states: ["running", "waiting"], limit: Infinity });
+    return {
+      original: sessionOf(original),
+      newest: sessionOf(newest),
+      messages: [...viewOf(db, newest.n), ...rows.map((one) => wholeMessage(db, one, newest.id))],
+      unfinished: unfinished.map(({ run }) => run),
+    };
+  });
 }
 
 export function newestOfChain(db: Statements, id: string): SessionRow | undefined {
@@ -77,7 +108,7 @@ export function messagesStatement(page: MessagePage): { sql: string; descending:
     page.scope === "chain" ? "chain = ?" : "session = ?",
     ...(page.after === undefined ? [] : ["seq > ?"]),
     ...(page.before === undefined ? [] : ["seq < ?"]),
-    ...(page.hiddenBy !== undefined ? ["cut = ?", "cut <> ''"] : page.includeCut ? [] : ["cut = ''"]),
+    ...(page.hiddenBy === undefined ? ["cut = ''"] : ["cut = ?", "cut <> ''"]),
   ];
   return {
     sql: `SELECT * FROM messages WHERE ${conditions.join(" AND ")} ORDER BY seq ${descending ? "DESC" : "ASC"} LIMIT ?`,
@@ -103,22 +134,76 @@ export function listMessages(db: Statements, id: string, page: MessagePage): Mes
     }
     const rows = db.all<MessageRow>(sql, owner, ...limits);
     if (descending) rows.reverse();
-    return rows.map((row) => {
-      const pieces =
-        row.finished === 1
-          ? []
-          : db.all<PieceRow>("SELECT part, type, text FROM pieces WHERE message = ? ORDER BY n", row.n);
-      return messageOf(row, ids.get(row.session) ?? id, pieces);
-    });
+    return rows.map((row) => wholeMessage(db, row, ids.get(row.session) ?? id));
   });
 }
 
-export function getView(db: Statements, id: string): Message[] {
-  const row = db.get<{ messages: string }>(
-    "SELECT messages FROM views WHERE session = (SELECT n FROM sessions WHERE id = ?)",
-    id,
-  );
+/** With what it has gained since, when it is still growing. */
+export function wholeMessage(db: Statements, row: MessageRow, sessionId: string): Message {
+  const pieces =
+    row.finished === 1
+      ? []
+      : db.all<PieceRow>("SELECT part, type, text FROM pieces WHERE message = ? ORDER BY n", row.n);
+  return messageOf(row, sessionId, pieces);
+}
+
+/** The compacted view that a session began with. */
+export function viewOf(db: Statements, session: number): Message[] {
+  const row = db.get<{ messages: string }>("SELECT messages FROM views WHERE session = ?", session);
   return row ? (JSON.parse(row.messages) as Message[]) : [];
+}
+
+interface RunRow {
+  record: string;
+  holder: string | null;
+}
+
+/** Behind it, `now` in ms, and then what `WHERE` asks for. */
+const RUNS = `SELECT r.record, l.holder FROM runs r
+  LEFT JOIN leases l ON l.root = r.root AND l.fence = r.fence AND l.expires_at > ?`;
+
+const runOf = ({ record, holder }: RunRow): StoredRun => ({
+  run: JSON.parse(record) as RunRecord,
+  holder: holder === null ? null : (JSON.parse(holder) as Holder),
+});
+
+export function getRun(db: Statements, id: string): StoredRun | undefined {
+  const row = db.get<RunRow>(`${RUNS} WHERE r.id = ?`, Date.now(), id);
+  return row && runOf(row);
+}
+
+/** The statement of a list of runs of one state or of any, and its values behind the first. */
+export function runsStatement(query: RunQuery, state?: RunState): { sql: string; values: Value[] } {
+  const { sessionId, before } = query;
+  const where = [
+    ...(sessionId === undefined ? [] : ["r.root = (SELECT root FROM sessions WHERE id = ?)"]),
+    ...(state === undefined ? [] : ["r.state = ?"]),
+    ...(before === undefined ? [] : ["(r.started_at, r.id) < (?, ?)"]),
+  ];
+  const values = [sessionId, state, before?.startedAt, before?.id, limitOf(query.limit)];
+  return {
+    sql: `${RUNS} WHERE ${["1", ...where].join(" AND ")} ORDER BY r.started_at DESC, r.id DESC LIMIT ?`,
+    values: values.filter((value) => value !== undefined),
+  };
+}
+
+/** Each state by its own index. */
+export function listRuns(db: Statements, query: RunQuery): StoredRun[] {
+  const states = query.states ? [...new Set(query.states)] : [undefined];
+  return db.atOnce(() =>
+    states
+      .flatMap((state) => {
+        const { sql, values } = runsStatement(query, state);
+        return db.all<RunRow>(sql, Date.now(), ...values).map(runOf);
+      })
+      .sort((a, b) => (placeOf(a) > placeOf(b) ? -1 : 1))
+      .slice(0, query.limit),
+  );
+}
+
+/** Compares as the index does. */
+function placeOf({ run }: StoredRun): string {
+  return `${run.startedAt}\0${run.id}`;
 }
 
 export function listSnapshots(db: Statements, id: string): Snapshot[] {

@@ -94,6 +94,7 @@ export function messageOf(row: MessageRow, sessionId: string, pieces: readonly P
   };
 }
 
+/** Files of version 1 hold pieces that number the parts with gaps, so place is not index here. */
 function grown(parts: Part[], pieces: readonly PieceRow[]): Part[] {
   if (pieces.length === 0) return parts;
   const byIndex = new Map<number, Part>(parts.entries());

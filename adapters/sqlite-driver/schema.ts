@@ -109,6 +109,22 @@ const MIGRATIONS: readonly string[] = [
     DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
   END;
   `,
+  `
+  -- root: id of the chain's original; fence: of the lease under which it was last written. record: all of it, as JSON.
+  CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    root TEXT NOT NULL,
+    key TEXT NOT NULL,
+    state TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    fence INTEGER,
+    record TEXT NOT NULL
+  ) WITHOUT ROWID;
+  CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key <> '';
+  CREATE INDEX runs_all ON runs (started_at, id);
+  CREATE INDEX runs_of_state ON runs (state, started_at, id);
+  CREATE INDEX runs_of_chain ON runs (root, started_at, id);
+  `,
 ];
 
 /** Version of the files that this code reads and writes. */

@@ -1,23 +1,37 @@
-import { StoreError } from "gantry";
+import type { Database } from "better-sqlite3";
+import { DriverLife } from "gantry";
 import type {
   ChainData,
+  ChainHead,
   Holder,
   Lease,
   Logger,
   Message,
   MessagePage,
+  RunQuery,
   Session,
   SessionChange,
   SessionDriver,
   SessionPage,
   SessionQuery,
+  SessionStart,
   Snapshot,
+  StoredRun,
 } from "gantry";
 import { connect } from "./connection.js";
 import type { Connection } from "./connection.js";
-import { toStoreError } from "./errors.js";
+import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
-import { getSession, getView, listMessages, listSessions, listSnapshots, newestOfChain } from "./reads.js";
+import {
+  getRun,
+  getSession,
+  headOf,
+  listMessages,
+  listRuns,
+  listSessions,
+  listSnapshots,
+  newestOfChain,
+} from "./reads.js";
 import { sessionOf } from "./rows.js";
 import { setPragma } from "./kept.js";
 import { Statements } from "./statements.js";
@@ -28,8 +42,7 @@ import { changeSession, createSession, deleteChains, releaseLease, takeLease } f
 /** Silence after a write before the write-ahead log is folded into the file, in ms. */
 const IDLE_MS = 1000;
 
-interface Opened {
-  connection: Connection;
+interface Opened extends Connection {
   statements: Statements;
   writes: WriteQueue;
 }
@@ -37,41 +50,46 @@ interface Opened {
 /** Sessions in one SQLite file that any number of processes share. */
 export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
-  readonly #options: SqliteOptions;
   readonly #logger: Logger | undefined;
-  readonly #reads = new Set<Promise<unknown>>();
-  #opening: Promise<Opened> | undefined;
-  #closing: Promise<void> | undefined;
-  #opened: Opened | undefined;
+  readonly #life: DriverLife<Opened>;
   #idle: NodeJS.Timeout | undefined;
 
   constructor(options: SqliteOptions, logger?: Logger) {
-    this.#options = options;
     this.#logger = logger;
+    this.#life = new DriverLife({
+      where: options.path,
+      open: async () => {
+        const connection = await connect(options, logger, patiently);
+        const { db, wal } = connection;
+        const writes = new WriteQueue(db, { wal, durable: options.durability !== "normal" });
+        return { ...connection, statements: new Statements(db), writes };
+      },
+      close: ({ db }) => {
+        clearTimeout(this.#idle);
+        // The last connection to go folds the write-ahead log into the file.
+        db.close();
+      },
+      explain,
+    });
   }
 
-  async open(): Promise<void> {
-    await this.#closing;
-    this.#opening ??= this.#start();
-    await this.#opening;
+  open(): Promise<void> {
+    return this.#life.open();
   }
 
-  async close(): Promise<void> {
-    this.#closing ??= this.#stop().finally(() => (this.#closing = undefined));
-    await this.#closing;
+  close(): Promise<void> {
+    return this.#life.close();
   }
 
-  create(
-    session: Session,
-    messages: readonly Message[] = [],
-    view: readonly Message[] = [],
-    fence: number | null = null,
-  ): Promise<void> {
-    return this.#write(true, (db) => createSession(db, session, messages, view, fence));
+  create(start: SessionStart): Promise<void> {
+    return this.#write(true, (db) => createSession(db, start));
   }
 
   get(id: string): Promise<Session | undefined> {
-    return this.#read((db) => getSession(db, id));
+    return this.#read((db) => {
+      const row = getSession(db, id);
+      return row && sessionOf(row);
+    });
   }
 
   newest(rootId: string): Promise<Session | undefined> {
@@ -79,6 +97,10 @@ export class SqliteDriver implements SessionDriver {
       const row = newestOfChain(db, rootId);
       return row && sessionOf(row);
     });
+  }
+
+  head(id: string): Promise<ChainHead | undefined> {
+    return this.#read((db) => headOf(db, id));
   }
 
   list(query: SessionQuery): Promise<SessionPage> {
@@ -89,12 +111,16 @@ export class SqliteDriver implements SessionDriver {
     return this.#read((db) => listMessages(db, id, page));
   }
 
-  view(id: string): Promise<Message[]> {
-    return this.#read((db) => getView(db, id));
-  }
-
   snapshots(id: string): Promise<Snapshot[]> {
     return this.#read((db) => listSnapshots(db, id));
+  }
+
+  runs(query: RunQuery): Promise<StoredRun[]> {
+    return this.#read((db) => listRuns(db, query));
+  }
+
+  run(id: string): Promise<StoredRun | undefined> {
+    return this.#read((db) => getRun(db, id));
   }
 
   write(id: string, change: SessionChange): Promise<void> {
@@ -105,13 +131,8 @@ export class SqliteDriver implements SessionDriver {
     return this.#write(true, (db) => deleteChains(db, ids));
   }
 
-  lease(
-    rootId: string,
-    holder: Holder,
-    ttlMs: number,
-    isGone: (holder: Holder) => boolean,
-  ): Promise<Lease | { heldBy: Holder }> {
-    return this.#write(false, (db) => takeLease(db, rootId, holder, ttlMs, isGone));
+  lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }> {
+    return this.#write(false, (db) => takeLease(db, rootId, holder, ttlMs, replacing));
   }
 
   release(lease: Lease): Promise<void> {
@@ -126,65 +147,22 @@ export class SqliteDriver implements SessionDriver {
     return this.#write(true, (db) => loadChain(db, chain));
   }
 
-  async #start(): Promise<Opened> {
-    try {
-      const connection = await connect(this.#options, this.#logger, patiently);
-      const { db, wal } = connection;
-      const durable = this.#options.durability !== "normal";
-      this.#opened = { connection, statements: new Statements(db), writes: new WriteQueue(db, { wal, durable }) };
-      return this.#opened;
-    } catch (error) {
-      this.#opening = undefined;
-      throw toStoreError(error, this.#options.path);
-    }
+  #read<T>(read: (db: Statements) => T): Promise<T> {
+    return this.#life.do(({ statements }) => patiently(() => read(statements)));
   }
 
-  async #stop(): Promise<void> {
-    await this.#opening?.catch(() => undefined);
-    const opened = this.#opened;
-    // From here on nothing new is taken; what was taken is waited for.
-    this.#opened = undefined;
-    this.#opening = undefined;
-    if (!opened) return;
-    await Promise.allSettled([opened.writes.drained(), ...this.#reads]);
-    clearTimeout(this.#idle);
-    // The last connection to go folds the write-ahead log into the file.
-    opened.connection.db.close();
-  }
-
-  #ready(): Opened {
-    if (this.#opened) return this.#opened;
-    throw new StoreError(`session store ${this.#options.path}: not open`);
-  }
-
-  async #read<T>(read: (db: Statements) => T): Promise<T> {
-    const { statements } = this.#ready();
-    const result = patiently(() => read(statements));
-    const settled = result.catch(() => undefined);
-    this.#reads.add(settled);
-    try {
-      return await result;
-    } catch (error) {
-      throw toStoreError(error, this.#options.path);
-    } finally {
-      this.#reads.delete(settled);
-    }
-  }
-
-  async #write<T>(sync: boolean, change: (db: Statements) => T): Promise<T> {
-    const { statements, writes, connection } = this.#ready();
-    try {
-      return await writes.add(sync, () => change(statements));
-    } catch (error) {
-      throw toStoreError(error, this.#options.path);
-    } finally {
-      this.#foldWhenIdle(connection);
-    }
+  #write<T>(sync: boolean, change: (db: Statements) => T): Promise<T> {
+    return this.#life.do(async ({ db, wal, statements, writes }) => {
+      try {
+        return await writes.add(sync, () => change(statements));
+      } finally {
+        if (wal) this.#foldWhenIdle(db);
+      }
+    });
   }
 
   /** Keeps the write-ahead log short, and deleted text out of it. */
-  #foldWhenIdle({ db, wal }: Connection): void {
-    if (!wal || !this.#opened) return;
+  #foldWhenIdle(db: Database): void {
     clearTimeout(this.#idle);
     this.#idle = setTimeout(() => {
       try {

@@ -1,5 +1,12 @@
-import { LeaseLostError, PointNotFoundError, SeqTakenError, SessionExistsError, SessionNotFoundError } from "gantry";
-import type { Holder, Lease, Message, PartDelta, Session, SessionChange, Snapshot } from "gantry";
+import {
+  LeaseLostError,
+  PointNotFoundError,
+  RunKeyTakenError,
+  SeqTakenError,
+  SessionExistsError,
+  SessionNotFoundError,
+} from "gantry";
+import type { Holder, Lease, Message, PartDelta, RunRecord, SessionChange, SessionStart, Snapshot } from "gantry";
 import { newestOfChain } from "./reads.js";
 import type { Statements } from "./statements.js";
 
@@ -9,7 +16,6 @@ import type { Statements } from "./statements.js";
 interface Place {
   n: number;
   id: string;
-  alias: string;
   root: string;
   idx: number;
   chain: number;
@@ -17,17 +23,14 @@ interface Place {
 
 export function createSession(
   db: Statements,
-  session: Session,
-  messages: readonly Message[],
-  view: readonly Message[],
-  fence: number | null,
+  { session, messages = [], view = [], run, fence = null }: SessionStart,
 ): void {
   const { id, alias, usage, chain } = session;
   if (isTaken(db, id)) throw new SessionExistsError(id);
   if (alias !== "" && (alias === id || isTaken(db, alias))) throw new SessionExistsError(alias);
   const original = chain.root === id ? undefined : placeOf(db, chain.root);
   if (chain.root !== id && !original) throw new SessionNotFoundError(chain.root);
-  if (fence !== null) checkFence(db, chain.root, fence);
+  checkFence(db, chain.root, fence);
   if (db.get("SELECT 1 FROM sessions WHERE root = ? AND idx = ?", chain.root, chain.index)) {
     throw new SessionExistsError(id);
   }
@@ -56,12 +59,13 @@ export function createSession(
   );
   addMessages(db, { n, chain: original?.n ?? n }, messages);
   if (view.length > 0) db.run("INSERT INTO views VALUES (?, ?)", n, JSON.stringify(view));
+  if (run) putRun(db, chain.root, run, fence);
 }
 
 export function changeSession(db: Statements, id: string, change: SessionChange): void {
   const place = placeOf(db, id);
   if (!place) throw new SessionNotFoundError(id);
-  if (change.fence !== null) checkFence(db, place.root, change.fence);
+  checkFence(db, place.root, change.fence);
   if (change.cut) cut(db, place, change.cut);
   if (change.restore !== undefined) restore(db, place, change.restore);
   if (change.cut || change.restore !== undefined) raiseLastSeq(db, place);
@@ -69,6 +73,27 @@ export function changeSession(db: Statements, id: string, change: SessionChange)
   addMessages(db, place, change.add ?? []);
   grow(db, place, change.append ?? []);
   for (const message of change.finish ?? []) finish(db, place, message);
+  for (const run of change.runs ?? []) putRun(db, place.root, run, change.fence);
+}
+
+/** A new run, or in place of the one of the chain that has its id. */
+export function putRun(db: Statements, root: string, run: RunRecord, fence: number | null): void {
+  const { id, key, state, startedAt } = run;
+  if (key !== "" && db.get("SELECT 1 FROM runs WHERE key = ? AND key <> '' AND id <> ?", key, id))
+    throw new RunKeyTakenError(key);
+  const { changes } = db.run(
+    `INSERT INTO runs (id, root, key, state, started_at, fence, record) VALUES (?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (id) DO UPDATE SET key = excluded.key, state = excluded.state, started_at = excluded.started_at,
+       fence = excluded.fence, record = excluded.record WHERE root = excluded.root`,
+    id,
+    root,
+    key,
+    state,
+    startedAt,
+    fence,
+    JSON.stringify({ ...run, sessionId: root }),
+  );
+  if (changes === 0) throw new RunKeyTakenError(key);
 }
 
 export function deleteChains(db: Statements, ids: readonly string[]): void {
@@ -80,6 +105,7 @@ export function deleteChains(db: Statements, ids: readonly string[]): void {
     db.run("DELETE FROM snapshots WHERE chain = ?", place.chain);
     db.run("DELETE FROM views WHERE session IN (SELECT n FROM sessions WHERE root = ?)", place.root);
     db.run("DELETE FROM leases WHERE root = ?", place.root);
+    db.run("DELETE FROM runs WHERE root = ?", place.root);
     db.run("DELETE FROM sessions WHERE root = ?", place.root);
   }
 }
@@ -89,7 +115,7 @@ export function takeLease(
   rootId: string,
   holder: Holder,
   ttlMs: number,
-  isGone: (holder: Holder) => boolean,
+  replacing: string | undefined,
 ): Lease | { heldBy: Holder } {
   const root = placeOf(db, rootId)?.root ?? rootId;
   const now = Date.now();
@@ -98,9 +124,8 @@ export function takeLease(
     root,
   );
   const mine = held?.holder_id === holder.id;
-  if (held && !mine && held.expires_at > now) {
-    const heldBy = JSON.parse(held.holder) as Holder;
-    if (!isGone(heldBy)) return { heldBy };
+  if (held && !mine && held.expires_at > now && held.holder_id !== replacing) {
+    return { heldBy: JSON.parse(held.holder) as Holder };
   }
   const fence = held && mine ? held.fence : nextFence(db);
   const expires = now + ttlMs;
@@ -126,7 +151,7 @@ function nextFence(db: Statements): number {
 
 function placeOf(db: Statements, id: string): Place | undefined {
   return db.get<Place>(
-    `SELECT s.n, s.id, s.alias, s.root, s.idx, o.n AS chain FROM sessions s JOIN sessions o ON o.id = s.root WHERE s.id = ?`,
+    `SELECT s.n, s.id, s.root, s.idx, o.n AS chain FROM sessions s JOIN sessions o ON o.id = s.root WHERE s.id = ?`,
     id,
   );
 }
@@ -138,7 +163,8 @@ function isTaken(db: Statements, id: string): boolean {
   );
 }
 
-function checkFence(db: Statements, root: string, fence: number): void {
+function checkFence(db: Statements, root: string, fence: number | null): void {
+  if (fence === null) return;
   const lease = db.get<{ fence: number }>("SELECT fence FROM leases WHERE root = ?", root);
   if (lease?.fence !== fence) throw new LeaseLostError(root);
 }
@@ -178,10 +204,6 @@ function raiseLastSeq(db: Statements, place: Place): void {
 }
 
 function setFields(db: Statements, place: Place, { set, usage }: SessionChange): void {
-  if (set?.alias !== undefined && set.alias !== place.alias) {
-    if (set.alias !== "" && isTaken(db, set.alias)) throw new SessionExistsError(set.alias);
-    db.run("UPDATE sessions SET alias = ? WHERE n = ?", set.alias, place.n);
-  }
   if (!set && !usage) return;
   const { title, titled, provider, model, reasoningEffort, projectDir, updatedAt } = set ?? {};
   db.run(

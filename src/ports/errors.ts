@@ -70,6 +70,14 @@ export class SeqTakenError extends GantryError {
   }
 }
 
+/** Another run has this idempotency key, or a run of another chain this id. */
+export class RunKeyTakenError extends GantryError {
+  readonly code = "run_key_taken";
+  constructor(readonly key: string) {
+    super("another run has this key");
+  }
+}
+
 /** The right to write to the session went to another holder. */
 export class LeaseLostError extends GantryError {
   readonly code = "lease_lost";
@@ -275,6 +283,7 @@ interface ErrorByCode {
   session_exists: SessionExistsError;
   session_busy: SessionBusyError;
   seq_taken: SeqTakenError;
+  run_key_taken: RunKeyTakenError;
   lease_lost: LeaseLostError;
   point_not_found: PointNotFoundError;
   store: StoreError;

@@ -2,6 +2,7 @@ import type { AgentEvent } from "./events.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
 import type { AskAnswer, AskRequest, Tool } from "./tool.js";
+import type { ToolSource } from "./tool-source.js";
 import type { Usage } from "./usage.js";
 
 /** What a run is asked to do. */
@@ -25,8 +26,8 @@ export interface RunInput {
   projectDir?: string;
   /** What is added to the system prompt, in place of the agent's `systemPrompt`; `""`: nothing. The project's instructions stay. */
   systemPrompt?: string;
-  /** What its model may call, in place of the agent's tools; an empty list: nothing. Distinct names. */
-  tools?: readonly Tool[];
+  /** What its model may call, in place of the agent's tools; an empty list: nothing. Distinct names. A source that is none of the agent's is closed with the run. */
+  tools?: readonly (Tool | ToolSource)[];
   /** The one way to cancel. */
   signal?: AbortSignal;
   /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
@@ -70,4 +71,35 @@ export interface Run extends AsyncIterable<AgentEvent> {
   readonly dropped: number;
   /** Rejects with `ProviderError`, `RepeatedCallsError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`, `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile); by then all is stored. */
   readonly result: Promise<RunResult>;
+}
+
+/**
+ * What became of a run. `waiting`: for a person's answer. `interrupted`: its process died before it could write its
+ * end; told of a stored `running` or `waiting` one that nobody holds any more, and stored by the chain's next run.
+ */
+export type RunState = "running" | "waiting" | "finished" | "failed" | "cancelled" | "interrupted";
+
+/** A run as the store knows it. Written with its prompt, and again with its end. */
+export interface RunRecord {
+  /** Unique in the store. */
+  id: string;
+  /** The chain's first session. */
+  sessionId: string;
+  /** The caller's own name for it, so that what is asked twice is done once; unique in the store, `""` for none. */
+  key: string;
+  state: RunState;
+  /** ISO 8601 UTC. */
+  startedAt: string;
+  /** `""` while it goes on. */
+  endedAt: string;
+  provider: string;
+  model: string;
+  /** Of this run alone. */
+  usage: Usage;
+  /** Model calls of the main loop. */
+  iterations: number;
+  /** `""` unless it finished. */
+  endedBy: RunResult["endedBy"] | "";
+  /** Of one that failed, as clients are told; null of all others. */
+  error: { code: string; message: string } | null;
 }

@@ -1,17 +1,19 @@
 import type { Message } from "./message.js";
 import type { ReasoningEffort } from "./model-provider.js";
+import type { RunRecord, RunState } from "./run.js";
 import type { Session, Snapshot } from "./session.js";
 import type { Usage } from "./usage.js";
 
 /** What `list` returns: matching originals, the newest first, at most `limit` of them. */
 export interface SessionQuery {
+  /** Compared whole: a folder inside it is another one. */
   projectDir?: string;
-  /** Part of the title; both are compared as JavaScript's `toLowerCase` makes them. */
+  /** Part of the title, every character meant literally; both are compared as JavaScript's `toLowerCase` makes them. `""` finds all. */
   search?: string;
-  /** Only sessions that never got a message and were last updated before this timestamp. */
+  /** Only sessions that never got a message (one that a cut emptied did) and were last updated before this timestamp. */
   emptyBefore?: string;
   limit: number;
-  /** Skip so many; or start behind a known entry. Not both. */
+  /** Skip so many; or start behind an entry, which need not be there any more. Not both. */
   offset?: number;
   before?: { updatedAt: string; id: string };
 }
@@ -19,11 +21,11 @@ export interface SessionQuery {
 /** One page of a list. */
 export interface SessionPage {
   sessions: Session[];
-  /** All that match, from kept counters where there is no `search`. */
+  /** All that match, whatever the page; from kept counters where there is no `search`. */
   total: number;
 }
 
-/** A page of messages in ascending `seq`. */
+/** A page of messages in ascending `seq`. Those that a cut hides are left out. */
 export interface MessagePage {
   /** Only messages with a greater `seq`; the first `limit` of them. */
   after?: number;
@@ -32,16 +34,44 @@ export interface MessagePage {
   limit?: number;
   /** `session` (default): those said in this session. `chain`: those of its whole chain, wherever they are stored. */
   scope?: "session" | "chain";
-  /** Whether messages cut by a revert come too. Default false. */
-  includeCut?: boolean;
-  /** Only messages that the cut of this snapshot hides; `includeCut` says nothing then. `""` hides nothing, so nothing comes. */
+  /** Only messages that the cut of this snapshot hides. `""` hides nothing, so nothing comes. */
   hiddenBy?: string;
+}
+
+/** What `runs` returns: matching runs by `startedAt`, newest first, ties by id, greatest first; at most `limit` of them. */
+export interface RunQuery {
+  /** Any id of the chain. */
+  sessionId?: string;
+  /** As they are stored; an empty list finds none. */
+  states?: readonly RunState[];
+  limit: number;
+  /** Start behind an entry, which need not be there any more. */
+  before?: { startedAt: string; id: string };
+}
+
+/** A run, and whether anybody goes on with it. */
+export interface StoredRun {
+  run: RunRecord;
+  /** Who holds the lease under which the run was last written; null when that was released, ran out or changed hands, or there was none. */
+  holder: Holder | null;
+}
+
+/** What the next run of a chain goes on from. */
+export interface ChainHead {
+  original: Session;
+  /** The session with the greatest index that no cut hides: the original itself when there is no other. */
+  newest: Session;
+  /** What the newest began with (its view), then what was said in it: all that a model needs. */
+  messages: Message[];
+  /** The chain's runs that are stored as `running` or `waiting`, newest first. Whoever holds the lease now knows that they are not. */
+  unfinished: RunRecord[];
 }
 
 /** Who holds a lease: enough to tell, on the same host, whether that process still lives. */
 export interface Holder {
   /** Unique to the run that asked. */
   id: string;
+  /** With the namespace in which its process ids count. */
   host: string;
   /** Boot id of the host; a holder of another boot is gone. */
   boot: string;
@@ -54,38 +84,53 @@ export interface Holder {
 export interface Lease {
   rootId: string;
   holder: Holder;
-  /** Grows with every change of holder, also across releases and deletes. */
+  /** Grows with every change of holder, also across releases, deletes and restarts; it may be counted for the whole store. */
   fence: number;
   /** ISO 8601 UTC. */
   expiresAt: string;
 }
 
-/** Text that a growing message gained. Deltas with the same `part` index are one part; parts stand in the order of their index, whenever each began. */
+/**
+ * Text that a growing message gained: at the end of a part of it, or as its next part. A surrogate pair may be split
+ * over two deltas, and is whole again in what is read.
+ */
 export interface PartDelta {
   messageId: string;
-  /** Index of the part in the message. */
+  /** The part's place in the message; that of the next one is how many there are. No place is ever left out. */
   part: number;
   type: "text" | "reasoning";
   text: string;
 }
 
+/** What a session begins with. */
+export interface SessionStart {
+  /** Its `lastSeq` is at least what is given, and at least that of `messages`. */
+  session: Session;
+  /** Said in it. */
+  messages?: readonly Message[];
+  /** Of a follow-up: the compacted view that it begins with. Apart from what is said in it, and none of the chain's messages. */
+  view?: readonly Message[];
+  /** The run that begins with it. */
+  run?: RunRecord;
+  /** Of the chain's lease, which may be taken before its original is there; null or left out for none. */
+  fence?: number | null;
+}
+
 /** Fields that a change sets; left out ones stay. */
 export interface SessionFields {
-  /** Being unique, it reaches this session alone. */
-  alias?: string;
   title?: string;
   titled?: boolean;
   provider?: string;
   model?: string;
   reasoningEffort?: ReasoningEffort;
   projectDir?: string;
-  /** Ignored where the stored one is later. */
+  /** Ignored where the stored one is later; the rest of the change counts. */
   updatedAt?: string;
 }
 
 /**
- * One change, whole or not at all. `set` and `usage` reach the session and, of a follow-up, its chain's original too,
- * so that lists of originals need no join.
+ * One change, whole or not at all. `set` and `usage` reach the session and, of a follow-up, its chain's original too
+ * (each with its own `updatedAt`) and no session between, so that lists of originals need no join.
  */
 export interface SessionChange {
   /** Of the lease under which the change is made; null for changes of fields alone that need none (a title). */
@@ -95,21 +140,29 @@ export interface SessionChange {
   set?: SessionFields;
   /** Added to the counters. */
   usage?: Usage;
-  /** New messages; one with `finished: false` may grow. */
+  /** New messages, said in this session; one with `finished: false` may grow. */
   add?: readonly Message[];
-  /** Appended to growing messages. */
+  /** Appended to growing messages of the chain, also to those that this change adds. */
   append?: readonly PartDelta[];
-  /** Final forms of growing messages; they replace what had grown. The stored `sessionId` and `seq` stay, whatever these say. */
+  /**
+   * Final forms of growing messages of the chain, also of those that this change adds; they replace what had grown, and
+   * nothing grows after them. The stored `sessionId` and `seq` stay, whatever these say.
+   */
   finish?: readonly Message[];
   /**
+   * Runs of the chain, put by id one after the other: a new one, or in place of the one that is there. `sessionId` is stored as the
+   * original's id, whatever these say.
+   */
+  runs?: readonly RunRecord[];
+  /**
    * Undo the cut of this snapshot; applied after `cut`, so that one change swaps what was said since for what it hid.
-   * The snapshot is gone then.
+   * What an earlier cut hid stays hidden under its own snapshot. The snapshot is gone then.
    */
   restore?: string;
   /**
    * Hide the chain's messages with a greater `seq` than `after`, and its sessions with a greater index than this one's,
-   * under a new snapshot. One statement each, never a rewrite. Already hidden ones keep their snapshot.
-   * Applied before messages are added.
+   * under a new snapshot. One statement each, never a rewrite. Already hidden ones keep their snapshot, hidden seqs and
+   * indexes stay taken. Applied before messages are added.
    */
   cut?: Snapshot;
 }
@@ -121,8 +174,8 @@ export interface SessionData {
   cut: string;
   /** The compacted view that a follow-up began with. */
   view: Message[];
-  /** In `seq` order, each with the snapshot that hides it. `grown`: of a growing message, the index that deltas give to each of its parts, where it is not the part's place. */
-  messages: { message: Message; cut: string; grown?: number[] }[];
+  /** In `seq` order, each with the snapshot that hides it. */
+  messages: { message: Message; cut: string }[];
 }
 
 /** All of a chain, as JSON: what `gantry sessions export` writes. */
@@ -131,61 +184,80 @@ export interface ChainData {
   sessions: SessionData[];
   /** Oldest first. */
   snapshots: Snapshot[];
+  /** Newest first, as they are stored. */
+  runs: RunRecord[];
 }
 
 /**
  * Where sessions live. The kernel owns every rule; a driver only stores and finds.
- * Any number of processes may share one store; no method ever fails because another process is writing.
- * Calls of one process that nobody awaited take effect in the order in which they were made.
+ *
+ * Any number of processes may share one store; no method ever fails because another process is writing, and what is
+ * done is seen by all as soon as its promise has resolved. A reader never sees half of a change.
+ * Calls of one process that nobody awaited take effect in the order in which they were made, and a refused one touches
+ * none beside it.
+ *
+ * Ids are any text, told apart by case, whatever a file system makes of them. Text comes back as it was given, NUL and
+ * control characters too; a lone surrogate may be replaced. What is given and what is told are the caller's own:
+ * changing them later reaches no store.
+ *
+ * Every method but `open` and `close` rejects with `StoreError` when the store is not open, or cannot be read or
+ * written; what it rejects with besides stands at each.
  */
 export interface SessionDriver {
   readonly name: string;
   /** Ready the store. Rejects with `StoreError` when it cannot be used; a store of a newer version is left untouched. */
   open(): Promise<void>;
-  /** Wait for what is under way, then let go of everything. Safe to call twice. */
+  /** Take nothing new, wait for what is under way, then let go of everything; other drivers on the store go on. Safe to call twice; it can be opened again. */
   close(): Promise<void>;
   /**
-   * With its first messages and, of a follow-up, its compacted view; whole or not at all. `SessionExistsError` when the
-   * id, the alias or the chain's index (also of a cut session) is taken, `SeqTakenError`, `SessionNotFoundError` when a
-   * follow-up's original is gone. With a `fence`, `LeaseLostError` when it is not the chain's current one.
+   * A session with what it begins with; whole or not at all. `SessionExistsError` when the id, the alias (over ids and
+   * aliases) or the chain's index (also of a cut session) is taken, `SeqTakenError` when a `seq` is, also within what is
+   * given, `RunKeyTakenError`, `SessionNotFoundError` when a follow-up's original is gone. With a `fence`,
+   * `LeaseLostError` when it is not the chain's current one.
    */
-  create(
-    session: Session,
-    messages?: readonly Message[],
-    view?: readonly Message[],
-    fence?: number | null,
-  ): Promise<void>;
-  /** By id or by alias; every other method takes ids alone. */
+  create(start: SessionStart): Promise<void>;
+  /** By id or by alias (`""` is none), as `head`; every other method takes ids alone. Undefined when there is none. */
   get(id: string): Promise<Session | undefined>;
-  /** The session of a chain with the greatest index that is not cut, by an index; `rootId` may be any session's id of the chain. */
+  /** The session of a chain with the greatest index that is not cut, by an index; `rootId` may be any session's id of the chain. Undefined for an unknown one. */
   newest(rootId: string): Promise<Session | undefined>;
-  /** Originals only, by `updatedAt`, newest first, ties by id, greatest first. */
+  /** What the next run goes on from, as of one moment, by any id of the chain or an alias; undefined for an unknown one. */
+  head(id: string): Promise<ChainHead | undefined>;
+  /** Originals only, by `updatedAt`, newest first, ties by id, greatest first; by an index. */
   list(query: SessionQuery): Promise<SessionPage>;
-  /** In `seq` order. Empty for an unknown session. */
+  /** In `seq` order, whatever the clock said; by an index. Empty for an unknown session. */
   messages(id: string, page?: MessagePage): Promise<Message[]>;
-  /** The compacted view that a follow-up began with; empty for an original. */
-  view(id: string): Promise<Message[]>;
-  /** Snapshots of the chain that can be restored, oldest first. */
+  /** Snapshots of the chain (any id of it) that can be restored, oldest first. */
   snapshots(id: string): Promise<Snapshot[]>;
-  /** Rejects with `SessionNotFoundError`, `SeqTakenError`, `SessionExistsError` (alias taken), `PointNotFoundError` (no such snapshot, no such growing message in the chain), or `LeaseLostError` when the fence is not the chain's current one or was released. */
+  /** By an index, also where only some states are asked for. Empty for an unknown session. */
+  runs(query: RunQuery): Promise<StoredRun[]>;
+  /** By its id; undefined for an unknown one. */
+  run(id: string): Promise<StoredRun | undefined>;
+  /**
+   * Change a session. Rejects with `SessionNotFoundError`, `SeqTakenError`, `RunKeyTakenError`, `PointNotFoundError` (no
+   * such snapshot, no such growing message in the chain), or `LeaseLostError` when the fence is not the chain's current
+   * one or was released; one that only ran out, and that nobody took, still counts. Nothing of a refused change is left.
+   */
   write(id: string, change: SessionChange): Promise<void>;
-  /** Chains whole (given any of their ids), with messages, snapshots and leases. Unknown ids are ignored. A later write of a holder rejects. */
+  /**
+   * Chains whole (given any of their ids), with messages, snapshots, runs and leases, what a cut hides too. Unknown ids
+   * are ignored. All that was unique is free then. A later write of a holder rejects, also when the id is used again.
+   */
   delete(ids: readonly string[]): Promise<void>;
   /**
-   * Take or renew (same `holder.id`) the right to write to a chain: one holder at a time across processes and hosts.
-   * A holder whose time ran out, or that `isGone` says is dead, is replaced at once, and nobody else ever is. Else tells
-   * who has it. `rootId` may be any session's id of the chain; the lease names its root.
+   * Take or renew (same `holder.id`, same fence) the right to write to a chain: one holder at a time across processes and
+   * hosts. A holder whose time ran out is replaced at once, and so is one whose id is `replacing`: whoever asks has found
+   * it dead. Nobody else ever is. Else tells who has it. `rootId` may be any session's id of the chain, or the id of a
+   * session that is not there yet; the lease names the root.
    */
-  lease(
-    rootId: string,
-    holder: Holder,
-    ttlMs: number,
-    isGone: (holder: Holder) => boolean,
-  ): Promise<Lease | { heldBy: Holder }>;
+  lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }>;
   /** Give a lease back; nothing happens when it is no longer held. */
   release(lease: Lease): Promise<void>;
   /** All of the chain that a session (any id of the chain) belongs to, hidden parts included, as of one moment; undefined for an unknown one. Leases are no part of it. */
   dump(id: string): Promise<ChainData | undefined>;
-  /** Take a chain in as `dump` gave it, of whichever driver; whole or not at all. `SessionExistsError` when one of its ids or aliases is taken. */
+  /**
+   * Take a chain in as `dump` gave it, of whichever driver; whole or not at all. What still grows in it goes on growing,
+   * and nobody holds its runs. `SessionExistsError` when one of its ids or aliases is taken, `RunKeyTakenError` when the
+   * id or the key of one of its runs is.
+   */
   load(chain: ChainData): Promise<void>;
 }

@@ -15,6 +15,7 @@ const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 const time = v.pipe(v.string(), v.isoTimestamp());
 /** What a session's tools may change: a folder, and never a whole disk because a file that somebody handed over says so. */
 const folder = v.custom<string>(isFolderPath, "the absolute path of a folder below the root");
+const usageShape = v.object({ promptTokens: whole, completionTokens: whole, totalTokens: whole, cost: v.number() });
 const sessionShape = v.object({
   id: v.pipe(v.string(), v.nonEmpty()),
   alias: v.string(),
@@ -29,7 +30,7 @@ const sessionShape = v.object({
   lastSeq: whole,
   createdAt: time,
   updatedAt: time,
-  usage: v.object({ promptTokens: whole, completionTokens: whole, totalTokens: whole, cost: v.number() }),
+  usage: usageShape,
 });
 const messageShape = v.object({
   id: v.string(),
@@ -43,6 +44,20 @@ const messageShape = v.object({
   createdAt: time,
   finished: v.boolean(),
 });
+const runShape = v.object({
+  id: v.pipe(v.string(), v.nonEmpty()),
+  sessionId: v.string(),
+  key: v.string(),
+  state: v.picklist(["running", "waiting", "finished", "failed", "cancelled", "interrupted"]),
+  startedAt: time,
+  endedAt: v.union([v.literal(""), time]),
+  provider: v.string(),
+  model: v.string(),
+  usage: usageShape,
+  iterations: whole,
+  endedBy: v.picklist(["", "model", "max_iterations"]),
+  error: v.nullable(v.object({ code: v.string(), message: v.string() })),
+});
 const shapes = {
   chain: v.object({
     root: v.string(),
@@ -50,7 +65,8 @@ const shapes = {
   }),
   session: v.object({ cut: v.string(), session: sessionShape }),
   view: v.object({ message: messageShape }),
-  message: v.object({ cut: v.string(), message: messageShape, grown: v.optional(v.array(whole)) }),
+  message: v.object({ cut: v.string(), message: messageShape }),
+  run: v.object({ run: runShape }),
   end: v.object({ root: v.string(), messages: whole }),
 };
 type Kind = keyof typeof shapes;
@@ -70,8 +86,8 @@ export function headerLine(): string {
   return `${JSON.stringify(HEADER)}\n`;
 }
 
-/** A chain as JSON lines: the chain, each session followed by its view and its messages, and an end that counts. */
-export function* chainLines({ sessions, snapshots }: ChainData): Generator<string> {
+/** A chain as JSON lines: the chain, each session followed by its view and its messages, its runs, and an end that counts. */
+export function* chainLines({ sessions, snapshots, runs }: ChainData): Generator<string> {
   const root = sessions[0]?.session.id ?? "";
   const line = <K extends Kind>(type: K, fields: Line<K>): string => `${JSON.stringify({ type, ...fields })}\n`;
   let count = 0;
@@ -79,10 +95,10 @@ export function* chainLines({ sessions, snapshots }: ChainData): Generator<strin
   for (const { session, cut, view, messages } of sessions) {
     yield line("session", { cut, session });
     for (const message of view) yield line("view", { message });
-    for (const { cut: hidden, message, grown } of messages)
-      yield line("message", { cut: hidden, message, ...(grown ? { grown } : {}) });
+    for (const { cut: hidden, message } of messages) yield line("message", { cut: hidden, message });
     count += messages.length;
   }
+  for (const run of runs) yield line("run", { run });
   yield line("end", { root, messages: count });
 }
 
@@ -120,6 +136,8 @@ export class ChainReader {
         return undefined;
       case "message":
         return this.#message(this.#read("message", value));
+      case "run":
+        return this.#run(this.#read("run", value));
       case "end":
         return this.#end(this.#read("end", value));
       default:
@@ -136,7 +154,7 @@ export class ChainReader {
 
   #begin({ root, snapshots }: Line<"chain">): undefined {
     if (this.#chain) throw this.#error(`the end of session ${this.#chain.root} first`);
-    this.#chain = { root, data: { sessions: [], snapshots }, seqs: new Set() };
+    this.#chain = { root, data: { sessions: [], snapshots, runs: [] }, seqs: new Set() };
   }
 
   #session({ cut, session }: Line<"session">): undefined {
@@ -147,13 +165,19 @@ export class ChainReader {
     data.sessions.push({ session, cut, view: [], messages: [] });
   }
 
-  #message({ cut, message, grown }: Line<"message">): undefined {
+  #message({ cut, message }: Line<"message">): undefined {
     const { seqs } = this.#open();
     const { session, messages } = this.#last();
     if (message.sessionId !== session.id) throw this.#error(`a message of the session ${session.id}`);
     if (seqs.has(message.seq)) throw this.#error("a seq that no other message of the chain has");
     seqs.add(message.seq);
-    messages.push({ message, cut, ...(grown ? { grown } : {}) });
+    messages.push({ message, cut });
+  }
+
+  #run({ run }: Line<"run">): undefined {
+    const { data, root } = this.#open();
+    if (run.sessionId !== root) throw this.#error(`a run of the session ${root}`);
+    data.runs.push(run);
   }
 
   #end({ root, messages }: Line<"end">): ChainData {

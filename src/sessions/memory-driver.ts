@@ -1,25 +1,31 @@
 import {
   LeaseLostError,
   PointNotFoundError,
+  RunKeyTakenError,
   SeqTakenError,
   SessionExistsError,
   SessionNotFoundError,
   StoreError,
 } from "../ports/errors.js";
-import { MemoryStore, newChain } from "./memory-store.js";
+import { MemoryStore, newChain, newestFirst } from "./memory-store.js";
 import type { Chain, StoredMessage, StoredSession } from "./memory-store.js";
 import type {
   ChainData,
+  ChainHead,
   Holder,
   Lease,
   MessagePage,
   PartDelta,
+  RunQuery,
   SessionChange,
   SessionDriver,
   SessionPage,
   SessionQuery,
+  SessionStart,
+  StoredRun,
 } from "../ports/session-driver.js";
-import type { Message, Part } from "../ports/message.js";
+import type { Message } from "../ports/message.js";
+import type { RunRecord } from "../ports/run.js";
 import type { Session, Snapshot } from "../ports/session.js";
 import type { Usage } from "../ports/usage.js";
 
@@ -41,12 +47,7 @@ export class MemoryDriver implements SessionDriver {
     this.#open = false;
   }
 
-  async create(
-    session: Session,
-    messages: readonly Message[] = [],
-    view: readonly Message[] = [],
-    fence: number | null = null,
-  ): Promise<void> {
+  async create({ session, messages = [], view = [], run, fence = null }: SessionStart): Promise<void> {
     this.#check();
     const { id, alias } = session;
     const { root, index } = session.chain;
@@ -54,28 +55,45 @@ export class MemoryDriver implements SessionDriver {
     if (alias !== "" && (alias === id || this.#taken(alias))) throw new SessionExistsError(alias);
     const original = root === id ? undefined : this.#store.sessions.get(root);
     if (root !== id && !original) throw new SessionNotFoundError(root);
-    if (fence !== null) this.#checkFence(root, fence);
+    this.#checkFence(root, fence);
     const chain: Chain = original?.chain ?? newChain();
     if (chain.sessions.has(index)) throw new SessionExistsError(id);
     checkSeqs(chain, messages);
+    const runs = run ? [run] : [];
+    this.#checkRuns(root, runs);
 
     const stored: StoredSession = { session: structuredClone(session), view: view.map(copy), cut: "", chain };
     chain.sessions.set(index, stored);
     this.#store.sessions.set(id, stored);
     if (alias !== "") this.#store.aliases.set(alias, id);
     addMessages(stored, messages);
+    this.#putRuns(root, runs, fence);
   }
 
   async get(id: string): Promise<Session | undefined> {
     this.#check();
-    const stored = this.#store.sessions.get(id) ?? this.#store.sessions.get(this.#store.aliases.get(id) ?? "");
-    return stored && structuredClone(stored.session);
+    return structuredClone(this.#find(id)?.session);
   }
 
   async newest(rootId: string): Promise<Session | undefined> {
     this.#check();
     const chain = this.#store.sessions.get(rootId)?.chain;
-    return chain && structuredClone(newestOf(chain)?.session);
+    return structuredClone(chain && newestOf(chain)?.session);
+  }
+
+  async head(id: string): Promise<ChainHead | undefined> {
+    this.#check();
+    const chain = this.#find(id)?.chain;
+    const original = chain?.sessions.get(0);
+    const newest = chain && newestOf(chain);
+    if (!original || !newest) return undefined;
+    const unfinished = this.#store.runsOf(original.session.id).map(({ run }) => run);
+    return structuredClone({
+      original: original.session,
+      newest: newest.session,
+      messages: [...newest.view, ...said(newest, {})],
+      unfinished: unfinished.filter(({ state }) => state === "running" || state === "waiting"),
+    });
   }
 
   async list(query: SessionQuery): Promise<SessionPage> {
@@ -90,8 +108,10 @@ export class MemoryDriver implements SessionDriver {
       if (emptyBefore !== undefined && !(session.lastSeq === 0 && session.updatedAt < emptyBefore)) continue;
       matching.push(session);
     }
-    matching.sort(newestFirst);
-    const rest = before ? matching.filter((session) => newestFirst(before, session) < 0) : matching;
+    matching.sort((a, b) => newestFirst([a.updatedAt, a.id], [b.updatedAt, b.id]));
+    const rest = before
+      ? matching.filter(({ updatedAt, id }) => newestFirst([before.updatedAt, before.id], [updatedAt, id]) < 0)
+      : matching;
     const from = query.offset ?? 0;
     return {
       sessions: rest.slice(from, from + query.limit).map((session) => structuredClone(session)),
@@ -102,29 +122,29 @@ export class MemoryDriver implements SessionDriver {
   async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
     this.#check();
     const stored = this.#store.sessions.get(id);
-    if (!stored) return [];
-    const { after = 0, before = Infinity, limit = Infinity } = page;
-    const found = [...stored.chain.messages.values()]
-      .filter(({ message, cut }) => {
-        if (message.seq <= after || message.seq >= before) return false;
-        const wanted =
-          page.hiddenBy === undefined ? page.includeCut || cut === "" : cut === page.hiddenBy && cut !== "";
-        return wanted && (page.scope === "chain" || message.sessionId === id);
-      })
-      .map(({ message }) => message)
-      .sort((a, b) => a.seq - b.seq);
-    const last = page.after === undefined && page.before !== undefined && found.length > limit;
-    return (last ? found.slice(found.length - limit) : found.slice(0, limit)).map(copy);
-  }
-
-  async view(id: string): Promise<Message[]> {
-    this.#check();
-    return (this.#store.sessions.get(id)?.view ?? []).map(copy);
+    return stored ? said(stored, page) : [];
   }
 
   async snapshots(id: string): Promise<Snapshot[]> {
     this.#check();
     return structuredClone(this.#store.sessions.get(id)?.chain.snapshots ?? []);
+  }
+
+  async runs({ sessionId, states, limit, before }: RunQuery): Promise<StoredRun[]> {
+    this.#check();
+    const root = sessionId === undefined ? undefined : (this.#store.sessions.get(sessionId)?.session.chain.root ?? "");
+    return this.#store
+      .runsOf(root)
+      .filter(({ run }) => !states || states.includes(run.state))
+      .filter(({ run }) => !before || newestFirst([before.startedAt, before.id], [run.startedAt, run.id]) < 0)
+      .slice(0, limit)
+      .map((stored) => this.#told(stored));
+  }
+
+  async run(id: string): Promise<StoredRun | undefined> {
+    this.#check();
+    const stored = this.#store.runs.get(id);
+    return stored && this.#told(stored);
   }
 
   async write(id: string, change: SessionChange): Promise<void> {
@@ -133,16 +153,13 @@ export class MemoryDriver implements SessionDriver {
     if (!stored) throw new SessionNotFoundError(id);
     const { chain, session } = stored;
     // All that can refuse comes first, so that a refused change leaves nothing behind.
-    if (change.fence !== null) this.#checkFence(session.chain.root, change.fence);
-    const alias = change.set?.alias;
-    if (alias !== undefined && alias !== "" && alias !== session.alias && this.#taken(alias)) {
-      throw new SessionExistsError(alias);
-    }
+    this.#checkFence(session.chain.root, change.fence);
     if (change.restore !== undefined && !chain.snapshots.some((snapshot) => snapshot.id === change.restore)) {
       throw new PointNotFoundError("snapshot");
     }
     checkSeqs(chain, change.add ?? []);
     checkGrowing(chain, change);
+    this.#checkRuns(session.chain.root, change.runs ?? []);
 
     if (change.cut) cutChain(stored, change.cut);
     if (change.restore !== undefined) restoreChain(chain, change.restore);
@@ -150,16 +167,12 @@ export class MemoryDriver implements SessionDriver {
     if (newest && (change.cut || change.restore !== undefined)) {
       for (const seq of chain.messages.keys()) newest.session.lastSeq = Math.max(newest.session.lastSeq, seq);
     }
-    if (alias !== undefined) {
-      this.#store.aliases.delete(session.alias);
-      if (alias !== "") this.#store.aliases.set(alias, id);
-      session.alias = alias;
-    }
     const original = this.#store.sessions.get(session.chain.root);
     for (const target of new Set([stored, original])) if (target) applyFields(target.session, change);
     addMessages(stored, change.add ?? []);
     for (const delta of change.append ?? []) grow(chain, delta);
     for (const final of change.finish ?? []) complete(chain, final);
+    this.#putRuns(session.chain.root, change.runs ?? [], change.fence);
   }
 
   async delete(ids: readonly string[]): Promise<void> {
@@ -167,7 +180,9 @@ export class MemoryDriver implements SessionDriver {
     for (const id of ids) {
       const stored = this.#store.sessions.get(id);
       if (!stored) continue;
-      this.#store.leases.delete(stored.session.chain.root);
+      const { root } = stored.session.chain;
+      this.#store.leases.delete(root);
+      for (const { run } of this.#store.runsOf(root)) this.#store.runs.delete(run.id);
       for (const { session } of stored.chain.sessions.values()) {
         this.#store.sessions.delete(session.id);
         this.#store.aliases.delete(session.alias);
@@ -175,18 +190,13 @@ export class MemoryDriver implements SessionDriver {
     }
   }
 
-  async lease(
-    rootId: string,
-    holder: Holder,
-    ttlMs: number,
-    isGone: (holder: Holder) => boolean,
-  ): Promise<Lease | { heldBy: Holder }> {
+  async lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }> {
     this.#check();
     const root = this.#store.sessions.get(rootId)?.session.chain.root ?? rootId;
     const now = Date.now();
     const held = this.#store.leases.get(root);
     const mine = held?.holder.id === holder.id;
-    if (held && !mine && Date.parse(held.expiresAt) > now && !isGone({ ...held.holder })) {
+    if (held && !mine && Date.parse(held.expiresAt) > now && held.holder.id !== replacing) {
       return { heldBy: { ...held.holder } };
     }
     const fence = held && mine ? held.fence : ++this.#store.fence;
@@ -210,6 +220,7 @@ export class MemoryDriver implements SessionDriver {
     for (const id of chain.sessions.flatMap(({ session }) => [session.id, session.alias])) {
       if (id !== "" && this.#taken(id)) throw new SessionExistsError(id);
     }
+    this.#checkRuns(undefined, chain.runs);
     this.#store.load(chain);
   }
 
@@ -217,8 +228,35 @@ export class MemoryDriver implements SessionDriver {
     if (!this.#open) throw new StoreError("the session store is not open");
   }
 
-  #checkFence(root: string, fence: number): void {
-    if (this.#store.leases.get(root)?.fence !== fence) throw new LeaseLostError(root);
+  #checkFence(root: string, fence: number | null): void {
+    if (fence !== null && this.#store.leases.get(root)?.fence !== fence) throw new LeaseLostError(root);
+  }
+
+  /** `root` is the chain's that they are put in; undefined when all must be new. */
+  #checkRuns(root: string | undefined, runs: readonly RunRecord[]): void {
+    const keys = new Map([...this.#store.runs.values()].map(({ run }) => [run.id, run.key]));
+    for (const { id, key } of runs) {
+      const there = this.#store.runs.get(id);
+      keys.set(id, "");
+      if ((there && there.run.sessionId !== root) || (key !== "" && [...keys.values()].includes(key)))
+        throw new RunKeyTakenError(key);
+      keys.set(id, key);
+    }
+  }
+
+  #putRuns(root: string, runs: readonly RunRecord[], fence: number | null): void {
+    for (const run of runs) this.#store.runs.set(run.id, { run: { ...structuredClone(run), sessionId: root }, fence });
+  }
+
+  #told({ run, fence }: { run: RunRecord; fence: number | null }): StoredRun {
+    const lease = this.#store.leases.get(run.sessionId);
+    const held = lease?.fence === fence && Date.parse(lease?.expiresAt ?? "") > Date.now();
+    return structuredClone({ run, holder: held && lease ? lease.holder : null });
+  }
+
+  /** By id or alias. */
+  #find(id: string): StoredSession | undefined {
+    return this.#store.sessions.get(id) ?? this.#store.sessions.get(this.#store.aliases.get(id) ?? "");
   }
 
   #taken(id: string): boolean {
@@ -230,19 +268,23 @@ function copy(message: Message): Message {
   return structuredClone(message);
 }
 
-type Place = Pick<Session, "updatedAt" | "id">;
-
-function newestFirst(a: Place, b: Place): number {
-  if (a.updatedAt !== b.updatedAt) return a.updatedAt > b.updatedAt ? -1 : 1;
-  return a.id === b.id ? 0 : a.id > b.id ? -1 : 1;
-}
-
 function newestOf(chain: Chain): StoredSession | undefined {
   let newest: StoredSession | undefined;
   for (const stored of chain.sessions.values()) {
     if (stored.cut === "" && stored.session.chain.index >= (newest?.session.chain.index ?? 0)) newest = stored;
   }
   return newest;
+}
+
+function said({ session, chain }: StoredSession, page: MessagePage): Message[] {
+  const { after = 0, before = Infinity, limit = Infinity, hiddenBy } = page;
+  const found = [...chain.messages.values()]
+    .filter(({ cut }) => (hiddenBy === undefined ? cut === "" : cut === hiddenBy && cut !== ""))
+    .map(({ message }) => message)
+    .filter(({ seq, sessionId }) => seq > after && seq < before && (page.scope === "chain" || sessionId === session.id))
+    .sort((a, b) => a.seq - b.seq);
+  const last = page.after === undefined && page.before !== undefined && found.length > limit;
+  return (last ? found.slice(found.length - limit) : found.slice(0, limit)).map(copy);
 }
 
 function checkSeqs(chain: Chain, messages: readonly Message[]): void {
@@ -266,7 +308,7 @@ function checkGrowing(chain: Chain, change: SessionChange): void {
 function addMessages({ session, chain }: StoredSession, messages: readonly Message[]): void {
   for (const given of messages) {
     const message = { ...copy(given), sessionId: session.id };
-    const stored: StoredMessage = { message, cut: "", grown: new Map(message.parts.entries()) };
+    const stored: StoredMessage = { message, cut: "" };
     chain.messages.set(message.seq, stored);
     if (!message.finished) chain.growing.set(message.id, stored);
     session.lastSeq = Math.max(session.lastSeq, message.seq);
@@ -274,16 +316,10 @@ function addMessages({ session, chain }: StoredSession, messages: readonly Messa
 }
 
 function grow(chain: Chain, { messageId, part, type, text }: PartDelta): void {
-  const target = chain.growing.get(messageId);
-  if (!target) return;
-  const present = target.grown.get(part);
-  if (present && "text" in present) {
-    present.text += text;
-    return;
-  }
-  const added: Part = { type, text };
-  target.grown.set(part, added);
-  target.message.parts.push(added);
+  const parts = chain.growing.get(messageId)?.message.parts;
+  const present = parts?.[part];
+  if (present && "text" in present) present.text += text;
+  else parts?.push({ type, text });
 }
 
 function complete(chain: Chain, final: Message): void {
@@ -291,7 +327,6 @@ function complete(chain: Chain, final: Message): void {
   if (!target) return;
   const { seq, sessionId } = target.message;
   target.message = { ...copy(final), seq, sessionId, finished: true };
-  target.grown.clear();
   chain.growing.delete(final.id);
 }
 

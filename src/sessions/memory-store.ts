@@ -1,13 +1,12 @@
 import type { ChainData, Lease, SessionData } from "../ports/session-driver.js";
-import type { Message, Part } from "../ports/message.js";
+import type { Message } from "../ports/message.js";
+import type { RunRecord } from "../ports/run.js";
 import type { Session, Snapshot } from "../ports/session.js";
 
 export interface StoredMessage {
   message: Message;
   /** Snapshot that hides it; `""` for none. */
   cut: string;
-  /** Parts of a growing message by the index that deltas give. */
-  grown: Map<number, Part>;
 }
 
 export interface StoredSession {
@@ -32,6 +31,8 @@ export class MemoryStore {
   readonly sessions = new Map<string, StoredSession>();
   /** Alias to id. */
   readonly aliases = new Map<string, string>();
+  /** By id, each with the fence under which it was last written. */
+  readonly runs = new Map<string, { run: RunRecord; fence: number | null }>();
   /** By the id of the chain's original. */
   readonly leases = new Map<string, Lease>();
   fence = 0;
@@ -40,34 +41,37 @@ export class MemoryStore {
   dump(id: string): ChainData | undefined {
     const chain = this.sessions.get(id)?.chain;
     if (!chain) return undefined;
-    const bySession = new Map<string, SessionData>();
-    const inOrder = [...chain.sessions.values()].sort((a, b) => a.session.chain.index - b.session.chain.index);
-    for (const { session, cut, view } of inOrder) bySession.set(session.id, { session, cut, view, messages: [] });
-    for (const { message, cut, grown } of [...chain.messages.values()].sort((a, b) => a.message.seq - b.message.seq)) {
-      const indexes = message.finished ? [] : message.parts.map((part) => indexOf(grown, part));
-      const growing = indexes.every((index, place) => index === place) ? {} : { grown: indexes };
-      bySession.get(message.sessionId)?.messages.push({ message, cut, ...growing });
-    }
-    return structuredClone({ sessions: [...bySession.values()], snapshots: chain.snapshots });
+    const messages = [...chain.messages.values()].sort((a, b) => a.message.seq - b.message.seq);
+    const sessions = [...chain.sessions.values()]
+      .sort((a, b) => a.session.chain.index - b.session.chain.index)
+      .map(({ session, cut, view }): SessionData => {
+        return { session, cut, view, messages: messages.filter(({ message }) => message.sessionId === session.id) };
+      });
+    const { root } = sessions[0]!.session.chain;
+    return structuredClone({ sessions, snapshots: chain.snapshots, runs: this.runsOf(root).map(({ run }) => run) });
   }
 
-  /** Take a chain in, as `dump` gave it. Its ids must be free. */
+  /** Take a chain in, as `dump` gave it. Its ids and keys must be free. */
   load(data: ChainData): void {
-    const { sessions, snapshots } = structuredClone(data);
-    const chain = newChain();
-    chain.snapshots = snapshots;
+    const { sessions, snapshots, runs } = structuredClone(data);
+    const chain: Chain = { ...newChain(), snapshots };
     for (const { session, cut, view, messages } of sessions) {
       const stored: StoredSession = { session, cut, view, chain };
       chain.sessions.set(session.chain.index, stored);
       this.sessions.set(session.id, stored);
       if (session.alias !== "") this.aliases.set(session.alias, session.id);
-      for (const { message, cut: hidden, grown } of messages) {
-        const parts = message.parts.map((part, at): [number, Part] => [grown?.[at] ?? at, part]);
-        const kept: StoredMessage = { message, cut: hidden, grown: new Map(message.finished ? [] : parts) };
-        chain.messages.set(message.seq, kept);
-        if (!message.finished) chain.growing.set(message.id, kept);
+      for (const kept of messages) {
+        chain.messages.set(kept.message.seq, kept);
+        if (!kept.message.finished) chain.growing.set(kept.message.id, kept);
       }
     }
+    for (const run of runs) this.runs.set(run.id, { run, fence: null });
+  }
+
+  /** Runs of the chain with this original, or all; newest first. */
+  runsOf(root: string | undefined): { run: RunRecord; fence: number | null }[] {
+    const found = [...this.runs.values()].filter(({ run }) => root === undefined || run.sessionId === root);
+    return found.sort((a, b) => newestFirst([a.run.startedAt, a.run.id], [b.run.startedAt, b.run.id]));
   }
 }
 
@@ -75,7 +79,10 @@ export function newChain(): Chain {
   return { sessions: new Map(), messages: new Map(), growing: new Map(), snapshots: [] };
 }
 
-function indexOf(grown: ReadonlyMap<number, Part>, part: Part): number {
-  for (const [index, candidate] of grown) if (candidate === part) return index;
-  return 0;
+type Place = readonly [time: string, id: string];
+
+/** The order of lists: by time, ties by id, the greatest first. */
+export function newestFirst([time, id]: Place, [otherTime, otherId]: Place): number {
+  if (time !== otherTime) return time > otherTime ? -1 : 1;
+  return id === otherId ? 0 : id > otherId ? -1 : 1;
 }

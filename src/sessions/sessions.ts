@@ -11,7 +11,7 @@ import { newId, now } from "../base/ids.js";
 import type { Message } from "../ports/message.js";
 import type { Session, Snapshot } from "../ports/session.js";
 import type { SessionDriver, SessionFields, SessionPage, SessionQuery } from "../ports/session-driver.js";
-import { NO_USAGE } from "../models/usage.js";
+import { NO_USAGE } from "../conversation/usage.js";
 
 /** What `Sessions` needs of the agent that it belongs to. */
 export interface SessionsOptions {
@@ -63,7 +63,7 @@ export class Sessions {
     const session = newSession(input, this.#options.projectDir);
     await checkFolder(session.projectDir);
     const store = await this.#options.store();
-    await store.create(session);
+    await store.create({ session });
     this.#options.bus.emit("session.created", { session });
     return session;
   }
@@ -86,12 +86,11 @@ export class Sessions {
   /** Ascending by `seq`. Rejects with `SessionNotFoundError`. */
   async messages(id: string, query: MessagesQuery = {}): Promise<Message[]> {
     const store = await this.#options.store();
-    const session = await found(store, id);
     const { view = "all", ...page } = query;
-    if (view === "all") return store.messages(session.id, { ...page, scope: "chain" });
-    const newest = (await store.newest(session.chain.root)) ?? session;
-    const seen = [...(await store.view(newest.id)), ...(await store.messages(newest.id))];
-    return pageOf(seen, page);
+    if (view === "all") return store.messages((await found(store, id)).id, { ...page, scope: "chain" });
+    const head = await store.head(id);
+    if (!head) throw new SessionNotFoundError(id);
+    return pageOf(head.messages, page);
   }
 
   /** Set what the session's next runs use, or its title. Rejects with `SessionNotFoundError`. */

@@ -6,6 +6,7 @@ import { leaseRules } from "./session-driver/leases.js";
 import { listRules } from "./session-driver/lists.js";
 import { messageRules } from "./session-driver/messages.js";
 import { Store } from "./session-driver/rule.js";
+import { runRules } from "./session-driver/runs.js";
 import { sessionRules } from "./session-driver/sessions.js";
 import { sharingRules } from "./session-driver/sharing.js";
 import { textRules } from "./session-driver/texts.js";
@@ -20,6 +21,7 @@ export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
     ...changeRules,
     ...chainRules,
     ...leaseRules,
+    ...runRules,
     ...sharingRules,
     ...textRules,
     ...transferRules,

@@ -80,7 +80,7 @@ describe("session/load of a session that runs", () => {
     const driver = new MemoryDriver(copy);
     await driver.open();
     const session = (await first.agent.sessions.get(run.sessionId))!;
-    await driver.create(session, messages);
+    await driver.create({ session, messages });
     const second = processOn(t, copy, ["again"]);
     const peer = await connected(t, second.agent);
     await peer.request("session/load", { sessionId: run.sessionId, cwd });

@@ -406,11 +406,11 @@ describe("compaction", () => {
       await driver.open();
       const newest = await driver.newest(sessionId);
       assert.equal(newest?.id, followUp);
-      const view = await driver.view(followUp);
+      const view = (await driver.dump(followUp))?.sessions.find(({ session }) => session.id === followUp)?.view ?? [];
       const before = await driver.messages(sessionId, { scope: "chain", before: newest.lastSeq });
       const { chain: _, ...fields } = newest;
       const dead = { ...fields, id: "dead", lastSeq: newest.lastSeq, chain: { root: sessionId, index: 7 } };
-      await driver.create(dead, [], view);
+      await driver.create({ session: dead, view });
       await driver.close();
 
       const second = make(t, provider, store());

@@ -35,7 +35,7 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
     const [id = "", count = "0", shared = ""] = args;
     await driver.open();
     await together();
-    await driver.create(aSession(id));
+    await driver.create({ session: aSession(id) });
     for (let n = 1; n <= Number(count); n++) {
       const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0 };
       await driver.write(id, change({ add: [aMessage(id, n)], sync: n % 10 === 0 }));
@@ -47,7 +47,7 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
   append: async (driver) => {
     const [id = ""] = args;
     await driver.open();
-    await driver.create(aSession(id));
+    await driver.create({ session: aSession(id) });
     for (let n = 0; ; n++) {
       const seq = Math.floor(n / 20) + 1;
       const add = n % 20 === 0 ? [growing(id, seq)] : [];
@@ -66,7 +66,7 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
     const [root = "", name = ""] = args;
     await driver.open();
     const holder = { id: name, host: "host", boot: "boot", pid: process.pid, started: "" };
-    const lease = await driver.lease(root, holder, 60_000, () => false);
+    const lease = await driver.lease(root, holder, 60_000);
     process.send?.(lease);
     await sleep(60_000);
   },

@@ -610,11 +610,13 @@ it("a follow-up's id leads to the session that lists show", async (t) => {
   const original = await driver.get(root);
   assert.ok(original);
   await driver.create({
-    ...original,
-    id: "follow-up",
-    alias: "",
-    lastSeq: original.lastSeq,
-    chain: { root, index: 1 },
+    session: {
+      ...original,
+      id: "follow-up",
+      alias: "",
+      lastSeq: original.lastSeq,
+      chain: { root, index: 1 },
+    },
   });
   assert.equal((await ask("/api/sessions/follow-up")).headers["x-session-id"], root);
   assert.equal((await ask(`/api/sessions/${root}`)).headers["x-session-id"], root);

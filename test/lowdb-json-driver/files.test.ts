@@ -50,8 +50,8 @@ describe("the files of LowdbJsonDriver", () => {
     const before = process.umask(0);
     try {
       const driver = await opened();
-      await driver.create(aSession("a"), [growing("a", 1)]);
-      await driver.create(aSession("../b"));
+      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+      await driver.create({ session: aSession("../b") });
       await driver.write("a", append("a-1", "x"));
       await leaseOf(driver, "a", "h");
       const names = await readdir(path);
@@ -78,7 +78,10 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("grow by what is new alone, and are folded in when the lease is given back", async () => {
     const driver = await opened();
-    await driver.create(aSession("a"), [aMessage("a", 1, { parts: [{ type: "text", text: "x".repeat(100_000) }] })]);
+    await driver.create({
+      session: aSession("a"),
+      messages: [aMessage("a", 1, { parts: [{ type: "text", text: "x".repeat(100_000) }] })],
+    });
     const file = await stat(join(path, "a.json"));
     const lease = await leaseOf(driver, "a", "h");
     await driver.write("a", { ...change({ add: [growing("a", 2)] }), fence: lease.fence });
@@ -97,7 +100,7 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("are not read for a list", async () => {
     const driver = await opened();
-    await driver.create(aSession("a"), someMessages("a", 1, 3));
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
     await driver.close();
     await writeFile(join(path, "a.json"), "nothing to see");
     const second = await opened();
@@ -108,7 +111,7 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("that are bad are left out, reported and kept, and their ids are not used again", async () => {
     const driver = await opened();
-    for (const id of ["good", "bad"]) await driver.create(aSession(id), [aMessage(id, 1)]);
+    for (const id of ["good", "bad"]) await driver.create({ session: aSession(id), messages: [aMessage(id, 1)] });
     await driver.close();
     await writeFile(join(path, "bad.json"), '{"half": ');
     await writeFile(join(path, "stray.json"), "[]");
@@ -117,8 +120,8 @@ describe("the files of LowdbJsonDriver", () => {
     assert.deepEqual(await second.messages("bad"), []);
     assert.deepEqual(await listed(second), ["good"]);
     assert.equal((await second.messages("good")).length, 1);
-    await assert.rejects(second.create(aSession("bad")), (error) => hasCode(error, "session_exists"));
-    await assert.rejects(second.create(aSession("stray")), (error) => hasCode(error, "session_exists"));
+    await assert.rejects(second.create({ session: aSession("bad") }), (error) => hasCode(error, "session_exists"));
+    await assert.rejects(second.create({ session: aSession("stray") }), (error) => hasCode(error, "session_exists"));
     for (const name of ["bad", "stray", "newer"]) {
       assert.equal(reports.filter((report) => report.includes(`${name}.json`)).length, 1, name);
     }
@@ -128,9 +131,9 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("make the index again when it is lost or damaged, and take in what was put there or taken away", async () => {
     const driver = await opened();
-    await driver.create(aSession("a", { alias: "x", updatedAt: at(3) }), [aMessage("a", 1)]);
-    await driver.create(aSession("b"));
-    await driver.create(aSession("a1", { chain: { root: "a", index: 1 } }), [aMessage("a1", 2)]);
+    await driver.create({ session: aSession("a", { alias: "x", updatedAt: at(3) }), messages: [aMessage("a", 1)] });
+    await driver.create({ session: aSession("b") });
+    await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), messages: [aMessage("a1", 2)] });
     await driver.close();
     for (const damage of [
       () => rm(join(beside, "index.jsonl")),
@@ -158,7 +161,7 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("go on when the counter of fences or a lease is damaged: the fence still grows, an old holder is shut out", async () => {
     const driver = await opened();
-    await driver.create(aSession("a"));
+    await driver.create({ session: aSession("a") });
     const first = await leaseOf(driver, "a", "h");
     for (const text of ["", "{", '{"last":"x"}', "null", "\0\0\0"]) {
       reports = [];
@@ -178,7 +181,7 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("lose no acknowledged line when a journal ends in the middle of one, and keep a copy of a damaged one", async () => {
     const driver = await opened();
-    await driver.create(aSession("a"), [growing("a", 1)]);
+    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     await driver.write("a", append("a-1", "one "));
     await driver.write("a", append("a-1", "two"));
     const journal = join(beside, "journals", "a.jsonl");
@@ -197,11 +200,11 @@ describe("the files of LowdbJsonDriver", () => {
   it("that a crash left half folded are completed, and nothing counts twice", async () => {
     const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 1 };
     const driver = await opened();
-    await driver.create(aSession("a"));
+    await driver.create({ session: aSession("a") });
     const lease = await leaseOf(driver, "a", "h");
     const second = join(path, `${fileName("a.1")}.json`);
     const follow = aSession("a.1", { chain: { root: "a", index: 1 } });
-    await driver.create(follow, [growing("a.1", 1)], [], lease.fence);
+    await driver.create({ session: follow, messages: [growing("a.1", 1)], fence: lease.fence });
     const before = await readFile(second, "utf8");
     await driver.write("a.1", { ...change({ add: [aMessage("a.1", 2)], usage }), fence: lease.fence });
     await driver.write("a.1", { ...append("a.1-1", "grown"), fence: lease.fence });
@@ -231,7 +234,7 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("of a session whose deletion a crash cut short go with their journal", async () => {
     const driver = await opened();
-    await driver.create(aSession("a"));
+    await driver.create({ session: aSession("a") });
     await driver.write("a", change({ add: [aMessage("a", 1)] }));
     const journal = join(beside, "journals", "a.jsonl");
     await appendFile(journal, `${JSON.stringify({ gone: ["a"] })}\n`);
@@ -239,7 +242,7 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.close();
     const again = await opened();
     assert.equal(await again.get("a"), undefined);
-    await again.create(aSession("a"));
+    await again.create({ session: aSession("a") });
     assert.deepEqual(await again.messages("a"), []);
     await again.close();
     assert.deepEqual(
@@ -260,7 +263,7 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("that cannot be written refuse the change and stay as they were", async () => {
     const driver = await opened();
-    await driver.create(aSession("a"), [growing("a", 1)]);
+    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     const journal = join(beside, "journals", "a.jsonl");
     await mkdir(journal);
     await assert.rejects(driver.write("a", append("a-1", "lost")), (error) => hasCode(error, "store"));
@@ -273,7 +276,7 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("locked by a process that died, or whose pid is another's now, are free at once", async () => {
     const driver = await opened();
-    await driver.create(aSession("a"));
+    await driver.create({ session: aSession("a") });
     const slot = join(beside, "locks", slotOf("a"));
     const newest = Math.max(...(await readdir(slot)).map((name) => Number.parseInt(name, 10)));
     const [own = ""] = await readdir(join(beside, "open"));

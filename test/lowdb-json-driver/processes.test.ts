@@ -34,7 +34,7 @@ describe("LowdbJsonDriver in several processes", () => {
   it("four processes with fifty writes each lose none", async () => {
     const path = join(folder, "four");
     const driver = await opened(path);
-    await driver.create(aSession("shared"));
+    await driver.create({ session: aSession("shared") });
     await allAtOnce(Array.from({ length: 4 }, (_, n) => start(path, "write", `own${n}`, "50", "shared")));
     for (let n = 0; n < 4; n++) assert.equal((await driver.messages(`own${n}`)).length, 50);
     assert.equal((await driver.get("shared"))?.usage.promptTokens, 200);

@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import type { Message, Session, SessionChange, SessionDriver } from "gantry";
+import type { Message, RunRecord, RunState, Session, SessionChange, SessionDriver } from "gantry";
 import { MemoryDriver, MemoryStore } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { aHolder, aMessage, aSession, at } from "../../src/testing/session-driver/rule.js";
+import { aHolder, aMessage, aRun, aSession, at } from "../../src/testing/session-driver/rule.js";
 
 const SEED = Number(process.env["SEED"] ?? Date.now() % 1_000_000_000);
 const RUNS = Number(process.env["RUNS"] ?? 10);
@@ -31,9 +31,17 @@ const usage = fc.record({ promptTokens: small, completionTokens: small, totalTok
 const fence = fc.constantFrom("none", "current", "old" as const);
 const alias = fc.constantFrom("", "x", "y", "a");
 
+const STATES: RunState[] = ["running", "waiting", "finished"];
+/** Few ids, keys and times, so that they meet. */
+const run = fc.record({
+  id: fc.constantFrom("r1", "r2", "r3", "r4"),
+  key: fc.constantFrom("", "", "k1", "k2"),
+  state: fc.constantFrom(...STATES),
+  startedAt: fc.nat(2).map(at),
+});
+
 const set = fc.record(
   {
-    alias,
     title: text,
     titled: fc.boolean(),
     model: text,
@@ -54,11 +62,16 @@ const step = fc.oneof(
       n: fc.nat(3),
       dir: fc.constantFrom(...DIRS),
       when: small,
+      run: fc.option(run, { nil: undefined }),
     }),
   },
   {
     weight: 2,
     arbitrary: fc.record({ do: fc.constant("follow"), id, index: fc.integer({ min: 1, max: 2 }), n: fc.nat(2), fence }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({ do: fc.constant("run"), place, runs: fc.array(run, { minLength: 1, maxLength: 2 }), fence }),
   },
   {
     weight: 4,
@@ -107,45 +120,57 @@ async function take(side: Side, one: Step): Promise<unknown> {
   const rootOf = (at: string): string => at.replace(/\.\d$/, "");
   const fenceOf = (at: string, which: string): number | null =>
     which === "none" ? null : (side.fences.get(rootOf(at)) ?? -1) - (which === "old" ? 1 : 0);
-  const lastOf = async (at: string): Promise<number> =>
-    (await driver.messages(at, { scope: "chain", includeCut: true })).at(-1)?.seq ?? 0;
-  const run = (from: number, count: number, at: string, fields: Partial<Message> = {}): Message[] =>
+  const all = async (at: string): Promise<Message[]> => {
+    const { sessions = [] } = (await driver.dump(at)) ?? {};
+    return sessions.flatMap(({ messages }) => messages.map(({ message }) => message)).sort((a, b) => a.seq - b.seq);
+  };
+  const lastOf = async (at: string): Promise<number> => (await all(at)).at(-1)?.seq ?? 0;
+  const started = (at: string, fields: Partial<RunRecord>): RunRecord => aRun("", at, fields);
+  const said = (from: number, count: number, at: string, fields: Partial<Message> = {}): Message[] =>
     Array.from({ length: count }, (_, n) => aMessage(at, from + n, { id: `m${from + n}`, ...fields }));
-  const pick = async (at: string, which: number): Promise<string> => {
-    const growing = (await driver.messages(at, { scope: "chain", includeCut: true })).filter((one) => !one.finished);
-    return growing[which % Math.max(1, growing.length)]?.id ?? "none";
+  const pick = async (at: string, which: number): Promise<Pick<Message, "id" | "parts">> => {
+    const growing = (await all(at)).filter((one) => !one.finished);
+    return growing[which % Math.max(1, growing.length)] ?? { id: "none", parts: [] };
   };
   side.count++;
   switch (one.do) {
     case "create":
-      return driver.create(
-        aSession(one.id, { alias: one.alias, projectDir: one.dir, updatedAt: at(one.when) }),
-        run(1, one.n, one.id),
-      );
+      return driver.create({
+        session: aSession(one.id, { alias: one.alias, projectDir: one.dir, updatedAt: at(one.when) }),
+        messages: said(1, one.n, one.id),
+        ...(one.run ? { run: started(one.id, one.run) } : {}),
+        fence: one.run ? fenceOf(one.id, "current") : null,
+      });
     case "follow": {
       const session = aSession(`${one.id}.${one.index}`, { chain: { root: one.id, index: one.index } });
       const last = await lastOf(one.id);
-      return driver.create(session, run(last + 1, one.n, session.id), run(1, one.n, "v"), fenceOf(one.id, one.fence));
+      const messages = said(last + 1, one.n, session.id);
+      return driver.create({ session, messages, view: said(1, one.n, "v"), fence: fenceOf(one.id, one.fence) });
+    }
+    case "run": {
+      const runs = one.runs.map((fields) => started(one.place, fields));
+      return driver.write(one.place, changeOf({ runs, fence: fenceOf(one.place, one.fence) }));
     }
     case "set": {
       const change = changeOf({ set: one.set, fence: fenceOf(one.place, one.fence) });
       return driver.write(one.place, one.usage ? { ...change, usage: one.usage } : change);
     }
     case "add": {
-      const add = run(Math.max(1, (await lastOf(one.place)) + one.from), one.n, one.place, {
+      const add = said(Math.max(1, (await lastOf(one.place)) + one.from), one.n, one.place, {
         finished: one.finished,
         parts: [],
       });
       return driver.write(one.place, changeOf({ add, fence: fenceOf(one.place, one.fence), sync: one.finished }));
     }
     case "append": {
-      const messageId = await pick(one.place, one.pick);
-      const deltas = [0, 1].map((n) => ({ messageId, part: one.part, type: "text" as const, text: `${one.text}${n}` }));
+      const { id: messageId, parts } = await pick(one.place, one.pick);
+      const part = Math.min(one.part, parts.length);
+      const deltas = [0, 1].map((n) => ({ messageId, part, type: "text" as const, text: `${one.text}${n}` }));
       return driver.write(one.place, changeOf({ append: deltas }));
     }
     case "finish": {
       const parts = [{ type: "text" as const, text: one.text }];
-      const final = aMessage(one.place, 1, { id: await pick(one.place, one.pick), parts, role: "assistant" });
+      const final = aMessage(one.place, 1, { id: (await pick(one.place, one.pick)).id, parts, role: "assistant" });
       return driver.write(one.place, changeOf({ finish: [final], sync: true }));
     }
     case "cut":
@@ -159,7 +184,8 @@ async function take(side: Side, one: Step): Promise<unknown> {
     case "delete":
       return driver.delete(one.places);
     case "lease": {
-      const lease = await driver.lease(one.place, aHolder(one.holder), 600_000, () => one.gone);
+      const other = HOLDERS.find((holder) => holder !== one.holder);
+      const lease = await driver.lease(one.place, aHolder(one.holder), 600_000, one.gone ? other : undefined);
       if ("heldBy" in lease) return lease.heldBy.id;
       const before = side.fences.get(lease.rootId) ?? 0;
       side.fences.set(lease.rootId, lease.fence);
@@ -187,16 +213,24 @@ async function visible(driver: SessionDriver): Promise<unknown> {
     details.push([
       (await driver.newest(one))?.id,
       await driver.messages(one),
-      await driver.messages(one, { scope: "chain", includeCut: true }),
+      await driver.messages(one, { scope: "chain" }),
       await driver.messages(one, { scope: "chain", before: 6, limit: 2 }),
-      await driver.view(one),
+      await driver.head(one),
       await driver.snapshots(one),
+      await driver.runs({ sessionId: one, limit: 99 }),
+      await driver.dump(one),
     ]);
   }
   return {
     sessions,
     details,
     aliases: [(await driver.get("x"))?.id, (await driver.get("y"))?.id],
+    runs: [
+      await driver.runs({ limit: 99 }),
+      await driver.runs({ limit: 2, before: { startedAt: at(1), id: "r3" } }),
+      await driver.runs({ limit: 99, states: ["running", "waiting"] }),
+      await driver.run("r1"),
+    ],
     lists: [
       await driver.list({ limit: 99 }),
       await driver.list({ limit: 2, offset: 1 }),

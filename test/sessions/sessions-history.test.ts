@@ -354,8 +354,9 @@ for (const [name, makeStore] of STORES) {
       const driver = store();
       await driver.open();
       t.after(() => driver.close());
-      const kept = await driver.messages(sessionId, { scope: "chain", includeCut: true });
-      assert.deepEqual(new Set(kept.map((message) => message.id)), everything);
+      const { sessions = [] } = (await driver.dump(sessionId)) ?? {};
+      const kept = sessions.flatMap(({ messages }) => messages.map(({ message }) => message.id));
+      assert.deepEqual(new Set(kept), everything);
       assert.deepEqual(provider.violations, []);
       assert.equal(provider.refused, 0);
       assert.equal((await agent.sessions.list({ limit: 5 })).total, 1);
@@ -373,14 +374,16 @@ for (const [name, makeStore] of STORES) {
       const { sessionId: used } = await ask(agent, "one");
       const base = (await agent.sessions.get(used))!;
       const add = (id: string, fields: { alias: string; updatedAt: string }) =>
-        driver.create({ ...base, id, chain: { root: id, index: 0 }, lastSeq: 0, createdAt: old, ...fields });
+        driver.create({
+          session: { ...base, id, chain: { root: id, index: 0 }, lastSeq: 0, createdAt: old, ...fields },
+        });
       const many = Array.from({ length: 120 }, (_, i) => `old-${String(i).padStart(3, "0")}`);
       for (const id of many) await add(id, { alias: `acp-${id}`, updatedAt: old });
       await add("young", { alias: "acp-young", updatedAt: new Date().toISOString() });
       await add("by hand", { alias: "", updatedAt: old });
       await add("busy", { alias: "acp-busy", updatedAt: old });
       const holder = { id: "h", host: "elsewhere", boot: "", pid: 1, started: "" };
-      await driver.lease("busy", holder, 60_000, () => false);
+      await driver.lease("busy", holder, 60_000);
 
       const gone: string[] = [];
       const signal = new AbortController().signal;
@@ -399,11 +402,13 @@ for (const [name, makeStore] of STORES) {
       const session = await agent.sessions.create({ alias: "acp" });
       const old = new Date(Date.now() - EMPTY_MS - 60_000).toISOString();
       await driver.create({
-        ...session,
-        id: "old",
-        alias: "acp-old",
-        chain: { root: "old", index: 0 },
-        updatedAt: old,
+        session: {
+          ...session,
+          id: "old",
+          alias: "acp-old",
+          chain: { root: "old", index: 0 },
+          updatedAt: old,
+        },
       });
       let deleted = (_id: string) => undefined as void;
       const first = new Promise<string>((resolve) => (deleted = resolve));

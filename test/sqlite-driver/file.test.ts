@@ -38,7 +38,7 @@ describe("the file of SqliteDriver", () => {
     const before = process.umask(0);
     try {
       const driver = await opened();
-      await driver.create(aSession("a"), [aMessage("a", 1)]);
+      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
       const files = await readdir(join(folder, "home"));
       assert.deepEqual(files.sort(), ["sessions.db", "sessions.db-shm", "sessions.db-wal"]);
       for (const file of files) assert.equal((await stat(join(folder, "home", file))).mode & 0o777, 0o600, file);
@@ -96,7 +96,7 @@ describe("the file of SqliteDriver", () => {
 
   it("that is damaged rejects with StoreError and is left as it is", async () => {
     const driver = await opened();
-    await driver.create(aSession("a"), someMessages("a", 1, 200));
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 200) });
     await driver.close();
     const whole = await readFile(path);
     const cut = Buffer.from(whole.subarray(0, 100));
@@ -124,8 +124,8 @@ describe("the file of SqliteDriver", () => {
 
   it("that is full refuses writes and stays as it was; with room again it goes on", async () => {
     const driver = await opened({ maxPages: 60 });
-    await driver.create(aSession("a"), [aMessage("a", 1), growing("a", 2)]);
-    await driver.create(aSession("b"), someMessages("b", 1, 40));
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
+    await driver.create({ session: aSession("b"), messages: someMessages("b", 1, 40) });
     const large = aMessage("a", 3, { parts: [{ type: "text", text: "x".repeat(500_000) }] });
     const before = [await driver.get("a"), await driver.messages("a")];
     const results = await Promise.allSettled([
@@ -154,7 +154,10 @@ describe("the file of SqliteDriver", () => {
     const driver = await opened();
     const secret = "correct horse battery staple";
     const parts = [{ type: "text" as const, text: `${secret} `.repeat(400) }];
-    await driver.create(aSession("a", { title: secret }), [aMessage("a", 1, { parts }), growing("a", 2)]);
+    await driver.create({
+      session: aSession("a", { title: secret }),
+      messages: [aMessage("a", 1, { parts }), growing("a", 2)],
+    });
     await driver.write("a", change({ append: [{ messageId: "a-2", part: 0, type: "text", text: secret }] }));
     await driver.delete(["a"]);
     await driver.close();
@@ -163,7 +166,7 @@ describe("the file of SqliteDriver", () => {
 
   it("keeps the log short by itself, in a pause", async () => {
     const driver = await opened();
-    await driver.create(aSession("a"), someMessages("a", 1, 300));
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 300) });
     const log = async (): Promise<number> => (await stat(`${path}-wal`)).size;
     assert.ok((await log()) > 0);
     while ((await log()) > 0) await new Promise((resolve) => setTimeout(resolve, 50));
@@ -182,7 +185,7 @@ describe("the file of SqliteDriver", () => {
     const driver = new SqliteDriver({ path });
     await Promise.all([driver.open(), driver.open()]);
     await driver.open();
-    await driver.create(aSession("a"), [growing("a", 1)]);
+    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     const other = await opened();
     await other.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
     await driver.close();

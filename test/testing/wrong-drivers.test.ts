@@ -1,14 +1,18 @@
 import { describe, it } from "node:test";
 import type {
   ChainData,
+  ChainHead,
   Lease,
   Message,
   MessagePage,
+  RunQuery,
   Session,
   SessionChange,
   SessionPage,
   SessionQuery,
+  SessionStart,
   Snapshot,
+  StoredRun,
 } from "gantry";
 import { MemoryDriver, MemoryStore, sessionDriverChecks, type Check } from "gantry/testing";
 import { assertCaught } from "../helpers/caught.js";
@@ -59,9 +63,9 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "lets two sessions have one alias",
     class extends Driver {
-      override async create(session: Session, messages?: readonly Message[], view?: readonly Message[]) {
-        this.memory.aliases.delete(session.alias);
-        await super.create(session, messages, view);
+      override async create(start: SessionStart) {
+        this.memory.aliases.delete(start.session.alias);
+        await super.create(start);
       }
     },
     "create: an alias is unique over aliases and ids",
@@ -129,7 +133,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "gives a lease to everyone",
     class extends Driver {
       override lease(...[root, holder, ttl]: Parameters<MemoryDriver["lease"]>) {
-        return super.lease(root, holder, ttl, () => true);
+        return super.lease(root, holder, ttl, this.memory.leases.get(root)?.holder.id);
       }
     },
     "lease: one holder at a time; others are told who has it",
@@ -203,11 +207,12 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "shows what was cut",
     class extends Driver {
-      override messages(id: string, page: MessagePage = {}): Promise<Message[]> {
-        return super.messages(id, { ...page, includeCut: true });
+      override async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
+        const stored = this.memory.sessions.get(id)?.chain.messages.values() ?? [];
+        return page.limit === undefined ? [...stored].map(({ message }) => message) : super.messages(id, page);
       }
     },
-    "messages: cut ones are left out of pages, and come when asked for",
+    "messages: cut ones are left out of pages",
   ],
   [
     "lets updatedAt go back",
@@ -252,9 +257,9 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "leaves a session whose messages were refused",
     class extends Driver {
-      override async create(session: Session, messages?: readonly Message[], view?: readonly Message[]) {
-        await super.create(session, [], view);
-        if (messages) await super.write(session.id, { fence: null, sync: true, add: messages });
+      override async create({ messages, ...start }: SessionStart) {
+        await super.create(start);
+        if (messages) await super.write(start.session.id, { fence: null, sync: true, add: messages });
       }
     },
     "create: messages with the same seq are refused, and no session is left",
@@ -300,11 +305,11 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "forgets the view",
     class extends Driver {
-      override view(): Promise<Message[]> {
-        return Promise.resolve([]);
+      override create({ view: _, ...start }: SessionStart): Promise<void> {
+        return super.create(start);
       }
     },
-    "view: what a follow-up began with, apart from what was said in it; empty for others",
+    "head: a follow-up's view and what was said in it, and nothing of what was said before",
   ],
   [
     "takes the original for the newest",
@@ -346,13 +351,259 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "loads half of a chain whose ids are taken",
     class extends Driver {
-      override async load({ sessions, snapshots }: ChainData): Promise<void> {
+      override async load({ sessions, ...others }: ChainData): Promise<void> {
         const [first, ...rest] = sessions;
-        if (first) await super.load({ sessions: [first], snapshots });
-        for (const { session, view } of rest) await this.create(session, [], view);
+        if (first) await super.load({ sessions: [first], ...others });
+        for (const { session, view } of rest) await this.create({ session, view });
       }
     },
-    "load: refused whole when an id or an alias is taken, and nothing of it is left",
+    "load: refused whole when an id, an alias or a run's id or key is taken, and nothing of it is left",
+  ],
+  [
+    "gives one key to two runs",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<void> {
+        await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
+        for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.key = run.key;
+      }
+    },
+    "runs: a key is unique in the store; what is refused for it leaves nothing",
+  ],
+  [
+    "looks for a key, thinks, and writes",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<void> {
+        const keys = [...this.memory.runs.values()].map(({ run }) => run.key);
+        if (change.runs?.some(({ key }) => keys.includes(key))) return super.write(id, change);
+        await tick();
+        await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
+        for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.key = run.key;
+      }
+    },
+    "runs: of many that come with one key at once through two drivers, one is stored",
+  ],
+  [
+    "keeps a run that is there",
+    class extends Driver {
+      override write(id: string, change: SessionChange): Promise<void> {
+        const runs = change.runs?.filter((run) => !this.memory.runs.has(run.id)) ?? [];
+        return super.write(id, { ...change, runs });
+      }
+    },
+    "runs: put again replaces the one of its id, whatever changed",
+  ],
+  [
+    "lets a chain take another's run",
+    class extends Driver {
+      override write(id: string, change: SessionChange): Promise<void> {
+        for (const run of change.runs ?? []) this.memory.runs.delete(run.id);
+        return super.write(id, change);
+      }
+    },
+    "runs: the id of another chain's run is refused, and that run stays",
+  ],
+  [
+    "keeps runs of the session alone",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<void> {
+        await super.write(id, change);
+        for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.sessionId = id;
+      }
+    },
+    "runs: of a follow-up they are the chain's, under its original's id, whatever the record says",
+  ],
+  [
+    "lists the oldest runs first",
+    class extends Driver {
+      override async runs(query: RunQuery): Promise<StoredRun[]> {
+        return (await super.runs(query)).reverse();
+      }
+    },
+    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+  ],
+  [
+    "takes no states for all states",
+    class extends Driver {
+      override runs({ states, ...query }: RunQuery): Promise<StoredRun[]> {
+        return super.runs(states && states.length > 0 ? { ...query, states } : query);
+      }
+    },
+    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+  ],
+  [
+    "takes a page of runs first, and then those of the states asked for",
+    class extends Driver {
+      override async runs({ states, ...query }: RunQuery): Promise<StoredRun[]> {
+        return (await super.runs(query)).filter(({ run }) => !states || states.includes(run.state));
+      }
+    },
+    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+  ],
+  [
+    "begins a page of runs with its last one",
+    class extends Driver {
+      override runs({ before, ...query }: RunQuery): Promise<StoredRun[]> {
+        return super.runs(before ? { ...query, before: { ...before, id: `${before.id}~` } } : query);
+      }
+    },
+    "runs: pages from a known entry hold every run once",
+  ],
+  [
+    "takes whoever holds the lease now for the holder of every run",
+    class extends Driver {
+      override async run(id: string): Promise<StoredRun | undefined> {
+        const stored = await super.run(id);
+        const lease = stored && this.memory.leases.get(stored.run.sessionId);
+        return stored && { ...stored, holder: lease?.holder ?? null };
+      }
+      override async runs(query: RunQuery): Promise<StoredRun[]> {
+        return Promise.all((await super.runs(query)).map(async ({ run }) => (await this.run(run.id))!));
+      }
+    },
+    "runs: a lease that changed hands holds none of the runs that were written before",
+  ],
+  [
+    "takes a holder whose time ran out for one that holds",
+    class extends Driver {
+      override async runs(query: RunQuery): Promise<StoredRun[]> {
+        for (const lease of this.memory.leases.values()) lease.expiresAt = new Date(Date.now() + 9999).toISOString();
+        return super.runs(query);
+      }
+      override async run(id: string): Promise<StoredRun | undefined> {
+        return (await this.runs({ limit: 9 })).find(({ run }) => run.id === id);
+      }
+    },
+    "runs: nobody holds one whose lease ran out",
+  ],
+  [
+    "forgets the holder of a run that began with its session",
+    class extends Driver {
+      override async create(start: SessionStart): Promise<void> {
+        await super.create(start);
+        if (start.run) this.memory.runs.get(start.run.id)!.fence = null;
+      }
+    },
+    "runs: the holder is told while the lease lasts under which a run was written, to every driver, and no longer",
+  ],
+  [
+    "leaves the runs of a chain that was deleted",
+    class extends Driver {
+      override async delete(ids: readonly string[]): Promise<void> {
+        const runs = [...this.memory.runs];
+        await super.delete(ids);
+        for (const [id, run] of runs) this.memory.runs.set(id, run);
+      }
+    },
+    "runs: go with their chain, by any id of it, and their ids and keys are free",
+  ],
+  [
+    "leaves a session whose run was refused",
+    class extends Driver {
+      override async create({ run, ...start }: SessionStart): Promise<void> {
+        await super.create(start);
+        if (run) await this.write(start.session.id, { fence: start.fence ?? null, sync: true, runs: [run] });
+      }
+    },
+    "runs: a key is unique in the store; what is refused for it leaves nothing",
+  ],
+  [
+    "leaves runs out of a dump",
+    class extends Driver {
+      override async dump(id: string): Promise<ChainData | undefined> {
+        const data = await super.dump(id);
+        return data && { ...data, runs: [] };
+      }
+    },
+    "dump: all of a chain, hidden parts included, by any id of it; undefined for an unknown one",
+  ],
+  [
+    "forgets the runs of a chain that it takes in",
+    class extends Driver {
+      override load(chain: ChainData): Promise<void> {
+        return super.load({ ...chain, runs: [] });
+      }
+    },
+    "load: what was dumped, deleted and loaded again is the same chain, and goes on",
+  ],
+  [
+    "goes on from the whole conversation",
+    class extends Driver {
+      override async head(id: string): Promise<ChainHead | undefined> {
+        const head = await super.head(id);
+        return head && { ...head, messages: await this.messages(head.original.id, { scope: "chain" }) };
+      }
+    },
+    "head: a follow-up's view and what was said in it, and nothing of what was said before",
+  ],
+  [
+    "gathers the head in several looks",
+    class extends Driver {
+      override async head(id: string): Promise<ChainHead | undefined> {
+        const head = await super.head(id);
+        await tick();
+        return head && { ...head, messages: (await super.head(id))?.messages ?? [] };
+      }
+    },
+    "head: is of one moment, whatever is written meanwhile",
+  ],
+  [
+    "tells runs that have ended of the head",
+    class extends Driver {
+      override async head(id: string): Promise<ChainHead | undefined> {
+        const head = await super.head(id);
+        const all = head && (await this.runs({ sessionId: head.original.id, limit: 99 }));
+        return head && { ...head, unfinished: (all ?? []).map(({ run }) => run) };
+      }
+    },
+    "head: the original, the newest, what a model needs of it, and the runs that are not known to have ended",
+  ],
+  [
+    "takes the original for the head's newest",
+    class extends Driver {
+      override async head(id: string): Promise<ChainHead | undefined> {
+        const head = await super.head(id);
+        return head && { ...head, newest: head.original };
+      }
+    },
+    "head: of a chain that was cut, what is left; of one that was restored, all of it",
+  ],
+  [
+    "replaces whoever holds a lease when somebody is to be replaced",
+    class extends Driver {
+      override lease(...[root, holder, ttl, replacing]: Parameters<MemoryDriver["lease"]>) {
+        return super.lease(root, holder, ttl, replacing && this.memory.leases.get(root)?.holder.id);
+      }
+    },
+    "lease: `replacing` replaces the holder of that id at once, and nobody else",
+  ],
+  [
+    "replaces nobody whose time runs",
+    class extends Driver {
+      override lease(...[root, holder, ttl]: Parameters<MemoryDriver["lease"]>) {
+        return super.lease(root, holder, ttl);
+      }
+    },
+    "lease: `replacing` replaces the holder of that id at once, and nobody else",
+  ],
+  [
+    "looks who is to be replaced, thinks, and replaces",
+    class extends Driver {
+      override async lease(...[root, holder, ttl, replacing]: Parameters<MemoryDriver["lease"]>) {
+        const held = this.memory.leases.get(root)?.holder.id;
+        await tick();
+        return super.lease(root, holder, ttl, held === replacing ? this.memory.leases.get(root)?.holder.id : undefined);
+      }
+    },
+    "lease: of many that replace the same dead holder at once through two drivers, exactly one gets it",
+  ],
+  [
+    "begins a session under any fence",
+    class extends Driver {
+      override create(start: SessionStart): Promise<void> {
+        return super.create({ ...start, fence: null });
+      }
+    },
+    "lease: of a session that is not there yet, and its fence is that of the create",
   ],
 ];
 

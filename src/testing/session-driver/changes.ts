@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
 import type { SessionChange } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
-import { aMessage, aSession, at, change, growing, leaseOf, seqs, textOf } from "./rule.js";
+import { aMessage, aRun, aSession, at, change, growing, leaseOf, seqs, textOf } from "./rule.js";
 import type { Rule } from "./rule.js";
 
 const USAGE = { promptTokens: 10, completionTokens: 3, totalTokens: 13, cost: 0.5 };
@@ -19,7 +19,7 @@ export const changeRules: readonly Rule[] = [
   [
     "write: fields are set, those left out stay",
     async ({ driver }) => {
-      await driver.create(aSession("a"));
+      await driver.create({ session: aSession("a") });
       await driver.write("a", change({ set: { title: "New", titled: true, model: "m2" } }));
       assert.deepEqual(await driver.get("a"), aSession("a", { title: "New", titled: true, model: "m2" }));
       await driver.write("a", change({ set: { provider: "", reasoningEffort: "", titled: false, projectDir: "/x" } }));
@@ -30,30 +30,9 @@ export const changeRules: readonly Rule[] = [
     },
   ],
   [
-    "write: an alias is set, moved and taken away, and stays unique",
-    async ({ driver }) => {
-      await driver.create(aSession("a", { alias: "x" }));
-      await driver.create(aSession("b"));
-      await rejectsWith(
-        driver.write("b", change({ set: { alias: "x", title: "t" } })),
-        "session_exists",
-        "alias taken",
-      );
-      await rejectsWith(driver.write("b", change({ set: { alias: "a" } })), "session_exists", "alias is an id");
-      assert.equal((await driver.get("b"))?.title, "Title of b", "nothing of a refused change");
-      await driver.write("a", change({ set: { alias: "x" } }));
-      await driver.write("a", change({ set: { alias: "y" } }));
-      await driver.write("b", change({ set: { alias: "x" } }));
-      assert.equal((await driver.get("y"))?.id, "a");
-      assert.equal((await driver.get("x"))?.id, "b");
-      await driver.write("b", change({ set: { alias: "" } }));
-      assert.equal(await driver.get("x"), undefined);
-    },
-  ],
-  [
     "write: updatedAt never goes back, the rest of such a change counts",
     async ({ driver }) => {
-      await driver.create(aSession("a", { updatedAt: at(5) }));
+      await driver.create({ session: aSession("a", { updatedAt: at(5) }) });
       await driver.write("a", change({ set: { updatedAt: at(3), title: "x" } }));
       assert.deepEqual(await driver.get("a"), aSession("a", { updatedAt: at(5), title: "x" }));
       await driver.write("a", change({ set: { updatedAt: at(7) } }));
@@ -63,7 +42,7 @@ export const changeRules: readonly Rule[] = [
   [
     "write: usage is added up",
     async ({ driver }) => {
-      await driver.create(aSession("a", { usage: { ...USAGE } }));
+      await driver.create({ session: aSession("a", { usage: { ...USAGE } }) });
       await driver.write("a", change({ usage: USAGE }));
       await driver.write("a", change({ usage: USAGE, sync: true }));
       const usage = { promptTokens: 30, completionTokens: 9, totalTokens: 39, cost: 1.5 };
@@ -73,9 +52,9 @@ export const changeRules: readonly Rule[] = [
   [
     "write: fields and usage of a follow-up reach the chain's original, each with its own updatedAt, and no other",
     async ({ driver }) => {
-      await driver.create(aSession("a", { updatedAt: at(9) }));
-      await driver.create(aSession("a1", { chain: { root: "a", index: 1 }, updatedAt: at(1) }));
-      await driver.create(aSession("a2", { chain: { root: "a", index: 2 } }));
+      await driver.create({ session: aSession("a", { updatedAt: at(9) }) });
+      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, updatedAt: at(1) }) });
+      await driver.create({ session: aSession("a2", { chain: { root: "a", index: 2 } }) });
       await driver.write("a2", change({ set: { title: "T", model: "m9", updatedAt: at(5) }, usage: USAGE }));
       const [original, middle, last] = await Promise.all(["a", "a1", "a2"].map((id) => driver.get(id)));
       assert.deepEqual(
@@ -88,20 +67,10 @@ export const changeRules: readonly Rule[] = [
     },
   ],
   [
-    "write: an alias of a follow-up is its own",
-    async ({ driver }) => {
-      await driver.create(aSession("a", { alias: "x" }));
-      await driver.create(aSession("a1", { chain: { root: "a", index: 1 } }));
-      await driver.write("a1", change({ set: { alias: "y" } }));
-      assert.equal((await driver.get("x"))?.id, "a");
-      assert.equal((await driver.get("y"))?.id, "a1");
-    },
-  ],
-  [
     "write: messages are added and lastSeq follows, of a follow-up its own alone",
     async ({ driver }) => {
-      await driver.create(aSession("a"), [aMessage("a", 1)]);
-      await driver.create(aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 1 }));
+      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 1 }) });
       await driver.write("a1", change({ add: [aMessage("a1", 2), aMessage("a1", 3)] }));
       assert.equal((await driver.get("a1"))?.lastSeq, 3);
       assert.equal((await driver.get("a"))?.lastSeq, 1);
@@ -111,7 +80,7 @@ export const changeRules: readonly Rule[] = [
   [
     "write: a growing message gains text part by part",
     async ({ driver }) => {
-      await driver.create(aSession("a"), [aMessage("a", 1), growing("a", 2)]);
+      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
       const append = (part: number, type: "text" | "reasoning", text: string): Promise<void> =>
         driver.write("a", change({ append: [{ messageId: "a-2", part, type, text }] }));
       await append(0, "reasoning", "th");
@@ -142,7 +111,7 @@ export const changeRules: readonly Rule[] = [
     "write: a growing message that began with parts goes on behind them",
     async ({ driver }) => {
       const begun = aMessage("a", 1, { role: "assistant", finished: false, parts: [{ type: "text", text: "Hel" }] });
-      await driver.create(aSession("a"), [begun]);
+      await driver.create({ session: aSession("a"), messages: [begun] });
       await driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "lo" }] }));
       await driver.write("a", change({ append: [{ messageId: "a-1", part: 1, type: "reasoning", text: "hm" }] }));
       assert.equal(textOf((await driver.messages("a"))[0]), "Hello|hm");
@@ -151,7 +120,7 @@ export const changeRules: readonly Rule[] = [
   [
     "write: what had grown survives a reopen, and goes on growing",
     async (store) => {
-      await store.driver.create(aSession("a"), [growing("a", 1)]);
+      await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
       await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "one " }] }));
       let driver = await store.reopen();
       assert.equal(textOf((await driver.messages("a"))[0]), "one ");
@@ -165,7 +134,7 @@ export const changeRules: readonly Rule[] = [
   [
     "write: finish replaces what had grown, also after a reopen; place and time of the seq stay",
     async (store) => {
-      await store.driver.create(aSession("a"), [growing("a", 1)]);
+      await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
       await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "do" }] }));
       const driver = await store.reopen();
       await driver.write("a", change({ finish: [aMessage("a", 1, FINAL)], sync: true }));
@@ -176,7 +145,7 @@ export const changeRules: readonly Rule[] = [
   [
     "write: all of one change at once: add, append and finish of the same message, fields, usage",
     async ({ driver }) => {
-      await driver.create(aSession("a"), [growing("a", 1)]);
+      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
       await driver.write(
         "a",
         change({
@@ -202,8 +171,8 @@ export const changeRules: readonly Rule[] = [
   [
     "write: a message of the chain's earlier session can be finished through the newest",
     async ({ driver }) => {
-      await driver.create(aSession("a"), [growing("a", 1)]);
-      await driver.create(aSession("a1", { chain: { root: "a", index: 1 } }));
+      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
       await driver.write("a1", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "z" }] }));
       await driver.write("a1", change({ finish: [aMessage("a1", 1, { ...FINAL, id: "a-1" })] }));
       assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
@@ -220,46 +189,49 @@ export const changeRules: readonly Rule[] = [
   [
     "write: a refused change leaves nothing of itself behind",
     async ({ driver }) => {
-      await driver.create(aSession("a"), [aMessage("a", 1), growing("a", 2)]);
-      await driver.create(aSession("b", { alias: "taken" }));
+      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
+      await driver.create({ session: aSession("b"), run: aRun("r1", "b", { key: "taken" }) });
       const lease = await leaseOf(driver, "a", "h1");
-      const before = [await driver.get("a"), await driver.messages("a"), await driver.snapshots("a")];
+      const all = async (): Promise<unknown> => [
+        await driver.get("a"),
+        await driver.messages("a"),
+        await driver.snapshots("a"),
+        await driver.runs({ limit: 9 }),
+      ];
+      const before = await all();
       const whole: SessionChange = {
         fence: lease.fence,
         sync: true,
-        set: { title: "half", alias: "half", updatedAt: at(50) },
+        set: { title: "half", updatedAt: at(50) },
         usage: USAGE,
         add: [aMessage("a", 3), growing("a", 4)],
         append: [{ messageId: "a-2", part: 0, type: "text", text: "half" }],
         finish: [aMessage("a", 2, FINAL)],
         cut: { id: "s", after: 1, createdAt: at(1) },
+        runs: [aRun("r2", "a")],
       };
       const refused: [string, SessionChange][] = [
         ["lease_lost", { ...whole, fence: lease.fence + 1 }],
         ["seq_taken", { ...whole, add: [aMessage("a", 3), aMessage("a", 2, { id: "again" })] }],
-        ["session_exists", { ...whole, set: { title: "half", alias: "taken" } }],
+        ["run_key_taken", { ...whole, runs: [aRun("r3", "a"), aRun("r4", "a", { key: "taken" })] }],
         ["point_not_found", { ...whole, append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }],
         ["point_not_found", { ...whole, finish: [aMessage("a", 2, FINAL), aMessage("a", 9)] }],
         ["point_not_found", { ...whole, restore: "no such snapshot" }],
       ];
       for (const [code, one] of refused) {
         await rejectsWith(driver.write("a", one), code, code);
-        assert.deepEqual(
-          [await driver.get("a"), await driver.messages("a"), await driver.snapshots("a")],
-          before,
-          code,
-        );
+        assert.deepEqual(await all(), before, code);
       }
-      assert.equal(await driver.get("half"), undefined);
       await driver.write("a", whole);
-      assert.equal((await driver.get("half"))?.title, "half");
+      assert.equal((await driver.get("a"))?.title, "half");
+      assert.equal((await driver.runs({ limit: 9 })).length, 2);
       assert.deepEqual(await seqs(driver, "a"), [1, 3, 4]);
     },
   ],
   [
     "write: a finished message grows no more",
     async ({ driver }) => {
-      await driver.create(aSession("a"), [growing("a", 1)]);
+      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
       await driver.write("a", change({ finish: [aMessage("a", 1, FINAL)] }));
       const late = change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "late" }] });
       await rejectsWith(driver.write("a", late), "point_not_found", "finished already");
@@ -270,7 +242,7 @@ export const changeRules: readonly Rule[] = [
   [
     "write: changes take effect in the order in which they were made, without waiting for each other",
     async ({ driver }) => {
-      await driver.create(aSession("a"), [growing("a", 1)]);
+      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
       const letters = [..."the quick brown fox jumps over the lazy dog"];
       await Promise.all(
         letters.map((text, n) =>
@@ -283,13 +255,13 @@ export const changeRules: readonly Rule[] = [
   [
     "write: one that is refused does not touch those beside it",
     async ({ driver }) => {
-      await driver.create(aSession("a"), [aMessage("a", 1)]);
+      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
       const results = await Promise.allSettled([
         driver.write("a", change({ add: [aMessage("a", 2)] })),
         driver.write("a", change({ add: [aMessage("a", 3), aMessage("a", 1)] })),
         driver.write("none", change({ set: { title: "x" } })),
         driver.write("a", change({ add: [aMessage("a", 4)] })),
-        driver.create(aSession("a")),
+        driver.create({ session: aSession("a") }),
         driver.write("a", change({ set: { title: "last" } })),
       ]);
       assert.deepEqual(

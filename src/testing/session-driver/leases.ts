@@ -5,30 +5,28 @@ import { rejectsWith } from "../check.js";
 import { aHolder, aMessage, aSession, change, growing, leaseOf, seqs } from "./rule.js";
 import type { Rule } from "./rule.js";
 
-const alive = (): boolean => false;
-
 export const leaseRules: readonly Rule[] = [
   [
     "lease: one holder at a time; others are told who has it",
     async (store) => {
-      await store.driver.create(aSession("a"));
-      await store.driver.create(aSession("b"));
+      await store.driver.create({ session: aSession("a") });
+      await store.driver.create({ session: aSession("b") });
       const holder: Holder = { id: "h1", host: "n1", boot: "b1", pid: 42, started: "99" };
       const before = Date.now();
-      const lease = await store.driver.lease("a", holder, 60_000, alive);
+      const lease = await store.driver.lease("a", holder, 60_000);
       assert.ok("fence" in lease);
       assert.deepEqual([lease.rootId, lease.holder], ["a", holder]);
       assert.ok(Date.parse(lease.expiresAt) >= before + 60_000 && Date.parse(lease.expiresAt) <= Date.now() + 60_000);
-      assert.deepEqual(await store.driver.lease("a", aHolder("h2"), 60_000, alive), { heldBy: holder });
+      assert.deepEqual(await store.driver.lease("a", aHolder("h2"), 60_000), { heldBy: holder });
       const other = await store.second();
-      assert.deepEqual(await other.lease("a", aHolder("h3"), 60_000, alive), { heldBy: holder });
-      assert.ok("fence" in (await other.lease("b", aHolder("h2"), 60_000, alive)), "another chain is free");
+      assert.deepEqual(await other.lease("a", aHolder("h3"), 60_000), { heldBy: holder });
+      assert.ok("fence" in (await other.lease("b", aHolder("h2"), 60_000)), "another chain is free");
     },
   ],
   [
     "lease: the same holder renews it, with the same fence and a later end",
     async (store) => {
-      await store.driver.create(aSession("a"));
+      await store.driver.create({ session: aSession("a") });
       const first = await leaseOf(store.driver, "a", "h1", 10_000);
       const driver = await store.reopen();
       const again = await leaseOf(driver, "a", "h1", 90_000);
@@ -40,10 +38,10 @@ export const leaseRules: readonly Rule[] = [
   [
     "lease: of a chain, by any id of it",
     async ({ driver }) => {
-      await driver.create(aSession("a"));
-      await driver.create(aSession("a1", { chain: { root: "a", index: 1 } }));
+      await driver.create({ session: aSession("a") });
+      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
       const lease = await leaseOf(driver, "a", "h1");
-      assert.ok("heldBy" in (await driver.lease("a1", aHolder("h2"), 60_000, alive)));
+      assert.ok("heldBy" in (await driver.lease("a1", aHolder("h2"), 60_000)));
       await driver.write("a", change({ fence: lease.fence, add: [aMessage("a", 1)] }));
       await driver.write("a1", change({ fence: lease.fence, add: [aMessage("a1", 2)] }));
     },
@@ -52,7 +50,7 @@ export const leaseRules: readonly Rule[] = [
     "lease: a holder whose time ran out is replaced, and its writes are refused from then on",
     async (store) => {
       const { driver } = store;
-      await driver.create(aSession("a"), [growing("a", 1)]);
+      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
       const old = await leaseOf(driver, "a", "h1", 20);
       await sleep(40);
       await driver.write("a", change({ fence: old.fence, set: { title: "nobody came" } }));
@@ -63,30 +61,63 @@ export const leaseRules: readonly Rule[] = [
       await rejectsWith(driver.write("a", late), "lease_lost", "a replaced holder writes");
       await rejectsWith(other.write("a", late), "lease_lost", "the same elsewhere");
       assert.deepEqual(await driver.messages("a"), [growing("a", 1)]);
-      assert.ok("heldBy" in (await driver.lease("a", aHolder("h1"), 60_000, alive)));
+      assert.ok("heldBy" in (await driver.lease("a", aHolder("h1"), 60_000)));
       await other.write("a", change({ fence: lease.fence, add: [aMessage("a", 2)] }));
     },
   ],
   [
-    "lease: a holder that is gone is replaced at once; only the holder there is is asked about",
-    async ({ driver }) => {
-      await driver.create(aSession("a"));
-      const asked: string[] = [];
-      const gone = (holder: Holder): boolean => asked.push(holder.id) > 0;
-      const first = await driver.lease("a", aHolder("h1"), 60_000, gone);
-      assert.deepEqual(asked, []);
-      const second = await driver.lease("a", aHolder("h2"), 60_000, gone);
-      assert.ok("fence" in first && "fence" in second);
-      assert.ok(second.fence > first.fence);
+    "lease: `replacing` replaces the holder of that id at once, and nobody else",
+    async (store) => {
+      const { driver } = store;
+      await driver.create({ session: aSession("a") });
+      const first = await leaseOf(driver, "a", "h1");
+      const told = await driver.lease("a", aHolder("h2"), 60_000, "another");
+      assert.deepEqual(told, { heldBy: aHolder("h1") });
+      const second = await (await store.second()).lease("a", aHolder("h2"), 60_000, "h1");
+      assert.ok("fence" in second && second.fence > first.fence);
       assert.equal(second.holder.id, "h2");
-      assert.ok(asked.length > 0 && asked.every((id) => id === "h1"));
       await rejectsWith(driver.write("a", change({ fence: first.fence, set: { title: "x" } })), "lease_lost", "gone");
+      // Whoever comes too late replaces nobody.
+      assert.deepEqual(await driver.lease("a", aHolder("h3"), 60_000, "h1"), { heldBy: aHolder("h2") });
+      await driver.release(second);
+      assert.ok("fence" in (await driver.lease("a", aHolder("h3"), 60_000, "h1")), "a free one is had all the same");
+    },
+  ],
+  [
+    "lease: of a session that is not there yet, and its fence is that of the create",
+    async ({ driver }) => {
+      const lease = await leaseOf(driver, "a", "h1");
+      assert.deepEqual(await driver.lease("a", aHolder("h2"), 60_000), { heldBy: aHolder("h1") });
+      const session = aSession("a");
+      await rejectsWith(driver.create({ session, fence: lease.fence + 1 }), "lease_lost", "another fence");
+      assert.equal(await driver.get("a"), undefined);
+      await driver.create({ session, fence: lease.fence });
+      await driver.write("a", change({ fence: lease.fence, add: [aMessage("a", 1)] }));
+    },
+  ],
+  [
+    "lease: of many that replace the same dead holder at once through two drivers, exactly one gets it",
+    async (store) => {
+      await store.driver.create({ session: aSession("a") });
+      const drivers = [store.driver, await store.second()];
+      let dead = "h";
+      await leaseOf(store.driver, "a", dead);
+      for (let round = 0; round < 5; round++) {
+        const answers = await Promise.all(
+          Array.from({ length: 8 }, (_, n) =>
+            (drivers[n % 2] ?? store.driver).lease("a", aHolder(`h${round}-${n}`), 60_000, dead),
+          ),
+        );
+        const won = answers.flatMap((answer) => ("fence" in answer ? [answer.holder.id] : []));
+        assert.equal(won.length, 1, `${won.length} holders in round ${round}`);
+        dead = won[0] ?? "";
+      }
     },
   ],
   [
     "release: the lease is free, the fence is spent, and the next is greater",
     async ({ driver }) => {
-      await driver.create(aSession("a"));
+      await driver.create({ session: aSession("a") });
       const first = await leaseOf(driver, "a", "h1");
       await driver.release(first);
       await rejectsWith(
@@ -107,7 +138,7 @@ export const leaseRules: readonly Rule[] = [
     async (store) => {
       const seen: number[] = [];
       for (let round = 0; round < 3; round++) {
-        await store.driver.create(aSession("a"));
+        await store.driver.create({ session: aSession("a") });
         const lease = await leaseOf(store.driver, "a", `h${round}`);
         seen.push(lease.fence);
         if (round === 0) await store.driver.release(lease);
@@ -122,13 +153,13 @@ export const leaseRules: readonly Rule[] = [
     "delete: the lease goes too, and a later write of its holder is refused, also when the id is used again",
     async (store) => {
       const { driver } = store;
-      await driver.create(aSession("a"));
+      await driver.create({ session: aSession("a") });
       const lease = await leaseOf(driver, "a", "h1");
       const other = await store.second();
       await other.delete(["a"]);
       const late = change({ fence: lease.fence, add: [aMessage("a", 1)] });
       await rejectsWith(driver.write("a", late), "session_not_found", "the session is gone");
-      await other.create(aSession("a"));
+      await other.create({ session: aSession("a") });
       await rejectsWith(driver.write("a", late), "lease_lost", "another session of that id");
       assert.deepEqual(await seqs(driver, "a"), []);
       await leaseOf(driver, "a", "h2");
@@ -137,12 +168,12 @@ export const leaseRules: readonly Rule[] = [
   [
     "lease: of many that ask at once through two drivers, exactly one gets it",
     async (store) => {
-      await store.driver.create(aSession("a"));
+      await store.driver.create({ session: aSession("a") });
       const drivers = [store.driver, await store.second()];
       for (let round = 0; round < 5; round++) {
         const answers = await Promise.all(
           Array.from({ length: 8 }, (_, n) =>
-            (drivers[n % 2] ?? store.driver).lease("a", aHolder(`h${round}-${n}`), 60_000, alive),
+            (drivers[n % 2] ?? store.driver).lease("a", aHolder(`h${round}-${n}`), 60_000),
           ),
         );
         const won = answers.filter((answer) => "fence" in answer);

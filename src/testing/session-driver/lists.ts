@@ -7,18 +7,18 @@ export const listRules: readonly Rule[] = [
   [
     "list: newest updatedAt first, ties by id, greatest first",
     async ({ driver }) => {
-      await driver.create(aSession("b", { updatedAt: at(5) }));
-      await driver.create(aSession("d", { updatedAt: at(1) }));
-      await driver.create(aSession("c", { updatedAt: at(5) }));
-      await driver.create(aSession("a", { updatedAt: at(9) }));
+      await driver.create({ session: aSession("b", { updatedAt: at(5) }) });
+      await driver.create({ session: aSession("d", { updatedAt: at(1) }) });
+      await driver.create({ session: aSession("c", { updatedAt: at(5) }) });
+      await driver.create({ session: aSession("a", { updatedAt: at(9) }) });
       assert.deepEqual(await listed(driver), ["a", "c", "b", "d"]);
     },
   ],
   [
     "list: follow-ups are neither listed nor counted",
     async ({ driver }) => {
-      await driver.create(aSession("a"));
-      await driver.create(aSession("a1", { chain: { root: "a", index: 1 }, updatedAt: at(9) }));
+      await driver.create({ session: aSession("a") });
+      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, updatedAt: at(9) }) });
       const page = await driver.list({ limit: 9 });
       assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["a"], 1]);
     },
@@ -26,10 +26,10 @@ export const listRules: readonly Rule[] = [
   [
     "list: a folder is compared whole, and counted apart",
     async ({ driver }) => {
-      await driver.create(aSession("a", { projectDir: "/p" }));
-      await driver.create(aSession("b", { projectDir: "/p/q" }));
-      await driver.create(aSession("c", { projectDir: "/P" }));
-      await driver.create(aSession("d", { projectDir: "/p" }));
+      await driver.create({ session: aSession("a", { projectDir: "/p" }) });
+      await driver.create({ session: aSession("b", { projectDir: "/p/q" }) });
+      await driver.create({ session: aSession("c", { projectDir: "/P" }) });
+      await driver.create({ session: aSession("d", { projectDir: "/p" }) });
       assert.deepEqual(await listed(driver, { projectDir: "/p" }), ["d", "a"]);
       assert.equal((await driver.list({ projectDir: "/p", limit: 1 })).total, 2);
       assert.deepEqual(await driver.list({ projectDir: "/none", limit: 9 }), { sessions: [], total: 0 });
@@ -38,9 +38,9 @@ export const listRules: readonly Rule[] = [
   [
     "list: search finds a part of the title, without regard to case, and means every character literally",
     async ({ driver }) => {
-      await driver.create(aSession("a", { title: "Fix the Parser" }));
-      await driver.create(aSession("b", { title: "100%_done" }));
-      await driver.create(aSession("c", { title: "1000 done", projectDir: "/other" }));
+      await driver.create({ session: aSession("a", { title: "Fix the Parser" }) });
+      await driver.create({ session: aSession("b", { title: "100%_done" }) });
+      await driver.create({ session: aSession("c", { title: "1000 done", projectDir: "/other" }) });
       const find = async (search: string, query: Partial<SessionQuery> = {}): Promise<[string[], number]> => {
         const page = await driver.list({ limit: 9, search, ...query });
         return [page.sessions.map((session) => session.id), page.total];
@@ -53,7 +53,7 @@ export const listRules: readonly Rule[] = [
       assert.deepEqual(await find("done", { limit: 1 }), [["c"], 2]);
       assert.deepEqual(await find("done", { projectDir: "/other" }), [["c"], 1]);
       assert.deepEqual(await find(""), [["c", "b", "a"], 3]);
-      await driver.create(aSession("d", { title: "Été à Москва" }));
+      await driver.create({ session: aSession("d", { title: "Été à Москва" }) });
       assert.deepEqual(await find("éTÉ"), [["d"], 1]);
       assert.deepEqual(await find("мОСК"), [["d"], 1]);
       assert.deepEqual(await find("ete"), [[], 0]);
@@ -63,10 +63,10 @@ export const listRules: readonly Rule[] = [
   [
     "list: emptyBefore finds those that never got a message and are older",
     async ({ driver }) => {
-      await driver.create(aSession("old", { updatedAt: at(1) }));
-      await driver.create(aSession("said", { updatedAt: at(1) }), [aMessage("said", 1)]);
-      await driver.create(aSession("later", { updatedAt: at(2) }));
-      await driver.create(aSession("edge", { updatedAt: at(5) }));
+      await driver.create({ session: aSession("old", { updatedAt: at(1) }) });
+      await driver.create({ session: aSession("said", { updatedAt: at(1) }), messages: [aMessage("said", 1)] });
+      await driver.create({ session: aSession("later", { updatedAt: at(2) }) });
+      await driver.create({ session: aSession("edge", { updatedAt: at(5) }) });
       await driver.write("later", change({ add: [aMessage("later", 1)] }));
       const page = await driver.list({ emptyBefore: at(5), limit: 9 });
       assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["old"], 1]);
@@ -75,7 +75,7 @@ export const listRules: readonly Rule[] = [
   [
     "list: one that was emptied by a cut did get a message",
     async ({ driver }) => {
-      await driver.create(aSession("a"), [aMessage("a", 1)]);
+      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
       await driver.write("a", change({ cut: { id: "s", after: 0, createdAt: at(1) } }));
       assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), []);
     },
@@ -83,7 +83,8 @@ export const listRules: readonly Rule[] = [
   [
     "list: pages by offset hold every session once; total is of all",
     async ({ driver }) => {
-      for (let n = 0; n < 7; n++) await driver.create(aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)) }));
+      for (let n = 0; n < 7; n++)
+        await driver.create({ session: aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)) }) });
       const found: string[] = [];
       for (let offset = 0; offset < 9; offset += 3) {
         const page = await driver.list({ limit: 3, offset });
@@ -99,7 +100,7 @@ export const listRules: readonly Rule[] = [
     async ({ driver }) => {
       for (let n = 0; n < 7; n++) {
         const projectDir = n === 6 ? "/other" : "/projects/one";
-        await driver.create(aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)), projectDir }));
+        await driver.create({ session: aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)), projectDir }) });
       }
       const found: string[] = [];
       let before: SessionQuery["before"];
@@ -118,8 +119,8 @@ export const listRules: readonly Rule[] = [
   [
     "list: an entry that changes its updatedAt moves, and one that changes its folder is counted there",
     async ({ driver }) => {
-      await driver.create(aSession("a"));
-      await driver.create(aSession("b"));
+      await driver.create({ session: aSession("a") });
+      await driver.create({ session: aSession("b") });
       await driver.write("a", change({ set: { updatedAt: at(3), projectDir: "/new" } }));
       assert.deepEqual(await listed(driver), ["a", "b"]);
       assert.equal((await driver.list({ projectDir: "/new", limit: 0 })).total, 1);
@@ -131,9 +132,9 @@ export const listRules: readonly Rule[] = [
     "list: total is right after creates, refused creates and deletes, also after reopening",
     async (store) => {
       const { driver } = store;
-      for (const id of ["a", "b", "c"]) await driver.create(aSession(id));
-      await driver.create(aSession("a")).catch(() => undefined);
-      await driver.create(aSession("a1", { chain: { root: "a", index: 1 } }));
+      for (const id of ["a", "b", "c"]) await driver.create({ session: aSession(id) });
+      await driver.create({ session: aSession("a") }).catch(() => undefined);
+      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
       await driver.delete(["a1", "b", "b"]);
       assert.equal((await driver.list({ limit: 9 })).total, 1);
       const reopened = await store.reopen();

@@ -1,5 +1,6 @@
 import type { Holder, Lease, SessionChange, SessionDriver, SessionQuery } from "../../ports/session-driver.js";
 import type { Message } from "../../ports/message.js";
+import type { RunRecord } from "../../ports/run.js";
 import type { Session } from "../../ports/session.js";
 import type { SessionDriverFixture } from "./fixture.js";
 
@@ -103,6 +104,25 @@ export function change(fields: Partial<SessionChange>): SessionChange {
   return { fence: null, sync: false, ...fields };
 }
 
+/** A run that goes on. */
+export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> = {}): RunRecord {
+  return {
+    id,
+    sessionId,
+    key: "",
+    state: "running",
+    startedAt: at(0),
+    endedAt: "",
+    provider: "lab",
+    model: "m1",
+    usage: { promptTokens: 0, completionTokens: 0, totalTokens: 0, cost: 0 },
+    iterations: 0,
+    endedBy: "",
+    error: null,
+    ...fields,
+  };
+}
+
 /** Someone who asks for a lease. */
 export function aHolder(id: string): Holder {
   return { id, host: "host", boot: "boot", pid: 1, started: "1" };
@@ -110,7 +130,7 @@ export function aHolder(id: string): Holder {
 
 /** The lease, which must be had. */
 export async function leaseOf(driver: SessionDriver, rootId: string, holder: string, ttlMs = 60_000): Promise<Lease> {
-  const lease = await driver.lease(rootId, aHolder(holder), ttlMs, () => false);
+  const lease = await driver.lease(rootId, aHolder(holder), ttlMs);
   if ("heldBy" in lease) throw new Error(`the lease of ${rootId} is held by ${lease.heldBy.id}`);
   return lease;
 }
@@ -126,6 +146,12 @@ export async function seqs(
   page?: Parameters<SessionDriver["messages"]>[1],
 ): Promise<number[]> {
   return (await driver.messages(id, page)).map((message) => message.seq);
+}
+
+/** Seqs of all that was ever said in the chain, what is hidden too. */
+export async function allSeqs(driver: SessionDriver, id: string): Promise<number[]> {
+  const { sessions = [] } = (await driver.dump(id)) ?? {};
+  return sessions.flatMap(({ messages }) => messages.map(({ message }) => message.seq)).sort((a, b) => a - b);
 }
 
 /** Text of a message, its parts joined by `|`. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
 import { rejectsWith } from "../check.js";
-import { aMessage, aSession, at, change, leaseOf, listed, seqs, someMessages } from "./rule.js";
+import { allSeqs, aMessage, aSession, at, change, leaseOf, listed, seqs, someMessages } from "./rule.js";
 import type { Rule } from "./rule.js";
 
 export const sessionRules: readonly Rule[] = [
@@ -16,7 +16,7 @@ export const sessionRules: readonly Rule[] = [
         updatedAt: at(9),
         usage: { promptTokens: 5_000_000_000, completionTokens: 7, totalTokens: 5_000_000_007, cost: 0.1234567 },
       });
-      await driver.create(session);
+      await driver.create({ session });
       assert.deepEqual(await driver.get("a"), session);
     },
   ],
@@ -43,7 +43,7 @@ export const sessionRules: readonly Rule[] = [
         aMessage("a", 3, { role: "tool", toolCallId: "c1", name: "read", failed: true }),
         aMessage("a", 4, { role: "system", parts: [] }),
       ];
-      await driver.create(aSession("a"), messages);
+      await driver.create({ session: aSession("a"), messages });
       assert.deepEqual(await driver.messages("a"), messages);
       assert.equal((await driver.get("a"))?.lastSeq, 4, "lastSeq is kept by the driver");
     },
@@ -51,16 +51,16 @@ export const sessionRules: readonly Rule[] = [
   [
     "create: lastSeq is never less than what was given",
     async ({ driver }) => {
-      await driver.create(aSession("a", { lastSeq: 9 }), [aMessage("a", 3)]);
+      await driver.create({ session: aSession("a", { lastSeq: 9 }), messages: [aMessage("a", 3)] });
       assert.equal((await driver.get("a"))?.lastSeq, 9);
     },
   ],
   [
     "create: a taken id is refused, and nothing of the second is left",
     async ({ driver }) => {
-      await driver.create(aSession("a"), someMessages("a", 1, 2));
+      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
       await rejectsWith(
-        driver.create(aSession("a", { title: "other", alias: "x" }), [aMessage("a", 3)]),
+        driver.create({ session: aSession("a", { title: "other", alias: "x" }), messages: [aMessage("a", 3)] }),
         "session_exists",
         "same id",
       );
@@ -73,12 +73,20 @@ export const sessionRules: readonly Rule[] = [
   [
     "create: an alias is unique over aliases and ids",
     async ({ driver }) => {
-      await driver.create(aSession("a", { alias: "x" }));
-      await rejectsWith(driver.create(aSession("b", { alias: "x" })), "session_exists", "alias of another");
-      await rejectsWith(driver.create(aSession("b", { alias: "a" })), "session_exists", "alias is another's id");
-      await rejectsWith(driver.create(aSession("x")), "session_exists", "id is another's alias");
-      await driver.create(aSession("b"));
-      await driver.create(aSession("c"));
+      await driver.create({ session: aSession("a", { alias: "x" }) });
+      await rejectsWith(
+        driver.create({ session: aSession("b", { alias: "x" }) }),
+        "session_exists",
+        "alias of another",
+      );
+      await rejectsWith(
+        driver.create({ session: aSession("b", { alias: "a" }) }),
+        "session_exists",
+        "alias is another's id",
+      );
+      await rejectsWith(driver.create({ session: aSession("x") }), "session_exists", "id is another's alias");
+      await driver.create({ session: aSession("b") });
+      await driver.create({ session: aSession("c") });
       assert.deepEqual(await listed(driver), ["c", "b", "a"], "any number has no alias");
     },
   ],
@@ -86,49 +94,61 @@ export const sessionRules: readonly Rule[] = [
     "create: messages with the same seq are refused, and no session is left",
     async ({ driver }) => {
       const twice = [aMessage("a", 1), aMessage("a", 2, { id: "p" }), aMessage("a", 2, { id: "q" })];
-      await rejectsWith(driver.create(aSession("a", { alias: "x" }), twice), "seq_taken", "seq 2 twice");
+      await rejectsWith(
+        driver.create({ session: aSession("a", { alias: "x" }), messages: twice }),
+        "seq_taken",
+        "seq 2 twice",
+      );
       assert.equal(await driver.get("a"), undefined);
       assert.equal(await driver.get("x"), undefined);
       assert.deepEqual(await driver.messages("a"), []);
       assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [], total: 0 });
-      await driver.create(aSession("a", { alias: "x" }), [aMessage("a", 1)]);
+      await driver.create({ session: aSession("a", { alias: "x" }), messages: [aMessage("a", 1)] });
     },
   ],
   [
     "create: a follow-up whose index is taken, or whose original is gone, is refused",
     async ({ driver }) => {
-      await driver.create(aSession("a"), someMessages("a", 1, 2));
-      await driver.create(aSession("a1", { chain: { root: "a", index: 1 } }));
+      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
+      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
       const other = aSession("a2", { chain: { root: "a", index: 1 } });
-      await rejectsWith(driver.create(other, [aMessage("a2", 3)]), "session_exists", "index 1 twice");
+      await rejectsWith(
+        driver.create({ session: other, messages: [aMessage("a2", 3)] }),
+        "session_exists",
+        "index 1 twice",
+      );
       assert.equal(await driver.get("a2"), undefined);
       const orphan = aSession("b1", { chain: { root: "b", index: 1 } });
-      await rejectsWith(driver.create(orphan), "session_not_found", "no original");
+      await rejectsWith(driver.create({ session: orphan }), "session_not_found", "no original");
       assert.equal(await driver.get("b1"), undefined);
       const clash = aSession("a3", { chain: { root: "a", index: 2 } });
-      await rejectsWith(driver.create(clash, [aMessage("a3", 2)]), "seq_taken", "seq of the original");
+      await rejectsWith(
+        driver.create({ session: clash, messages: [aMessage("a3", 2)] }),
+        "seq_taken",
+        "seq of the original",
+      );
       assert.equal(await driver.get("a3"), undefined);
     },
   ],
   [
     "create: with an old fence a follow-up is refused, with the current one it is made",
     async ({ driver }) => {
-      await driver.create(aSession("a"));
+      await driver.create({ session: aSession("a") });
       const old = await leaseOf(driver, "a", "h1");
       await driver.release(old);
       const lease = await leaseOf(driver, "a", "h2");
       const next = aSession("a1", { chain: { root: "a", index: 1 } });
-      await rejectsWith(driver.create(next, [], [], old.fence), "lease_lost", "old fence");
+      await rejectsWith(driver.create({ session: next, fence: old.fence }), "lease_lost", "old fence");
       assert.equal(await driver.get("a1"), undefined);
-      await driver.create(next, [], [], lease.fence);
+      await driver.create({ session: next, fence: lease.fence });
       assert.equal((await driver.newest("a"))?.id, "a1");
     },
   ],
   [
     "get: by id, by alias, undefined for what there is not",
     async ({ driver }) => {
-      await driver.create(aSession("a", { alias: "x" }));
-      await driver.create(aSession("b"));
+      await driver.create({ session: aSession("a", { alias: "x" }) });
+      await driver.create({ session: aSession("b") });
       assert.equal((await driver.get("a"))?.id, "a");
       assert.equal((await driver.get("x"))?.id, "a");
       assert.equal(await driver.get("none"), undefined);
@@ -142,7 +162,7 @@ export const sessionRules: readonly Rule[] = [
       const session = aSession("a");
       const message = aMessage("a", 1);
       const view = aMessage("a", 1);
-      await driver.create(session, [message], [view]);
+      await driver.create({ session, messages: [message], view: [view] });
       session.title = "changed";
       session.usage.cost = 9;
       message.parts.push({ type: "text", text: "more" });
@@ -155,42 +175,46 @@ export const sessionRules: readonly Rule[] = [
       read.parts.length = 0;
       assert.deepEqual(await driver.get("a"), aSession("a", { lastSeq: 1 }));
       assert.deepEqual(await driver.messages("a"), [aMessage("a", 1)]);
-      assert.deepEqual(await driver.view("a"), [aMessage("a", 1)]);
+      assert.deepEqual((await driver.head("a"))?.messages, [aMessage("a", 1), aMessage("a", 1)]);
     },
   ],
   [
-    "view: what a follow-up began with, apart from what was said in it; empty for others",
+    "head: a follow-up's view and what was said in it, and nothing of what was said before",
     async ({ driver }) => {
-      await driver.create(aSession("a"), someMessages("a", 1, 4));
+      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
       const view = [aMessage("a", 1), aMessage("a", 4, { parts: [{ type: "text", text: "short" }] })];
-      await driver.create(aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }), [aMessage("a1", 5)], view);
-      assert.deepEqual(await driver.view("a1"), view);
+      await driver.create({
+        session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }),
+        messages: [aMessage("a1", 5)],
+        view,
+      });
+      assert.deepEqual((await driver.head("a1"))?.messages, [...view, aMessage("a1", 5)]);
       assert.deepEqual(await seqs(driver, "a1"), [5]);
       assert.deepEqual(await seqs(driver, "a1", { scope: "chain" }), [1, 2, 3, 4, 5]);
-      assert.deepEqual(await driver.view("a"), []);
-      assert.deepEqual(await driver.view("none"), []);
+      assert.deepEqual((await driver.dump("a"))?.sessions[0]?.view, []);
+      assert.deepEqual((await driver.dump("a"))?.sessions[1]?.view, view);
     },
   ],
   [
     "delete: a session is gone with all that was in it, and its ids are free",
     async ({ driver }) => {
-      await driver.create(aSession("a", { alias: "x" }), someMessages("a", 1, 3));
-      await driver.create(aSession("b"), [aMessage("b", 1)]);
+      await driver.create({ session: aSession("a", { alias: "x" }), messages: someMessages("a", 1, 3) });
+      await driver.create({ session: aSession("b"), messages: [aMessage("b", 1)] });
       await driver.delete(["a", "none"]);
       assert.equal(await driver.get("a"), undefined);
       assert.equal(await driver.get("x"), undefined);
-      assert.deepEqual(await driver.messages("a", { includeCut: true, scope: "chain" }), []);
+      assert.deepEqual(await driver.messages("a", { scope: "chain" }), []);
       assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [aSession("b", { lastSeq: 1 })], total: 1 });
       await driver.delete([]);
-      await driver.create(aSession("a", { alias: "x" }));
+      await driver.create({ session: aSession("a", { alias: "x" }) });
       assert.deepEqual(await driver.messages("a"), []);
     },
   ],
   [
     "delete: a fork survives its parent",
     async ({ driver }) => {
-      await driver.create(aSession("a"), [aMessage("a", 1)]);
-      await driver.create(aSession("fork", { parentId: "a" }), [aMessage("fork", 1)]);
+      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+      await driver.create({ session: aSession("fork", { parentId: "a" }), messages: [aMessage("fork", 1)] });
       await driver.delete(["a"]);
       assert.equal((await driver.get("fork"))?.parentId, "a");
       assert.deepEqual(await seqs(driver, "fork"), [1]);
@@ -200,15 +224,19 @@ export const sessionRules: readonly Rule[] = [
     "reopen: everything is still there",
     async (store) => {
       const view = [aMessage("a", 1)];
-      await store.driver.create(aSession("a", { alias: "x" }), someMessages("a", 1, 2));
-      await store.driver.create(aSession("a1", { chain: { root: "a", index: 1 } }), [aMessage("a1", 3)], view);
+      await store.driver.create({ session: aSession("a", { alias: "x" }), messages: someMessages("a", 1, 2) });
+      await store.driver.create({
+        session: aSession("a1", { chain: { root: "a", index: 1 } }),
+        messages: [aMessage("a1", 3)],
+        view,
+      });
       await store.driver.write("a1", change({ set: { title: "later" }, cut: { id: "s", after: 2, createdAt: at(1) } }));
       const driver = await store.reopen();
       assert.equal((await driver.get("x"))?.title, "later");
       assert.equal((await driver.newest("a"))?.id, "a1");
-      assert.deepEqual(await driver.view("a1"), view);
+      assert.deepEqual((await driver.head("x"))?.messages, view);
       assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2]);
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain", includeCut: true }), [1, 2, 3]);
+      assert.deepEqual(await allSeqs(driver, "a"), [1, 2, 3]);
       assert.deepEqual(await driver.snapshots("a"), [{ id: "s", after: 2, createdAt: at(1) }]);
       assert.equal((await driver.list({ limit: 1 })).total, 1);
     },
@@ -216,7 +244,7 @@ export const sessionRules: readonly Rule[] = [
   [
     "close: safe to call twice; afterwards every method rejects with StoreError",
     async ({ driver }) => {
-      await driver.create(aSession("a"));
+      await driver.create({ session: aSession("a") });
       await Promise.all([driver.close(), driver.close()]);
       await driver.close();
       await rejectsWith(driver.get("a"), "store", "get after close");
@@ -226,7 +254,7 @@ export const sessionRules: readonly Rule[] = [
   [
     "close: waits for what is under way",
     async (store) => {
-      await store.driver.create(aSession("a"));
+      await store.driver.create({ session: aSession("a") });
       const writes = Array.from({ length: 20 }, (_, n) =>
         store.driver.write("a", change({ add: [aMessage("a", n + 1)] })),
       );

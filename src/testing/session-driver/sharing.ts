@@ -10,18 +10,18 @@ export const sharingRules: readonly Rule[] = [
     async (store) => {
       const one = store.driver;
       const two = await store.second();
-      await one.create(aSession("a"), [growing("a", 1)]);
+      await one.create({ session: aSession("a"), messages: [growing("a", 1)] });
       assert.equal((await two.get("a"))?.title, "Title of a");
       assert.deepEqual(await listed(two), ["a"]);
-      await two.write("a", change({ set: { title: "by two", alias: "x" } }));
-      assert.equal((await one.get("x"))?.title, "by two");
+      await two.write("a", change({ set: { title: "by two" } }));
+      assert.equal((await one.get("a"))?.title, "by two");
       await one.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "one " }] }));
       assert.equal(textOf((await two.messages("a"))[0]), "one ");
       await two.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "two" }] }));
       assert.equal(textOf((await one.messages("a"))[0]), "one two");
       await two.write("a", change({ finish: [aMessage("a", 1)] }));
       assert.deepEqual(await one.messages("a"), [aMessage("a", 1)]);
-      await two.create(aSession("a1", { chain: { root: "a", index: 1 } }));
+      await two.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
       assert.equal((await one.newest("a"))?.id, "a1");
       await two.delete(["a"]);
       assert.equal(await one.get("a"), undefined);
@@ -35,7 +35,7 @@ export const sharingRules: readonly Rule[] = [
       await Promise.all(
         drivers.map(async (driver, who) => {
           const id = `s${who}`;
-          await driver.create(aSession(id));
+          await driver.create({ session: aSession(id) });
           for (let n = 1; n <= 25; n++) await driver.write(id, change({ add: [aMessage(id, n)], sync: n % 10 === 0 }));
         }),
       );
@@ -49,7 +49,7 @@ export const sharingRules: readonly Rule[] = [
     "two drivers that write one session at once: usage adds up, every seq has one winner",
     async (store) => {
       const drivers = [store.driver, await store.second()];
-      await store.driver.create(aSession("a"));
+      await store.driver.create({ session: aSession("a") });
       const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0.25 };
       let taken = 0;
       await Promise.all(
@@ -80,12 +80,14 @@ export const sharingRules: readonly Rule[] = [
       for (let round = 0; round < 5; round++) {
         const same = await Promise.allSettled(
           drivers.map((driver, who) =>
-            driver.create(aSession(`same${round}`, { title: `${who}` }), [aMessage("x", 1)]),
+            driver.create({ session: aSession(`same${round}`, { title: `${who}` }), messages: [aMessage("x", 1)] }),
           ),
         );
         assert.deepEqual(same.map((result) => result.status).sort(), ["fulfilled", "rejected"]);
         const alias = await Promise.allSettled(
-          drivers.map((driver, who) => driver.create(aSession(`own${round}-${who}`, { alias: `alias${round}` }))),
+          drivers.map((driver, who) =>
+            driver.create({ session: aSession(`own${round}-${who}`, { alias: `alias${round}` }) }),
+          ),
         );
         assert.deepEqual(alias.map((result) => result.status).sort(), ["fulfilled", "rejected"]);
       }
@@ -96,7 +98,7 @@ export const sharingRules: readonly Rule[] = [
     "a reader never sees half of a change",
     async (store) => {
       const reader = await store.second();
-      await store.driver.create(aSession("a"));
+      await store.driver.create({ session: aSession("a") });
       let writing = true;
       const writes = (async () => {
         for (let n = 0; n < 30; n++) {
@@ -122,7 +124,7 @@ export const sharingRules: readonly Rule[] = [
     "pages of a list under writes hold what did not change once",
     async (store) => {
       const writer = await store.second();
-      for (let n = 0; n < 12; n++) await store.driver.create(aSession(`s${n + 10}`, { updatedAt: at(n) }));
+      for (let n = 0; n < 12; n++) await store.driver.create({ session: aSession(`s${n + 10}`, { updatedAt: at(n) }) });
       const found: string[] = [];
       let before: SessionQuery["before"];
       for (let round = 0; ; round++) {
@@ -131,7 +133,7 @@ export const sharingRules: readonly Rule[] = [
         if (!last) break;
         found.push(...page.sessions.map((session) => session.id));
         before = { updatedAt: last.updatedAt, id: last.id };
-        await writer.create(aSession(`new${round}`, { updatedAt: at(100 + round) }));
+        await writer.create({ session: aSession(`new${round}`, { updatedAt: at(100 + round) }) });
         await writer.write("s21", change({ set: { updatedAt: at(200 + round) } }));
       }
       assert.deepEqual(
@@ -144,7 +146,7 @@ export const sharingRules: readonly Rule[] = [
     "pages of messages under writes hold every message once",
     async (store) => {
       const writer = await store.second();
-      await store.driver.create(aSession("a"), someMessages("a", 1, 10));
+      await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 10) });
       const found: number[] = [];
       for (let after = 0, next = 11; ;) {
         const page = await seqs(store.driver, "a", { after, limit: 4 });
@@ -164,7 +166,7 @@ export const sharingRules: readonly Rule[] = [
     "a driver goes on when another on the same store closes",
     async (store) => {
       const other = await store.second();
-      await other.create(aSession("a"), [growing("a", 1)]);
+      await other.create({ session: aSession("a"), messages: [growing("a", 1)] });
       await other.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
       await other.close();
       await rejectsWith(other.get("a"), "store", "closed");

@@ -19,7 +19,10 @@ export const textRules: readonly Rule[] = [
       const { driver } = store;
       const parts = HARD.map((text) => ({ type: "text" as const, text }));
       const title = HARD.join(" ");
-      await driver.create(aSession("a", { title, projectDir: "/tmp/ü 'x'\n" }), [aMessage("a", 1, { parts })]);
+      await driver.create({
+        session: aSession("a", { title, projectDir: "/tmp/ü 'x'\n" }),
+        messages: [aMessage("a", 1, { parts })],
+      });
       await driver.write("a", change({ add: [growing("a", 2)] }));
       const append = HARD.map((text, part) => ({ messageId: "a-2", part, type: "text" as const, text }));
       await driver.write("a", change({ append }));
@@ -34,7 +37,7 @@ export const textRules: readonly Rule[] = [
   [
     "text: a surrogate pair split over two appends is whole again",
     async (store) => {
-      await store.driver.create(aSession("a"), [growing("a", 1)]);
+      await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
       for (const text of ["x\ud83d", "\ude00y"]) {
         await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text }] }));
       }
@@ -47,7 +50,7 @@ export const textRules: readonly Rule[] = [
     async (store) => {
       const lone = "a\ud800b";
       const message = aMessage("a", 1, { parts: [{ type: "text", text: lone }], name: lone, toolCallId: lone });
-      await store.driver.create(aSession("a", { title: lone, alias: lone }), [message]);
+      await store.driver.create({ session: aSession("a", { title: lone, alias: lone }), messages: [message] });
       await store.driver.write("a", change({ set: { title: lone, model: lone } }));
       const driver = await store.reopen();
       const expected = [lone, "a\ufffdb"];
@@ -61,10 +64,13 @@ export const textRules: readonly Rule[] = [
     "text: parts of a megabyte",
     async (store) => {
       const text = "0123456789abcdeé".repeat(65_536);
-      await store.driver.create(aSession("a"), [
-        aMessage("a", 1, { parts: [{ type: "file", mediaType: "x/y", filename: "f", data: text }] }),
-        growing("a", 2),
-      ]);
+      await store.driver.create({
+        session: aSession("a"),
+        messages: [
+          aMessage("a", 1, { parts: [{ type: "file", mediaType: "x/y", filename: "f", data: text }] }),
+          growing("a", 2),
+        ],
+      });
       await store.driver.write("a", change({ append: [{ messageId: "a-2", part: 0, type: "text", text }] }));
       await store.driver.write("a", change({ append: [{ messageId: "a-2", part: 0, type: "text", text: "!" }] }));
       const [first, second] = await (await store.reopen()).messages("a");
@@ -94,7 +100,10 @@ export const textRules: readonly Rule[] = [
         "x".repeat(300),
       ];
       for (const [n, id] of ids.entries()) {
-        await store.driver.create(aSession(id, { alias: `alias of ${id}` }), [aMessage(id, 1, { id: `m${n}` })]);
+        await store.driver.create({
+          session: aSession(id, { alias: `alias of ${id}` }),
+          messages: [aMessage(id, 1, { id: `m${n}` })],
+        });
         await store.driver.release(await leaseOf(store.driver, id, "h"));
       }
       const driver = await store.reopen();

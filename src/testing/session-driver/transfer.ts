@@ -1,25 +1,40 @@
 import assert from "node:assert/strict";
 import type { ChainData, SessionDriver } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
-import { aMessage, aSession, at, change, growing, leaseOf, listed, seqs, someMessages, textOf } from "./rule.js";
+import { aMessage, aRun, aSession, at, change, growing, leaseOf, listed, seqs, someMessages, textOf } from "./rule.js";
 import type { Rule } from "./rule.js";
 
-/** Two sessions, a view, two cuts of which one hides a session, a message that grows, usage. */
+/** Two sessions, a view, two cuts of which one hides a session, a message that grows, usage, two runs. */
 async function aFullChain(driver: SessionDriver): Promise<void> {
   const usage = { promptTokens: 3, completionTokens: 4, totalTokens: 7, cost: 0.25 };
-  await driver.create(aSession("a", { alias: "x", usage }), someMessages("a", 1, 4));
+  const run = aRun("ar1", "a", { key: "key", state: "finished" });
+  await driver.create({ session: aSession("a", { alias: "x", usage }), messages: someMessages("a", 1, 4), run });
   const view = [aMessage("a", 1), aMessage("a", 4)];
-  await driver.create(aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }), someMessages("a1", 5, 7), view);
+  await driver.create({
+    session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }),
+    messages: someMessages("a1", 5, 7),
+    view,
+  });
   await driver.write("a1", change({ cut: { id: "s1", after: 6, createdAt: at(50) } }));
-  await driver.create(aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 7 }), [aMessage("a2", 8)], view);
+  await driver.create({
+    session: aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 7 }),
+    messages: [aMessage("a2", 8)],
+    view,
+  });
   await driver.write("a1", change({ cut: { id: "s2", after: 5, createdAt: at(60) }, add: [growing("a1", 9)] }));
   const append = [{ messageId: "a1-9", part: 0, type: "text" as const, text: "half" }];
-  await driver.write("a1", change({ append, set: { updatedAt: at(70), title: "T" } }));
+  await driver.write(
+    "a1",
+    change({ append, set: { updatedAt: at(70), title: "T" }, runs: [aRun("ar2", "a", { startedAt: at(5) })] }),
+  );
 }
 
 /** A copy whose ids are others, as a fork's would be. */
 function renamed(chain: ChainData): ChainData {
-  const text = JSON.stringify(chain).replaceAll('"a', '"z').replaceAll('"x"', '"y"');
+  const text = JSON.stringify(chain)
+    .replaceAll('"a', '"z')
+    .replaceAll('"x"', '"y"')
+    .replaceAll('"key":"key"', '"key":"yek"');
   return JSON.parse(
     text.replaceAll('"zlias"', '"alias"').replaceAll('"zfter"', '"after"').replaceAll('"zssistant"', '"assistant"'),
   ) as ChainData;
@@ -62,6 +77,14 @@ export const transferRules: readonly Rule[] = [
       );
       assert.equal(textOf(data.sessions[1]?.messages.at(-1)?.message), "half");
       assert.deepEqual(data.sessions[0]?.session, await driver.get("a"));
+      assert.deepEqual(
+        data.runs,
+        (await driver.runs({ limit: 9 })).map(({ run }) => run),
+      );
+      assert.deepEqual(
+        data.runs.map(({ id }) => id),
+        ["ar2", "ar1"],
+      );
       assert.deepEqual(await dumped(driver, "a2"), data);
       assert.equal(await driver.dump("none"), undefined);
     },
@@ -88,6 +111,10 @@ export const transferRules: readonly Rule[] = [
       assert.deepEqual(await dumped(driver, "a"), data);
       assert.equal((await driver.get("x"))?.id, "a");
       assert.equal((await driver.newest("a"))?.id, "a1");
+      assert.deepEqual(
+        await driver.runs({ limit: 9, sessionId: "a1" }),
+        data.runs.map((run) => ({ run, holder: null })),
+      );
       const { fence } = await leaseOf(driver, "a", "h");
       const append = [{ messageId: "a1-9", part: 0, type: "text" as const, text: " more" }];
       await driver.write("a1", change({ fence, append }));
@@ -108,18 +135,26 @@ export const transferRules: readonly Rule[] = [
     },
   ],
   [
-    "load: refused whole when an id or an alias is taken, and nothing of it is left",
+    "load: refused whole when an id, an alias or a run's id or key is taken, and nothing of it is left",
     async ({ driver }) => {
       await aFullChain(driver);
       const data = renamed(await dumped(driver, "a"));
-      await driver.create(aSession("z2"));
+      await driver.create({ session: aSession("z2") });
       await rejectsWith(driver.load(data), "session_exists", "id of a follow-up");
       await driver.delete(["z2"]);
-      await driver.create(aSession("b", { alias: "y" }));
+      await driver.create({ session: aSession("b", { alias: "y" }) });
       await rejectsWith(driver.load(data), "session_exists", "alias");
+      await driver.delete(["b"]);
+      for (const run of [aRun("zr1", "b"), aRun("other", "b", { key: "yek" })]) {
+        await driver.create({ session: aSession("b"), run });
+        await rejectsWith(driver.load(data), "run_key_taken", "a run's id or key");
+        await driver.delete(["b"]);
+      }
+      await driver.create({ session: aSession("b") });
+      assert.equal((await driver.runs({ limit: 9 })).length, 2);
       assert.equal(await driver.get("z"), undefined);
       assert.equal(await driver.get("z1"), undefined);
-      assert.deepEqual(await driver.messages("z1", { scope: "chain", includeCut: true }), []);
+      assert.deepEqual(await driver.messages("z1", { scope: "chain" }), []);
       assert.deepEqual((await listed(driver)).sort(), ["a", "b"]);
       await driver.delete(["b"]);
       await driver.load(data);
