@@ -16,6 +16,7 @@ import { executeRun } from "./run/execution.js";
 import { DEFAULT_LIMITS } from "./run/limits.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts } from "./run/run-context.js";
+import { Runs } from "./run/runs.js";
 import { checkInput, oneOf, toolList } from "./run/input.js";
 import { startRun } from "./run/start.js";
 import { Sessions } from "./sessions/sessions.js";
@@ -49,6 +50,8 @@ export class Agent {
   /** Sorted by name; those of sources, which each session opens, are not among them. */
   readonly tools: readonly Tool[];
   readonly sessions: Sessions;
+  /** Those of other processes on the store too. */
+  readonly runs: Runs;
   readonly models: Models;
 
   readonly #parts: AgentParts;
@@ -83,6 +86,7 @@ export class Agent {
       runs: (rootId) => this.#running.has(rootId),
       stopRun: (rootId) => this.#stopRun(rootId),
     });
+    this.runs = new Runs(store);
     this.models = new Models({
       providers: options.providers,
       preferred: { provider: preferred?.provider ?? "", model: preferred?.model ?? "" },

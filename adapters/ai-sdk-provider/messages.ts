@@ -81,7 +81,7 @@ function userContent(message: ModelMessage, rules: PromptRules): UserContent {
 function mediaPart(shown: Media | string): UserContent[number] {
   if (typeof shown === "string") return { type: "text", text: shown };
   const { mediaType, filename, data } = shown;
-  return { type: "file", mediaType, data, ...(filename === undefined ? {} : { filename }) };
+  return { type: "file", mediaType, data, filename };
 }
 
 function assistantContent(

@@ -11,7 +11,7 @@ import { newId, now } from "../base/ids.js";
 import type { Message } from "../ports/message.js";
 import type { Session, Snapshot } from "../ports/session.js";
 import type { SessionDriver, SessionFields, SessionPage, SessionQuery } from "../ports/session-driver.js";
-import { NO_USAGE } from "../models/usage.js";
+import { NO_USAGE } from "../conversation/usage.js";
 
 /** What `Sessions` needs of the agent that it belongs to. */
 export interface SessionsOptions {
