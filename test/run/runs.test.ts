@@ -139,6 +139,21 @@ for (const [name, makeStore] of STORES) {
       assert.equal(usage.totalTokens, 30);
     });
 
+    it("tells whether a session runs, in another process too; nobody who looks holds a prompt up", async (t) => {
+      const open = await makeStore(t);
+      const agent = make(t, open(), [hangs]);
+      const driver = open();
+      driver.lease = () => Promise.reject(new Error("a lease was taken"));
+      const other = make(t, driver, []);
+      const cancel = new AbortController();
+      const run = await agent.run({ message: "x", signal: cancel.signal });
+      assert.equal(await other.sessions.isRunning(run.sessionId), true);
+      cancel.abort();
+      await assert.rejects(run.result, { code: "run_cancelled" });
+      assert.equal(await other.sessions.isRunning(run.sessionId), false);
+      await assert.rejects(other.sessions.isRunning("nobody"), { code: "session_not_found" });
+    });
+
     it("goes with its session", async (t) => {
       const open = await makeStore(t);
       const agent = make(t, open(), ["a", "b"]);
