@@ -114,7 +114,7 @@ export class MemoryDriver implements SessionDriver {
       : matching;
     const from = query.offset ?? 0;
     return {
-      sessions: rest.slice(from, from + query.limit).map((session) => structuredClone(session)),
+      sessions: rest.slice(from, from + query.limit).map(copyOfSession),
       total: matching.length,
     };
   }
@@ -221,7 +221,7 @@ export class MemoryDriver implements SessionDriver {
       if (id !== "" && this.#taken(id)) throw new SessionExistsError(id);
     }
     this.#checkRuns(undefined, chain.runs);
-    this.#store.load(chain);
+    this.#store.load(structuredClone(chain));
   }
 
   #check(): void {
@@ -262,6 +262,11 @@ export class MemoryDriver implements SessionDriver {
   #taken(id: string): boolean {
     return this.#store.sessions.has(id) || this.#store.aliases.has(id);
   }
+}
+
+/** By hand, because lists are long. */
+function copyOfSession(session: Session): Session {
+  return { ...session, chain: { ...session.chain }, usage: { ...session.usage } };
 }
 
 function copy(message: Message): Message {

@@ -233,12 +233,7 @@ describe("agent.runs", () => {
   });
 
   it("tells of an error that is no client's business only that there was one", async (t) => {
-    const agent = new Agent({
-      providers: [new ScriptedProvider()],
-      compaction: {},
-      tools: [noop],
-    });
-    t.after(() => agent.close());
+    const agent = make(t, new MemoryDriver(), []);
     // A kernel's own fault, made by a tool list that nobody can read.
     const broken = {
       ...noop,
@@ -251,5 +246,15 @@ describe("agent.runs", () => {
     const run = await agent.run({ message: "x", tools: [broken] });
     await assert.rejects(run.result);
     assert.deepEqual((await agent.runs.get(run.id))?.error, { code: "internal", message: "internal error" });
+  });
+
+  it("keeps no key that a provider's words have", async (t) => {
+    const key = "sk-proj-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+    const fault = new ProviderError("scripted", "authentication", `wrong key: ${key}`);
+    const agent = make(t, new MemoryDriver(), [{ fault }]);
+    const run = await agent.run({ message: "x" });
+    await assert.rejects(run.result, { code: "provider" });
+    const { error } = (await agent.runs.get(run.id)) ?? {};
+    assert.match(error?.message ?? "", /^scripted: authentication: wrong key: (?!.*9fQ2xLw7)/);
   });
 });
