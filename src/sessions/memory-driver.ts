@@ -7,6 +7,7 @@ import {
   SessionNotFoundError,
   StoreError,
 } from "../ports/errors.js";
+import { addUsage } from "../models/usage.js";
 import { MemoryStore, newChain, newestFirst } from "./memory-store.js";
 import type { Chain, StoredMessage, StoredSession } from "./memory-store.js";
 import type {
@@ -27,7 +28,6 @@ import type {
 import type { Message } from "../ports/message.js";
 import type { RunRecord } from "../ports/run.js";
 import type { Session, Snapshot } from "../ports/session.js";
-import type { Usage } from "../ports/usage.js";
 
 /** Sessions in memory, gone with the process. */
 export class MemoryDriver implements SessionDriver {
@@ -361,14 +361,5 @@ function applyFields(session: Session, { set = {}, usage }: SessionChange): void
   session.reasoningEffort = set.reasoningEffort ?? session.reasoningEffort;
   session.projectDir = set.projectDir ?? session.projectDir;
   if (set.updatedAt !== undefined && set.updatedAt > session.updatedAt) session.updatedAt = set.updatedAt;
-  if (usage) session.usage = sum(session.usage, usage);
-}
-
-function sum(a: Usage, b: Usage): Usage {
-  return {
-    promptTokens: a.promptTokens + b.promptTokens,
-    completionTokens: a.completionTokens + b.completionTokens,
-    totalTokens: a.totalTokens + b.totalTokens,
-    cost: a.cost + b.cost,
-  };
+  if (usage) session.usage = addUsage(session.usage, usage);
 }
