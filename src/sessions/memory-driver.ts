@@ -7,7 +7,7 @@ import {
   SessionNotFoundError,
   StoreError,
 } from "../ports/errors.js";
-import { addUsage } from "../models/usage.js";
+import { addUsage } from "../conversation/usage.js";
 import { MemoryStore, newChain, newestFirst } from "./memory-store.js";
 import type { Chain, StoredMessage, StoredSession } from "./memory-store.js";
 import type {
