@@ -1,5 +1,5 @@
 import type { Database } from "better-sqlite3";
-import { DriverLife, LOGGER, OPTIONS, inject, injectable } from "gantry";
+import { DriverLife } from "gantry";
 import type {
   ChainData,
   ChainHead,
@@ -48,14 +48,13 @@ interface Opened extends Connection {
 }
 
 /** Sessions in one SQLite file that any number of processes share. */
-@injectable()
 export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
   readonly #logger: Logger | undefined;
   readonly #life: DriverLife<Opened>;
   #idle: NodeJS.Timeout | undefined;
 
-  constructor(@inject(OPTIONS) options: SqliteOptions, @inject(LOGGER) logger?: Logger) {
+  constructor(options: SqliteOptions, logger?: Logger) {
     this.#logger = logger;
     this.#life = new DriverLife({
       where: options.path,

@@ -7,6 +7,7 @@ import {
   SessionNotFoundError,
   StoreError,
 } from "../ports/errors.js";
+import { addUsage } from "../conversation/usage.js";
 import { cutChain, MemoryStore, newChain, newestFirst, newestOf, restoreChain, said } from "./memory-store.js";
 import type { Chain, StoredSession } from "./memory-store.js";
 import type {
@@ -27,7 +28,6 @@ import type {
 import type { Message } from "../ports/message.js";
 import type { RunRecord } from "../ports/run.js";
 import type { Session, Snapshot } from "../ports/session.js";
-import { addUsage } from "../conversation/usage.js";
 
 /** Sessions in memory, gone with the process. */
 export class MemoryDriver implements SessionDriver {
@@ -119,7 +119,8 @@ export class MemoryDriver implements SessionDriver {
       ? matching.filter(({ updatedAt, id }) => newestFirst(before.updatedAt, before.id, updatedAt, id) < 0)
       : matching;
     const from = query.offset ?? 0;
-    return { sessions: structuredClone(rest.slice(from, from + query.limit)), total: matching.length };
+    const sessions = rest.slice(from, from + query.limit).map(copyOfSession);
+    return { sessions, total: matching.length };
   }
 
   async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
@@ -213,7 +214,7 @@ export class MemoryDriver implements SessionDriver {
       if (id !== "" && this.#taken(id)) throw new SessionExistsError(id);
     }
     this.#checkRuns(undefined, chain.runs);
-    this.#store.load(chain);
+    this.#store.load(structuredClone(chain));
   }
 
   #checkFence(root: string, fence: number | null): void {
@@ -252,6 +253,11 @@ export class MemoryDriver implements SessionDriver {
   #taken(id: string): boolean {
     return this.#store.sessions.has(id) || this.#store.aliases.has(id);
   }
+}
+
+/** By hand, because lists are long. */
+function copyOfSession(session: Session): Session {
+  return { ...session, chain: { ...session.chain }, usage: { ...session.usage } };
 }
 
 function checkSeqs(chain: Chain, messages: readonly Message[]): void {
