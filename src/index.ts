@@ -87,13 +87,17 @@ export {
   injectable,
   LOGGER,
   OPTIONS,
+  type AdapterContext,
+  type AdapterDefinition,
   type AdapterDescriptor,
   type AdapterKind,
   type AdapterKinds,
   type OptionsContext,
 } from "./plugin/adapter.js";
 export { Serving } from "./plugin/serving.js";
-export { OptionReader } from "./plugin/options.js";
+/** How options are described and read: `option.section({ port: option.whole("...", { default: 0 }) })`. */
+export * as option from "./plugin/options.js";
+export { sharedOptions } from "./plugin/shared-options.js";
 
 // What authors of edges share with ours.
 export { MemoryDriver } from "./sessions/memory-driver.js";

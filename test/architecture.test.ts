@@ -285,7 +285,7 @@ describe("each rule bites", () => {
         "src/tools/sandbox.ts": 'import { realpath } from "node:fs/promises";',
         "src/tools/read.ts": 'import type { Stats } from "node:fs";',
         "src/plugin/adapter.ts": 'import "reflect-metadata"; import type { Agent } from "../agent.js";',
-        "src/serve/compose.ts": 'import { container } from "tsyringe";',
+        "src/serve/builder.ts": 'import { container } from "tsyringe";',
         "src/serve/plugins.ts": 'const a = () => import("../../adapters/a/index.js");',
         "src/serve/config.ts": "const a = process.env;",
         "adapters/ai-sdk-provider/fetch.ts":

@@ -93,7 +93,7 @@ Object.defineProperty(process, "version", { value: "v18.20.4" });`,
     assertRefused(await runGantry(t, ["serve", "--stdio"]), /--stdio needs --acp/);
     assertRefused(
       await runGantry(t, ["serve", "--port", "http"]),
-      /--port: expected a whole number from 0 to 65535, got http/,
+      /--port: expected a whole number from 0 to 65535, got "http"/,
     );
     const unknown = await runGantry(t, ["serve", "--prot", "1"]);
     assert.notEqual(unknown.code, 0);

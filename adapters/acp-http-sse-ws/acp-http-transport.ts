@@ -1,18 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import {
-  HTTP_HOST,
-  inject,
-  injectable,
-  LOGGER,
-  OPTIONS,
-  Serving,
-  type Agent,
-  type Listening,
-  type Logger,
-  type Transport,
-} from "gantry";
+import { Serving, type Agent, type Listening, type Logger, type Transport } from "gantry";
 import { endRaw, openHttpHost, type HttpHost, type HttpMount, type Refusal } from "gantry/http";
 import type Koa from "koa";
 import type { WebSocketServer } from "ws";
@@ -25,7 +14,6 @@ import { SocketOutlet } from "./socket.js";
 import { CONNECTION_HEADER, JSON_TYPE, PATH } from "./wire.js";
 
 /** The Agent Client Protocol over HTTP with SSE, and over WebSocket, on any path of its port. */
-@injectable()
 export class AcpHttpTransport implements Transport {
   readonly name = "acp-http-sse-ws";
   readonly #options: AcpHttpOptions;
@@ -33,10 +21,10 @@ export class AcpHttpTransport implements Transport {
   readonly #host: HttpHost | undefined;
 
   constructor(
-    @inject(OPTIONS) options: Partial<AcpHttpOptions>,
-    @inject(LOGGER) logger: Logger,
+    options: Partial<AcpHttpOptions>,
+    logger: Logger,
     /** Left out: it opens a port of its own. */
-    @inject(HTTP_HOST) host?: HttpHost,
+    host?: HttpHost,
   ) {
     this.#options = { ...ACP_HTTP_DEFAULTS, ...options };
     this.#logger = logger;

@@ -1,6 +1,6 @@
 import { defineAdapter } from "gantry";
-import { readOptions } from "./options.js";
 import { AcpHttpTransport } from "./acp-http-transport.js";
+import { acpHttpOptions } from "./options.js";
 
 export { ACP_HTTP_DEFAULTS, type AcpHttpOptions } from "./options.js";
 export { AcpHttpTransport } from "./acp-http-transport.js";
@@ -8,6 +8,6 @@ export { AcpHttpTransport } from "./acp-http-transport.js";
 export default defineAdapter({
   kind: "transport",
   name: "acp-http-sse-ws",
-  parse: (raw, { where }) => readOptions(raw, where),
-  use: AcpHttpTransport,
+  schema: acpHttpOptions,
+  create: ({ limits, ...options }, { http, logger }) => new AcpHttpTransport({ ...options, ...limits }, logger, http),
 });

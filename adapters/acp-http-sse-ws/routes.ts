@@ -88,7 +88,7 @@ async function readFrameOf(
   request: IncomingMessage,
   options: AcpHttpOptions,
 ): Promise<Exclude<Frame, { kind: "invalid" }>> {
-  const frame = parseFrame(await readText(request, options.bodyBytes), options.jsonDepth);
+  const frame = parseFrame(await readText(request, options.maxBodyBytes), options.jsonDepth);
   if (frame.kind === "invalid") throw badMessage(frame.answer);
   return frame;
 }

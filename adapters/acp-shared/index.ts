@@ -3,14 +3,7 @@ export { AcpConnection } from "./acp-connection.js";
 export { sessionIdOf, type CallOptions, type Sink } from "./dispatcher.js";
 export { RpcError } from "./errors.js";
 export { parseFrame, readFrame, refusal, type Frame } from "./frames.js";
-export {
-  ACP_DEFAULTS,
-  OptionReader,
-  readAcpOptions,
-  SHARED_KEYS,
-  type AcpOptions,
-  type AuthMethod,
-} from "./options.js";
+export { ACP_DEFAULTS, acpEntries, acpLimits, type AcpOptions, type AuthMethod } from "./options.js";
 export { AcpServer } from "./acp-server.js";
 export {
   CLIENT_METHODS,

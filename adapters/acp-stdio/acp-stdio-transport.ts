@@ -1,15 +1,5 @@
 import type { Readable, Writable } from "node:stream";
-import {
-  inject,
-  injectable,
-  LOGGER,
-  OPTIONS,
-  Serving,
-  type Agent,
-  type Listening,
-  type Logger,
-  type Transport,
-} from "gantry";
+import { Serving, type Agent, type Listening, type Logger, type Transport } from "gantry";
 import {
   ACP_DEFAULTS,
   AcpServer,
@@ -34,7 +24,6 @@ const FINISH_MS = 4_200;
 const PILE = 8 * 1024 * 1024;
 
 /** The Agent Client Protocol, one JSON message a line, over standard input and output. */
-@injectable()
 export class AcpStdioTransport implements Transport {
   readonly name = "acp-stdio";
   readonly #options: AcpOptions;
@@ -42,12 +31,7 @@ export class AcpStdioTransport implements Transport {
   readonly #streams: StdioStreams | undefined;
 
   /** `streams`: instead of the process's own. */
-  constructor(
-    @inject(OPTIONS) options: Partial<AcpOptions>,
-    @inject(LOGGER) logger: Logger,
-    // With a default, so that the container does not count it.
-    streams: StdioStreams | undefined = undefined,
-  ) {
+  constructor(options: Partial<AcpOptions>, logger: Logger, streams?: StdioStreams) {
     this.#options = { ...ACP_DEFAULTS, ...options };
     this.#logger = logger;
     this.#streams = streams;

@@ -1,4 +1,4 @@
-import { headerSecrets, inject, injectable, LOGGER, OPTIONS, type Logger, type Model } from "gantry";
+import { headerSecrets, type Logger, type Model } from "gantry";
 import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
 import { listModels } from "./catalogue.js";
 import { toProviderError, type FaultContext } from "./errors.js";
@@ -11,14 +11,13 @@ import { redactor } from "./redact.js";
 import type { OwnWire } from "./wires/wire.js";
 
 /** Models behind one of four wire protocols, on the provider packages of the AI SDK, which are loaded with the first call. */
-@injectable()
 export class AiSdkProvider extends AiSdkModels {
   readonly #settings: Settings;
   readonly #faults: FaultContext;
   readonly #network: Network;
 
   /** Throws `ConfigError` when the options contradict each other. */
-  constructor(@inject(OPTIONS) options: AiSdkProviderOptions, @inject(LOGGER) logger?: Logger) {
+  constructor(options: AiSdkProviderOptions, logger?: Logger) {
     const settings = settle(options);
     const { name, apiKey, headers } = settings;
     const faults = { provider: name, redact: redactor([apiKey, ...headerSecrets(headers)]) };

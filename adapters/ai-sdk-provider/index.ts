@@ -1,6 +1,6 @@
 import { defineAdapter } from "gantry";
 import { AiSdkProvider } from "./ai-sdk-provider.js";
-import { parseOptions, type AiSdkProviderOptions } from "./options.js";
+import { configured, providerOptions } from "./options.js";
 
 export { AiSdkProvider } from "./ai-sdk-provider.js";
 export { fromAiSdk } from "./from-ai-sdk.js";
@@ -12,9 +12,10 @@ export type { AiSdkProviderOptions, ConfiguredModel } from "./options.js";
 export { findPreset, PRESETS, WIRES } from "./presets.js";
 export type { Preset, Quirks, WireName } from "./presets.js";
 
-export default defineAdapter<"model-provider", AiSdkProviderOptions>({
+export default defineAdapter({
   kind: "model-provider",
   name: "ai-sdk-provider",
-  parse: parseOptions,
-  use: AiSdkProvider,
+  schema: providerOptions,
+  create: ({ provider: preset, models, ...options }, { logger }) =>
+    new AiSdkProvider({ ...options, preset, models: configured(models) }, logger),
 });

@@ -1,6 +1,6 @@
 import { defineAdapter } from "gantry";
 import { KoaHttpTransport } from "./koa-http-transport.js";
-import { parseOptions } from "./options.js";
+import { koaHttpOptions } from "./options.js";
 
 export { KoaHttpTransport } from "./koa-http-transport.js";
 export type { KoaHttpOptions } from "./options.js";
@@ -8,6 +8,7 @@ export type { KoaHttpOptions } from "./options.js";
 export default defineAdapter({
   kind: "transport",
   name: "koa-http-api",
-  parse: parseOptions,
-  use: KoaHttpTransport,
+  schema: koaHttpOptions,
+  create: ({ limits, ...options }, { http, logger, allowPaths, deniedPaths }) =>
+    new KoaHttpTransport({ ...options, ...limits, allowPaths, deniedPaths }, http, logger),
 });

@@ -1,23 +1,11 @@
 import type { ServerResponse } from "node:http";
-import {
-  HTTP_HOST,
-  inject,
-  injectable,
-  LOGGER,
-  OPTIONS,
-  silentLogger,
-  type Agent,
-  type Listening,
-  type Logger,
-  type Transport,
-} from "gantry";
+import { silentLogger, type Agent, type Listening, type Logger, type Transport } from "gantry";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { commonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
 import { HttpServing } from "./serving.js";
 
 /** The HTTP API under `/api`: JSON, with server-sent events where a run is streamed. */
-@injectable()
 export class KoaHttpTransport implements Transport {
   readonly name = "koa-http-api";
   readonly #options: KoaHttpOptions;
@@ -25,11 +13,7 @@ export class KoaHttpTransport implements Transport {
   readonly #logger: Logger;
 
   /** Without `host` it opens a port of its own. Throws `ConfigError` for a header that cannot be sent. */
-  constructor(
-    @inject(OPTIONS) options: Partial<KoaHttpOptions>,
-    @inject(HTTP_HOST) host?: HttpHost,
-    @inject(LOGGER) logger?: Logger,
-  ) {
+  constructor(options: Partial<KoaHttpOptions>, host?: HttpHost, logger?: Logger) {
     this.#options = completeOptions(options);
     this.#host = host;
     this.#logger = logger ?? silentLogger;
@@ -65,7 +49,7 @@ export class KoaHttpTransport implements Transport {
         fallback: true,
         authenticated: false,
         // With none of its own, those of the port hold.
-        ...(Object.keys(options.requiredHeaders).length > 0 ? { requiredHeaders: options.requiredHeaders } : {}),
+        ...(Object.keys(options.requiredHeaders ?? {}).length > 0 ? { requiredHeaders: options.requiredHeaders } : {}),
         // Whoever asks whether it lives learns nothing else.
         open: ["/api/health"],
         headers,

@@ -1,6 +1,7 @@
+import { join, resolve } from "node:path";
 import { defineAdapter } from "gantry";
+import { lowdbJsonOptions } from "./options.js";
 import { LowdbJsonDriver } from "./lowdb-json-driver.js";
-import { parseOptions } from "./options.js";
 
 export { LowdbJsonDriver } from "./lowdb-json-driver.js";
 export type { LowdbJsonOptions } from "./options.js";
@@ -8,6 +9,7 @@ export type { LowdbJsonOptions } from "./options.js";
 export default defineAdapter({
   kind: "session-driver",
   name: "lowdb-json-driver",
-  parse: parseOptions,
-  use: LowdbJsonDriver,
+  schema: lowdbJsonOptions,
+  create: ({ path, durability }, { home, configDir, logger }) =>
+    new LowdbJsonDriver({ path: path === "" ? join(home, "sessions") : resolve(configDir, path), durability }, logger),
 });

@@ -1,14 +1,5 @@
 import { stat } from "node:fs/promises";
-import {
-  LOGGER,
-  OPTIONS,
-  RunKeyTakenError,
-  SessionExistsError,
-  SessionNotFoundError,
-  StoreError,
-  inject,
-  injectable,
-} from "gantry";
+import { RunKeyTakenError, SessionExistsError, SessionNotFoundError, StoreError } from "gantry";
 import type {
   ChainData,
   ChainHead,
@@ -36,7 +27,6 @@ import type { IndexedRun } from "./session-index.js";
 import { OpenStore } from "./store.js";
 
 /** Sessions in one JSON file each, that any number of processes share. */
-@injectable()
 export class LowdbJsonDriver implements SessionDriver {
   readonly name = "json";
   readonly #options: LowdbJsonOptions;
@@ -48,7 +38,7 @@ export class LowdbJsonDriver implements SessionDriver {
   #closing: Promise<void> | undefined;
   #opened: OpenStore | undefined;
 
-  constructor(@inject(OPTIONS) options: LowdbJsonOptions, @inject(LOGGER) logger?: Logger) {
+  constructor(options: LowdbJsonOptions, logger?: Logger) {
     this.#options = options;
     this.#logger = logger;
   }

@@ -1,6 +1,7 @@
+import { join } from "node:path";
 import { defineAdapter } from "gantry";
 import { OfflineProvider } from "./offline-provider.js";
-import { parseOptions } from "./options.js";
+import { fromHome, offlineOptions } from "./options.js";
 
 export { OfflineProvider } from "./offline-provider.js";
 export type { OfflineOptions } from "./options.js";
@@ -9,6 +10,11 @@ export type { LocalServer } from "./local-servers.js";
 export default defineAdapter({
   kind: "model-provider",
   name: "offline-provider",
-  parse: parseOptions,
-  use: OfflineProvider,
+  schema: offlineOptions,
+  create: ({ hints, detect }, { home }) =>
+    new OfflineProvider({
+      hints,
+      servers: detect ? undefined : [],
+      configFile: fromHome(join(home, "config.json")),
+    }),
 });

@@ -1,5 +1,4 @@
 import { setImmediate } from "node:timers/promises";
-import { OPTIONS, inject, injectable } from "gantry";
 import type { Model, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "gantry";
 import { nextTurn } from "./guide.js";
 import { findLocalServers, LOCAL_SERVERS, type FoundServer } from "./local-servers.js";
@@ -21,7 +20,6 @@ const PIECES = /[^\n]{0,80}\n|[^\n]{1,80}$|[^\n]{0,80} |[^]{1,80}/gu;
  * A model that is none: it follows fixed rules, calls the tools that a prompt names, and quotes what they return.
  * The same question on the same folder gives the same answer. No key, no network.
  */
-@injectable()
 export class OfflineProvider implements ModelProvider {
   readonly name = "offline";
   readonly idleTimeoutMs = 30_000;
@@ -32,7 +30,7 @@ export class OfflineProvider implements ModelProvider {
   readonly #closed = new AbortController();
   #looking: Promise<readonly FoundServer[]> | undefined;
 
-  constructor(@inject(OPTIONS) options: OfflineOptions = {}) {
+  constructor(options: OfflineOptions = {}) {
     this.#options = options;
   }
 

@@ -1,5 +1,6 @@
+import { join, resolve } from "node:path";
 import { defineAdapter } from "gantry";
-import { parseOptions } from "./options.js";
+import { sqliteOptions } from "./options.js";
 import { SqliteDriver } from "./sqlite-driver.js";
 
 export { SqliteDriver } from "./sqlite-driver.js";
@@ -8,6 +9,7 @@ export type { SqliteOptions } from "./options.js";
 export default defineAdapter({
   kind: "session-driver",
   name: "sqlite-driver",
-  parse: parseOptions,
-  use: SqliteDriver,
+  schema: sqliteOptions,
+  create: ({ path, durability }, { home, configDir, logger }) =>
+    new SqliteDriver({ path: path === "" ? join(home, "sessions.db") : resolve(configDir, path), durability }, logger),
 });

@@ -1,29 +1,19 @@
-import { join, resolve } from "node:path";
-import { ConfigError } from "gantry";
-import type { OptionsContext } from "gantry";
+import { option, sharedOptions } from "gantry";
 
-export interface SqliteOptions {
-  /** Absolute path of the database file; it and its folder are made when they are missing. */
-  path: string;
-  /** `full`: what was answered survives a power cut. `normal`: it survives a crash of the process. Default `full`. */
-  durability?: "full" | "normal";
+/** Its options under `session`. */
+export const sqliteOptions = option.section({
+  path: option.path(
+    "The database file; it and its folder are made when they are missing. Default: `sessions.db` in gantry's home.",
+    {
+      default: "",
+    },
+  ),
+  durability: sharedOptions.durability,
+});
+
+type Read = option.Value<typeof sqliteOptions>;
+
+export interface SqliteOptions extends Pick<Read, "path">, Partial<Pick<Read, "durability">> {
   /** Most pages (4 KiB each) that the file may grow to by this driver's hand. Default: SQLite's own. */
   maxPages?: number;
-}
-
-/** Options from config: `path` (default `<home>/sessions.db`) and `durability` (default `full`). */
-export function parseOptions(raw: Readonly<Record<string, unknown>>, context: OptionsContext): SqliteOptions {
-  for (const key of Object.keys(raw)) {
-    if (key !== "driver" && key !== "path" && key !== "durability") {
-      throw new ConfigError(`${context.where}.${key}: unknown key; expected one of driver, path, durability`);
-    }
-  }
-  const { path = "", durability = "full" } = raw;
-  if (typeof path !== "string" || path.includes("\0")) {
-    throw new ConfigError(`${context.where}.path: expected a path as a string`);
-  }
-  if (durability !== "full" && durability !== "normal") {
-    throw new ConfigError(`${context.where}.durability: expected "full" or "normal"`);
-  }
-  return { path: path === "" ? join(context.home, "sessions.db") : resolve(context.configDir, path), durability };
 }

@@ -1,4 +1,4 @@
-import { LOGGER, OPTIONS, StoreError, inject, injectable } from "gantry";
+import { StoreError } from "gantry";
 import type {
   ChainData,
   ChainHead,
@@ -48,7 +48,6 @@ interface Opened {
 }
 
 /** Sessions in one SQLite file that any number of processes share. */
-@injectable()
 export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
   readonly #options: SqliteOptions;
@@ -59,7 +58,7 @@ export class SqliteDriver implements SessionDriver {
   #opened: Opened | undefined;
   #idle: NodeJS.Timeout | undefined;
 
-  constructor(@inject(OPTIONS) options: SqliteOptions, @inject(LOGGER) logger?: Logger) {
+  constructor(options: SqliteOptions, logger?: Logger) {
     this.#options = options;
     this.#logger = logger;
   }

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import type { AdapterKind } from "../plugin/adapter.js";
 import { builtInNames, isBuiltIn, loadAdapter } from "../serve/plugins.js";
-import { Selection, type Selected } from "../serve/selected-adapters.js";
+import { optionsOf, Selection, type Selected } from "../serve/selected-adapters.js";
 import { builtinTools } from "../tools/all.js";
 import { loadFor, refuseArguments, type Command } from "./command.js";
 
@@ -32,7 +32,7 @@ export const run: Command = async ({ args, flags, output }) => {
   const entries = await adapterEntries(new Selection(loaded, home), async (selected) => {
     const where = `${loaded.file}: ${selected.key}`;
     const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, where);
-    descriptor.parse(selected.options, {
+    optionsOf(selected, descriptor, {
       where: `${loaded.file}: ${selected.section}`,
       configDir: loaded.folder,
       home,

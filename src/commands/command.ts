@@ -1,5 +1,6 @@
-import { homeFolder, loadConfig, type LoadedConfig } from "../serve/config.js";
+import { read } from "../plugin/options.js";
 import { ConfigError } from "../ports/errors.js";
+import { homeFolder, loadConfig, optionAt, type LoadedConfig } from "../serve/config.js";
 
 /** Where a command writes; the command line gives its own streams. */
 export interface Output {
@@ -39,30 +40,28 @@ export type Command = (context: CommandContext) => Promise<number | undefined>;
 /** The config with the flags over it. Rejects with `ConfigError`. */
 export async function loadFor(flags: Flags): Promise<{ loaded: LoadedConfig; home: string }> {
   if (flags.stdio && !flags.acp) throw new ConfigError("--stdio needs --acp");
-  const port = flags.port === undefined ? undefined : /^\d+$/.test(flags.port) ? Number(flags.port) : NaN;
-  if (port !== undefined && !(port <= 65_535))
-    throw new ConfigError(`--port: expected a whole number from 0 to 65535, got ${flags.port}`);
-  const { acpProfile } = flags;
-  if (acpProfile !== undefined && !["auto", "spec", "official"].includes(acpProfile))
-    throw new ConfigError(`--acp-profile: expected auto, spec or official, got ${acpProfile}`);
+  const port = flags.port !== undefined && /^\d+$/.test(flags.port) ? Number(flags.port) : flags.port;
   const transports = flags.acp
     ? [flags.stdio ? "acp-stdio" : "acp-http-sse-ws"]
     : (flags.transport?.length ?? 0) > 0
       ? flags.transport
       : undefined;
+  const said: readonly [flag: string, key: string, value: unknown][] = [
+    ["--host", "server.host", flags.host],
+    ["--port", "server.port", port],
+    ["--transport", "server.transports", transports],
+    ["--insecure", "server.insecure", flags.insecure || undefined],
+    ["--session-driver", "session.driver", flags.sessionDriver],
+    ["--acp-profile", "acp.profile", flags.acpProfile],
+  ];
+  const overrides: Record<string, unknown> = {};
+  for (const [flag, key, value] of said) {
+    if (value === undefined) continue;
+    read(await optionAt(key), value, flag);
+    overrides[key] = value;
+  }
   const home = homeFolder();
-  const loaded = await loadConfig({
-    home,
-    ...(flags.config === undefined ? {} : { path: flags.config }),
-    overrides: {
-      "server.host": flags.host,
-      "server.port": port,
-      "server.transports": transports,
-      "server.insecure": flags.insecure || undefined,
-      "session.driver": flags.sessionDriver,
-      "acp.profile": acpProfile,
-    },
-  });
+  const loaded = await loadConfig({ home, ...(flags.config === undefined ? {} : { path: flags.config }), overrides });
   return { loaded, home };
 }
 

@@ -5,6 +5,7 @@ import type { Duplex } from "node:stream";
 import { onAbort } from "../base/abort.js";
 import { ListenError } from "../ports/errors.js";
 import { answer, answerBroken } from "./answers.js";
+import { HTTP_DEFAULTS } from "./defaults.js";
 import { HttpGate, type GateOptions } from "./gate.js";
 import { HttpSockets } from "./sockets.js";
 import { pathOf, toOriginForm } from "./target.js";
@@ -85,10 +86,10 @@ class NodeHttpHost implements HttpHost {
 
   constructor(options: HttpHostOptions) {
     this.#options = options;
-    this.#host = (options.host ?? "127.0.0.1").replace(/^\[(.*)\]$/, "$1");
-    this.#port = options.port ?? 8080;
+    this.#host = (options.host ?? HTTP_DEFAULTS.host).replace(/^\[(.*)\]$/, "$1");
+    this.#port = options.port ?? HTTP_DEFAULTS.port;
     this.#logger = options.logger ?? silentLogger;
-    this.#sockets = new HttpSockets(options.connections ?? 4096);
+    this.#sockets = new HttpSockets(options.connections ?? HTTP_DEFAULTS.connections);
   }
 
   get loopback(): boolean {
@@ -120,7 +121,7 @@ class NodeHttpHost implements HttpHost {
   }
 
   takeStream(): (() => void) | undefined {
-    if (this.#streams >= (this.#options.streams ?? 1024)) return undefined;
+    if (this.#streams >= (this.#options.streams ?? HTTP_DEFAULTS.streams)) return undefined;
     this.#streams += 1;
     let open = true;
     return () => {
@@ -168,7 +169,7 @@ class NodeHttpHost implements HttpHost {
   }
 
   #open(address: string, gate: HttpGate): Promise<string> {
-    const { headerTimeout = 15, requestTimeout = 30, keepAliveTimeout = 120 } = this.#options;
+    const { headerTimeout, requestTimeout, keepAliveTimeout } = { ...HTTP_DEFAULTS, ...this.#options };
     const requestMs = requestTimeout * 1000;
     // Node refuses more time for the headers than for the whole.
     const headersMs = requestMs > 0 ? Math.min(headerTimeout * 1000, requestMs) : headerTimeout * 1000;

@@ -6,6 +6,8 @@ import type { ModelProvider } from "../ports/model-provider.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
 import type { HttpHost } from "../ports/http-host.js";
+import type { StandardSchema } from "../tools/standard-schema.js";
+import { read, section } from "./options.js";
 import type { Transport } from "./transport.js";
 
 /** The decorators of tsyringe, from our copy of it: two copies do not see each other's metadata. */
@@ -42,22 +44,47 @@ export interface OptionsContext {
   readonly projectDir: string;
 }
 
-/** The default export of an adapter's module. */
-export interface AdapterDescriptor<Kind extends AdapterKind = AdapterKind, Options = unknown> {
-  readonly gantry: 1;
+/** What an adapter is made from, beside its options. */
+export interface AdapterContext<Kind extends AdapterKind = AdapterKind> extends OptionsContext {
+  /** Names the adapter. */
+  readonly logger: Logger;
+  /** The port that all HTTP transports share; it opens with the first mount. */
+  readonly http: Kind extends "transport" ? HttpHost : undefined;
+  /** What clients may use beside the project: `tools.allow_paths`, as absolute paths. */
+  readonly allowPaths: readonly string[];
+  /** What no client may reach through gantry: its home, the config, the store. Absolute paths. */
+  readonly deniedPaths: readonly string[];
+}
+
+/** What an author says of an adapter. */
+export interface AdapterDefinition<Kind extends AdapterKind, Options> {
   readonly kind: Kind;
   readonly name: string;
-  /** Check and complete raw options (plain JSON). Throws `ConfigError` with a message that begins with `context.where`, names the key and says what was expected. */
-  parse(raw: Readonly<Record<string, unknown>>, context: OptionsContext): Options;
-  /** The class to build; every constructor parameter carries `@inject(TOKEN)`, or has its token in `needs`. */
-  readonly use: new (...args: never[]) => AdapterKinds[Kind];
+  /** What options there are: an `option.section`, or a schema of any Standard Schema library. Without it and `parse` there are none. */
+  readonly schema?: StandardSchema<Options>;
+  /** In place of a schema: check and complete raw options (plain JSON). Throws with a message that begins with `context.where`, names the key and says what was expected. */
+  parse?(raw: Readonly<Record<string, unknown>>, context: OptionsContext): Options;
+  /** Make it. Nothing is opened yet. */
+  create?(options: Options, context: AdapterContext<Kind>): AdapterKinds[Kind] | Promise<AdapterKinds[Kind]>;
+  /** In place of `create`: the class to build; every constructor parameter carries `@inject(TOKEN)`, or has its token in `needs`. */
+  readonly use?: new (...args: never[]) => AdapterKinds[Kind];
   /** Tokens of the constructor's parameters, in order: for plain JavaScript, which has no decorators. */
   readonly needs?: readonly InjectionToken[];
 }
 
+/** The default export of an adapter's module. */
+export interface AdapterDescriptor<Kind extends AdapterKind = AdapterKind, Options = unknown> extends AdapterDefinition<
+  Kind,
+  Options
+> {
+  readonly gantry: 1;
+  parse(raw: Readonly<Record<string, unknown>>, context: OptionsContext): Options;
+}
+
 /** Describe an adapter, for `export default`. */
-export function defineAdapter<Kind extends AdapterKind, Options>(
-  descriptor: Omit<AdapterDescriptor<Kind, Options>, "gantry">,
+export function defineAdapter<Kind extends AdapterKind, Options = Record<never, never>>(
+  definition: AdapterDefinition<Kind, Options>,
 ): AdapterDescriptor<Kind, Options> {
-  return { gantry: 1, ...descriptor };
+  const { schema = section({}) as StandardSchema<unknown> as StandardSchema<Options> } = definition;
+  return { parse: (raw, { where }) => read(schema, raw, where), ...definition, gantry: 1 };
 }

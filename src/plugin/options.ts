@@ -1,87 +1,368 @@
-import { ConfigError } from "../ports/errors.js";
+import * as v from "valibot";
 import { isRecord } from "../base/json.js";
+import { printable } from "../base/printable.js";
+import { headerFaultIn } from "../http/header-map.js";
+import { ConfigError } from "../ports/errors.js";
+import type { JsonSchema } from "../ports/tool.js";
+import type { StandardSchema } from "../tools/standard-schema.js";
 
-/**
- * Reads an adapter's raw options key by key. Whatever is wrong, an unknown key too, throws a `ConfigError` that begins
- * with `where`, names the key and says what was expected.
- */
-export class OptionReader {
-  readonly #raw: Readonly<Record<string, unknown>>;
-  readonly #where: string;
-
-  /** `known`: every key there may be. */
-  constructor(raw: Readonly<Record<string, unknown>>, where: string, known: readonly string[]) {
-    this.#raw = raw;
-    this.#where = where;
-    const unknown = Object.keys(raw).find((key) => !known.includes(key));
-    if (unknown !== undefined) {
-      const expected = known.length === 0 ? "there are no options" : `expected one of ${known.join(", ")}`;
-      throw this.error(unknown, `unknown key; ${expected}`);
-    }
-  }
-
-  string(key: string, fallback: string): string {
-    return this.#read(key, fallback, "a string", (value) => typeof value === "string");
-  }
-
-  /** A string that must be there and is not empty. */
-  required(key: string): string {
-    const value = this.#read(key, "", "a string", (given) => typeof given === "string");
-    if (value === "") throw this.error(key, "expected a string that is not empty");
-    return value;
-  }
-
-  boolean(key: string, fallback: boolean): boolean {
-    return this.#read(key, fallback, "true or false", (value) => typeof value === "boolean");
-  }
-
-  integer(key: string, fallback: number, least: number, most = Number.MAX_SAFE_INTEGER): number {
-    const range = most === Number.MAX_SAFE_INTEGER ? `, at least ${least}` : ` from ${least} to ${most}`;
-    return this.#read(
-      key,
-      fallback,
-      `a whole number${range}`,
-      (value) => Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most,
-    );
-  }
-
-  oneOf<T extends string>(key: string, choices: readonly T[], fallback: T): T {
-    const names = choices.map((choice) => JSON.stringify(choice)).join(", ");
-    return this.#read(key, fallback, `one of ${names}`, (value) => choices.includes(value as T));
-  }
-
-  strings(key: string, fallback: readonly string[]): readonly string[] {
-    return this.#read(
-      key,
-      fallback,
-      "a list of strings",
-      (value) => Array.isArray(value) && value.every((one) => typeof one === "string"),
-    );
-  }
-
-  /** An object of its own, read by a reader of its own. */
-  section(key: string, known: readonly string[]): OptionReader {
-    return new OptionReader(this.#read(key, {}, "an object", isRecord), this.#path(key), known);
-  }
-
-  /** For a rule of the adapter's own: `throw options.error("host", "expected a name that resolves")`. */
-  error(key: string, why: string): ConfigError {
-    return new ConfigError(`${this.#path(key)}: ${why}`);
-  }
-
-  #read<T>(key: string, fallback: T, expected: string, fits: (value: unknown) => boolean): T {
-    const value = Object.hasOwn(this.#raw, key) ? this.#raw[key] : undefined;
-    if (value === undefined) return fallback;
-    if (!fits(value)) throw this.error(key, `expected ${expected}, got ${shown(value)}`);
-    return value as T;
-  }
-
-  #path(key: string): string {
-    return this.#where === "" ? key : `${this.#where}.${key}`;
-  }
+/** What documents and editors are told of an option. */
+export interface Told {
+  /** One sentence, as Markdown. */
+  readonly about: string;
+  /** For people: `number, 0–65535`. */
+  readonly type: string;
+  /** JSON Schema of a value, but for what a section and a list hold. */
+  readonly json: JsonSchema;
+  readonly default?: unknown;
+  readonly required: boolean;
+  /** Whether a value may be a secret, which no message repeats. */
+  readonly secret: boolean;
+  /** Of a section: its keys, and whether there may be others. */
+  readonly entries?: Entries;
+  readonly open?: boolean;
+  /** Of a section that a text may stand for. */
+  readonly orText?: boolean;
+  /** Of a list. */
+  readonly item?: Option<unknown>;
 }
 
+/** One option, or a section of them: how it is checked, what it is when it is left out, what is told of it. */
+export interface Option<Value> extends v.GenericSchema<unknown, Value> {
+  readonly told: Told;
+}
+
+/** What options a section has. A schema of another Standard Schema library may stand among them. */
+export type Entries = Readonly<Record<string, Option<unknown> | StandardSchema>>;
+
+/** A section. */
+export interface Section<E extends Entries = Entries, Value = SectionValue<E>> extends Option<Value> {
+  readonly entries: E;
+}
+
+type Camel<Key> = Key extends `${infer Head}_${infer Rest}` ? `${Head}${Capitalize<Camel<Rest>>}` : Key;
+
+/** What a section reads as: keys are snake_case in a file, and camelCase in the program. */
+export type SectionValue<E extends Entries> = { [Key in keyof E as Camel<Key>]: Value<E[Key]> };
+
+/** What an option or a section reads as. */
+export type Value<Schema> = Schema extends StandardSchema<infer Output> ? Output : never;
+
+/** One without a default may be missing, unless it is required. */
+interface Rest<T> {
+  readonly default?: T;
+  readonly required?: boolean;
+}
+type Read<T, R> = R extends { readonly default: T } | { readonly required: true } ? T : T | undefined;
+
+/** An option by a rule of your own. */
+export function custom<T, const R extends Rest<T> = Rest<T>>(
+  about: string,
+  rest: {
+    readonly fits: (value: unknown) => boolean;
+    /** After `expected`. */
+    readonly expected: string;
+    readonly type: string;
+    readonly json: JsonSchema;
+    readonly secret?: boolean;
+  } & R,
+): Option<Read<T, R>> {
+  return told(v.custom<T>(rest.fits, unexpected(rest.expected, rest.secret)), { ...rest, about });
+}
+
+/** A text; `fits` and `expected` say which, and `pattern` the same in JSON Schema. */
+export function text<
+  const R extends Rest<string> & {
+    readonly fits?: (value: string) => boolean;
+    readonly expected?: string;
+    readonly pattern?: string;
+    readonly secret?: boolean;
+  },
+>(about: string, rest: R = {} as R): Option<Read<string, R>> {
+  const { fits = () => true, expected = "a string", pattern } = rest;
+  return custom<string, R>(about, {
+    ...rest,
+    expected,
+    type: "string",
+    json: { type: "string", ...(pattern === undefined ? {} : { pattern }) },
+    fits: (value) => typeof value === "string" && fits(value),
+  });
+}
+
+/** The path of a file or a folder; whoever uses it resolves it from the config file's folder. */
+export function path<const R extends Rest<string>>(about: string, rest: R = {} as R): Option<Read<string, R>> {
+  return text(about, { ...rest, expected: "a path", fits: (value: string) => !value.includes("\0") });
+}
+
+/** `true` or `false`. */
+export function flag<const R extends Rest<boolean>>(about: string, rest: R = {} as R): Option<Read<boolean, R>> {
+  const json = { type: "boolean" };
+  const fits = (value: unknown) => typeof value === "boolean";
+  return custom<boolean, R>(about, { ...rest, expected: "true or false", type: "boolean", json, fits });
+}
+
+/** One of some words. */
+export function oneOf<const T extends string, const R extends Rest<T>>(
+  words: readonly T[],
+  about: string,
+  rest: R = {} as R,
+): Option<Read<T, R>> {
+  return custom<T, R>(about, {
+    ...rest,
+    expected: `one of ${words.map((word) => JSON.stringify(word)).join(", ")}`,
+    type: "string",
+    json: { type: "string", enum: words },
+    fits: (value) => (words as readonly unknown[]).includes(value),
+  });
+}
+
+interface Range {
+  readonly above?: number;
+  readonly min?: number;
+  readonly max?: number;
+}
+
+/** A number; `unit` (`seconds`) is what it counts. */
+export function number<const R extends Rest<number> & Range & { readonly unit?: string }>(
+  about: string,
+  rest: R = {} as R,
+): Option<Read<number, R>> {
+  const { unit } = rest;
+  return ranged<R>(about, rest, unit ?? "a number", unit ?? "number", Number.isFinite);
+}
+
+/** A whole number. */
+export function whole<const R extends Rest<number> & Range>(about: string, rest: R = {} as R): Option<Read<number, R>> {
+  return ranged<R>(about, rest, "a whole number", "number", Number.isSafeInteger);
+}
+
+function ranged<R extends Rest<number> & Range>(
+  about: string,
+  rest: R,
+  noun: string,
+  type: string,
+  isOne: (value: unknown) => boolean,
+): Option<Read<number, R>> {
+  const { above, min, max } = rest;
+  const least = above === undefined ? (min === undefined ? "" : `, at least ${min}`) : ` above ${above}`;
+  const most = max === undefined ? "" : `, at most ${max}`;
+  return custom<number, R>(about, {
+    ...rest,
+    expected: noun + (min !== undefined && max !== undefined ? ` from ${min} to ${max}` : least + most),
+    type: type + (min !== undefined && max !== undefined ? `, ${min}–${max}` : ""),
+    json: {
+      type: isOne === Number.isFinite ? "number" : "integer",
+      ...(above === undefined ? {} : { exclusiveMinimum: above }),
+      ...(min === undefined ? {} : { minimum: min }),
+      ...(max === undefined ? {} : { maximum: max }),
+    },
+    fits: (value) =>
+      isOne(value) &&
+      (value as number) > (above ?? -Infinity) &&
+      (value as number) >= (min ?? -Infinity) &&
+      (value as number) <= (max ?? Infinity),
+  });
+}
+
+/** Header names and values. `sent`: by this server, but for `reserved` names (in small letters). */
+export function headers<const R extends Rest<Record<string, string>>>(
+  about: string,
+  rest: R & { readonly sent?: boolean; readonly reserved?: ReadonlySet<string> } = {} as R,
+): Option<Read<Record<string, string>, R>> {
+  const { sent = false, reserved } = rest;
+  const check = v.pipe(
+    v.custom<Record<string, string>>(isRecord, unexpected("an object of header names and values")),
+    v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
+      const fault = headerFaultIn(value, sent);
+      const taken = Object.keys(value).find((name) => reserved?.has(name.toLowerCase()));
+      if (fault === undefined && taken === undefined) return value;
+      // Not the value, which may be a secret.
+      const key = fault?.key.slice(1) ?? taken ?? "";
+      const got = key.startsWith('"') || fault === undefined ? key : typeof value[key];
+      const expected = fault?.expected ?? "another header: this one is set by the server";
+      addIssue({ message: `expected ${expected}, got ${got}`, path: [at(value, key)] });
+      return NEVER;
+    }),
+  );
+  const json = { type: "object", additionalProperties: { type: "string" } };
+  return told(check, { ...rest, about, type: "object", json });
+}
+
+/** A list of what `item` describes. `filled` is what there must be at least one of. */
+export function list<T, const R extends Rest<readonly Exclude<T, undefined>[]>>(
+  item: Option<T>,
+  about: string,
+  rest: R & { readonly filled?: string } = {} as R,
+): Option<Read<readonly Exclude<T, undefined>[], R>> {
+  const { type } = item.told;
+  const noun = type === "" ? "a list" : `a list of ${type}s`;
+  const check = v.pipe(
+    v.custom<unknown[]>(Array.isArray, unexpected(noun)),
+    v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
+      if (rest.filled !== undefined && value.length === 0) {
+        addIssue({ message: `expected at least one ${rest.filled}, got 0` });
+        return NEVER;
+      }
+      const read: Exclude<T, undefined>[] = [];
+      for (const [i, one] of value.entries()) {
+        const issue = take(item, one, (taken) => read.push(taken as Exclude<T, undefined>));
+        if (!issue) continue;
+        addIssue({ ...issue, path: [at(value, i), ...issue.path] });
+        return NEVER;
+      }
+      return read;
+    }),
+  );
+  const json = { type: "array", ...(rest.filled === undefined ? {} : { minItems: 1 }) };
+  return told(check, { ...rest, about, type: noun.slice(2), json, item });
+}
+
+/** What a section refuses although each of its options is right: one of its keys, and what was expected there. */
+export interface Fault {
+  readonly key: string;
+  readonly expected: string;
+}
+
+interface SectionRest<E extends Entries> {
+  readonly about?: string;
+  /** After `expected`, where there is no object; default: one with these keys. */
+  readonly expected?: string;
+  /** Other keys may be there, and stay as they are. */
+  readonly open?: boolean;
+  /** `undefined` where it is left out, in place of a section of defaults. */
+  readonly optional?: boolean;
+  /** A rule for several of its options. */
+  readonly rule?: (read: SectionValue<E>) => Fault | undefined;
+}
+
+/** An object with keys, each an option. What it reads has its keys in camelCase. */
+export function section<const E extends Entries, const R extends SectionRest<E> = SectionRest<E>>(
+  entries: E,
+  rest: R = {} as R,
+): Section<E, SectionValue<E> | (R extends { optional: true } ? undefined : never)> {
+  const keys = Object.keys(entries);
+  const {
+    open = false,
+    expected = `an object${keys.length === 0 ? "" : ` with the keys ${keys.join(", ")}`}`,
+    rule,
+  } = rest;
+  const check = v.pipe(
+    // Valibot takes a list for an object without keys, and leaves out `__proto__` and its like.
+    v.custom<Record<string, unknown>>(isRecord, unexpected(expected)),
+    v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
+      const others = Object.keys(value).filter((key) => !Object.hasOwn(entries, key));
+      const [unknown] = others;
+      if (unknown !== undefined && !open) {
+        const known = keys.length === 0 ? "there are no options" : `expected one of ${keys.join(", ")}`;
+        addIssue({ message: `unknown key; ${known}`, path: [at(value, unknown)] });
+        return NEVER;
+      }
+      const read: Record<string, unknown> = Object.fromEntries(others.map((key) => [key, value[key]]));
+      for (const key of keys) {
+        const given = Object.hasOwn(value, key) ? value[key] : undefined;
+        const issue = take(entries[key]!, given, (taken) => (read[camel(key)] = taken));
+        if (!issue) continue;
+        addIssue({ ...issue, path: [at(value, key), ...issue.path] });
+        return NEVER;
+      }
+      const fault = rule?.(read as SectionValue<E>);
+      if (fault === undefined) return read as SectionValue<E>;
+      const { secret = true } = (entries[fault.key] as Partial<Option<unknown>> | undefined)?.told ?? {};
+      const got = (secret ? kindOf : shown)(value[fault.key]);
+      addIssue({ message: `expected ${fault.expected}, got ${got}`, path: [at(value, fault.key)] });
+      return NEVER;
+    }),
+  );
+  const whole = told<SectionValue<E>, Rest<SectionValue<E>>>(check, {
+    about: rest.about ?? "",
+    type: "object",
+    json: { type: "object" },
+    ...(rest.optional === true ? {} : { default: {} as SectionValue<E> }),
+    entries,
+    open,
+  });
+  return Object.assign(whole, { entries }) as Section<E, SectionValue<E>>;
+}
+
+/** A section, or a text that stands for one with nothing but this key. */
+export function textOr<const E extends Entries>(key: keyof E & string, whole: Section<E>): Section<E> {
+  const check = v.pipe(
+    v.unknown(),
+    v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
+      let read: unknown;
+      const issue = take(whole, typeof value === "string" ? { [key]: value } : value, (taken) => (read = taken));
+      if (!issue) return read as SectionValue<E>;
+      addIssue({ ...issue, path: issue.path as never });
+      return NEVER;
+    }),
+  );
+  return Object.assign(told(check, { ...whole.told, orText: true }), { entries: whole.entries }) as Section<E>;
+}
+
+/**
+ * Read raw options by a schema of any Standard Schema library. Throws `ConfigError`: one line that begins with `where`
+ * and says under which key what was expected.
+ */
+export function read<Output>(schema: StandardSchema<Output>, raw: unknown, where: string): Output {
+  let output: unknown;
+  const issue = take(schema, raw, (taken) => (output = taken));
+  if (!issue) return output as Output;
+  const path = issue.path.reduce<string>(
+    (so, { key }) => so + (typeof key === "number" ? `[${key}]` : `.${printable(key)}`),
+    "",
+  );
+  // A whole file has no key before the first.
+  const place = where === "" || where.endsWith(": ") ? where + path.slice(1) : where + path;
+  const message = issue.message.replace(/\s+/g, " ");
+  throw new ConfigError(place === "" || place.endsWith(": ") ? place + message : `${place}: ${message}`);
+}
+
+interface Issue {
+  message: string;
+  path: ReturnType<typeof at>[];
+}
+
+/** The first thing that is wrong, if anything is; else the value is given to `use`. */
+function take(schema: StandardSchema, value: unknown, use: (taken: unknown) => void): Issue | undefined {
+  const result = schema["~standard"].validate(value);
+  if (result instanceof Promise) {
+    result.catch(() => undefined);
+    return { message: "expected a schema that checks at once, got one that does so later", path: [] };
+  }
+  const [issue] = result.issues ?? [];
+  if (!issue) return void use((result as { value: unknown }).value);
+  const path = (issue.path ?? []).map((step) => (typeof step === "object" ? step.key : step));
+  return { message: issue.message, path: path.map((key) => at({}, typeof key === "number" ? key : String(key))) };
+}
+
+function told<T, R extends Rest<T>>(
+  check: v.GenericSchema<unknown, T>,
+  rest: Omit<Told, "required" | "secret" | "default"> & { readonly secret?: boolean } & Rest<T>,
+): Option<Read<T, R>> {
+  const { required = false, secret = false } = rest;
+  const schema = required ? check : v.optional(check, rest.default as never);
+  return Object.assign(schema as v.GenericSchema<unknown, Read<T, R>>, { told: { ...rest, required, secret } });
+}
+
+function unexpected(expected: string, secret = false) {
+  return ({ input }: { input: unknown }) => `expected ${expected}, got ${secret ? kindOf(input) : shown(input)}`;
+}
+
+function kindOf(value: unknown): string {
+  return value === undefined ? "nothing" : value === null ? "null" : Array.isArray(value) ? "Array" : typeof value;
+}
+
+/** Short, on one line. */
 function shown(value: unknown): string {
-  const text = JSON.stringify(value) ?? typeof value;
-  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
+  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 59)}…` : value);
+  if (typeof value === "number" || typeof value === "boolean") return String(value);
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? "Object" : kindOf(value);
+}
+
+function camel(key: string): string {
+  return key.replace(/_([a-z0-9])/g, (_all, letter: string) => letter.toUpperCase());
+}
+
+function at(input: object, key: string | number) {
+  return { type: "unknown" as const, origin: "value" as const, input, key, value: undefined };
 }

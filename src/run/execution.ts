@@ -1,4 +1,4 @@
-import { GantryError, RunCancelledError, ShuttingDownError } from "../ports/errors.js";
+import { GantryError, hasCode, RunCancelledError } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
 import { found } from "../sessions/sessions.js";
 import { runLoop } from "./loop.js";
@@ -21,7 +21,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
   } catch (caught) {
     await run.lease.giveBack();
     const error = ending(caught, run.signal);
-    const meant = error instanceof RunCancelledError || error instanceof ShuttingDownError;
+    const meant = hasCode(error, "run_cancelled") || hasCode(error, "shutting_down");
     run.logger[meant ? "info" : "warn"](meant ? "run cancelled" : "run failed", { ...names, error: error.message });
     bus.emit("run.failed", { runId, sessionId, error });
     events.push({ type: "error", error });

@@ -1,45 +1,17 @@
-import "reflect-metadata";
 import { chmod, mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { container, type DependencyContainer } from "tsyringe";
-import {
-  HOME,
-  HTTP_HOST,
-  LOGGER,
-  OPTIONS,
-  type AdapterDescriptor,
-  type AdapterKind,
-  type AdapterKinds,
-  type OptionsContext,
-} from "../plugin/adapter.js";
 import { deadline } from "../base/abort.js";
 import { Agent } from "../agent.js";
 import { FileCatalogueCache } from "../models/catalogue-cache.js";
-import { childEnvironment, type LoadedConfig } from "./config.js";
 import { AdapterError, ConfigError, GantryError, hasCode } from "../ports/errors.js";
-import { openHttpHost } from "../http/http-host.js";
-import { isRecord } from "../base/json.js";
-import { namedLogger } from "../base/log.js";
-import { isBuiltIn, loadAdapter, missingMembers } from "./plugins.js";
-import type { CompactionStrategy } from "../ports/compaction-strategy.js";
-import type { Logger } from "../ports/logger.js";
-import type { ModelProvider } from "../ports/model-provider.js";
 import type { SessionDriver } from "../ports/session-driver.js";
-import type { Tool } from "../ports/tool.js";
-import type { HttpHost } from "../ports/http-host.js";
 import type { Listening, Transport } from "../plugin/transport.js";
-import { Redactor } from "../base/redact.js";
-import { Selection, type Selected } from "./selected-adapters.js";
-import type { SandboxOptions } from "../tools/sandbox.js";
+import { Builder, type Parts } from "./builder.js";
+import { isBuiltIn } from "./plugins.js";
+import { reasonOf, type Selected } from "./selected-adapters.js";
 import { Closing, stopInReverse, within, type Started } from "./shutdown.js";
 
-export interface ComposeOptions {
-  loaded: LoadedConfig;
-  /** Absolute path. */
-  home: string;
-  /** The folder to work on; absolute path. */
-  projectDir: string;
-  logger: Logger;
+export interface ComposeOptions extends Parts {
   /** How long a stranger's transport may take to start, in ms. Default 10,000. */
   startMs?: number;
 }
@@ -101,27 +73,15 @@ async function build(options: ComposeOptions): Promise<Composition> {
   const agent = new Agent({
     driver,
     providers,
-    tools,
     projectDir,
-    systemPrompt: config.agent.system_prompt,
-    projectInstructions: config.agent.project_instructions,
+    ...config.agent,
+    tools,
     deniedPaths: builder.denied(),
-    maxIterations: config.agent.max_iterations,
-    maxConcurrentRuns: config.limits.concurrent_runs,
-    maxAttachedBytes: config.limits.attached_bytes,
-    toolOutputBytes: config.limits.tool_output_bytes,
-    compaction: {
-      enabled: config.compaction.enabled,
-      strategy,
-      threshold: config.compaction.threshold,
-      keepMessages: config.compaction.keep_messages,
-      contextWindow: config.compaction.context_window,
-    },
-    preferred: {
-      provider: config.model.provider,
-      model: config.model.model,
-      reasoningEffort: config.model.reasoning_effort,
-    },
+    maxConcurrentRuns: config.limits.concurrentRuns,
+    maxAttachedBytes: config.limits.attachedBytes,
+    toolOutputBytes: config.limits.toolOutputBytes,
+    compaction: { ...config.compaction, strategy },
+    preferred: config.model,
     catalogueRefreshMs: config.catalogue.refresh * 1000,
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
@@ -216,202 +176,6 @@ async function startOne(
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** From config to parts; each adapter sees its own options and nothing else. */
-class Builder {
-  readonly #options: ComposeOptions;
-  readonly #selection: Selection;
-  #tellSandbox: (() => Promise<void>) | undefined;
-  host: HttpHost | undefined;
-
-  constructor(options: ComposeOptions) {
-    this.#options = options;
-    this.#selection = new Selection(options.loaded, options.home);
-  }
-
-  /** What nobody may touch. */
-  denied(): string[] {
-    return this.#selection.denied();
-  }
-
-  async driver(): Promise<SessionDriver> {
-    return this.#make(this.#selection.driver());
-  }
-
-  async providers(): Promise<ModelProvider[]> {
-    const selected = await this.#selection.providers();
-    const providers = await Promise.all(selected.map((one) => this.#make(one)));
-    const names = providers.map((provider) => provider.name);
-    const twice = names.findIndex((name, i) => names.indexOf(name) !== i);
-    if (twice !== -1)
-      throw new ConfigError(
-        `${this.#options.loaded.file}: providers[${twice}].name: expected a name of its own, got ${names[twice]} twice`,
-      );
-    return providers;
-  }
-
-  async tools(): Promise<Tool[]> {
-    const { loaded, home, logger } = this.#options;
-    const { tools } = loaded.config;
-    const [{ builtinTools }, { withoutSecrets }] = await Promise.all([
-      import("../tools/all.js"),
-      import("../tools/hidden.js"),
-    ]);
-    if (tools.bash.sandbox === "off" && tools.bash.network === false)
-      throw new ConfigError(
-        `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
-      );
-    const rules = {
-      allowPaths: this.#selection.allowPaths(),
-      deniedPaths: this.#selection.denied(),
-      readOnlyPaths: this.#selection.readOnly(builtinTools().map(({ name }) => name)),
-      protectedPaths: tools.protected_paths,
-      env: childEnvironment(tools.env),
-    };
-    const builtIn = builtinTools({
-      ...rules,
-      secrets: loaded.secrets,
-      bash: { ...tools.bash, scratchPath: join(home, "tmp") },
-      webfetch: { allowPrivate: tools.webfetch.allow_private },
-    });
-    const redactor = new Redactor(() => loaded.secrets);
-    const chosen = new Map<string, Tool>();
-    for (const selected of this.#selection.tools(builtIn.map(({ name }) => name))) {
-      const tool =
-        typeof selected === "string"
-          ? builtIn.find(({ name }) => name === selected)
-          : withoutSecrets(await this.#make(selected), redactor);
-      if (tool) chosen.set(tool.name, tool);
-    }
-    if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);
-    return [...chosen.values()];
-  }
-
-  /** Say what commands run in; never rejects. */
-  async tellSandbox(): Promise<void> {
-    try {
-      await this.#tellSandbox?.();
-    } catch (error) {
-      // Clients are served already; the first command says so again, to the model.
-      this.#options.logger.warn("it could not be found out what commands run in", { error });
-    }
-  }
-
-  async strategy(): Promise<string | CompactionStrategy> {
-    const strategy = this.#selection.strategy();
-    return typeof strategy === "string" ? strategy : this.#make(strategy);
-  }
-
-  async transports(): Promise<{ transport: Transport; selected: Selected }[]> {
-    return Promise.all(
-      this.#selection.transports().map(async (selected) => ({ transport: await this.#make(selected), selected })),
-    );
-  }
-
-  #httpHost(): HttpHost {
-    const { server, limits } = this.#options.loaded.config;
-    this.host ??= openHttpHost({
-      host: server.host,
-      port: server.port,
-      insecure: server.insecure,
-      requiredHeaders: server.required_headers,
-      allowedHosts: server.allowed_hosts,
-      allowCrossSite: server.allow_cross_site,
-      allowLoopbackPages: server.allow_loopback_pages,
-      allowOtherUsers: server.allow_other_users,
-      connections: limits.connections,
-      streams: limits.streams,
-      headerTimeout: limits.header_timeout,
-      requestTimeout: limits.request_timeout,
-      keepAliveTimeout: limits.keep_alive_timeout,
-      remedy: ({ prefix }) => remedy(prefix === "/" && this.#selection.servesAcp() ? "acp" : "server"),
-      logger: namedLogger(this.#options.logger, "http"),
-    });
-    return this.host;
-  }
-
-  async #make<Kind extends AdapterKind>(selected: Selected<Kind>): Promise<AdapterKinds[Kind]> {
-    const { loaded, home, projectDir, logger } = this.#options;
-    const where = `${loaded.file}: ${selected.key}`;
-    const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, where);
-    const context = { where: `${loaded.file}: ${selected.section}`, configDir: loaded.folder, home, projectDir };
-    const options = parseOptions(descriptor, selected, context);
-    const child = container.createChildContainer();
-    child.registerInstance(OPTIONS, options);
-    child.registerInstance(LOGGER, namedLogger(logger, descriptor.name));
-    child.registerInstance(HOME, home);
-    // Only who asks for the port makes one.
-    if (selected.kind === "transport") child.register(HTTP_HOST, { useFactory: () => this.#httpHost() });
-    const part = construct(child, descriptor, where);
-    const missing = missingMembers(selected.kind, part);
-    if (missing.length === 0) return part;
-    throw new AdapterError(`${where}: ${selected.name} is no ${selected.kind}: ${missing.join(", ")} is missing`);
-  }
-}
-
-function remedy(section: "acp" | "server"): { authenticate: string; listen: string } {
-  const authenticate = `${section}.required_headers`;
-  return { authenticate, listen: `set ${authenticate} in the config, or server.insecure: true (--insecure)` };
-}
-
-async function tellSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
-  const { Sandbox } = await import("../tools/sandbox.js");
-  const { text, weak } = await new Sandbox(options).describe();
-  if (weak && options.sandbox !== "off") logger.warn(text);
-  else logger.info(text);
-}
-
-/** The adapter's own check of its options; of a stranger's module the message also says whose they are. */
-function parseOptions<Kind extends AdapterKind>(
-  descriptor: AdapterDescriptor<Kind>,
-  { kind, name, options }: Selected,
-  context: OptionsContext,
-): unknown {
-  try {
-    return descriptor.parse(options, context);
-  } catch (error) {
-    if (isBuiltIn(kind, name)) throw error;
-    const message = reasonOf(error);
-    const place = message.startsWith(context.where) ? "" : `${context.where}: `;
-    throw new ConfigError(`${place}${message}${message.includes(name) ? "" : ` (an option of ${name})`}`, {
-      cause: error,
-    });
-  }
-}
-
-function construct<Kind extends AdapterKind>(
-  child: DependencyContainer,
-  descriptor: AdapterDescriptor<Kind>,
-  where: string,
-): AdapterKinds[Kind] {
-  const { use, needs } = descriptor;
-  const tokens: unknown = Reflect.getOwnMetadata("injectionTokens", use) ?? {};
-  // A parameter without a token would silently be undefined.
-  const told = (i: number) => (needs ? i < needs.length : isRecord(tokens) && i in tokens);
-  if (!Array.from({ length: use.length }, (_, i) => told(i)).every(Boolean)) {
-    throw new AdapterError(
-      `${where}: ${descriptor.name}: every parameter of the constructor of ${use.name} needs @inject(TOKEN), ` +
-        "or a token in `needs` of its descriptor",
-    );
-  }
-  try {
-    if (!needs) return child.resolve(use as new (...args: unknown[]) => AdapterKinds[Kind]);
-    const parts = needs.map((token): unknown => child.resolve(token));
-    return new (use as new (...args: unknown[]) => AdapterKinds[Kind])(...parts);
-  } catch (error) {
-    if (hasCode(error, "config")) throw error;
-    const message = reasonOf(error);
-    const why = message.startsWith("TypeInfo not known")
-      ? `the class ${use.name} needs @injectable() from "gantry"`
-      : message;
-    throw new AdapterError(`${where}: ${descriptor.name} could not be built: ${why}`, { cause: error });
-  }
-}
-
-/** Messages of the container have several lines, of which the last says why. */
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? (error.message.split("\n").at(-1) ?? "").trim() : String(error);
 }
 
 /** 0700, whatever the umask. */

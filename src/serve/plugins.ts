@@ -1,7 +1,7 @@
 import { access } from "node:fs/promises";
 import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import type { AdapterDescriptor, AdapterKind } from "../plugin/adapter.js";
+import { defineAdapter, type AdapterDefinition, type AdapterDescriptor, type AdapterKind } from "../plugin/adapter.js";
 import { STRATEGIES } from "../compaction/names.js";
 import { AdapterError } from "../ports/errors.js";
 
@@ -116,7 +116,7 @@ export async function loadAdapter<Kind extends AdapterKind>(
     if (error instanceof AdapterError) throw error;
     throw new AdapterError(`${where}: ${name} could not be loaded: ${message(error)}`, { cause: error });
   }
-  const descriptor = isDescriptor(loaded.default) ? loaded.default : await foreign(kind, loaded, name);
+  const descriptor = isDescriptor(loaded.default) ? defineAdapter(loaded.default) : await foreign(kind, loaded, name);
   if (descriptor === undefined) {
     const others = kind === "model-provider" ? ", or a provider of the AI SDK" : "";
     throw new AdapterError(
@@ -197,15 +197,15 @@ async function locate(kind: AdapterKind, name: string, folder: string, where: st
   }
 }
 
-function isDescriptor(value: unknown): value is AdapterDescriptor {
+/** Made by `defineAdapter` or not: a plugin without dependencies says `gantry: 1` itself. */
+function isDescriptor(value: unknown): value is AdapterDefinition<AdapterKind, unknown> {
   if (typeof value !== "object" || value === null) return false;
-  const { gantry, kind, name, parse, use } = value as Record<string, unknown>;
+  const { gantry, kind, name, create, use } = value as Record<string, unknown>;
   return (
     gantry === 1 &&
     typeof kind === "string" &&
     typeof name === "string" &&
-    typeof parse === "function" &&
-    typeof use === "function"
+    (typeof create === "function" || typeof use === "function")
   );
 }
 

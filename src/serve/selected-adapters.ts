@@ -1,8 +1,11 @@
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { AdapterKind } from "../plugin/adapter.js";
-import { environment, type Config, type LoadedConfig } from "./config.js";
+import { isRecord } from "../base/json.js";
+import type { AdapterDescriptor, AdapterKind, OptionsContext } from "../plugin/adapter.js";
+import type { Section } from "../plugin/options.js";
 import { ConfigError } from "../ports/errors.js";
+import { configOptions, type Config } from "./config-options.js";
+import { environment, type LoadedConfig } from "./config.js";
 import { builtInNames, isBuiltIn, isPath } from "./plugins.js";
 
 const BUILT_IN_KINDS: readonly AdapterKind[] = ["transport", "session-driver", "model-provider"];
@@ -12,18 +15,23 @@ export interface Selected<Kind extends AdapterKind = AdapterKind> {
   readonly kind: Kind;
   /** Built-in name, package name, or path from the config's folder. */
   readonly name: string;
-  /** As its `parse` gets them. */
+  /** Its own options. */
   readonly options: Readonly<Record<string, unknown>>;
+  /** Options of sections that are not its own alone; of these it takes what it knows, where its own say nothing. */
+  readonly shared?: Readonly<Record<string, unknown>>;
   /** The key that names it: `server.transports[0]`. */
   readonly key: string;
   /** The key under which its options stand. */
   readonly section: string;
 }
 
-/** Of the port that all HTTP transports share. */
-const OF_PORT: ReadonlySet<string> = new Set(["host", "port", "allowed_hosts", "allow_cross_site", "insecure"]);
-/** And what nobody chooses: which files are never attached. */
-const NOT_OWN: ReadonlySet<string> = new Set([...OF_PORT, "denied_paths"]);
+/** Keys of the port that all HTTP transports share, which no transport has for itself. */
+const {
+  required_headers: _own,
+  max_body_bytes: _also,
+  transports: _none,
+  ...OF_PORT
+} = configOptions.entries.server.entries;
 
 /** What a config selects. Nothing of it is loaded yet. */
 export class Selection {
@@ -38,7 +46,8 @@ export class Selection {
   }
 
   driver(): Selected<"session-driver"> {
-    const { driver, ...options } = this.#config.session;
+    const { driver } = this.#config.session;
+    const { driver: _driver, ...options } = this.#given("session");
     return { kind: "session-driver", name: driver, options, key: "session.driver", section: "session" };
   }
 
@@ -85,7 +94,7 @@ export class Selection {
       if (before !== undefined && isBuiltIn("transport", name))
         throw new ConfigError(`${this.#loaded.file}: ${key}: expected each transport once, ${name} is ${before} too`);
       seen.set(name, key);
-      return { kind: "transport", name, options: { ...this.#shared(name), ...own }, key, section: key };
+      return { kind: "transport", name, options: own, shared: this.#shared(name), key, section: key };
     });
   }
 
@@ -99,7 +108,7 @@ export class Selection {
    * wherever it is; a store elsewhere with all that drivers keep beside it. Absolute; not all of them need exist.
    */
   denied(): string[] {
-    const { path } = this.#config.session;
+    const { path } = this.#given("session");
     const store = typeof path === "string" && path !== "" ? resolve(this.#loaded.folder, path) : undefined;
     const beside = ["", "-wal", "-shm", "-journal", ".d"];
     return [this.#home, this.#loaded.file, ...(store === undefined ? [] : beside.map((end) => store + end))];
@@ -123,7 +132,7 @@ export class Selection {
 
   /** The folders that file tools and attachments may use beside the project: relative ones start where the config is. */
   allowPaths(): string[] {
-    return this.#config.tools.allow_paths.map((path) => resolve(this.#loaded.folder, path));
+    return this.#config.tools.allowPaths.map((path) => resolve(this.#loaded.folder, path));
   }
 
   /** Where a module of this name is loaded from, or would be if somebody put it there. */
@@ -180,14 +189,13 @@ export class Selection {
   #checkOwn(name: string, own: Readonly<Record<string, unknown>>, key: string): void {
     if (name !== "koa-http-api" && name !== "acp-http-sse-ws") return;
     const { file, config } = this.#loaded;
-    const odd = Object.keys(own).find((option) => NOT_OWN.has(option));
-    if (odd !== undefined) {
-      const why = OF_PORT.has(odd) ? `; all HTTP transports share one port, so it stands under server.${odd}` : "";
-      throw new ConfigError(`${file}: ${key}.${odd}: unknown key${why}`);
-    }
-    const { server, acp } = config;
-    const said = acp.required_headers !== undefined || "required_headers" in own;
-    if (name === "acp-http-sse-ws" && !said && Object.keys(server.required_headers).length > 0) {
+    const odd = Object.keys(own).find((option) => Object.hasOwn(OF_PORT, option));
+    if (odd !== undefined)
+      throw new ConfigError(
+        `${file}: ${key}.${odd}: unknown key; all HTTP transports share one port, so it stands under server.${odd}`,
+      );
+    const said = [this.#given("acp"), own].some((one) => one["required_headers"] !== undefined);
+    if (name === "acp-http-sse-ws" && !said && Object.keys(config.server.requiredHeaders).length > 0) {
       throw new ConfigError(
         `${file}: acp.required_headers: expected to be set, since server.required_headers do not hold for /acp: ` +
           "give it the same headers, or {} to leave ACP open to whoever can reach the port",
@@ -195,37 +203,55 @@ export class Selection {
     }
   }
 
-  /** What the shipped transports get from sections of the config that are not theirs alone. */
+  /** What the shipped transports take from sections of the config that are not theirs alone. */
   #shared(name: string): Record<string, unknown> {
-    const { server, acp, limits } = this.#config;
-    const { host, port, allowed_hosts, allow_cross_site, insecure } = server;
-    const place = { host, port, allowed_hosts, allow_cross_site, insecure };
-    const { streams, connections, json_depth, frame_bytes } = limits;
-    if (name === "koa-http-api") {
-      const { required_headers, headers, max_body_bytes, on_disconnect } = server;
-      return {
-        ...place,
-        required_headers,
-        headers,
-        max_body_bytes,
-        on_disconnect,
-        limits: { streams, json_depth },
-        allow_paths: this.allowPaths(),
-        denied_paths: this.denied(),
-      };
-    }
-    if (name === "acp-http-sse-ws")
-      return {
-        ...place,
-        ...acp,
-        required_headers: acp.required_headers ?? {},
-        max_body_bytes: server.max_body_bytes,
-        limits: { streams, connections, json_depth, frame_bytes },
-      };
-    if (name === "acp-stdio") {
-      const { profile, official_clients, auth_methods, request_permission } = acp;
-      return { profile, official_clients, auth_methods, request_permission, limits: { json_depth, frame_bytes } };
-    }
-    return {};
+    const [server, acp, limits] = [this.#given("server"), this.#given("acp"), this.#given("limits")];
+    // The port asks for its required headers itself.
+    if (name === "koa-http-api") return { ...server, required_headers: undefined, limits };
+    if (name === "acp-http-sse-ws") return { ...acp, max_body_bytes: server["max_body_bytes"], limits };
+    return name === "acp-stdio" ? { ...acp, limits } : {};
   }
+
+  /** A section as it stands in the file. */
+  #given(section: string): Readonly<Record<string, unknown>> {
+    return (this.#loaded.given[section] ?? {}) as Readonly<Record<string, unknown>>;
+  }
+}
+
+/** What an adapter's own check makes of the options that the config has for it. Throws `ConfigError`. */
+export function optionsOf<Options>(
+  { kind, name, options, shared }: Selected,
+  descriptor: AdapterDescriptor<AdapterKind, Options>,
+  context: OptionsContext,
+): Options {
+  const { schema } = descriptor;
+  const raw = shared && schema && "entries" in schema ? inherited(schema as Section, shared, options) : options;
+  try {
+    return descriptor.parse(raw, context);
+  } catch (error) {
+    if (isBuiltIn(kind, name)) throw error;
+    // Of a stranger's module the message also says whose they are.
+    const message = reasonOf(error);
+    const place = message.startsWith(context.where) ? "" : `${context.where}: `;
+    throw new ConfigError(`${place}${message}${message.includes(name) ? "" : ` (an option of ${name})`}`, {
+      cause: error,
+    });
+  }
+}
+
+type Raw = Readonly<Record<string, unknown>>;
+
+function inherited({ entries }: Section, shared: Raw, own: Raw): Raw {
+  const raw: Record<string, unknown> = { ...own };
+  for (const [key, entry] of Object.entries(entries)) {
+    const [given = {}, from = {}] = [raw[key], shared[key]];
+    if ("entries" in entry && isRecord(given) && isRecord(from)) raw[key] = inherited(entry as Section, from, given);
+    else raw[key] ??= shared[key];
+  }
+  return raw;
+}
+
+/** Messages of the container have several lines, of which the last says why. */
+export function reasonOf(error: unknown): string {
+  return error instanceof Error ? (error.message.split("\n").at(-1) ?? "").trim() : String(error);
 }

@@ -17,7 +17,7 @@ const isUpdate = (message: Json) => message.method === "session/update";
 describe("the status table", () => {
   it("in the order of the checks", async (t) => {
     const { agent } = scriptedAgent(t);
-    const { url } = await serveHttp(t, agent, { bodyBytes: 4096 });
+    const { url } = await serveHttp(t, agent, { maxBodyBytes: 4096 });
     const peer = new HttpPeer(url);
     await peer.open();
     const id = peer.id;

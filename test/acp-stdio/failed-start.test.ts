@@ -36,7 +36,7 @@ describe("a start that fails under an editor", () => {
     assert.equal(flag.code, 1);
     assert.match(
       (JSON.parse(flag.stdout) as Json).error.message,
-      /--acp-profile: expected auto, spec or official, got none/,
+      /--acp-profile: expected one of "auto", "spec", "official", got "none"/,
     );
     const unknown = await runGantry(t, [...ACP, "--acp-profil", "auto"], { input });
     assert.equal((JSON.parse(unknown.stdout) as Json).error.message, unknown.stderr.trim());

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, it } from "node:test";
 import { createQwen } from "qwen-ai-provider-v5";
 import { createMinimax } from "vercel-minimax-ai-provider";
 import { createZhipu } from "zhipu-ai-provider";
-import { hasCode, type ModelProvider, type OptionsContext } from "gantry";
+import { hasCode, silentLogger, type ModelProvider, type OptionsContext } from "gantry";
 import { describeAiSdkModule, fromAiSdk, type AiSdkModel } from "gantry/adapters/ai-sdk-provider";
 import { loadAdapter } from "../../src/serve/plugins.js";
 import { fail, startFakeModelServer, type FakeModelServer } from "../helpers/fake-model-server.js";
@@ -102,8 +102,8 @@ describe("models of the AI SDK", () => {
           api_key: "secret-key-123456",
           models: [{ id, input: ["text", "image"], max_output: 2000 }],
         };
-        const Provider = descriptor.use as new (options: unknown) => ModelProvider;
-        const provider = keep(new Provider(descriptor.parse(raw, context)));
+        const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
+        const provider = keep(await descriptor.create!(descriptor.parse(raw, context), all));
         assert.deepEqual([provider.name, provider.known.map((known) => known.id)], ["mine", [id]]);
         await turn(provider, server, id);
         // Faults are told in the same way, without the key.
@@ -131,14 +131,17 @@ describe("models of the AI SDK", () => {
       const descriptor = describeAiSdkModule({ createOne: () => ({}), createTwo: () => ({}) }, "x")!;
       const refused = (raw: Record<string, unknown>, message: RegExp): void =>
         assert.throws(() => descriptor.parse(raw, context), message);
-      refused({ models: ["m"] }, /providers\[0\]\.name: expected a name for the provider$/);
+      refused({ models: ["m"] }, /providers\[0\]\.name: expected a name for the provider, got nothing$/);
       refused({ name: "x" }, /providers\[0\]\.models: expected the ids of the models/);
-      refused({ name: "x", models: ["m"], what: 1 }, /providers\[0\]\.what: unknown key; expected one of driver, name/);
+      refused(
+        { name: "x", models: ["m"], what: 1 },
+        /providers\[0\]\.what: unknown key; expected one of name, base_url/,
+      );
       refused(
         { name: "x", models: ["m"], export: "three" },
-        /providers\[0\]\.export: expected one of createOne, createTwo$/,
+        /providers\[0\]\.export: expected one of "createOne", "createTwo", got "three"$/,
       );
-      refused({ name: "x", models: ["m"], options: [] }, /providers\[0\]\.options: expected an object$/);
+      refused({ name: "x", models: ["m"], options: [] }, /providers\[0\]\.options: expected an object, got Array$/);
     });
   });
 

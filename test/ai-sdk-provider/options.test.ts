@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { hasCode, type OptionsContext } from "gantry";
-import adapter, { AiSdkProvider, findPreset, PRESETS } from "gantry/adapters/ai-sdk-provider";
+import { hasCode, silentLogger, type OptionsContext } from "gantry";
+import type { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import adapter, { findPreset, PRESETS } from "gantry/adapters/ai-sdk-provider";
 
 const context: OptionsContext = { where: "config.json: providers[0]", configDir: "/", home: "/", projectDir: "/" };
+const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
 const parse = (raw: Record<string, unknown>) => adapter.parse(raw, context);
+const made = async (raw: Record<string, unknown>) => (await adapter.create!(parse(raw), all)) as AiSdkProvider;
 const refused = (raw: Record<string, unknown>, message: RegExp): void =>
   assert.throws(
     () => parse(raw),
@@ -13,8 +16,8 @@ const refused = (raw: Record<string, unknown>, message: RegExp): void =>
   );
 
 describe("options", () => {
-  it("reads every key of config", () => {
-    const options = parse({
+  it("reads every key of config", async () => {
+    const provider = await made({
       name: "lab",
       driver: "openai",
       base_url: "http://127.0.0.1:9000/v1/",
@@ -36,7 +39,6 @@ describe("options", () => {
         },
       ],
     });
-    const provider = new AiSdkProvider(options);
     assert.deepEqual([provider.name, provider.idleTimeoutMs, provider.maxRetries], ["lab", 60_000, 2]);
     assert.equal(provider.maxWaitMs, 600_000);
     assert.deepEqual(provider.known, [
@@ -54,14 +56,14 @@ describe("options", () => {
     ]);
   });
 
-  it("needs no more than a preset and a key; a server of one's own machine needs no key and has time to think", () => {
-    const remote = new AiSdkProvider(parse({ provider: "openai", api_key: "sk-1" }));
+  it("needs no more than a preset and a key; a server of one's own machine needs no key and has time to think", async () => {
+    const remote = await made({ provider: "openai", api_key: "sk-1" });
     assert.deepEqual([remote.name, remote.idleTimeoutMs, remote.maxRetries], ["openai", 120_000, 5]);
     for (const raw of [{ provider: "ollama" }, { name: "own", base_url: "http://localhost:9000/v1" }]) {
-      assert.ok(new AiSdkProvider(parse(raw)).idleTimeoutMs >= 600_000);
+      assert.ok((await made(raw)).idleTimeoutMs >= 600_000);
     }
-    assert.equal(new AiSdkProvider(parse({ provider: "gemini", api_key: "k" })).name, "google");
-    assert.equal(new AiSdkProvider(parse({ provider: "openai", name: "work", api_key: "k" })).name, "work");
+    assert.equal((await made({ provider: "gemini", api_key: "k" })).name, "google");
+    assert.equal((await made({ provider: "openai", name: "work", api_key: "k" })).name, "work");
   });
 
   it("refuses what is wrong, naming the key and what was expected", () => {
@@ -77,33 +79,39 @@ describe("options", () => {
     refused({ name: "lab", base_url: "x" }, /\.base_url: expected a URL/);
     refused({ name: "lab", base_url: "http://user:pass@x/v1" }, /\.base_url: expected a URL .* without credentials/);
     const lab = { name: "lab", base_url: "http://127.0.0.1:1/v1" };
-    refused({ ...lab, apiKey: "x" }, /\.apiKey: unknown key; expected one of provider, name, /);
-    refused({ ...lab, driver: "telnet" }, /\.driver: expected one of openai, openai-responses, anthropic, google$/);
-    refused({ ...lab, api_key: 5 }, /\.api_key: expected a text$/);
-    refused({ ...lab, api_key: "a\nb" }, /\.api_key: expected a key without white space$/);
-    refused({ ...lab, headers: [] }, /\.headers: expected an object$/);
-    refused({ ...lab, headers: { "a b": "c" } }, /\.headers\.a b: expected the name of a header$/);
-    refused({ ...lab, headers: { a: "b\r\nc: d" } }, /\.headers\.a: expected text on one line$/);
+    refused({ ...lab, apiKey: "x" }, /\.apiKey: unknown key; expected one of provider, driver, name, /);
+    refused(
+      { ...lab, driver: "telnet" },
+      /\.driver: expected one of "openai", "openai-responses", "anthropic", "google", got "telnet"$/,
+    );
+    refused({ ...lab, api_key: 5 }, /\.api_key: expected a key without white space, got number$/);
+    refused({ ...lab, api_key: "a\nb" }, /\.api_key: expected a key without white space, got string$/);
+    refused({ ...lab, headers: [] }, /\.headers: expected an object of header names and values, got Array$/);
+    refused({ ...lab, headers: { "a b": "c" } }, /\.headers\."a b": expected a header name, got "a b"$/);
+    refused({ ...lab, headers: { a: "b\r\nc: d" } }, /\.headers\.a: expected one line of Latin-1 text, got string$/);
     refused({ ...lab, timeout: 0 }, /\.timeout: expected seconds/);
     refused({ ...lab, timeout: "60" }, /\.timeout: expected seconds/);
-    refused({ ...lab, max_retries: 1.5 }, /\.max_retries: expected an integer/);
+    refused({ ...lab, max_retries: 1.5 }, /\.max_retries: expected a whole number from 0 to 20, got 1.5$/);
     refused({ ...lab, max_wait: -1 }, /\.max_wait: expected seconds/);
-    refused({ ...lab, models: {} }, /\.models: expected a list of models$/);
-    refused({ ...lab, models: [{}] }, /\.models\[0\]\.id: expected the model's id$/);
+    refused({ ...lab, models: {} }, /\.models: expected a list of objects, got Object$/);
+    refused({ ...lab, models: [{}] }, /\.models\[0\]\.id: expected a text that is not empty, got nothing$/);
     refused({ ...lab, models: ["a", { id: "a" }] }, /\.models\[1\]\.id: expected an id that is not there yet/);
     refused({ ...lab, models: [{ id: "a", window: 1 }] }, /\.models\[0\]\.window: unknown key; expected one of id, /);
     refused(
       { ...lab, models: [{ id: "a", context_window: -1 }] },
-      /\.models\[0\]\.context_window: expected a positive integer$/,
+      /\.models\[0\]\.context_window: expected a whole number, at least 1, got -1$/,
     );
     refused(
       { ...lab, models: [{ id: "a", input: ["audio"] }] },
-      /\.models\[0\]\.input: expected a list of text, image, pdf$/,
+      /\.models\[0\]\.input\[0\]: expected one of "text", "image", "pdf", got "audio"$/,
     );
-    refused({ ...lab, models: [{ id: "a", reasoning: "yes" }] }, /\.models\[0\]\.reasoning: expected true or false$/);
+    refused(
+      { ...lab, models: [{ id: "a", reasoning: "yes" }] },
+      /\.models\[0\]\.reasoning: expected true or false, got "yes"$/,
+    );
     refused(
       { ...lab, models: [{ id: "a", cost: { input: 1 } }] },
-      /\.models\[0\]\.cost\.output: expected USD per million tokens$/,
+      /\.models\[0\]\.cost\.output: expected USD per million tokens, at least 0, got nothing$/,
     );
     refused(
       { ...lab, models: [{ id: "a", cost: { input: -1, output: 1 } }] },
@@ -113,7 +121,7 @@ describe("options", () => {
 });
 
 describe("presets", () => {
-  it("are complete, and told apart by id and address", () => {
+  it("are complete, and told apart by id and address", async () => {
     assert.ok(PRESETS.length >= 35);
     assert.equal(new Set(PRESETS.map(({ id }) => id)).size, PRESETS.length);
     for (const { id, name, baseUrl, baseUrlExample, keyVariables, sharedKeyVariables = [], local } of PRESETS) {
@@ -130,7 +138,7 @@ describe("presets", () => {
         ...(local ? {} : { api_key: "k" }),
         ...(baseUrl === "" ? { base_url: baseUrlExample } : {}),
       };
-      assert.equal(new AiSdkProvider(parse(raw)).name, id);
+      assert.equal((await made(raw)).name, id);
     }
     const named =
       "openai anthropic google openrouter groq mistral deepseek xai together fireworks cerebras perplexity deepinfra nvidia moonshot zhipu ollama lmstudio vllm llamacpp azure";

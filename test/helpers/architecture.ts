@@ -46,7 +46,7 @@ function floorOf(file: string): number {
   return ROOMS.findIndex(([, has]) => has.test(file));
 }
 const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
-const CONTAINER_FILES = new Set(["src/plugin/adapter.ts", "src/serve/compose.ts"]);
+const CONTAINER_FILES = new Set(["src/plugin/adapter.ts", "src/serve/builder.ts"]);
 /** Composition loads adapters, and only when they are wanted. */
 const LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
 /** What works on a project's files: paths are opened by src/files/path-guard.ts alone, which checks what it has opened. */
@@ -143,7 +143,7 @@ function edges({ file, imports }: Module): string[] {
   const fault = (what: string): void => void faults.push(`${file}: ${what}`);
   for (const { specifier, target, typeOnly, dynamic } of imports) {
     if (CONTAINER.has(specifier) && !CONTAINER_FILES.has(file) && !file.startsWith("test/")) {
-      fault(`imports ${specifier}; only src/plugin/adapter.ts and src/serve/compose.ts may`);
+      fault(`imports ${specifier}; only src/plugin/adapter.ts and src/serve/builder.ts may`);
     }
     if (!typeOnly && /^(src|adapters)\//.test(file)) {
       if (PARSES_FOREIGN.test(specifier) && !HOSTILE.test(file))

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, it } from "node:test";
-import { OPTIONS, type CompactionInput, type ModelMessage } from "gantry";
-import { container } from "tsyringe";
+import { silentLogger, type CompactionInput, type ModelMessage } from "gantry";
 import descriptor, { OfflineProvider } from "gantry/adapters/offline-provider";
 import { Summary } from "../../src/compaction/summary.js";
 import { collect, message, provider, request, textIn } from "./harness.js";
@@ -130,30 +129,37 @@ describe("offline-provider's options", () => {
   const context = { where: "config.json: providers[0]", configDir: "/c", home: "/h/.gantry", projectDir: "/p" };
 
   it("completes what is left out", () => {
-    const options = descriptor.parse({}, context);
-    assert.equal(options.configFile, "/h/.gantry/config.json");
-    assert.equal(options.servers?.length, 2);
-    assert.deepEqual(descriptor.parse({ detect: false }, context).servers, []);
+    assert.deepEqual(descriptor.parse({ provider: "offline" }, context), {
+      provider: "offline",
+      name: undefined,
+      driver: undefined,
+      hints: [],
+      detect: true,
+    });
   });
 
   it("says where and what was expected", () => {
     assert.throws(() => descriptor.parse({ hints: "x" }, context), {
       code: "config",
-      message: "config.json: providers[0].hints: expected an array of strings",
+      message: 'config.json: providers[0].hints: expected a list of strings, got "x"',
     });
-    assert.throws(() => descriptor.parse({ detect: 1 }, context), { message: /detect: expected true or false/ });
+    assert.throws(() => descriptor.parse({ detect: 1 }, context), {
+      message: /detect: expected true or false, got 1$/,
+    });
     assert.throws(() => descriptor.parse({ hint: [] }, context), {
       message: /providers\[0\]\.hint: unknown key/,
     });
   });
-});
 
-describe("offline-provider's descriptor", () => {
-  it("is built by a container from its options", () => {
-    const child = container.createChildContainer();
-    child.register(OPTIONS, { useValue: { servers: [] } });
-    const built = child.resolve(descriptor.use as new (options: object) => OfflineProvider);
+  it("names the config in gantry's home, and looks for no server where that is said", async () => {
+    const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
+    const built = await descriptor.create!(descriptor.parse({ detect: false, hints: ["a hint"] }, context), all);
     assert.ok(built instanceof OfflineProvider);
-    assert.equal(built.name, "offline");
+    const said = (await collect(built.stream(request([message("user", "Hello")]), never)))
+      .map((chunk) => (chunk.type === "text" ? chunk.text : ""))
+      .join("");
+    assert.match(said, /\/h\/\.gantry\/config\.json/);
+    assert.match(said, /a hint/);
+    await built.close();
   });
 });

@@ -31,7 +31,7 @@ describe("the config file", () => {
     assert.equal(config.server.port, 8080);
     assert.deepEqual(config.server.transports, ["koa-http-api"]);
     assert.equal(config.session.driver, "sqlite");
-    assert.equal(config.limits.concurrent_runs, 512);
+    assert.equal(config.limits.concurrentRuns, 512);
     assert.equal((await load(t, "")).loaded.config.server.port, 8080);
     const commented = '{ // a comment\n "server": { "port": 9, }, /* more */ }';
     assert.equal((await load(t, commented)).loaded.config.server.port, 9);
@@ -114,7 +114,7 @@ describe("the config file", () => {
       assert.match(await wrong('{"X-Y":"a\\nb"}'), /X-Y: expected one line of (Latin-1 )?text, got string$/);
     }
     const { config } = (await load(t, '{"server":{"required_headers":{"constructor":"x"}}}')).loaded;
-    assert.deepEqual(Object.entries(config.server.required_headers), [["constructor", "x"]]);
+    assert.deepEqual(Object.entries(config.server.requiredHeaders), [["constructor", "x"]]);
   });
 
   it("takes environment variables in strings, and names one that is not set", async (t) => {
@@ -177,7 +177,7 @@ describe("the config file", () => {
 
   it("can hold what looks like a variable", async (t) => {
     const { loaded } = await load(t, '{"agent":{"system_prompt":"write $${HOME} and $$${X}, $HOME, ${}"}}');
-    assert.equal(loaded.config.agent.system_prompt, "write ${HOME} and $${X}, $HOME, ${}");
+    assert.equal(loaded.config.agent.systemPrompt, "write ${HOME} and $${X}, $HOME, ${}");
   });
 
   it("says nothing of a variable that stands in the wrong place", async (t) => {

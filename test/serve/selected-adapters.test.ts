@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { it, type TestContext } from "node:test";
+import type { AdapterDescriptor } from "../../src/plugin/adapter.js";
 import { loadConfig } from "../../src/serve/config.js";
-import { Selection } from "../../src/serve/selected-adapters.js";
+import { optionsOf, Selection } from "../../src/serve/selected-adapters.js";
 import { tempDir } from "../helpers/temp.js";
 
 async function transports(t: TestContext, config: object) {
@@ -31,11 +32,21 @@ it("refuses in a transport's entry what holds for the port, and what nobody may 
         { server: { transports: [{ transport, [key]: value }] } },
         new RegExp(`server\\.transports\\[0\\]\\.${key}: unknown key; .* server\\.${key}$`),
       );
-    await refused(
-      t,
-      { server: { transports: [{ transport, denied_paths: [] }] } },
-      /server\.transports\[0\]\.denied_paths: unknown key$/,
-    );
+    const home = await tempDir(t, { "config.json": "{}" });
+    const loaded = await loadConfig({ home: home.path });
+    for (const key of ["denied_paths", "allow_paths"]) {
+      const config = { ...loaded.config.server, transports: [{ transport, [key]: [] }] };
+      const selection = new Selection({ ...loaded, config: { ...loaded.config, server: config } }, home.path);
+      const [selected] = selection.transports();
+      const { default: descriptor } = (await import(`../../adapters/${transport}/index.js`)) as {
+        default: AdapterDescriptor;
+      };
+      const context = { where: "config.json: server.transports[0]", configDir: "/", home: "/", projectDir: "/" };
+      assert.throws(() => optionsOf(selected!, descriptor, context), {
+        code: "config",
+        message: new RegExp(`server\\.transports\\[0\\]\\.${key}: unknown key; expected one of `),
+      });
+    }
   }
 });
 

@@ -1,0 +1,10 @@
+/** What holds where whoever opens an HTTP port says nothing else; times in seconds. */
+export const HTTP_DEFAULTS = {
+  host: "127.0.0.1",
+  port: 8080,
+  connections: 4096,
+  streams: 1024,
+  headerTimeout: 15,
+  requestTimeout: 30,
+  keepAliveTimeout: 120,
+};

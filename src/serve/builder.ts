@@ -1,0 +1,212 @@
+import "reflect-metadata";
+import { join } from "node:path";
+import { container, type DependencyContainer } from "tsyringe";
+import { isRecord } from "../base/json.js";
+import { namedLogger } from "../base/log.js";
+import { Redactor } from "../base/redact.js";
+import { openHttpHost } from "../http/http-host.js";
+import {
+  HOME,
+  HTTP_HOST,
+  LOGGER,
+  OPTIONS,
+  type AdapterContext,
+  type AdapterDescriptor,
+  type AdapterKind,
+  type AdapterKinds,
+} from "../plugin/adapter.js";
+import type { Transport } from "../plugin/transport.js";
+import type { CompactionStrategy } from "../ports/compaction-strategy.js";
+import { AdapterError, ConfigError, hasCode } from "../ports/errors.js";
+import type { HttpHost } from "../ports/http-host.js";
+import type { Logger } from "../ports/logger.js";
+import type { ModelProvider } from "../ports/model-provider.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { Tool } from "../ports/tool.js";
+import type { SandboxOptions } from "../tools/sandbox.js";
+import { childEnvironment, type LoadedConfig } from "./config.js";
+import { loadAdapter, missingMembers } from "./plugins.js";
+import { optionsOf, reasonOf, Selection, type Selected } from "./selected-adapters.js";
+
+/** What parts are made from. */
+export interface Parts {
+  loaded: LoadedConfig;
+  /** Absolute path. */
+  home: string;
+  /** The folder to work on; absolute path. */
+  projectDir: string;
+  logger: Logger;
+}
+
+/** From config to parts; each adapter sees its own options and nothing else. */
+export class Builder {
+  readonly #options: Parts;
+  readonly #selection: Selection;
+  #tellSandbox: (() => Promise<void>) | undefined;
+  host: HttpHost | undefined;
+
+  constructor(options: Parts) {
+    this.#options = options;
+    this.#selection = new Selection(options.loaded, options.home);
+  }
+
+  /** What nobody may touch. */
+  denied(): string[] {
+    return this.#selection.denied();
+  }
+
+  async driver(): Promise<SessionDriver> {
+    return this.#make(this.#selection.driver());
+  }
+
+  async providers(): Promise<ModelProvider[]> {
+    const selected = await this.#selection.providers();
+    const providers = await Promise.all(selected.map((one) => this.#make(one)));
+    const names = providers.map((provider) => provider.name);
+    const twice = names.findIndex((name, i) => names.indexOf(name) !== i);
+    if (twice !== -1)
+      throw new ConfigError(
+        `${this.#options.loaded.file}: providers[${twice}].name: expected a name of its own, got ${names[twice]} twice`,
+      );
+    return providers;
+  }
+
+  async tools(): Promise<Tool[]> {
+    const { loaded, home, logger } = this.#options;
+    const { tools } = loaded.config;
+    const [{ builtinTools }, { withoutSecrets }] = await Promise.all([
+      import("../tools/all.js"),
+      import("../tools/hidden.js"),
+    ]);
+    if (tools.bash.sandbox === "off" && tools.bash.network === false)
+      throw new ConfigError(
+        `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
+      );
+    const rules = {
+      allowPaths: this.#selection.allowPaths(),
+      deniedPaths: this.#selection.denied(),
+      readOnlyPaths: this.#selection.readOnly(builtinTools().map(({ name }) => name)),
+      protectedPaths: tools.protectedPaths,
+      env: childEnvironment(tools.env),
+    };
+    const builtIn = builtinTools({
+      ...rules,
+      secrets: loaded.secrets,
+      bash: { ...tools.bash, scratchPath: join(home, "tmp") },
+      webfetch: { allowPrivate: tools.webfetch.allowPrivate },
+    });
+    const redactor = new Redactor(() => loaded.secrets);
+    const chosen = new Map<string, Tool>();
+    for (const selected of this.#selection.tools(builtIn.map(({ name }) => name))) {
+      const tool =
+        typeof selected === "string"
+          ? builtIn.find(({ name }) => name === selected)
+          : withoutSecrets(await this.#make(selected), redactor);
+      if (tool) chosen.set(tool.name, tool);
+    }
+    if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);
+    return [...chosen.values()];
+  }
+
+  /** Say what commands run in; never rejects. */
+  async tellSandbox(): Promise<void> {
+    try {
+      await this.#tellSandbox?.();
+    } catch (error) {
+      // Clients are served already; the first command says so again, to the model.
+      this.#options.logger.warn("it could not be found out what commands run in", { error });
+    }
+  }
+
+  async strategy(): Promise<string | CompactionStrategy> {
+    const strategy = this.#selection.strategy();
+    return typeof strategy === "string" ? strategy : this.#make(strategy);
+  }
+
+  async transports(): Promise<{ transport: Transport; selected: Selected }[]> {
+    return Promise.all(
+      this.#selection.transports().map(async (selected) => ({ transport: await this.#make(selected), selected })),
+    );
+  }
+
+  #httpHost(): HttpHost {
+    const { server, limits } = this.#options.loaded.config;
+    return (this.host ??= openHttpHost({
+      ...server,
+      ...limits,
+      remedy: ({ prefix }) => remedy(prefix === "/" && this.#selection.servesAcp() ? "acp" : "server"),
+      logger: namedLogger(this.#options.logger, "http"),
+    }));
+  }
+
+  async #make<Kind extends AdapterKind>(selected: Selected<Kind>): Promise<AdapterKinds[Kind]> {
+    const { loaded, home, projectDir, logger } = this.#options;
+    const where = `${loaded.file}: ${selected.key}`;
+    const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, where);
+    const context = { where: `${loaded.file}: ${selected.section}`, configDir: loaded.folder, home, projectDir };
+    const child = container.createChildContainer();
+    child.registerInstance(OPTIONS, optionsOf(selected, descriptor, context));
+    child.registerInstance(LOGGER, namedLogger(logger, descriptor.name));
+    child.registerInstance(HOME, home);
+    // Only who asks for the port makes one.
+    const host = () => (selected.kind === "transport" ? this.#httpHost() : undefined);
+    if (selected.kind === "transport") child.register(HTTP_HOST, { useFactory: () => this.#httpHost() });
+    const part = await construct(child, descriptor, where, {
+      ...context,
+      allowPaths: this.#selection.allowPaths(),
+      deniedPaths: this.#selection.denied(),
+      logger: child.resolve(LOGGER),
+      get http() {
+        return host() as AdapterContext<Kind>["http"];
+      },
+    });
+    const missing = missingMembers(selected.kind, part);
+    if (missing.length === 0) return part;
+    throw new AdapterError(`${where}: ${selected.name} is no ${selected.kind}: ${missing.join(", ")} is missing`);
+  }
+}
+
+function remedy(section: "acp" | "server"): { authenticate: string; listen: string } {
+  const authenticate = `${section}.required_headers`;
+  return { authenticate, listen: `set ${authenticate} in the config, or server.insecure: true (--insecure)` };
+}
+
+async function tellSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
+  const { Sandbox } = await import("../tools/sandbox.js");
+  const { text, weak } = await new Sandbox(options).describe();
+  if (weak && options.sandbox !== "off") logger.warn(text);
+  else logger.info(text);
+}
+
+async function construct<Kind extends AdapterKind>(
+  child: DependencyContainer,
+  descriptor: AdapterDescriptor<Kind>,
+  where: string,
+  context: AdapterContext<Kind>,
+): Promise<AdapterKinds[Kind]> {
+  const { use, needs } = descriptor;
+  try {
+    if (descriptor.create) return await descriptor.create(child.resolve(OPTIONS), context);
+    if (!use) throw new AdapterError(`${where}: ${descriptor.name} says neither create nor use in its descriptor`);
+    const tokens: unknown = Reflect.getOwnMetadata("injectionTokens", use) ?? {};
+    // A parameter without a token would silently be undefined.
+    const told = (i: number) => (needs ? i < needs.length : isRecord(tokens) && i in tokens);
+    if (!Array.from({ length: use.length }, (_, i) => told(i)).every(Boolean)) {
+      throw new AdapterError(
+        `${where}: ${descriptor.name}: every parameter of the constructor of ${use.name} needs @inject(TOKEN), ` +
+          "or a token in `needs` of its descriptor",
+      );
+    }
+    if (!needs) return child.resolve(use as new (...args: unknown[]) => AdapterKinds[Kind]);
+    const parts = needs.map((token): unknown => child.resolve(token));
+    return new (use as new (...args: unknown[]) => AdapterKinds[Kind])(...parts);
+  } catch (error) {
+    if (hasCode(error, "config") || hasCode(error, "adapter")) throw error;
+    const message = reasonOf(error);
+    const why =
+      use && message.startsWith("TypeInfo not known")
+        ? `the class ${use.name} needs @injectable() of the gantry that runs, not of a copy beside it; or say create in place of use`
+        : message;
+    throw new AdapterError(`${where}: ${descriptor.name} could not be built: ${why}`, { cause: error });
+  }
+}

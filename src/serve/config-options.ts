@@ -1,0 +1,194 @@
+import { HTTP_DEFAULTS } from "../http/defaults.js";
+import { isRecord } from "../base/json.js";
+import * as option from "../plugin/options.js";
+import { sharedOptions } from "../plugin/shared-options.js";
+
+const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
+const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
+const texts = (about: string, ofThem: readonly string[] = []) =>
+  option.list(option.text(""), about, { default: ofThem });
+const seconds = (about: string, time: number) => option.number(about, { unit: "seconds", above: 0, default: time });
+
+/** What names a module: a text, or an object with its options beside the name. */
+const module = <const Kind extends "transport" | "tool">(kind: Kind) =>
+  option.custom<string | ({ readonly [Key in Kind]: string } & Readonly<Record<string, unknown>>)>("", {
+    expected: `a ${kind}'s name, or an object with the key "${kind}" and its options`,
+    type: "",
+    json: {
+      anyOf: [{ type: "string" }, { type: "object", required: [kind], properties: { [kind]: { type: "string" } } }],
+    },
+    fits: (value) => typeof value === "string" || (isRecord(value) && typeof value[kind] === "string"),
+    required: true,
+  });
+
+const anObject = option.custom<Readonly<Record<string, unknown>>>("", {
+  expected: "an object",
+  type: "object",
+  json: { type: "object" },
+  fits: isRecord,
+  required: true,
+});
+
+/** Every key of `config.json` that is no adapter's own. Sections that are open hold adapters' keys as well. */
+export const configOptions = option.section(
+  {
+    server: option.section(
+      {
+        host: option.text(
+          "Address to bind; flag `--host`. One beyond loopback needs `required_headers` or `insecure`.",
+          { default: host },
+        ),
+        port: option.whole("Flag `--port`. 0 takes any free port, told in the listen line.", {
+          min: 0,
+          max: 65535,
+          default: port,
+        }),
+        required_headers: option.headers(
+          "Header names and the values that every request must carry, compared without regard to case; for `/api` and for whatever a plugin serves on the port. An empty value: the header must only be there, which proves nothing and counts as no authentication.",
+          { default: {} },
+        ),
+        transports: option.list(
+          module("transport"),
+          'What `gantry serve` starts: `koa-http-api`, `acp-http-sse-ws`, `acp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
+          { default: ["koa-http-api"], filled: "transport" },
+        ),
+        max_body_bytes,
+        allow_cross_site: option.flag("Serve web pages of other sites although nothing authenticates.", {
+          default: false,
+        }),
+        allow_loopback_pages: option.flag(
+          "Serve web pages of other ports of this machine, such as a development server's; while nothing authenticates.",
+          { default: true },
+        ),
+        allow_other_users: option.flag(
+          "Serve processes of other users of this machine although nothing authenticates (Linux tells them apart; elsewhere they are served).",
+          { default: false },
+        ),
+        allowed_hosts: texts("Further values of `Host` that are accepted while nothing authenticates."),
+        insecure: option.flag("Bind beyond loopback without authentication; flag `--insecure`.", { default: false }),
+      },
+      { open: true },
+    ),
+    acp: option.section({}, { open: true }),
+    session: option.section(
+      { driver: option.text("`sqlite`, `json`, or a module; flag `--session-driver`.", { default: "sqlite" }) },
+      { open: true },
+    ),
+    providers: option.list(anObject, "", { default: [] }),
+    model: option.section({
+      provider: option.text("Preferred provider, for runs that name none.", { default: "" }),
+      model: option.text(
+        "Preferred model. Without one: that of the newest session in the folder, else the first on offer.",
+        { default: "" },
+      ),
+      reasoning_effort: option.oneOf(
+        ["", "minimal", "low", "medium", "high"],
+        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"` or `"high"`.',
+        { default: "" },
+      ),
+    }),
+    catalogue: option.section({
+      refresh: option.number(
+        "A provider's list of models older than so many seconds is asked for again when somebody looks. `0`: only when a model is named that is not there.",
+        { unit: "seconds", min: 0, max: 86_400, default: 300 },
+      ),
+    }),
+    agent: option.section({
+      max_iterations: option.whole("Model calls of one run; then it ends with `finish_reason` `length`.", {
+        min: 1,
+        default: 100,
+      }),
+      system_prompt: option.text("Added to the built-in system prompt.", { default: "" }),
+      project_instructions: option.flag(
+        "Whether the `AGENTS.md` of the project folder goes into the system prompt. A repository that you clone brings its own.",
+        { default: true },
+      ),
+      tools: option.list(
+        module("tool"),
+        'Tools on offer, by name or module; `"*"` is all built-in ones. `["read", "list", "glob", "grep"]` changes nothing. An object `{ "tool": module, … }` adds options.',
+        { default: ["*"] },
+      ),
+    }),
+    compaction: option.section({
+      enabled: option.flag("Whether it happens at all.", { default: true }),
+      strategy: option.text(
+        '`"sliding-window"` keeps the first and the newest messages; `"summary"` also asks the model for a summary; or a module.',
+        { default: "sliding-window" },
+      ),
+      threshold: option.number("Share of the window at which it happens, above 0 and at most 1.", {
+        above: 0,
+        max: 1,
+        default: 0.8,
+      }),
+      keep_messages: option.whole("Newest messages that stay.", { min: 1, default: 20 }),
+      context_window: option.whole(
+        "The window in tokens, in place of the model's own; 0: the model's own, or 128,000 where that is unknown.",
+        { min: 0, default: 0 },
+      ),
+    }),
+    tools: option.section({
+      allow_paths: texts(
+        "Folders beside the project that file tools and attachments may use. Relative ones start at the config file's folder.",
+      ),
+      protected_paths: texts(
+        "What file tools read and do not change: see [tools.md](tools.md#protected-paths). `[]`: nothing.",
+        ["*"],
+      ),
+      env: texts(
+        "Environment variables that commands get beside `PATH`, `HOME`, `LANG`, `LC_*`, `TERM`, `TMPDIR`, `USER` and `SHELL`.",
+      ),
+      bash: option.section({
+        enabled: option.flag("Whether commands can be run at all.", { default: true }),
+        timeout: option.number("Seconds that a command may take unless the model asks for another time.", {
+          above: 0,
+          default: 40,
+        }),
+        sandbox: option.oneOf(
+          ["auto", "required", "off"],
+          '`"auto"`: in bubblewrap where that works. `"required"`: only there. `"off"`: never.',
+          { default: "auto" },
+        ),
+        network: option.flag(
+          'Whether commands in the sandbox reach the network, and so this server too. Left out: not with `"required"`.',
+        ),
+      }),
+      webfetch: option.section({
+        allow_private: option.flag("Whether web pages may be fetched from loopback and private addresses.", {
+          default: false,
+        }),
+      }),
+    }),
+    limits: option.section({
+      concurrent_runs: option.whole("Runs at the same time; beyond it 503.", { min: 1, default: 512 }),
+      streams,
+      connections,
+      attached_bytes: option.whole("Attachments of all runs under way together; beyond it 503.", {
+        min: 1,
+        default: 268_435_456,
+      }),
+      json_depth,
+      frame_bytes,
+      tool_output_bytes: option.whole("Kept of a tool's output; the middle of a longer one is cut.", {
+        min: 1024,
+        default: 1_048_576,
+      }),
+      header_timeout: seconds("Time for a request's headers.", headerTimeout),
+      request_timeout: seconds("Time for a whole request to arrive.", requestTimeout),
+      keep_alive_timeout: seconds("How long an idle connection is kept.", keepAliveTimeout),
+    }),
+    log: option.section({
+      level: option.oneOf(
+        ["debug", "info", "warn", "error"],
+        '`"debug"`, `"info"`, `"warn"` or `"error"`. The log goes to stderr; keys are redacted from it.',
+        { default: "info" },
+      ),
+    }),
+    $schema: option.text(
+      "Where an editor finds what may stand here; the package has it as `gantry/config.schema.json`.",
+    ),
+  },
+  { expected: "an object" },
+);
+
+/** The checked configuration, defaults filled in; keys of the file in camelCase. */
+export type Config = option.Value<typeof configOptions>;
