@@ -1,5 +1,5 @@
 // Bundles src and adapters into dist, one module instance for all entry points, and emits their declarations.
-// `--js` leaves the declarations out (they are for those who compile against the package), `--force` builds anyway.
+// `--js` leaves the declarations out: they are for those who compile against the package.
 import { chmod, cp, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
@@ -120,8 +120,8 @@ function entryPoints() {
   const adapters = readdirSync(at("adapters"), { withFileTypes: true })
     .filter((entry) => entry.isDirectory())
     .map((entry) => `adapters/${entry.name}/index.ts`);
-  const workers = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => WORKER.test(file));
-  const files = ["src/cli.ts", "src/testing/index.ts", ...adapters, ...workers].filter((file) => existsSync(at(file)));
+  const workers = filesBelow("src").filter((file) => WORKER.test(file));
+  const files = ["src/cli.ts", "src/testing/index.ts", ...adapters, ...workers];
   return [{ in: "faces:all", out: "src/faces" }, ...files.map((file) => ({ in: file, out: file.slice(0, -3) }))];
 }
 
@@ -203,10 +203,10 @@ async function declarations(outdir) {
 }
 
 /** Make dist what the sources say. Nothing happens when it is that already. */
-export async function build({ types = true, force = false } = {}) {
+export async function build({ types = true } = {}) {
   const digest = sourceDigest();
   const stamp = buildStamp();
-  if (!force && stamp?.digest === digest && (stamp.types || !types)) return { built: false };
+  if (stamp?.digest === digest && (stamp.types || !types)) return { built: false };
 
   // Beside dist, so that the change is two renames: whoever runs the old one keeps its open files.
   const fresh = at(`.dist-${process.pid}`);
@@ -214,13 +214,9 @@ export async function build({ types = true, force = false } = {}) {
   try {
     await rm(fresh, { recursive: true, force: true });
     const [metafile] = await Promise.all([bundle(fresh), types ? declarations(fresh) : undefined]);
-    await chmod(path.join(fresh, "src/cli.js"), 0o755).catch((error) => {
-      if (error.code !== "ENOENT") throw error;
-    });
+    await chmod(path.join(fresh, "src/cli.js"), 0o755);
     await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafile));
     await writeFile(path.join(fresh, ".stamp.json"), JSON.stringify({ digest, types }));
-    await mkdir(CACHE, { recursive: true });
-    await writeFile(path.join(CACHE, "metafile.json"), JSON.stringify(metafile));
     if (existsSync(at("dist"))) await rename(at("dist"), old);
     await rename(fresh, at("dist"));
   } finally {
@@ -230,11 +226,10 @@ export async function build({ types = true, force = false } = {}) {
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
-  const flags = new Set(process.argv.slice(2));
   await install();
   const started = Date.now();
   try {
-    const { built } = await build({ types: !flags.has("--js"), force: flags.has("--force") });
+    const { built } = await build({ types: !process.argv.includes("--js") });
     process.stderr.write(built ? `built dist in ${Date.now() - started} ms\n` : "dist is up to date\n");
   } catch (error) {
     process.stderr.write(`build failed: ${error instanceof Error ? error.message : String(error)}\n`);

@@ -38,13 +38,13 @@ export function installed() {
 }
 
 /** Files below a folder, as paths from the root, sorted. */
-export function filesBelow(folder, accept = () => true) {
+export function filesBelow(folder) {
   const found = [];
   const walk = (relative) => {
     for (const entry of readdirSync(at(relative), { withFileTypes: true })) {
       const name = `${relative}/${entry.name}`;
       if (entry.isDirectory()) walk(name);
-      else if (entry.isFile() && accept(name)) found.push(name);
+      else if (entry.isFile()) found.push(name);
     }
   };
   if (statSync(at(folder), { throwIfNoEntry: false })) walk(folder);

@@ -11,7 +11,7 @@ const SEEDS = Number(process.env.SEEDS ?? 20);
 const STEPS = [
   ...Array.from({ length: SEEDS }, (_, n) => [
     `10,000 random operations on each driver, seed ${seed + n}`,
-    "test/session-drivers.test.ts",
+    "test/sessions/session-drivers.test.ts",
     { SEED: seed + n, RUNS: 1, STEPS: 10_000 },
   ]),
   ["kill -9 of a server, 20 times on each driver", "test/reliability/kill.test.ts", { SEED: seed, TRIALS: 20 }],
@@ -24,7 +24,7 @@ const STEPS = [
     { SEED: seed, TURNS: 100 },
   ],
   ["5,000 mutated frames on each wire", "test/reliability/mutations.test.ts", { SEED: seed, FRAMES: 5_000 }],
-  ["10,000 calls of each file tool while a parent folder flips", "test/tools/race.test.ts", { CALLS: 10_000 }],
+  ["10,000 calls of each file tool while a parent folder flips", "test/files/race.test.ts", { CALLS: 10_000 }],
 ];
 
 const failed = [];

@@ -8,7 +8,10 @@ import type { ModelProvider } from "./ports/model-provider.js";
 import { EFFORTS, object, objects, oneOf } from "./run/input.js";
 import type { ReasoningEffort } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
+import type { Hooks } from "./ports/hooks.js";
+import type { PermissionPolicy } from "./ports/permission-policy.js";
 import type { Tool } from "./ports/tool.js";
+import type { ToolSource } from "./ports/tool-source.js";
 
 /** What an agent is made of; providers alone are enough. */
 export interface AgentOptions {
@@ -16,8 +19,12 @@ export interface AgentOptions {
   providers: readonly ModelProvider[];
   /** Default: sessions in memory, gone with the process. */
   driver?: SessionDriver;
+  /** Tools, and sources that are opened for each session. Default: none. */
+  tools?: readonly (Tool | ToolSource)[];
+  /** Default: tools that need permission ask where somebody can be asked, and run where nobody can. */
+  permissions?: PermissionPolicy;
   /** Default: none. */
-  tools?: readonly Tool[];
+  hooks?: Hooks;
   /** Absolute path of the folder to work on; default the working directory. */
   projectDir?: string;
   /** Added to the system prompt. */
@@ -50,6 +57,8 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   providers: true,
   driver: true,
   tools: true,
+  permissions: true,
+  hooks: true,
   projectDir: true,
   systemPrompt: true,
   projectInstructions: true,
@@ -75,8 +84,22 @@ export function checkOptions(options: unknown): void {
   objects("providers", options["providers"], "model providers", ["models", "stream", "close"]);
   if (options["driver"] !== undefined)
     object("driver", options["driver"], "a session driver, with", ["open", "create", "write"]);
+  if (options["permissions"] !== undefined)
+    object("permissions", options["permissions"], "a permission policy, with", ["judge"]);
+  if (options["hooks"] !== undefined) checkHooks(options["hooks"]);
   const { preferred } = options;
   if (isRecord(preferred)) oneOf("preferred.reasoningEffort", EFFORTS, preferred["reasoningEffort"] ?? "");
+}
+
+const HOOKS: Readonly<Record<keyof Hooks, true>> = { beforeToolCall: true, afterToolCall: true, beforeModelCall: true };
+
+/** One that is misspelt would guard nothing. */
+function checkHooks(hooks: unknown): void {
+  if (!isRecord(hooks)) throw new InputError("hooks", "an object with hooks");
+  for (const [name, hook] of Object.entries(hooks)) {
+    oneOf("hooks", Object.keys(HOOKS), name);
+    if (hook !== undefined && typeof hook !== "function") throw new InputError(`hooks.${name}`, "a function");
+  }
 }
 
 const NAMES: Readonly<Record<BusEvent, true>> = {
@@ -94,6 +117,7 @@ const NAMES: Readonly<Record<BusEvent, true>> = {
   "model.called": true,
   "model.failed": true,
   "model.retried": true,
+  "tools.failed": true,
   "tool.started": true,
   "tool.finished": true,
 };

@@ -16,11 +16,14 @@ import { executeRun } from "./run/execution.js";
 import { DEFAULT_LIMITS } from "./run/limits.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts } from "./run/run-context.js";
+import { Runs } from "./run/runs.js";
 import { checkInput, oneOf, toolList } from "./run/input.js";
 import { startRun } from "./run/start.js";
 import { Sessions } from "./sessions/sessions.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/tool-calls.js";
+import { ASK_WHERE_POSSIBLE } from "./run/permissions.js";
+import { ToolSources } from "./run/tool-sources.js";
 import { ToolStates } from "./run/tool-state.js";
 import { VERSION } from "./base/version.js";
 
@@ -44,9 +47,11 @@ export class Agent {
   readonly name = "orchestrator";
   readonly version = VERSION;
   readonly projectDir: string;
-  /** Sorted by name. */
+  /** Sorted by name; those of sources, which each session opens, are not among them. */
   readonly tools: readonly Tool[];
   readonly sessions: Sessions;
+  /** Those of other processes on the store too. */
+  readonly runs: Runs;
   readonly models: Models;
 
   readonly #parts: AgentParts;
@@ -72,7 +77,7 @@ export class Agent {
     this.#driver = options.driver ?? new MemoryDriver();
     this.#providers = options.providers;
     this.projectDir = projectDir;
-    this.tools = tools;
+    this.tools = tools.tools;
     this.sessions = new Sessions({
       store,
       bus,
@@ -81,6 +86,7 @@ export class Agent {
       runs: (rootId) => this.#running.has(rootId),
       stopRun: (rootId) => this.#stopRun(rootId),
     });
+    this.runs = new Runs(store);
     this.models = new Models({
       providers: options.providers,
       preferred: { provider: preferred?.provider ?? "", model: preferred?.model ?? "" },
@@ -96,6 +102,9 @@ export class Agent {
       bus,
       logger,
       tools,
+      sources: new ToolSources(tools.sources, bus, logger),
+      permissions: options.permissions ?? ASK_WHERE_POSSIBLE,
+      hooks: options.hooks ?? {},
       compaction: new Compaction(options.compaction ?? {}),
       prompt: { extra, projectInstructions, deniedPaths },
       limits: {
@@ -126,12 +135,8 @@ export class Agent {
 
   /** How a stored tool call is shown to a person; `input` undefined when the arguments are broken JSON. Never throws. */
   describeCall(name: string, args: string, projectDir: string): DescribedCall {
-    return describeCall(
-      this.#parts.tools.find((tool) => tool.name === name),
-      name,
-      args,
-      projectDir,
-    );
+    const tool = this.tools.find((one) => one.name === name) ?? this.#parts.sources.find(name);
+    return describeCall(tool, name, args, projectDir);
   }
 
   /** Listen on the bus; the returned function ends it. */
@@ -166,6 +171,7 @@ export class Agent {
     await this.#parts.tasks.settled();
     await this.#housekeeping?.close();
     await this.#parts.stragglers.settled(STRAGGLER_MS);
+    await this.#parts.sources.close();
     await this.models.close();
     const closing = [...this.#providers.map((provider) => provider.close())];
     // A store that never opened has nothing to close.

@@ -8,6 +8,7 @@ export type { AgentEvent } from "./ports/events.js";
 export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 export type { Run, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
 export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
+export type { Runs } from "./run/runs.js";
 export type { CatalogueCache, ModelEntry, ModelPair, Models } from "./models/models.js";
 export type { CompactionOptions } from "./compaction/context-window.js";
 export type { DescribedCall } from "./run/tool-calls.js";
@@ -52,12 +53,16 @@ export type {
   JsonSchema,
   Location,
   Tool,
+  ToolCall,
   ToolCallDescription,
   ToolContext,
   ToolKind,
   ToolOutput,
   ToolSpec,
 } from "./ports/tool.js";
+export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
+export type { Permission, PermissionPolicy, PermissionRequest } from "./ports/permission-policy.js";
+export type { Hooks, ModelCall } from "./ports/hooks.js";
 export type {
   ChainData,
   ChainHead,
@@ -100,6 +105,8 @@ export * as option from "./plugin/options.js";
 export { sharedOptions } from "./plugin/shared-options.js";
 
 // What authors of edges share with ours.
+export { DriverLife, type DriverLifeOptions } from "./sessions/driver-life.js";
+export { holderState, thisHolder } from "./sessions/holder.js";
 export { MemoryDriver } from "./sessions/memory-driver.js";
 export { MemoryStore } from "./sessions/memory-store.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";

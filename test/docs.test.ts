@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -67,6 +67,20 @@ describe("what the pages say is true", () => {
       assert.equal(entries.find(({ name }) => name === "./index.js")?.kind, kind);
     });
   }
+
+  it("tests and scripts that scripts and pages name are there", () => {
+    const files = ["package.json", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
+    for (const folder of [".ci", "docs"])
+      files.push(
+        ...readdirSync(path.join(ROOT, folder), { recursive: true }).map((file) => `${folder}/${String(file)}`),
+      );
+    for (const file of files.filter((name) => path.extname(name) !== "" && !name.endsWith(".svg"))) {
+      const named = readFileSync(path.join(ROOT, file), "utf8").matchAll(
+        /(?<![\w/])(?:test|\.ci)\/[\w/.-]+\.(?:ts|mjs)\b/g,
+      );
+      for (const [name] of named) assert.ok(existsSync(path.join(ROOT, name)), `${file} names ${name}`);
+    }
+  });
 
   describe("embedding.md", () => {
     const text = readFileSync(path.join(ROOT, "docs/embedding.md"), "utf8");

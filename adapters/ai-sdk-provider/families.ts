@@ -1,4 +1,5 @@
 import type { Model } from "gantry";
+import { present } from "./json.js";
 
 /** At the start of an id or of its last part: `openai/gpt-5`, `gpt-5-mini`. */
 const family = (pattern: string): RegExp => new RegExp(`(^|[/.:])(${pattern})`, "i");
@@ -26,8 +27,6 @@ const SEEING = family(
 
 /** What whole families of models are known for, where neither listing nor configuration say it. */
 export function familiar(id: string): Pick<Model, "reasoning" | "input"> {
-  return {
-    ...(REASONING.test(id) ? { reasoning: true } : {}),
-    ...(SEEING.test(id) ? { input: /claude-|gemini-/i.test(id) ? ["text", "image", "pdf"] : ["text", "image"] } : {}),
-  };
+  const input: Model["input"] = /claude-|gemini-/i.test(id) ? ["text", "image", "pdf"] : ["text", "image"];
+  return present({ reasoning: REASONING.test(id) || undefined, input: SEEING.test(id) ? input : undefined });
 }

@@ -1,16 +1,33 @@
 /** JSON of any shape, read with the questions below. */
 export type Bag = Readonly<Record<string, unknown>>;
 
+/** An object or a list as JSON text; undefined for what is neither. */
+export function parsed(text: unknown): unknown {
+  if (typeof text !== "string" || !/^\s*[[{]/.test(text)) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Without the fields that are undefined, so that what is spread over others hides none of theirs. */
+export function present<T extends object>(fields: T): T {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as T;
+}
+
+/** An object, a list too, as one; empty for anything else. */
 export function bag(value: unknown): Bag {
   return typeof value === "object" && value !== null ? (value as Bag) : {};
 }
 
+/** A list, also of the one where a list is due. */
 export function list(value: unknown): readonly unknown[] {
   if (Array.isArray(value)) return value as unknown[];
-  // One where a list is due.
   return typeof value === "object" && value !== null ? [value] : [];
 }
 
+/** A text; empty for anything else. */
 export function text(value: unknown): string {
   return typeof value === "string" ? value : "";
 }

@@ -11,6 +11,7 @@ import {
 import { Network } from "./fetch.js";
 import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
 import { guard } from "./guard.js";
+import { present } from "./json.js";
 import { configured, connectionEntries, twiceIn } from "./options.js";
 import { redactor } from "./redact.js";
 
@@ -66,9 +67,7 @@ function open(module: unknown, specifier: string, given: AiSdkModuleOptions, log
   const context = { provider: name, redact: redactor(secrets) };
   const network = new Network(context);
   const provider = factory({
-    ...(apiKey === undefined ? {} : { apiKey }),
-    ...(baseUrl === undefined ? {} : { baseURL: baseUrl }),
-    ...(headers === undefined ? {} : { headers: { ...headers } }),
+    ...present({ apiKey, baseURL: baseUrl, headers: headers && { ...headers } }),
     fetch: guard(network.fetch, context),
     ...given.options,
   });

@@ -1,4 +1,5 @@
 import type { ModelUsage } from "gantry";
+import { bag } from "./json.js";
 import type { Settings } from "./options.js";
 import type { ReportedUsage } from "./usage.js";
 
@@ -89,7 +90,7 @@ export async function listedWindows(
       const found = prices.calcPrice({ input_tokens: 1, output_tokens: 1 }, modelId, { provider });
       if (found === null) return undefined;
       const { name, context_window: contextWindow } = found.model;
-      return { ...(name === undefined ? {} : { name }), ...(contextWindow === undefined ? {} : { contextWindow }) };
+      return { name, contextWindow };
     } catch {
       return undefined;
     }
@@ -100,8 +101,4 @@ export async function listedWindows(
 function amount(value: unknown): number | undefined {
   const number = typeof value === "string" && /^\d+(\.\d+)?(e-?\d+)?$/i.test(value) ? Number(value) : value;
   return typeof number === "number" && Number.isFinite(number) && number >= 0 ? number : undefined;
-}
-
-function bag(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 }

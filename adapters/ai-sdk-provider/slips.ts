@@ -27,7 +27,7 @@ export class Slip {
       context.provider,
       "malformed_answer",
       excerpt === undefined ? this.#what : `${this.#what}: ${excerpt}`,
-      { hint: this.#hint + shown, ...(status === undefined ? {} : { status }) },
+      { hint: this.#hint + shown, status },
     );
   }
 }

@@ -6,57 +6,41 @@ export function forSpecification(version: string, options: CallOptions, effort: 
     case "v2":
       return { ...options, prompt: options.prompt.map(message2) };
     case "v4":
-      return { ...options, prompt: options.prompt.map(message4), ...(effort === "" ? {} : { reasoning: effort }) };
+      return { ...options, prompt: options.prompt.map(message4), reasoning: effort || undefined };
     default:
       return { ...options };
   }
 }
 
 type Message = CallOptions["prompt"][number];
+type Result = Extract<Extract<Message, { role: "tool" }>["content"][number], { type: "tool-result" }>;
+type Output = Extract<Result["output"], { type: "content" }>["value"][number];
+type Media = Extract<Output, { type: "image-data" | "file-data" }>;
 
 /** v2 knows one word for media in results of tools. */
 function message2(message: Message): unknown {
-  if (message.role !== "tool") return message;
-  return {
-    ...message,
-    content: message.content.map((part) => {
-      if (part.type !== "tool-result" || part.output.type !== "content") return part;
-      const value = part.output.value.map((entry) =>
-        entry.type === "image-data" || entry.type === "file-data"
-          ? { type: "media", data: entry.data, mediaType: entry.mediaType }
-          : entry,
-      );
-      return { ...part, output: { type: "content", value } };
-    }),
-  };
+  return withMedia(message, ({ data, mediaType }) => ({ type: "media", data, mediaType }));
 }
 
 /** v4 tags the data of files. */
 function message4(message: Message): unknown {
-  if (message.role === "user") {
-    return {
-      ...message,
-      content: message.content.map((part) =>
-        part.type === "file" ? { ...part, data: { type: "data", data: part.data } } : part,
-      ),
-    };
-  }
+  if (message.role !== "user")
+    return withMedia(message, (media) => ({ ...media, type: "file", data: { type: "data", data: media.data } }));
+  const content = message.content.map((part) =>
+    part.type === "file" ? { ...part, data: { type: "data", data: part.data } } : part,
+  );
+  return { ...message, content };
+}
+
+/** A message with the media in results of tools as `put` has it. */
+function withMedia(message: Message, put: (media: Media) => unknown): unknown {
   if (message.role !== "tool") return message;
-  return {
-    ...message,
-    content: message.content.map((part) => {
-      if (part.type !== "tool-result" || part.output.type !== "content") return part;
-      const value = part.output.value.map((entry) =>
-        entry.type === "image-data" || entry.type === "file-data"
-          ? {
-              type: "file",
-              data: { type: "data", data: entry.data },
-              mediaType: entry.mediaType,
-              ...(entry.type === "file-data" && entry.filename !== undefined ? { filename: entry.filename } : {}),
-            }
-          : entry,
-      );
-      return { ...part, output: { type: "content", value } };
-    }),
-  };
+  const content = message.content.map((part) => {
+    if (part.type !== "tool-result" || part.output.type !== "content") return part;
+    const value = part.output.value.map((entry) =>
+      entry.type === "image-data" || entry.type === "file-data" ? put(entry) : entry,
+    );
+    return { ...part, output: { type: "content", value } };
+  });
+  return { ...message, content };
 }

@@ -1,4 +1,5 @@
 import { estimatePrompt, type FinishReason, type ModelRequest, type ModelUsage } from "gantry";
+import { bag } from "./json.js";
 import type { Metadata } from "./language-model.js";
 
 /** Usage as one provider's package reports it, plus what it said itself. */
@@ -66,8 +67,4 @@ export function readReason(value: unknown): {
 
 function count(value: unknown): number | undefined {
   return typeof value === "number" && Number.isFinite(value) && value >= 0 ? Math.round(value) : undefined;
-}
-
-function bag(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 }

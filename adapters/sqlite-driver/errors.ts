@@ -1,5 +1,3 @@
-import { GantryError, StoreError } from "gantry";
-
 /** SQLite's own name of what went wrong, or `""`. */
 export function sqliteCode(error: unknown): string {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
@@ -23,14 +21,9 @@ const ADVICE: readonly (readonly [pattern: RegExp, text: string])[] = [
   [/^SQLITE_TOOBIG/, "a message is too large to be stored"],
 ];
 
-/** What a caller sees of a failure: our own errors as they are, all others as `StoreError` with what to do. */
-export function toStoreError(error: unknown, path: string): Error {
-  if (error instanceof GantryError) return error;
+/** What to tell of a failure of SQLite's; undefined for all others. */
+export function explain(error: unknown): { why: string; full: boolean } | undefined {
   const code = sqliteCode(error);
   const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1];
-  const why = error instanceof Error ? error.message : String(error);
-  return new StoreError(`session store ${path}: ${advice ? `${advice} (${code})` : why}`, {
-    cause: error,
-    full: code.startsWith("SQLITE_FULL"),
-  });
+  return advice === undefined ? undefined : { why: `${advice} (${code})`, full: code.startsWith("SQLITE_FULL") };
 }

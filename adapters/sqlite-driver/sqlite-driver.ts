@@ -1,4 +1,5 @@
-import { StoreError } from "gantry";
+import type { Database } from "better-sqlite3";
+import { DriverLife } from "gantry";
 import type {
   ChainData,
   ChainHead,
@@ -19,7 +20,7 @@ import type {
 } from "gantry";
 import { connect } from "./connection.js";
 import type { Connection } from "./connection.js";
-import { toStoreError } from "./errors.js";
+import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
 import {
   getRun,
@@ -41,8 +42,7 @@ import { changeSession, createSession, deleteChains, releaseLease, takeLease } f
 /** Silence after a write before the write-ahead log is folded into the file, in ms. */
 const IDLE_MS = 1000;
 
-interface Opened {
-  connection: Connection;
+interface Opened extends Connection {
   statements: Statements;
   writes: WriteQueue;
 }
@@ -50,28 +50,35 @@ interface Opened {
 /** Sessions in one SQLite file that any number of processes share. */
 export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
-  readonly #options: SqliteOptions;
   readonly #logger: Logger | undefined;
-  readonly #reads = new Set<Promise<unknown>>();
-  #opening: Promise<Opened> | undefined;
-  #closing: Promise<void> | undefined;
-  #opened: Opened | undefined;
+  readonly #life: DriverLife<Opened>;
   #idle: NodeJS.Timeout | undefined;
 
   constructor(options: SqliteOptions, logger?: Logger) {
-    this.#options = options;
     this.#logger = logger;
+    this.#life = new DriverLife({
+      where: options.path,
+      open: async () => {
+        const connection = await connect(options, logger, patiently);
+        const { db, wal } = connection;
+        const writes = new WriteQueue(db, { wal, durable: options.durability !== "normal" });
+        return { ...connection, statements: new Statements(db), writes };
+      },
+      close: ({ db }) => {
+        clearTimeout(this.#idle);
+        // The last connection to go folds the write-ahead log into the file.
+        db.close();
+      },
+      explain,
+    });
   }
 
-  async open(): Promise<void> {
-    await this.#closing;
-    this.#opening ??= this.#start();
-    await this.#opening;
+  open(): Promise<void> {
+    return this.#life.open();
   }
 
-  async close(): Promise<void> {
-    this.#closing ??= this.#stop().finally(() => (this.#closing = undefined));
-    await this.#closing;
+  close(): Promise<void> {
+    return this.#life.close();
   }
 
   create(start: SessionStart): Promise<void> {
@@ -140,65 +147,22 @@ export class SqliteDriver implements SessionDriver {
     return this.#write(true, (db) => loadChain(db, chain));
   }
 
-  async #start(): Promise<Opened> {
-    try {
-      const connection = await connect(this.#options, this.#logger, patiently);
-      const { db, wal } = connection;
-      const durable = this.#options.durability !== "normal";
-      this.#opened = { connection, statements: new Statements(db), writes: new WriteQueue(db, { wal, durable }) };
-      return this.#opened;
-    } catch (error) {
-      this.#opening = undefined;
-      throw toStoreError(error, this.#options.path);
-    }
+  #read<T>(read: (db: Statements) => T): Promise<T> {
+    return this.#life.do(({ statements }) => patiently(() => read(statements)));
   }
 
-  async #stop(): Promise<void> {
-    await this.#opening?.catch(() => undefined);
-    const opened = this.#opened;
-    // From here on nothing new is taken; what was taken is waited for.
-    this.#opened = undefined;
-    this.#opening = undefined;
-    if (!opened) return;
-    await Promise.allSettled([opened.writes.drained(), ...this.#reads]);
-    clearTimeout(this.#idle);
-    // The last connection to go folds the write-ahead log into the file.
-    opened.connection.db.close();
-  }
-
-  #ready(): Opened {
-    if (this.#opened) return this.#opened;
-    throw new StoreError(`session store ${this.#options.path}: not open`);
-  }
-
-  async #read<T>(read: (db: Statements) => T): Promise<T> {
-    const { statements } = this.#ready();
-    const result = patiently(() => read(statements));
-    const settled = result.catch(() => undefined);
-    this.#reads.add(settled);
-    try {
-      return await result;
-    } catch (error) {
-      throw toStoreError(error, this.#options.path);
-    } finally {
-      this.#reads.delete(settled);
-    }
-  }
-
-  async #write<T>(sync: boolean, change: (db: Statements) => T): Promise<T> {
-    const { statements, writes, connection } = this.#ready();
-    try {
-      return await writes.add(sync, () => change(statements));
-    } catch (error) {
-      throw toStoreError(error, this.#options.path);
-    } finally {
-      this.#foldWhenIdle(connection);
-    }
+  #write<T>(sync: boolean, change: (db: Statements) => T): Promise<T> {
+    return this.#life.do(async ({ db, wal, statements, writes }) => {
+      try {
+        return await writes.add(sync, () => change(statements));
+      } finally {
+        if (wal) this.#foldWhenIdle(db);
+      }
+    });
   }
 
   /** Keeps the write-ahead log short, and deleted text out of it. */
-  #foldWhenIdle({ db, wal }: Connection): void {
-    if (!wal || !this.#opened) return;
+  #foldWhenIdle(db: Database): void {
     clearTimeout(this.#idle);
     this.#idle = setTimeout(() => {
       try {

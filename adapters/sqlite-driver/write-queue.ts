@@ -41,7 +41,7 @@ export class WriteQueue {
   readonly #wal: boolean;
   readonly #durable: boolean;
   readonly #jobs: Job[] = [];
-  #pumping: Promise<void> | undefined;
+  #pumping = false;
 
   constructor(db: Database, options: { wal: boolean; durable: boolean }) {
     this.#db = db;
@@ -53,16 +53,13 @@ export class WriteQueue {
   add<T>(sync: boolean, run: () => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       this.#jobs.push({ run, sync, since: Date.now(), resolve, reject });
-      this.#pumping ??= this.#pump();
+      // Never rejects: each job hears of its own failure, and whoever added it waits for it.
+      if (!this.#pumping) void this.#pump();
     });
   }
 
-  /** Resolves when nothing waits. */
-  async drained(): Promise<void> {
-    while (this.#pumping) await this.#pumping;
-  }
-
   async #pump(): Promise<void> {
+    this.#pumping = true;
     await new Promise((resolve) => setImmediate(resolve));
     while (this.#jobs.length > 0) {
       await this.#group(this.#jobs.splice(0, GROUP));
@@ -70,7 +67,7 @@ export class WriteQueue {
       if (this.#jobs.length > 0) await new Promise((resolve) => setImmediate(resolve));
     }
     // In the same turn as the last look at the list, so that nothing is added to a pump that has ended.
-    this.#pumping = undefined;
+    this.#pumping = false;
   }
 
   async #group(jobs: readonly Job[]): Promise<void> {

@@ -15,11 +15,9 @@ import type { CompactionInput, CompactionStrategy } from "../ports/compaction-st
 import type { ModelRequest, ModelUsage } from "../ports/model-provider.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
-import type { Usage } from "../ports/usage.js";
 import type { ToolSpec } from "../ports/tool.js";
 import type { Recorder } from "../conversation/recorder.js";
 import { cutMiddle } from "../base/cut-text.js";
-import { addUsage, NO_USAGE } from "../models/usage.js";
 
 /** How conversations are kept within the model's window. Everything may be left out. */
 export interface CompactionOptions {
@@ -129,7 +127,6 @@ export class ContextWindow {
   #reported: { tokens: number; count: number } | undefined;
   #shown = new WeakMap<Message, Message>();
   #retreats = 0;
-  #spent: Usage = NO_USAGE;
 
   constructor(context: WindowContext, rules: WindowRules) {
     this.#context = context;
@@ -174,13 +171,6 @@ export class ContextWindow {
       throw error;
     }
     return true;
-  }
-
-  /** What summaries cost since this was last asked. */
-  takeSpent(): Usage {
-    const spent = this.#spent;
-    this.#spent = NO_USAGE;
-    return spent;
   }
 
   #request(): ModelRequest {
@@ -298,7 +288,6 @@ export class ContextWindow {
     const request = asking(cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN));
     const answer = await callModel(this.#context, "summary", request, signal);
     if ("error" in answer) throw answer.error;
-    this.#spent = addUsage(this.#spent, answer.paid);
     await recorder.write({ sync: false, usage: answer.paid });
     return answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
   }

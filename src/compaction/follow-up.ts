@@ -4,7 +4,7 @@ import { hasCode } from "../ports/errors.js";
 import { newId, now } from "../base/ids.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
-import { NO_USAGE } from "../models/usage.js";
+import { NO_USAGE } from "../conversation/usage.js";
 
 /**
  * Begin the next session of the conversation's chain with `view`, and go on in it. Stored whole or not at all.

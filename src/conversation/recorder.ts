@@ -2,7 +2,11 @@ import { now } from "../base/ids.js";
 import type { Message } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 import type { PartDelta, SessionChange, SessionDriver } from "../ports/session-driver.js";
-import type { Usage } from "../ports/usage.js";
+import type { RunRecord } from "../ports/run.js";
+import { addUsage } from "./usage.js";
+
+/** A change under a run's lease, and what it changes of the run. */
+type RunChange = Omit<SessionChange, "fence"> & { run?: Partial<RunRecord> };
 
 /** A batch of streamed text is written when it has so many pieces or is so old, in ms, whichever comes first. */
 const BATCH_TOKENS = 10;
@@ -15,6 +19,7 @@ const BATCH_MS = 100;
 export class Recorder {
   readonly #driver: SessionDriver;
   readonly #fence: number;
+  #run: RunRecord;
   /** The newest of the chain: changes when a compaction starts a follow-up. */
   #sessionId: string;
   #growing: Message | undefined;
@@ -28,11 +33,28 @@ export class Recorder {
   readonly #onFailure: (error: unknown) => void;
 
   /** `onFailure` hears at once of a batch that could not be written, so that the run can stop. */
-  constructor(driver: SessionDriver, sessionId: string, fence: number, onFailure: (error: unknown) => void) {
+  constructor(
+    driver: SessionDriver,
+    sessionId: string,
+    fence: number,
+    run: RunRecord,
+    onFailure: (error: unknown) => void,
+  ) {
     this.#driver = driver;
     this.#sessionId = sessionId;
     this.#fence = fence;
+    this.#run = run;
     this.#onFailure = onFailure;
+  }
+
+  /** The run as it was last written. */
+  get run(): RunRecord {
+    return this.#run;
+  }
+
+  /** Begin the session with its first message, and the run with it. Rejects as the driver's `create`. */
+  async begin(session: Session, message: Message): Promise<void> {
+    await this.#driver.create({ session, messages: [message], run: this.#run, fence: this.#fence });
   }
 
   /** Begin the chain's next session with a compacted view, and write on in it. Rejects as the driver's `create`. */
@@ -56,18 +78,17 @@ export class Recorder {
     else this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS);
   }
 
-  /** The final form of a message, with the usage that it cost; nothing of it had to be streamed before. */
-  async finish(message: Message, usage?: Usage): Promise<void> {
+  /** The final form of a message; nothing of it had to be streamed before. */
+  async finish(
+    message: Message,
+    more: Pick<SessionChange, "usage"> & { run?: Partial<RunRecord> } = {},
+  ): Promise<void> {
     await this.#settle();
     const begun = this.#begun && this.#growing?.id === message.id;
     this.#growing = undefined;
     this.#begun = false;
-    await this.write({
-      sync: true,
-      ...(begun ? { finish: [message] } : { add: [message] }),
-      ...(usage ? { usage } : {}),
-      set: { updatedAt: now() },
-    });
+    const said = begun ? { finish: [message] } : { add: [message] };
+    await this.write({ sync: true, ...said, ...more, set: { updatedAt: now() } });
   }
 
   /** A growing message that will grow no more, and is not whole: stored as far as it came, and never finished. */
@@ -85,10 +106,27 @@ export class Recorder {
     await this.write({ sync: true, add, append: joined(pending), set: { updatedAt: now() } });
   }
 
-  /** Any other change, under the run's lease. */
-  async write(change: Omit<SessionChange, "fence">): Promise<void> {
+  /** Any other change, under the run's lease. What is used counts to the run too; `run`: fields of it that change. */
+  async write({ run, ...change }: RunChange): Promise<void> {
     if (this.#failure) throw this.#failure.error;
-    await this.#driver.write(this.#sessionId, { ...change, fence: this.#fence });
+    const usage = change.usage && { usage: addUsage(this.#run.usage, change.usage) };
+    await this.#write(change, run || usage ? { ...run, ...usage } : undefined);
+  }
+
+  /** How the run ended, where no change before said so; also where one before could not be written. */
+  async end(how: Partial<RunRecord>): Promise<void> {
+    await this.#write({ sync: true }, how);
+  }
+
+  async #write(change: Omit<SessionChange, "fence">, run: Partial<RunRecord> | undefined): Promise<void> {
+    const { runs = [], ...rest } = change;
+    if (run) this.#run = { ...this.#run, ...run };
+    const put = run ? [...runs, this.#run] : runs;
+    await this.#driver.write(this.#sessionId, {
+      ...rest,
+      fence: this.#fence,
+      ...(put.length > 0 ? { runs: put } : {}),
+    });
   }
 
   /** Nothing of this recorder is under way any more. Never rejects. */

@@ -4,6 +4,7 @@ import { newId } from "../base/ids.js";
 import { redact } from "../base/redact.js";
 import type { BusEvents, ModelPurpose } from "../ports/bus-events.js";
 import { GantryError, hasCode, ProviderError } from "../ports/errors.js";
+import type { Hooks } from "../ports/hooks.js";
 import type { Logger } from "../ports/logger.js";
 import type { Part } from "../ports/message.js";
 import type { Model, ModelProvider, ModelRequest } from "../ports/model-provider.js";
@@ -19,6 +20,7 @@ export interface ModelCaller {
   readonly model: Model;
   readonly bus: Bus<BusEvents>;
   readonly logger: Logger;
+  readonly hooks: Hooks;
 }
 
 /** An answer that came whole, and what it cost. */
@@ -63,6 +65,12 @@ export async function callModel(
 ): Promise<WholeAnswer | BrokenOff> {
   const { id: runId, sessionId, provider, model, bus } = caller;
   const names = { runId, sessionId, callId: newId(), provider: provider.name, model: model.id, purpose };
+  try {
+    const call = { runId, sessionId, provider: provider.name, model: model.id, purpose, request };
+    await abortable((async () => caller.hooks.beforeModelCall?.(call, signal))(), signal);
+  } catch (error) {
+    return { error, parts: [] };
+  }
   const began = performance.now();
   const passed = () => Math.round(performance.now() - began);
   let firstTokenMs: number | undefined;

@@ -1,18 +1,6 @@
 import type { ModelPrices, ModelUsage } from "../ports/model-provider.js";
 import type { Usage } from "../ports/usage.js";
 
-/** Nothing used. */
-export const NO_USAGE: Usage = Object.freeze({ promptTokens: 0, completionTokens: 0, totalTokens: 0, cost: 0 });
-
-export function addUsage(a: Usage, b: Usage): Usage {
-  return {
-    promptTokens: a.promptTokens + b.promptTokens,
-    completionTokens: a.completionTokens + b.completionTokens,
-    totalTokens: a.totalTokens + b.totalTokens,
-    cost: a.cost + b.cost,
-  };
-}
-
 /**
  * USD of one model call: what the provider reported, else configured prices, else 0.
  * Cached tokens are part of `inputTokens` and priced apart.

@@ -32,6 +32,8 @@ export interface BusEvents {
     /** The stored message that broke off; `""` when nothing of the answer was said. */
     messageId: string;
   };
+  /** Tools of a source could not be had for a run, which goes on without them. */
+  "tools.failed": { runId: string; sessionId: string; source: string; error: Error };
   /** Ended by `tool.finished`, once. */
   "tool.started": { runId: string; sessionId: string; callId: string; name: string };
   "tool.finished": { runId: string; sessionId: string; callId: string; name: string; failed: boolean };

@@ -2,6 +2,7 @@ import type { AgentEvent } from "./events.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
 import type { AskAnswer, AskRequest, Tool } from "./tool.js";
+import type { ToolSource } from "./tool-source.js";
 import type { Usage } from "./usage.js";
 
 /** What a run is asked to do. */
@@ -25,8 +26,8 @@ export interface RunInput {
   projectDir?: string;
   /** What is added to the system prompt, in place of the agent's `systemPrompt`; `""`: nothing. The project's instructions stay. */
   systemPrompt?: string;
-  /** What its model may call, in place of the agent's tools; an empty list: nothing. Distinct names. */
-  tools?: readonly Tool[];
+  /** What its model may call, in place of the agent's tools; an empty list: nothing. Distinct names. A source that is none of the agent's is closed with the run. */
+  tools?: readonly (Tool | ToolSource)[];
   /** The one way to cancel. */
   signal?: AbortSignal;
   /** Hears each second, while there is no model for the run yet, why: what each provider said last. */

@@ -56,6 +56,26 @@ export interface AskRequest {
   locations: readonly Location[];
   /** What it would change, as far as the arguments tell. */
   diff?: readonly Diff[];
+  /** Why it is asked, where the agent's permission policy says so. */
+  reason?: string;
+}
+
+/** A call that a model wants to make; its arguments are checked. */
+export interface ToolCall {
+  readonly runId: string;
+  /** The chain's first session. */
+  readonly sessionId: string;
+  readonly callId: string;
+  /** Absolute path of the folder that the session works on. */
+  readonly projectDir: string;
+  readonly tool: ToolSpec;
+  /** The arguments as the model sent them, parsed. */
+  readonly input: unknown;
+  /** How people are shown it. */
+  readonly title: string;
+  readonly locations: readonly Location[];
+  /** What it would change, as far as the arguments tell. */
+  readonly diff: readonly Diff[];
 }
 
 /**

@@ -1,33 +1,48 @@
-import { GantryError, hasCode, RunCancelledError } from "../ports/errors.js";
+import { GantryError, RunCancelledError } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
 import { found } from "../sessions/sessions.js";
 import { runLoop } from "./loop.js";
 import type { RunContext } from "./run-context.js";
+import { failed, finished, isCancel } from "./run-record.js";
 
 /** The whole of a run, from its first model call until its lease is given back. Rejects as `Run.result` says. */
 export async function executeRun(run: RunContext): Promise<RunResult> {
-  const { id: runId, sessionId, bus, events } = run;
+  const { id: runId, sessionId, recorder, bus, events, logger } = run;
   const names = { sessionId, provider: run.provider.name, model: run.model.id };
   bus.emit("run.started", { runId, ...names });
   try {
-    const { used, ...outcome } = await runLoop(run).finally(() => run.recorder.close());
+    const { used, ...outcome } = await runLoop(run).finally(() => recorder.close());
+    // An answer without calls brought the end with it.
+    if (recorder.run.state === "running") await recorder.end(finished(outcome.endedBy));
     const session = await found(run.store, sessionId);
     await run.lease.giveBack();
     const context = { used, size: run.model.contextWindow };
-    const result: RunResult = { ...outcome, sessionId, context, sessionUsage: session.usage };
+    const result: RunResult = {
+      ...outcome,
+      usage: recorder.run.usage,
+      sessionId,
+      context,
+      sessionUsage: session.usage,
+    };
     bus.emit("run.finished", { runId, sessionId, result });
     events.push({ type: "done", usage: result.usage });
     return result;
   } catch (caught) {
-    await run.lease.giveBack();
     const error = ending(caught, run.signal);
-    const meant = hasCode(error, "run_cancelled") || hasCode(error, "shutting_down");
-    run.logger[meant ? "info" : "warn"](meant ? "run cancelled" : "run failed", { ...names, error: error.message });
+    const why = { ...names, error: error.message };
+    if (isCancel(error)) logger.info("run cancelled", why);
+    else logger.warn("run failed", why);
+    // A session that is deleted or went to another keeps no end of it.
+    await recorder
+      .end(failed(error))
+      .catch((unstored: unknown) => logger.debug("a run's end was not stored", { error: unstored }));
+    await run.lease.giveBack();
     bus.emit("run.failed", { runId, sessionId, error });
     events.push({ type: "error", error });
     throw error;
   } finally {
     run.place.leave();
+    run.releaseTools();
     events.end();
   }
 }

@@ -2,6 +2,7 @@ import { InputError } from "../ports/errors.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
 import type { Tool } from "../ports/tool.js";
+import type { ToolSource } from "../ports/tool-source.js";
 
 /** Every level of reasoning that there is. */
 export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high"];
@@ -49,13 +50,45 @@ export function oneOf(field: string, names: readonly string[], value: unknown): 
     throw new InputError(field, `one of ${names.map((name) => JSON.stringify(name)).join(", ")}`);
 }
 
-/** Tools by name. Throws `InputError` for what is no list of tools, and for two of one name. */
-export function toolList(tools: readonly Tool[]): readonly Tool[] {
-  objects("tools", tools, "tools", ["parse", "describe", "run"]);
-  const sorted = [...tools].sort((a, b) => (a.name < b.name ? -1 : 1));
-  const twice = sorted.find((tool, i) => sorted[i + 1]?.name === tool.name);
-  if (twice) throw new InputError("tools", `distinct names, got ${twice.name} twice`);
-  return sorted;
+const OF_TOOL = ["parse", "describe", "run"];
+
+/** Tools, by name, and what has to be opened to have more. */
+export interface ToolList {
+  readonly tools: readonly Tool[];
+  readonly sources: readonly ToolSource[];
+}
+
+/** Throws `InputError` for what is no list of tools and tool sources, and for two of one name. */
+export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
+  const given: unknown = entries;
+  if (!Array.isArray(given)) throw new InputError("tools", "a list of tools and tool sources");
+  entries.forEach((entry, i) => object(`tools[${i}]`, entry, "one of the tools, with", isSource(entry) ? [] : OF_TOOL));
+  const sources = entries.filter(isSource);
+  distinct("tools", sources);
+  return {
+    tools: byName(
+      "tools",
+      entries.filter((entry): entry is Tool => !isSource(entry)),
+    ),
+    sources,
+  };
+}
+
+function isSource(entry: Tool | ToolSource): entry is ToolSource {
+  return typeof (entry as Partial<ToolSource> | null)?.open === "function";
+}
+
+/** Throws `InputError` for what is no list of tools, and for two of one name. */
+export function byName(field: string, tools: readonly Tool[]): readonly Tool[] {
+  objects(field, tools, "tools", OF_TOOL);
+  distinct(field, tools);
+  return [...tools].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function distinct(field: string, named: readonly { name: string }[]): void {
+  const names = named.map(({ name }) => name);
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) throw new InputError(field, `distinct names, got ${twice} twice`);
 }
 
 /** Throws `InputError` unless `value` is a list of objects with a name and these methods. */

@@ -6,19 +6,16 @@ import { toldOf, uniqueCalls } from "../models/answer.js";
 import { callModel, type BrokenOff, type ModelCallHooks } from "../models/model-call.js";
 import type { FinishReason } from "../ports/model-provider.js";
 import type { Message, Part } from "../ports/message.js";
-import type { Usage } from "../ports/usage.js";
 import { RepeatedCalls } from "./repeated-calls.js";
 import { slipIn, slipOf, SLIPS, withWord, wordFor } from "./slips.js";
 import { limitReached } from "./limits.js";
 import type { RunContext } from "./run-context.js";
+import { finished } from "./run-record.js";
 import { nameSession } from "./title.js";
 import { runToolCalls } from "./tool-calls.js";
 import { withState } from "./tool-state.js";
-import { addUsage, NO_USAGE } from "../models/usage.js";
 
-export type LoopResult = Pick<RunResult, "output" | "usage" | "iterations" | "finishReason" | "endedBy"> & {
-  used: number;
-};
+export type LoopResult = Pick<RunResult, "output" | "iterations" | "finishReason" | "endedBy"> & { used: number };
 
 /**
  * Model -> tools -> model, until the model has no more calls or the limit is reached.
@@ -27,14 +24,12 @@ export type LoopResult = Pick<RunResult, "output" | "usage" | "iterations" | "fi
 export async function runLoop(run: RunContext): Promise<LoopResult> {
   const window = run.agent.compaction.open(run);
   const repeated = new RepeatedCalls();
-  let usage: Usage = NO_USAGE;
   for (let iterations = 1; ; iterations += 1) {
     run.signal.throwIfAborted();
-    const { message, output, reason, spent, used } = await turn(run, window);
-    usage = addUsage(addUsage(usage, spent), window.takeSpent());
+    const { message, output, reason, used } = await turn(run, window, iterations);
     if (iterations === 1) nameSession(run);
     const calls = callsOf(message);
-    if (calls.length === 0) return { output, usage, iterations, finishReason: reason, endedBy: "model", used };
+    if (calls.length === 0) return { output, iterations, finishReason: reason, endedBy: "model", used };
     repeated.nextAnswer();
     await runToolCalls(calls, message.id, run, async ({ call, output: done, state }) => {
       const failed = done.failed === true;
@@ -61,7 +56,7 @@ export async function runLoop(run: RunContext): Promise<LoopResult> {
     const endedBy = limitReached(run.limits, { iterations });
     if (endedBy) {
       run.logger.warn("run ended at a limit", { session: run.sessionId, iterations, endedBy });
-      return { output, usage, iterations, finishReason: "length", endedBy, used };
+      return { output, iterations, finishReason: "length", endedBy, used };
     }
   }
 }
@@ -72,20 +67,17 @@ interface Turn {
   /** Its text, with that of the parts that broke off before. */
   output: string;
   reason: FinishReason;
-  /** Of all calls of the turn. */
-  spent: Usage;
   /** Tokens of the last call. */
   used: number;
 }
 
-/** One turn of the model, told and stored. */
-async function turn(run: RunContext, window: ContextWindow): Promise<Turn> {
+/** One turn of the model, told and stored; with its last one the run's end. */
+async function turn(run: RunContext, window: ContextWindow, iterations: number): Promise<Turn> {
   const { conversation, recorder, provider, model, sessionId } = run;
   let growing: Message | undefined;
   /** The message that broke off, until that was told. */
   let broken = "";
   let output = "";
-  let spent: Usage = NO_USAGE;
   const begin = () => (growing ??= conversation.compose(assistant([]), false));
   const keep = async (parts: Part[]) => {
     if (!growing) return;
@@ -119,16 +111,16 @@ async function turn(run: RunContext, window: ContextWindow): Promise<Turn> {
   for (let slips = 0; ;) {
     const answer = await callModel(run, "answer", request, run.signal, hooks);
     const failed = "error" in answer;
-    if (!failed) spent = addUsage(spent, answer.paid);
     const slip = failed ? slipOf(answer.error) : slipIn(answer, provider.name, output !== "");
     if (!failed && !slip) {
       const parts = uniqueCalls(answer.parts, conversation.callIds);
       const message: Message = { ...begin(), parts, finished: true };
-      await recorder.finish(message, answer.paid);
+      const end = callsOf(message).length === 0 ? finished("model") : {};
+      await recorder.finish(message, { usage: answer.paid, run: { iterations, ...end } });
       conversation.add(message);
       window.answered(answer.usage);
       output += textOf(message);
-      return { message, output, reason: answer.reason, spent, used: answer.paid.totalTokens };
+      return { message, output, reason: answer.reason, used: answer.paid.totalTokens };
     }
     const error = slip ?? (answer as BrokenOff).error;
     try {

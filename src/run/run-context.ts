@@ -9,12 +9,16 @@ import type { Logger } from "../ports/logger.js";
 import type { Model, ModelProvider, ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import type { Hooks } from "../ports/hooks.js";
+import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { Tool } from "../ports/tool.js";
 import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
+import type { ToolList } from "./input.js";
 import type { RunLimits } from "./limits.js";
 import type { RunPlace, RunPlaces } from "./places.js";
 import type { PromptOptions } from "./system-prompt.js";
+import type { ToolSources } from "./tool-sources.js";
 import type { ToolStates } from "./tool-state.js";
 
 /** What all runs of an agent share; made once, with the agent. */
@@ -26,8 +30,10 @@ export interface AgentParts {
   readonly models: Models;
   readonly bus: Bus<BusEvents>;
   readonly logger: Logger;
-  /** Sorted by name. */
-  readonly tools: readonly Tool[];
+  readonly tools: ToolList;
+  readonly sources: ToolSources;
+  readonly permissions: PermissionPolicy;
+  readonly hooks: Hooks;
   readonly compaction: Compaction;
   readonly prompt: PromptOptions;
   readonly limits: RunLimits;
@@ -63,6 +69,9 @@ export interface RunContext {
   readonly system: string;
   /** Sorted by name. */
   readonly tools: readonly Tool[];
+  /** What was opened for them is this run's no more. */
+  readonly releaseTools: () => void;
+  readonly hooks: Hooks;
   readonly limits: RunLimits;
   /** Absolute path of the folder where its tools run. */
   readonly projectDir: string;

@@ -8,7 +8,7 @@ import type { ModelPair } from "../models/models.js";
 import { SessionNotFoundError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
-import type { RunInput } from "../ports/run.js";
+import type { RunInput, RunRecord } from "../ports/run.js";
 import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-driver.js";
 import type { Session } from "../ports/session.js";
 import { HeldLease } from "../sessions/lease.js";
@@ -18,6 +18,7 @@ import { ending } from "./execution.js";
 import { toolList } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
 import type { AgentParts, RunContext } from "./run-context.js";
+import { begun, interrupted } from "./run-record.js";
 import { systemPrompt } from "./system-prompt.js";
 
 /**
@@ -45,7 +46,7 @@ async function begin(
   signal: AbortSignal,
 ): Promise<RunContext> {
   const store = await agent.store();
-  const stored = input.sessionId === undefined ? undefined : await newestOf(store, input.sessionId);
+  const stored = input.sessionId === undefined ? undefined : await chainOf(store, input.sessionId);
   const projectDir = input.projectDir ?? stored?.projectDir ?? agent.projectDir;
   await checkFolder(projectDir);
   const chosen = await agent.models.resolve(
@@ -60,24 +61,29 @@ async function begin(
   const original = stored ?? newSession({ projectDir }, projectDir);
   const sessionId = original.chain.root;
   const lease = await HeldLease.take(store, sessionId, logger);
+  let releaseTools = (): void => undefined;
   try {
-    signal.throwIfAborted();
-    const { attach } = input;
-    const attached =
-      attach &&
-      (await place.read(() => {
-        signal.throwIfAborted();
-        return attach((bytes) => place.reserve(bytes));
-      }));
-    signal.throwIfAborted();
-    const whole = attached ? { ...input, attachments: [...(input.attachments ?? []), ...attached] } : input;
+    const whole = await attached(input, place, signal);
     const effort = input.reasoningEffort ?? chosenEffort(stored) ?? agent.reasoningEffort;
     const set = { provider: chosen.provider.name, model: chosen.model.id, reasoningEffort: effort };
     // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
-    const conversation = stored ? await resumed(store, sessionId, set) : new Conversation({ ...original, ...set }, []);
+    const head = stored && (await store.head(sessionId));
+    if (stored && !head) throw new SessionNotFoundError(sessionId);
+    const session = { ...(head ? goingOn(head) : original), ...set };
+    const conversation = new Conversation(session, head?.messages ?? []);
+    const record = begun({ id, sessionId, provider: set.provider, model: set.model });
     const either = AbortSignal.any([signal, lease.lost]);
     // Each tool of a run may listen, and many run at once.
     setMaxListeners(0, either);
+    const list = input.tools === undefined ? agent.tools : toolList(input.tools);
+    const { tools, missing, release } = await agent.sources.open(list, {
+      runId: id,
+      sessionId,
+      projectDir,
+      logger,
+      signal: either,
+    });
+    releaseTools = release;
     const run: RunContext = {
       agent,
       id,
@@ -88,15 +94,18 @@ async function begin(
       system: await systemPrompt(projectDir, {
         ...agent.prompt,
         extra: input.systemPrompt ?? agent.prompt.extra ?? "",
+        missing,
       }),
-      tools: input.tools === undefined ? agent.tools : toolList(input.tools),
+      tools,
+      releaseTools,
+      hooks: agent.hooks,
       limits: agent.limits,
       projectDir,
       conversation,
       state: await agent.states.of(conversation, store),
       store,
       lease,
-      recorder: new Recorder(store, conversation.session.id, lease.fence, (error) => cancel.abort(error)),
+      recorder: new Recorder(store, session.id, lease.fence, record, (error) => cancel.abort(error)),
       bus: agent.bus,
       logger,
       events: new EventBuffer(input.overflow ?? "drop"),
@@ -105,35 +114,49 @@ async function begin(
       cancel,
       signal: either,
     };
-    await (stored ? goOn(run, set, whole) : create(run, whole));
+    await (head ? goOn(run, set, whole, head.unfinished) : create(run, whole));
     return run;
   } catch (error) {
+    releaseTools();
     await lease.giveBack();
     throw error;
   }
 }
 
-async function create({ id: runId, store, bus, conversation }: RunContext, input: RunInput): Promise<void> {
+/** The input with what it attaches, read when it is this run's turn. */
+async function attached(input: RunInput, place: RunPlace, signal: AbortSignal): Promise<RunInput> {
+  const { attach, attachments = [] } = input;
+  signal.throwIfAborted();
+  if (!attach) return input;
+  const more = await place.read(() => {
+    signal.throwIfAborted();
+    return attach((bytes) => place.reserve(bytes));
+  });
+  signal.throwIfAborted();
+  return { ...input, attachments: [...attachments, ...more] };
+}
+
+async function create({ id: runId, recorder, bus, conversation }: RunContext, input: RunInput): Promise<void> {
   const { session } = conversation;
   const message = conversation.compose(prompt(input));
-  await store.create({ session: { ...session, lastSeq: message.seq }, messages: [message] });
+  await recorder.begin({ ...session, lastSeq: message.seq }, message);
   conversation.add(message);
   bus.emit("session.created", { session, runId });
 }
 
-async function resumed(store: SessionDriver, rootId: string, set: Partial<Session>): Promise<Conversation> {
-  const head = await store.head(rootId);
-  if (!head) throw new SessionNotFoundError(rootId);
-  return new Conversation({ ...goingOn(head), ...set }, head.messages);
-}
-
-/** Mend what a crash left, and store the user's message: one write. */
-async function goOn(run: RunContext, set: SessionFields, input: RunInput): Promise<void> {
+/** Mend what a crash left, and store the user's message: one write. `unfinished`: runs that this one's lease ends. */
+async function goOn(
+  run: RunContext,
+  set: SessionFields,
+  input: RunInput,
+  unfinished: readonly RunRecord[],
+): Promise<void> {
   const { id: runId, sessionId, conversation, recorder, bus } = run;
   const dangling = danglingCalls(conversation.messages);
   const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, conversation.compose(prompt(input))];
-  await recorder.write({ sync: true, set: { ...set, updatedAt: now() }, add });
+  const runs = [...unfinished.map(interrupted), recorder.run];
+  await recorder.write({ sync: true, set: { ...set, updatedAt: now() }, add, runs });
   for (const message of add) conversation.add(message);
   bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId: sessionId });
 }
@@ -156,15 +179,14 @@ function chosenEffort(session: Session | undefined): ReasoningEffort | undefined
   return session && (session.lastSeq > 0 || session.reasoningEffort !== "") ? session.reasoningEffort : undefined;
 }
 
-/** The session that a run goes on in: the newest of the chain that `id` belongs to, with the fields of the chain. */
-async function newestOf(store: SessionDriver, id: string): Promise<Session> {
+/** A session with the fields of its chain. */
+async function chainOf(store: SessionDriver, id: string): Promise<Session> {
   const session = await found(store, id);
-  const original = await found(store, session.chain.root);
-  return goingOn({ original, newest: (await store.newest(session.chain.root)) ?? session });
+  return session.chain.index === 0 ? session : found(store, session.chain.root);
 }
 
-/** The original's fields are the chain's: a revert may have made an earlier follow-up the newest again. */
-function goingOn({ original, newest }: Pick<ChainHead, "original" | "newest">): Session {
+/** The session that a run goes on in. The original's fields are the chain's: a revert may have made an earlier follow-up the newest again. */
+function goingOn({ original, newest }: ChainHead): Session {
   const { title, titled, provider, model, reasoningEffort, projectDir } = original;
   return { ...newest, title, titled, provider, model, reasoningEffort, projectDir };
 }

@@ -21,6 +21,8 @@ export interface PromptOptions {
   projectInstructions?: boolean;
   /** Never read, whatever leads there. Default none. */
   deniedPaths?: readonly string[];
+  /** Names of those whose tools could not be had. Default none. */
+  missing?: readonly string[];
 }
 
 /**
@@ -28,11 +30,15 @@ export interface PromptOptions {
  * so that providers can cache it: no time, no state.
  */
 export async function systemPrompt(projectDir: string, options: PromptOptions): Promise<string> {
-  const { extra = "", projectInstructions = true, deniedPaths = [] } = options;
+  const { extra = "", projectInstructions = true, deniedPaths = [], missing = [] } = options;
   const parts = [BASE, `Project folder: ${projectDir}\nOperating system: ${process.platform}`];
   if (extra.trim() !== "") parts.push(extra.trim());
   const instructions = projectInstructions ? await instructionsOf(projectDir, deniedPaths) : "";
   if (instructions !== "") parts.push(`Instructions of this project (AGENTS.md):\n\n${instructions}`);
+  if (missing.length > 0)
+    parts.push(
+      `Tools that could not be had this time: those of ${missing.join(", ")}. Say so where one of them is needed.`,
+    );
   return parts.join("\n\n");
 }
 

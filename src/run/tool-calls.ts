@@ -3,8 +3,10 @@ import { INTERRUPTED } from "../conversation/messages.js";
 import { parseJson } from "../base/json.js";
 import type { Logger } from "../ports/logger.js";
 import type { ToolCallPart } from "../ports/message.js";
-import type { Diff, Location, Tool, ToolKind, ToolOutput } from "../ports/tool.js";
-import { asker, NOT_RUN, refusal } from "./permissions.js";
+import type { Diff, Location, Tool, ToolCall, ToolContext, ToolKind, ToolOutput } from "../ports/tool.js";
+import { onAbort } from "../base/abort.js";
+import { keptByHook, refusedByHook } from "./hooks.js";
+import { asker, judged, NOT_RUN, refusal, type Verdict } from "./permissions.js";
 import type { RunContext } from "./run-context.js";
 import { CallState, type StateChanges } from "./tool-state.js";
 import { capText } from "../base/cut-text.js";
@@ -57,9 +59,11 @@ export async function runToolCalls(
     i += group.length;
     const outcomes = await Promise.allSettled(
       group.map(async (one) => {
+        // Before it is shown: whoever shows it knows at once whether a person is asked, or it runs.
+        const verdict = await verdictOn(one, run);
         announce(one, messageId, run);
         const state = new CallState(run.state);
-        const output = await settle(one, state, run);
+        const output = await settle(one, verdict, state, run);
         run.bus.emit("tool.finished", {
           runId: run.id,
           sessionId: run.sessionId,
@@ -152,11 +156,22 @@ function announce(one: Prepared, messageId: string, run: RunContext): void {
 }
 
 /** Never rejects. */
-async function settle(one: Prepared, state: CallState, run: RunContext): Promise<ToolOutput> {
+async function verdictOn(one: Prepared, run: RunContext): Promise<Verdict> {
+  if (one.refusal !== undefined || !one.tool) return { refused: one.refusal ?? "" };
+  return judged(callOf(one, one.tool, run), run);
+}
+
+function callOf({ call, input, title, locations, diff }: Prepared, tool: Tool, run: RunContext): ToolCall {
+  const { id: runId, sessionId, projectDir } = run;
+  return { runId, sessionId, callId: call.id, projectDir, tool, input, title, locations, diff };
+}
+
+/** Never rejects. */
+async function settle(one: Prepared, verdict: Verdict, state: CallState, run: RunContext): Promise<ToolOutput> {
   const { signal } = run;
   if (signal.aborted) return { text: NOT_RUN, failed: true };
-  if (one.refusal !== undefined || !one.tool) return { text: one.refusal ?? "", failed: true };
-  const work = perform(one, one.tool, state, run);
+  if (!one.tool) return { text: one.refusal ?? "", failed: true };
+  const work = perform(one, one.tool, verdict, state, run);
   const output = await withGrace(work, signal);
   if (output === undefined) {
     void run.agent.stragglers.add(work);
@@ -169,42 +184,48 @@ async function settle(one: Prepared, state: CallState, run: RunContext): Promise
 function withGrace(work: Promise<ToolOutput>, signal: AbortSignal): Promise<ToolOutput | undefined> {
   return new Promise((resolve) => {
     let timer: NodeJS.Timeout | undefined;
-    const onAbort = () => (timer = setTimeout(() => resolve(undefined), GRACE_MS));
-    signal.addEventListener("abort", onAbort, { once: true });
+    const forget = onAbort(signal, () => (timer = setTimeout(() => resolve(undefined), GRACE_MS)));
     void work.then((output) => {
       clearTimeout(timer);
-      signal.removeEventListener("abort", onAbort);
+      forget();
       resolve(output);
     });
   });
 }
 
 /** Never rejects. */
-async function perform(one: Prepared, tool: Tool, state: CallState, run: RunContext): Promise<ToolOutput> {
-  const { signal, logger, limits, projectDir } = run;
-  const callId = one.call.id;
+async function perform(
+  one: Prepared,
+  tool: Tool,
+  verdict: Verdict,
+  state: CallState,
+  run: RunContext,
+): Promise<ToolOutput> {
+  const { limits } = run;
+  const call = callOf(one, tool, run);
+  const { callId, sessionId, projectDir } = call;
   const ask = asker(callId, tool, state, run);
-  try {
-    const { title, input, locations, diff } = one;
-    const request = { title, input, locations, ...(diff.length > 0 ? { diff } : {}) };
-    const refused = tool.needsPermission ? await refusal(tool.name, request, ask, run) : undefined;
-    if (refused !== undefined) return { text: refused, failed: true };
-    const context = { sessionId: run.sessionId, callId, projectDir, signal, ask, state };
-    const output = outputOf(await tool.run(one.args, context), tool, logger);
-    return { ...output, text: capText(output.text, limits.toolOutputBytes) };
-  } catch (error) {
-    if (signal.aborted) return { text: INTERRUPTED, failed: true };
-    logger.debug("a tool failed", { tool: tool.name, error });
-    return { text: capText(`${tool.name}: ${text(error)}`, limits.toolOutputBytes), failed: true };
-  }
+  const refused = (await refusal(call, verdict, ask, run)) ?? (await refusedByHook(call, run));
+  if (refused !== undefined) return { text: capText(refused, limits.toolOutputBytes), failed: true };
+  const context = { sessionId, callId, projectDir, signal: run.signal, ask, state };
+  const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);
+  return { ...output, text: capText(output.text, limits.toolOutputBytes) };
 }
 
-/** What a tool written in JavaScript may return as well: its text alone. Throws for what has none. */
-function outputOf(returned: unknown, tool: Tool, logger: Logger): ToolOutput {
-  if (typeof returned === "string") return { text: returned };
-  if (typeof (returned as ToolOutput | undefined)?.text === "string") return returned as ToolOutput;
-  logger.error("a tool returned no text: expected { text }", { tool: tool.name, returned: typeof returned });
-  throw new Error("it did its work, but returned nothing that can be shown");
+/** What a call brought, also when it failed. Never rejects. */
+async function outputOf(tool: Tool, args: unknown, context: ToolContext, logger: Logger): Promise<ToolOutput> {
+  try {
+    const returned: unknown = await tool.run(args, context);
+    // A tool written in JavaScript may return its text alone.
+    if (typeof returned === "string") return { text: returned };
+    if (typeof (returned as ToolOutput | undefined)?.text === "string") return returned as ToolOutput;
+    logger.error("a tool returned no text: expected { text }", { tool: tool.name, returned: typeof returned });
+    throw new Error("it did its work, but returned nothing that can be shown");
+  } catch (error) {
+    if (context.signal.aborted) return { text: INTERRUPTED, failed: true };
+    logger.debug("a tool failed", { tool: tool.name, error });
+    return { text: `${tool.name}: ${text(error)}`, failed: true };
+  }
 }
 
 function text(error: unknown): string {

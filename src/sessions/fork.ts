@@ -3,7 +3,7 @@ import { newId, now } from "../base/ids.js";
 import type { Message, Part } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
-import { NO_USAGE } from "../models/usage.js";
+import { NO_USAGE } from "../conversation/usage.js";
 
 /** A new original with the chain's conversation up to and including a message. Rejects with `PointNotFoundError`. */
 export async function fork(store: SessionDriver, source: Session, messageId: string): Promise<Session> {

@@ -1,56 +1,14 @@
-import { readFileSync, readlinkSync } from "node:fs";
-import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LeaseLostError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
-import { newId } from "../base/ids.js";
+import { holderState, thisHolder } from "./holder.js";
 import type { Logger } from "../ports/logger.js";
-import type { Holder, Lease, SessionDriver } from "../ports/session-driver.js";
+import type { Holder, Lease, SessionDriver, StoredRun } from "../ports/session-driver.js";
 
 /** A holder that does not renew for so long is taken for gone, wherever it runs. */
 export const LEASE_TTL_MS = 30_000;
 const RENEW_MS = 10_000;
 /** Waits, in ms, between the attempts to give a lease back; the last attempt has none behind it. */
 const GIVE_BACK_MS = [50, 250, undefined] as const;
-
-function read(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
-}
-
-/** Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat); `""` where the system does not tell. */
-function startOf(pid: number): string {
-  const stat = read(`/proc/${pid}/stat`);
-  // The command's name may hold spaces and brackets: count from behind its last one.
-  return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? "";
-}
-
-/**
- * The host, and on it the namespace in which its process ids count: two containers may share a name and a boot, and
- * neither can tell by a pid whether the other's process lives.
- */
-function thisHost(): string {
-  try {
-    return `${hostname()} ${readlinkSync("/proc/self/ns/pid")}`;
-  } catch {
-    return hostname();
-  }
-}
-
-let self: Omit<Holder, "id"> | undefined;
-
-/** This process, as a holder of leases. */
-export function thisHolder(): Holder {
-  self ??= {
-    host: thisHost(),
-    boot: read("/proc/sys/kernel/random/boot_id").trim(),
-    pid: process.pid,
-    started: startOf(process.pid),
-  };
-  return { ...self, id: newId() };
-}
 
 /** Holders of this process whose lease could not be given back; forgotten when it has run out by itself. */
 const buried = new Set<string>();
@@ -60,20 +18,14 @@ function bury(holder: Holder): void {
   setTimeout(() => buried.delete(holder.id), 2 * LEASE_TTL_MS).unref();
 }
 
-/** Whether a holder is known to be dead: one of our own that has ended; or of this host, and of another boot, or its process is no more. */
+/** Whether a holder is known to be dead: one of our own that has ended, or a process that is no more. */
 export function isGone(holder: Holder): boolean {
-  if (buried.has(holder.id)) return true;
-  const here = thisHolder();
-  if (holder.host !== here.host) return false;
-  if (holder.boot !== here.boot) return true;
-  if (holder.pid === here.pid) return holder.started !== here.started;
-  try {
-    process.kill(holder.pid, 0);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ESRCH") return true;
-  }
-  const started = startOf(holder.pid);
-  return holder.started !== "" && started !== "" && started !== holder.started;
+  return buried.has(holder.id) || holderState(holder) === "dead";
+}
+
+/** Whether somebody still holds a run that is stored as going on. */
+export function goesOn({ holder }: StoredRun): boolean {
+  return holder !== null && !isGone(holder);
 }
 
 /** The right to write to a chain, renewed until it is given back or lost. */

@@ -1,13 +1,12 @@
-// A process that holds the write lock of a SQLite file. Usage: <path> <ms>
-import { setTimeout as sleep } from "node:timers/promises";
+// A process that holds the write lock of a SQLite file until it is told to let go. Usage: <path>
+import { once } from "node:events";
 import Sqlite from "better-sqlite3";
 
-const [path = "", ms = "0"] = process.argv.slice(2);
+const [path = ""] = process.argv.slice(2);
 const db = new Sqlite(path, { timeout: 10_000 });
 db.exec("BEGIN IMMEDIATE");
 process.send?.("held");
-await sleep(Number(ms));
-process.send?.("released");
+await once(process, "message");
 db.exec("COMMIT");
 db.close();
 process.disconnect?.();

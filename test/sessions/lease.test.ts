@@ -3,14 +3,19 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { hostname } from "node:os";
 import { describe, it } from "node:test";
-import { MemoryDriver, silentLogger } from "gantry";
-import { HeldLease, isGone, thisHolder } from "../../src/sessions/lease.js";
+import { holderState, MemoryDriver, silentLogger, thisHolder } from "gantry";
+import { HeldLease, isGone } from "../../src/sessions/lease.js";
 
 describe("a holder of a lease", () => {
   it("is this process while it lives, in any boot but another, and unknown on other hosts", () => {
     const here = thisHolder();
     assert.equal(isGone(here), false);
     assert.equal(isGone({ ...here, host: "elsewhere", pid: 1 }), false);
+    assert.deepEqual([here, { ...here, host: "elsewhere" }, { ...here, boot: "another boot" }].map(holderState), [
+      "alive",
+      "elsewhere",
+      "dead",
+    ]);
     assert.equal(isGone({ ...here, boot: "another boot" }), true);
     // Of another container: its pids say nothing here, though name and boot may be the same.
     if (process.platform === "linux") assert.equal(isGone({ ...here, host: hostname(), pid: 2 ** 22 + 1 }), false);

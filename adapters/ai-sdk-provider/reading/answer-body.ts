@@ -1,15 +1,13 @@
 import { hasCode, ProviderError } from "gantry";
-import { looksLikeHtml, toProviderError, whyUnreadable, type FaultContext } from "../errors.js";
+import { noAnswer, type FaultContext } from "../errors.js";
 import type { StreamPart } from "../language-model.js";
 import type { AnswerReader } from "./answer-reader.js";
 import type { Handed } from "./hand-over.js";
 import { EventLines, type ServerEvent } from "./event-lines.js";
-import { bag, tellsError } from "../json.js";
+import { parsed } from "../json.js";
 
 /** Characters of one event, or of an answer that comes in one piece. */
 const MOST = 8 * 1024 * 1024;
-// Enough to read a title or an error.
-const SHOWN = 256 * 1024;
 
 /** Parts of an answer as they come; an empty batch is possible, undefined is the end. */
 export interface PartSource {
@@ -114,25 +112,18 @@ export class AnswerBody implements PartSource {
   }
 
   #values(text: string): unknown[] {
-    const value = parse(text);
+    const value = parsed(text);
     if (value !== undefined) return [value];
     // Events without an empty line between them.
     const lines = text.split("\n").filter((line) => line.trim() !== "" && line.trim() !== "[DONE]");
-    const values = lines.map(parse);
+    const values = lines.map(parsed);
     if (lines.length > 1 && values.every((line) => line !== undefined)) return values;
     throw new ProviderError(this.#context.provider, "server", "a malformed chunk in the answer");
   }
 
   #readWhole(body: string, parts: StreamPart[]): void {
-    const whole = parse(body);
-    if (whole !== undefined) {
-      if (this.#reader.whole(whole, parts)) return;
-      const first = bag(Array.isArray(whole) ? (whole as unknown[])[0] : whole);
-      if (tellsError(first.error) || first.detail !== undefined || first.message !== undefined)
-        throw toProviderError(whole, this.#context);
-    }
-    const why = whyUnreadable(body.slice(0, SHOWN));
-    throw this.#protocol(looksLikeHtml(body) ? why : `unexpected: ${why}`);
+    const whole = parsed(body);
+    if (whole === undefined || !this.#reader.whole(whole, parts)) throw noAnswer(body, this.#context);
   }
 
   #protocol(message: string): ProviderError {
@@ -147,13 +138,5 @@ class Broken extends Error {
   constructor(url: string, cause: unknown) {
     super(cause instanceof Error ? cause.message : "the answer broke off", { cause });
     this.url = url;
-  }
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

@@ -1,4 +1,4 @@
-import type { StreamPart } from "../language-model.js";
+import type { Metadata, StreamPart } from "../language-model.js";
 
 /**
  * Reads one answer of one wire. What it does not know, and whatever is of another shape than it should be, is passed over:
@@ -21,9 +21,9 @@ export interface AnswerReader {
 export interface Counts {
   readonly input: number | undefined;
   readonly output: number | undefined;
-  readonly cacheRead?: number | undefined;
-  readonly cacheWrite?: number | undefined;
-  readonly reasoning?: number | undefined;
+  readonly cacheRead?: number;
+  readonly cacheWrite?: number;
+  readonly reasoning?: number;
   /** The provider's own words, for the cost. */
   readonly raw: unknown;
 }
@@ -31,20 +31,33 @@ export interface Counts {
 export function finishPart(
   reason: { readonly unified: string; readonly raw: string | undefined; readonly message?: string },
   counts: Counts | undefined,
-  providerMetadata?: StreamPart["providerMetadata"],
+  providerMetadata?: Metadata,
 ): StreamPart {
   return {
     type: "finish",
     finishReason: reason,
-    ...(counts === undefined
-      ? {}
-      : {
-          usage: {
-            inputTokens: { total: counts.input, cacheRead: counts.cacheRead, cacheWrite: counts.cacheWrite },
-            outputTokens: { total: counts.output, reasoning: counts.reasoning },
-            raw: counts.raw,
-          },
-        }),
-    ...(providerMetadata === undefined ? {} : { providerMetadata }),
+    usage: counts && {
+      inputTokens: { total: counts.input, cacheRead: counts.cacheRead, cacheWrite: counts.cacheWrite },
+      outputTokens: { total: counts.output, reasoning: counts.reasoning },
+      raw: counts.raw,
+    },
+    providerMetadata,
   };
+}
+
+/** The block of text or of thoughts that an answer is at, where the wire tells no blocks: one begins where the other ends. */
+export class Saying {
+  kind: "text" | "reasoning" | undefined;
+
+  say(kind: "text" | "reasoning", delta: string, parts: StreamPart[], providerMetadata?: Metadata): void {
+    if (this.kind !== kind) this.turn(kind, parts, providerMetadata);
+    parts.push({ type: `${kind}-delta`, id: "0", delta, providerMetadata });
+  }
+
+  /** End the block, and begin one of `kind`; none where there is none. */
+  turn(kind: "text" | "reasoning" | undefined, parts: StreamPart[], providerMetadata?: Metadata): void {
+    if (this.kind !== undefined) parts.push({ type: `${this.kind}-end`, id: "0" });
+    this.kind = kind;
+    if (kind !== undefined) parts.push({ type: `${kind}-start`, id: "0", providerMetadata });
+  }
 }

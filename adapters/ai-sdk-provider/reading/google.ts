@@ -1,5 +1,5 @@
 import type { Metadata, StreamPart } from "../language-model.js";
-import { finishPart, type AnswerReader, type Counts } from "./answer-reader.js";
+import { finishPart, Saying, type AnswerReader, type Counts } from "./answer-reader.js";
 import { PlacedArguments } from "./google-arguments.js";
 import { argumentsOf, bag, count, list, tellsError, text, type Bag } from "../json.js";
 
@@ -25,7 +25,7 @@ export class GeminiReader implements AnswerReader {
   complete = false;
   // Older models say STOP with every chunk.
   readonly over = false;
-  #kind: "text" | "reasoning" | undefined;
+  readonly #saying = new Saying();
   #usage: Counts | undefined;
   #reason: { unified: string; raw: string } | undefined;
   #message = "";
@@ -61,9 +61,9 @@ export class GeminiReader implements AnswerReader {
   end(done: boolean, parts: StreamPart[]): void {
     if (!done && !this.complete) return;
     this.#endCall(parts);
-    this.#switch(undefined, undefined, parts);
+    this.#saying.turn(undefined, parts);
     const reason = this.#reason ?? { unified: "other", raw: undefined };
-    parts.push(finishPart({ ...reason, ...(this.#message === "" ? {} : { message: this.#message }) }, this.#usage));
+    parts.push(finishPart({ ...reason, message: this.#message || undefined }, this.#usage));
   }
 
   #stopped(raw: string, unified: string): void {
@@ -84,14 +84,8 @@ export class GeminiReader implements AnswerReader {
       return;
     }
     const kind = part.thought === true ? "reasoning" : "text";
-    if (part.text === "" && (metadata === undefined || this.#kind !== kind)) return;
-    if (this.#kind !== kind) this.#switch(kind, metadata, parts);
-    parts.push({
-      type: `${kind}-delta`,
-      id: "0",
-      delta: part.text,
-      ...(metadata === undefined ? {} : { providerMetadata: metadata }),
-    });
+    if (part.text !== "" || (metadata !== undefined && this.#saying.kind === kind))
+      this.#saying.say(kind, part.text, parts, metadata);
   }
 
   #call(called: Bag, metadata: Metadata | undefined, parts: StreamPart[]): void {
@@ -119,13 +113,6 @@ export class GeminiReader implements AnswerReader {
     tellCall(called, args.toString(), metadata, parts);
   }
 
-  #switch(kind: "text" | "reasoning" | undefined, metadata: Metadata | undefined, parts: StreamPart[]): void {
-    if (this.#kind !== undefined) parts.push({ type: `${this.#kind}-end`, id: "0" });
-    this.#kind = kind;
-    if (kind !== undefined)
-      parts.push({ type: `${kind}-start`, id: "0", ...(metadata === undefined ? {} : { providerMetadata: metadata }) });
-  }
-
   #count(usage: Bag): void {
     const thoughts = count(usage.thoughtsTokenCount);
     const input = count(usage.promptTokenCount);
@@ -135,13 +122,8 @@ export class GeminiReader implements AnswerReader {
   }
 }
 
-function tellCall(called: Bag, input: string, metadata: Metadata | undefined, parts: StreamPart[]): void {
+function tellCall(called: Bag, input: string, providerMetadata: Metadata | undefined, parts: StreamPart[]): void {
+  const [toolCallId, toolName] = [text(called.id), text(called.name)];
   parts.push({ type: "tool-input-delta", delta: input });
-  parts.push({
-    type: "tool-call",
-    toolCallId: text(called.id),
-    toolName: text(called.name),
-    input,
-    ...(metadata === undefined ? {} : { providerMetadata: metadata }),
-  });
+  parts.push({ type: "tool-call", toolCallId, toolName, input, providerMetadata });
 }

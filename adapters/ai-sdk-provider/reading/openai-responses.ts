@@ -2,6 +2,12 @@ import type { Metadata, StreamPart } from "../language-model.js";
 import { finishPart, type AnswerReader, type Counts } from "./answer-reader.js";
 import { argumentsOf, bag, count, key, list, tellsError, text, type Bag } from "../json.js";
 
+const KINDS: ReadonlyMap<unknown, "text" | "reasoning" | "call"> = new Map([
+  ["message", "text"],
+  ["reasoning", "reasoning"],
+  ["function_call", "call"],
+]);
+
 /** An item of the answer that is under way. */
 interface Item {
   /** Where in the answer, or its id where that is not told. */
@@ -38,6 +44,7 @@ export class ResponsesReader implements AnswerReader {
   read(event: unknown, name: string, parts: StreamPart[]): void {
     const value = bag(event);
     const type = text(value.type) || name;
+    const about = (kind: string): Item => this.#item(value, { type: kind, id: value.item_id }, parts);
     switch (type) {
       case "response.output_item.added":
         this.#added(value, parts);
@@ -46,31 +53,20 @@ export class ResponsesReader implements AnswerReader {
         this.#done(this.#item(value, bag(value.item), parts), bag(value.item), parts);
         break;
       case "response.output_text.delta":
-      case "response.refusal.delta": {
+      case "response.refusal.delta":
         if (type === "response.refusal.delta") this.#refused = true;
-        this.#say(this.#item(value, { type: "message", id: value.item_id }, parts), text(value.delta), parts);
+        this.#say(about("message"), text(value.delta), parts);
         break;
-      }
       case "response.reasoning_summary_text.delta":
-        this.#think(
-          this.#item(value, { type: "reasoning", id: value.item_id }, parts),
-          `s${count(value.summary_index) ?? 0}`,
-          text(value.delta),
-          parts,
-        );
+        this.#think(about("reasoning"), `s${count(value.summary_index) ?? 0}`, text(value.delta), parts);
         break;
       case "response.reasoning_text.delta":
       case "response.reasoning.delta":
-        this.#think(
-          this.#item(value, { type: "reasoning", id: value.item_id }, parts),
-          `t${count(value.content_index) ?? 0}`,
-          text(value.delta),
-          parts,
-        );
+        this.#think(about("reasoning"), `t${count(value.content_index) ?? 0}`, text(value.delta), parts);
         break;
       case "response.function_call_arguments.delta": {
         const piece = argumentsOf(value.delta);
-        this.#item(value, { type: "function_call", id: value.item_id }, parts).pieces.push(piece);
+        about("function_call").pieces.push(piece);
         parts.push({ type: "tool-input-delta", delta: piece });
         break;
       }
@@ -104,19 +100,15 @@ export class ResponsesReader implements AnswerReader {
   end(done: boolean, parts: StreamPart[]): void {
     if (!done && !this.complete) return;
     for (const item of [...this.#items.values()]) this.#done(item, item.start, parts);
-    const unified =
-      this.#reason === "max_output_tokens"
-        ? "length"
-        : this.#reason === "content_filter"
-          ? "content-filter"
-          : this.#calls > 0
-            ? "tool-calls"
-            : this.#refused
-              ? "content-filter"
-              : this.#reason !== undefined || !this.complete
-                ? "other"
-                : "stop";
-    parts.push(finishPart({ unified, raw: this.#reason }, this.#usage));
+    parts.push(finishPart({ unified: this.#unified(), raw: this.#reason }, this.#usage));
+  }
+
+  #unified(): string {
+    if (this.#reason === "max_output_tokens") return "length";
+    if (this.#reason === "content_filter") return "content-filter";
+    if (this.#calls > 0) return "tool-calls";
+    if (this.#refused) return "content-filter";
+    return this.#reason !== undefined || !this.complete ? "other" : "stop";
   }
 
   #failed(event: unknown, parts: StreamPart[]): void {
@@ -138,12 +130,8 @@ export class ResponsesReader implements AnswerReader {
     const [said, thought] = [this.#said, this.#thought];
     for (const [index, entry] of list(response.output).entries()) {
       const item = bag(entry);
-      const known =
-        item.type === "message"
-          ? said
-          : item.type === "reasoning"
-            ? thought
-            : item.type === "function_call" && this.#called.has(text(item.call_id));
+      const kind = KINDS.get(item.type);
+      const known = kind === "call" ? this.#called.has(text(item.call_id)) : kind === "text" ? said : kind && thought;
       if (!known) this.#done(this.#item({ output_index: index }, item, parts), item, parts);
     }
   }
@@ -155,14 +143,7 @@ export class ResponsesReader implements AnswerReader {
     if (named !== "") this.#places.set(named, place);
     const known = this.#items.get(place);
     if (known !== undefined) return known;
-    const kind =
-      start.type === "message"
-        ? "text"
-        : start.type === "reasoning"
-          ? "reasoning"
-          : start.type === "function_call"
-            ? "call"
-            : "other";
+    const kind = KINDS.get(start.type) ?? "other";
     const item: Item = { place, kind, start, blocks: new Set(), pieces: [], told: false, thoughts: undefined };
     this.#items.set(place, item);
     if (kind === "other") parts.push({ type: "other" });
@@ -183,8 +164,8 @@ export class ResponsesReader implements AnswerReader {
     item.blocks.add(id);
     const kind = item.kind === "text" ? "text" : "reasoning";
     // Thoughts as they are cannot go back where nothing vouches for them.
-    const metadata = item.thoughts === "plain" ? {} : { providerMetadata: opaque(item.start) };
-    parts.push({ type: `${kind}-start`, id, ...metadata });
+    const providerMetadata = item.thoughts === "plain" ? undefined : opaque(item.start);
+    parts.push({ type: `${kind}-start`, id, providerMetadata });
     return id;
   }
 
@@ -219,24 +200,19 @@ export class ResponsesReader implements AnswerReader {
         break;
       }
       case "reasoning": {
-        if (item.blocks.size === 0) {
-          for (const [index, part] of list(end.summary).entries())
-            this.#think(item, `s${index}`, text(bag(part).text), parts);
-        }
-        if (item.blocks.size === 0) {
-          for (const [index, part] of list(end.content).entries())
-            this.#think(item, `t${index}`, text(bag(part).text), parts);
-        }
+        for (const [form, told] of [
+          ["s", end.summary],
+          ["t", end.content],
+        ] as const)
+          if (item.blocks.size === 0)
+            for (const [index, part] of list(told).entries())
+              this.#think(item, `${form}${index}`, text(bag(part).text), parts);
         this.#thought = true;
         const sealed = text(end.encrypted_content) !== "";
         // What vouches for thoughts goes back with or without words.
         if (sealed && item.blocks.size === 0) this.#block(item, "s0", parts);
-        for (const id of item.blocks)
-          parts.push({
-            type: "reasoning-end",
-            id,
-            ...(item.thoughts === "plain" && !sealed ? {} : { providerMetadata: opaque(end) }),
-          });
+        const providerMetadata = item.thoughts === "plain" && !sealed ? undefined : opaque(end);
+        for (const id of item.blocks) parts.push({ type: "reasoning-end", id, providerMetadata });
         break;
       }
       case "call": {
@@ -245,13 +221,8 @@ export class ResponsesReader implements AnswerReader {
         const input = argumentsOf(end.arguments) || item.pieces.join("");
         this.#calls++;
         this.#called.add(id);
-        parts.push({
-          type: "tool-call",
-          toolCallId: id,
-          toolName: name,
-          input,
-          ...(text(end.id) === "" ? {} : { providerMetadata: { openai: { itemId: end.id } } }),
-        });
+        const providerMetadata = text(end.id) === "" ? undefined : { openai: { itemId: end.id } };
+        parts.push({ type: "tool-call", toolCallId: id, toolName: name, input, providerMetadata });
         break;
       }
       case "other":

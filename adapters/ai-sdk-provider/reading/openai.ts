@@ -1,5 +1,5 @@
 import type { StreamPart } from "../language-model.js";
-import { finishPart, type AnswerReader, type Counts } from "./answer-reader.js";
+import { finishPart, Saying, type AnswerReader, type Counts } from "./answer-reader.js";
 import { argumentsOf, bag, count, firstCount, key, list, tellsError, text, type Bag } from "../json.js";
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -34,7 +34,7 @@ export class ChatReader implements AnswerReader {
   complete = false;
   readonly over = false;
   readonly #name: string;
-  #kind: "text" | "reasoning" | undefined;
+  readonly #saying = new Saying();
   #calls: Call[] = [];
   #details: Record<string, unknown>[] = [];
   #usage: Counts | undefined;
@@ -82,24 +82,19 @@ export class ChatReader implements AnswerReader {
 
   end(done: boolean, parts: StreamPart[]): void {
     if (!done && !this.complete) return;
-    this.#switch(undefined, parts);
-    for (const call of this.#calls) {
+    this.#saying.turn(undefined, parts);
+    for (const { id, name, pieces, signature } of this.#calls) {
+      const signed = signature === "" ? undefined : { [this.#name]: { thoughtSignature: signature } };
       parts.push({
         type: "tool-call",
-        toolCallId: call.id,
-        toolName: call.name,
-        input: call.pieces.join(""),
-        ...(call.signature === "" ? {} : { providerMetadata: { [this.#name]: { thoughtSignature: call.signature } } }),
+        toolCallId: id,
+        toolName: name,
+        input: pieces.join(""),
+        providerMetadata: signed,
       });
     }
-    const details = this.#details;
-    parts.push(
-      finishPart(
-        this.#reason ?? { unified: "other", raw: undefined },
-        this.#usage,
-        details.length === 0 ? undefined : { [this.#name]: { reasoningDetails: details } },
-      ),
-    );
+    const details = this.#details.length === 0 ? undefined : { [this.#name]: { reasoningDetails: this.#details } };
+    parts.push(finishPart(this.#reason ?? { unified: "other", raw: undefined }, this.#usage, details));
   }
 
   #delta(delta: Bag, parts: StreamPart[]): void {
@@ -137,7 +132,7 @@ export class ChatReader implements AnswerReader {
   }
 
   #call(delta: Bag, called: Bag, parts: StreamPart[]): void {
-    if (this.#kind === "reasoning") this.#switch(undefined, parts);
+    if (this.#saying.kind === "reasoning") this.#saying.turn(undefined, parts);
     const id = text(delta.id);
     const name = text(called.name);
     let call = this.#find(delta.index, id, name);
@@ -172,15 +167,7 @@ export class ChatReader implements AnswerReader {
   }
 
   #grow(kind: "text" | "reasoning", piece: string, parts: StreamPart[]): void {
-    if (piece === "") return;
-    if (this.#kind !== kind) this.#switch(kind, parts);
-    parts.push({ type: kind === "text" ? "text-delta" : "reasoning-delta", id: "0", delta: piece });
-  }
-
-  #switch(kind: "text" | "reasoning" | undefined, parts: StreamPart[]): void {
-    if (this.#kind !== undefined) parts.push({ type: `${this.#kind}-end`, id: "0" });
-    this.#kind = kind;
-    if (kind !== undefined) parts.push({ type: `${kind}-start`, id: "0" });
+    if (piece !== "") this.#saying.say(kind, piece, parts);
   }
 
   /** `reasoning_details` as they stream: pieces of one detail have the same type and index. */

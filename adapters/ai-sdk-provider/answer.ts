@@ -1,0 +1,217 @@
+import { randomUUID } from "node:crypto";
+import { ProviderError, type FinishReason, type ModelChunk, type ModelRequest, type ModelUsage } from "gantry";
+import { toProviderError, type FaultContext } from "./errors.js";
+import type { Metadata, StreamPart } from "./language-model.js";
+import { EMPTY, NAMELESS, NO_CALL, SLIPS, THOUGHTS_ALONE, type Slip } from "./slips.js";
+import { ThinkTags, type Told } from "./think-tags.js";
+import { estimateUsage, readReason, readUsage, type ReportedUsage } from "./usage.js";
+import type { Wire } from "./wires/wire.js";
+
+/** How the chunks of an answer are read. */
+export interface Reading extends FaultContext {
+  readonly wire: Pick<Wire, "reader" | "thinkTags" | "answerData">;
+  /** Opaque data that each reasoning part gets. */
+  readonly mark: Metadata | undefined;
+  /** Fill in the cost. */
+  price(reported: ReportedUsage): Promise<ModelUsage>;
+}
+
+type Kind = "text" | "reasoning";
+
+interface Block {
+  readonly kind: Kind;
+  readonly name: string;
+  opaque: Record<string, Record<string, unknown>> | undefined;
+}
+
+/** An answer as it grows. */
+export class Answer {
+  finish: StreamPart | undefined;
+  readonly #reading: Reading;
+  readonly #open = new Map<string, Block>();
+  #blocks = 0;
+  #firstReasoning: Block | undefined;
+  #calls = 0;
+  readonly #ids = new Set<string>();
+  /** Whether a call had no name. */
+  #nameless = false;
+  /** Whether anything was said beside thoughts: words, or what the kernel does not know. */
+  #said = false;
+  #thought = false;
+  #bytes = 0;
+  #tags: ThinkTags | undefined;
+
+  constructor(reading: Reading) {
+    this.#reading = reading;
+    if (reading.wire.thinkTags === true) this.#tags = new ThinkTags();
+  }
+
+  *read(part: StreamPart): Generator<ModelChunk> {
+    switch (part.type) {
+      case "text-start":
+      case "reasoning-start": {
+        const kind = part.type === "text-start" ? "text" : "reasoning";
+        // Ids are used again by some packages: a start is always a new part.
+        this.#open.delete(`${kind} ${part.id ?? ""}`);
+        yield* this.#grow(kind, part, "");
+        break;
+      }
+      case "text-delta":
+        if (this.#tags === undefined) yield* this.#grow("text", part, part.delta ?? "");
+        else yield* this.#told(this.#tags.push(part.delta ?? ""), part);
+        break;
+      case "reasoning-delta":
+        // Who tells thoughts apart needs no help.
+        this.#tags = undefined;
+        yield* this.#grow("reasoning", part, part.delta ?? "");
+        break;
+      case "text-end":
+      case "reasoning-end": {
+        const kind = part.type === "text-end" ? "text" : "reasoning";
+        if (kind === "text") yield* this.#told(this.#tags?.end() ?? [], part);
+        // Signatures come with the end.
+        if (part.providerMetadata !== undefined) yield* this.#grow(kind, part, "");
+        this.#open.delete(`${kind} ${part.id ?? ""}`);
+        break;
+      }
+      case "tool-input-start":
+        yield { type: "tool_input", text: "" };
+        break;
+      case "tool-input-delta": {
+        const text = part.delta ?? "";
+        this.#bytes += text.length;
+        yield { type: "tool_input", text };
+        break;
+      }
+      case "tool-call": {
+        // Tools that run at the provider are no business of the kernel.
+        if (part.providerExecuted === true) {
+          this.#said = true;
+          break;
+        }
+        this.#calls++;
+        if (typeof part.toolName !== "string" || part.toolName.trim() === "") {
+          this.#nameless = true;
+          break;
+        }
+        const opaque = filled(part.providerMetadata);
+        yield {
+          type: "tool_call",
+          id: this.#newId(part.toolCallId),
+          name: part.toolName,
+          arguments: argumentsText(part.input),
+          ...(opaque === undefined ? {} : { opaque }),
+        };
+        break;
+      }
+      case "error":
+        // A malformed chunk is followed by a finish that looks well: the attempt has failed all the same.
+        throw toProviderError(part.error, this.#reading);
+      case "finish":
+        this.finish = part;
+        break;
+      case "file":
+      case "source":
+      case "tool-result":
+      case "other":
+        this.#said = true;
+        break;
+      default:
+      // Metadata of the answer, raw chunks, and what later versions bring.
+    }
+  }
+
+  async *end(request: ModelRequest): AsyncGenerator<ModelChunk> {
+    const finish = this.finish!;
+    const { reason, failed, raw, message } = readReason(finish.finishReason);
+    const slip = this.#slip(reason, raw);
+    if (slip !== undefined) throw slip.toError(this.#reading, message);
+    if (failed) throw new ProviderError(this.#reading.provider, "server", "the model's answer ended with an error");
+    const data = this.#reading.wire.answerData?.(finish.providerMetadata ?? {});
+    if (data !== undefined) {
+      yield { type: "reasoning", block: this.#firstReasoning?.name ?? `b${this.#blocks++}`, text: "", opaque: data };
+    }
+    const reported = readUsage(finish.usage);
+    yield {
+      type: "finish",
+      // Some servers say `stop` behind a tool call.
+      reason: this.#calls > 0 && (reason === "stop" || reason === null) ? "tool_calls" : reason,
+      usage:
+        reported === undefined
+          ? estimateUsage(request, this.#bytes)
+          : await this.#reading.price({ ...reported, metadata: finish.providerMetadata ?? {} }),
+    };
+  }
+
+  /** Some models give no ids, or one to several calls. */
+  #newId(told: string | undefined): string {
+    const id = told === undefined || told === "" || this.#ids.has(told) ? freshId() : told;
+    this.#ids.add(id);
+    return id;
+  }
+
+  /** What was wrong with an answer that a model mostly does better when it is told. */
+  #slip(reason: FinishReason, raw: unknown): Slip | undefined {
+    const named = typeof raw === "string" ? SLIPS[raw] : undefined;
+    if (named !== undefined) return named;
+    if (this.#nameless) return NAMELESS;
+    // Cut off or filtered: asked again it would be the same.
+    if (this.#calls > 0 || reason === "length" || reason === "content_filter") return undefined;
+    if (reason === "tool_calls") return NO_CALL;
+    if (this.#said) return undefined;
+    return this.#thought ? THOUGHTS_ALONE : EMPTY;
+  }
+
+  *#told(told: readonly Told[], part: StreamPart): Generator<ModelChunk> {
+    for (const { kind, text } of told)
+      yield* this.#grow(kind, kind === "text" ? part : { type: "reasoning-delta", id: "think" }, text);
+  }
+
+  *#grow(kind: Kind, part: StreamPart, text: string): Generator<ModelChunk> {
+    const key = `${kind} ${part.id ?? ""}`;
+    let block = this.#open.get(key);
+    let news = false;
+    if (block === undefined) {
+      block = { kind, name: `b${this.#blocks++}`, opaque: undefined };
+      this.#open.set(key, block);
+      if (kind === "reasoning") {
+        this.#firstReasoning ??= block;
+        if (this.#reading.mark !== undefined) {
+          block.opaque = { ...this.#reading.mark } as Record<string, Record<string, unknown>>;
+          news = true;
+        }
+      }
+    }
+    for (const [provider, fields] of Object.entries(part.providerMetadata ?? {})) {
+      for (const [name, value] of Object.entries(fields ?? {})) {
+        // Some packages say the same with every delta.
+        if (value === undefined || value === null || block.opaque?.[provider]?.[name] === value) continue;
+        // A new object each time: what was emitted belongs to the kernel.
+        block.opaque = { ...block.opaque, [provider]: { ...block.opaque?.[provider], [name]: value } };
+        news = true;
+      }
+    }
+    if (text === "" && !news) return;
+    if (kind === "reasoning") this.#thought = true;
+    else this.#said ||= text.trim() !== "";
+    this.#bytes += Buffer.byteLength(text);
+    yield { type: kind, block: block.name, text, ...(news ? { opaque: block.opaque } : {}) };
+  }
+}
+
+function freshId(): string {
+  return `call_${randomUUID().replaceAll("-", "").slice(0, 24)}`;
+}
+
+function filled(metadata: Metadata | undefined): Metadata | undefined {
+  const kept = Object.entries(metadata ?? {}).filter(([, fields]) =>
+    Object.values(fields ?? {}).some((value) => value !== undefined && value !== null),
+  );
+  return kept.length === 0 ? undefined : Object.fromEntries(kept);
+}
+
+/** JSON text as the model gave it; models that call without arguments give an empty one. */
+function argumentsText(input: unknown): string {
+  if (typeof input === "string") return input.trim() === "" ? "{}" : input;
+  return JSON.stringify(input ?? {});
+}

@@ -1,0 +1,88 @@
+import { ProviderError } from "gantry";
+import { BODY_LIMITS } from "./bodies.js";
+import { toProviderError, type FaultContext } from "./errors.js";
+import type { Read } from "./fetch.js";
+import { bag, parsed, type Bag } from "./json.js";
+import { enrichLocal } from "./local-catalogue.js";
+import type { Settings } from "./options.js";
+import { whyUnreadable } from "./unreadable.js";
+
+const LONGEST_MS = 30_000;
+const PAGES = 20;
+/** More than any provider has; what a list holds beyond is left out. */
+const MOST_MODELS = 10_000;
+
+/** What the provider lists, as it says it; what is known of it where it lists nothing. Rejects with `ProviderError`, or the signal's reason. */
+export async function entriesOf(
+  settings: Settings,
+  read: Read,
+  context: FaultContext,
+  signal: AbortSignal,
+): Promise<Bag[]> {
+  const { preset } = settings;
+  const known = (preset?.models ?? []).map((id) => ({ id }));
+  if (preset?.listing === false) return known;
+  const timeout = AbortSignal.timeout(LONGEST_MS);
+  const either = AbortSignal.any([signal, timeout]);
+  try {
+    return await enrichLocal(await fetchEntries(settings, read, context, either), settings, read, either);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (timeout.aborted)
+      throw new ProviderError(context.provider, "timeout", `no list of models within ${LONGEST_MS / 1000} s`);
+    const fault = toProviderError(error, context);
+    if (fault.kind === "not_found" && known.length > 0) return known;
+    throw fault;
+  }
+}
+
+async function fetchEntries(
+  settings: Settings,
+  read: Read,
+  context: FaultContext,
+  signal: AbortSignal,
+): Promise<Bag[]> {
+  const { wire, baseUrl } = settings;
+  const headers = { accept: "application/json", ...keyHeaders(settings), ...settings.headers };
+  const entries: Bag[] = [];
+  let query = wire === "anthropic" ? "?limit=1000" : wire === "google" ? "?pageSize=1000" : "";
+  let left = BODY_LIMITS.list;
+  for (let page = 0; page < PAGES && entries.length < MOST_MODELS; page++) {
+    const url = `${baseUrl}/models${query}`;
+    const response = await read(url, { headers, signal }, left, "a list of models");
+    const { text } = response;
+    left -= response.bytes;
+    const body = parsed(text);
+    if (!response.ok) {
+      throw toProviderError(
+        { statusCode: response.status, responseBody: text, responseHeaders: Object.fromEntries(response.headers) },
+        context,
+      );
+    }
+    if (body === undefined) throw new ProviderError(context.provider, "protocol", context.redact(whyUnreadable(text)));
+    const list = listOf(body);
+    if (list === undefined)
+      throw new ProviderError(context.provider, "protocol", "the list of models has an unknown shape");
+    for (const entry of list.slice(0, MOST_MODELS - entries.length)) entries.push(bag(entry));
+    const next = bag(body);
+    if (wire === "google" && typeof next.nextPageToken === "string" && next.nextPageToken !== "") {
+      query = `?pageSize=1000&pageToken=${encodeURIComponent(next.nextPageToken)}`;
+    } else if (wire === "anthropic" && next.has_more === true && typeof next.last_id === "string") {
+      query = `?limit=1000&after_id=${encodeURIComponent(next.last_id)}`;
+    } else break;
+  }
+  return entries;
+}
+
+function keyHeaders({ wire, apiKey, quirks }: Settings): Record<string, string> {
+  const version: Record<string, string> = wire === "anthropic" ? { "anthropic-version": "2023-06-01" } : {};
+  if (apiKey === undefined) return version;
+  if (wire === "anthropic") return { ...version, "x-api-key": apiKey };
+  if (wire === "google") return { "x-goog-api-key": apiKey };
+  return quirks.keyHeader === undefined ? { authorization: `Bearer ${apiKey}` } : { [quirks.keyHeader]: apiKey };
+}
+
+function listOf(body: unknown): unknown[] | undefined {
+  const list = Array.isArray(body) ? (body as unknown[]) : (bag(body).data ?? bag(body).models);
+  return Array.isArray(list) ? (list as unknown[]) : undefined;
+}

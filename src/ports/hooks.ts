@@ -1,0 +1,33 @@
+import type { ModelPurpose } from "./bus-events.js";
+import type { ModelRequest } from "./model-provider.js";
+import type { ToolCall, ToolOutput } from "./tool.js";
+
+/** A question that is about to be put to a model. */
+export interface ModelCall {
+  readonly runId: string;
+  /** The chain's first session. */
+  readonly sessionId: string;
+  readonly provider: string;
+  /** Its id. */
+  readonly model: string;
+  /** What the answer is for. */
+  readonly purpose: ModelPurpose;
+  readonly request: ModelRequest;
+}
+
+/**
+ * Where an embedder has a word in a run. Each is awaited, and no longer than until the run is cancelled; `signal` aborts
+ * then. One that throws keeps closed what it guards.
+ */
+export interface Hooks {
+  /** Before a call runs that was allowed. A throw refuses it; its message is told to the model. */
+  beforeToolCall?(call: ToolCall, signal: AbortSignal): void | Promise<void>;
+  /** After it ran, well or not. What it returns takes the place of the output; a throw keeps the output from everyone. */
+  afterToolCall?(
+    call: ToolCall,
+    output: ToolOutput,
+    signal: AbortSignal,
+  ): ToolOutput | undefined | void | Promise<ToolOutput | undefined | void>;
+  /** Before a model is asked, once however often that is tried again. A throw ends the run with its error. */
+  beforeModelCall?(call: ModelCall, signal: AbortSignal): void | Promise<void>;
+}

@@ -1,0 +1,40 @@
+import { now } from "../base/ids.js";
+import { redact } from "../base/redact.js";
+import { NO_USAGE } from "../conversation/usage.js";
+import { GantryError, hasCode, RunCancelledError, ShuttingDownError } from "../ports/errors.js";
+import type { RunRecord, RunResult } from "../ports/run.js";
+
+/** A run that begins now. */
+export function begun(names: Pick<RunRecord, "id" | "sessionId" | "provider" | "model">): RunRecord {
+  const counts = { usage: NO_USAGE, iterations: 0 };
+  return { ...names, key: "", state: "running", startedAt: now(), endedAt: "", ...counts, endedBy: "", error: null };
+}
+
+/** One that came to its result. */
+export function finished(endedBy: RunResult["endedBy"]): Partial<RunRecord> {
+  return { state: "finished", endedBy, endedAt: now(), error: null };
+}
+
+/** Whether it ended so because somebody wanted it. */
+export function isCancel(error: Error): boolean {
+  return error instanceof RunCancelledError || error instanceof ShuttingDownError;
+}
+
+/** One that came to none. */
+export function failed(error: Error): Partial<RunRecord> {
+  return { state: isCancel(error) ? "cancelled" : "failed", endedBy: "", endedAt: now(), error: told(error) };
+}
+
+/** One whose process died before it could write its end; when that was nobody saw. */
+export function interrupted(run: RunRecord): RunRecord {
+  return { ...run, state: "interrupted" };
+}
+
+/** What clients may know of an error; the rest is in the log. */
+function told(error: Error): { code: string; message: string } {
+  // A store's error names files of the server.
+  if (hasCode(error, "store")) return { code: error.code, message: error.full ? "no room left" : "internal error" };
+  if (error instanceof GantryError || hasCode(error, "provider"))
+    return { code: error.code, message: redact(error.message) };
+  return { code: "internal", message: "internal error" };
+}

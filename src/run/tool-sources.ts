@@ -1,0 +1,199 @@
+import { abortable, deadline, settlesWithin } from "../base/abort.js";
+import type { Bus } from "../base/bus.js";
+import { TaskSet } from "../base/task-set.js";
+import type { BusEvents } from "../ports/bus-events.js";
+import { InputError } from "../ports/errors.js";
+import type { Logger } from "../ports/logger.js";
+import type { Tool } from "../ports/tool.js";
+import type { OpenTools, ToolSession, ToolSource } from "../ports/tool-source.js";
+import { byName, type ToolList } from "./input.js";
+
+/** For a source to open, and for one to close, in ms. */
+const OPEN_MS = 30_000;
+const CLOSE_MS = 2_500;
+/** How long what was opened waits for the session's next run, in ms, and for how many sessions: each may be processes. */
+const KEPT_MS = 300_000;
+const KEPT = 32;
+
+/** What is open for a session that works on one folder. */
+interface Open {
+  readonly tools: Map<ToolSource, OpenTools>;
+  /** Runs that use it. */
+  runs: number;
+  /** Runs while there is none. */
+  timer?: NodeJS.Timeout;
+}
+
+/** What a run has of its sources. */
+export interface ToolsOfRun {
+  /** Sorted by name. */
+  readonly tools: readonly Tool[];
+  /** Names of sources that it goes without. */
+  readonly missing: readonly string[];
+  /** To be called once, when the run has ended. */
+  release(): void;
+}
+
+/** Which run tools are opened for. */
+export interface ToolsWanted extends ToolSession {
+  readonly runId: string;
+  /** Names the run. */
+  readonly logger: Logger;
+  /** The run's. */
+  readonly signal: AbortSignal;
+}
+
+/** Tools of sources: opened with a session's first run, kept for its next one, closed in the end whatever happens. */
+export class ToolSources {
+  readonly #kept: ReadonlySet<ToolSource>;
+  readonly #bus: Bus<BusEvents>;
+  readonly #logger: Logger;
+  readonly #keptMs: number;
+  /** The one longest unused comes first. */
+  readonly #open = new Map<string, Open>();
+  readonly #closing = new TaskSet();
+
+  /** `kept`: sources whose tools outlive a run. */
+  constructor(kept: readonly ToolSource[], bus: Bus<BusEvents>, logger: Logger, keptMs = KEPT_MS) {
+    this.#kept = new Set(kept);
+    this.#bus = bus;
+    this.#logger = logger;
+    this.#keptMs = keptMs;
+    bus.on("session.deleted", ({ ids }) => {
+      for (const [key, { runs }] of this.#open) if (runs === 0 && ids.includes(sessionOf(key))) this.#end(key);
+    });
+  }
+
+  /** Rejects with the signal's reason alone: a source that fails is left out, and told of. */
+  async open({ tools, sources }: ToolList, wanted: ToolsWanted): Promise<ToolsOfRun> {
+    if (sources.length === 0) return { tools, missing: [], release: () => undefined };
+    const key = `${wanted.sessionId}\0${wanted.projectDir}`;
+    const open = this.#open.get(key) ?? { tools: new Map<ToolSource, OpenTools>(), runs: 0 };
+    this.#open.set(key, open);
+    clearTimeout(open.timer);
+    open.runs += 1;
+    const release = () => this.#release(key, open);
+    try {
+      const opened = await Promise.all(sources.map((source) => this.#toolsOf(source, open, wanted)));
+      wanted.signal.throwIfAborted();
+      let all = tools;
+      const missing: string[] = [];
+      for (const [i, source] of sources.entries()) {
+        try {
+          all = withTools(all, source, opened[i]);
+        } catch (error) {
+          missing.push(source.name);
+          this.#tell(source, error, wanted);
+        }
+      }
+      return { tools: all, missing, release };
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  /** The tool of that name in any session: how a stored call is shown does not depend on where it was made. */
+  find(name: string): Tool | undefined {
+    for (const { tools } of this.#open.values())
+      for (const opened of tools.values()) {
+        const found = [...opened.tools].find((tool) => tool.name === name);
+        if (found) return found;
+      }
+    return undefined;
+  }
+
+  /** Close all, when no run goes on. */
+  async close(): Promise<void> {
+    for (const key of [...this.#open.keys()]) this.#end(key);
+    await this.#closing.settled(CLOSE_MS);
+  }
+
+  /** Its tools as they are now, or why there are none. */
+  async #toolsOf(source: ToolSource, open: Open, wanted: ToolsWanted): Promise<readonly Tool[] | Error> {
+    try {
+      const kept = open.tools.get(source);
+      if (kept) return kept.tools;
+      const opened = await this.#begin(source, wanted);
+      open.tools.set(source, opened);
+      return opened.tools;
+    } catch (error) {
+      return error instanceof Error ? error : new Error(String(error));
+    }
+  }
+
+  async #begin(source: ToolSource, { sessionId, projectDir, signal }: ToolsWanted): Promise<OpenTools> {
+    const time = deadline(OPEN_MS, signal);
+    const opening = (async () => source.open({ sessionId, projectDir }, time.signal))();
+    try {
+      const opened: Partial<OpenTools> | undefined = await abortable(opening, time.signal);
+      if (typeof opened?.close !== "function") throw new InputError("open", "an object with tools and close");
+      return opened as OpenTools;
+    } catch (error) {
+      // Should it open after all, it is not wanted any more.
+      void this.#closing.add(opening.then((opened) => this.#shut(source, opened)));
+      throw time.expired ? new Error(`it was not ready within ${OPEN_MS / 1000} s`) : error;
+    } finally {
+      time.clear();
+    }
+  }
+
+  #tell(source: ToolSource, error: unknown, { runId, sessionId, logger }: ToolsWanted): void {
+    const why = error instanceof Error ? error : new Error(String(error));
+    const names = { source: source.name, session: sessionId, error: why.message };
+    logger.warn("the tools of a source could not be had; the run goes on without them", names);
+    this.#bus.emit("tools.failed", { runId, sessionId, source: source.name, error: why });
+  }
+
+  #release(key: string, open: Open): void {
+    open.runs -= 1;
+    if (open.runs > 0) return;
+    for (const [source, opened] of open.tools) {
+      if (this.#kept.has(source)) continue;
+      open.tools.delete(source);
+      void this.#closing.add(this.#shut(source, opened));
+    }
+    this.#open.delete(key);
+    if (open.tools.size === 0) return;
+    this.#open.set(key, open);
+    open.timer = setTimeout(() => this.#end(key), this.#keptMs).unref();
+    const idle = [...this.#open].filter(([, { runs }]) => runs === 0);
+    for (const [oldest] of idle.slice(0, -KEPT)) this.#end(oldest);
+  }
+
+  #end(key: string): void {
+    const open = this.#open.get(key);
+    this.#open.delete(key);
+    clearTimeout(open?.timer);
+    for (const [source, opened] of open?.tools ?? []) void this.#closing.add(this.#shut(source, opened));
+  }
+
+  /** Never rejects. */
+  async #shut(source: ToolSource, opened: OpenTools): Promise<void> {
+    const fields = { source: source.name };
+    const closing = (async () => opened.close())().catch((error: unknown) =>
+      this.#logger.warn("a source of tools failed while closing", { ...fields, error }),
+    );
+    if (!(await settlesWithin(closing, CLOSE_MS)))
+      this.#logger.warn("a source of tools did not close in time and is left behind", fields);
+  }
+}
+
+function sessionOf(key: string): string {
+  return key.slice(0, key.indexOf("\0"));
+}
+
+/** All tools by name. Throws what is wrong with those of the source. */
+function withTools(
+  all: readonly Tool[],
+  source: ToolSource,
+  more: readonly Tool[] | Error | undefined,
+): readonly Tool[] {
+  if (more === undefined || more instanceof Error) throw more ?? new Error("it has no tools");
+  const field = `tools of ${source.name}`;
+  const own = byName(field, more);
+  // One name that a provider refuses would fail every call of the run.
+  const odd = own.find(({ name }) => !/^[a-zA-Z0-9_-]{1,64}$/.test(name));
+  if (odd) throw new InputError(field, `names of 1 to 64 letters, digits, _ and -, got ${JSON.stringify(odd.name)}`);
+  return byName(field, [...all, ...own]);
+}

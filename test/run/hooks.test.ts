@@ -1,0 +1,124 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { Agent, defineTool, type Hooks, type ModelCall, type RunInput } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+
+/** A run in which a model calls `secret` and then ends; what ran, and what was told. */
+async function runWith(t: TestContext, hooks: Hooks, input: Partial<RunInput> = {}) {
+  const ran: unknown[] = [];
+  const secret = defineTool({
+    name: "secret",
+    description: "Tells a secret.",
+    schema: { type: "object", properties: { n: { type: "integer" } } },
+    run: ({ n }) => {
+      ran.push(n);
+      if (n === 2) throw new Error("no second one");
+      return "the key is k3y";
+    },
+  });
+  const provider = new ScriptedProvider([callTools(["secret", { n: 1 }, "a"], ["secret", { n: 2 }, "b"]), "end"]);
+  const agent = new Agent({ providers: [provider], tools: [secret], hooks });
+  t.after(() => agent.close());
+  const run = await agent.run({ message: "x", ...input });
+  const told: string[] = [];
+  for await (const event of run) if (event.type === "tool_result") told.push(event.output);
+  return { ran, told, run, agent, provider };
+}
+
+describe("hooks of an embedder", () => {
+  it("beforeToolCall is awaited before each call that was allowed", async (t) => {
+    const calls: string[] = [];
+    const { told } = await runWith(t, {
+      beforeToolCall: async ({ tool, callId, title, runId, sessionId }) => {
+        await new Promise((resolve) => setImmediate(resolve));
+        assert.ok(runId !== "" && sessionId !== "");
+        calls.push(`${callId} ${tool.name} ${title}`);
+      },
+    });
+    assert.deepEqual(calls, ['a secret secret {"n":1}', 'b secret secret {"n":2}']);
+    assert.deepEqual(told, ["the key is k3y", "secret: no second one"]);
+  });
+
+  it("beforeToolCall refuses by a throw, which is told to the model", async (t) => {
+    const { ran, told } = await runWith(t, {
+      beforeToolCall: ({ input }) => {
+        if ((input as { n: number }).n === 1) throw new Error("one is too few");
+      },
+      afterToolCall: ({ callId }) => assert.equal(callId, "b", "what did not run has no output"),
+    });
+    assert.deepEqual(ran, [2]);
+    assert.deepEqual(told, ["This call was refused: one is too few", "secret: no second one"]);
+  });
+
+  it("afterToolCall may take the place of an output, also of one that failed", async (t) => {
+    const { told, run, agent } = await runWith(t, {
+      afterToolCall: (_call, output) =>
+        output.failed ? { ...output, text: "it failed" } : { text: output.text.replace("k3y", "[hidden]") },
+    });
+    assert.deepEqual(told, ["the key is [hidden]", "it failed"]);
+    const stored = JSON.stringify(await agent.sessions.messages(run.sessionId));
+    assert.ok(!stored.includes("k3y") && stored.includes("[hidden]"));
+  });
+
+  it("afterToolCall that says nothing leaves it; one that fails keeps it from everyone", async (t) => {
+    assert.deepEqual((await runWith(t, { afterToolCall: () => undefined })).told[0], "the key is k3y");
+    const failing: NonNullable<Hooks["afterToolCall"]>[] = [
+      (_call, { text }) => {
+        throw new Error(text);
+      },
+      () => Promise.reject(new Error("k3y")),
+      () => ({ output: "k3y" }) as never,
+    ];
+    for (const afterToolCall of failing) {
+      const { told, run, agent } = await runWith(t, { afterToolCall });
+      assert.equal(told[0], "secret did its work, but its output is withheld. Go on without it.");
+      assert.ok(!JSON.stringify(await agent.sessions.messages(run.sessionId)).includes("k3y"));
+    }
+  });
+
+  it("beforeModelCall hears of every call of a model; a throw ends the run with its error", async (t) => {
+    const calls: ModelCall[] = [];
+    const { agent } = await runWith(t, { beforeModelCall: (call) => void calls.push(call) });
+    await agent.close();
+    assert.deepEqual(calls.map(({ purpose }) => purpose).sort(), ["answer", "answer", "title"]);
+    assert.deepEqual(
+      calls[0]?.request.messages.map(({ role }) => role),
+      ["user"],
+    );
+    assert.deepEqual([calls[0]?.provider, calls[0]?.model], ["scripted", "scripted-1"]);
+
+    const broke = new Error("the budget is spent");
+    let asked = 0;
+    const { run, provider, ran } = await runWith(t, {
+      beforeModelCall: ({ purpose }) => {
+        if (purpose === "answer" && ++asked === 2) throw broke;
+      },
+    });
+    await assert.rejects(run.result, broke);
+    assert.deepEqual(ran, [1, 2]);
+    assert.equal(provider.requests.filter(({ tools }) => tools.length > 0).length, 1);
+  });
+
+  for (const name of ["beforeToolCall", "afterToolCall", "beforeModelCall"] as const)
+    it(`${name} does not hold a run that is cancelled, and shows nothing`, async (t) => {
+      const abort = new AbortController();
+      const hold = () => {
+        abort.abort();
+        return new Promise<never>(() => undefined);
+      };
+      const { run, told } = await runWith(t, { [name]: hold }, { signal: abort.signal });
+      await assert.rejects(run.result, { code: "run_cancelled" });
+      for (const text of told) assert.ok(!text.includes("k3y"));
+    });
+
+  it("that are misspelt are refused, since they would guard nothing", () => {
+    const refused = (hooks: unknown, message: RegExp) =>
+      assert.throws(() => new Agent({ providers: [new ScriptedProvider([])], hooks: hooks as Hooks }), {
+        code: "invalid_input",
+        message,
+      });
+    refused({ beforeToolcall: () => undefined }, /^hooks: expected one of "beforeToolCall"/);
+    refused({ beforeToolCall: "x" }, /^hooks\.beforeToolCall: expected a function/);
+    refused([], /^hooks: expected an object/);
+  });
+});

@@ -1,0 +1,219 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import {
+  Agent,
+  builtinTools,
+  defineTool,
+  type AgentOptions,
+  type BusEvents,
+  type ToolSession,
+  type ToolSource,
+} from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { Bus } from "../../src/base/bus.js";
+import { silentLogger } from "../../src/base/log.js";
+import { ToolSources } from "../../src/run/tool-sources.js";
+import { tempDir } from "../helpers/temp.js";
+
+const named = (name: string) => defineTool({ name, description: `Is ${name}.`, run: () => name });
+
+/** A source of tools of these names, and what happened to it. */
+function source(name: string, tools: readonly string[]) {
+  const opened: ToolSession[] = [];
+  const closed: string[] = [];
+  const self = {
+    name,
+    tools: tools.map(named),
+    opened,
+    closed,
+    open(session: ToolSession) {
+      opened.push(session);
+      return Promise.resolve({
+        get tools() {
+          return self.tools;
+        },
+        close: () => Promise.resolve(void closed.push(session.sessionId)),
+      });
+    },
+  };
+  return self;
+}
+
+function agentOf(
+  t: TestContext,
+  tools: AgentOptions["tools"],
+  script: ConstructorParameters<typeof ScriptedProvider>[0],
+) {
+  const provider = new ScriptedProvider(script);
+  const agent = new Agent({ providers: [provider], tools: tools ?? [] });
+  t.after(() => agent.close());
+  /** What the model was offered, by call; titles are offered nothing. */
+  const offered = () =>
+    provider.requests.filter(({ tools }) => tools.length > 0).map(({ tools }) => tools.map(({ name }) => name));
+  return { agent, provider, offered };
+}
+
+describe("a tool source", () => {
+  it("is opened for a session, kept for its next run, and closed with the agent", async (t) => {
+    const files = source("files", ["find"]);
+    const { agent, offered } = agentOf(t, [named("own"), files], [callTools(["find", {}]), "one", "two", "three"]);
+    const run = await agent.run({ message: "x" });
+    const told: string[] = [];
+    for await (const event of run) if (event.type === "tool_result") told.push(event.output);
+    assert.deepEqual(told, ["find"]);
+    const { sessionId } = run;
+    files.tools = [named("seek")];
+    await (
+      await agent.run({ message: "y", sessionId })
+    ).result;
+    await (
+      await agent.run({ message: "z" })
+    ).result;
+    assert.deepEqual(
+      files.opened.map((session) => session.sessionId === sessionId && session.projectDir === agent.projectDir),
+      [true, false],
+    );
+    assert.deepEqual(offered(), [
+      ["find", "own"],
+      ["find", "own"],
+      ["own", "seek"],
+      ["own", "seek"],
+    ]);
+    assert.deepEqual(files.closed, []);
+    assert.equal(agent.describeCall("seek", "{}", "/").title, "seek");
+    await agent.close();
+    assert.deepEqual(files.closed.sort(), files.opened.map((session) => session.sessionId).sort());
+  });
+
+  it("may be the built-in tools", async (t) => {
+    const folder = await tempDir(t, { "a.txt": "found me" });
+    const builtIn: ToolSource = {
+      name: "built-in",
+      open: () => Promise.resolve({ tools: builtinTools(), close: () => Promise.resolve() }),
+    };
+    const { agent } = agentOf(t, [builtIn], [callTools(["read", { path: "a.txt" }]), "done"]);
+    const told: string[] = [];
+    for await (const event of await agent.run({ message: "x", projectDir: folder.path }))
+      if (event.type === "tool_result") told.push(event.output);
+    assert.deepEqual(told, ["1\tfound me"]);
+  });
+
+  it("of a session that is deleted, or works on another folder, is closed or opened anew", async (t) => {
+    const folder = await tempDir(t);
+    const files = source("files", ["find"]);
+    const { agent } = agentOf(t, [files], ["one", "two"]);
+    const { sessionId } = await (await agent.run({ message: "x" })).result;
+    await (
+      await agent.run({ message: "y", sessionId, projectDir: folder.path })
+    ).result;
+    assert.deepEqual(
+      files.opened.map(({ projectDir }) => projectDir),
+      [agent.projectDir, folder.path],
+    );
+    await agent.sessions.delete(sessionId);
+    assert.deepEqual(files.closed, [sessionId, sessionId]);
+  });
+
+  it("that a run brings is closed with the run", async (t) => {
+    const [own, brought] = [source("own", ["a"]), source("brought", ["b"])];
+    const { agent, offered } = agentOf(t, [own], ["one", "two"]);
+    const run = await agent.run({ message: "x", tools: [named("c"), brought] });
+    await run.result;
+    await run.result;
+    assert.deepEqual([brought.opened.length, brought.closed.length, own.opened.length], [1, 1, 0]);
+    await (
+      await agent.run({ message: "y", sessionId: run.sessionId })
+    ).result;
+    assert.deepEqual(offered(), [["b", "c"], ["a"]]);
+  });
+
+  it("that cannot be had leaves the run to go on: log, bus and model are told why", async (t) => {
+    const failing: ToolSource = { name: "github", open: () => Promise.reject(new Error("no such server")) };
+    const empty: ToolSource = { name: "empty", open: () => Promise.resolve(undefined as never) };
+    const doubled = source("doubled", ["find"]);
+    const odd = source("odd", ["find"]);
+    odd.tools = [{ ...named("find"), name: "find.all" }];
+    const files = source("files", ["find"]);
+    const { agent, provider, offered } = agentOf(t, [failing, empty, files, doubled, odd], ["one", "two"]);
+    const told: string[] = [];
+    agent.on("tools.failed", ({ source: name, error }) => told.push(`${name}: ${error.message}`));
+    const run = await agent.run({ message: "x" });
+    await run.result;
+    assert.deepEqual(offered(), [["find"]]);
+    assert.deepEqual(told, [
+      "github: no such server",
+      "empty: open: expected an object with tools and close",
+      "doubled: tools of doubled: expected distinct names, got find twice",
+      'odd: tools of odd: expected names of 1 to 64 letters, digits, _ and -, got "find.all"',
+    ]);
+    const { system } = provider.requests.find(({ tools }) => tools.length > 0)!;
+    assert.match(system, /could not be had this time: those of github, empty, doubled, odd\./);
+    // What failed is tried again; what is open stays open.
+    failing.open = source("github", ["pull"]).open;
+    await (
+      await agent.run({ message: "y", sessionId: run.sessionId })
+    ).result;
+    assert.deepEqual(offered().at(-1), ["find", "pull"]);
+    assert.equal(files.opened.length, 1);
+  });
+
+  it("that hangs does not hold a run that is cancelled, and is closed should it open after all", async (t) => {
+    const files = source("files", ["find"]);
+    let begun = (): void => undefined;
+    const beginning = new Promise<void>((resolve) => (begun = resolve));
+    let open = (): void => undefined;
+    const slow: ToolSource = {
+      name: "slow",
+      open: async (session) => {
+        begun();
+        await new Promise<void>((resolve) => (open = resolve));
+        return files.open(session);
+      },
+    };
+    const { agent } = agentOf(t, [slow], ["one"]);
+    const abort = new AbortController();
+    const run = agent.run({ message: "x", signal: abort.signal });
+    await beginning;
+    abort.abort();
+    await assert.rejects(run, { code: "run_cancelled" });
+    assert.equal((await agent.sessions.list()).total, 0);
+    open();
+    await agent.close();
+    assert.deepEqual([files.opened.length, files.closed.length], [1, 1]);
+  });
+
+  it("is refused without a name, and beside another of its name", () => {
+    const providers = [new ScriptedProvider([])];
+    const open = () => Promise.reject(new Error());
+    const refused = (tools: readonly unknown[], message: RegExp) =>
+      assert.throws(() => new Agent({ providers, tools: tools as ToolSource[] }), { code: "invalid_input", message });
+    refused([named("a"), { open }], /^tools\[1\]: expected .* name$/);
+    refused([source("a", []), source("a", [])], /distinct names, got a twice/);
+    refused([named("a"), named("a")], /distinct names, got a twice/);
+  });
+
+  it("is closed when its session had no run for a while, or too many sessions wait", async () => {
+    const files = source("files", ["find"]);
+    const bus = new Bus<BusEvents>(() => undefined);
+    const wanted = (sessionId: string) => ({
+      sessionId,
+      projectDir: "/",
+      runId: "run",
+      logger: silentLogger,
+      signal: new AbortController().signal,
+    });
+    const list = { tools: [], sources: [files] };
+    const short = new ToolSources([files], bus, silentLogger, 1);
+    (await short.open(list, wanted("a"))).release();
+    while (files.closed.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+
+    const many = new ToolSources([files], bus, silentLogger);
+    const held = await many.open(list, wanted("held"));
+    for (let i = 0; i < 40; i += 1) (await many.open(list, wanted(`s${i}`))).release();
+    assert.deepEqual(files.closed.slice(1), ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"]);
+    held.release();
+    assert.equal(files.closed.at(-1), "s8");
+    await many.close();
+    assert.equal(files.closed.length, files.opened.length);
+  });
+});

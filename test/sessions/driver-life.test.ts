@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { DriverLife, hasCode, SeqTakenError, type DriverLifeOptions } from "gantry";
+
+function lifeOf(parts: Partial<DriverLifeOptions<number>> = {}): { life: DriverLife<number>; told: string[] } {
+  const told: string[] = [];
+  let count = 0;
+  const open = async (): Promise<number> => {
+    told.push(`open ${++count}`);
+    return count;
+  };
+  const life = new DriverLife({ where: "/s", open, close: (one) => void told.push(`close ${one}`), ...parts });
+  return { life, told };
+}
+
+const failing = (code: string) => () => Promise.reject(Object.assign(new Error("it failed"), { code }));
+
+describe("a driver's life", () => {
+  it("opens once however often it is asked, closes once, and can be opened again", async () => {
+    const { life, told } = lifeOf();
+    await Promise.all([life.open(), life.open()]);
+    await life.open();
+    await Promise.all([life.close(), life.close()]);
+    await life.close();
+    await life.open();
+    assert.equal(await life.do((one) => Promise.resolve(one)), 2);
+    const closing = life.close();
+    await life.open();
+    await closing;
+    await life.close();
+    assert.deepEqual(told, ["open 1", "close 1", "open 2", "close 2", "open 3", "close 3"]);
+  });
+
+  it("closes when nothing is under way, also what is still opening, and takes nothing new meanwhile", async () => {
+    const { life, told } = lifeOf();
+    const opening = life.open();
+    await life.close();
+    await opening;
+    await life.open();
+    let end = (): void => undefined;
+    const work = life.do(() => new Promise<void>((resolve) => (end = resolve))).then(() => told.push("done"));
+    const closing = life.close();
+    await new Promise((resolve) => setImmediate(resolve));
+    await assert.rejects(
+      life.do(() => Promise.resolve()),
+      /session store \/s: not open/,
+    );
+    assert.deepEqual(told, ["open 1", "close 1", "open 2"]);
+    end();
+    await Promise.all([work, closing]);
+    assert.deepEqual(told.slice(3), ["done", "close 2"]);
+  });
+
+  it("can be opened again when it could not be opened", async () => {
+    let full = true;
+    const { life } = lifeOf({ open: () => (full ? failing("ENOSPC")() : Promise.resolve(7)) });
+    await assert.rejects(life.open(), (error) => hasCode(error, "store") && error.full);
+    await assert.rejects(
+      life.do(() => Promise.resolve()),
+      /not open/,
+    );
+    full = false;
+    await life.open();
+    assert.equal(await life.do((one) => Promise.resolve(one)), 7);
+    await life.close();
+  });
+
+  it("tells where and why of every failure, and lets our own errors through", async () => {
+    const { life } = lifeOf({
+      explain: (error) => ((error as { code?: string }).code === "MINE" ? { why: "mine", full: true } : undefined),
+    });
+    await life.open();
+    for (const [code, expected, full] of [
+      ["ENOSPC", /^session store \/s: there is no room left.*ENOSPC/, true],
+      ["EROFS", /^session store \/s: it cannot be written.*EROFS/, false],
+      ["MINE", /^session store \/s: mine$/, true],
+      ["OTHER", /^session store \/s: it failed$/, false],
+    ] as const) {
+      const known = (error: unknown): boolean =>
+        hasCode(error, "store") && expected.test(error.message) && error.full === full && error.cause !== undefined;
+      await assert.rejects(life.do(failing(code)), known, code);
+    }
+    await assert.rejects(
+      life.do(() => Promise.reject(new SeqTakenError(3))),
+      (error) => hasCode(error, "seq_taken"),
+    );
+    await life.close();
+  });
+});
