@@ -3,6 +3,7 @@ import { AiSdkModels } from "./ai-sdk-models.js";
 import { toProviderError } from "./errors.js";
 import { isAiSdkModel, type AiSdkModel } from "./language-model.js";
 import type { ConfiguredModel } from "./options.js";
+import { PATIENCE } from "./options.js";
 import { passedCost } from "./prices.js";
 import { redactor } from "./redact.js";
 import type { Wire } from "./wires/wire.js";
@@ -80,9 +81,9 @@ class PackageModels extends AiSdkModels {
     const settings = {
       name,
       models,
-      idleTimeoutMs: (options.timeout ?? 120) * 1000,
-      maxRetries: options.maxRetries ?? 5,
-      maxWaitMs: (options.maxWait ?? 60) * 1000,
+      idleTimeoutMs: (options.timeout ?? PATIENCE.timeout) * 1000,
+      maxRetries: options.maxRetries ?? PATIENCE.maxRetries,
+      maxWaitMs: (options.maxWait ?? PATIENCE.maxWait) * 1000,
       // Whom it asks, and how, is the package's own.
       ...({ wire: "openai", baseUrl: "", apiKey: undefined, headers: {}, local: false } as const),
       ...{ preset: undefined, priceProvider: undefined, quirks: {} },

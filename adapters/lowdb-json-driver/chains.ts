@@ -1,391 +1,267 @@
-import { readdir, rename, stat, unlink } from "node:fs/promises";
-import { basename, dirname, join, relative } from "node:path";
-import { MemoryDriver, MemoryStore, SessionNotFoundError } from "gantry";
-import type { ChainData, Logger, Session, SessionChange, SessionData, SessionStart, Snapshot } from "gantry";
-import { unlessMissing } from "./errors.js";
-import { readLines } from "./files.js";
+import { join } from "node:path";
+import type { LowSync } from "lowdb";
+import { MemoryDriver, MemoryStore, isRecord } from "gantry";
+import type { ChainData, Lease, Logger, RunRecord, Session, SessionChange, SessionData, SessionStart } from "gantry";
+import { fileName, textOf } from "./files.js";
 import type { Files } from "./files.js";
-import { VERSION } from "./layout.js";
-import type { Layout } from "./layout.js";
-import type { IndexedRun, SessionIndex } from "./session-index.js";
+import { Log } from "./log.js";
 
-/** A journal longer than this is folded in although its message still grows, in bytes. */
-const JOURNAL_LIMIT = 1024 * 1024;
-/** Chains kept in memory. */
+/** Version of the files that this code reads and writes. */
+export const VERSION = 2;
+/** More chains than these are not kept in memory with their messages, unless their files lack something. */
 const KEPT = 64;
 
-/** One file under `sessions/`. The original's also holds what belongs to the chain. */
-interface SessionFile extends SessionData {
+/** A file under `sessions/`: a chain. `v` counts its changes, so that it is known which lines of the log it holds. */
+interface ChainFile extends ChainData {
   version: number;
-  snapshots?: Snapshot[];
-  runs?: IndexedRun[];
+  v: number;
 }
 
-/** A line of a chain's journal. `fold`: temporary files and what they replace. `gone`: ids of a chain that is being deleted. */
-type JournalLine = { id: string; change: SessionChange } | { fold: [from: string, to: string][] } | { gone: string[] };
+/** A line about a chain: what lists show of it, where that is new or another now. `folded`: its file holds all up to here. */
+interface ChainLine {
+  root: string;
+  v: number;
+  sessions?: readonly Session[];
+  runs?: readonly { run: RunRecord; fence: number | null }[];
+  folded?: true;
+}
 
-/** A chain in memory, as its files and its journal say. */
-export interface Chain {
-  readonly root: string;
-  readonly driver: MemoryDriver;
-  readonly store: MemoryStore;
-  /** Tells whether the files are still those that were read. */
-  signature: string;
-  /** Bytes of the journal that are taken in. */
-  end: number;
-  /** Ids whose files lag behind. */
-  readonly dirty: Set<string>;
+/** What was done to a chain: behind a tab on its line, so that only who has the chain's messages in memory parses it. */
+type Content = { id: string; change: SessionChange } | { start: SessionStart };
+
+/** The first line is a head, the others follow. */
+type Line =
+  | ChainLine
+  | { head: number; fence: number }
+  | { lease: Lease }
+  | { released: string }
+  | { gone: string }
+  | { runs: NonNullable<ChainLine["runs"]> };
+
+/** What is known of a chain beside what the memory store says. */
+interface Known {
+  v: number;
+  /** Lines of the log with what its file lacks. */
+  lines: string[];
+  /** Whether its messages are in memory; else its sessions and runs alone are. */
+  whole: boolean;
 }
 
 /**
- * Chains on the disk. A change is one line at the end of the chain's journal, so it is whole or not at all whatever it
- * touches, and costs what it adds. Folding writes the sessions' files anew and removes the journal. Every method but
- * `forget` is called under the chain's lock.
+ * All that is stored, as the log and the files say. Sessions, runs and leases are always in memory, the messages of a
+ * chain when somebody asks for them: what its file says, and then the lines of the log that the file lacks.
  */
 export class Chains {
-  readonly #layout: Layout;
-  readonly #files: Files;
-  readonly #index: SessionIndex;
-  readonly #logger: Logger | undefined;
-  readonly #known = new Map<string, Chain>();
+  readonly log: Log;
+  store = new MemoryStore();
+  memory = new MemoryDriver(this.store);
+  /** By the original's id. */
+  readonly known = new Map<string, Known>();
+  /** The log has a line that is none; what could be read is used. */
+  damaged = false;
   readonly #reported = new Set<string>();
 
-  constructor(layout: Layout, files: Files, index: SessionIndex, logger: Logger | undefined) {
-    this.#layout = layout;
-    this.#files = files;
-    this.#index = index;
-    this.#logger = logger;
+  constructor(
+    readonly path: string,
+    readonly files: Files,
+    readonly low: typeof LowSync,
+    readonly logger: Logger | undefined,
+  ) {
+    this.log = new Log(join(`${path}.d`, "log.jsonl"));
   }
 
-  /** The chain as it is now; undefined when there is none. `underIndexLock` runs what changes the index. */
-  async current(root: string, underIndexLock: Lock): Promise<Chain | undefined> {
-    const signature = await signatureOf(this.#layout.session(root));
-    const known = this.#known.get(root);
-    const chain = known?.signature === signature ? known : await this.#load(root, signature);
-    const state = await this.#replay(root, chain, underIndexLock);
-    if (state === "again") {
-      this.#known.delete(root);
-      return this.current(root, underIndexLock);
+  /** Take in what any process has done. Needs no lock. False when there is no log that can be used. */
+  refresh(): boolean {
+    const { lines = [], another = true } = this.log.read() ?? {};
+    if (another) {
+      this.known.clear();
+      this.damaged = false;
+      this.store = new MemoryStore();
+      this.memory = new MemoryDriver(this.store);
+      // It is open when the call returns.
+      void this.memory.open();
+      if (!("head" in (parsed<Line>(lines[0] ?? "") ?? {}))) {
+        this.log.end = 0;
+        return false;
+      }
     }
-    if (state === "gone" || !chain) {
-      this.#known.delete(root);
-      if (signature === "") await this.#setAsideOrphan(root);
-      await this.#forgetMissing(root, underIndexLock);
-      return undefined;
+    for (const line of lines) this.#take(line);
+    return true;
+  }
+
+  /** The id of the chain's original, by any id or alias of the chain; `""` for an unknown one. */
+  rootOf(id: string): string {
+    const { sessions, aliases } = this.store;
+    return (sessions.get(id) ?? sessions.get(aliases.get(id) ?? ""))?.session.chain.root ?? "";
+  }
+
+  sessionsOf(root: string): Session[] {
+    return [...(this.store.sessions.get(root)?.chain.sessions.values() ?? [])].map(({ session }) => session);
+  }
+
+  pathOf(root: string): string {
+    return join(this.path, fileName(root));
+  }
+
+  /** Have the chain's messages in memory. False, and the chain is forgotten, when it has no file that can be used. */
+  load(root: string): boolean {
+    const known = this.known.get(root);
+    if (!known || known.whole) return known !== undefined;
+    const file = this.read(this.pathOf(root));
+    if (file?.sessions[0]?.session.id !== root) {
+      this.#forget(root);
+      return false;
     }
-    if (chain !== known || state === "grown") await this.#tell(chain, underIndexLock);
-    this.#keep(chain);
-    return chain;
+    // Its runs are in memory already, and with them who holds them.
+    this.#forgetSessions(root);
+    this.store.load({ ...file, runs: [] });
+    // Whoever wrote the file may have died before the log could say so.
+    known.lines = known.lines.filter((line) => (parsed<ChainLine>(line)?.v ?? 0) > file.v);
+    known.lines.forEach((line) => this.#replay(line));
+    known.v = Math.max(known.v, file.v);
+    known.whole = true;
+    const whole = [...this.known].filter(([other, { whole, lines }]) => whole && lines.length === 0 && other !== root);
+    if (whole.length > KEPT) for (const [other] of whole) this.unload(other);
+    return true;
   }
 
-  /** Write a new original, which is its own first file. */
-  async begin(start: SessionStart): Promise<void> {
-    const { session } = start;
-    const store = new MemoryStore();
-    const driver = new MemoryDriver(store);
-    await driver.open();
-    await createUnder(driver, store, start);
-    const data = store.dump(session.id);
-    if (!data) return;
-    const [text = ""] = textsOf(data, new Set([session.id]), [...store.runs.values()]).values();
-    await this.#files.replace(this.#layout.session(session.id), text);
+  /** Let go of a chain's messages, and take in what lists show of it now. */
+  unload(root: string, news: readonly Session[] = []): void {
+    const sessions = new Map([...this.sessionsOf(root), ...news].map((session) => [session.id, session]));
+    const shells = [...sessions.values()].map((session) => ({ session, cut: "", view: [], messages: [] }));
+    this.#forgetSessions(root);
+    this.store.load({ sessions: shells, snapshots: [], runs: [] });
+    const known = this.known.get(root);
+    if (known) known.whole = false;
   }
 
-  /** Write a whole new chain. Its original's file comes last: without it the others are no chain. */
-  async take(data: ChainData): Promise<void> {
-    const runs = data.runs.map((run) => ({ run, fence: null }));
-    const texts = textsOf(data, new Set(data.sessions.map(({ session }) => session.id)), runs);
-    for (const [id, text] of [...texts].reverse()) await this.#files.replace(this.#layout.session(id), text);
+  /** Under the lock: say in the log what was done in memory. */
+  add(line: Line, content?: Content): void {
+    const text = JSON.stringify(line) + (content ? `\t${JSON.stringify(content)}` : "");
+    this.log.add(text);
+    if ("gone" in line) this.#forget(line.gone);
+    if ("v" in line) this.#count(line, text);
   }
 
-  /** Apply a change and add it to the journal. */
-  async change(chain: Chain, id: string, change: SessionChange): Promise<void> {
-    const touched = touchedBy(chain, id, change);
-    await writeUnder(chain, id, change);
-    // Before the journal is: a fold writes the files of all that was touched, or it would be lost with the journal.
-    for (const one of touched) chain.dirty.add(one);
-    await this.#journal(chain, { id, change }, change.sync);
-    if (chain.end > JOURNAL_LIMIT) await this.fold(chain);
+  /** Under the lock: the same of a change of a chain that was loaded, with the sessions and runs that are others now. */
+  addChange(root: string, sessions: readonly Session[], runs: readonly RunRecord[], content: Content): void {
+    const stored = runs.flatMap(({ id }) => this.store.runs.get(id) ?? []);
+    const shown = { ...(sessions.length > 0 && { sessions }), ...(stored.length > 0 && { runs: stored }) };
+    this.add({ root, v: (this.known.get(root)?.v ?? 0) + 1, ...shown }, content);
   }
 
-  /** Write the files of all that changed, then remove the journal. A crash in the middle is completed later. */
-  async fold(chain: Chain): Promise<void> {
-    if (chain.end === 0 && chain.dirty.size === 0) return;
-    const data = chain.store.dump(chain.root);
-    if (!data) return;
-    // The original's file always: its new signature tells other processes to read again.
-    const texts = textsOf(data, chain.dirty.add(chain.root), runsOf(chain));
-    const moves: [string, string][] = [];
+  /** Under the lock: say in the log that there is a chain, all of it in memory and in its file. */
+  addFile(root: string, v: number): void {
+    const runs = [...this.store.runs.values()].filter(({ run }) => run.sessionId === root);
+    this.add({ root, v, sessions: this.sessionsOf(root), runs, folded: true });
+    this.unload(root);
+  }
+
+  /** Write the file of a chain whose messages are in memory; gives its `v`. */
+  write(root: string): number {
+    const v = this.known.get(root)?.v ?? 1;
+    const data = this.store.dump(root);
+    if (data) this.#file(this.pathOf(root), { version: VERSION, v, ...data }).write();
+    return v;
+  }
+
+  /** A chain's file; undefined, and reported, when it cannot be used. Such a one is kept. */
+  read(path: string): ChainFile | undefined {
     try {
-      for (const [id, text] of texts) moves.push([await this.#files.stage(text), this.#layout.session(id)]);
-      // Relative, so that a folder that was moved meanwhile can still be completed.
-      const fold = moves.map(([from, to]): [string, string] => [this.#relative(from), this.#relative(to)]);
-      await this.#journal(chain, { fold }, true);
-    } catch (error) {
-      for (const [from] of moves) await unlessMissing(unlink(from));
-      throw error;
-    }
-    // When it fails, what is on the disk is true, and whoever comes next completes it.
-    this.#known.delete(chain.root);
-    await this.#completeFold(chain.root, moves);
-    this.#keep(chain);
-    chain.signature = await signatureOf(this.#layout.session(chain.root));
-    chain.end = 0;
-    chain.dirty.clear();
-  }
-
-  /** Remove a chain: first said in the journal, so that it is completed after a crash. */
-  async remove(chain: Chain, underIndexLock: Lock): Promise<void> {
-    const gone = [...chain.store.sessions.keys()];
-    await this.#journal(chain, { gone }, true);
-    this.#known.delete(chain.root);
-    await this.#completeRemoval(chain.root, gone, underIndexLock);
-  }
-
-  /** After a failure: what is on the disk is true. */
-  forget(root: string): void {
-    this.#known.delete(root);
-  }
-
-  /** Ids of originals whose journals wait. */
-  async waiting(): Promise<string[]> {
-    const names = new Set((await readdir(this.#layout.journals)).map((file) => basename(file, ".jsonl")));
-    const roots = new Set(this.#index.ids().map((id) => this.#index.rootOf(id) ?? id));
-    return [...roots].filter((root) => names.has(basename(this.#layout.journal(root), ".jsonl")));
-  }
-
-  /** What a file under `sessions/` says; undefined, and reported, when it is bad. Bad ones are kept. */
-  async read(path: string): Promise<SessionFile | undefined> {
-    const { Low } = await import("lowdb");
-    const low = new Low<SessionFile | null>(this.#files.adapter<SessionFile | null>(path), null);
-    try {
-      await low.read();
+      const low = this.#file(path, null);
+      low.read();
       if (low.data === null) return undefined;
-      if (isSessionFile(low.data)) return low.data;
+      const { version, sessions } = low.data;
+      const sound = ({ session: { id, updatedAt, usage, chain }, messages }: SessionData): boolean =>
+        [id, updatedAt, chain.root].every((text) => typeof text === "string") &&
+        isRecord(usage) &&
+        Array.isArray(messages);
+      if (version === VERSION && sessions.every(sound)) return low.data;
       throw new Error(`expected a session of version ${VERSION}`);
     } catch (error) {
-      if (!this.#reported.has(path)) {
-        this.#reported.add(path);
-        this.#logger?.error("a session's file cannot be used; it is left out and left as it is", {
-          path,
-          why: error instanceof Error ? error.message : String(error),
-        });
-      }
+      const message = "a session's file cannot be used; it is left out and left as it is";
+      if (!this.#reported.has(path)) this.logger?.error(message, { path, why: String(error) });
+      this.#reported.add(path);
       return undefined;
     }
   }
 
-  async #load(root: string, signature: string): Promise<Chain | undefined> {
-    await this.#index.refresh();
-    const original = await this.read(this.#layout.session(root));
-    if (original?.session.id !== root) return undefined;
-    const sessions: SessionData[] = [original];
-    for (const id of this.#index.idsOf(root)) {
-      const file = id === root ? undefined : await this.read(this.#layout.session(id));
-      if (file?.session.id === id) sessions.push(file);
+  /** Under the lock: put a log in place that says of each chain what it is, and no more. Each chain's file must hold all of it. */
+  rewrite(): void {
+    const { leases, fence, runs } = this.store;
+    const lines: Line[] = [{ head: VERSION, fence }];
+    for (const [root, { v }] of this.known) lines.push({ root, v, sessions: this.sessionsOf(root), folded: true });
+    lines.push({ runs: [...runs.values()] }, ...[...leases.values()].map((lease) => ({ lease })));
+    this.files.replace(this.log.path, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+    this.refresh();
+  }
+
+  #file(path: string, data: ChainFile | null): LowSync<ChainFile | null> {
+    const read = (): ChainFile | null => JSON.parse(textOf(path) ?? "null") as ChainFile | null;
+    return new this.low({ read, write: (file) => this.files.replace(path, JSON.stringify(file)) }, data);
+  }
+
+  #take(text: string): void {
+    const line = parsed<Line>(text);
+    if (!line) this.damaged = true;
+    else if ("head" in line) this.store.fence = line.fence;
+    else if ("lease" in line) {
+      this.store.leases.set(line.lease.rootId, line.lease);
+      this.store.fence = Math.max(this.store.fence, line.lease.fence);
+    } else if ("released" in line) this.store.leases.delete(line.released);
+    else if ("gone" in line) this.#forget(line.gone);
+    else {
+      for (const stored of line.runs ?? []) this.store.runs.set(stored.run.id, stored);
+      const known = "v" in line && this.#count(line, text);
+      if (known && known.whole && text.includes("\t")) this.#replay(text);
+      else if (known) this.unload(line.root, line.sessions);
     }
-    const store = new MemoryStore();
-    const driver = new MemoryDriver(store);
-    await driver.open();
-    store.load({ sessions, snapshots: original.snapshots ?? [], runs: [] });
-    for (const one of original.runs ?? []) store.runs.set(one.run.id, one);
-    return { root, driver, store, signature, end: 0, dirty: new Set() };
   }
 
-  /** Take in what the journal has beyond what is known. `again`: the files are others now. */
-  async #replay(
-    root: string,
-    chain: Chain | undefined,
-    underIndexLock: Lock,
-  ): Promise<"same" | "grown" | "again" | "gone"> {
-    const path = this.#layout.journal(root);
-    const from = chain?.end ?? 0;
-    const read = await readLines(path, from);
-    if (!read || read.size < from) return from > 0 ? "again" : "same";
-    const lines = read.lines.map((text) => ({ bytes: Buffer.byteLength(text) + 1, line: parseLine(text) }));
-    // What a crash left undone comes before all else: the files may hold already what the lines before it say.
-    for (const { line } of lines) {
-      if (line && "fold" in line) {
-        const { beside } = this.#layout;
-        await this.#completeFold(
-          root,
-          line.fold.map(([from, to]) => [join(beside, from), join(beside, to)]),
-        );
-        return "again";
-      }
-      if (line && "gone" in line) {
-        await this.#completeRemoval(root, line.gone, underIndexLock);
-        return "gone";
-      }
+  /** Gives what is known of the chain when the line is news. */
+  #count({ root, v, folded }: ChainLine, text: string): Known | undefined {
+    const known = this.known.get(root) ?? { v: 0, lines: [], whole: false };
+    this.known.set(root, known);
+    if (folded) known.lines = [];
+    if (v <= known.v) return undefined;
+    if (!folded) known.lines.push(text);
+    known.v = v;
+    return known;
+  }
+
+  /** Do what was done to a chain whose messages are in memory. */
+  #replay(line: string): void {
+    const content = parsed<Content>(line.slice(line.indexOf("\t") + 1));
+    const { memory } = this;
+    // It does all in the call itself; what it gives tells only whether it refused.
+    const done =
+      content && ("start" in content ? memory.create(content.start) : memory.write(content.id, content.change));
+    if (done) done.catch(() => (this.damaged = true));
+    else this.damaged = true;
+  }
+
+  #forget(root: string): void {
+    this.#forgetSessions(root);
+    const { runs, leases } = this.store;
+    for (const [id, { run }] of runs) if (run.sessionId === root) runs.delete(id);
+    leases.delete(root);
+    this.known.delete(root);
+  }
+
+  #forgetSessions(root: string): void {
+    for (const { id, alias } of this.sessionsOf(root)) {
+      this.store.sessions.delete(id);
+      this.store.aliases.delete(alias);
     }
-    let end = from;
-    for (const { line, bytes } of lines) {
-      if (!chain) break;
-      try {
-        if (!line || !("change" in line)) throw new Error("not a line of a journal");
-        const touched = touchedBy(chain, line.id, line.change);
-        await writeUnder(chain, line.id, line.change);
-        for (const one of touched) chain.dirty.add(one);
-      } catch (error) {
-        await this.#setAside(path, error);
-        break;
-      }
-      end += bytes;
-    }
-    if (!chain) return "same";
-    chain.end = end;
-    // A writer died in the middle of a line; nobody was told that it was written.
-    if (end < read.size) await this.#files.cut(path, end);
-    return end > from ? "grown" : "same";
-  }
-
-  async #tell(chain: Chain, underIndexLock: Lock): Promise<void> {
-    const sessions = sessionsOf(chain);
-    await this.#index.refresh();
-    const runs = runsOf(chain);
-    if (this.#index.differs(sessions, runs)) await underIndexLock(() => this.#index.put(sessions, runs));
-  }
-
-  async #journal(chain: Chain, line: JournalLine, sync: boolean): Promise<void> {
-    const text = `${JSON.stringify(line)}\n`;
-    try {
-      await this.#files.append(this.#layout.journal(chain.root), text, chain.end, sync);
-    } catch (error) {
-      this.#known.delete(chain.root);
-      throw error;
-    }
-    chain.end += Buffer.byteLength(text);
-  }
-
-  async #completeFold(root: string, moves: readonly (readonly [from: string, to: string])[]): Promise<void> {
-    for (const [from, to] of moves) await unlessMissing(rename(from, to));
-    for (const folder of new Set(moves.map(([, to]) => dirname(to)))) await this.#files.syncFolder(folder);
-    await this.#index.sync();
-    await unlessMissing(unlink(this.#layout.journal(root)));
-  }
-
-  async #completeRemoval(root: string, ids: readonly string[], underIndexLock: Lock): Promise<void> {
-    await underIndexLock(() => this.#index.remove(ids));
-    await unlessMissing(unlink(this.#layout.lease(root)));
-    for (const id of [root, ...ids]) await unlessMissing(unlink(this.#layout.session(id)));
-    await this.#files.syncFolder(this.#layout.sessions);
-    await unlessMissing(unlink(this.#layout.journal(root)));
-  }
-
-  #relative(path: string): string {
-    return relative(this.#layout.beside, path);
-  }
-
-  /** A journal of a chain that there is no file of must not be taken for that of a later session with its id. */
-  async #setAsideOrphan(root: string): Promise<void> {
-    const path = this.#layout.journal(root);
-    if (!(await unlessMissing(stat(path)))) return;
-    await this.#setAside(path, new Error("the session's file is missing"));
-    await unlessMissing(unlink(path));
-  }
-
-  /** The index knows a chain that there is no file of. */
-  async #forgetMissing(root: string, underIndexLock: Lock): Promise<void> {
-    const ids = this.#index.idsOf(root);
-    if (ids.length > 0) await underIndexLock(() => this.#index.remove(ids));
-  }
-
-  async #setAside(path: string, error: unknown): Promise<void> {
-    const kept = join(this.#layout.beside, `bad-${Date.now()}-${basename(path)}`);
-    await this.#files.copy(path, kept);
-    this.#logger?.error("a journal is damaged; what was readable is used, a copy of all is kept", {
-      path,
-      kept,
-      why: error instanceof Error ? error.message : String(error),
-    });
-  }
-
-  #keep(chain: Chain): void {
-    this.#known.delete(chain.root);
-    this.#known.set(chain.root, chain);
-    const [oldest] = this.#known.keys();
-    if (this.#known.size > KEPT && oldest !== undefined) this.#known.delete(oldest);
   }
 }
 
-/** Runs what changes the index. */
-export type Lock = <T>(work: () => Promise<T>) => Promise<T>;
-
-export function sessionsOf(chain: Chain): Session[] {
-  return [...chain.store.sessions.values()].map(({ session }) => session);
-}
-
-export function runsOf(chain: Chain): IndexedRun[] {
-  return [...chain.store.runs.values()];
-}
-
-/** Without a look at the leases, which are not in memory; the fence is kept with the runs all the same. */
-async function writeUnder({ driver, store }: Chain, id: string, change: SessionChange): Promise<void> {
-  await driver.write(id, { ...change, fence: null });
-  for (const run of change.runs ?? []) store.runs.get(run.id)!.fence = change.fence;
-}
-
-/** As `writeUnder`. */
-export async function createUnder(driver: MemoryDriver, store: MemoryStore, start: SessionStart): Promise<void> {
-  await driver.create({ ...start, fence: null });
-  if (start.run) store.runs.get(start.run.id)!.fence = start.fence ?? null;
-}
-
-/** The session, which must be in the chain. */
-export function checkIn(chain: Chain | undefined, id: string): asserts chain is Chain {
-  if (!chain?.store.sessions.has(id)) throw new SessionNotFoundError(id);
-}
-
-/** Ids of the sessions whose files a change makes out of date. */
-function touchedBy(chain: Chain, id: string, change: SessionChange): string[] {
-  if (change.cut || change.restore !== undefined || change.runs) return [...chain.store.sessions.keys()];
-  const growing = chain.store.sessions.get(id)?.chain.growing;
-  const messages = [
-    ...(change.append ?? []).map((delta) => delta.messageId),
-    ...(change.finish ?? []).map((m) => m.id),
-  ];
-  return [id, ...messages.flatMap((message) => growing?.get(message)?.message.sessionId ?? [])];
-}
-
-function textsOf(data: ChainData, ids: ReadonlySet<string>, runs: IndexedRun[]): Map<string, string> {
-  const texts = new Map<string, string>();
-  for (const session of data.sessions) {
-    const { id, chain } = session.session;
-    if (!ids.has(id)) continue;
-    const file: SessionFile = { version: VERSION, ...session };
-    if (chain.root === id) Object.assign(file, { snapshots: data.snapshots, runs });
-    texts.set(id, JSON.stringify(file));
-  }
-  return texts;
-}
-
-function isSessionFile(value: unknown): value is SessionFile {
-  if (typeof value !== "object" || value === null) return false;
-  const { version, session, view, messages, cut } = value as Partial<Record<keyof SessionFile, unknown>>;
-  if (version !== VERSION || typeof cut !== "string" || !Array.isArray(view) || !Array.isArray(messages)) return false;
-  if (typeof session !== "object" || session === null) return false;
-  const { id, chain, usage, updatedAt } = session as Partial<Record<keyof Session, unknown>>;
-  return (
-    typeof id === "string" &&
-    typeof updatedAt === "string" &&
-    typeof usage === "object" &&
-    typeof chain === "object" &&
-    chain !== null &&
-    typeof (chain as { root?: unknown }).root === "string" &&
-    typeof (chain as { index?: unknown }).index === "number"
-  );
-}
-
-function parseLine(text: string): JournalLine | undefined {
+/** What stands before the tab, where there is one. */
+function parsed<T>(text: string): T | undefined {
   try {
-    const line: unknown = JSON.parse(text);
-    return typeof line === "object" && line !== null ? (line as JournalLine) : undefined;
+    const line: unknown = JSON.parse(text.split("\t", 1)[0] ?? "");
+    return isRecord(line) ? (line as T) : undefined;
   } catch {
     return undefined;
   }
-}
-
-async function signatureOf(path: string): Promise<string> {
-  const info = await unlessMissing(stat(path, { bigint: true }));
-  return info ? `${info.ino}:${info.size}:${info.mtimeNs}:${info.ctimeNs}` : "";
 }

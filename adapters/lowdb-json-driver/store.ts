@@ -1,171 +1,174 @@
-import { randomUUID } from "node:crypto";
-import { chmod, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { StoreError } from "gantry";
+import { GantryError, StoreError, holderState, thisHolder } from "gantry";
 import type { Logger } from "gantry";
-import { Chains } from "./chains.js";
-import type { Lock } from "./chains.js";
-import { unlessMissing } from "./errors.js";
-import { Files } from "./files.js";
-import { stateOf, thisProcess } from "./holder.js";
-import type { Process } from "./holder.js";
-import { Layout, VERSION, slotOf } from "./layout.js";
-import { Leases } from "./leases.js";
-import { Locks } from "./locks.js";
+import { Chains, VERSION } from "./chains.js";
+import { Files, textOf } from "./files.js";
+import { CARD, Lock, holderIn } from "./lock.js";
 import type { LowdbJsonOptions } from "./options.js";
-import { SessionIndex } from "./session-index.js";
 
-/** File in an instance's folder that says whose it is. */
-const CARD = "process.json";
+/** The log is written anew when it is so long, in bytes, and so much longer for each session and run. */
+const LOG_LIMIT = 2 * 1024 * 1024;
+const LOG_PER_ENTRY = 1000;
 
-/** An opened store: its parts, and the locks around them. A chain's lock is always taken before the index lock. */
-export class OpenStore {
-  readonly layout: Layout;
-  readonly index: SessionIndex;
-  readonly chains: Chains;
-  readonly leases: Leases;
-  readonly #locks: Locks;
-  readonly #folder: string;
-  readonly #self: Process;
+/** An opened store: what is in it, and the turns in which it is changed. */
+export class Store {
+  #turn: Promise<unknown> = Promise.resolve();
+  #limit = LOG_LIMIT;
 
-  private constructor(layout: Layout, files: Files, self: Process, logger: Logger | undefined) {
-    this.layout = layout;
-    this.#self = self;
-    this.#folder = files.temp;
-    this.index = new SessionIndex(layout.index, files);
-    this.chains = new Chains(layout, files, this.index, logger);
-    this.leases = new Leases(layout, files, logger);
-    this.#locks = new Locks(layout.locks, self, join(files.temp, CARD));
-  }
+  private constructor(
+    readonly chains: Chains,
+    readonly lock: Lock,
+    readonly logger: Logger | undefined,
+  ) {}
 
-  static async open(options: LowdbJsonOptions, logger: Logger | undefined): Promise<OpenStore> {
-    const layout = new Layout(options.path);
-    await checkVersion(layout);
-    for (const folder of [
-      layout.sessions,
-      layout.beside,
-      layout.journals,
-      layout.leases,
-      layout.locks,
-      layout.instances,
-    ]) {
-      await mkdir(folder, { recursive: true, mode: 0o700 });
-      await chmod(folder, 0o700);
+  static async open({ path, durability }: LowdbJsonOptions, logger: Logger | undefined): Promise<Store> {
+    const beside = `${path}.d`;
+    const drivers = join(beside, "open");
+    const version = join(beside, "version.json");
+    const stored = storedVersion(path, version);
+    const { LowSync } = await import("lowdb");
+    for (const folder of [path, beside, drivers]) {
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      chmodSync(folder, 0o700);
     }
-    const self = await thisProcess(randomUUID());
-    const files = new Files(join(layout.instances, self.instance), options.durability !== "normal");
-    await mkdir(files.temp, { mode: 0o700 });
+    const self = thisHolder();
+    const files = new Files(join(drivers, self.id), durability !== "normal");
+    mkdirSync(files.temp, { mode: 0o700 });
     try {
-      await writeFile(join(files.temp, CARD), JSON.stringify(self), { mode: 0o600 });
-      const store = new OpenStore(layout, files, self, logger);
-      await files.replace(layout.version, JSON.stringify({ version: VERSION }));
-      // Who dies meanwhile may leave a fold that needs its temporary files: those wait for the next start.
-      const left = await store.#left();
-      await store.#recover();
-      for (const folder of left) await rm(folder, { recursive: true, force: true });
+      writeFileSync(join(files.temp, CARD), JSON.stringify(self), { mode: 0o600 });
+      if (stored !== VERSION) files.replace(version, JSON.stringify({ version: VERSION }));
+      const lock = new Lock(join(beside, "lock"), drivers, self);
+      const store = new Store(new Chains(path, files, LowSync, logger), lock, logger);
+      await store.change(() => store.#agree());
+      for (const id of readdirSync(drivers)) {
+        const holder = holderIn(join(drivers, id));
+        if (holder && holderState(holder) === "dead") rmSync(join(drivers, id), { recursive: true, force: true });
+      }
       return store;
     } catch (error) {
-      await rm(files.temp, { recursive: true, force: true });
+      rmSync(files.temp, { recursive: true, force: true });
       throw error;
     }
   }
 
-  /** Do `work` while no other process touches the chain. */
-  withChain<T>(root: string, work: () => Promise<T>): Promise<T> {
-    return this.#locks.with(slotOf(root), work);
+  /** Do `work` while nobody else changes the store, first come, first served. */
+  change<T>(work: () => Promise<T>): Promise<T> {
+    const mine = this.#turn.then(() => this.#locked(work));
+    this.#turn = mine.catch(() => undefined);
+    return mine;
   }
 
-  /** Do `work` while no other process changes the index. */
-  readonly withIndex: Lock = (work) => this.#locks.with("index", work);
+  /** What was changed before is on the disk when it resolves. */
+  async sync(): Promise<void> {
+    if (this.chains.files.durable) await this.chains.log.sync();
+  }
+
+  /** Within `change`: have all of a chain in its file. A failure loses nothing: the log has it, and whoever comes next tries again. */
+  async fold(root: string): Promise<void> {
+    const { chains } = this;
+    try {
+      if (!chains.known.get(root)?.lines.length || !chains.load(root)) return;
+      // First the log: what lists show must not be older than the files after a power cut.
+      await this.sync();
+      chains.add({ root, v: chains.write(root), folded: true });
+    } catch (error) {
+      this.logger?.warn("the file of a session could not be written yet", { root, why: String(error) });
+    }
+  }
+
+  /** Within `change`. A crash between the two leaves a chain without a file, which is none. */
+  delete(root: string): void {
+    rmSync(this.chains.pathOf(root), { force: true });
+    this.chains.files.syncFolder(this.chains.path);
+    this.chains.add({ gone: root });
+  }
 
   async close(): Promise<void> {
-    await this.#locks.idle();
-    await rm(this.#folder, { recursive: true, force: true });
+    const { known, log, files } = this.chains;
+    const behind = [...known.values()].some(({ lines }) => lines.length > 0);
+    if (behind) await this.change(() => this.#agree()).catch(() => undefined);
+    log.close();
+    rmSync(files.temp, { recursive: true, force: true });
   }
 
-  /** Make index and files agree after a crash, or after someone put files there or took them away. */
-  async #recover(): Promise<void> {
-    if (!(await this.index.refresh())) {
-      await this.withIndex(async () => {
-        if (!(await this.index.refresh())) await this.index.rewrite();
-      });
-    }
-    const names = new Set((await readdir(this.layout.sessions)).filter((name) => name.endsWith(".json")));
-    const known = new Map(this.index.ids().map((id) => [basename(this.layout.session(id)), id]));
-    const roots = new Set<string>();
-    for (const [name, id] of known) if (!names.has(name)) roots.add(this.index.rootOf(id) ?? id);
-    for (const name of names) if (!known.has(name)) await this.#adopt(name);
-    for (const root of await this.chains.waiting()) roots.add(root);
-    for (const root of roots) {
-      await this.withChain(root, async () => {
-        const chain = await this.chains.current(root, this.withIndex);
-        if (!chain) return;
-        const missing = this.index.idsOf(root).filter((id) => !chain.store.sessions.has(id));
-        if (missing.length > 0) await this.withIndex(() => this.index.remove(missing));
-        await this.chains.fold(chain);
-      });
+  async #locked<T>(work: () => Promise<T>): Promise<T> {
+    const { chains } = this;
+    await this.lock.take();
+    try {
+      if (!chains.refresh() || chains.damaged) await this.#mend();
+      const { sessions, runs } = chains.store;
+      if (chains.log.end > this.#limit + LOG_PER_ENTRY * (sessions.size + runs.size)) await this.#shorten();
+      return await work();
+    } catch (error) {
+      // Memory may be ahead of what was written: what is on the disk is true.
+      if (!(error instanceof GantryError)) chains.log.end = 0;
+      throw error;
+    } finally {
+      this.lock.give();
     }
   }
 
-  /** Take a file in that the index does not know: of a process that died while it made it, or put there by hand. */
-  async #adopt(name: string): Promise<void> {
-    const path = join(this.layout.sessions, name);
-    const found = (await this.chains.read(path))?.session;
-    if (!found || this.layout.session(found.id) !== path) return;
-    await this.withChain(found.chain.root, async () => {
-      // A removal that was cut short is completed first; then the file is gone.
-      await this.chains.current(found.chain.root, this.withIndex);
-      const file = await this.chains.read(path);
-      if (!file) return;
-      const { session } = file;
-      await this.withIndex(async () => {
-        await this.index.refresh();
-        const { root, index } = session.chain;
-        const clash = this.index.idsOf(root).some((id) => this.index.get(id)?.chain.index === index);
-        const taken = this.index.isTaken(session.id) || (session.alias !== "" && this.index.isTaken(session.alias));
-        const orphan = root !== session.id && !(await unlessMissing(readFile(this.layout.session(root))));
-        if (!clash && !taken && !orphan) await this.index.put([session], file.runs);
-      });
-      this.chains.forget(found.chain.root);
-    });
+  /** Write the log anew without what is in the chains' files, which get all that they lack. */
+  async #shorten(): Promise<void> {
+    const { known, log } = this.chains;
+    for (const root of [...known.keys()]) await this.fold(root);
+    // What could not be written stays in the log.
+    if ([...known.values()].every(({ lines }) => lines.length === 0)) this.chains.rewrite();
+    else this.#limit = log.end + LOG_LIMIT;
   }
 
-  /** Folders with the temporary files of processes that are gone. */
-  async #left(): Promise<string[]> {
-    const left: string[] = [];
-    for (const name of await readdir(this.layout.instances)) {
-      if (name === this.#self.instance) continue;
-      const folder = join(this.layout.instances, name);
-      const text = await unlessMissing(readFile(join(folder, CARD), "utf8"));
-      let owner: Process | undefined;
-      try {
-        owner = text === undefined ? undefined : (JSON.parse(text) as Process);
-      } catch {
-        owner = undefined;
-      }
-      if (owner && (await stateOf(owner, this.#self)) === "dead") left.push(folder);
+  /** The log is lost or damaged: make one of what could be read of it, and of what the files say. */
+  async #mend(): Promise<void> {
+    const { chains, logger } = this;
+    const { path } = chains.log;
+    if (existsSync(path)) {
+      const kept = join(`${chains.path}.d`, `bad-${Date.now()}-log.jsonl`);
+      copyFileSync(path, kept);
+      logger?.error("the log of the session store is damaged; what is readable is used, a copy is kept", { kept });
     }
-    return left;
+    if (chains.damaged) {
+      chains.damaged = false;
+      return this.#shorten();
+    }
+    // Above all that can ever have been given.
+    chains.store.fence = Date.now();
+    const { upgrade } = await import("./upgrade.js");
+    await upgrade(chains.path, chains.files);
+    chains.rewrite();
+    await this.#agree();
+  }
+
+  /** Make log and files agree after a crash, or after someone put files there or took them away. */
+  async #agree(): Promise<void> {
+    const { chains } = this;
+    const names = new Set(readdirSync(chains.path).filter((name) => name.endsWith(".json")));
+    for (const root of [...chains.known.keys()]) {
+      const lease = chains.store.leases.get(root);
+      if (!names.delete(basename(chains.pathOf(root)))) this.delete(root);
+      else if (!lease || holderState(lease.holder) === "dead") await this.fold(root);
+    }
+    for (const name of names) await this.#adopt(join(chains.path, name));
+  }
+
+  /** Take a file in that the log does not know: of a process that died while it made it, or put there by hand. */
+  async #adopt(path: string): Promise<void> {
+    const { chains, logger } = this;
+    const file = chains.read(path);
+    const root = file?.sessions[0]?.session.id ?? "";
+    if (!file || chains.pathOf(root) !== path) return;
+    const taken = await chains.memory.load(file).catch((error: unknown) => String(error));
+    if (taken) logger?.error("a session's file is left out", { path, why: taken });
+    else chains.addFile(root, file.v);
   }
 }
 
-async function checkVersion(layout: Layout): Promise<void> {
-  const text = await unlessMissing(readFile(layout.version, "utf8"));
-  if (text === undefined) return;
-  let version: unknown;
-  try {
-    version = (JSON.parse(text) as { version?: unknown }).version;
-  } catch {
-    version = undefined;
-  }
-  if (version === VERSION) return;
-  if (typeof version === "number" && version > VERSION) {
-    throw new StoreError(
-      `session store ${layout.sessions}: written by a newer gantry (version ${version}, this one knows ${VERSION}); ` +
-        "it was left as it is: update gantry, or choose another session.path",
-    );
-  }
-  throw new StoreError(
-    `session store ${layout.sessions}: ${layout.version} is damaged; it was left as it is: remove that file if the rest is well`,
-  );
+function storedVersion(path: string, file: string): number | undefined {
+  const text = textOf(file);
+  const version = Number(/^\{"version":(\d+)\}$/.exec(text ?? "")?.[1]);
+  if (text === undefined) return undefined;
+  if (version <= VERSION) return version;
+  const newer = `written by a newer gantry (version ${version}, this one knows ${VERSION}); it was left as it is: update gantry, or choose another session.path`;
+  const damaged = `${file} is damaged; it was left as it is: remove that file if the rest is well`;
+  throw new StoreError(`session store ${path}: ${version > VERSION ? newer : damaged}`);
 }

@@ -7,6 +7,7 @@ import {
   SessionNotFoundError,
   StoreError,
 } from "../ports/errors.js";
+import { addUsage } from "../conversation/usage.js";
 import { MemoryStore, newChain, newestFirst } from "./memory-store.js";
 import type { Chain, StoredMessage, StoredSession } from "./memory-store.js";
 import type {
@@ -27,7 +28,6 @@ import type {
 import type { Message } from "../ports/message.js";
 import type { RunRecord } from "../ports/run.js";
 import type { Session, Snapshot } from "../ports/session.js";
-import type { Usage } from "../ports/usage.js";
 
 /** Sessions in memory, gone with the process. */
 export class MemoryDriver implements SessionDriver {
@@ -114,7 +114,7 @@ export class MemoryDriver implements SessionDriver {
       : matching;
     const from = query.offset ?? 0;
     return {
-      sessions: rest.slice(from, from + query.limit).map((session) => structuredClone(session)),
+      sessions: rest.slice(from, from + query.limit).map(copyOfSession),
       total: matching.length,
     };
   }
@@ -221,7 +221,7 @@ export class MemoryDriver implements SessionDriver {
       if (id !== "" && this.#taken(id)) throw new SessionExistsError(id);
     }
     this.#checkRuns(undefined, chain.runs);
-    this.#store.load(chain);
+    this.#store.load(structuredClone(chain));
   }
 
   #check(): void {
@@ -262,6 +262,11 @@ export class MemoryDriver implements SessionDriver {
   #taken(id: string): boolean {
     return this.#store.sessions.has(id) || this.#store.aliases.has(id);
   }
+}
+
+/** By hand, because lists are long. */
+function copyOfSession(session: Session): Session {
+  return { ...session, chain: { ...session.chain }, usage: { ...session.usage } };
 }
 
 function copy(message: Message): Message {
@@ -356,14 +361,5 @@ function applyFields(session: Session, { set = {}, usage }: SessionChange): void
   session.reasoningEffort = set.reasoningEffort ?? session.reasoningEffort;
   session.projectDir = set.projectDir ?? session.projectDir;
   if (set.updatedAt !== undefined && set.updatedAt > session.updatedAt) session.updatedAt = set.updatedAt;
-  if (usage) session.usage = sum(session.usage, usage);
-}
-
-function sum(a: Usage, b: Usage): Usage {
-  return {
-    promptTokens: a.promptTokens + b.promptTokens,
-    completionTokens: a.completionTokens + b.completionTokens,
-    totalTokens: a.totalTokens + b.totalTokens,
-    cost: a.cost + b.cost,
-  };
+  if (usage) session.usage = addUsage(session.usage, usage);
 }

@@ -51,9 +51,8 @@ export class MemoryStore {
     return structuredClone({ sessions, snapshots: chain.snapshots, runs: this.runsOf(root).map(({ run }) => run) });
   }
 
-  /** Take a chain in, as `dump` gave it. Its ids and keys must be free. */
-  load(data: ChainData): void {
-    const { sessions, snapshots, runs } = structuredClone(data);
+  /** Take a chain in, as `dump` gave it; it is the store's own then. Its ids and keys must be free. */
+  load({ sessions, snapshots, runs }: ChainData): void {
     const chain: Chain = { ...newChain(), snapshots };
     for (const { session, cut, view, messages } of sessions) {
       const stored: StoredSession = { session, cut, view, chain };

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
-import { appendFile, mkdir, mkdtemp, readFile, readdir, rm, stat, truncate, writeFile } from "node:fs/promises";
+import { appendFile, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, relative } from "node:path";
+import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
 import { hasCode } from "gantry";
-import type { Logger } from "gantry";
+import type { ChainData, Logger } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
-import { fileName, slotOf } from "../../adapters/lowdb-json-driver/layout.js";
 import {
   aMessage,
+  aRun,
   aSession,
   at,
   change,
@@ -23,6 +23,8 @@ describe("the files of LowdbJsonDriver", () => {
   let folder = "";
   let path = "";
   let beside = "";
+  /** All that is not in the sessions' files yet, and what lists need. */
+  let log = "";
   let reports: string[] = [];
   const logger: Logger = {
     debug: () => undefined,
@@ -34,6 +36,7 @@ describe("the files of LowdbJsonDriver", () => {
     folder = await mkdtemp(join(tmpdir(), "gantry-json-"));
     path = join(folder, "sessions");
     beside = `${path}.d`;
+    log = join(beside, "log.jsonl");
     reports = [];
   });
   afterEach(() => rm(folder, { recursive: true, force: true }));
@@ -43,6 +46,12 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.open();
     return driver;
   }
+  const messagesIn = async (id: string): Promise<unknown[]> => {
+    const file = JSON.parse(await readFile(join(path, `${id}.json`), "utf8")) as {
+      sessions: { messages: unknown[] }[];
+    };
+    return file.sessions.flatMap(({ messages }) => messages);
+  };
   const append = (messageId: string, text: string) =>
     change({ append: [{ messageId, part: 0, type: "text" as const, text }] });
 
@@ -85,15 +94,12 @@ describe("the files of LowdbJsonDriver", () => {
     const file = await stat(join(path, "a.json"));
     const lease = await leaseOf(driver, "a", "h");
     await driver.write("a", { ...change({ add: [growing("a", 2)] }), fence: lease.fence });
-    const journal = async (): Promise<number> => (await stat(join(beside, "journals", "a.jsonl"))).size;
-    const before = await journal();
+    const before = (await stat(log)).size;
     for (let n = 0; n < 10; n++) await driver.write("a", { ...append("a-2", "token "), fence: lease.fence });
-    assert.ok((await journal()) - before < 10 * 300);
+    assert.ok((await stat(log)).size - before < 10 * 300);
     assert.equal((await stat(join(path, "a.json"))).mtimeMs, file.mtimeMs, "not written anew");
     await driver.release(lease);
-    assert.deepEqual(await readdir(join(beside, "journals")), []);
-    const folded = JSON.parse(await readFile(join(path, "a.json"), "utf8")) as { messages: unknown[] };
-    assert.equal(folded.messages.length, 2);
+    assert.equal((await messagesIn("a")).length, 2);
     assert.equal(textOf((await driver.messages("a"))[1]), "token ".repeat(10));
     await driver.close();
   });
@@ -136,10 +142,11 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), messages: [aMessage("a1", 2)] });
     await driver.close();
     for (const damage of [
-      () => rm(join(beside, "index.jsonl")),
-      () => writeFile(join(beside, "index.jsonl"), "\0\0\0rubbish\n"),
-      () => appendFile(join(beside, "index.jsonl"), "{half a line"),
-      () => truncate(join(beside, "index.jsonl"), 60),
+      () => rm(log),
+      () => writeFile(log, "\0\0\0rubbish\n"),
+      () => appendFile(log, "{half a line"),
+      () => truncate(log, 30),
+      () => truncate(log, 60),
       () => rm(beside, { recursive: true }),
     ]) {
       await damage();
@@ -159,90 +166,126 @@ describe("the files of LowdbJsonDriver", () => {
     await last.close();
   });
 
-  it("go on when the counter of fences or a lease is damaged: the fence still grows, an old holder is shut out", async () => {
+  it("go on when the log is damaged under an open driver: the fence still grows, an old holder is shut out", async () => {
     const driver = await opened();
     await driver.create({ session: aSession("a") });
-    const first = await leaseOf(driver, "a", "h");
-    for (const text of ["", "{", '{"last":"x"}', "null", "\0\0\0"]) {
-      reports = [];
-      await writeFile(join(beside, "fence.json"), text);
-      await writeFile(join(beside, "leases", "a.json"), text);
+    let last = await leaseOf(driver, "a", "h");
+    for (const text of ["", "{", '{"head":"x"', "null\n", "\0\0\0"]) {
+      await writeFile(log, text);
       const next = await leaseOf(driver, "a", `after ${JSON.stringify(text)}`);
-      assert.ok(next.fence > first.fence, text);
-      await assert.rejects(driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] })), (error) =>
+      assert.ok(next.fence > last.fence, text);
+      await assert.rejects(driver.write("a", change({ fence: last.fence, add: [aMessage("a", 1)] })), (error) =>
         hasCode(error, "lease_lost"),
       );
-      await driver.release(next);
-      if (text === "{")
-        assert.deepEqual(new Set(reports), new Set(["a file beside the sessions is damaged; it is written anew"]));
+      last = next;
     }
     await driver.close();
   });
 
-  it("lose no acknowledged line when a journal ends in the middle of one, and keep a copy of a damaged one", async () => {
+  it("lose no acknowledged line when the log ends in the middle of one, and keep a copy of a damaged one", async () => {
     const driver = await opened();
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     await driver.write("a", append("a-1", "one "));
     await driver.write("a", append("a-1", "two"));
-    const journal = join(beside, "journals", "a.jsonl");
-    await appendFile(journal, '{"id":"a","change":{"fen');
+    await appendFile(log, '{"root":"a","v":4}\t{"id":"a","change":{"fen');
     const second = await opened();
     assert.equal(textOf((await second.messages("a"))[0]), "one two");
     await second.write("a", append("a-1", " three"));
     assert.equal(textOf((await driver.messages("a"))[0]), "one two three");
-    await appendFile(journal, "rubbish from a power cut\n");
+    await appendFile(log, "rubbish from a power cut\n");
     const third = await opened();
     assert.equal(textOf((await third.messages("a"))[0]), "one two three");
     assert.ok((await readdir(beside)).some((name) => name.startsWith("bad-")));
     for (const one of [driver, second, third]) await one.close();
   });
 
-  it("that a crash left half folded are completed, and nothing counts twice", async () => {
+  it("that were written when a crash came, before or after the log could say so, count nothing twice", async () => {
     const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 1 };
     const driver = await opened();
     await driver.create({ session: aSession("a") });
     const lease = await leaseOf(driver, "a", "h");
-    const second = join(path, `${fileName("a.1")}.json`);
+    const before = await readFile(join(path, "a.json"), "utf8");
     const follow = aSession("a.1", { chain: { root: "a", index: 1 } });
     await driver.create({ session: follow, messages: [growing("a.1", 1)], fence: lease.fence });
-    const before = await readFile(second, "utf8");
     await driver.write("a.1", { ...change({ add: [aMessage("a.1", 2)], usage }), fence: lease.fence });
     await driver.write("a.1", { ...append("a.1-1", "grown"), fence: lease.fence });
-    const journal = join(beside, "journals", "a.jsonl");
-    const lines = await readFile(journal, "utf8");
+    const lines = await readFile(log, "utf8");
     await driver.release(lease);
     await driver.close();
+    const after = await readFile(join(path, "a.json"), "utf8");
+    assert.notEqual(after, before);
 
-    // As it was between the two renames: the original's file is in place, the follow-up's still waits.
-    await mkdir(join(beside, "crashed"));
-    await writeFile(join(beside, "crashed", "2.tmp"), await readFile(second));
-    await writeFile(second, before);
-    const moves = [
-      [join("crashed", "1.tmp"), relative(beside, join(path, "a.json"))],
-      [join("crashed", "2.tmp"), relative(beside, second)],
-    ];
-    await writeFile(journal, `${lines}${JSON.stringify({ fold: moves })}\n`);
-    const again = await opened();
-    assert.equal((await again.get("a"))?.usage.promptTokens, 1);
-    assert.equal((await again.get("a.1"))?.usage.promptTokens, 1);
-    const messages = await again.messages("a.1");
-    assert.deepEqual([messages.length, textOf(messages[0])], [2, "grown"]);
-    await again.close();
-    assert.deepEqual(await readdir(join(beside, "journals")), []);
+    for (const file of [before, after]) {
+      await writeFile(join(path, "a.json"), file);
+      await writeFile(log, lines);
+      const again = await opened();
+      assert.equal((await again.get("a"))?.usage.promptTokens, 1);
+      assert.equal((await again.get("a.1"))?.usage.promptTokens, 1);
+      const messages = await again.messages("a.1");
+      assert.deepEqual([messages.length, textOf(messages[0])], [2, "grown"]);
+      await again.write("a.1", append("a.1-1", "!"));
+      await again.close();
+      const last = await opened();
+      assert.equal(textOf((await last.messages("a.1"))[0]), "grown!");
+      await last.close();
+    }
     assert.deepEqual(reports, []);
   });
 
-  it("of a session whose deletion a crash cut short go with their journal", async () => {
+  it("are written anew, and the log with them, when it has grown long, whoever works on", async () => {
     const driver = await opened();
-    await driver.create({ session: aSession("a") });
+    const other = await opened();
+    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await driver.create({ session: aSession("b") });
+    const lease = await leaseOf(driver, "a", "h");
+    const run = aRun("r", "a", { key: "k" });
+    await driver.write("a", { ...change({ runs: [run] }), fence: lease.fence });
+    const inode = async (): Promise<number> => (await stat(log)).ino;
+    const first = await inode();
+    const piece = "x".repeat(100_000);
+    let count = 0;
+    while ((await inode()) === first) {
+      const [one = driver] = count % 2 === 0 ? [driver] : [other];
+      await one.write("a", append("a-1", piece));
+      assert.ok(++count < 200, "it grows for ever");
+    }
+    assert.ok((await stat(log)).size < 300_000);
+    for (const one of [driver, other]) {
+      assert.equal(textOf((await one.messages("a"))[0]).length, count * piece.length);
+      assert.deepEqual(await listed(one), ["b", "a"]);
+      assert.deepEqual(await one.run("r"), { run, holder: lease.holder });
+      await assert.rejects(one.write("b", change({ runs: [aRun("s", "b", { key: "k" })] })), (error) =>
+        hasCode(error, "run_key_taken"),
+      );
+    }
+    await other.write("a", { ...append("a-1", "end"), fence: lease.fence });
+    assert.ok(textOf((await driver.messages("a"))[0]).endsWith("xend"));
+    for (const one of [driver, other]) await one.close();
+    assert.deepEqual(reports, []);
+  });
+
+  it("of more chains than are kept in memory are read again, with what the log has of them", async () => {
+    const driver = await opened();
+    for (let n = 0; n < 70; n++) await driver.create({ session: aSession(`s${n}`), messages: [growing(`s${n}`, 1)] });
+    const other = await opened();
+    for (let n = 0; n < 70; n++) await driver.write(`s${n}`, append(`s${n}-1`, `grown ${n}`));
+    for (let n = 0; n < 70; n++) {
+      for (const one of [driver, other]) assert.equal(textOf((await one.messages(`s${n}`))[0]), `grown ${n}`);
+    }
+    for (const one of [driver, other]) await one.close();
+  });
+
+  it("whose removal a crash cut short are no sessions", async () => {
+    const driver = await opened();
+    await driver.create({ session: aSession("a", { alias: "x" }) });
     await driver.write("a", change({ add: [aMessage("a", 1)] }));
-    const journal = join(beside, "journals", "a.jsonl");
-    await appendFile(journal, `${JSON.stringify({ gone: ["a"] })}\n`);
-    await rm(join(path, "a.json"));
+    const lines = await readFile(log, "utf8");
     await driver.close();
+    await rm(join(path, "a.json"));
+    await writeFile(log, lines);
     const again = await opened();
     assert.equal(await again.get("a"), undefined);
-    await again.create({ session: aSession("a") });
+    await again.create({ session: aSession("a", { alias: "x" }) });
     assert.deepEqual(await again.messages("a"), []);
     await again.close();
     assert.deepEqual(
@@ -252,45 +295,96 @@ describe("the files of LowdbJsonDriver", () => {
     assert.deepEqual(reports, []);
   });
 
+  it("of version 1 are taken over: chains of several files, what a crash left in journals, half done folds and removals", async () => {
+    const old = JSON.parse(await readFile(new URL("version-1.json", import.meta.url), "utf8")) as {
+      files: Record<string, string>;
+      dumps: ChainData[];
+    };
+    const check = async (): Promise<void> => {
+      const driver = await opened();
+      for (const dump of old.dumps) {
+        const root = dump.sessions[0]?.session.id ?? "";
+        assert.deepEqual(await driver.dump(root), { ...dump, runs: [] });
+      }
+      assert.deepEqual(await listed(driver), ["a", "b", "folding"]);
+      assert.equal((await driver.get("x"))?.id, "a");
+      await driver.close();
+      assert.deepEqual((await readdir(path)).sort(), ["a.json", "b.json", "folding.json"]);
+      assert.deepEqual(reports, []);
+    };
+    for (const [name, text] of Object.entries(old.files)) {
+      await mkdir(dirname(join(folder, name)), { recursive: true });
+      await writeFile(join(folder, name), text);
+    }
+    const driver = await opened();
+    const { fence } = await leaseOf(driver, "a", "h");
+    const earlier = JSON.parse(old.files["sessions.d/fence.json"] ?? "") as { last: number };
+    assert.ok(fence > earlier.last);
+    await driver.close();
+    await check();
+    // A crash that came before the files of follow-ups went.
+    for (const [name, text] of Object.entries(old.files)) {
+      if (name.startsWith("sessions/~")) await writeFile(join(folder, name), text);
+    }
+    await rm(log);
+    await check();
+  });
+
   it("of a store of a newer version are left untouched", async () => {
     await (await opened()).close();
-    await writeFile(join(beside, "version.json"), '{"version":2}');
+    await writeFile(join(beside, "version.json"), '{"version":3}');
     const driver = new LowdbJsonDriver({ path });
     await assert.rejects(driver.open(), (error) => hasCode(error, "store") && /newer gantry/.test(error.message));
     await driver.close();
-    assert.equal(await readFile(join(beside, "version.json"), "utf8"), '{"version":2}');
+    assert.equal(await readFile(join(beside, "version.json"), "utf8"), '{"version":3}');
   });
 
   it("that cannot be written refuse the change and stay as they were", async () => {
     const driver = await opened();
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
-    const journal = join(beside, "journals", "a.jsonl");
-    await mkdir(journal);
+    // Nobody may write: the log is replaced by a folder, later put back.
+    await rename(log, join(folder, "log"));
+    await mkdir(log);
     await assert.rejects(driver.write("a", append("a-1", "lost")), (error) => hasCode(error, "store"));
-    await rm(journal, { recursive: true });
+    await rm(log, { recursive: true });
+    await rename(join(folder, "log"), log);
     assert.equal(textOf((await driver.messages("a"))[0]), "");
     await driver.write("a", append("a-1", "kept"));
     assert.equal(textOf((await driver.messages("a"))[0]), "kept");
+    // A session's file cannot be made: there is nothing of the session then.
+    await rename(join(beside, "open"), join(folder, "open"));
+    const refused = driver.create({ session: aSession("b", { alias: "y" }), messages: [aMessage("b", 1)] });
+    await assert.rejects(refused, (error) => hasCode(error, "store"));
+    await rename(join(folder, "open"), join(beside, "open"));
+    assert.equal(await driver.get("y"), undefined);
+    await driver.create({ session: aSession("c", { alias: "y" }) });
     await driver.close();
   });
 
   it("locked by a process that died, or whose pid is another's now, are free at once", async () => {
     const driver = await opened();
     await driver.create({ session: aSession("a") });
-    const slot = join(beside, "locks", slotOf("a"));
-    const newest = Math.max(...(await readdir(slot)).map((name) => Number.parseInt(name, 10)));
     const [own = ""] = await readdir(join(beside, "open"));
     const self = JSON.parse(await readFile(join(beside, "open", own, "process.json"), "utf8")) as object;
     const left = [
-      { ...self, instance: "i1", pid: 2 ** 22 + 1 },
-      { ...self, instance: "i2", started: "1" },
-      { ...self, instance: "i3", boot: "an earlier one" },
+      { ...self, id: "i1", pid: 2 ** 22 + 1 },
+      { ...self, id: "i2", started: "1" },
+      { ...self, id: "i3", boot: "an earlier one" },
+      undefined,
     ];
     for (const [n, holder] of left.entries()) {
-      await writeFile(join(slot, `${newest + 1000 * (n + 1)}`), JSON.stringify(holder));
+      const token = `i${n + 1}`;
+      if (holder) {
+        await mkdir(join(beside, "open", token));
+        await writeFile(join(beside, "open", token, "process.json"), JSON.stringify(holder));
+      }
+      await rename(join(beside, "lock", "free"), join(beside, "lock", token));
       await driver.write("a", change({ set: { title: `after ${n}` } }));
       assert.equal((await driver.get("a"))?.title, `after ${n}`);
+      assert.deepEqual(await readdir(join(beside, "lock")), ["free"]);
     }
     await driver.close();
+    await (await opened()).close();
+    assert.deepEqual(await readdir(join(beside, "open")), [], "what the dead left is gone");
   });
 });
