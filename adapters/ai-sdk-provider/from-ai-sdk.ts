@@ -44,6 +44,18 @@ export function fromAiSdk(
   return new PackageModels(source, options);
 }
 
+/** Whom a package asks, and how, is its own business: these settings are those of nobody. */
+const ITS_OWN: Omit<Settings, "name" | "models" | "idleTimeoutMs" | "maxRetries" | "maxWaitMs"> = {
+  wire: "openai",
+  baseUrl: "",
+  apiKey: undefined,
+  headers: {},
+  local: false,
+  preset: undefined,
+  priceProvider: undefined,
+  quirks: {},
+};
+
 class PackageModels extends AiSdkModels {
   readonly #onClose: FromAiSdkOptions["onClose"];
 
@@ -84,9 +96,7 @@ class PackageModels extends AiSdkModels {
       idleTimeoutMs: (options.timeout ?? PATIENCE.timeout) * 1000,
       maxRetries: options.maxRetries ?? PATIENCE.maxRetries,
       maxWaitMs: (options.maxWait ?? PATIENCE.maxWait) * 1000,
-      // Whom it asks, and how, is the package's own.
-      ...({ wire: "openai", baseUrl: "", apiKey: undefined, headers: {}, local: false } as const),
-      ...{ preset: undefined, priceProvider: undefined, quirks: {} },
+      ...ITS_OWN,
     };
     super(settings, faults, async () => ({ wire, model: modelOf }), options.logger);
     this.#onClose = options.onClose;
