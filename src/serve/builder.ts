@@ -74,10 +74,7 @@ export class Builder {
   async tools(): Promise<Tool[]> {
     const { loaded, home, logger } = this.#options;
     const { tools } = loaded.config;
-    const [{ builtinTools }, { withoutSecrets }] = await Promise.all([
-      import("../tools/all.js"),
-      import("../tools/hidden.js"),
-    ]);
+    const { builtinTools } = await import("../tools/all.js");
     if (tools.bash.sandbox === "off" && tools.bash.network === false)
       throw new ConfigError(
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
@@ -101,7 +98,7 @@ export class Builder {
       const tool =
         typeof selected === "string"
           ? builtIn.find(({ name }) => name === selected)
-          : withoutSecrets(await this.#make(selected), redactor);
+          : (await import("../tools/hidden.js")).withoutSecrets(await this.#make(selected), redactor);
       if (tool) chosen.set(tool.name, tool);
     }
     if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);

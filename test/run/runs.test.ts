@@ -4,6 +4,7 @@ import {
   Agent,
   MemoryDriver,
   ProviderError,
+  StoreError,
   type AgentOptions,
   type Message,
   type ModelProvider,
@@ -139,6 +140,21 @@ for (const [name, makeStore] of STORES) {
       assert.equal(usage.totalTokens, 30);
     });
 
+    it("tells whether a session runs, in another process too; nobody who looks holds a prompt up", async (t) => {
+      const open = await makeStore(t);
+      const agent = make(t, open(), [hangs]);
+      const driver = open();
+      driver.lease = () => Promise.reject(new Error("a lease was taken"));
+      const other = make(t, driver, []);
+      const cancel = new AbortController();
+      const run = await agent.run({ message: "x", signal: cancel.signal });
+      assert.equal(await other.sessions.isRunning(run.sessionId), true);
+      cancel.abort();
+      await assert.rejects(run.result, { code: "run_cancelled" });
+      assert.equal(await other.sessions.isRunning(run.sessionId), false);
+      await assert.rejects(other.sessions.isRunning("nobody"), { code: "session_not_found" });
+    });
+
     it("goes with its session", async (t) => {
       const open = await makeStore(t);
       const agent = make(t, open(), ["a", "b"]);
@@ -212,6 +228,18 @@ it("a run is written in the same changes as what it says", async (t) => {
     "user: running 0",
     "assistant: finished 1",
   ]);
+});
+
+it("a run whose end could not be written is told as interrupted, and its own error is not hidden", async (t) => {
+  const driver = new MemoryDriver();
+  const { write } = driver;
+  const agent = make(t, driver, ["never stored"]);
+  driver.write = () => Promise.reject(new StoreError("the disk at /home/me is full"));
+  const run = await agent.run({ message: "x" });
+  await assert.rejects(run.result, { code: "store" });
+  driver.write = write;
+  const stored = await agent.runs.get(run.id);
+  assert.deepEqual([stored?.state, stored?.endedAt, stored?.error], ["interrupted", "", null]);
 });
 
 describe("agent.runs", () => {
