@@ -202,7 +202,7 @@ async function construct<Kind extends AdapterKind>(
     const message = reasonOf(error);
     const why =
       use && message.startsWith("TypeInfo not known")
-        ? `the class ${use.name} needs @injectable() from "gantry"`
+        ? `the class ${use.name} needs @injectable() of the gantry that runs, not of a copy beside it; or say create in place of use`
         : message;
     throw new AdapterError(`${where}: ${descriptor.name} could not be built: ${why}`, { cause: error });
   }
