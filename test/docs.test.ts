@@ -50,7 +50,7 @@ describe("what the pages say is true", () => {
     ["writing-a-transport.md", "transport", 20],
     ["writing-a-driver.md", "session-driver", 70],
     ["writing-a-provider.md", "model-provider", 15],
-    ["plugins.md", "tool", 8],
+    ["plugins.md", "tool", 14],
   ] as const) {
     it(page, async (t) => {
       const folder = await followed(t, page);
