@@ -179,14 +179,7 @@ export class MemoryDriver implements SessionDriver {
     this.#check();
     for (const id of ids) {
       const stored = this.#store.sessions.get(id);
-      if (!stored) continue;
-      const { root } = stored.session.chain;
-      this.#store.leases.delete(root);
-      for (const { run } of this.#store.runsOf(root)) this.#store.runs.delete(run.id);
-      for (const { session } of stored.chain.sessions.values()) {
-        this.#store.sessions.delete(session.id);
-        this.#store.aliases.delete(session.alias);
-      }
+      if (stored) this.#store.remove(stored.session.chain.root);
     }
   }
 
