@@ -31,11 +31,7 @@ type Line = ChainLine | { head: number; fence: number } | OtherLine;
 type OtherLine = { lease: Lease } | { released: string } | { gone: string } | { runs: NonNullable<ChainLine["runs"]> };
 
 /** A chain beside what the memory store says: lines of the log that its file lacks, and whether its messages are in memory. */
-interface Known {
-  v: number;
-  lines: string[];
-  whole: boolean;
-}
+type Known = { v: number; lines: string[]; whole: boolean };
 
 /**
  * All that is stored, as the log and the files say. Sessions, runs and leases are always in memory, the messages of a
@@ -77,24 +73,16 @@ export class Chains {
     return true;
   }
 
+  readonly pathOf = (root: string): string => join(this.path, fileName(root));
+  /** Whether the chain's file lacks something. */
+  readonly isBehind = (root: string): boolean => (this.known.get(root)?.lines.length ?? 0) > 0;
+  readonly sessionsOf = (root: string): Session[] =>
+    [...(this.store.sessions.get(root)?.chain.sessions.values() ?? [])].map(({ session }) => session);
   /** The id of the chain's original, by any id or alias of the chain; `""` for an unknown one. */
-  rootOf(id: string): string {
+  readonly rootOf = (id: string): string => {
     const { sessions, aliases } = this.store;
     return (sessions.get(id) ?? sessions.get(aliases.get(id) ?? ""))?.session.chain.root ?? "";
-  }
-
-  sessionsOf(root: string): Session[] {
-    return [...(this.store.sessions.get(root)?.chain.sessions.values() ?? [])].map(({ session }) => session);
-  }
-
-  pathOf(root: string): string {
-    return join(this.path, fileName(root));
-  }
-
-  /** Whether the chain's file lacks something. */
-  isBehind(root: string): boolean {
-    return (this.known.get(root)?.lines.length ?? 0) > 0;
-  }
+  };
 
   /** Have the chain's messages in memory. False, and the chain is forgotten, when it has no file that can be used. */
   load(root: string): boolean {
@@ -106,7 +94,6 @@ export class Chains {
       return false;
     }
     // Its runs are in memory already, and with them who holds them.
-    this.#forgetSessions(root);
     this.store.load({ ...file, runs: [] });
     // Whoever wrote the file may have died before the log could say so.
     known.lines = known.lines.filter((line) => (parsed<ChainLine>(line)?.v ?? 0) > file.v);
@@ -122,7 +109,6 @@ export class Chains {
   unload(root: string, news: readonly Session[] = []): void {
     const sessions = new Map([...this.sessionsOf(root), ...news].map((session) => [session.id, session]));
     const shells = [...sessions.values()].map((session) => ({ session, cut: "", view: [], messages: [] }));
-    this.#forgetSessions(root);
     this.store.load({ sessions: shells, snapshots: [], runs: [] });
     const known = this.known.get(root);
     if (known) known.whole = false;
@@ -138,22 +124,20 @@ export class Chains {
 
   /** Under the lock: the same of a change of a chain that was loaded, with the sessions and runs that are others now. */
   addChange(root: string, sessions: readonly Session[], runs: readonly RunRecord[], content: Content): void {
-    const stored = runs.flatMap(({ id }) => this.store.runs.get(id) ?? []);
-    const shown = { ...(sessions.length > 0 && { sessions }), ...(stored.length > 0 && { runs: stored }) };
-    this.add({ root, v: (this.known.get(root)?.v ?? 0) + 1, ...shown }, content);
+    const v = (this.known.get(root)?.v ?? 0) + 1;
+    this.add({ root, v, sessions, runs: runs.flatMap(({ id }) => this.store.runs.get(id) ?? []) }, content);
   }
 
   /** Under the lock: say in the log that there is a chain, all of it in memory and in its file. */
   addFile(root: string, v: number): void {
-    const runs = [...this.store.runs.values()].filter(({ run }) => run.sessionId === root);
-    this.add({ root, v, sessions: this.sessionsOf(root), runs, folded: true });
+    this.add({ root, v, sessions: this.sessionsOf(root), runs: this.store.runsOf(root), folded: true });
     this.unload(root);
   }
 
   /** Write the file of a chain whose messages are in memory; gives its `v`. */
   write(root: string): number {
-    const v = this.known.get(root)?.v ?? 1;
     const data = this.store.dump(root);
+    const v = this.known.get(root)?.v ?? 1;
     if (data) this.#file(this.pathOf(root), { version: VERSION, v, ...data }).write();
     return v;
   }
@@ -165,10 +149,8 @@ export class Chains {
       low.read();
       if (low.data === null) return undefined;
       const { version, sessions } = low.data;
-      const sound = ({ session: { id, updatedAt, usage, chain }, messages }: SessionData): boolean =>
-        [id, updatedAt, chain.root].every((text) => typeof text === "string") &&
-        isRecord(usage) &&
-        messages.length >= 0;
+      const sound = ({ session: { id, updatedAt, usage, chain } }: SessionData): boolean =>
+        [id, updatedAt, chain.root].every((text) => typeof text === "string") && isRecord(usage);
       if (version === VERSION && sessions.every(sound)) return low.data;
       throw new Error(`expected a session of version ${VERSION}`);
     } catch (error) {
@@ -207,7 +189,7 @@ export class Chains {
       for (const stored of line.runs ?? []) this.store.runs.set(stored.run.id, stored);
       const known = "v" in line && this.#count(line, text);
       if (known && known.whole && text.includes("\t")) this.#replay(text);
-      else if (known && "sessions" in line) this.unload(line.root, line.sessions);
+      else if (known && line.sessions?.length) this.unload(line.root, line.sessions);
     }
   }
 
@@ -235,17 +217,7 @@ export class Chains {
   }
 
   #forget(root: string): void {
-    this.#forgetSessions(root);
-    const { runs, leases } = this.store;
-    for (const [id, { run }] of runs) if (run.sessionId === root) runs.delete(id);
-    leases.delete(root);
+    this.store.remove(root);
     this.known.delete(root);
-  }
-
-  #forgetSessions(root: string): void {
-    for (const { id, alias } of this.sessionsOf(root)) {
-      this.store.sessions.delete(id);
-      this.store.aliases.delete(alias);
-    }
   }
 }

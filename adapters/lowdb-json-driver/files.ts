@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { isRecord } from "gantry";
 
@@ -40,10 +40,13 @@ export function textOf(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    if (existsSync(path)) throw error;
-    return undefined;
+    if (isMissing(error)) return undefined;
+    throw error;
   }
 }
+
+/** Whether what a call asked for is not there. */
+export const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === "ENOENT";
 
 /** The JSON object that stands before the first tab; undefined when there is none. */
 export function parsed<T>(text = ""): T | undefined {

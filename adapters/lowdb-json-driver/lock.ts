@@ -1,9 +1,9 @@
-import { existsSync, mkdirSync, readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StoreError, holderState } from "gantry";
 import type { Holder } from "gantry";
-import { parsed, textOf } from "./files.js";
+import { isMissing, parsed, textOf } from "./files.js";
 
 /** File in an open driver's folder that says whose it is. */
 export const CARD = "process.json";
@@ -36,19 +36,15 @@ export class Lock {
   }
 
   async take(): Promise<void> {
-    const since = Date.now();
+    const until = Date.now() + PATIENCE_MS;
     for (let attempt = 0; !this.#isTaken(); attempt++) {
-      const waited = Date.now() - since;
-      if (waited > PATIENCE_MS)
-        throw new StoreError(`session store: ${this.folder} has been held for ${waited} ms; is a process stuck?`);
+      if (Date.now() > until) throw new StoreError(`session store: ${this.folder} is held; is a process stuck?`);
       await sleep(1 + Math.random() * Math.min(25, 2 ** Math.min(attempt, 5)));
     }
   }
 
   /** Never fails: a token that could not be given back is still ours the next time. */
-  give(): void {
-    this.#pass(this.id, FREE);
-  }
+  readonly give = (): boolean => this.#pass(this.id, FREE);
 
   #isTaken(): boolean {
     if (this.#pass(FREE, this.id)) return true;
@@ -62,7 +58,7 @@ export class Lock {
       renameSync(join(this.folder, from), join(this.folder, to));
       return true;
     } catch (error) {
-      if (to === FREE || !existsSync(join(this.folder, from))) return false;
+      if (to === FREE || isMissing(error)) return false;
       throw error;
     }
   }

@@ -13,7 +13,10 @@ export class Log {
   #file = -1;
   #ino = 0;
 
-  constructor(readonly path: string) {}
+  constructor(
+    readonly path: string,
+    readonly durable: boolean,
+  ) {}
 
   /** Lines that were added since the last look; all of them when the file is `another` now. Undefined when there is none. */
   read(): { lines: string[]; another: boolean } | undefined {
@@ -46,6 +49,7 @@ export class Log {
   /** All that was added is on the disk when it resolves. */
   async sync(): Promise<void> {
     const file = this.#file;
+    if (!this.durable) return;
     await datasync(file).catch((error: unknown) => {
       // Unless another log took its place meanwhile, which holds all of this one.
       if (file === this.#file) throw error;

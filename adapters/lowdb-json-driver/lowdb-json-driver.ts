@@ -95,7 +95,7 @@ export class LowdbJsonDriver implements SessionDriver {
   #change<T>(sync: boolean, work: (store: Store) => Promise<T>): Promise<T> {
     return this.#life.do(async (store) => {
       const result = await store.change(() => work(store));
-      if (sync) await store.sync();
+      if (sync) await store.chains.log.sync();
       return result;
     });
   }

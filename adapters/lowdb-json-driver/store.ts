@@ -20,7 +20,6 @@ export class Store {
   private constructor(
     readonly chains: Chains,
     readonly lock: Lock,
-    readonly logger: Logger | undefined,
   ) {}
 
   static async open({ path, durability }: LowdbJsonOptions, logger: Logger | undefined): Promise<Store> {
@@ -39,12 +38,9 @@ export class Store {
     try {
       writeFileSync(join(files.temp, CARD), JSON.stringify(self), { mode: 0o600 });
       if (stored !== VERSION) files.replace(version, JSON.stringify({ version: VERSION }));
-      const lock = new Lock(join(beside, "lock"), drivers, self.id);
-      const store = new Store(
-        new Chains(path, new Log(join(beside, "log.jsonl")), files, LowSync, logger),
-        lock,
-        logger,
-      );
+      const log = new Log(join(beside, "log.jsonl"), files.durable);
+      const chains = new Chains(path, log, files, LowSync, logger);
+      const store = new Store(chains, new Lock(join(beside, "lock"), drivers, self.id));
       await store.change(() => store.#agree());
       for (const id of readdirSync(drivers)) {
         const holder = parsed<Holder>(textOf(join(drivers, id, CARD)));
@@ -64,21 +60,16 @@ export class Store {
     return mine;
   }
 
-  /** What was changed before is on the disk when it resolves. */
-  async sync(): Promise<void> {
-    if (this.chains.files.durable) await this.chains.log.sync();
-  }
-
   /** Within `change`: have all of a chain in its file. A failure loses nothing: the log has it, and whoever comes next tries again. */
   async fold(root: string): Promise<void> {
     const { chains } = this;
     try {
       if (!chains.isBehind(root) || !chains.load(root)) return;
       // First the log: what lists show must not be older than the files after a power cut.
-      await this.sync();
+      await chains.log.sync();
       chains.add({ root, v: chains.write(root), folded: true });
     } catch (error) {
-      this.logger?.warn("the file of a session could not be written yet", { root, why: String(error) });
+      this.chains.logger?.warn("the file of a session could not be written yet", { root, why: String(error) });
     }
   }
 
@@ -123,7 +114,7 @@ export class Store {
     try {
       if ([...chains.known.keys()].every((root) => !chains.isBehind(root))) return chains.rewrite();
     } catch (error) {
-      this.logger?.warn("the log of the session store could not be written anew yet", { why: String(error) });
+      this.chains.logger?.warn("the log of the session store could not be written anew yet", { why: String(error) });
     }
     this.#limit = chains.log.end + LOG_LIMIT;
   }
@@ -134,7 +125,9 @@ export class Store {
     const kept = join(`${chains.path}.d`, `bad-${Date.now()}-log.jsonl`);
     if (existsSync(chains.log.path)) {
       copyFileSync(chains.log.path, kept);
-      this.logger?.error("the log of the session store is damaged; what is readable is used, a copy is kept", { kept });
+      this.chains.logger?.error("the log of the session store is damaged; what is readable is used, a copy is kept", {
+        kept,
+      });
     }
     if (chains.damaged) return this.#shorten();
     // Above all that can ever have been given.
@@ -154,18 +147,15 @@ export class Store {
       if (!names.delete(basename(chains.pathOf(root)))) this.delete(root);
       else if (!lease || holderState(lease.holder) === "dead") await this.fold(root);
     }
-    for (const name of names) await this.#adopt(join(chains.path, name));
-  }
-
-  /** Take a file in that the log does not know: of a process that died while it made it, or put there by hand. */
-  async #adopt(path: string): Promise<void> {
-    const { chains, logger } = this;
-    const file = chains.read(path);
-    const root = file?.sessions[0]?.session.id ?? "";
-    if (!file || chains.pathOf(root) !== path) return;
-    const taken = await chains.memory.load(file).catch((error: unknown) => String(error));
-    if (taken) logger?.error("a session's file is left out", { path, why: taken });
-    else chains.addFile(root, file.v);
+    // What the log does not know is of a process that died while it made it, or was put there by hand.
+    for (const path of [...names].map((name) => join(chains.path, name))) {
+      const file = chains.read(path);
+      const root = file?.sessions[0]?.session.id ?? "";
+      if (!file || chains.pathOf(root) !== path) continue;
+      const taken = await chains.memory.load(file).catch((error: unknown) => String(error));
+      if (taken === undefined) chains.addFile(root, file.v);
+      else this.chains.logger?.error("a session's file is left out", { path, why: taken });
+    }
   }
 }
 
@@ -173,7 +163,6 @@ function storedVersion(path: string, file: string): number {
   const text = textOf(file);
   const version = text === undefined ? 0 : Number(parsed<{ version: unknown }>(text)?.version);
   if (version <= VERSION) return version;
-  const newer = `written by a newer gantry (version ${version}, this one knows ${VERSION}): update gantry, or choose another session.path`;
-  const damaged = `${file} is damaged: remove that file if the rest is well`;
-  throw new StoreError(`session store ${path}: left as it is: ${version > VERSION ? newer : damaged}`);
+  const why = version > VERSION ? `written by a newer gantry (version ${version})` : `${file} is damaged`;
+  throw new StoreError(`session store ${path}: ${why}; left as it is: update gantry, or choose another session.path`);
 }

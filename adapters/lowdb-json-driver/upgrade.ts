@@ -40,7 +40,7 @@ export async function upgrade(path: string, files: Files): Promise<void> {
       const store = new MemoryStore();
       const driver = new MemoryDriver(store);
       await driver.open();
-      store.load({ sessions: sessions.map(plain), snapshots: original.snapshots ?? [], runs: [] });
+      store.load({ sessions, snapshots: original.snapshots ?? [], runs: [] });
       for (const { id = "", change } of linesOf(join(journals, `${fileName(root)}l`)))
         if (change) await driver.write(id, { ...change, fence: null });
       files.replace(fileOf(root), JSON.stringify({ version: VERSION, v: 1, ...store.dump(root) }));
@@ -50,10 +50,6 @@ export async function upgrade(path: string, files: Files): Promise<void> {
     for (const { session } of sessions) if (taken && session.id !== root) remove(fileOf(session.id));
   }
   for (const name of ["index.jsonl", "journals", "leases", "locks", "fence.json"]) remove(join(beside, name));
-}
-
-function plain({ session, cut, view, messages }: OldFile): SessionData {
-  return { session, cut, view, messages: messages.map(({ message, cut }) => ({ message, cut })) };
 }
 
 function linesOf(journal: string): OldLine[] {

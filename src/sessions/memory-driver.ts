@@ -176,14 +176,7 @@ export class MemoryDriver implements SessionDriver {
     const store = this.#store;
     for (const id of ids) {
       const stored = store.sessions.get(id);
-      if (!stored) continue;
-      const { root } = stored.session.chain;
-      store.leases.delete(root);
-      for (const { run } of store.runsOf(root)) store.runs.delete(run.id);
-      for (const { session } of stored.chain.sessions.values()) {
-        store.sessions.delete(session.id);
-        store.aliases.delete(session.alias);
-      }
+      if (stored) store.remove(stored.session.chain.root);
     }
   }
 

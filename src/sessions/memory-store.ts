@@ -51,9 +51,10 @@ export class MemoryStore {
     return structuredClone({ sessions, snapshots: chain.snapshots, runs: this.runsOf(root).map(({ run }) => run) });
   }
 
-  /** Take a chain in, as `dump` gave it; it is the store's own then. Its ids and keys must be free. */
+  /** Take a chain in, as `dump` gave it, in place of what there is of it; it is the store's own then. Its ids and keys must be free. */
   load({ sessions, snapshots, runs }: ChainData): void {
     const chain: Chain = { ...newChain(), snapshots };
+    this.#drop(sessions[0]?.session.id ?? "");
     for (const { session, cut, view, messages } of sessions) {
       const stored: StoredSession = { session, cut, view, chain };
       chain.sessions.set(session.chain.index, stored);
@@ -67,10 +68,24 @@ export class MemoryStore {
     for (const run of runs) this.runs.set(run.id, { run, fence: null });
   }
 
+  /** Let go of the chain with this original, its runs and its lease. */
+  remove(root: string): void {
+    this.#drop(root);
+    this.leases.delete(root);
+    for (const { run } of this.runsOf(root)) this.runs.delete(run.id);
+  }
+
   /** Runs of the chain with this original, or all; newest first. */
   runsOf(root: string | undefined): { run: RunRecord; fence: number | null }[] {
     const found = [...this.runs.values()].filter(({ run }) => root === undefined || run.sessionId === root);
     return found.sort((a, b) => newestFirst(a.run.startedAt, a.run.id, b.run.startedAt, b.run.id));
+  }
+
+  #drop(root: string): void {
+    for (const { session } of this.sessions.get(root)?.chain.sessions.values() ?? []) {
+      this.sessions.delete(session.id);
+      this.aliases.delete(session.alias);
+    }
   }
 }
 

@@ -1,0 +1,111 @@
+// `npm run bench:json`: what the JSON driver takes for each kind of work, beside the SQLite driver in the same run, each
+// the quickest of several rounds. Never part of the tests: it measures the machine as well.
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import type { SessionDriver } from "gantry";
+import {
+  aMessage,
+  aSession,
+  at,
+  change,
+  growing,
+  leaseOf,
+  someMessages,
+} from "../../src/testing/session-driver/rule.js";
+import { makeTempDir } from "../helpers/temp.js";
+
+const ROUNDS = 3;
+const SESSIONS = 1000;
+const DELTAS = 2000;
+
+type Kind = "json" | "sqlite";
+const [role, kindOfChild = "json", pathOfChild = "", idOfChild = ""] = process.argv.slice(2);
+
+async function opened(kind: Kind, path: string): Promise<SessionDriver> {
+  const driver =
+    kind === "json"
+      ? new (await import("gantry/adapters/lowdb-json-driver")).LowdbJsonDriver({ path })
+      : new (await import("gantry/adapters/sqlite-driver")).SqliteDriver({ path });
+  await driver.open();
+  return driver;
+}
+
+/** One of four that write at once, each to a session of its own. */
+async function write(kind: Kind, path: string, id: string): Promise<void> {
+  const driver = await opened(kind, path);
+  const go = once(process, "message");
+  process.send?.("ready");
+  await go;
+  await driver.create({ session: aSession(id) });
+  for (let n = 1; n <= 100; n++) await driver.write(id, change({ add: [aMessage(id, n)], sync: n % 10 === 0 }));
+  await driver.close();
+  process.disconnect();
+}
+
+/** Microseconds that one of each kind of work took. */
+async function measure(kind: Kind): Promise<Map<string, number>> {
+  await using folder = await makeTempDir();
+  const took = new Map<string, number>();
+  const time = async (name: string, count: number, work: (n: number) => Promise<unknown>): Promise<void> => {
+    const since = performance.now();
+    for (let n = 0; n < count; n++) await work(n);
+    took.set(name, ((performance.now() - since) / count) * 1000);
+  };
+  let driver = await opened(kind, folder.at("store"));
+  await driver.create({ session: aSession("long"), messages: someMessages("long", 1, 500) });
+  const lease = await leaseOf(driver, "long", "h");
+  await driver.write("long", change({ fence: lease.fence, add: [growing("long", 501)] }));
+  const append = [{ messageId: "long-501", part: 0, type: "text" as const, text: "token " }];
+  await time("append text to a long chain", DELTAS, () => driver.write("long", change({ fence: lease.fence, append })));
+  await driver.release(lease);
+  await time("add a message", 200, (n) => driver.write("long", change({ add: [aMessage("long", 502 + n)] })));
+  await time("the same, on the disk", 200, (n) =>
+    driver.write("long", change({ add: [aMessage("long", 702 + n)], sync: true })),
+  );
+  await time("create", SESSIONS, (n) =>
+    driver.create({ session: aSession(`s${n}`, { updatedAt: at(n) }), messages: [aMessage(`s${n}`, 1)] }),
+  );
+  await time("a page of the list", SESSIONS / 20, (n) => driver.list({ limit: 20, offset: 20 * n }));
+  await time("head of a chain", 500, (n) => driver.head(`s${n}`));
+  await time("a page of messages", 200, (n) => driver.messages("long", { after: 2 * n, limit: 20 }));
+  await time("a run: lease, two messages, release", 100, async (n) => {
+    const { fence, ...rest } = await leaseOf(driver, `s${n}`, "h");
+    for (const seq of [2, 3]) await driver.write(`s${n}`, change({ fence, add: [aMessage(`s${n}`, seq)], sync: true }));
+    await driver.release({ fence, ...rest });
+  });
+  await driver.close();
+  await time(`open ${SESSIONS} sessions, list and close`, 5, async () => {
+    driver = await opened(kind, folder.at("store"));
+    await driver.list({ limit: 20 });
+    await driver.close();
+  });
+  const children = [0, 1, 2, 3].map((n) =>
+    fork(new URL(import.meta.url).pathname, ["write", kind, folder.at("four"), `own${n}`]),
+  );
+  await Promise.all(children.map((child) => once(child, "message")));
+  const ended = children.map((child) => once(child, "exit"));
+  await time("400 writes of four processes at once", 1, async () => {
+    for (const child of children) child.send("go");
+    await Promise.all(ended);
+  });
+  return took;
+}
+
+if (role === "write") await write(kindOfChild as Kind, pathOfChild, idOfChild);
+else {
+  const best: Record<Kind, Map<string, number>> = { json: new Map(), sqlite: new Map() };
+  for (let round = 0; round < ROUNDS; round++)
+    for (const kind of ["json", "sqlite"] as const)
+      for (const [name, took] of await measure(kind))
+        best[kind].set(name, Math.min(took, best[kind].get(name) ?? Infinity));
+  process.stdout.write(`${"µs".padEnd(42)}     json   sqlite  json/sqlite\n`);
+  for (const [name, json] of best.json) {
+    const sqlite = best.sqlite.get(name) ?? NaN;
+    const columns = [
+      json.toFixed(0).padStart(9),
+      sqlite.toFixed(0).padStart(9),
+      (json / sqlite).toFixed(2).padStart(13),
+    ];
+    process.stdout.write(`${name.padEnd(42)}${columns.join("")}\n`);
+  }
+}
