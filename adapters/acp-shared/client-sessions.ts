@@ -186,27 +186,29 @@ export class ClientSessions {
 
   /** `session/close` */
   close(params: Params): Promise<unknown> {
-    const sessionId = readString(params, "sessionId");
-    const stopping = this.#parts.turns.stop([sessionId]);
-    return this.#inOrder(sessionId, async () => {
-      const { chain, alias } = await this.#session(sessionId);
-      await stopping;
-      await this.#parts.turns.stop([alias, chain.root]);
-      this.#open.delete(chain.root);
+    return this.#stopped(params, async (root) => {
+      this.#open.delete(root);
       return {};
     });
   }
 
   /** `session/delete` */
   delete(params: Params): Promise<unknown> {
+    return this.#stopped(params, async (root) => {
+      await this.#parts.agent.sessions.delete(root);
+      return this.#facts.manner.profile === "spec" ? null : {};
+    });
+  }
+
+  /** What `then` does with a chain in which nothing runs any more. */
+  #stopped(params: Params, then: (root: string) => Promise<unknown>): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
     const stopping = this.#parts.turns.stop([sessionId]);
     return this.#inOrder(sessionId, async () => {
       const { chain, alias } = await this.#session(sessionId);
       await stopping;
       await this.#parts.turns.stop([alias, chain.root]);
-      await this.#parts.agent.sessions.delete(chain.root);
-      return this.#facts.manner.profile === "spec" ? null : {};
+      return await then(chain.root);
     });
   }
 

@@ -20,7 +20,7 @@ export interface PromptParts {
   /** Where the tools run; undefined: the session's own folder. */
   cwd: string | undefined;
   client: AcpClient;
-  /** Whether tools that need leave ask. */
+  /** Whether tools that need permission ask. */
   ask: boolean;
   /** Whether the client shows compactions. */
   compaction: boolean;
@@ -57,23 +57,21 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
         message: input.message,
         attachments: input.attachments,
         sessionId: session.id,
-        ...(parts.cwd === undefined ? {} : { projectDir: parts.cwd }),
+        projectDir: parts.cwd,
         signal: turn.signal,
         overflow: "merge",
-        ...(parts.editor ? { onWaiting: waiting(send) } : {}),
-        ...(parts.ask
-          ? {
-              ask: async (request, signal) => {
-                const { callId, kind } = request;
-                shown.asks(callId);
-                // The person sees the call before the question about it.
-                await shown.call(callId, signal);
-                const answer = await askClient(client, request, profile === "spec" ? "other" : kind, signal);
-                if (parts.editor && (answer === "allow" || answer === "allow_always")) send(begun(callId));
-                return answer;
-              },
+        onWaiting: parts.editor ? waiting(send) : undefined,
+        ask: parts.ask
+          ? async (request, signal) => {
+              const { callId, kind } = request;
+              shown.asks(callId);
+              // The person sees the call before the question about it.
+              await shown.call(callId, signal);
+              const answer = await askClient(client, request, profile === "spec" ? "other" : kind, signal);
+              if (parts.editor && (answer === "allow" || answer === "allow_always")) send(begun(callId));
+              return answer;
             }
-          : {}),
+          : undefined,
       });
     } catch (error) {
       if (!turn.cancelled && REFUSALS.has(codeOf(error))) throw toRpcError(error, logger);

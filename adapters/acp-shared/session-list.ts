@@ -30,7 +30,7 @@ export async function listSessions(agent: Agent, raw: unknown, profile: Profile)
   const cursor = optionalString(params, "cursor");
   const start = cursor === undefined ? {} : cursor === "" ? { offset: PAGE } : { before: readCursor(cursor) };
   const page = await agent.sessions.list({
-    ...(cwd === undefined ? {} : { projectDir: path.isAbsolute(cwd) ? path.resolve(cwd) : cwd }),
+    projectDir: cwd !== undefined && path.isAbsolute(cwd) ? path.resolve(cwd) : cwd,
     ...start,
     // One more than is shown tells whether there is another page.
     limit: PAGE + 1,

@@ -58,7 +58,7 @@ export function toPrompt(request: Pick<ModelRequest, "system" | "messages">, rul
     if (message.role === "assistant") {
       calls = message.parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : []));
       const { content, providerOptions } = assistantContent(message, rules, toolId);
-      if (content.length > 0) prompt.push({ role: "assistant", content, ...(providerOptions && { providerOptions }) });
+      if (content.length > 0) prompt.push({ role: "assistant", content, providerOptions });
     } else {
       const content = userContent(message, rules);
       addUser(content.length > 0 ? content : [{ type: "text", text: "(empty message)" }]);

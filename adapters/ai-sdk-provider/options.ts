@@ -48,6 +48,8 @@ export interface Settings {
   readonly quirks: Quirks;
 }
 
+/** How long and how often a provider is asked where nothing else is said; times in seconds. */
+export const PATIENCE = { timeout: 120, localTimeout: 1800, maxRetries: 5, maxWait: 60 };
 const EXAMPLE = "http://127.0.0.1:8000/v1";
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\]|host\.docker\.internal)$/;
 
@@ -80,9 +82,9 @@ export function settle(options: AiSdkProviderOptions): Settings {
     baseUrl,
     apiKey: options.apiKey,
     headers: options.headers ?? {},
-    idleTimeoutMs: (options.timeout ?? (local ? 1800 : 120)) * 1000,
-    maxRetries: options.maxRetries ?? 5,
-    maxWaitMs: (options.maxWait ?? 60) * 1000,
+    idleTimeoutMs: (options.timeout ?? (local ? PATIENCE.localTimeout : PATIENCE.timeout)) * 1000,
+    maxRetries: options.maxRetries ?? PATIENCE.maxRetries,
+    maxWaitMs: (options.maxWait ?? PATIENCE.maxWait) * 1000,
     models: options.models ?? [],
     local,
     preset: located,
@@ -120,35 +122,44 @@ const model = option.textOr(
 
 /** What every provider of the AI SDK has, wherever its code is. */
 export const connectionEntries = {
-  name: option.text("The name that clients use; each name once.", {
+  name: option.text("The name that clients use; each name once. Default: the preset.", {
     fits: (name) => /^[^\s/]+$/.test(name),
     expected: 'a name without "/" and white space',
     pattern: "^[^\\s/]+$",
   }),
-  base_url: option.text("Where the provider is reached.", {
+  base_url: option.text("Where the provider is reached. Default: the preset's.", {
     fits: isHttpUrl,
     expected: "a URL with http or https and without credentials",
     pattern: "^https?://",
     secret: true,
   }),
-  api_key: option.text("The key; without it the preset's variable.", {
+  api_key: option.text("The key. Default: what the preset's variable has.", {
     fits: (key) => /^[\x21-\x7e]+$/.test(key),
     expected: "a key without white space",
     pattern: "^[!-~]+$",
     secret: true,
   }),
   headers: option.headers("Sent with every request.", { sent: true }),
-  timeout: option.number("Longest silence in an answer; longer for servers of this machine.", {
-    unit: "seconds",
-    above: 0,
-    max: 86_400,
+  timeout: option.number(
+    `Longest silence in an answer. Default: ${PATIENCE.timeout}; ${PATIENCE.localTimeout} for servers of this machine.`,
+    {
+      unit: "seconds",
+      above: 0,
+      max: 86_400,
+    },
+  ),
+  max_retries: option.whole("How often a request is tried again after a fault that may pass.", {
+    min: 0,
+    max: 20,
+    default: PATIENCE.maxRetries,
   }),
-  max_retries: option.whole("How often a request is tried again after a fault that may pass.", { min: 0, max: 20 }),
   max_wait: option.number(
     "Longest wait that the provider may ask for (`retry-after`); a longer one ends the run at once.",
-    { unit: "seconds", min: 0, max: 86_400 },
+    { unit: "seconds", min: 0, max: 86_400, default: PATIENCE.maxWait },
   ),
-  models: option.list(model, "Models beside those that the provider lists, or more about them; see below."),
+  models: option.list(model, "Models beside those that the provider lists, or more about them; see below.", {
+    default: [],
+  }),
 };
 
 /** The options of an entry of `providers`. */
@@ -163,7 +174,7 @@ export const providerOptions = option.section(
     ),
     driver: option.oneOf(
       WIRES,
-      "Wire protocol: `openai` (chat completions), `openai-responses`, `anthropic`, `google`; or a module.",
+      "Wire protocol: `openai` (chat completions), `openai-responses`, `anthropic`, `google`; or a module. Default: the preset's.",
     ),
     ...connectionEntries,
   },

@@ -6,7 +6,7 @@ export function forSpecification(version: string, options: CallOptions, effort: 
     case "v2":
       return { ...options, prompt: options.prompt.map(message2) };
     case "v4":
-      return { ...options, prompt: options.prompt.map(message4), ...(effort === "" ? {} : { reasoning: effort }) };
+      return { ...options, prompt: options.prompt.map(message4), reasoning: effort || undefined };
     default:
       return { ...options };
   }

@@ -34,13 +34,12 @@ export function createRouter(parts: ApiParts): Router {
     const page = query.integer("page", 1) ?? 1;
     const size = Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE);
     const projectDir = query.text("project_dir") ?? "";
-    const search = query.text("search") ?? "";
     const { sessions, total } = await agent.sessions.list({
       limit: size,
       offset: Math.min((page - 1) * size, Number.MAX_SAFE_INTEGER),
       // Stored without a final slash.
-      ...(projectDir === "" ? {} : { projectDir: isAbsolute(projectDir) ? resolve(projectDir) : projectDir }),
-      ...(search === "" ? {} : { search }),
+      projectDir: (isAbsolute(projectDir) ? resolve(projectDir) : projectDir) || undefined,
+      search: query.text("search") || undefined,
     });
     send(ctx, { sessions: sessions.map(wireSession), total, page, size });
   });
@@ -57,14 +56,12 @@ export function createRouter(parts: ApiParts): Router {
   router.get("/sessions/:id/messages", async (ctx) => {
     const query = new Query(ctx);
     const view = query.oneOf("view", ["all", "model"]) ?? "all";
-    const after = query.integer("after", 0);
-    const before = query.integer("before", 1);
     const limit = query.integer("limit", 1);
     const messages = await agent.sessions.messages(idOf(ctx), {
       view,
-      ...(after === undefined ? {} : { after }),
-      ...(before === undefined ? {} : { before }),
-      ...(limit === undefined ? {} : { limit: Math.min(limit, MAX_MESSAGES) }),
+      after: query.integer("after", 0),
+      before: query.integer("before", 1),
+      limit: limit && Math.min(limit, MAX_MESSAGES),
     });
     send(ctx, { messages: messages.map(wireMessage) });
   });

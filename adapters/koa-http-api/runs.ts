@@ -45,12 +45,11 @@ export class Runs {
     return agent.run({
       message: request.message,
       // Read when the run has its place, for each takes its room in memory until it ends.
-      ...(request.files.length === 0
-        ? {}
-        : { attach: (reserve) => readAttachments(request.files, { ...policy, reserve }) }),
-      ...(request.provider === undefined ? {} : { provider: request.provider }),
-      ...(request.model === undefined ? {} : { model: request.model }),
-      ...(request.sessionId === undefined ? {} : { sessionId: request.sessionId }),
+      attach:
+        request.files.length === 0 ? undefined : (reserve) => readAttachments(request.files, { ...policy, reserve }),
+      provider: request.provider,
+      model: request.model,
+      sessionId: request.sessionId,
       signal: options.onDisconnect === "cancel" ? AbortSignal.any([shutdown, gone]) : shutdown,
       overflow: "drop",
     });

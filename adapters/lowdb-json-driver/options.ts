@@ -2,12 +2,7 @@ import { option, sharedOptions } from "gantry";
 
 /** Its options under `session`. */
 export const lowdbJsonOptions = option.section({
-  path: option.path(
-    "The folder with one JSON file per session; all else is in the folder `<path>.d` beside it. Default: `sessions` in gantry's home.",
-    {
-      default: "",
-    },
-  ),
+  path: sharedOptions.path,
   durability: sharedOptions.durability,
 });
 

@@ -2,12 +2,7 @@ import { option, sharedOptions } from "gantry";
 
 /** Its options under `session`. */
 export const sqliteOptions = option.section({
-  path: option.path(
-    "The database file; it and its folder are made when they are missing. Default: `sessions.db` in gantry's home.",
-    {
-      default: "",
-    },
-  ),
+  path: sharedOptions.path,
   durability: sharedOptions.durability,
 });
 

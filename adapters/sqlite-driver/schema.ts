@@ -6,7 +6,7 @@ import { readPragma, setPragma } from "./kept.js";
 export const APPLICATION_ID = 0x67616e74;
 
 /** Each brings the file from the version of its index to the next. Never change one that was released: add one. */
-const MIGRATIONS: readonly string[] = [
+export const MIGRATIONS: readonly string[] = [
   `
   CREATE TABLE sessions (
     n INTEGER PRIMARY KEY,
@@ -124,6 +124,7 @@ const MIGRATIONS: readonly string[] = [
   CREATE INDEX runs_all ON runs (started_at, id);
   CREATE INDEX runs_of_state ON runs (state, started_at, id);
   CREATE INDEX runs_of_chain ON runs (root, started_at, id);
+  CREATE INDEX runs_of_chain_state ON runs (root, state, started_at, id);
   `,
 ];
 

@@ -22,6 +22,7 @@ const TITLES: Readonly<Record<AdapterKind, string>> = {
   "session-driver": "Session drivers (session.driver, --session-driver)",
   "model-provider": "Model providers (providers[])",
   tool: "Tools (agent.tools)",
+  "tool-source": "Sources of tools (agent.tools)",
   "compaction-strategy": "Compaction strategies (compaction.strategy)",
 };
 
@@ -38,15 +39,16 @@ export const run: Command = async ({ args, flags, output }) => {
       home,
       projectDir: resolve("."),
     });
+    return descriptor.kind;
   });
   await output.write(flags.json ? `${JSON.stringify(entries, null, 2)}\n` : table(entries));
   return entries.some(({ error }) => error !== undefined) ? 1 : 0;
 };
 
-/** Every built-in adapter, and every one that the config selects; `check` rejects for one that cannot be used. */
+/** Every built-in adapter, and every one that the config selects; `check` tells the kind, and rejects for one that cannot be used. */
 async function adapterEntries(
   selection: Selection,
-  check: (selected: Selected) => Promise<void>,
+  check: (selected: Selected) => Promise<AdapterKind>,
 ): Promise<AdapterEntry[]> {
   const toolNames = builtinTools().map(({ name }) => name);
   const entries: AdapterEntry[] = (Object.keys(TITLES) as AdapterKind[]).flatMap((kind) => {
@@ -73,8 +75,7 @@ async function adapterEntries(
       continue;
     }
     try {
-      await check(one);
-      select(one.kind, one.name, one.key);
+      select(await check(one), one.name, one.key);
     } catch (error) {
       select(one.kind, one.name, one.key, error instanceof Error ? error.message : String(error));
     }
@@ -85,6 +86,7 @@ async function adapterEntries(
 function table(entries: readonly AdapterEntry[]): string {
   const width = Math.max(...entries.map(({ name }) => name.length));
   return (Object.keys(TITLES) as AdapterKind[])
+    .filter((kind) => entries.some((entry) => entry.kind === kind))
     .map((kind) => {
       const rows = entries
         .filter((entry) => entry.kind === kind)

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { hold, openHeld, placeOf, wayTo, type Held } from "./handles.js";
 import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
-import { OpenedFolder } from "./opened-folder.js";
+import { makeWay, OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile, Opener, Target } from "./opener.js";
 import { reach } from "./reach.js";
 import type { Rules } from "./rules.js";
@@ -38,7 +38,7 @@ export class ByHandle implements Opener {
 
   async openFolder(path: string, create: boolean): Promise<OpenedFolder> {
     const reached = await reach(path, this.#rules);
-    let folder: OpenedFolder | undefined;
+    let folder: OpenedFolder;
     try {
       this.#rules.check(join(reached.path, ...reached.rest));
       if (reached.rest.length > 0 && !create) throw new PathError("not_found", "not found");
@@ -48,18 +48,7 @@ export class ByHandle implements Opener {
       await reached.handle.close();
       throw error;
     }
-    try {
-      for (const name of reached.rest) {
-        await folder.make(name);
-        const next: OpenedFolder = await folder.folder(name);
-        await folder.close();
-        folder = next;
-      }
-      return folder;
-    } catch (error) {
-      await folder.close();
-      throw error;
-    }
+    return await makeWay(folder, reached.rest);
   }
 
   #folder({ handle }: Held, path: string): OpenedFolder {

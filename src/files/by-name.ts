@@ -6,7 +6,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "./handles.js";
 import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
-import { OpenedFolder, plainWay } from "./opened-folder.js";
+import { makeWay, OpenedFolder, plainWay } from "./opened-folder.js";
 import type { OpenedFile, Opener, Target } from "./opener.js";
 import type { Rules } from "./rules.js";
 
@@ -65,19 +65,7 @@ export class ByName implements Opener {
     const { existing, rest } = await resolveNearest(path);
     this.#rules.check(join(existing, ...rest));
     if (rest.length > 0 && !create) throw new PathError("not_found", "not found");
-    let folder = await this.#enter(existing);
-    try {
-      for (const name of rest) {
-        await folder.make(name);
-        const next: OpenedFolder = await folder.folder(name);
-        await folder.close();
-        folder = next;
-      }
-      return folder;
-    } catch (error) {
-      await folder.close();
-      throw error;
-    }
+    return await makeWay(await this.#enter(existing), rest);
   }
 
   async #enter(path: string): Promise<OpenedFolder> {

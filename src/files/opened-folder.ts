@@ -194,3 +194,20 @@ export function plainWay(folder: string, name: string): string {
 function refuse(error: unknown): never {
   throw asPathError(error);
 }
+
+/** The folder at the end of `names` below `folder`, made where there is none; only that one stays open. */
+export async function makeWay(folder: OpenedFolder, names: readonly string[]): Promise<OpenedFolder> {
+  let reached = folder;
+  try {
+    for (const name of names) {
+      await reached.make(name);
+      const next = await reached.folder(name);
+      await reached.close();
+      reached = next;
+    }
+    return reached;
+  } catch (error) {
+    await reached.close();
+    throw error;
+  }
+}

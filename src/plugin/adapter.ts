@@ -5,6 +5,7 @@ import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
+import type { ToolSource } from "../ports/tool-source.js";
 import type { HttpHost } from "../ports/http-host.js";
 import type { StandardSchema } from "../tools/standard-schema.js";
 import { read, section } from "./options.js";
@@ -28,6 +29,7 @@ export interface AdapterKinds {
   "session-driver": SessionDriver;
   "model-provider": ModelProvider;
   tool: Tool;
+  "tool-source": ToolSource;
   "compaction-strategy": CompactionStrategy;
 }
 /** The kinds of adapters. */

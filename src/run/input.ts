@@ -75,7 +75,8 @@ export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
 }
 
 function isSource(entry: Tool | ToolSource): entry is ToolSource {
-  return typeof (entry as Partial<ToolSource> | null)?.open === "function";
+  const { open, run } = (entry ?? {}) as Partial<ToolSource & Tool>;
+  return typeof open === "function" && typeof run !== "function";
 }
 
 /** Throws `InputError` for what is no list of tools, and for two of one name. */

@@ -1,7 +1,7 @@
 import { InputError } from "../ports/errors.js";
 import type { RunRecord, RunState } from "../ports/run.js";
 import type { RunQuery, SessionDriver, StoredRun } from "../ports/session-driver.js";
-import { isGone } from "../sessions/lease.js";
+import { goesOn } from "../sessions/lease.js";
 import { found } from "../sessions/sessions.js";
 import { oneOf } from "./input.js";
 import { interrupted } from "./run-record.js";
@@ -56,9 +56,9 @@ export class Runs {
 }
 
 /** One that nobody goes on with was interrupted, whatever the store says. */
-function asItIs({ run, holder }: StoredRun): RunRecord {
-  const open = run.state === "running" || run.state === "waiting";
-  return open && (holder === null || isGone(holder)) ? interrupted(run) : run;
+function asItIs(stored: StoredRun): RunRecord {
+  const open = stored.run.state === "running" || stored.run.state === "waiting";
+  return open && !goesOn(stored) ? interrupted(stored.run) : stored.run;
 }
 
 /** Throws `InputError`. */

@@ -23,6 +23,7 @@ import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
+import type { ToolSource } from "../ports/tool-source.js";
 import type { SandboxOptions } from "../tools/sandbox.js";
 import { childEnvironment, type LoadedConfig } from "./config.js";
 import { loadAdapter, missingMembers } from "./plugins.js";
@@ -71,13 +72,10 @@ export class Builder {
     return providers;
   }
 
-  async tools(): Promise<Tool[]> {
+  async tools(): Promise<(Tool | ToolSource)[]> {
     const { loaded, home, logger } = this.#options;
     const { tools } = loaded.config;
-    const [{ builtinTools }, { withoutSecrets }] = await Promise.all([
-      import("../tools/all.js"),
-      import("../tools/hidden.js"),
-    ]);
+    const { builtinTools } = await import("../tools/all.js");
     if (tools.bash.sandbox === "off" && tools.bash.network === false)
       throw new ConfigError(
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
@@ -97,15 +95,24 @@ export class Builder {
     });
     const redactor = new Redactor(() => loaded.secrets);
     const chosen = new Map<string, Tool>();
+    const sources = new Map<string, ToolSource>();
     for (const selected of this.#selection.tools(builtIn.map(({ name }) => name))) {
-      const tool =
-        typeof selected === "string"
-          ? builtIn.find(({ name }) => name === selected)
-          : withoutSecrets(await this.#make(selected), redactor);
-      if (tool) chosen.set(tool.name, tool);
+      if (typeof selected === "string") {
+        const tool = builtIn.find(({ name }) => name === selected);
+        if (tool) chosen.set(tool.name, tool);
+        continue;
+      }
+      const [part, { sourceWithoutSecrets, withoutSecrets }] = await Promise.all([
+        this.#make(selected),
+        import("../tools/hidden.js"),
+      ]);
+      const { name } = part;
+      if ("run" in part) chosen.set(name, withoutSecrets(part, redactor));
+      else if (!sources.has(name)) sources.set(name, sourceWithoutSecrets(part, redactor));
+      else throw new ConfigError(`${loaded.file}: agent.tools: expected sources of distinct names, got ${name} twice`);
     }
     if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);
-    return [...chosen.values()];
+    return [...chosen.values(), ...sources.values()];
   }
 
   /** Say what commands run in; never rejects. */
@@ -160,9 +167,9 @@ export class Builder {
         return host() as AdapterContext<Kind>["http"];
       },
     });
-    const missing = missingMembers(selected.kind, part);
+    const missing = missingMembers(descriptor.kind, part);
     if (missing.length === 0) return part;
-    throw new AdapterError(`${where}: ${selected.name} is no ${selected.kind}: ${missing.join(", ")} is missing`);
+    throw new AdapterError(`${where}: ${selected.name} is no ${descriptor.kind}: ${missing.join(", ")} is missing`);
   }
 }
 
@@ -205,7 +212,7 @@ async function construct<Kind extends AdapterKind>(
     const message = reasonOf(error);
     const why =
       use && message.startsWith("TypeInfo not known")
-        ? `the class ${use.name} needs @injectable() from "gantry"`
+        ? `the class ${use.name} needs @injectable() of the gantry that runs, not of a copy beside it; or say create in place of use`
         : message;
     throw new AdapterError(`${where}: ${descriptor.name} could not be built: ${why}`, { cause: error });
   }

@@ -23,6 +23,7 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
     offline: () => import("../../adapters/offline-provider/index.js"),
   },
   tool: {},
+  "tool-source": {},
   // The built-in ones are the kernel's own.
   "compaction-strategy": {},
 };
@@ -88,6 +89,7 @@ const MEMBERS: Readonly<
     describe: "function",
     run: "function",
   },
+  "tool-source": { name: "string", open: "function" },
   "compaction-strategy": { name: "string", compact: "function" },
 };
 
@@ -123,7 +125,9 @@ export async function loadAdapter<Kind extends AdapterKind>(
       `${where}: ${name} is no gantry adapter: expected a default export made by defineAdapter${others}`,
     );
   }
-  if (descriptor.kind !== kind) throw new AdapterError(`${where}: ${name} is a ${descriptor.kind}, expected a ${kind}`);
+  // Where a tool may stand, a source of tools may.
+  const fits = descriptor.kind === kind || (kind === "tool" && descriptor.kind === "tool-source");
+  if (!fits) throw new AdapterError(`${where}: ${name} is a ${descriptor.kind}, expected a ${kind}`);
   return descriptor as AdapterDescriptor<Kind>;
 }
 

@@ -61,9 +61,9 @@ export class Selection {
   }
 
   /** Names of built-in tools, and modules of strangers, in the order given. */
-  tools(builtIn: readonly string[]): (string | Selected<"tool">)[] {
+  tools(builtIn: readonly string[]): (string | Selected<"tool" | "tool-source">)[] {
     const { agent, tools } = this.#config;
-    return agent.tools.flatMap((entry, i): (string | Selected<"tool">)[] => {
+    return agent.tools.flatMap((entry, i): (string | Selected<"tool" | "tool-source">)[] => {
       const { tool: name, ...options } = typeof entry === "string" ? { tool: entry } : entry;
       const key = `agent.tools[${i}]`;
       if (name === "*") return [...builtIn];

@@ -67,7 +67,7 @@ export async function removeEmpty(
 ): Promise<void> {
   const emptyBefore = new Date(before).toISOString();
   for (let last: Session | undefined; ;) {
-    const page = await driver.list({ emptyBefore, limit: PAGE, ...(last ? { before: last } : {}) });
+    const page = await driver.list({ emptyBefore, limit: PAGE, before: last });
     for (const session of page.sessions) {
       signal.throwIfAborted();
       if (session.alias !== "" && (await removeOne(driver, session.id, emptyBefore, logger))) onDeleted(session.id);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { LeaseLostError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import { holderState, thisHolder } from "./holder.js";
 import type { Logger } from "../ports/logger.js";
-import type { Holder, Lease, SessionDriver } from "../ports/session-driver.js";
+import type { Holder, Lease, SessionDriver, StoredRun } from "../ports/session-driver.js";
 
 /** A holder that does not renew for so long is taken for gone, wherever it runs. */
 export const LEASE_TTL_MS = 30_000;
@@ -21,6 +21,11 @@ function bury(holder: Holder): void {
 /** Whether a holder is known to be dead: one of our own that has ended, or a process that is no more. */
 export function isGone(holder: Holder): boolean {
   return buried.has(holder.id) || holderState(holder) === "dead";
+}
+
+/** Whether somebody still holds a run that is stored as going on. */
+export function goesOn({ holder }: StoredRun): boolean {
+  return holder !== null && !isGone(holder);
 }
 
 /** The right to write to a chain, renewed until it is given back or lost. */

@@ -2,9 +2,9 @@ import { stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { fork } from "./fork.js";
 import { restore, revert } from "./revert.js";
-import { HeldLease } from "./lease.js";
+import { goesOn, HeldLease } from "./lease.js";
 import type { Logger } from "../ports/logger.js";
-import { hasCode, InputError, ProjectFolderError, SessionNotFoundError } from "../ports/errors.js";
+import { InputError, ProjectFolderError, SessionNotFoundError } from "../ports/errors.js";
 import type { Bus } from "../base/bus.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import { newId, now } from "../base/ids.js";
@@ -152,20 +152,14 @@ export class Sessions {
     return store.snapshots((await found(store, id)).id);
   }
 
-  /**
-   * Whether a run goes on in the session's chain, in this process or another. Where none goes on here, the chain's lease
-   * is taken for a moment to find out. Rejects with `SessionNotFoundError`.
-   */
+  /** Whether a run goes on in the session's chain, in this process or another. Rejects with `SessionNotFoundError`. */
   async isRunning(id: string): Promise<boolean> {
-    const { chain } = await found(await this.#options.store(), id);
+    const store = await this.#options.store();
+    const { chain } = await found(store, id);
     if (this.#options.runs(chain.root)) return true;
-    try {
-      await this.#alone(chain.root, () => Promise.resolve());
-      return false;
-    } catch (error) {
-      if (hasCode(error, "session_busy")) return true;
-      throw error;
-    }
+    // A run ends in the store what others left open: more than one that goes on there cannot be.
+    const open = await store.runs({ sessionId: chain.root, states: ["running", "waiting"], limit: 2 });
+    return open.some(goesOn);
   }
 
   /** For good, with its whole chain; a running prompt is cancelled first. Rejects with `SessionNotFoundError`. */

@@ -1,5 +1,6 @@
 import { ToolError } from "../ports/errors.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
+import type { ToolSource } from "../ports/tool-source.js";
 import type { Redactor } from "../base/redact.js";
 
 /** The same tool, in whose results no known secret stands, wherever it found one: what goes to the model is stored. */
@@ -23,6 +24,22 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
         const message = redactor.hide(error.message);
         throw message === error.message ? error : new ToolError(message);
       }
+    },
+  };
+}
+
+/** The same source, whose tools are without secrets. */
+export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): ToolSource {
+  return {
+    name: source.name,
+    open: async (session, signal) => {
+      const opened = await source.open(session, signal);
+      return {
+        get tools() {
+          return opened.tools.map((tool) => withoutSecrets(tool, redactor));
+        },
+        close: () => opened.close(),
+      };
     },
   };
 }

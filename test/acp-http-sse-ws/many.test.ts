@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ScriptedStep } from "gantry/testing";
-import { scriptedAgent } from "../helpers/acp-agent.js";
+import { echo, scriptedAgent } from "../helpers/acp-agent.js";
 import { HttpPeer, serveHttp } from "../helpers/acp-http.js";
 import type { Json } from "../helpers/acp-peer.js";
 import { tempDir } from "../helpers/temp.js";
@@ -12,13 +11,6 @@ const isUpdate = (message: Json) => message.method === "session/update";
 describe("many at once", () => {
   it("two connections with equal ids: nothing crosses", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const echo: ScriptedStep = ({ messages }) => {
-      const last = messages
-        .at(-1)
-        ?.parts.map((part) => ("text" in part ? part.text : ""))
-        .join("");
-      return [1, { type: "text", block: "t", text: "echo " }, 1, { type: "text", block: "t", text: last ?? "" }];
-    };
     const { agent } = scriptedAgent(t, [], { provider: { fallback: echo } });
     const { url } = await serveHttp(t, agent);
     await Promise.all(

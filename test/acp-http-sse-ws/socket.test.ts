@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { callTools, type ScriptedStep } from "gantry/testing";
-import { scriptedAgent } from "../helpers/acp-agent.js";
+import { callTools } from "gantry/testing";
+import { echo, scriptedAgent } from "../helpers/acp-agent.js";
 import { http, HttpPeer, serveHttp, SocketPeer } from "../helpers/acp-http.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
 
@@ -218,13 +218,6 @@ describe("WebSocket", () => {
 
   it("two sockets with equal ids, 50 sessions each: nothing crosses", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const echo: ScriptedStep = ({ messages }) => {
-      const last = messages
-        .at(-1)
-        ?.parts.map((part) => ("text" in part ? part.text : ""))
-        .join("");
-      return [1, { type: "text", block: "t", text: "echo " }, 1, { type: "text", block: "t", text: last ?? "" }];
-    };
     const { agent } = scriptedAgent(t, [], { provider: { fallback: echo } });
     const { url } = await serveHttp(t, agent);
     const peers = [await connected(t, url), await connected(t, url)];

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Agent, MemoryDriver, MemoryStore, silentLogger } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import type { Profile } from "../../adapters/acp-shared/index.js";
-import { MemoryAcp, scriptedAgent, testTool } from "../helpers/acp-agent.js";
+import { echo, MemoryAcp, scriptedAgent, testTool } from "../helpers/acp-agent.js";
 import type { Json } from "../helpers/acp-peer.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
 
@@ -227,7 +227,7 @@ describe("what editors show", () => {
   it("the configured effort holds for a session that chose none", async (t) => {
     const { path: cwd } = await tempDir(t);
     const preferred = { provider: "scripted", model: "deep", reasoningEffort: "low" } as const;
-    const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models }, preferred });
+    const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models }, model: preferred });
     const peer = new MemoryAcp(t, agent).connect();
     await peer.initialize();
     await peer.prompt(await peer.newSession(cwd), "x");
@@ -276,13 +276,6 @@ describe("what editors show", () => {
 
   it("two connections with equal ids, 50 sessions each: nothing crosses", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const echo: ScriptedStep = ({ messages }) => {
-      const last = messages
-        .at(-1)
-        ?.parts.map((part) => ("text" in part ? part.text : ""))
-        .join("");
-      return [1, { type: "text", block: "t", text: "echo " }, 1, { type: "text", block: "t", text: last ?? "" }];
-    };
     const { agent } = scriptedAgent(t, [], { provider: { fallback: echo } });
     const acp = new MemoryAcp(t, agent);
     const peers = [acp.connect(), acp.connect()];

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { hasCode, silentLogger, type OptionsContext } from "gantry";
-import type { AiSdkProvider} from "gantry/adapters/ai-sdk-provider";
+import type { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
 import adapter, { findPreset, PRESETS } from "gantry/adapters/ai-sdk-provider";
 
 const context: OptionsContext = { where: "config.json: providers[0]", configDir: "/", home: "/", projectDir: "/" };

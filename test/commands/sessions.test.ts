@@ -78,7 +78,7 @@ describe("gantry sessions", () => {
     assert.equal(lines[1]?.["root"], other);
     assert.deepEqual(
       lines.map(({ type }) => type),
-      [undefined, "chain", "session", "message", "message", "end"],
+      [undefined, "chain", "session", "message", "message", "run", "end"],
     );
     const again = await runGantry(t, ["sessions", "import"], { home: home.path, input: out.stdout });
     assert.equal(again.code, 0);

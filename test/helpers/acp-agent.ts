@@ -28,6 +28,12 @@ export function testTool(
   };
 }
 
+/** Says the last message again, in pieces. */
+export const echo: ScriptedStep = ({ messages }) => {
+  const last = messages.at(-1)?.parts.map((part) => ("text" in part ? part.text : "")) ?? [];
+  return [1, { type: "text", block: "t", text: "echo " }, 1, { type: "text", block: "t", text: last.join("") }];
+};
+
 /** An agent whose model says what the steps say. */
 export function scriptedAgent(
   hooks: Hooks,

@@ -1,21 +1,11 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { wire } from "../helpers/http.js";
+import { randomOf } from "../helpers/random.js";
 import { startApi } from "./api.js";
 
 const REQUESTS = 1000;
 const AT_ONCE = 20;
-
-/** mulberry32: the same seed gives the same requests. */
-function random(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 const BODY = '{"message":"hi","provider":"scripted","model":"scripted-1","files":[],"stream":true}';
 const SEEDS = [
@@ -93,7 +83,7 @@ it("a thousand mutated requests: each gets a whole answer or none, and the serve
   const seed = Number(process.env["GANTRY_TEST_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
   t.diagnostic(`seed ${seed}`);
   const api = await startApi(t);
-  const next = random(seed);
+  const next = randomOf(seed);
   const statuses = new Map<string, number>();
   const one = async () => {
     const { bytes, framed } = mutated(next);

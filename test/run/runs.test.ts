@@ -4,6 +4,7 @@ import {
   Agent,
   MemoryDriver,
   ProviderError,
+  StoreError,
   type AgentOptions,
   type Message,
   type ModelProvider,
@@ -139,6 +140,21 @@ for (const [name, makeStore] of STORES) {
       assert.equal(usage.totalTokens, 30);
     });
 
+    it("tells whether a session runs, in another process too; nobody who looks holds a prompt up", async (t) => {
+      const open = await makeStore(t);
+      const agent = make(t, open(), [hangs]);
+      const driver = open();
+      driver.lease = () => Promise.reject(new Error("a lease was taken"));
+      const other = make(t, driver, []);
+      const cancel = new AbortController();
+      const run = await agent.run({ message: "x", signal: cancel.signal });
+      assert.equal(await other.sessions.isRunning(run.sessionId), true);
+      cancel.abort();
+      await assert.rejects(run.result, { code: "run_cancelled" });
+      assert.equal(await other.sessions.isRunning(run.sessionId), false);
+      await assert.rejects(other.sessions.isRunning("nobody"), { code: "session_not_found" });
+    });
+
     it("goes with its session", async (t) => {
       const open = await makeStore(t);
       const agent = make(t, open(), ["a", "b"]);
@@ -214,6 +230,18 @@ it("a run is written in the same changes as what it says", async (t) => {
   ]);
 });
 
+it("a run whose end could not be written is told as interrupted, and its own error is not hidden", async (t) => {
+  const driver = new MemoryDriver();
+  const { write } = driver;
+  const agent = make(t, driver, ["never stored"]);
+  driver.write = () => Promise.reject(new StoreError("the disk at /home/me is full"));
+  const run = await agent.run({ message: "x" });
+  await assert.rejects(run.result, { code: "store" });
+  driver.write = write;
+  const stored = await agent.runs.get(run.id);
+  assert.deepEqual([stored?.state, stored?.endedAt, stored?.error], ["interrupted", "", null]);
+});
+
 describe("agent.runs", () => {
   it("refuses what is no query, and what is not there", async (t) => {
     const agent = make(t, (await STORES[0]![1](t))(), []);
@@ -233,12 +261,7 @@ describe("agent.runs", () => {
   });
 
   it("tells of an error that is no client's business only that there was one", async (t) => {
-    const agent = new Agent({
-      providers: [new ScriptedProvider()],
-      compaction: {},
-      tools: [noop],
-    });
-    t.after(() => agent.close());
+    const agent = make(t, new MemoryDriver(), []);
     // A kernel's own fault, made by a tool list that nobody can read.
     const broken = {
       ...noop,
@@ -251,5 +274,15 @@ describe("agent.runs", () => {
     const run = await agent.run({ message: "x", tools: [broken] });
     await assert.rejects(run.result);
     assert.deepEqual((await agent.runs.get(run.id))?.error, { code: "internal", message: "internal error" });
+  });
+
+  it("keeps no key that a provider's words have", async (t) => {
+    const key = "sk-proj-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+    const fault = new ProviderError("scripted", "authentication", `wrong key: ${key}`);
+    const agent = make(t, new MemoryDriver(), [{ fault }]);
+    const run = await agent.run({ message: "x" });
+    await assert.rejects(run.result, { code: "provider" });
+    const { error } = (await agent.runs.get(run.id)) ?? {};
+    assert.match(error?.message ?? "", /^scripted: authentication: wrong key: (?!.*9fQ2xLw7)/);
   });
 });

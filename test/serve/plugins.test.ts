@@ -286,6 +286,67 @@ describe("a plugin of one file, where no package gantry is installed", () => {
   });
 });
 
+describe("a plugin that is made by a function", () => {
+  const made = `
+    import { option } from "gantry";
+    export default {
+      gantry: 1, kind: "transport", name: "hooks",
+      schema: option.section({
+        at_path: option.text("Where.", { default: "/hooks" }),
+        token: option.text("A key.", { secret: true, fits: (text) => text.length > 8, expected: "nine characters" }),
+      }),
+      create: async ({ atPath }, { http, logger, home, configDir, projectDir, deniedPaths }) => ({
+        name: "hooks",
+        async start() {
+          logger.info(JSON.stringify({ home, configDir, projectDir, deniedPaths }));
+          const refuse = (_request, response, { status }) => response.writeHead(status).end();
+          const handler = (_request, response) => response.end("hooked");
+          const origin = await http.mount({ prefix: atPath, fallback: false, authenticated: false, handler, refuse });
+          let end;
+          return { address: origin + atPath, ended: new Promise((resolve) => (end = resolve)), stop: async () => end() };
+        },
+      }),
+    };`;
+
+  it("gets its options in camelCase, and what gantry knows", async (t) => {
+    const home = await tempDir(t, { "hooks.mjs": made });
+    const config = { server: { transports: ["koa-http-api", { transport: "./hooks.mjs", at_path: "/mine" }] } };
+    const server = await startServer(t, { home: home.path, config });
+    await server.output(/^hooks server listening on .*\/mine$/m);
+    assert.equal(await (await server.fetch("/mine")).text(), "hooked");
+    const told = server.stderr.split("\n").find((line) => line.includes("deniedPaths")) ?? "";
+    for (const path of [home.path, home.at("config.json"), server.projectDir]) assert.ok(told.includes(path), told);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
+  });
+
+  it("is refused for wrong options without a word of a secret, and for what it cannot make", async (t) => {
+    const home = await tempDir(t, {
+      "hooks.mjs": made,
+      "none.mjs": made.replace("create: async", "create: () => { throw new Error('no luck'); }, other: async"),
+    });
+    const say = async (entry: object) => {
+      const run = await runGantry(t, ["serve", "--port", "0"], {
+        home: home.path,
+        config: { server: { transports: [entry] } },
+      });
+      assert.equal(run.code, 1);
+      return run.stderr;
+    };
+    assert.match(
+      await say({ transport: "./hooks.mjs", token: "s3cret" }),
+      /config\.json: server\.transports\[0\]\.token: expected nine characters, got string \(an option of \.\/hooks\.mjs\)\n$/,
+    );
+    assert.match(
+      await say({ transport: "./hooks.mjs", path: "/x" }),
+      /\.path: unknown key; expected one of at_path, token /,
+    );
+    assert.match(
+      await say({ transport: "./none.mjs" }),
+      /server\.transports\[0\]: hooks could not be built: no luck\n$/,
+    );
+  });
+});
+
 describe("what config selects", () => {
   const refused = async (t: Parameters<typeof runGantry>[0], config: Record<string, unknown>) => {
     const run = await runGantry(t, ["serve", "--port", "0"], { config });

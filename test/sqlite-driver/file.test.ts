@@ -1,14 +1,24 @@
 import assert from "node:assert/strict";
-import { mkdtemp, open, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, open, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
 import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { APPLICATION_ID, VERSION } from "../../adapters/sqlite-driver/schema.js";
-import { listStatement, messagesStatement } from "../../adapters/sqlite-driver/reads.js";
-import { aMessage, aSession, change, growing, someMessages, textOf } from "../../src/testing/session-driver/rule.js";
+import { APPLICATION_ID, MIGRATIONS, VERSION } from "../../adapters/sqlite-driver/schema.js";
+import { listStatement, messagesStatement, runsStatement } from "../../adapters/sqlite-driver/reads.js";
+import {
+  aHolder,
+  aMessage,
+  aRun,
+  aSession,
+  change,
+  growing,
+  leaseOf,
+  someMessages,
+  textOf,
+} from "../../src/testing/session-driver/rule.js";
 
 describe("the file of SqliteDriver", () => {
   let folder = "";
@@ -74,6 +84,52 @@ describe("the file of SqliteDriver", () => {
     db.pragma(`user_version = ${VERSION + 1}`);
     const second = new SqliteDriver({ path });
     await assert.rejects(second.open(), (error) => hasCode(error, "store") && /newer gantry/.test(error.message));
+    db.close();
+  });
+
+  it("of version 1 is brought to this one, with all that was in it, and runs can be stored", async () => {
+    await mkdir(join(folder, "home"));
+    const old = new Sqlite(path);
+    old.exec(MIGRATIONS[0] ?? "");
+    old.pragma(`application_id = ${APPLICATION_ID}`);
+    old.pragma("user_version = 1");
+    const session = aSession("a", { alias: "x", title: "Old", lastSeq: 2 });
+    const { id, alias, title, projectDir, createdAt, updatedAt } = session;
+    old
+      .prepare("INSERT INTO sessions VALUES (1, ?, ?, ?, 0, 'lab', 'm1', 'low', ?, '', ?, 0, 2, ?, ?, 0, 0, 0, 0, '')")
+      .run(id, alias, title, projectDir, id, createdAt, updatedAt);
+    const messages = [aMessage("a", 1), growing("a", 2)];
+    for (const { seq, finished, id, role, createdAt, parts } of messages)
+      old
+        .prepare("INSERT INTO messages VALUES (?, 1, 1, ?, '', ?, ?, ?, '', '', 0, ?, ?)")
+        .run(seq, seq, Number(finished), id, role, createdAt, JSON.stringify(parts));
+    // Parts were numbered with gaps, where the answer had a part without text.
+    for (const [part, type, text] of [
+      [1, "reasoning", "h"],
+      [1, "reasoning", "m"],
+      [3, "text", "so "],
+      [3, "text", "far"],
+    ] as const)
+      old
+        .prepare("INSERT INTO pieces (message, part, type, text) VALUES (2, ?, ?, ?)")
+        .run(part, type, JSON.stringify(text));
+    old.prepare("INSERT INTO leases VALUES ('a', 7, 'h', ?, 0)").run(JSON.stringify(aHolder("h")));
+    old.exec("UPDATE fence SET last = 7");
+    old.close();
+
+    const driver = await opened();
+    assert.deepEqual(await driver.get("x"), session);
+    assert.deepEqual((await driver.messages("a")).map(textOf), ["text 1", "hm|so far"]);
+    assert.equal((await driver.list({ limit: 1 })).total, 1);
+    const lease = await leaseOf(driver, "a", "h2");
+    assert.equal(lease.fence, 8, "fences go on");
+    const run = aRun("r1", "a", { key: "k" });
+    await driver.write("a", change({ add: [aMessage("a", 3)], runs: [run], fence: lease.fence }));
+    assert.deepEqual(await driver.run("r1"), { run, holder: aHolder("h2") });
+    await driver.close();
+    const db = new Sqlite(path);
+    assert.equal(db.pragma("user_version", { simple: true }), VERSION);
+    assert.equal(db.pragma("integrity_check", { simple: true }), "ok");
     db.close();
   });
 
@@ -223,6 +279,14 @@ describe("the file of SqliteDriver", () => {
         messagesStatement({ scope, after: 1, limit: 1 }).sql,
         messagesStatement({ scope, before: 1, limit: 1 }).sql,
       ]),
+      ...[
+        {},
+        { before: { startedAt: "", id: "" } },
+        { sessionId: "a" },
+        { sessionId: "a", before: { startedAt: "", id: "" } },
+      ].flatMap((query) =>
+        [undefined, "running" as const].map((state) => runsStatement({ limit: 1, ...query }, state).sql),
+      ),
       "SELECT * FROM sessions WHERE root = (SELECT root FROM sessions WHERE id = ?) AND cut = '' ORDER BY idx DESC LIMIT 1",
       "SELECT * FROM sessions WHERE alias = ? AND alias <> ''",
       "SELECT n FROM messages WHERE chain = ? AND id = ? AND finished = 0",
@@ -235,6 +299,9 @@ describe("the file of SqliteDriver", () => {
     }
     assert.match(plan(listStatement({ limit: 1, projectDir: "/" }).page), /sessions_of_dir/);
     assert.match(plan(listStatement({ limit: 1, emptyBefore: "" }).page), /sessions_empty/);
+    assert.match(plan(runsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
+    assert.match(plan(runsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
+    assert.match(plan(runsStatement({ limit: 1, sessionId: "a" }, "running").sql), /runs_of_chain_state/);
     db.close();
   });
 });

@@ -105,7 +105,7 @@ export const listRules: readonly Rule[] = [
       const found: string[] = [];
       let before: SessionQuery["before"];
       for (;;) {
-        const page = await driver.list({ projectDir: "/projects/one", limit: 2, ...(before ? { before } : {}) });
+        const page = await driver.list({ projectDir: "/projects/one", limit: 2, before });
         assert.equal(page.total, 6);
         const last = page.sessions.at(-1);
         if (!last) break;

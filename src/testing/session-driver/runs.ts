@@ -166,7 +166,7 @@ export const runRules: readonly Rule[] = [
         const found: string[] = [];
         let before: RunQuery["before"];
         while (found.length < 9) {
-          const page = await driver.runs({ ...query, limit: 2, ...(before ? { before } : {}) });
+          const page = await driver.runs({ ...query, limit: 2, before });
           const last = page.at(-1)?.run;
           if (!last) break;
           found.push(...page.map(({ run }) => run.id));

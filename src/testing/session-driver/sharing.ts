@@ -128,7 +128,7 @@ export const sharingRules: readonly Rule[] = [
       const found: string[] = [];
       let before: SessionQuery["before"];
       for (let round = 0; ; round++) {
-        const page = await store.driver.list({ limit: 3, ...(before ? { before } : {}) });
+        const page = await store.driver.list({ limit: 3, before });
         const last = page.sessions.at(-1);
         if (!last) break;
         found.push(...page.sessions.map((session) => session.id));

@@ -1,0 +1,100 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { hasCode, type option } from "gantry";
+import { loadFor, type Flags } from "../../src/commands/command.js";
+import { loadAdapter } from "../../src/serve/plugins.js";
+import { optionsOf, Selection } from "../../src/serve/selected-adapters.js";
+
+const NO_FLAGS: Flags = { acp: false, stdio: false, json: false };
+
+/** What `gantry adapters` would say of a config: undefined, or the line that it is refused with. */
+export async function refusalOf(config: unknown, flags: Partial<Flags> = {}): Promise<string | undefined> {
+  const folder = await mkdtemp(join(tmpdir(), "gantry-config-"));
+  const file = join(folder, "config.json");
+  try {
+    await writeFile(file, JSON.stringify(config));
+    const { loaded, home } = await loadFor({ ...NO_FLAGS, config: file, ...flags });
+    const selection = new Selection(loaded, home);
+    for (const selected of [...selection.transports(), selection.driver(), ...(await selection.providers())]) {
+      const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, `${file}: ${selected.key}`);
+      const where = `${file}: ${selected.section}`;
+      optionsOf(selected, descriptor, { where, configDir: loaded.folder, home, projectDir: resolve(".") });
+    }
+    return undefined;
+  } catch (error) {
+    if (!hasCode(error, "config") && !hasCode(error, "adapter")) throw error;
+    return error.message.replaceAll(file, "config.json");
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+/** A value that an option cannot have. */
+function wrongFor({ told: { json, type } }: option.Option<unknown>): unknown {
+  if ("enum" in json) return "wrong";
+  if (type === "object") return "Authorization";
+  if (json["type"] === "array" || json["type"] === "boolean") return "yes";
+  return json["type"] === "string" ? 5 : json["type"] === "integer" ? 1.5 : -1;
+}
+
+/** A config in which this stands under this key of this section. */
+function configWith(section: string, key: string, value: unknown): unknown {
+  const nested = key.split(".").reduceRight<unknown>((inner, name) => ({ [name]: inner }), value) as object;
+  const lab = { name: "lab", base_url: "http://127.0.0.1:9000/v1" };
+  if (section === "providers") return { providers: [{ ...lab, ...nested }] };
+  if (section === "providers[].models[]")
+    return { providers: [{ ...lab, models: [{ id: "m", ...nested, ...costOf(nested) }] }] };
+  if (section.includes("offline")) return { providers: [{ provider: "offline", ...nested }] };
+  return { [section]: nested };
+}
+
+/** What a price needs beside it. */
+function costOf(nested: object): object {
+  return "cost" in nested ? { cost: { input: 1, output: 1, ...(nested.cost as object) } } : {};
+}
+
+type Leaves = readonly (readonly [key: string, leaf: option.Option<unknown>])[];
+
+/** For each option of these sections a wrong value's message, for each section an unknown key's, and those of flags. */
+export async function wrongValues(sections: Readonly<Record<string, Leaves>>): Promise<string> {
+  const rows: [place: string, value: unknown, said: string | undefined][] = [];
+  for (const [section, leaves] of Object.entries(sections)) {
+    for (const [key, leaf] of leaves) {
+      if (section.includes("offline") && key === "provider") continue;
+      const wrong = wrongFor(leaf);
+      rows.push([`${section} ${key}`, wrong, await refusalOf(configWith(section, key, wrong))]);
+    }
+    rows.push([`${section} (unknown)`, 1, await refusalOf(configWith(section, "nonsense", 1))]);
+    rows.push([
+      `${section} (itself)`,
+      5,
+      await refusalOf(section.includes("[") ? { providers: [5] } : { [section]: 5 }),
+    ]);
+  }
+  rows.push(["(unknown)", 1, await refusalOf({ nonsense: 1 })], ["(itself)", [], await refusalOf([])]);
+  for (const [name, flags] of [
+    ["--port http", { port: "http" }],
+    ["--port 65536", { port: "65536" }],
+    ["--acp-profile wrong", { acpProfile: "wrong" }],
+    ["--session-driver wrong", { sessionDriver: "wrong" }],
+    ["--transport wrong", { transport: ["wrong"] }],
+    ["--stdio", { stdio: true }],
+  ] as const)
+    rows.push([name, undefined, await refusalOf({}, flags as Partial<Flags>)]);
+  const cell = (text = "") => text.replaceAll("|", "\\|");
+  const lines = rows.map(
+    ([place, value, said]) =>
+      `| \`${place.replaceAll("`", "")}\` | ${value === undefined ? "" : `\`${JSON.stringify(value)}\``} | ${cell(said ?? "**accepted**")} |`,
+  );
+  return [
+    "# What a wrong value is told",
+    "",
+    "Made by `.ci/config-documents.ts`, which says how; a test compares it.",
+    "",
+    "| Option | Value | Message |",
+    "| --- | --- | --- |",
+    ...lines,
+    "",
+  ].join("\n");
+}

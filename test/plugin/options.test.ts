@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import * as v from "valibot";
+import { z } from "zod";
+import { defineAdapter, option } from "gantry";
+
+const refused = (
+  schema: Parameters<typeof option.read>[0],
+  raw: unknown,
+  message: string | RegExp,
+  where = "f: a",
+): void => assert.throws(() => option.read(schema, raw, where), { code: "config", message });
+
+const port = option.section({
+  port: option.whole("A port.", { min: 0, max: 65_535, default: 80 }),
+  on_close: option.oneOf(["wait", "cut"], "What then.", { default: "wait" }),
+  names: option.list(option.text("A name."), "Names.", { default: [] }),
+  api_key: option.text("A key.", { secret: true, fits: (key) => key !== "", expected: "a key" }),
+  deep: option.section({ at_most: option.number("A share.", { above: 0, max: 1 }) }),
+});
+
+describe("options", () => {
+  it("are read with defaults, in camelCase", () => {
+    const read: { port: number; onClose: "wait" | "cut"; apiKey: string | undefined } = option.read(port, {}, "");
+    assert.deepEqual(read, { port: 80, onClose: "wait", names: [], apiKey: undefined, deep: { atMost: undefined } });
+    const given = { port: 0, on_close: "cut", names: ["a"], api_key: "k", deep: { at_most: 1 } };
+    assert.deepEqual(option.read(port, given, ""), {
+      port: 0,
+      onClose: "cut",
+      names: ["a"],
+      apiKey: "k",
+      deep: { atMost: 1 },
+    });
+  });
+
+  it("say where, what was expected, and what was found", () => {
+    refused(port, { port: "x" }, 'f: a.port: expected a whole number from 0 to 65535, got "x"');
+    refused(port, { port: 1.5 }, "f: a.port: expected a whole number from 0 to 65535, got 1.5");
+    refused(port, { on_close: null }, 'f: a.on_close: expected one of "wait", "cut", got null');
+    refused(port, { names: "a" }, 'f: a.names: expected a list of strings, got "a"');
+    refused(port, { names: ["a", 5] }, "f: a.names[1]: expected a string, got 5");
+    refused(port, { deep: { at_most: 2 } }, "f: a.deep.at_most: expected a number above 0, at most 1, got 2");
+    refused(port, { deep: { most: 2 } }, "f: a.deep.most: unknown key; expected one of at_most");
+    refused(
+      port,
+      { prot: 1, port: "x" },
+      "f: a.prot: unknown key; expected one of port, on_close, names, api_key, deep",
+    );
+    refused(port, [], "f: a: expected an object with the keys port, on_close, names, api_key, deep, got Array");
+    refused(port, { names: ["x".repeat(500), 5] }, /^.{0,200}$/);
+    refused(port, JSON.parse('{"__proto__":{"port":1}}'), /^f: a\.__proto__: unknown key/);
+    refused(port, { port: "x" }, 'port: expected a whole number from 0 to 65535, got "x"', "");
+    refused(port, [], /^f: expected an object/, "f: ");
+    refused(port, { "a\nb": 1 }, 'f: a."a\\nb": unknown key; expected one of port, on_close, names, api_key, deep');
+  });
+
+  it("never repeat what may be a secret", () => {
+    for (const given of ["", 5, ["s3cret"], { k: "s3cret" }, null])
+      refused(port, { api_key: given }, /^f: a\.api_key: expected a key, got (string|number|Array|object|null)$/);
+    const headers = option.section({
+      headers: option.headers("Headers.", { sent: true, reserved: new Set(["date"]) }),
+    });
+    refused(
+      headers,
+      { headers: { "X-Key": "s3cret\n" } },
+      "f: a.headers.X-Key: expected one line of Latin-1 text, got string",
+    );
+    refused(headers, { headers: { Date: "s3cret" } }, /headers\.Date: expected another header: .*, got Date$/);
+    const rule = () => ({ key: "api_key", expected: "another" });
+    refused(
+      option.section({ ...port.entries }, { rule }),
+      { api_key: "s3cret" },
+      "f: a.api_key: expected another, got string",
+    );
+  });
+
+  it("may be required, open, or short", () => {
+    const entry = option.textOr(
+      "id",
+      option.section({ id: option.text("Its id.", { required: true }), size: option.whole("Its size.") }),
+    );
+    const all = option.section({ all: option.list(entry, "All.", { filled: "entry", default: [] }) });
+    assert.deepEqual(option.read(all, { all: ["a", { id: "b", size: 2 }] }, ""), {
+      all: [
+        { id: "a", size: undefined },
+        { id: "b", size: 2 },
+      ],
+    });
+    refused(all, { all: [{ size: 2 }] }, "f: a.all[0].id: expected a string, got nothing");
+    refused(all, { all: [] }, "f: a.all: expected at least one entry, got 0");
+    const open = option.section({ kind: option.text("A kind.", { default: "x" }) }, { open: true });
+    assert.deepEqual(option.read(open, { other_key: 1 }, ""), { kind: "x", other_key: 1 });
+    const left = option.section({ inner: option.section({ a: option.flag("A.") }, { optional: true }) });
+    assert.deepEqual(option.read(left, {}, ""), { inner: undefined });
+  });
+
+  it("by zod or plain valibot, whole or one of them", () => {
+    const zod = z.strictObject({ sides: z.number().min(2).default(6) });
+    assert.deepEqual(option.read(zod, {}, ""), { sides: 6 });
+    refused(zod, { sides: "six" }, /^f: a\.sides: Invalid input: expected number, received string$/);
+    refused(
+      v.object({ list: v.array(v.number()) }),
+      { list: ["x"] },
+      /^f: a\.list\[0\]: Invalid type: Expected number/,
+    );
+    const mixed = option.section({ when: z.iso.date(), sides: option.whole("Sides.", { default: 6 }) });
+    const read: { when: string; sides: number } = option.read(mixed, { when: "2026-01-01" }, "");
+    assert.deepEqual(read, { when: "2026-01-01", sides: 6 });
+    refused(mixed, { when: "never" }, /^f: a\.when: Invalid ISO date/);
+    refused(
+      z.string().refine(async () => true),
+      "x",
+      /expected a schema that checks at once/,
+    );
+  });
+});
+
+describe("defineAdapter", () => {
+  const context = { where: "f: x", configDir: "/", home: "/", projectDir: "/" };
+  const start = () => Promise.reject(new Error("not today"));
+
+  it("knows the type of what its schema reads, and reads by it", () => {
+    const described = defineAdapter({
+      kind: "transport",
+      name: "x",
+      schema: port,
+      create: ({ port: own, deep }) => ({ name: `x${own + (deep.atMost ?? 0)}`, start }),
+    });
+    assert.equal(described.parse({ port: 9 }, context).port, 9);
+    assert.throws(() => described.parse({ port: -1 }, context), /^ConfigError: f: x\.port: expected/);
+  });
+
+  it("takes no options where none are described", () => {
+    const described = defineAdapter({ kind: "transport", name: "x", create: () => ({ name: "x", start }) });
+    assert.deepEqual(described.parse({}, context), {});
+    assert.throws(() => described.parse({ port: 1 }, context), /f: x\.port: unknown key; there are no options$/);
+  });
+});
