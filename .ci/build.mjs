@@ -111,7 +111,8 @@ async function writeFaces(outdir) {
     const all = path.posix.relative(path.posix.dirname(file), "src/faces.js");
     const out = path.join(outdir, file.replace(/ts$/, "js"));
     await mkdir(path.dirname(out), { recursive: true });
-    await writeFile(out, code.replaceAll(/(?<= from ")[^"]+/g, `./${all}`));
+    const named = code.replaceAll(/export \* as (\w+)/g, "export { $1 }");
+    await writeFile(out, named.replaceAll(/(?<= from ")[^"]+/g, `./${all}`));
   }
 }
 

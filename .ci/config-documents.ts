@@ -20,7 +20,8 @@ export const COMMAND = "node --import=tsx --conditions=@gantry/source .ci/config
 
 type Described = option.Option<unknown>;
 
-const entriesOf = ({ schema }: { schema?: StandardSchema<never> | StandardSchema }) => (schema as option.Section).entries;
+const entriesOf = ({ schema }: { schema?: StandardSchema<never> | StandardSchema }) =>
+  (schema as option.Section).entries;
 const { session } = configOptions.entries;
 const provider = entriesOf(aiSdk);
 const model = (provider["models"] as Described).told.item as unknown as option.Section;
@@ -49,7 +50,13 @@ function table(section: option.Section): string {
   const cell = (text: string) => text.replaceAll("|", "\\|");
   const rows = leavesOf(section).map(([key, { told }]) => {
     const value = JSON.stringify(told.default);
-    const standard = told.required ? "required" : value === undefined ? "" : value.length > 40 ? "a list" : `\`${value}\``;
+    const standard = told.required
+      ? "required"
+      : value === undefined
+        ? ""
+        : value.length > 40
+          ? "a list"
+          : `\`${value}\``;
     return `| \`${key}\` | ${cell(told.type || "list")} | ${cell(standard)} | ${cell(told.about)} |`;
   });
   return ["| Key | Type | Default | Meaning |", "| --- | --- | --- | --- |", ...rows].join("\n");
@@ -70,7 +77,8 @@ export async function configurationPage(page: string): Promise<string> {
 /** JSON Schema of a config. Of what several options must be together it says what JSON Schema can say. */
 export function configSchema(): JsonSchema {
   const properties: Record<string, JsonSchema> = {};
-  for (const [name, entry] of Object.entries(configOptions.entries)) properties[name] = schemaOf(SECTIONS[name] ?? entry);
+  for (const [name, entry] of Object.entries(configOptions.entries))
+    properties[name] = schemaOf(SECTIONS[name] ?? entry);
   const drivers = { driver: { enum: ["sqlite", "json"] } };
   const { properties: stored } = schemaOf(option.section({ ...session.entries, ...entriesOf(json) }));
   properties["session"] = {
@@ -115,7 +123,10 @@ function schemaOf(entry: option.Entries[string]): JsonSchema & { properties?: Re
   if (!told) return { ...(entry as StandardSchema)["~standard"].jsonSchema?.input({ target: "draft-07" }) };
   const { about, json: plain, entries, open = false, item, orText, default: standard } = told;
   const description = about.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1");
-  const noted = { ...(description === "" ? {} : { description }), ...(standard === undefined || entries ? {} : { default: standard }) };
+  const noted = {
+    ...(description === "" ? {} : { description }),
+    ...(standard === undefined || entries ? {} : { default: standard }),
+  };
   if (item) return { ...noted, ...plain, items: schemaOf(item) };
   if (!entries) {
     // A variable may bring what the words are.
@@ -143,7 +154,11 @@ export async function pretty(text: string, name: string): Promise<string> {
 export async function documents(): Promise<{ file: URL; is: string; should: string }[]> {
   const leaves = Object.fromEntries(Object.entries(SECTIONS).map(([name, section]) => [name, leavesOf(section)]));
   const at = (path: string) => new URL(`../${path}`, import.meta.url);
-  const [page, schema, table] = [at("docs/configuration.md"), at("docs/config.schema.json"), at("test/serve/wrong-values.md")];
+  const [page, schema, table] = [
+    at("docs/configuration.md"),
+    at("docs/config.schema.json"),
+    at("test/serve/wrong-values.md"),
+  ];
   const is = async (file: URL) => readFile(file, "utf8").catch(() => "");
   return [
     { file: page, is: await is(page), should: await configurationPage(await is(page)) },

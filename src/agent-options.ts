@@ -36,18 +36,19 @@ export interface AgentOptions {
   /** Model calls of one run; default 100. */
   maxIterations?: number;
   /** Runs at the same time; default 512. */
-  maxConcurrentRuns?: number;
+  concurrentRuns?: number;
   /** Bytes of the attachments of all runs together; default 256 MiB. */
-  maxAttachedBytes?: number;
+  attachedBytes?: number;
   /** Bytes kept of a tool's output; default 1 MiB. */
   toolOutputBytes?: number;
   /** How sessions outlive the model's window. */
   compaction?: CompactionOptions;
-  preferred?: { provider?: string; model?: string; reasoningEffort?: ReasoningEffort };
+  /** Where a run names none. Default: the first model. */
+  model?: { provider?: string; model?: string; reasoningEffort?: ReasoningEffort };
   /** How long a run waits for a model to be found, in ms; default 30,000. */
   modelTimeoutMs?: number;
-  /** A model listing older than this is asked for again when somebody looks, in ms; 0: never; default 300,000. */
-  catalogueRefreshMs?: number;
+  /** A model listing older than this is asked for again when somebody looks, in seconds; 0: never; default 300. */
+  catalogueRefresh?: number;
   /** Where model listings outlive the process; default nowhere. */
   catalogue?: CatalogueCache;
   logger?: Logger;
@@ -64,13 +65,13 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   projectInstructions: true,
   deniedPaths: true,
   maxIterations: true,
-  maxConcurrentRuns: true,
-  maxAttachedBytes: true,
+  concurrentRuns: true,
+  attachedBytes: true,
   toolOutputBytes: true,
   compaction: true,
-  preferred: true,
+  model: true,
   modelTimeoutMs: true,
-  catalogueRefreshMs: true,
+  catalogueRefresh: true,
   catalogue: true,
   logger: true,
 };
@@ -87,8 +88,8 @@ export function checkOptions(options: unknown): void {
   if (options["permissions"] !== undefined)
     object("permissions", options["permissions"], "a permission policy, with", ["judge"]);
   if (options["hooks"] !== undefined) checkHooks(options["hooks"]);
-  const { preferred } = options;
-  if (isRecord(preferred)) oneOf("preferred.reasoningEffort", EFFORTS, preferred["reasoningEffort"] ?? "");
+  const { model } = options;
+  if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");
 }
 
 const HOOKS: Readonly<Record<keyof Hooks, true>> = { beforeToolCall: true, afterToolCall: true, beforeModelCall: true };

@@ -70,7 +70,7 @@ export class Agent {
     const names = options.providers.map((provider) => provider.name);
     const doubled = names.find((name, i) => names.indexOf(name) !== i);
     if (doubled !== undefined) throw new InputError("providers", `distinct names, got ${doubled} twice`);
-    const { preferred, logger = silentLogger, projectDir = process.cwd() } = options;
+    const { model, logger = silentLogger, projectDir = process.cwd() } = options;
     const { systemPrompt: extra = "", projectInstructions = true, deniedPaths = [] } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const store = () => this.#store();
@@ -89,11 +89,11 @@ export class Agent {
     this.runs = new Runs(store);
     this.models = new Models({
       providers: options.providers,
-      preferred: { provider: preferred?.provider ?? "", model: preferred?.model ?? "" },
+      preferred: { provider: model?.provider ?? "", model: model?.model ?? "" },
       cache: options.catalogue ?? noCache,
       logger,
       timeoutMs: options.modelTimeoutMs ?? 30_000,
-      ...(options.catalogueRefreshMs === undefined ? {} : { refreshMs: options.catalogueRefreshMs }),
+      refreshMs: (options.catalogueRefresh ?? 300) * 1000,
     });
     this.#parts = {
       name: this.name,
@@ -112,8 +112,8 @@ export class Agent {
         toolOutputBytes: options.toolOutputBytes ?? DEFAULT_LIMITS.toolOutputBytes,
       },
       projectDir,
-      reasoningEffort: preferred?.reasoningEffort ?? "",
-      places: new RunPlaces(options.maxConcurrentRuns ?? 512, options.maxAttachedBytes ?? ATTACHED_BYTES),
+      reasoningEffort: model?.reasoningEffort ?? "",
+      places: new RunPlaces(options.concurrentRuns ?? 512, options.attachedBytes ?? ATTACHED_BYTES),
       states: new ToolStates(),
       naming: new Set(),
       closing: this.#closing.signal,

@@ -281,7 +281,7 @@ describe("a run", () => {
 
   it("refuses more runs than the limit and counts those that failed to start", async (t) => {
     const provider = new ScriptedProvider([{ hang: true }]);
-    const agent = make(t, provider, { maxConcurrentRuns: 1 });
+    const agent = make(t, provider, { concurrentRuns: 1 });
     await assert.rejects(agent.run({ message: "x", sessionId: "nope" }), { code: "session_not_found" });
     const cancel = new AbortController();
     const run = await agent.run({ message: "x", signal: cancel.signal });

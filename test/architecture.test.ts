@@ -37,6 +37,13 @@ describe("the house", () => {
     assert.deepEqual(strange, []);
   });
 
+  it("has each room in the table of CONTRIBUTING, and no other", () => {
+    const text = readFileSync(path.join(ROOT, "CONTRIBUTING.md"), "utf8");
+    const rooms = readdirSync(path.join(ROOT, "src"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
+    const table = [...text.matchAll(/^\|[^|]*\|/gm)].flatMap(([cell]) => [...cell.matchAll(/`src\/([\w-]+)`/g)]);
+    assert.deepEqual(table.map(([, room]) => room).sort(), rooms.map(({ name }) => name).sort());
+  });
+
   it("names its files in kebab-case", () => {
     const odd = [...repository().keys()].filter(
       (file) => !/^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:[-.][a-z0-9]+)*\.ts$/.test(file),

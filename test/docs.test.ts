@@ -84,6 +84,12 @@ describe("what the pages say is true", () => {
 
   describe("embedding.md", () => {
     const text = readFileSync(path.join(ROOT, "docs/embedding.md"), "utf8");
+    it("tells of every error", () => {
+      const errors = readFileSync(path.join(ROOT, "src/ports/errors.ts"), "utf8");
+      const all = [...errors.matchAll(/class (\w+) extends GantryError \{\n\s+readonly code = "(\w+)"/g)];
+      const rows = [...text.matchAll(/^\| `(\w+)` +\| `(\w+Error)`/gm)].map(([, code, name]) => `${code} ${name}`);
+      assert.deepEqual(rows.sort(), all.map(([, name, code]) => `${code} ${name}`).sort());
+    });
     const programs = [...text.matchAll(/^## ([^\n]+)$|^```js\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?/gms)];
     let chapter = "";
     for (const [, heading, program, printed] of programs) {

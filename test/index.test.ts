@@ -28,6 +28,7 @@ describe("the public face", () => {
     assert.deepEqual(Object.keys(manifest.exports).sort(), [
       ".",
       "./adapters/*",
+      "./config.schema.json",
       "./http",
       "./package.json",
       "./testing",

@@ -32,8 +32,8 @@ describe("for those who write JavaScript", () => {
     );
     assert.throws(make({ providers: [provider], provider }), refused("provider", /one of providers, driver, tools/));
     assert.throws(
-      make({ providers: [provider], preferred: { reasoningEffort: "huge" } }),
-      refused("preferred.reasoningEffort", /one of "", "minimal", "low"/),
+      make({ providers: [provider], model: { reasoningEffort: "huge" } }),
+      refused("model.reasoningEffort", /one of "", "minimal", "low"/),
     );
   });
 

@@ -1,19 +1,18 @@
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync } from "node:fs";
+import { readdirSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { install, NPM, pack } from "./helpers/packed.js";
 import { makeTempDir, type TempDir } from "./helpers/temp.js";
 
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
   version: string;
-  dependencies: Record<string, string>;
 };
-const npm = process.env.npm_execpath?.endsWith(".js") ? [process.execPath, process.env.npm_execpath] : ["npm"];
 /** Adapters that config can name; the folder beside them is what two of them share. */
 const ADAPTERS = readdirSync(path.join(ROOT, "adapters")).filter((name) => name !== "acp-shared");
 
@@ -39,26 +38,7 @@ describe("the package, unpacked in a stranger's folder", () => {
   before(async () => {
     folder = await makeTempDir();
     home = await makeTempDir();
-    // `npm test` has built, and other tests run that build: it must stay as it is.
-    if (process.env.GANTRY_TEST_DIST !== "1")
-      execFileSync(process.execPath, [path.join(ROOT, ".ci/build.mjs")], { stdio: ["ignore", "ignore", "pipe"] });
-    const [command = "npm", ...args] = npm;
-    execFileSync(command, [...args, "pack", "--ignore-scripts", "--silent", "--pack-destination", folder.path], {
-      cwd: ROOT,
-      stdio: ["ignore", "ignore", "pipe"],
-    });
-    const tarball = readdirSync(folder.path).find((name) => name.endsWith(".tgz"));
-    assert.ok(tarball, "npm pack made a tarball");
-    installed = folder.at("node_modules", "gantry");
-    mkdirSync(installed, { recursive: true });
-    execFileSync("tar", ["-xzf", folder.at(tarball), "-C", installed, "--strip-components=1"]);
-    // What npm would install: the declared dependencies and nothing else. Linked, because compiling one takes a minute.
-    for (const name of [...Object.keys(manifest.dependencies), "@types/node"]) {
-      mkdirSync(path.dirname(folder.at("node_modules", name)), { recursive: true });
-      symlinkSync(path.join(ROOT, "node_modules", name), folder.at("node_modules", name), "dir");
-    }
-    mkdirSync(folder.at("node_modules", ".bin"));
-    symlinkSync("../gantry/dist/src/cli.js", folder.at("node_modules", ".bin", "gantry"));
+    installed = install(pack(folder.path), folder.path, ["@types/node"]);
     await folder.write({ "package.json": '{ "name": "stranger", "private": true, "type": "module" }' });
   });
 
@@ -93,7 +73,7 @@ describe("the package, unpacked in a stranger's folder", () => {
   });
 
   it("runs by npx", async () => {
-    const [command = "npm", ...args] = npm;
+    const [command = "npm", ...args] = NPM;
     const { stdout } = await run(command, [...args, "exec", "--no", "--", "gantry", "--version"], {
       cwd: folder.path,
       env: environment(),

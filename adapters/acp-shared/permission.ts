@@ -11,7 +11,7 @@ const ANSWERS: ReadonlyMap<string, AskAnswer> = new Map([
   ["reject_once", "reject"],
 ]);
 
-/** What the person can choose. A lasting leave says what it is for. */
+/** What the person can choose. A lasting permission says what it is for. */
 function choices(request: AskRequest): PermissionOption[] {
   const always =
     request.kind === "edit" && request.locations.length > 0

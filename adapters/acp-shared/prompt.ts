@@ -20,7 +20,7 @@ export interface PromptParts {
   /** Where the tools run; undefined: the session's own folder. */
   cwd: string | undefined;
   client: AcpClient;
-  /** Whether tools that need leave ask. */
+  /** Whether tools that need permission ask. */
   ask: boolean;
   /** Whether the client shows compactions. */
   compaction: boolean;

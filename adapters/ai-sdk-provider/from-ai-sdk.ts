@@ -2,8 +2,7 @@ import { InputError, type Logger, type ModelProvider } from "gantry";
 import { AiSdkModels } from "./ai-sdk-models.js";
 import { toProviderError } from "./errors.js";
 import { isAiSdkModel, type AiSdkModel } from "./language-model.js";
-import type { ConfiguredModel } from "./options.js";
-import { PATIENCE } from "./options.js";
+import { PATIENCE, type ConfiguredModel, type Settings } from "./options.js";
 import { passedCost } from "./prices.js";
 import { redactor } from "./redact.js";
 import type { Wire } from "./wires/wire.js";
@@ -43,6 +42,18 @@ export function fromAiSdk(
 ): ModelProvider {
   return new PackageModels(source, options);
 }
+
+/** Whom a package asks, and how, is its own business: these settings are those of nobody. */
+const ITS_OWN: Omit<Settings, "name" | "models" | "idleTimeoutMs" | "maxRetries" | "maxWaitMs"> = {
+  wire: "openai",
+  baseUrl: "",
+  apiKey: undefined,
+  headers: {},
+  local: false,
+  preset: undefined,
+  priceProvider: undefined,
+  quirks: {},
+};
 
 class PackageModels extends AiSdkModels {
   readonly #onClose: FromAiSdkOptions["onClose"];
@@ -84,9 +95,7 @@ class PackageModels extends AiSdkModels {
       idleTimeoutMs: (options.timeout ?? PATIENCE.timeout) * 1000,
       maxRetries: options.maxRetries ?? PATIENCE.maxRetries,
       maxWaitMs: (options.maxWait ?? PATIENCE.maxWait) * 1000,
-      // Whom it asks, and how, is the package's own.
-      ...({ wire: "openai", baseUrl: "", apiKey: undefined, headers: {}, local: false } as const),
-      ...{ preset: undefined, priceProvider: undefined, quirks: {} },
+      ...ITS_OWN,
     };
     super(settings, faults, async () => ({ wire, model: modelOf }), options.logger);
     this.#onClose = options.onClose;

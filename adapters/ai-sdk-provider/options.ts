@@ -140,12 +140,19 @@ export const connectionEntries = {
     secret: true,
   }),
   headers: option.headers("Sent with every request.", { sent: true }),
-  timeout: option.number(`Longest silence in an answer. Default: ${PATIENCE.timeout}; ${PATIENCE.localTimeout} for servers of this machine.`, {
-    unit: "seconds",
-    above: 0,
-    max: 86_400,
+  timeout: option.number(
+    `Longest silence in an answer. Default: ${PATIENCE.timeout}; ${PATIENCE.localTimeout} for servers of this machine.`,
+    {
+      unit: "seconds",
+      above: 0,
+      max: 86_400,
+    },
+  ),
+  max_retries: option.whole("How often a request is tried again after a fault that may pass.", {
+    min: 0,
+    max: 20,
+    default: PATIENCE.maxRetries,
   }),
-  max_retries: option.whole("How often a request is tried again after a fault that may pass.", { min: 0, max: 20, default: PATIENCE.maxRetries, }),
   max_wait: option.number(
     "Longest wait that the provider may ask for (`retry-after`); a longer one ends the run at once.",
     { unit: "seconds", min: 0, max: 86_400, default: PATIENCE.maxWait },

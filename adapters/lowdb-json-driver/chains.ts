@@ -2,9 +2,9 @@ import { join } from "node:path";
 import type { LowSync } from "lowdb";
 import { MemoryDriver, MemoryStore, isRecord } from "gantry";
 import type { ChainData, Lease, Logger, RunRecord, Session, SessionChange, SessionData, SessionStart } from "gantry";
-import { fileName, textOf } from "./files.js";
+import { fileName, parsed, textOf } from "./files.js";
 import type { Files } from "./files.js";
-import { Log } from "./log.js";
+import type { Log } from "./log.js";
 
 /** Version of the files that this code reads and writes. */
 export const VERSION = 2;
@@ -12,10 +12,7 @@ export const VERSION = 2;
 const KEPT = 64;
 
 /** A file under `sessions/`: a chain. `v` counts its changes, so that it is known which lines of the log it holds. */
-interface ChainFile extends ChainData {
-  version: number;
-  v: number;
-}
+type ChainFile = ChainData & { version: number; v: number };
 
 /** A line about a chain: what lists show of it, where that is new or another now. `folded`: its file holds all up to here. */
 interface ChainLine {
@@ -29,21 +26,14 @@ interface ChainLine {
 /** What was done to a chain: behind a tab on its line, so that only who has the chain's messages in memory parses it. */
 type Content = { id: string; change: SessionChange } | { start: SessionStart };
 
-/** The first line is a head, the others follow. */
-type Line =
-  | ChainLine
-  | { head: number; fence: number }
-  | { lease: Lease }
-  | { released: string }
-  | { gone: string }
-  | { runs: NonNullable<ChainLine["runs"]> };
+/** Any line. The first one is a head. */
+type Line = ChainLine | { head: number; fence: number } | OtherLine;
+type OtherLine = { lease: Lease } | { released: string } | { gone: string } | { runs: NonNullable<ChainLine["runs"]> };
 
-/** What is known of a chain beside what the memory store says. */
+/** A chain beside what the memory store says: lines of the log that its file lacks, and whether its messages are in memory. */
 interface Known {
   v: number;
-  /** Lines of the log with what its file lacks. */
   lines: string[];
-  /** Whether its messages are in memory; else its sessions and runs alone are. */
   whole: boolean;
 }
 
@@ -52,7 +42,6 @@ interface Known {
  * chain when somebody asks for them: what its file says, and then the lines of the log that the file lacks.
  */
 export class Chains {
-  readonly log: Log;
   store = new MemoryStore();
   memory = new MemoryDriver(this.store);
   /** By the original's id. */
@@ -63,12 +52,11 @@ export class Chains {
 
   constructor(
     readonly path: string,
+    readonly log: Log,
     readonly files: Files,
     readonly low: typeof LowSync,
     readonly logger: Logger | undefined,
-  ) {
-    this.log = new Log(join(`${path}.d`, "log.jsonl"));
-  }
+  ) {}
 
   /** Take in what any process has done. Needs no lock. False when there is no log that can be used. */
   refresh(): boolean {
@@ -80,7 +68,7 @@ export class Chains {
       this.memory = new MemoryDriver(this.store);
       // It is open when the call returns.
       void this.memory.open();
-      if (!("head" in (parsed<Line>(lines[0] ?? "") ?? {}))) {
+      if (!("head" in (parsed<Line>(lines[0]) ?? {}))) {
         this.log.end = 0;
         return false;
       }
@@ -103,6 +91,11 @@ export class Chains {
     return join(this.path, fileName(root));
   }
 
+  /** Whether the chain's file lacks something. */
+  isBehind(root: string): boolean {
+    return (this.known.get(root)?.lines.length ?? 0) > 0;
+  }
+
   /** Have the chain's messages in memory. False, and the chain is forgotten, when it has no file that can be used. */
   load(root: string): boolean {
     const known = this.known.get(root);
@@ -120,8 +113,8 @@ export class Chains {
     known.lines.forEach((line) => this.#replay(line));
     known.v = Math.max(known.v, file.v);
     known.whole = true;
-    const whole = [...this.known].filter(([other, { whole, lines }]) => whole && lines.length === 0 && other !== root);
-    if (whole.length > KEPT) for (const [other] of whole) this.unload(other);
+    const whole = [...this.known.keys()].filter((one) => this.known.get(one)?.whole && !this.isBehind(one));
+    if (whole.length > KEPT) for (const other of whole) if (other !== root) this.unload(other);
     return true;
   }
 
@@ -175,7 +168,7 @@ export class Chains {
       const sound = ({ session: { id, updatedAt, usage, chain }, messages }: SessionData): boolean =>
         [id, updatedAt, chain.root].every((text) => typeof text === "string") &&
         isRecord(usage) &&
-        Array.isArray(messages);
+        messages.length >= 0;
       if (version === VERSION && sessions.every(sound)) return low.data;
       throw new Error(`expected a session of version ${VERSION}`);
     } catch (error) {
@@ -214,7 +207,7 @@ export class Chains {
       for (const stored of line.runs ?? []) this.store.runs.set(stored.run.id, stored);
       const known = "v" in line && this.#count(line, text);
       if (known && known.whole && text.includes("\t")) this.#replay(text);
-      else if (known) this.unload(line.root, line.sessions);
+      else if (known && "sessions" in line) this.unload(line.root, line.sessions);
     }
   }
 
@@ -231,13 +224,14 @@ export class Chains {
 
   /** Do what was done to a chain whose messages are in memory. */
   #replay(line: string): void {
-    const content = parsed<Content>(line.slice(line.indexOf("\t") + 1));
+    const content = parsed<Content>(line.slice(line.indexOf("\t") + 1)) ?? {
+      id: "",
+      change: { fence: null, sync: false },
+    };
     const { memory } = this;
     // It does all in the call itself; what it gives tells only whether it refused.
-    const done =
-      content && ("start" in content ? memory.create(content.start) : memory.write(content.id, content.change));
-    if (done) done.catch(() => (this.damaged = true));
-    else this.damaged = true;
+    const done = "start" in content ? memory.create(content.start) : memory.write(content.id, content.change);
+    done.catch(() => (this.damaged = true));
   }
 
   #forget(root: string): void {
@@ -253,15 +247,5 @@ export class Chains {
       this.store.sessions.delete(id);
       this.store.aliases.delete(alias);
     }
-  }
-}
-
-/** What stands before the tab, where there is one. */
-function parsed<T>(text: string): T | undefined {
-  try {
-    const line: unknown = JSON.parse(text.split("\t", 1)[0] ?? "");
-    return isRecord(line) ? (line as T) : undefined;
-  } catch {
-    return undefined;
   }
 }

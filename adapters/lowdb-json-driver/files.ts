@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { isRecord } from "gantry";
 
 /** Writes files so that a reader, or a crash, finds the old one or the new one, never a mixture. */
 export class Files {
@@ -39,14 +40,19 @@ export function textOf(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
+    if (existsSync(path)) throw error;
+    return undefined;
   }
 }
 
-/** Whether a file or folder is not there. */
-export function isMissing(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "ENOENT";
+/** The JSON object that stands before the first tab; undefined when there is none. */
+export function parsed<T>(text = ""): T | undefined {
+  try {
+    const value: unknown = JSON.parse(text.split("\t", 1)[0] ?? "");
+    return isRecord(value) ? (value as T) : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 const SAFE = /^[a-z0-9][a-z0-9_-]{0,79}$/;

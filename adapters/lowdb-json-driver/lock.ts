@@ -1,9 +1,9 @@
-import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StoreError, holderState } from "gantry";
 import type { Holder } from "gantry";
-import { isMissing, textOf } from "./files.js";
+import { parsed, textOf } from "./files.js";
 
 /** File in an open driver's folder that says whose it is. */
 export const CARD = "process.json";
@@ -19,53 +19,42 @@ const FREE = "free";
  * comes back, so two that find it dead cannot both have the token.
  */
 export class Lock {
-  /** `drivers`: the folder with a folder for each open driver. */
+  /** `drivers`: the folder with a folder for each open driver, `id` being this one's. */
   constructor(
     readonly folder: string,
     readonly drivers: string,
-    readonly self: Holder,
-  ) {}
+    readonly id: string,
+  ) {
+    const made = join(drivers, id, "lock");
+    mkdirSync(made, { mode: 0o700 });
+    writeFileSync(join(made, FREE), "", { mode: 0o600 });
+    try {
+      renameSync(made, folder);
+    } catch {
+      // There is one, with its token in it from the start.
+    }
+  }
 
   async take(): Promise<void> {
     const since = Date.now();
     for (let attempt = 0; !this.#isTaken(); attempt++) {
-      if (Date.now() - since > PATIENCE_MS)
-        throw new StoreError(
-          `session store: ${this.folder} has been held for ${PATIENCE_MS / 1000} s; is a process stuck?`,
-        );
+      const waited = Date.now() - since;
+      if (waited > PATIENCE_MS)
+        throw new StoreError(`session store: ${this.folder} has been held for ${waited} ms; is a process stuck?`);
       await sleep(1 + Math.random() * Math.min(25, 2 ** Math.min(attempt, 5)));
     }
   }
 
   /** Never fails: a token that could not be given back is still ours the next time. */
   give(): void {
-    this.#pass(this.self.id, FREE);
+    this.#pass(this.id, FREE);
   }
 
   #isTaken(): boolean {
-    const { id } = this.self;
-    if (this.#pass(FREE, id)) return true;
-    try {
-      const tokens = readdirSync(this.folder);
-      if (tokens.includes(id)) return true;
-      return tokens.some((other) => other !== FREE && this.#isLeft(other) && this.#pass(other, id));
-    } catch (error) {
-      if (!isMissing(error)) throw error;
-      this.#make();
-      return false;
-    }
-  }
-
-  /** With its token in it from the start; of several that try, one puts its folder in place. */
-  #make(): void {
-    const made = join(this.drivers, this.self.id, "lock");
-    mkdirSync(made, { mode: 0o700 });
-    writeFileSync(join(made, FREE), "", { mode: 0o600 });
-    try {
-      renameSync(made, this.folder);
-    } catch {
-      rmSync(made, { recursive: true });
-    }
+    if (this.#pass(FREE, this.id)) return true;
+    const tokens = readdirSync(this.folder);
+    if (tokens.includes(this.id)) return true;
+    return tokens.some((other) => other !== FREE && this.#isLeft(other) && this.#pass(other, this.id));
   }
 
   #pass(from: string, to: string): boolean {
@@ -73,27 +62,18 @@ export class Lock {
       renameSync(join(this.folder, from), join(this.folder, to));
       return true;
     } catch (error) {
-      if (isMissing(error) || to === FREE) return false;
+      if (to === FREE || !existsSync(join(this.folder, from))) return false;
       throw error;
     }
   }
 
   /** Whether the driver that has the token is gone for good. */
   #isLeft(id: string): boolean {
-    const holder = holderIn(join(this.drivers, id));
+    const holder = parsed<Holder>(textOf(join(this.drivers, id, CARD)));
     const state = holder ? holderState(holder) : "dead";
     if (state !== "elsewhere") return state === "dead";
     // Renaming touches ctime: a sign of life.
     const token = statSync(join(this.folder, id), { throwIfNoEntry: false });
     return token !== undefined && Date.now() - token.ctimeMs > ELSEWHERE_MS;
-  }
-}
-
-/** Whose folder it is; undefined when it is gone, or was left before it could say. */
-export function holderIn(folder: string): Holder | undefined {
-  try {
-    return JSON.parse(textOf(join(folder, CARD)) ?? "") as Holder;
-  } catch {
-    return undefined;
   }
 }

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { DriverLife, SessionExistsError, SessionNotFoundError } from "gantry";
-import type { ChainData, Lease, Logger, MemoryDriver, SessionChange, SessionDriver, SessionStart } from "gantry";
+import type { Logger, MemoryDriver, SessionChange, SessionDriver, SessionStart } from "gantry";
 import type { LowdbJsonOptions } from "./options.js";
 import { Store } from "./store.js";
 
@@ -26,40 +26,37 @@ export class LowdbJsonDriver implements SessionDriver {
   readonly run: SessionDriver["run"] = (id) => this.#read("", (memory) => memory.run(id));
   readonly dump: SessionDriver["dump"] = (id) => this.#read(id, (memory) => memory.dump(id));
 
-  create(start: SessionStart): Promise<void> {
+  create({ run, ...start }: SessionStart): Promise<void> {
     const { id, chain } = start.session;
-    const { root } = chain;
+    const isOriginal = chain.root === id;
     // The file of an original is on the disk by itself.
-    return this.#change(root !== id, async ({ chains }) => {
-      if (root === id && existsSync(chains.pathOf(id))) throw new SessionExistsError(id);
-      chains.load(root);
-      await chains.memory.create(start);
-      if (root === id) return chains.addFile(id, chains.write(id));
-      const { run, ...rest } = start;
-      const sessions = chains.sessionsOf(root).filter((one) => one.id === id);
-      chains.addChange(root, sessions, run ? [run] : [], { start: { ...rest, fence: null } });
+    return this.#change(!isOriginal, async ({ chains }) => {
+      if (isOriginal && existsSync(chains.pathOf(id))) throw new SessionExistsError(id);
+      chains.load(chain.root);
+      await chains.memory.create(run ? { ...start, run } : start);
+      if (isOriginal) return chains.addFile(id, chains.write(id));
+      const sessions = chains.sessionsOf(chain.root).filter((one) => one.id === id);
+      chains.addChange(chain.root, sessions, run ? [run] : [], { start: { ...start, fence: null } });
     });
   }
 
-  write(id: string, change: SessionChange): Promise<void> {
+  write(id: string, { runs = [], ...change }: SessionChange): Promise<void> {
     return this.#change(change.sync, async ({ chains }) => {
       const root = chains.rootOf(id);
       if (!chains.load(root)) throw new SessionNotFoundError(id);
-      await chains.memory.write(id, change);
-      const { runs = [], ...rest } = change;
+      await chains.memory.write(id, { ...change, runs });
       const all = change.cut !== undefined || change.restore !== undefined;
       // Text that only grows changes nothing that a list shows.
       const some = change.set !== undefined || change.usage !== undefined || change.add !== undefined;
       const sessions = chains.sessionsOf(root).filter((one) => all || (some && [id, root].includes(one.id)));
-      chains.addChange(root, sessions, runs, { id, change: { ...rest, fence: null } });
+      chains.addChange(root, sessions, runs, { id, change: { ...change, fence: null } });
     });
   }
 
-  delete(ids: readonly string[]): Promise<void> {
-    return this.#change(false, async (store) => {
+  readonly delete: SessionDriver["delete"] = (ids) =>
+    this.#change(false, async (store) => {
       for (const id of ids) if (store.chains.store.sessions.has(id)) store.delete(store.chains.rootOf(id));
     });
-  }
 
   readonly lease: SessionDriver["lease"] = (...asked) =>
     this.#change(false, async ({ chains }) => {
@@ -69,24 +66,21 @@ export class LowdbJsonDriver implements SessionDriver {
     });
 
   /** Also writes the chain's file: a run has ended. */
-  release(lease: Lease): Promise<void> {
-    return this.#change(false, async (store) => {
-      const { chains } = store;
-      if (chains.store.leases.get(lease.rootId)?.fence !== lease.fence) return;
-      await chains.memory.release(lease);
-      chains.add({ released: lease.rootId });
+  readonly release: SessionDriver["release"] = (lease) =>
+    this.#change(false, async (store) => {
+      if (store.chains.store.leases.get(lease.rootId)?.fence !== lease.fence) return;
+      await store.chains.memory.release(lease);
+      store.chains.add({ released: lease.rootId });
       await store.fold(lease.rootId);
     });
-  }
 
-  load(chain: ChainData): Promise<void> {
-    const root = chain.sessions[0]?.session.id ?? "";
-    return this.#change(false, async ({ chains }) => {
+  readonly load: SessionDriver["load"] = (chain) =>
+    this.#change(false, async ({ chains }) => {
+      const root = chain.sessions[0]?.session.id ?? "";
       if (existsSync(chains.pathOf(root))) throw new SessionExistsError(root);
       await chains.memory.load(chain);
       chains.addFile(root, chains.write(root));
     });
-  }
 
   /** `id`: any of the chain whose messages are asked for; `""` for none. */
   #read<T>(id: string, read: (memory: MemoryDriver) => Promise<T>): Promise<T> {

@@ -1,10 +1,11 @@
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { GantryError, StoreError, holderState, thisHolder } from "gantry";
-import type { Logger } from "gantry";
+import type { Holder, Logger } from "gantry";
 import { Chains, VERSION } from "./chains.js";
-import { Files, textOf } from "./files.js";
-import { CARD, Lock, holderIn } from "./lock.js";
+import { Files, parsed, textOf } from "./files.js";
+import { CARD, Lock } from "./lock.js";
+import { Log } from "./log.js";
 import type { LowdbJsonOptions } from "./options.js";
 
 /** The log is written anew when it is so long, in bytes, and so much longer for each session and run. */
@@ -38,11 +39,15 @@ export class Store {
     try {
       writeFileSync(join(files.temp, CARD), JSON.stringify(self), { mode: 0o600 });
       if (stored !== VERSION) files.replace(version, JSON.stringify({ version: VERSION }));
-      const lock = new Lock(join(beside, "lock"), drivers, self);
-      const store = new Store(new Chains(path, files, LowSync, logger), lock, logger);
+      const lock = new Lock(join(beside, "lock"), drivers, self.id);
+      const store = new Store(
+        new Chains(path, new Log(join(beside, "log.jsonl")), files, LowSync, logger),
+        lock,
+        logger,
+      );
       await store.change(() => store.#agree());
       for (const id of readdirSync(drivers)) {
-        const holder = holderIn(join(drivers, id));
+        const holder = parsed<Holder>(textOf(join(drivers, id, CARD)));
         if (holder && holderState(holder) === "dead") rmSync(join(drivers, id), { recursive: true, force: true });
       }
       return store;
@@ -68,7 +73,7 @@ export class Store {
   async fold(root: string): Promise<void> {
     const { chains } = this;
     try {
-      if (!chains.known.get(root)?.lines.length || !chains.load(root)) return;
+      if (!chains.isBehind(root) || !chains.load(root)) return;
       // First the log: what lists show must not be older than the files after a power cut.
       await this.sync();
       chains.add({ root, v: chains.write(root), folded: true });
@@ -85,11 +90,12 @@ export class Store {
   }
 
   async close(): Promise<void> {
-    const { known, log, files } = this.chains;
-    const behind = [...known.values()].some(({ lines }) => lines.length > 0);
-    if (behind) await this.change(() => this.#agree()).catch(() => undefined);
-    log.close();
-    rmSync(files.temp, { recursive: true, force: true });
+    const { chains } = this;
+    // What cannot be written now is in the log.
+    if ([...chains.known.keys()].some((root) => chains.isBehind(root)))
+      await this.change(() => this.#agree()).catch(() => undefined);
+    chains.log.close();
+    rmSync(chains.files.temp, { recursive: true, force: true });
   }
 
   async #locked<T>(work: () => Promise<T>): Promise<T> {
@@ -109,28 +115,28 @@ export class Store {
     }
   }
 
-  /** Write the log anew without what is in the chains' files, which get all that they lack. */
+  /** Write the log anew without what is in the chains' files, which get all that they lack. What they cannot get stays in the log. */
   async #shorten(): Promise<void> {
-    const { known, log } = this.chains;
-    for (const root of [...known.keys()]) await this.fold(root);
-    // What could not be written stays in the log.
-    if ([...known.values()].every(({ lines }) => lines.length === 0)) this.chains.rewrite();
-    else this.#limit = log.end + LOG_LIMIT;
+    const { chains } = this;
+    chains.damaged = false;
+    for (const root of [...chains.known.keys()]) await this.fold(root);
+    try {
+      if ([...chains.known.keys()].every((root) => !chains.isBehind(root))) return chains.rewrite();
+    } catch (error) {
+      this.logger?.warn("the log of the session store could not be written anew yet", { why: String(error) });
+    }
+    this.#limit = chains.log.end + LOG_LIMIT;
   }
 
   /** The log is lost or damaged: make one of what could be read of it, and of what the files say. */
   async #mend(): Promise<void> {
-    const { chains, logger } = this;
-    const { path } = chains.log;
-    if (existsSync(path)) {
-      const kept = join(`${chains.path}.d`, `bad-${Date.now()}-log.jsonl`);
-      copyFileSync(path, kept);
-      logger?.error("the log of the session store is damaged; what is readable is used, a copy is kept", { kept });
+    const { chains } = this;
+    const kept = join(`${chains.path}.d`, `bad-${Date.now()}-log.jsonl`);
+    if (existsSync(chains.log.path)) {
+      copyFileSync(chains.log.path, kept);
+      this.logger?.error("the log of the session store is damaged; what is readable is used, a copy is kept", { kept });
     }
-    if (chains.damaged) {
-      chains.damaged = false;
-      return this.#shorten();
-    }
+    if (chains.damaged) return this.#shorten();
     // Above all that can ever have been given.
     chains.store.fence = Date.now();
     const { upgrade } = await import("./upgrade.js");
@@ -163,12 +169,11 @@ export class Store {
   }
 }
 
-function storedVersion(path: string, file: string): number | undefined {
+function storedVersion(path: string, file: string): number {
   const text = textOf(file);
-  const version = Number(/^\{"version":(\d+)\}$/.exec(text ?? "")?.[1]);
-  if (text === undefined) return undefined;
+  const version = text === undefined ? 0 : Number(parsed<{ version: unknown }>(text)?.version);
   if (version <= VERSION) return version;
-  const newer = `written by a newer gantry (version ${version}, this one knows ${VERSION}); it was left as it is: update gantry, or choose another session.path`;
-  const damaged = `${file} is damaged; it was left as it is: remove that file if the rest is well`;
-  throw new StoreError(`session store ${path}: ${version > VERSION ? newer : damaged}`);
+  const newer = `written by a newer gantry (version ${version}, this one knows ${VERSION}): update gantry, or choose another session.path`;
+  const damaged = `${file} is damaged: remove that file if the rest is well`;
+  throw new StoreError(`session store ${path}: left as it is: ${version > VERSION ? newer : damaged}`);
 }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { MemoryDriver, MemoryStore } from "gantry";
 import type { SessionChange, SessionData, Snapshot } from "gantry";
 import { VERSION } from "./chains.js";
-import { fileName, textOf } from "./files.js";
+import { fileName, parsed, textOf } from "./files.js";
 import type { Files } from "./files.js";
 
 /** A file of version 1: one session; the original's also holds what belongs to the chain. */
@@ -58,12 +58,4 @@ function plain({ session, cut, view, messages }: OldFile): SessionData {
 
 function linesOf(journal: string): OldLine[] {
   return (textOf(journal) ?? "").split("\n").flatMap((line) => parsed<OldLine>(line) ?? []);
-}
-
-function parsed<T>(text: string | undefined): T | undefined {
-  try {
-    return JSON.parse(text ?? "") as T;
-  } catch {
-    return undefined;
-  }
 }

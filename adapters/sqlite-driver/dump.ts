@@ -1,7 +1,7 @@
 import { RunKeyTakenError } from "gantry";
 import type { ChainData } from "gantry";
 import { listRuns, viewOf, wholeMessage } from "./reads.js";
-import { sessionOf, snapshotOf } from "./rows.js";
+import { rowOfSnapshot, sessionOf, snapshotOf } from "./rows.js";
 import type { MessageRow, SessionRow, SnapshotRow } from "./rows.js";
 import type { Statements } from "./statements.js";
 import { createSession, putRun } from "./writes.js";
@@ -36,15 +36,13 @@ export function dumpChain(db: Statements, id: string): ChainData | undefined {
 export function loadChain(db: Statements, { sessions, snapshots, runs }: ChainData): void {
   let chain = 0;
   for (const { session, cut, view, messages } of sessions) {
-    createSession(db, { session, messages: messages.map(({ message }) => message), view });
-    const { n } = db.get<{ n: number }>("SELECT n FROM sessions WHERE id = ?", session.id) ?? { n: 0 };
+    const n = createSession(db, { session, messages: messages.map(({ message }) => message), view });
     chain ||= n;
     if (cut !== "") db.run("UPDATE sessions SET cut = ? WHERE n = ?", cut, n);
     for (const { message, cut: hidden } of messages)
       if (hidden !== "") db.run("UPDATE messages SET cut = ? WHERE chain = ? AND seq = ?", hidden, chain, message.seq);
   }
-  for (const { id, after, createdAt } of snapshots)
-    db.run("INSERT INTO snapshots (chain, id, after, created_at) VALUES (?, ?, ?, ?)", chain, id, after, createdAt);
+  for (const snapshot of snapshots) db.insert("snapshots", { chain, ...rowOfSnapshot(snapshot) });
   for (const run of runs) {
     if (db.get("SELECT 1 FROM runs WHERE id = ?", run.id)) throw new RunKeyTakenError(run.key);
     putRun(db, sessions[0]?.session.id ?? "", run, null);

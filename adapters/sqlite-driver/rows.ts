@@ -78,6 +78,44 @@ export function sessionOf(row: SessionRow): Session {
   };
 }
 
+export function rowOfSession(session: Session): Omit<SessionRow, "n"> {
+  const { usage, chain } = session;
+  return {
+    id: session.id,
+    alias: session.alias,
+    title: session.title,
+    titled: Number(session.titled),
+    provider: session.provider,
+    model: session.model,
+    reasoning_effort: session.reasoningEffort,
+    project_dir: session.projectDir,
+    parent_id: session.parentId,
+    root: chain.root,
+    idx: chain.index,
+    last_seq: session.lastSeq,
+    created_at: session.createdAt,
+    updated_at: session.updatedAt,
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.totalTokens,
+    cost: usage.cost,
+  };
+}
+
+/** But for its place. */
+export function rowOfMessage(message: Message): Omit<MessageRow, "n" | "session" | "seq"> {
+  return {
+    finished: Number(message.finished),
+    id: message.id,
+    role: message.role,
+    tool_call_id: message.toolCallId,
+    name: message.name,
+    failed: Number(message.failed),
+    created_at: message.createdAt,
+    parts: JSON.stringify(message.parts),
+  };
+}
+
 /** A message as it is stored, with what it has gained since when it is still growing. */
 export function messageOf(row: MessageRow, sessionId: string, pieces: readonly PieceRow[]): Message {
   return {
@@ -114,4 +152,8 @@ function grown(parts: Part[], pieces: readonly PieceRow[]): Part[] {
 
 export function snapshotOf(row: SnapshotRow): Snapshot {
   return { id: row.id, after: row.after, createdAt: row.created_at };
+}
+
+export function rowOfSnapshot({ id, after, createdAt }: Snapshot): SnapshotRow {
+  return { id, after, created_at: createdAt };
 }

@@ -124,6 +124,7 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX runs_all ON runs (started_at, id);
   CREATE INDEX runs_of_state ON runs (state, started_at, id);
   CREATE INDEX runs_of_chain ON runs (root, started_at, id);
+  CREATE INDEX runs_of_chain_state ON runs (root, state, started_at, id);
   `,
 ];
 

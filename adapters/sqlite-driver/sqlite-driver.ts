@@ -82,7 +82,7 @@ export class SqliteDriver implements SessionDriver {
   }
 
   create(start: SessionStart): Promise<void> {
-    return this.#write(true, (db) => createSession(db, start));
+    return this.#write(true, (db) => void createSession(db, start));
   }
 
   get(id: string): Promise<Session | undefined> {

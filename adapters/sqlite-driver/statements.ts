@@ -8,6 +8,7 @@ export type Value = string | number | null;
 export class Statements {
   readonly #db: Database;
   readonly #prepared = new Map<string, Statement>();
+  readonly #inserts = new Map<string, string>();
 
   constructor(db: Database) {
     this.#db = db;
@@ -16,6 +17,24 @@ export class Statements {
   run(sql: string, ...values: readonly Value[]): { changes: number; lastInsertRowid: number } {
     const { changes, lastInsertRowid } = this.#of(sql).run(...values.map(bindable));
     return { changes, lastInsertRowid: Number(lastInsertRowid) };
+  }
+
+  /** Add a row, whose keys are the columns: for one table always the same ones, so that the text is put together once. */
+  insert(table: string, row: object, otherwise = ""): { changes: number; lastInsertRowid: number } {
+    let sql = this.#inserts.get(table);
+    if (sql === undefined) {
+      const columns = Object.keys(row);
+      const places = columns.map(() => "?").join(", ");
+      sql = `INSERT INTO ${table} (${columns.join(", ")}) VALUES (${places}) ${otherwise}`;
+      this.#inserts.set(table, sql);
+    }
+    return this.run(sql, ...valuesOf(row));
+  }
+
+  /** Change a row; its keys are the columns. */
+  update(table: string, n: number, row: object): void {
+    const columns = Object.keys(row).map((column) => `${column} = ?`);
+    this.run(`UPDATE ${table} SET ${columns.join(", ")} WHERE n = ?`, ...valuesOf(row), n);
   }
 
   /** The first row, of a shape that the caller knows from its own SQL. */
@@ -40,6 +59,10 @@ export class Statements {
     }
     return statement;
   }
+}
+
+function valuesOf(row: object): Value[] {
+  return Object.values(row) as Value[];
 }
 
 function bindable(value: Value): Value {

@@ -8,6 +8,7 @@ import {
 } from "gantry";
 import type { Holder, Lease, Message, PartDelta, RunRecord, SessionChange, SessionStart, Snapshot } from "gantry";
 import { newestOfChain } from "./reads.js";
+import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
 import type { Statements } from "./statements.js";
 
 // Everything here runs inside a transaction that holds the write lock; a throw undoes all of it.
@@ -21,11 +22,12 @@ interface Place {
   chain: number;
 }
 
+/** Tells the session's row. */
 export function createSession(
   db: Statements,
   { session, messages = [], view = [], run, fence = null }: SessionStart,
-): void {
-  const { id, alias, usage, chain } = session;
+): number {
+  const { id, alias, chain } = session;
   if (isTaken(db, id)) throw new SessionExistsError(id);
   if (alias !== "" && (alias === id || isTaken(db, alias))) throw new SessionExistsError(alias);
   const original = chain.root === id ? undefined : placeOf(db, chain.root);
@@ -34,32 +36,11 @@ export function createSession(
   if (db.get("SELECT 1 FROM sessions WHERE root = ? AND idx = ?", chain.root, chain.index)) {
     throw new SessionExistsError(id);
   }
-  const { lastInsertRowid: n } = db.run(
-    `INSERT INTO sessions (id, alias, title, titled, provider, model, reasoning_effort, project_dir, parent_id, root, idx,
-       last_seq, created_at, updated_at, prompt_tokens, completion_tokens, total_tokens, cost)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-    id,
-    alias,
-    session.title,
-    Number(session.titled),
-    session.provider,
-    session.model,
-    session.reasoningEffort,
-    session.projectDir,
-    session.parentId,
-    chain.root,
-    chain.index,
-    session.lastSeq,
-    session.createdAt,
-    session.updatedAt,
-    usage.promptTokens,
-    usage.completionTokens,
-    usage.totalTokens,
-    usage.cost,
-  );
+  const { lastInsertRowid: n } = db.insert("sessions", rowOfSession(session));
   addMessages(db, { n, chain: original?.n ?? n }, messages);
   if (view.length > 0) db.run("INSERT INTO views VALUES (?, ?)", n, JSON.stringify(view));
   if (run) putRun(db, chain.root, run, fence);
+  return n;
 }
 
 export function changeSession(db: Statements, id: string, change: SessionChange): void {
@@ -81,17 +62,12 @@ export function putRun(db: Statements, root: string, run: RunRecord, fence: numb
   const { id, key, state, startedAt } = run;
   if (key !== "" && db.get("SELECT 1 FROM runs WHERE key = ? AND key <> '' AND id <> ?", key, id))
     throw new RunKeyTakenError(key);
-  const { changes } = db.run(
-    `INSERT INTO runs (id, root, key, state, started_at, fence, record) VALUES (?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (id) DO UPDATE SET key = excluded.key, state = excluded.state, started_at = excluded.started_at,
+  const record = JSON.stringify({ ...run, sessionId: root });
+  const { changes } = db.insert(
+    "runs",
+    { id, root, key, state, started_at: startedAt, fence, record },
+    `ON CONFLICT (id) DO UPDATE SET key = excluded.key, state = excluded.state, started_at = excluded.started_at,
        fence = excluded.fence, record = excluded.record WHERE root = excluded.root`,
-    id,
-    root,
-    key,
-    state,
-    startedAt,
-    fence,
-    JSON.stringify({ ...run, sessionId: root }),
   );
   if (changes === 0) throw new RunKeyTakenError(key);
 }
@@ -129,14 +105,8 @@ export function takeLease(
   }
   const fence = held && mine ? held.fence : nextFence(db);
   const expires = now + ttlMs;
-  db.run(
-    "INSERT OR REPLACE INTO leases (root, fence, holder_id, holder, expires_at) VALUES (?, ?, ?, ?, ?)",
-    root,
-    fence,
-    holder.id,
-    JSON.stringify(holder),
-    expires,
-  );
+  const sql = "INSERT OR REPLACE INTO leases (root, fence, holder_id, holder, expires_at) VALUES (?, ?, ?, ?, ?)";
+  db.run(sql, root, fence, holder.id, JSON.stringify(holder), expires);
   return { rootId: root, holder: { ...holder }, fence, expiresAt: new Date(expires).toISOString() };
 }
 
@@ -177,13 +147,7 @@ function cut(db: Statements, place: Place, snapshot: Snapshot): void {
     snapshot.after,
   );
   db.run("UPDATE sessions SET cut = ? WHERE root = ? AND idx > ? AND cut = ''", snapshot.id, place.root, place.idx);
-  db.run(
-    "INSERT INTO snapshots (chain, id, after, created_at) VALUES (?, ?, ?, ?)",
-    place.chain,
-    snapshot.id,
-    snapshot.after,
-    snapshot.createdAt,
-  );
+  db.insert("snapshots", { chain: place.chain, ...rowOfSnapshot(snapshot) });
 }
 
 function restore(db: Statements, place: Place, snapshotId: string): void {
@@ -233,21 +197,8 @@ function setFields(db: Statements, place: Place, { set, usage }: SessionChange):
 function addMessages(db: Statements, place: Pick<Place, "n" | "chain">, messages: readonly Message[]): void {
   let last = 0;
   for (const message of messages) {
-    const { changes } = db.run(
-      `INSERT INTO messages (chain, session, seq, finished, id, role, tool_call_id, name, failed, created_at, parts)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (chain, seq) DO NOTHING`,
-      place.chain,
-      place.n,
-      message.seq,
-      Number(message.finished),
-      message.id,
-      message.role,
-      message.toolCallId,
-      message.name,
-      Number(message.failed),
-      message.createdAt,
-      JSON.stringify(message.parts),
-    );
+    const row = { chain: place.chain, session: place.n, seq: message.seq, ...rowOfMessage(message) };
+    const { changes } = db.insert("messages", row, "ON CONFLICT (chain, seq) DO NOTHING");
     if (changes === 0) throw new SeqTakenError(message.seq);
     last = Math.max(last, message.seq);
   }
@@ -265,16 +216,7 @@ function grow(db: Statements, place: Place, deltas: readonly PartDelta[]): void 
 
 function finish(db: Statements, place: Place, message: Message): void {
   const row = growing(db, place, message.id);
-  db.run(
-    `UPDATE messages SET finished = 1, role = ?, tool_call_id = ?, name = ?, failed = ?, created_at = ?, parts = ? WHERE n = ?`,
-    message.role,
-    message.toolCallId,
-    message.name,
-    Number(message.failed),
-    message.createdAt,
-    JSON.stringify(message.parts),
-    row,
-  );
+  db.update("messages", row, { ...rowOfMessage(message), finished: 1 });
   db.run("DELETE FROM pieces WHERE message = ?", row);
 }
 

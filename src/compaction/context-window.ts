@@ -7,7 +7,7 @@ import { STRATEGIES } from "./names.js";
 import { SlidingWindow } from "./sliding-window.js";
 import { Summary } from "./summary.js";
 import type { Conversation } from "../conversation/conversation.js";
-import { InputError, ProviderError } from "../ports/errors.js";
+import { hasCode, InputError, ProviderError } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
 import { modelView, repaired } from "../conversation/messages.js";
 import { callModel, type ModelCaller } from "../models/model-call.js";
@@ -167,7 +167,7 @@ export class ContextWindow {
     try {
       if (this.#promptTokens() > this.#limit) await this.#compact(before);
     } catch (error) {
-      if (error instanceof ProviderError) return false;
+      if (hasCode(error, "provider")) return false;
       throw error;
     }
     return true;

@@ -1,6 +1,6 @@
 import type { Conversation } from "../conversation/conversation.js";
 import type { Recorder } from "../conversation/recorder.js";
-import { SessionExistsError } from "../ports/errors.js";
+import { hasCode } from "../ports/errors.js";
 import { newId, now } from "../base/ids.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
@@ -35,7 +35,7 @@ export async function followUp(
       await recorder.follow(next, messages);
     } catch (error) {
       // Sessions that a revert cut keep their index.
-      if (error instanceof SessionExistsError && error.sessionId === id) continue;
+      if (hasCode(error, "session_exists") && error.sessionId === id) continue;
       throw error;
     }
     conversation.session = next;

@@ -77,7 +77,7 @@ export class HttpGate {
       open,
       allowedOrigins: mount.allowedOrigins ?? [],
     });
-    // A browser asks for leave without any header of its page's.
+    // A browser asks for permission without any header of its page's.
     if (refused || request.method === "OPTIONS") return refused;
     const fault = headerFault(request, this.#required(mount));
     return fault === undefined ? undefined : { status: 401, message: fault, code: "unauthorized" };

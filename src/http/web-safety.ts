@@ -139,7 +139,7 @@ export function refusalOf(request: IncomingMessage, rules: WebRules): Refusal | 
   const hosts = headerValues(request, "host");
   if (!rules.authenticated && (hosts.length !== 1 || !hostAllowed(hosts[0], rules)))
     return { status: 403, message: "host not allowed", code: "host_not_allowed" };
-  // Asking for leave changes nothing, and a browser that gets none says so to its page.
+  // Asking for permission changes nothing, and a browser that gets none says so to its page.
   if (request.method === "OPTIONS") return undefined;
   if (!rules.authenticated && !rules.allowCrossSite && !rules.open && isForeignPage(request, rules)) return NOT_WELCOME;
   if (

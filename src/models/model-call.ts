@@ -189,9 +189,7 @@ async function once(
 
 /** A provider's fault as a gantry error; what no adapter foresaw is told without its inside. */
 function known(provider: ModelProvider, error: unknown, logger: Logger): Error {
-  if (error instanceof GantryError) return error;
-  if (error instanceof Error && typeof (error as { code?: unknown }).code === "string" && "provider" in error)
-    return error;
+  if (error instanceof GantryError || hasCode(error, "provider")) return error;
   logger.error("a provider failed in a way that it does not know", { provider: provider.name, error });
   const message = error instanceof Error ? redact(error.message) : "unexpected failure";
   return new ProviderError(provider.name, "protocol", message, { cause: error });

@@ -1,10 +1,11 @@
 import * as v from "valibot";
 import { isRecord } from "../base/json.js";
-import { printable } from "../base/printable.js";
 import { headerFaultIn } from "../http/header-map.js";
-import { ConfigError } from "../ports/errors.js";
 import type { JsonSchema } from "../ports/tool.js";
 import type { StandardSchema } from "../tools/standard-schema.js";
+import { at, kindOf, shown, take, unexpected } from "./read-options.js";
+
+export { read } from "./read-options.js";
 
 /** What documents and editors are told of an option. */
 export interface Told {
@@ -299,42 +300,6 @@ export function textOr<const E extends Entries>(key: keyof E & string, whole: Se
   return Object.assign(told(check, { ...whole.told, orText: true }), { entries: whole.entries }) as Section<E>;
 }
 
-/**
- * Read raw options by a schema of any Standard Schema library. Throws `ConfigError`: one line that begins with `where`
- * and says under which key what was expected.
- */
-export function read<Output>(schema: StandardSchema<Output>, raw: unknown, where: string): Output {
-  let output: unknown;
-  const issue = take(schema, raw, (taken) => (output = taken));
-  if (!issue) return output as Output;
-  const path = issue.path.reduce<string>(
-    (so, { key }) => so + (typeof key === "number" ? `[${key}]` : `.${printable(key)}`),
-    "",
-  );
-  // A whole file has no key before the first.
-  const place = where === "" || where.endsWith(": ") ? where + path.slice(1) : where + path;
-  const message = issue.message.replace(/\s+/g, " ");
-  throw new ConfigError(place === "" || place.endsWith(": ") ? place + message : `${place}: ${message}`);
-}
-
-interface Issue {
-  message: string;
-  path: ReturnType<typeof at>[];
-}
-
-/** The first thing that is wrong, if anything is; else the value is given to `use`. */
-function take(schema: StandardSchema, value: unknown, use: (taken: unknown) => void): Issue | undefined {
-  const result = schema["~standard"].validate(value);
-  if (result instanceof Promise) {
-    result.catch(() => undefined);
-    return { message: "expected a schema that checks at once, got one that does so later", path: [] };
-  }
-  const [issue] = result.issues ?? [];
-  if (!issue) return void use((result as { value: unknown }).value);
-  const path = (issue.path ?? []).map((step) => (typeof step === "object" ? step.key : step));
-  return { message: issue.message, path: path.map((key) => at({}, typeof key === "number" ? key : String(key))) };
-}
-
 function told<T, R extends Rest<T>>(
   check: v.GenericSchema<unknown, T>,
   rest: Omit<Told, "required" | "secret" | "default"> & { readonly secret?: boolean } & Rest<T>,
@@ -344,25 +309,6 @@ function told<T, R extends Rest<T>>(
   return Object.assign(schema as v.GenericSchema<unknown, Read<T, R>>, { told: { ...rest, required, secret } });
 }
 
-function unexpected(expected: string, secret = false) {
-  return ({ input }: { input: unknown }) => `expected ${expected}, got ${secret ? kindOf(input) : shown(input)}`;
-}
-
-function kindOf(value: unknown): string {
-  return value === undefined ? "nothing" : value === null ? "null" : Array.isArray(value) ? "Array" : typeof value;
-}
-
-/** Short, on one line. */
-function shown(value: unknown): string {
-  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 59)}…` : value);
-  if (typeof value === "number" || typeof value === "boolean") return String(value);
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? "Object" : kindOf(value);
-}
-
 function camel(key: string): string {
   return key.replace(/_([a-z0-9])/g, (_all, letter: string) => letter.toUpperCase());
-}
-
-function at(input: object, key: string | number) {
-  return { type: "unknown" as const, origin: "value" as const, input, key, value: undefined };
 }

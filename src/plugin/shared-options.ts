@@ -5,9 +5,12 @@ const { streams, connections } = HTTP_DEFAULTS;
 
 /** Options that several adapters have, each defined once: of drivers, of transports, and of these what stands under `limits`. */
 export const sharedOptions = {
-  path: path("Where sessions are kept. Default: `sessions.db` (`sqlite`) or the folder `sessions` (`json`) in gantry's home.", {
-    default: "",
-  }),
+  path: path(
+    "Where sessions are kept. Default: `sessions.db` (`sqlite`) or the folder `sessions` (`json`) in gantry's home.",
+    {
+      default: "",
+    },
+  ),
   durability: oneOf(
     ["full", "normal"],
     '`"full"`: an answered run survives a power cut. `"normal"`: it survives a crash of the process, and writes are faster.',

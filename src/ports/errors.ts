@@ -1,6 +1,16 @@
+const BRAND = Symbol.for("gantry.error");
+
 /** Base of every error that gantry throws on purpose. Tell them apart by `code`, which also works across copies of the package. */
 export abstract class GantryError extends Error {
   abstract readonly code: string;
+  /** Plugins may bring a copy of the package; their errors are ours. */
+  static override [Symbol.hasInstance](this: unknown, error: unknown): boolean {
+    if (this === GantryError) return error instanceof Error && BRAND in error;
+    return Function.prototype[Symbol.hasInstance].call(this as typeof GantryError, error);
+  }
+  get [BRAND](): true {
+    return true;
+  }
   constructor(message: string, options?: { cause?: unknown }) {
     super(message, options);
     this.name = new.target.name;

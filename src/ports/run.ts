@@ -37,7 +37,7 @@ export interface RunInput {
    * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.
    */
   overflow?: "drop" | "merge";
-  /** Answers a tool that needs leave; without it tools run. Only an exact `allow` or `allow_always` lets one run; a rejection says that nobody could be asked. */
+  /** Answers a tool that needs permission; without it tools run. Only an exact `allow` or `allow_always` lets one run; a rejection says that nobody could be asked. */
   ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer>;
 }
 

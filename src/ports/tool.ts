@@ -18,7 +18,7 @@ export interface ToolSpec {
   readonly kind: ToolKind;
   /** Whether calls may run beside other calls of the same answer. */
   readonly parallel: boolean;
-  /** Whether a person's leave is asked first, where a client can ask. */
+  /** Whether a person is asked first, where a client can ask. */
   readonly needsPermission: boolean;
 }
 

@@ -1,7 +1,7 @@
 import { now } from "../base/ids.js";
 import { redact } from "../base/redact.js";
 import { NO_USAGE } from "../conversation/usage.js";
-import { GantryError, hasCode, RunCancelledError, ShuttingDownError } from "../ports/errors.js";
+import { GantryError, hasCode } from "../ports/errors.js";
 import type { RunRecord, RunResult } from "../ports/run.js";
 
 /** A run that begins now. */
@@ -17,7 +17,7 @@ export function finished(endedBy: RunResult["endedBy"]): Partial<RunRecord> {
 
 /** Whether it ended so because somebody wanted it. */
 export function isCancel(error: Error): boolean {
-  return error instanceof RunCancelledError || error instanceof ShuttingDownError;
+  return hasCode(error, "run_cancelled") || hasCode(error, "shutting_down");
 }
 
 /** One that came to none. */

@@ -75,10 +75,7 @@ export class Builder {
   async tools(): Promise<(Tool | ToolSource)[]> {
     const { loaded, home, logger } = this.#options;
     const { tools } = loaded.config;
-    const [{ builtinTools }, { sourceWithoutSecrets, withoutSecrets }] = await Promise.all([
-      import("../tools/all.js"),
-      import("../tools/hidden.js"),
-    ]);
+    const { builtinTools } = await import("../tools/all.js");
     if (tools.bash.sandbox === "off" && tools.bash.network === false)
       throw new ConfigError(
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
@@ -100,11 +97,17 @@ export class Builder {
     const chosen = new Map<string, Tool>();
     const sources = new Map<string, ToolSource>();
     for (const selected of this.#selection.tools(builtIn.map(({ name }) => name))) {
-      const part =
-        typeof selected === "string" ? builtIn.find(({ name }) => name === selected) : await this.#make(selected);
-      if (!part) continue;
+      if (typeof selected === "string") {
+        const tool = builtIn.find(({ name }) => name === selected);
+        if (tool) chosen.set(tool.name, tool);
+        continue;
+      }
+      const [part, { sourceWithoutSecrets, withoutSecrets }] = await Promise.all([
+        this.#make(selected),
+        import("../tools/hidden.js"),
+      ]);
       const { name } = part;
-      if ("run" in part) chosen.set(name, typeof selected === "string" ? part : withoutSecrets(part, redactor));
+      if ("run" in part) chosen.set(name, withoutSecrets(part, redactor));
       else if (!sources.has(name)) sources.set(name, sourceWithoutSecrets(part, redactor));
       else throw new ConfigError(`${loaded.file}: agent.tools: expected sources of distinct names, got ${name} twice`);
     }
@@ -209,7 +212,7 @@ async function construct<Kind extends AdapterKind>(
     const message = reasonOf(error);
     const why =
       use && message.startsWith("TypeInfo not known")
-        ? `the class ${use.name} needs @injectable() from "gantry"`
+        ? `the class ${use.name} needs @injectable() of the gantry that runs, not of a copy beside it; or say create in place of use`
         : message;
     throw new AdapterError(`${where}: ${descriptor.name} could not be built: ${why}`, { cause: error });
   }

@@ -8,8 +8,8 @@ import {
   StoreError,
 } from "../ports/errors.js";
 import { addUsage } from "../conversation/usage.js";
-import { MemoryStore, newChain, newestFirst } from "./memory-store.js";
-import type { Chain, StoredMessage, StoredSession } from "./memory-store.js";
+import { cutChain, MemoryStore, newChain, newestFirst, newestOf, restoreChain, said } from "./memory-store.js";
+import type { Chain, StoredSession } from "./memory-store.js";
 import type {
   ChainData,
   ChainHead,
@@ -32,11 +32,16 @@ import type { Session, Snapshot } from "../ports/session.js";
 /** Sessions in memory, gone with the process. */
 export class MemoryDriver implements SessionDriver {
   readonly name = "memory";
-  readonly #store: MemoryStore;
+  readonly #kept: MemoryStore;
   #open = false;
 
   constructor(store: MemoryStore = new MemoryStore()) {
-    this.#store = store;
+    this.#kept = store;
+  }
+
+  get #store(): MemoryStore {
+    if (!this.#open) throw new StoreError("the session store is not open");
+    return this.#kept;
   }
 
   async open(): Promise<void> {
@@ -48,7 +53,6 @@ export class MemoryDriver implements SessionDriver {
   }
 
   async create({ session, messages = [], view = [], run, fence = null }: SessionStart): Promise<void> {
-    this.#check();
     const { id, alias } = session;
     const { root, index } = session.chain;
     if (this.#taken(id)) throw new SessionExistsError(id);
@@ -62,7 +66,12 @@ export class MemoryDriver implements SessionDriver {
     const runs = run ? [run] : [];
     this.#checkRuns(root, runs);
 
-    const stored: StoredSession = { session: structuredClone(session), view: view.map(copy), cut: "", chain };
+    const stored: StoredSession = {
+      session: structuredClone(session),
+      view: structuredClone([...view]),
+      cut: "",
+      chain,
+    };
     chain.sessions.set(index, stored);
     this.#store.sessions.set(id, stored);
     if (alias !== "") this.#store.aliases.set(alias, id);
@@ -71,18 +80,15 @@ export class MemoryDriver implements SessionDriver {
   }
 
   async get(id: string): Promise<Session | undefined> {
-    this.#check();
     return structuredClone(this.#find(id)?.session);
   }
 
   async newest(rootId: string): Promise<Session | undefined> {
-    this.#check();
     const chain = this.#store.sessions.get(rootId)?.chain;
     return structuredClone(chain && newestOf(chain)?.session);
   }
 
   async head(id: string): Promise<ChainHead | undefined> {
-    this.#check();
     const chain = this.#find(id)?.chain;
     const original = chain?.sessions.get(0);
     const newest = chain && newestOf(chain);
@@ -97,58 +103,51 @@ export class MemoryDriver implements SessionDriver {
   }
 
   async list(query: SessionQuery): Promise<SessionPage> {
-    this.#check();
     const { projectDir, emptyBefore, before } = query;
     const search = (query.search ?? "").toLowerCase();
-    const matching: Session[] = [];
-    for (const { session } of this.#store.sessions.values()) {
-      if (session.chain.root !== session.id) continue;
-      if (projectDir !== undefined && session.projectDir !== projectDir) continue;
-      if (search !== "" && !session.title.toLowerCase().includes(search)) continue;
-      if (emptyBefore !== undefined && !(session.lastSeq === 0 && session.updatedAt < emptyBefore)) continue;
-      matching.push(session);
-    }
-    matching.sort((a, b) => newestFirst([a.updatedAt, a.id], [b.updatedAt, b.id]));
+    const matching = [...this.#store.sessions.values()]
+      .map(({ session }) => session)
+      .filter(
+        (session) =>
+          session.chain.root === session.id &&
+          (projectDir === undefined || session.projectDir === projectDir) &&
+          (search === "" || session.title.toLowerCase().includes(search)) &&
+          (emptyBefore === undefined || (session.lastSeq === 0 && session.updatedAt < emptyBefore)),
+      )
+      .sort((a, b) => newestFirst(a.updatedAt, a.id, b.updatedAt, b.id));
     const rest = before
-      ? matching.filter(({ updatedAt, id }) => newestFirst([before.updatedAt, before.id], [updatedAt, id]) < 0)
+      ? matching.filter(({ updatedAt, id }) => newestFirst(before.updatedAt, before.id, updatedAt, id) < 0)
       : matching;
     const from = query.offset ?? 0;
-    return {
-      sessions: rest.slice(from, from + query.limit).map(copyOfSession),
-      total: matching.length,
-    };
+    const sessions = rest.slice(from, from + query.limit).map(copyOfSession);
+    return { sessions, total: matching.length };
   }
 
   async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
-    this.#check();
     const stored = this.#store.sessions.get(id);
-    return stored ? said(stored, page) : [];
+    return stored ? structuredClone(said(stored, page)) : [];
   }
 
   async snapshots(id: string): Promise<Snapshot[]> {
-    this.#check();
     return structuredClone(this.#store.sessions.get(id)?.chain.snapshots ?? []);
   }
 
   async runs({ sessionId, states, limit, before }: RunQuery): Promise<StoredRun[]> {
-    this.#check();
     const root = sessionId === undefined ? undefined : (this.#store.sessions.get(sessionId)?.session.chain.root ?? "");
     return this.#store
       .runsOf(root)
       .filter(({ run }) => !states || states.includes(run.state))
-      .filter(({ run }) => !before || newestFirst([before.startedAt, before.id], [run.startedAt, run.id]) < 0)
+      .filter(({ run }) => !before || newestFirst(before.startedAt, before.id, run.startedAt, run.id) < 0)
       .slice(0, limit)
       .map((stored) => this.#told(stored));
   }
 
   async run(id: string): Promise<StoredRun | undefined> {
-    this.#check();
     const stored = this.#store.runs.get(id);
     return stored && this.#told(stored);
   }
 
   async write(id: string, change: SessionChange): Promise<void> {
-    this.#check();
     const stored = this.#store.sessions.get(id);
     if (!stored) throw new SessionNotFoundError(id);
     const { chain, session } = stored;
@@ -163,12 +162,10 @@ export class MemoryDriver implements SessionDriver {
 
     if (change.cut) cutChain(stored, change.cut);
     if (change.restore !== undefined) restoreChain(chain, change.restore);
-    const newest = newestOf(chain);
-    if (newest && (change.cut || change.restore !== undefined)) {
-      for (const seq of chain.messages.keys()) newest.session.lastSeq = Math.max(newest.session.lastSeq, seq);
-    }
-    const original = this.#store.sessions.get(session.chain.root);
-    for (const target of new Set([stored, original])) if (target) applyFields(target.session, change);
+    const newest = change.cut || change.restore !== undefined ? newestOf(chain) : undefined;
+    for (const seq of newest ? chain.messages.keys() : [])
+      if (newest && seq > newest.session.lastSeq) newest.session.lastSeq = seq;
+    for (const target of new Set([stored, chain.sessions.get(0)])) if (target) applyFields(target.session, change);
     addMessages(stored, change.add ?? []);
     for (const delta of change.append ?? []) grow(chain, delta);
     for (const final of change.finish ?? []) complete(chain, final);
@@ -176,56 +173,48 @@ export class MemoryDriver implements SessionDriver {
   }
 
   async delete(ids: readonly string[]): Promise<void> {
-    this.#check();
+    const store = this.#store;
     for (const id of ids) {
-      const stored = this.#store.sessions.get(id);
+      const stored = store.sessions.get(id);
       if (!stored) continue;
       const { root } = stored.session.chain;
-      this.#store.leases.delete(root);
-      for (const { run } of this.#store.runsOf(root)) this.#store.runs.delete(run.id);
+      store.leases.delete(root);
+      for (const { run } of store.runsOf(root)) store.runs.delete(run.id);
       for (const { session } of stored.chain.sessions.values()) {
-        this.#store.sessions.delete(session.id);
-        this.#store.aliases.delete(session.alias);
+        store.sessions.delete(session.id);
+        store.aliases.delete(session.alias);
       }
     }
   }
 
   async lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }> {
-    this.#check();
-    const root = this.#store.sessions.get(rootId)?.session.chain.root ?? rootId;
+    const store = this.#store;
+    const root = store.sessions.get(rootId)?.session.chain.root ?? rootId;
     const now = Date.now();
-    const held = this.#store.leases.get(root);
+    const held = store.leases.get(root);
     const mine = held?.holder.id === holder.id;
-    if (held && !mine && Date.parse(held.expiresAt) > now && held.holder.id !== replacing) {
+    if (held && !mine && Date.parse(held.expiresAt) > now && held.holder.id !== replacing)
       return { heldBy: { ...held.holder } };
-    }
-    const fence = held && mine ? held.fence : ++this.#store.fence;
+    const fence = held && mine ? held.fence : ++store.fence;
     const lease: Lease = { rootId: root, holder: { ...holder }, fence, expiresAt: new Date(now + ttlMs).toISOString() };
-    this.#store.leases.set(root, lease);
+    store.leases.set(root, lease);
     return structuredClone(lease);
   }
 
   async release(lease: Lease): Promise<void> {
-    this.#check();
     if (this.#store.leases.get(lease.rootId)?.fence === lease.fence) this.#store.leases.delete(lease.rootId);
   }
 
   async dump(id: string): Promise<ChainData | undefined> {
-    this.#check();
     return this.#store.dump(id);
   }
 
   async load(chain: ChainData): Promise<void> {
-    this.#check();
     for (const id of chain.sessions.flatMap(({ session }) => [session.id, session.alias])) {
       if (id !== "" && this.#taken(id)) throw new SessionExistsError(id);
     }
     this.#checkRuns(undefined, chain.runs);
     this.#store.load(structuredClone(chain));
-  }
-
-  #check(): void {
-    if (!this.#open) throw new StoreError("the session store is not open");
   }
 
   #checkFence(root: string, fence: number | null): void {
@@ -234,10 +223,12 @@ export class MemoryDriver implements SessionDriver {
 
   /** `root` is the chain's that they are put in; undefined when all must be new. */
   #checkRuns(root: string | undefined, runs: readonly RunRecord[]): void {
-    const keys = new Map([...this.#store.runs.values()].map(({ run }) => [run.id, run.key]));
+    const keys = new Map(
+      runs.some(({ key }) => key !== "") ? [...this.#store.runs].map(([id, { run }]) => [id, run.key]) : [],
+    );
     for (const { id, key } of runs) {
       const there = this.#store.runs.get(id);
-      keys.set(id, "");
+      keys.delete(id);
       if ((there && there.run.sessionId !== root) || (key !== "" && [...keys.values()].includes(key)))
         throw new RunKeyTakenError(key);
       keys.set(id, key);
@@ -269,29 +260,6 @@ function copyOfSession(session: Session): Session {
   return { ...session, chain: { ...session.chain }, usage: { ...session.usage } };
 }
 
-function copy(message: Message): Message {
-  return structuredClone(message);
-}
-
-function newestOf(chain: Chain): StoredSession | undefined {
-  let newest: StoredSession | undefined;
-  for (const stored of chain.sessions.values()) {
-    if (stored.cut === "" && stored.session.chain.index >= (newest?.session.chain.index ?? 0)) newest = stored;
-  }
-  return newest;
-}
-
-function said({ session, chain }: StoredSession, page: MessagePage): Message[] {
-  const { after = 0, before = Infinity, limit = Infinity, hiddenBy } = page;
-  const found = [...chain.messages.values()]
-    .filter(({ cut }) => (hiddenBy === undefined ? cut === "" : cut === hiddenBy && cut !== ""))
-    .map(({ message }) => message)
-    .filter(({ seq, sessionId }) => seq > after && seq < before && (page.scope === "chain" || sessionId === session.id))
-    .sort((a, b) => a.seq - b.seq);
-  const last = page.after === undefined && page.before !== undefined && found.length > limit;
-  return (last ? found.slice(found.length - limit) : found.slice(0, limit)).map(copy);
-}
-
 function checkSeqs(chain: Chain, messages: readonly Message[]): void {
   const seqs = new Set<number>();
   for (const { seq } of messages) {
@@ -300,20 +268,16 @@ function checkSeqs(chain: Chain, messages: readonly Message[]): void {
   }
 }
 
-function checkGrowing(chain: Chain, change: SessionChange): void {
-  for (const id of [
-    ...(change.append ?? []).map((delta) => delta.messageId),
-    ...(change.finish ?? []).map((m) => m.id),
-  ]) {
-    const added = change.add?.some((message) => message.id === id && !message.finished);
-    if (!added && !chain.growing.has(id)) throw new PointNotFoundError("message");
-  }
+function checkGrowing(chain: Chain, { add = [], append = [], finish = [] }: SessionChange): void {
+  for (const id of [...append.map(({ messageId }) => messageId), ...finish.map((message) => message.id)])
+    if (!chain.growing.has(id) && !add.some((message) => message.id === id && !message.finished))
+      throw new PointNotFoundError("message");
 }
 
 function addMessages({ session, chain }: StoredSession, messages: readonly Message[]): void {
   for (const given of messages) {
-    const message = { ...copy(given), sessionId: session.id };
-    const stored: StoredMessage = { message, cut: "" };
+    const message = { ...structuredClone(given), sessionId: session.id };
+    const stored = { message, cut: "" };
     chain.messages.set(message.seq, stored);
     if (!message.finished) chain.growing.set(message.id, stored);
     session.lastSeq = Math.max(session.lastSeq, message.seq);
@@ -331,35 +295,14 @@ function complete(chain: Chain, final: Message): void {
   const target = chain.growing.get(final.id);
   if (!target) return;
   const { seq, sessionId } = target.message;
-  target.message = { ...copy(final), seq, sessionId, finished: true };
+  target.message = { ...structuredClone(final), seq, sessionId, finished: true };
   chain.growing.delete(final.id);
 }
 
-function cutChain(stored: StoredSession, snapshot: Snapshot): void {
-  const { chain, session } = stored;
-  for (const hidden of chain.messages.values()) {
-    if (hidden.cut === "" && hidden.message.seq > snapshot.after) hidden.cut = snapshot.id;
-  }
-  for (const hidden of chain.sessions.values()) {
-    if (hidden.cut === "" && hidden.session.chain.index > session.chain.index) hidden.cut = snapshot.id;
-  }
-  chain.snapshots.push({ ...snapshot });
-}
-
-function restoreChain(chain: Chain, snapshotId: string): void {
-  for (const hidden of [...chain.messages.values(), ...chain.sessions.values()]) {
-    if (hidden.cut === snapshotId) hidden.cut = "";
-  }
-  chain.snapshots = chain.snapshots.filter((snapshot) => snapshot.id !== snapshotId);
-}
-
 function applyFields(session: Session, { set = {}, usage }: SessionChange): void {
-  session.title = set.title ?? session.title;
-  session.titled = set.titled ?? session.titled;
-  session.provider = set.provider ?? session.provider;
-  session.model = set.model ?? session.model;
-  session.reasoningEffort = set.reasoningEffort ?? session.reasoningEffort;
-  session.projectDir = set.projectDir ?? session.projectDir;
-  if (set.updatedAt !== undefined && set.updatedAt > session.updatedAt) session.updatedAt = set.updatedAt;
+  const { updatedAt = "", ...fields } = set;
+  for (const [field, value] of Object.entries(fields))
+    if (value !== undefined) Object.assign(session, { [field]: value });
+  if (updatedAt > session.updatedAt) session.updatedAt = updatedAt;
   if (usage) session.usage = addUsage(session.usage, usage);
 }

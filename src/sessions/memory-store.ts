@@ -1,4 +1,4 @@
-import type { ChainData, Lease, SessionData } from "../ports/session-driver.js";
+import type { ChainData, Lease, MessagePage, SessionData } from "../ports/session-driver.js";
 import type { Message } from "../ports/message.js";
 import type { RunRecord } from "../ports/run.js";
 import type { Session, Snapshot } from "../ports/session.js";
@@ -70,18 +70,55 @@ export class MemoryStore {
   /** Runs of the chain with this original, or all; newest first. */
   runsOf(root: string | undefined): { run: RunRecord; fence: number | null }[] {
     const found = [...this.runs.values()].filter(({ run }) => root === undefined || run.sessionId === root);
-    return found.sort((a, b) => newestFirst([a.run.startedAt, a.run.id], [b.run.startedAt, b.run.id]));
+    return found.sort((a, b) => newestFirst(a.run.startedAt, a.run.id, b.run.startedAt, b.run.id));
   }
 }
 
+/** One without anything. */
 export function newChain(): Chain {
   return { sessions: new Map(), messages: new Map(), growing: new Map(), snapshots: [] };
 }
 
-type Place = readonly [time: string, id: string];
-
 /** The order of lists: by time, ties by id, the greatest first. */
-export function newestFirst([time, id]: Place, [otherTime, otherId]: Place): number {
+export function newestFirst(time: string, id: string, otherTime: string, otherId: string): number {
   if (time !== otherTime) return time > otherTime ? -1 : 1;
   return id === otherId ? 0 : id > otherId ? -1 : 1;
+}
+
+/** The session with the greatest index that no cut hides. */
+export function newestOf({ sessions }: Chain): StoredSession | undefined {
+  const visible = [...sessions.values()].filter(({ cut }) => cut === "");
+  return visible.sort((a, b) => b.session.chain.index - a.session.chain.index)[0];
+}
+
+/** What was said in a session, or in its chain: the store's own objects. */
+export function said({ session, chain }: StoredSession, page: MessagePage): Message[] {
+  const { after = 0, before = Infinity, limit = Infinity, hiddenBy } = page;
+  const found = [...chain.messages.values()]
+    .filter(({ cut }) => (hiddenBy === undefined ? cut === "" : cut === hiddenBy && cut !== ""))
+    .map(({ message }) => message)
+    .filter(({ seq, sessionId }) => seq > after && seq < before && (page.scope === "chain" || sessionId === session.id))
+    .sort((a, b) => a.seq - b.seq);
+  const last = page.after === undefined && page.before !== undefined && found.length > limit;
+  return last ? found.slice(found.length - limit) : found.slice(0, limit);
+}
+
+/** Hide what is behind a point, and the sessions behind this one. */
+export function cutChain(stored: StoredSession, snapshot: Snapshot): void {
+  const { chain, session } = stored;
+  for (const hidden of chain.messages.values()) {
+    if (hidden.cut === "" && hidden.message.seq > snapshot.after) hidden.cut = snapshot.id;
+  }
+  for (const hidden of chain.sessions.values()) {
+    if (hidden.cut === "" && hidden.session.chain.index > session.chain.index) hidden.cut = snapshot.id;
+  }
+  chain.snapshots.push({ ...snapshot });
+}
+
+/** Show what a snapshot hides. */
+export function restoreChain(chain: Chain, snapshotId: string): void {
+  for (const hidden of [...chain.messages.values(), ...chain.sessions.values()]) {
+    if (hidden.cut === snapshotId) hidden.cut = "";
+  }
+  chain.snapshots = chain.snapshots.filter((snapshot) => snapshot.id !== snapshotId);
 }

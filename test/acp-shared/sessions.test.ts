@@ -227,7 +227,7 @@ describe("what editors show", () => {
   it("the configured effort holds for a session that chose none", async (t) => {
     const { path: cwd } = await tempDir(t);
     const preferred = { provider: "scripted", model: "deep", reasoningEffort: "low" } as const;
-    const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models }, preferred });
+    const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models }, model: preferred });
     const peer = new MemoryAcp(t, agent).connect();
     await peer.initialize();
     await peer.prompt(await peer.newSession(cwd), "x");

@@ -216,6 +216,32 @@ describe("each wire's own ways", () => {
     assert.equal(server.requests.at(-1)!.wire, "openai");
   });
 
+  it("openai-responses: what a model refuses is left out from then on, the limit of the answer too", async () => {
+    server.enqueue(
+      fail(400, "Unsupported parameter: 'max_output_tokens' is not supported with this model."),
+      fail(400, "Unsupported parameter: 'prompt_cache_key' is not supported with this model."),
+    );
+    const before = server.requests.length;
+    const provider = make("openai-responses");
+    const request = ask({ model: { ...WIRE_MODELS["openai-responses"], maxOutput: 900 } });
+    await take(provider, request);
+    await take(provider, request);
+    const told = server.requests.slice(before).map(({ body }) => [body.max_output_tokens, body.prompt_cache_key]);
+    assert.deepEqual(told, [
+      [900, "session-1"],
+      [undefined, "session-1"],
+      [undefined, undefined],
+      [undefined, undefined],
+    ]);
+  });
+
+  it("no effort is asked of a model that is said not to reason, on any wire", async () => {
+    for (const wire of ["openai", "openai-responses", "anthropic", "google"] as const) {
+      const body = await sent(wire, { model: { ...WIRE_MODELS[wire], reasoning: false }, effort: "high" });
+      assert.doesNotMatch(JSON.stringify(body), /effort|thinking|reasoning"/, wire);
+    }
+  });
+
   it("azure takes the key in its own header", async () => {
     const provider = new AiSdkProvider({ preset: "azure", baseUrl: server.baseUrl, apiKey: "azure-key" });
     open.push(provider);

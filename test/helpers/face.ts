@@ -28,6 +28,13 @@ export function faceFaults(face: string, specifier: string, sources: Sources, { 
   const faults: string[] = [];
   const exports: Export[] = [];
   for (const statement of parse(face)?.statements ?? []) {
+    if (ts.isExportDeclaration(statement) && statement.exportClause && ts.isNamespaceExport(statement.exportClause)) {
+      const { name } = statement.exportClause;
+      exports.push({ name: name.text, declaration: statement });
+      for (const [member, declaration] of exportedBy(parse(targetOf(face, statement))))
+        if (sentence(declaration) === "") faults.push(`${face}: ${name.text}.${member} has no sentence above it`);
+      continue;
+    }
     if (!ts.isExportDeclaration(statement) || !statement.exportClause || !ts.isNamedExports(statement.exportClause)) {
       faults.push(
         `${face}: ${statement.getText().split("\n")[0]}: a face names what it exports, and does nothing else`,
@@ -51,15 +58,31 @@ function find(file: string, name: string, parse: (file: string) => ts.SourceFile
     if (ts.isExportDeclaration(statement) && statement.exportClause && ts.isNamedExports(statement.exportClause)) {
       const passed = statement.exportClause.elements.find((element) => element.name.text === name);
       if (!passed || !statement.moduleSpecifier || !ts.isStringLiteral(statement.moduleSpecifier)) continue;
-      const from = statement.moduleSpecifier.text;
-      if (!from.startsWith(".")) return statement;
-      const target = path.posix.join(path.posix.dirname(file), from).replace(/\.js$/, ".ts");
-      return find(target, (passed.propertyName ?? passed.name).text, parse);
+      if (!statement.moduleSpecifier.text.startsWith(".")) return statement;
+      return find(targetOf(file, statement), (passed.propertyName ?? passed.name).text, parse);
     }
     const named = ts.isVariableStatement(statement) ? [...statement.declarationList.declarations] : [statement];
     if (named.some((one) => "name" in one && (one.name as ts.Node | undefined)?.getText() === name)) return statement;
   }
   return undefined;
+}
+
+function targetOf(file: string, { moduleSpecifier }: ts.ExportDeclaration): string {
+  const from = moduleSpecifier && ts.isStringLiteral(moduleSpecifier) ? moduleSpecifier.text : "";
+  return path.posix.join(path.posix.dirname(file), from).replace(/\.js$/, ".ts");
+}
+
+/** What a file declares and exports, by name. */
+function exportedBy(file: ts.SourceFile | undefined): [string, ts.Node][] {
+  return (file?.statements ?? []).flatMap((statement): [string, ts.Node][] => {
+    const exported = ts.canHaveModifiers(statement) && ts.getModifiers(statement)?.some(isExport);
+    const named = ts.isVariableStatement(statement) ? [...statement.declarationList.declarations] : [statement];
+    return exported ? named.map((one) => [("name" in one && (one.name as ts.Node).getText()) || "", statement]) : [];
+  });
+}
+
+function isExport({ kind }: ts.ModifierLike): boolean {
+  return kind === ts.SyntaxKind.ExportKeyword;
 }
 
 function sentence(declaration: ts.Node): string {

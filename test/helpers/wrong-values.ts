@@ -66,7 +66,11 @@ export async function wrongValues(sections: Readonly<Record<string, Leaves>>): P
       rows.push([`${section} ${key}`, wrong, await refusalOf(configWith(section, key, wrong))]);
     }
     rows.push([`${section} (unknown)`, 1, await refusalOf(configWith(section, "nonsense", 1))]);
-    rows.push([`${section} (itself)`, 5, await refusalOf(section.includes("[") ? { providers: [5] } : { [section]: 5 })]);
+    rows.push([
+      `${section} (itself)`,
+      5,
+      await refusalOf(section.includes("[") ? { providers: [5] } : { [section]: 5 }),
+    ]);
   }
   rows.push(["(unknown)", 1, await refusalOf({ nonsense: 1 })], ["(itself)", [], await refusalOf([])]);
   for (const [name, flags] of [

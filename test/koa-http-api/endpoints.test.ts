@@ -230,7 +230,7 @@ it("a busy session is 409 with Retry-After", async (t) => {
 });
 
 it("too many runs are 503 with Retry-After", async (t) => {
-  const { run, agent } = await startApi(t, { steps: [{ hang: true }], agent: { maxConcurrentRuns: 1 } });
+  const { run, agent } = await startApi(t, { steps: [{ hang: true }], agent: { concurrentRuns: 1 } });
   const cancel = new AbortController();
   const running = await agent.run({ message: "hi", signal: cancel.signal });
   const { status, headers, json } = await run({ message: "me too" });
@@ -570,7 +570,7 @@ it("reads files of a run that has its place, and bounds what the files of all ru
   const { path, at } = await tempDir(t, { "a.bin": Buffer.alloc(600, 255) });
   const { run, agent } = await startApi(t, {
     steps: [{ hang: true }, { hang: true }],
-    agent: { projectDir: path, maxConcurrentRuns: 2, maxAttachedBytes: 1000 },
+    agent: { projectDir: path, concurrentRuns: 2, attachedBytes: 1000 },
   });
   const body = { message: "hi", files: ["a.bin"] };
   const leave = new AbortController();

@@ -4,6 +4,7 @@ import {
   Agent,
   MemoryDriver,
   ProviderError,
+  StoreError,
   type AgentOptions,
   type Message,
   type ModelProvider,
@@ -227,6 +228,18 @@ it("a run is written in the same changes as what it says", async (t) => {
     "user: running 0",
     "assistant: finished 1",
   ]);
+});
+
+it("a run whose end could not be written is told as interrupted, and its own error is not hidden", async (t) => {
+  const driver = new MemoryDriver();
+  const { write } = driver;
+  const agent = make(t, driver, ["never stored"]);
+  driver.write = () => Promise.reject(new StoreError("the disk at /home/me is full"));
+  const run = await agent.run({ message: "x" });
+  await assert.rejects(run.result, { code: "store" });
+  driver.write = write;
+  const stored = await agent.runs.get(run.id);
+  assert.deepEqual([stored?.state, stored?.endedAt, stored?.error], ["interrupted", "", null]);
 });
 
 describe("agent.runs", () => {

@@ -320,9 +320,15 @@ describe("a plugin that is made by a function", () => {
   });
 
   it("is refused for wrong options without a word of a secret, and for what it cannot make", async (t) => {
-    const home = await tempDir(t, { "hooks.mjs": made, "none.mjs": made.replace("create: async", "create: () => { throw new Error('no luck'); }, other: async") });
+    const home = await tempDir(t, {
+      "hooks.mjs": made,
+      "none.mjs": made.replace("create: async", "create: () => { throw new Error('no luck'); }, other: async"),
+    });
     const say = async (entry: object) => {
-      const run = await runGantry(t, ["serve", "--port", "0"], { home: home.path, config: { server: { transports: [entry] } } });
+      const run = await runGantry(t, ["serve", "--port", "0"], {
+        home: home.path,
+        config: { server: { transports: [entry] } },
+      });
       assert.equal(run.code, 1);
       return run.stderr;
     };
@@ -330,8 +336,14 @@ describe("a plugin that is made by a function", () => {
       await say({ transport: "./hooks.mjs", token: "s3cret" }),
       /config\.json: server\.transports\[0\]\.token: expected nine characters, got string \(an option of \.\/hooks\.mjs\)\n$/,
     );
-    assert.match(await say({ transport: "./hooks.mjs", path: "/x" }), /\.path: unknown key; expected one of at_path, token /);
-    assert.match(await say({ transport: "./none.mjs" }), /server\.transports\[0\]: hooks could not be built: no luck\n$/);
+    assert.match(
+      await say({ transport: "./hooks.mjs", path: "/x" }),
+      /\.path: unknown key; expected one of at_path, token /,
+    );
+    assert.match(
+      await say({ transport: "./none.mjs" }),
+      /server\.transports\[0\]: hooks could not be built: no luck\n$/,
+    );
   });
 });
 

@@ -1,0 +1,62 @@
+import { printable } from "../base/printable.js";
+import { ConfigError } from "../ports/errors.js";
+import type { StandardSchema } from "../tools/standard-schema.js";
+
+/**
+ * Read raw options by a schema of any Standard Schema library. Throws `ConfigError`: one line that begins with `where`
+ * and says under which key what was expected.
+ */
+export function read<Output>(schema: StandardSchema<Output>, raw: unknown, where: string): Output {
+  let output: unknown;
+  const issue = take(schema, raw, (taken) => (output = taken));
+  if (!issue) return output as Output;
+  const path = issue.path.reduce<string>(
+    (so, { key }) => so + (typeof key === "number" ? `[${key}]` : `.${printable(key)}`),
+    "",
+  );
+  // A whole file has no key before the first.
+  const place = where === "" || where.endsWith(": ") ? where + path.slice(1) : where + path;
+  const message = issue.message.replace(/\s+/g, " ");
+  throw new ConfigError(place === "" || place.endsWith(": ") ? place + message : `${place}: ${message}`);
+}
+
+/** What is wrong, and where, as valibot is told it. */
+export interface Issue {
+  message: string;
+  path: ReturnType<typeof at>[];
+}
+
+/** The first thing that is wrong, if anything is; else the value is given to `use`. */
+export function take(schema: StandardSchema, value: unknown, use: (taken: unknown) => void): Issue | undefined {
+  const result = schema["~standard"].validate(value);
+  if (result instanceof Promise) {
+    result.catch(() => undefined);
+    return { message: "expected a schema that checks at once, got one that does so later", path: [] };
+  }
+  const [issue] = result.issues ?? [];
+  if (!issue) return void use((result as { value: unknown }).value);
+  const path = (issue.path ?? []).map((step) => (typeof step === "object" ? step.key : step));
+  return { message: issue.message, path: path.map((key) => at({}, typeof key === "number" ? key : String(key))) };
+}
+
+/** The message of a value that is not what was expected; nothing of it where it may be a secret. */
+export function unexpected(expected: string, secret = false) {
+  return ({ input }: { input: unknown }) => `expected ${expected}, got ${secret ? kindOf(input) : shown(input)}`;
+}
+
+/** What kind of value it is, and no more. */
+export function kindOf(value: unknown): string {
+  return value === undefined ? "nothing" : value === null ? "null" : Array.isArray(value) ? "Array" : typeof value;
+}
+
+/** Short, on one line. */
+export function shown(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 59)}…` : value);
+  if (typeof value === "number" || typeof value === "boolean") return String(value);
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? "Object" : kindOf(value);
+}
+
+/** A step of a path. */
+export function at(input: object, key: string | number) {
+  return { type: "unknown" as const, origin: "value" as const, input, key, value: undefined };
+}

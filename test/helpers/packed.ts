@@ -1,0 +1,43 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
+  dependencies: Record<string, string>;
+};
+
+/** How to call npm: the one that runs the tests, where it says so. */
+export const NPM = process.env.npm_execpath?.endsWith(".js") ? [process.execPath, process.env.npm_execpath] : ["npm"];
+
+/** What `npm pack` makes, in `folder`; its absolute path. */
+export function pack(folder: string): string {
+  // `npm test` has built, and other tests run that build: it must stay as it is.
+  if (process.env.GANTRY_TEST_DIST !== "1")
+    execFileSync(process.execPath, [path.join(ROOT, ".ci/build.mjs")], { stdio: ["ignore", "ignore", "pipe"] });
+  const [command = "npm", ...args] = NPM;
+  execFileSync(command, [...args, "pack", "--ignore-scripts", "--silent", "--pack-destination", folder], {
+    cwd: ROOT,
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  const tarball = readdirSync(folder).find((name) => name.endsWith(".tgz"));
+  if (tarball === undefined) throw new Error("npm pack made no tarball");
+  return path.join(folder, tarball);
+}
+
+/** Install a tarball into a folder's `node_modules`, as npm would, with a command in `.bin`; `more`: beside the declared dependencies. */
+export function install(tarball: string, folder: string, more: readonly string[] = []): string {
+  const modules = path.join(folder, "node_modules");
+  const installed = path.join(modules, "gantry");
+  mkdirSync(installed, { recursive: true });
+  execFileSync("tar", ["-xzf", tarball, "-C", installed, "--strip-components=1"]);
+  // What npm would install: the declared dependencies and nothing else. Linked, because compiling one takes a minute.
+  for (const name of [...Object.keys(manifest.dependencies), ...more]) {
+    mkdirSync(path.dirname(path.join(modules, name)), { recursive: true });
+    symlinkSync(path.join(ROOT, "node_modules", name), path.join(modules, name), "dir");
+  }
+  mkdirSync(path.join(modules, ".bin"));
+  symlinkSync("../gantry/dist/src/cli.js", path.join(modules, ".bin", "gantry"));
+  return installed;
+}
