@@ -172,7 +172,8 @@ export function headers<const R extends Rest<Record<string, string>>>(
 ): Option<Read<Record<string, string>, R>> {
   const { sent = false, reserved } = rest;
   const check = v.pipe(
-    v.custom<Record<string, string>>(isRecord, unexpected("an object of header names and values")),
+    // Whoever forgot the name has the secret alone there.
+    v.custom<Record<string, string>>(isRecord, unexpected("an object of header names and values", true)),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
       const fault = headerFaultIn(value, sent);
       const taken = Object.keys(value).find((name) => reserved?.has(name.toLowerCase()));

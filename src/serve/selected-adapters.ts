@@ -229,14 +229,29 @@ export function optionsOf<Options>(
   try {
     return descriptor.parse(raw, context);
   } catch (error) {
-    if (isBuiltIn(kind, name)) throw error;
+    const message = withOwnKey(reasonOf(error), OWN_KEYS[kind], context.where);
+    if (isBuiltIn(kind, name)) throw new ConfigError(message, { cause: error });
     // Of a stranger's module the message also says whose they are.
-    const message = reasonOf(error);
     const place = message.startsWith(context.where) ? "" : `${context.where}: `;
     throw new ConfigError(`${place}${message}${message.includes(name) ? "" : ` (an option of ${name})`}`, {
       cause: error,
     });
   }
+}
+
+/** The key beside an adapter's options that says which adapter it is. */
+const OWN_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
+  "session-driver": "driver",
+  transport: "transport",
+  tool: "tool",
+};
+
+/** Whoever mistyped that key must find it among those that there are. */
+function withOwnKey(message: string, own: string | undefined, where: string): string {
+  const [key = "", said] = message.slice(where.length + 1).split(": unknown key; ", 2);
+  if (own === undefined || said === undefined || !message.startsWith(`${where}.`) || key.includes(".")) return message;
+  const others = said.startsWith("expected one of ") ? said.slice("expected one of".length) : "";
+  return `${where}.${key}: unknown key; expected one of ${own}${others && `,${others}`}`;
 }
 
 type Raw = Readonly<Record<string, unknown>>;

@@ -338,7 +338,7 @@ describe("a plugin that is made by a function", () => {
     );
     assert.match(
       await say({ transport: "./hooks.mjs", path: "/x" }),
-      /\.path: unknown key; expected one of at_path, token /,
+      /\.path: unknown key; expected one of transport, at_path, token /,
     );
     assert.match(
       await say({ transport: "./none.mjs" }),
