@@ -15,7 +15,8 @@ const LOG_PER_ENTRY = 1000;
 /** An opened store: what is in it, and the turns in which it is changed. */
 export class Store {
   #turn: Promise<unknown> = Promise.resolve();
-  #limit = LOG_LIMIT;
+  /** At the start less: who opens the store reads all of the log. */
+  #limit = LOG_LIMIT / 16;
 
   private constructor(
     readonly chains: Chains,
@@ -42,6 +43,7 @@ export class Store {
       const chains = new Chains(path, log, files, LowSync, logger);
       const store = new Store(chains, new Lock(join(beside, "lock"), drivers, self.id));
       await store.change(() => store.#agree());
+      store.#limit = LOG_LIMIT;
       for (const id of readdirSync(drivers)) {
         const holder = parsed<Holder>(textOf(join(drivers, id, CARD)));
         if (holder && holderState(holder) === "dead") rmSync(join(drivers, id), { recursive: true, force: true });
