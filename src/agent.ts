@@ -13,7 +13,7 @@ import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
 import { ActiveRun } from "./run/active-run.js";
 import { executeRun } from "./run/execution.js";
-import { DEFAULT_LIMITS } from "./run/limits.js";
+import { AGENT_DEFAULTS } from "./run/defaults.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts } from "./run/run-context.js";
 import { Runs } from "./run/runs.js";
@@ -35,8 +35,6 @@ interface Running {
 
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
-/** Each byte of an attachment takes several in memory, as text, in the store's and in the provider's form. */
-const ATTACHED_BYTES = 256 * 1024 * 1024;
 
 /**
  * A coding agent: a model, tools and persistent sessions. Transports are written against this class;
@@ -93,7 +91,7 @@ export class Agent {
       cache: options.catalogue ?? noCache,
       logger,
       timeoutMs: options.modelTimeoutMs ?? 30_000,
-      refreshMs: (options.catalogueRefresh ?? 300) * 1000,
+      refreshMs: (options.catalogueRefresh ?? AGENT_DEFAULTS.catalogueRefresh) * 1000,
     });
     this.#parts = {
       name: this.name,
@@ -108,12 +106,15 @@ export class Agent {
       compaction: new Compaction(options.compaction ?? {}),
       prompt: { extra, projectInstructions, deniedPaths },
       limits: {
-        iterations: options.maxIterations ?? DEFAULT_LIMITS.iterations,
-        toolOutputBytes: options.toolOutputBytes ?? DEFAULT_LIMITS.toolOutputBytes,
+        iterations: options.maxIterations ?? AGENT_DEFAULTS.maxIterations,
+        toolOutputBytes: options.toolOutputBytes ?? AGENT_DEFAULTS.toolOutputBytes,
       },
       projectDir,
       reasoningEffort: model?.reasoningEffort ?? "",
-      places: new RunPlaces(options.concurrentRuns ?? 512, options.attachedBytes ?? ATTACHED_BYTES),
+      places: new RunPlaces(
+        options.concurrentRuns ?? AGENT_DEFAULTS.concurrentRuns,
+        options.attachedBytes ?? AGENT_DEFAULTS.attachedBytes,
+      ),
       states: new ToolStates(),
       naming: new Set(),
       closing: this.#closing.signal,

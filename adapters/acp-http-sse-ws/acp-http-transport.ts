@@ -117,7 +117,7 @@ class AcpServing extends Serving implements Clients {
       prefix: "/",
       fallback: true,
       authenticated: false,
-      ...(requiredHeaders === undefined ? {} : { requiredHeaders }),
+      requiredHeaders,
       allowedOrigins,
       handler: (request, response) => void callback(request, response),
       upgrade: (request, socket, head) => this.#upgrade(request, socket, head),

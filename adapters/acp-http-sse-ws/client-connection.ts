@@ -6,9 +6,9 @@ import {
   type OutgoingMessage,
   type Sink,
 } from "../acp-shared/index.js";
-import { isTooMuch, type Letter } from "./outbox.js";
+import { isTooMuch, type Letter, type Outbox } from "./outbox.js";
 import type { SocketOutlet } from "./socket.js";
-import { SseStream, type Outlet } from "./stream.js";
+import { SseStream } from "./stream.js";
 
 export interface ClientConnectionOptions {
   /** Unguessable. */
@@ -140,7 +140,7 @@ export class ClientConnection implements Sink {
     clearTimeout(this.#idle);
     this.#server.disconnect(this.acp);
     this.#options.onClosed();
-    const outlets: Outlet[] = [...this.#streams.values(), ...(this.#socket ? [this.#socket] : [])];
+    const outlets: Outbox[] = [...this.#streams.values(), ...(this.#socket ? [this.#socket] : [])];
     await Promise.all(outlets.map((outlet) => outlet.flushed(FLUSH_MS)));
     for (const stream of [...this.#streams.values()]) stream.end();
     this.#kept = [];
@@ -158,7 +158,7 @@ export class ClientConnection implements Sink {
   }
 
   /** Where messages of a session go now. Of a connection with a socket this is asked for updates alone. */
-  #outlet(sessionId: string | undefined): Outlet | undefined {
+  #outlet(sessionId: string | undefined): Outbox | undefined {
     const stream = this.#streams.get(sessionId) ?? this.#streams.get(undefined);
     return stream ?? (this.#options.websocketUpdates ? this.#socket : undefined);
   }

@@ -11,7 +11,7 @@ const IN_FLIGHT = 256 * 1024;
 export const MAX_LETTERS = 1_000;
 export const MAX_BYTES = 8 * 1024 * 1024;
 
-/** Messages for one stream or socket: as many as it takes are handed over, the others wait. */
+/** A way to a client, one stream or socket: as many as it takes are handed over, the others wait. */
 export class Outbox {
   readonly #push: (text: string, done: (error?: Error | null) => void) => void;
   readonly #onOverflow: () => void;
@@ -51,7 +51,7 @@ export class Outbox {
   }
 
   /** Take no more; returns what never got through, in order. */
-  close(): Letter[] {
+  empty(): Letter[] {
     if (this.#closed) return [];
     this.#closed = true;
     const unsent = [...this.#flying, ...this.#queue];

@@ -1,6 +1,5 @@
 import type { RawData, WebSocket } from "ws";
-import { Outbox, type Letter } from "./outbox.js";
-import type { Outlet } from "./stream.js";
+import { Outbox } from "./outbox.js";
 
 export interface SocketEvents {
   onText(text: string): void;
@@ -15,16 +14,15 @@ export interface SocketEvents {
 const CLOSE_MS = 1_000;
 
 /** One WebSocket. */
-export class SocketOutlet implements Outlet {
+export class SocketOutlet extends Outbox {
   readonly #socket: WebSocket;
-  readonly #outbox: Outbox;
   readonly #heartbeat: NodeJS.Timeout;
   #missed = 0;
 
   constructor(socket: WebSocket, heartbeatMs: number, events: SocketEvents) {
-    this.#socket = socket;
     // A line end after each: bridges that copy frames to a stream of lines need one, and JSON does not mind.
-    this.#outbox = new Outbox((text, done) => socket.send(`${text}\n`, done), events.onOverflow);
+    super((text, done) => socket.send(`${text}\n`, done), events.onOverflow);
+    this.#socket = socket;
     this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs).unref();
     socket.on("message", (data: RawData, isBinary: boolean) => {
       this.#missed = 0;
@@ -38,21 +36,9 @@ export class SocketOutlet implements Outlet {
     socket.on("error", () => undefined);
     socket.on("close", () => {
       clearInterval(this.#heartbeat);
-      this.#outbox.close();
+      this.empty();
       events.onClosed();
     });
-  }
-
-  write(letter: Letter): void {
-    this.#outbox.write(letter);
-  }
-
-  ready(): Promise<void> | undefined {
-    return this.#outbox.ready();
-  }
-
-  flushed(ms: number): Promise<void> {
-    return this.#outbox.flushed(ms);
   }
 
   /** Resolves when the socket is gone. */

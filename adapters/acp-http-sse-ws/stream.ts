@@ -2,14 +2,6 @@ import type { ServerResponse } from "node:http";
 import { Outbox, type Letter } from "./outbox.js";
 import { SSE_COMMENT, sseEvent, STREAM_TYPE } from "./wire.js";
 
-/** A way to a client: an SSE stream or a WebSocket. */
-export interface Outlet {
-  write(letter: Letter): void;
-  ready(): Promise<void> | undefined;
-  /** Resolves when everything was taken, or after `ms`. */
-  flushed(ms: number): Promise<void>;
-}
-
 export interface StreamEvents {
   /** The client is gone, or was replaced; `unsent` never got through. Called once. */
   onClosed(unsent: Letter[]): void;
@@ -18,17 +10,16 @@ export interface StreamEvents {
 }
 
 /** One SSE stream. */
-export class SseStream implements Outlet {
+export class SseStream extends Outbox {
   readonly #response: ServerResponse;
-  readonly #outbox: Outbox;
   readonly #heartbeat: NodeJS.Timeout;
   readonly #events: StreamEvents;
   #closed = false;
 
   constructor(response: ServerResponse, heartbeatMs: number, events: StreamEvents) {
+    super((text, done) => void response.write(sseEvent(text), done), events.onOverflow);
     this.#response = response;
     this.#events = events;
-    this.#outbox = new Outbox((text, done) => void response.write(sseEvent(text), done), events.onOverflow);
     response.on("error", () => undefined);
     // `close` of the request fires at once for a GET on Node 20; that of the response tells of a lost client.
     response.on("close", () => this.#close());
@@ -44,18 +35,6 @@ export class SseStream implements Outlet {
     this.#heartbeat = setInterval(() => response.write(SSE_COMMENT), heartbeatMs).unref();
   }
 
-  write(letter: Letter): void {
-    this.#outbox.write(letter);
-  }
-
-  ready(): Promise<void> | undefined {
-    return this.#outbox.ready();
-  }
-
-  flushed(ms: number): Promise<void> {
-    return this.#outbox.flushed(ms);
-  }
-
   /** End the stream; what was not taken yet is told to `onClosed`. */
   end(): void {
     const unsent = this.#close();
@@ -68,7 +47,7 @@ export class SseStream implements Outlet {
     if (this.#closed) return [];
     this.#closed = true;
     clearInterval(this.#heartbeat);
-    const unsent = this.#outbox.close();
+    const unsent = this.empty();
     this.#events.onClosed(unsent);
     return unsent;
   }

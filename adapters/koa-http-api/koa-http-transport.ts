@@ -49,7 +49,7 @@ export class KoaHttpTransport implements Transport {
         fallback: true,
         authenticated: false,
         // With none of its own, those of the port hold.
-        ...(Object.keys(options.requiredHeaders ?? {}).length > 0 ? { requiredHeaders: options.requiredHeaders } : {}),
+        requiredHeaders: Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined,
         // Whoever asks whether it lives learns nothing else.
         open: ["/api/health"],
         headers,

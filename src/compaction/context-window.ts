@@ -3,7 +3,7 @@ import { bytesOfAll, BYTES_PER_TOKEN, estimatePrompt, sizeOf, tokensOf } from ".
 import { fit, shortened } from "./fit.js";
 import { followUp } from "./follow-up.js";
 import { fitFrame, type Frame } from "./frame.js";
-import { STRATEGIES } from "./names.js";
+import { COMPACTION_DEFAULTS, STRATEGIES } from "./names.js";
 import { SlidingWindow } from "./sliding-window.js";
 import { Summary } from "./summary.js";
 import type { Conversation } from "../conversation/conversation.js";
@@ -68,8 +68,13 @@ export class Compaction {
   readonly #told = new Set<string>();
 
   constructor(options: CompactionOptions) {
-    const { enabled = true, strategy = "sliding-window", threshold = 0.8 } = options;
-    const { keepMessages = 20, contextWindow = 0 } = options;
+    const {
+      enabled = COMPACTION_DEFAULTS.enabled,
+      strategy = COMPACTION_DEFAULTS.strategy,
+      threshold = COMPACTION_DEFAULTS.threshold,
+      keepMessages = COMPACTION_DEFAULTS.keepMessages,
+      contextWindow = COMPACTION_DEFAULTS.contextWindow,
+    } = options;
     if (!(threshold > 0 && threshold <= 1)) throw new InputError("compaction.threshold", "above 0, at most 1");
     if (!(keepMessages >= 1)) throw new InputError("compaction.keepMessages", "at least 1");
     if (!(contextWindow >= 0)) throw new InputError("compaction.contextWindow", "0 or more");

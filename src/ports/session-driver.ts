@@ -63,7 +63,7 @@ export interface ChainHead {
   newest: Session;
   /** What the newest began with (its view), then what was said in it: all that a model needs. */
   messages: Message[];
-  /** The chain's runs that are stored as `running` or `waiting`, newest first. Whoever holds the lease now knows that they are not. */
+  /** The chain's runs that are stored as `running` or `waiting`, newest first. To whoever holds the chain's lease they are interrupted. */
   unfinished: RunRecord[];
 }
 

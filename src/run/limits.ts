@@ -8,9 +8,6 @@ export interface RunLimits {
   readonly toolOutputBytes: number;
 }
 
-/** Of an agent that was told nothing. */
-export const DEFAULT_LIMITS: RunLimits = { iterations: 100, toolOutputBytes: 1_048_576 };
-
 /** What of a run counts against its limits. */
 export interface Spending {
   readonly iterations: number;

@@ -17,7 +17,9 @@ const KEPT = 32;
 
 /** What is open for a session that works on one folder. */
 interface Open {
-  readonly tools: Map<ToolSource, OpenTools>;
+  readonly sources: Map<ToolSource, OpenTools>;
+  /** As its last run had them. */
+  tools: readonly Tool[];
   /** Runs that use it. */
   runs: number;
   /** Runs while there is none. */
@@ -48,17 +50,22 @@ export class ToolSources {
   readonly #kept: ReadonlySet<ToolSource>;
   readonly #bus: Bus<BusEvents>;
   readonly #logger: Logger;
-  readonly #keptMs: number;
+  readonly #times: { openMs: number; keptMs: number };
   /** The one longest unused comes first. */
   readonly #open = new Map<string, Open>();
   readonly #closing = new TaskSet();
 
   /** `kept`: sources whose tools outlive a run. */
-  constructor(kept: readonly ToolSource[], bus: Bus<BusEvents>, logger: Logger, keptMs = KEPT_MS) {
+  constructor(
+    kept: readonly ToolSource[],
+    bus: Bus<BusEvents>,
+    logger: Logger,
+    times = { openMs: OPEN_MS, keptMs: KEPT_MS },
+  ) {
     this.#kept = new Set(kept);
     this.#bus = bus;
     this.#logger = logger;
-    this.#keptMs = keptMs;
+    this.#times = times;
     bus.on("session.deleted", ({ ids }) => {
       for (const [key, { runs }] of this.#open) if (runs === 0 && ids.includes(sessionOf(key))) this.#end(key);
     });
@@ -68,7 +75,7 @@ export class ToolSources {
   async open({ tools, sources }: ToolList, wanted: ToolsWanted): Promise<ToolsOfRun> {
     if (sources.length === 0) return { tools, missing: [], release: () => undefined };
     const key = `${wanted.sessionId}\0${wanted.projectDir}`;
-    const open = this.#open.get(key) ?? { tools: new Map<ToolSource, OpenTools>(), runs: 0 };
+    const open = this.#open.get(key) ?? { sources: new Map<ToolSource, OpenTools>(), tools: [], runs: 0 };
     this.#open.set(key, open);
     clearTimeout(open.timer);
     open.runs += 1;
@@ -86,6 +93,7 @@ export class ToolSources {
           this.#tell(source, error, wanted);
         }
       }
+      open.tools = all;
       return { tools: all, missing, release };
     } catch (error) {
       release();
@@ -95,11 +103,10 @@ export class ToolSources {
 
   /** The tool of that name in any session: how a stored call is shown does not depend on where it was made. */
   find(name: string): Tool | undefined {
-    for (const { tools } of this.#open.values())
-      for (const opened of tools.values()) {
-        const found = [...opened.tools].find((tool) => tool.name === name);
-        if (found) return found;
-      }
+    for (const { tools } of this.#open.values()) {
+      const found = tools.find((tool) => tool.name === name);
+      if (found) return found;
+    }
     return undefined;
   }
 
@@ -112,10 +119,10 @@ export class ToolSources {
   /** Its tools as they are now, or why there are none. */
   async #toolsOf(source: ToolSource, open: Open, wanted: ToolsWanted): Promise<readonly Tool[] | Error> {
     try {
-      const kept = open.tools.get(source);
+      const kept = open.sources.get(source);
       if (kept) return kept.tools;
       const opened = await this.#begin(source, wanted);
-      open.tools.set(source, opened);
+      open.sources.set(source, opened);
       return opened.tools;
     } catch (error) {
       return error instanceof Error ? error : new Error(String(error));
@@ -123,7 +130,8 @@ export class ToolSources {
   }
 
   async #begin(source: ToolSource, { sessionId, projectDir, signal }: ToolsWanted): Promise<OpenTools> {
-    const time = deadline(OPEN_MS, signal);
+    const { openMs } = this.#times;
+    const time = deadline(openMs, signal);
     const opening = (async () => source.open({ sessionId, projectDir }, time.signal))();
     try {
       const opened: Partial<OpenTools> | undefined = await abortable(opening, time.signal);
@@ -132,7 +140,7 @@ export class ToolSources {
     } catch (error) {
       // Should it open after all, it is not wanted any more.
       void this.#closing.add(opening.then((opened) => this.#shut(source, opened)));
-      throw time.expired ? new Error(`it was not ready within ${OPEN_MS / 1000} s`) : error;
+      throw time.expired ? new Error(`it was not ready within ${openMs / 1000} s`) : error;
     } finally {
       time.clear();
     }
@@ -148,15 +156,15 @@ export class ToolSources {
   #release(key: string, open: Open): void {
     open.runs -= 1;
     if (open.runs > 0) return;
-    for (const [source, opened] of open.tools) {
+    for (const [source, opened] of open.sources) {
       if (this.#kept.has(source)) continue;
-      open.tools.delete(source);
+      open.sources.delete(source);
       void this.#closing.add(this.#shut(source, opened));
     }
     this.#open.delete(key);
-    if (open.tools.size === 0) return;
+    if (open.sources.size === 0) return;
     this.#open.set(key, open);
-    open.timer = setTimeout(() => this.#end(key), this.#keptMs).unref();
+    open.timer = setTimeout(() => this.#end(key), this.#times.keptMs).unref();
     const idle = [...this.#open].filter(([, { runs }]) => runs === 0);
     for (const [oldest] of idle.slice(0, -KEPT)) this.#end(oldest);
   }
@@ -165,7 +173,7 @@ export class ToolSources {
     const open = this.#open.get(key);
     this.#open.delete(key);
     clearTimeout(open?.timer);
-    for (const [source, opened] of open?.tools ?? []) void this.#closing.add(this.#shut(source, opened));
+    for (const [source, opened] of open?.sources ?? []) void this.#closing.add(this.#shut(source, opened));
   }
 
   /** Never rejects. */

@@ -1,10 +1,14 @@
+import { COMPACTION_DEFAULTS } from "../compaction/names.js";
 import { HTTP_DEFAULTS } from "../http/defaults.js";
 import { isRecord } from "../base/json.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
+import { AGENT_DEFAULTS } from "../run/defaults.js";
 
 const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
 const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
+const { maxIterations, concurrentRuns, attachedBytes, toolOutputBytes, catalogueRefresh } = AGENT_DEFAULTS;
+const { enabled, strategy, threshold, keepMessages, contextWindow } = COMPACTION_DEFAULTS;
 const texts = (about: string, ofThem: readonly string[] = []) =>
   option.list(option.text(""), about, { default: ofThem });
 const seconds = (about: string, time: number) => option.number(about, { unit: "seconds", above: 0, default: time });
@@ -90,13 +94,13 @@ export const configOptions = option.section(
     catalogue: option.section({
       refresh: option.number(
         "A provider's list of models older than so many seconds is asked for again when somebody looks. `0`: only when a model is named that is not there.",
-        { unit: "seconds", min: 0, max: 86_400, default: 300 },
+        { unit: "seconds", min: 0, max: 86_400, default: catalogueRefresh },
       ),
     }),
     agent: option.section({
       max_iterations: option.whole("Model calls of one run; then it ends with `finish_reason` `length`.", {
         min: 1,
-        default: 100,
+        default: maxIterations,
       }),
       system_prompt: option.text("Added to the built-in system prompt.", { default: "" }),
       project_instructions: option.flag(
@@ -110,20 +114,20 @@ export const configOptions = option.section(
       ),
     }),
     compaction: option.section({
-      enabled: option.flag("Whether it happens at all.", { default: true }),
+      enabled: option.flag("Whether it happens at all.", { default: enabled }),
       strategy: option.text(
         '`"sliding-window"` keeps the first and the newest messages; `"summary"` also asks the model for a summary; or a module.',
-        { default: "sliding-window" },
+        { default: strategy },
       ),
       threshold: option.number("Share of the window at which it happens, above 0 and at most 1.", {
         above: 0,
         max: 1,
-        default: 0.8,
+        default: threshold,
       }),
-      keep_messages: option.whole("Newest messages that stay.", { min: 1, default: 20 }),
+      keep_messages: option.whole("Newest messages that stay.", { min: 1, default: keepMessages }),
       context_window: option.whole(
         "The window in tokens, in place of the model's own; 0: the model's own, or 128,000 where that is unknown.",
-        { min: 0, default: 0 },
+        { min: 0, default: contextWindow },
       ),
     }),
     tools: option.section({
@@ -159,18 +163,18 @@ export const configOptions = option.section(
       }),
     }),
     limits: option.section({
-      concurrent_runs: option.whole("Runs at the same time; beyond it 503.", { min: 1, default: 512 }),
+      concurrent_runs: option.whole("Runs at the same time; beyond it 503.", { min: 1, default: concurrentRuns }),
       streams,
       connections,
       attached_bytes: option.whole("Attachments of all runs under way together; beyond it 503.", {
         min: 1,
-        default: 268_435_456,
+        default: attachedBytes,
       }),
       json_depth,
       frame_bytes,
       tool_output_bytes: option.whole("Kept of a tool's output; the middle of a longer one is cut.", {
         min: 1024,
-        default: 1_048_576,
+        default: toolOutputBytes,
       }),
       header_timeout: seconds("Time for a request's headers.", headerTimeout),
       request_timeout: seconds("Time for a whole request to arrive.", requestTimeout),

@@ -130,11 +130,12 @@ describe("a tool source", () => {
   it("that cannot be had leaves the run to go on: log, bus and model are told why", async (t) => {
     const failing: ToolSource = { name: "github", open: () => Promise.reject(new Error("no such server")) };
     const empty: ToolSource = { name: "empty", open: () => Promise.resolve(undefined as never) };
+    const bare = { name: "bare", open: () => Promise.resolve({ close: () => Promise.resolve() } as never) };
     const doubled = source("doubled", ["find"]);
     const odd = source("odd", ["find"]);
     odd.tools = [{ ...named("find"), name: "find.all" }];
     const files = source("files", ["find"]);
-    const { agent, provider, offered } = agentOf(t, [failing, empty, files, doubled, odd], ["one", "two"]);
+    const { agent, provider, offered } = agentOf(t, [failing, empty, bare, files, doubled, odd], ["one", "two"]);
     const told: string[] = [];
     agent.on("tools.failed", ({ source: name, error }) => told.push(`${name}: ${error.message}`));
     const run = await agent.run({ message: "x" });
@@ -143,11 +144,13 @@ describe("a tool source", () => {
     assert.deepEqual(told, [
       "github: no such server",
       "empty: open: expected an object with tools and close",
+      "bare: it has no tools",
       "doubled: tools of doubled: expected distinct names, got find twice",
       'odd: tools of odd: expected names of 1 to 64 letters, digits, _ and -, got "find.all"',
     ]);
     const { system } = provider.requests.find(({ tools }) => tools.length > 0)!;
-    assert.match(system, /could not be had this time: those of github, empty, doubled, odd\./);
+    assert.match(system, /could not be had this time: those of github, empty, bare, doubled, odd\./);
+    assert.equal(agent.describeCall("find", "{}", "/").title, "find");
     // What failed is tried again; what is open stays open.
     failing.open = source("github", ["pull"]).open;
     await (
@@ -192,7 +195,7 @@ describe("a tool source", () => {
     refused([named("a"), named("a")], /distinct names, got a twice/);
   });
 
-  it("is closed when its session had no run for a while, or too many sessions wait", async () => {
+  it("is closed when its session had no run for a while, or too many sessions wait, and left when it hangs", async () => {
     const files = source("files", ["find"]);
     const bus = new Bus<BusEvents>(() => undefined);
     const wanted = (sessionId: string) => ({
@@ -203,9 +206,17 @@ describe("a tool source", () => {
       signal: new AbortController().signal,
     });
     const list = { tools: [], sources: [files] };
-    const short = new ToolSources([files], bus, silentLogger, 1);
+    const short = new ToolSources([files], bus, silentLogger, { openMs: 60_000, keptMs: 1 });
     (await short.open(list, wanted("a"))).release();
     while (files.closed.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+
+    const hanging: ToolSource = { name: "hanging", open: () => new Promise(() => undefined) };
+    const hasty = new ToolSources([hanging], bus, silentLogger, { openMs: 1, keptMs: 60_000 });
+    const told: string[] = [];
+    bus.on("tools.failed", ({ error }) => told.push(error.message));
+    const without = await hasty.open({ tools: [named("own")], sources: [hanging] }, wanted("a"));
+    assert.deepEqual([without.tools.map(({ name }) => name), without.missing], [["own"], ["hanging"]]);
+    assert.deepEqual(told, ["it was not ready within 0.001 s"]);
 
     const many = new ToolSources([files], bus, silentLogger);
     const held = await many.open(list, wanted("held"));

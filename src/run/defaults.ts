@@ -1,0 +1,8 @@
+/** What holds of an agent that is told nothing else; bytes, and `catalogueRefresh` in seconds. */
+export const AGENT_DEFAULTS = {
+  maxIterations: 100,
+  concurrentRuns: 512,
+  attachedBytes: 268_435_456,
+  toolOutputBytes: 1_048_576,
+  catalogueRefresh: 300,
+};
