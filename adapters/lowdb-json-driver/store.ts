@@ -8,14 +8,13 @@ import { CARD, Lock } from "./lock.js";
 import { Log } from "./log.js";
 import type { LowdbJsonOptions } from "./options.js";
 
-/** The log is written anew when it is so long, in bytes, and so much longer for each session and run. */
+/** The log is written anew when it is so long, in bytes, and so much longer for each session and run; at open earlier. */
 const LOG_LIMIT = 2 * 1024 * 1024;
 const LOG_PER_ENTRY = 1000;
 
 /** An opened store: what is in it, and the turns in which it is changed. */
 export class Store {
   #turn: Promise<unknown> = Promise.resolve();
-  /** At the start less: who opens the store reads all of the log. */
   #limit = LOG_LIMIT / 16;
 
   private constructor(
