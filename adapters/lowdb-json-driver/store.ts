@@ -8,14 +8,14 @@ import { CARD, Lock } from "./lock.js";
 import { Log } from "./log.js";
 import type { LowdbJsonOptions } from "./options.js";
 
-/** The log is written anew when it is so long, in bytes, and so much longer for each session and run. */
+/** The log is written anew when it is so long, in bytes, and so much longer for each session and run; at open earlier. */
 const LOG_LIMIT = 2 * 1024 * 1024;
 const LOG_PER_ENTRY = 1000;
 
 /** An opened store: what is in it, and the turns in which it is changed. */
 export class Store {
   #turn: Promise<unknown> = Promise.resolve();
-  #limit = LOG_LIMIT;
+  #limit = LOG_LIMIT / 16;
 
   private constructor(
     readonly chains: Chains,
@@ -42,6 +42,7 @@ export class Store {
       const chains = new Chains(path, log, files, LowSync, logger);
       const store = new Store(chains, new Lock(join(beside, "lock"), drivers, self.id));
       await store.change(() => store.#agree());
+      store.#limit = LOG_LIMIT;
       for (const id of readdirSync(drivers)) {
         const holder = parsed<Holder>(textOf(join(drivers, id, CARD)));
         if (holder && holderState(holder) === "dead") rmSync(join(drivers, id), { recursive: true, force: true });
