@@ -91,7 +91,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
 async function fail(message: string, argv: readonly string[], terminal: Terminal): Promise<never> {
   const line = `gantry: ${message.replace(/\s*[\r\n]+\s*/g, " ")}`;
   if (["serve", "--acp", "--stdio"].every((word) => argv.includes(word))) {
-    const { refuseOverStdio } = await import("../serve/plugins.js");
+    const { refuseOverStdio } = await import("./serve.js");
     await refuseOverStdio(line);
   }
   return terminal.fail(line);

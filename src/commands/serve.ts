@@ -5,6 +5,9 @@ import { createLogger } from "../base/log.js";
 import type { Logger } from "../ports/logger.js";
 import { loadFor, refuseArguments, type Command, type Output } from "./command.js";
 
+// What `main` needs where nothing came of it; from here, so that it is no entry of its own that cuts what every start loads.
+export { refuseOverStdio } from "../serve/plugins.js";
+
 /** Nothing may keep the process longer than this, in ms, once it was told to stop. */
 const LAST_MS = 4_900;
 const LEFT_OVER_MS = 300;

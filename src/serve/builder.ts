@@ -75,7 +75,7 @@ export class Builder {
   async tools(): Promise<(Tool | ToolSource)[]> {
     const { loaded, home, logger } = this.#options;
     const { tools } = loaded.config;
-    const { builtinTools } = await import("../tools/all.js");
+    const { builtinTools, sourceWithoutSecrets, withoutSecrets } = await import("../tools/all.js");
     if (tools.bash.sandbox === "off" && tools.bash.network === false)
       throw new ConfigError(
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
@@ -102,10 +102,7 @@ export class Builder {
         if (tool) chosen.set(tool.name, tool);
         continue;
       }
-      const [part, { sourceWithoutSecrets, withoutSecrets }] = await Promise.all([
-        this.#make(selected),
-        import("../tools/hidden.js"),
-      ]);
+      const part = await this.#make(selected);
       const { name } = part;
       if ("run" in part) chosen.set(name, withoutSecrets(part, redactor));
       else if (!sources.has(name)) sources.set(name, sourceWithoutSecrets(part, redactor));
@@ -179,7 +176,7 @@ function remedy(section: "acp" | "server"): { authenticate: string; listen: stri
 }
 
 async function tellSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
-  const { Sandbox } = await import("../tools/sandbox.js");
+  const { Sandbox } = await import("../tools/all.js");
   const { text, weak } = await new Sandbox(options).describe();
   if (weak && options.sandbox !== "off") logger.warn(text);
   else logger.info(text);

@@ -13,6 +13,10 @@ import { todoreadTool, todowriteTool } from "./todo.js";
 import { webfetchTool } from "./webfetch.js";
 import { writeTool } from "./write.js";
 
+// With the tools themselves: by imports of their own they would be files more to load at every start.
+export { sourceWithoutSecrets, withoutSecrets } from "./hidden.js";
+export { Sandbox } from "./sandbox.js";
+
 /** What the built-in tools may do. Everything has a default. */
 export interface BuiltinToolsOptions {
   /** Folders that file tools may use beside the project folder; absolute. Default none. */
