@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { isRecord } from "../base/json.js";
 import type { AdapterDescriptor, AdapterKind, OptionsContext } from "../plugin/adapter.js";
 import type { Section } from "../plugin/options.js";
-import { ConfigError } from "../ports/errors.js";
+import { ConfigError, hasCode } from "../ports/errors.js";
 import { configOptions, type Config } from "./config-options.js";
 import { environment, type LoadedConfig } from "./config.js";
 import { builtInNames, isBuiltIn, isPath } from "./plugins.js";
@@ -229,6 +229,8 @@ export function optionsOf<Options>(
   try {
     return descriptor.parse(raw, context);
   } catch (error) {
+    // What is no word about an option is a fault of ours, and stays one.
+    if (isBuiltIn(kind, name) && !hasCode(error, "config")) throw error;
     const message = withOwnKey(reasonOf(error), OWN_KEYS[kind], context.where);
     if (isBuiltIn(kind, name)) throw new ConfigError(message, { cause: error });
     // Of a stranger's module the message also says whose they are.
