@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { newId, type Agent, type Logger, type Session } from "gantry";
 import { ConnectionClient } from "./client.js";
 import { configOptions, setConfigOption } from "./config-options.js";
@@ -11,7 +12,7 @@ import { replay } from "./replay.js";
 import type { Turn, Turns } from "./turns.js";
 import type { Manner } from "./profile.js";
 import { visible } from "./visible.js";
-import { CLIENT_METHODS, CODES, type PromptResult, type SessionUpdate } from "./wire.js";
+import { CLIENT_METHODS, CODES, type PromptResult, type SelectOption, type SessionUpdate } from "./wire.js";
 
 /** What connections of one transport share. */
 export interface ConnectionParts {
@@ -230,15 +231,16 @@ export class ClientSessions {
   async #options(session: Session, sessionId: string, context: RequestContext) {
     const { agent, logger } = this.#parts;
     const { options, complete } = await configOptions(agent, session, context.signal, logger);
-    if (!complete) context.after(() => void this.#showOptions(session, sessionId));
+    if (!complete) context.after(() => void this.#showOptions(session, sessionId, options));
     return options;
   }
 
-  async #showOptions(session: Session, sessionId: string): Promise<void> {
+  /** `told`: what the client has already. */
+  async #showOptions(session: Session, sessionId: string, told: readonly SelectOption[] = []): Promise<void> {
     const { agent, logger } = this.#parts;
     try {
       const { options } = await configOptions(agent, session, this.#closing, logger, true);
-      if (options.length > 0 && !this.#closing.aborted) {
+      if (options.length > 0 && !isDeepStrictEqual(options, told) && !this.#closing.aborted) {
         this.#update(sessionId, { sessionUpdate: "config_option_update", configOptions: options });
       }
     } catch (error) {

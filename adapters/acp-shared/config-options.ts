@@ -23,7 +23,10 @@ export interface ConfigOptions {
   complete: boolean;
 }
 
-/** What a session's next run would use, and what else there is to choose. Waits a second at most for the listings, unless `patient`. */
+/**
+ * What a session's next run would use, and what else there is to choose: at once, of what is known already; where nothing
+ * is, it waits a second at most. `patient`: when every provider was heard.
+ */
 export async function configOptions(
   agent: Agent,
   session: Session,
@@ -31,14 +34,17 @@ export async function configOptions(
   logger: Logger,
   patient = false,
 ): Promise<ConfigOptions> {
-  const limit = patient ? signal : AbortSignal.any([signal, AbortSignal.timeout(WAIT_MS)]);
-  let complete = true;
-  try {
-    await agent.models.list(limit);
-  } catch {
-    complete = false;
+  let { models: known, complete } = await agent.models.atHand();
+  if (patient || known.length === 0) {
+    const limit = patient ? signal : AbortSignal.any([signal, AbortSignal.timeout(WAIT_MS)]);
+    try {
+      known = await agent.models.list(limit);
+      complete = true;
+    } catch {
+      known = agent.models.known();
+      complete = false;
+    }
   }
-  const known = agent.models.known();
   if (known.length === 0) return { options: [], complete };
   const chosen = await choice(agent, session, AbortSignal.any([signal, AbortSignal.timeout(WAIT_MS)]), logger);
   if (!chosen) return { options: [], complete };

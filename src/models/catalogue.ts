@@ -140,6 +140,11 @@ export class Catalogue {
     return asking === undefined && endedAt !== -Infinity && !mayPass(failure);
   }
 
+  /** Whether every provider was asked in this process, and said what it has or why it does not. */
+  isHeard(): boolean {
+    return [...this.#listings.values()].every(({ endedAt }) => endedAt !== -Infinity);
+  }
+
   /** The list that is under way, else the first one. Rejects with the signal's reason alone. */
   async heard(provider: ModelProvider, signal: AbortSignal): Promise<void> {
     await this.load();
@@ -171,6 +176,12 @@ export class Catalogue {
     for (const listing of this.#listings.values())
       if (this.#isOld(listing) || (listing.endedAt === -Infinity && listing.models.length > 0))
         void this.ask(listing.provider);
+  }
+
+  /** Ask in the background for a list that nobody has asked for yet. */
+  askFirst(provider: ModelProvider): void {
+    const { asking, endedAt } = this.#of(provider);
+    if (asking === undefined && endedAt === -Infinity) void this.ask(provider);
   }
 
   /** Ask for what is old, and wait a little for it. Rejects with the signal's reason alone. */

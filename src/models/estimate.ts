@@ -27,9 +27,18 @@ export function tokensOf(messages: readonly ModelMessage[]): number {
   return Math.ceil(bytesOfAll(messages) / BYTES_PER_TOKEN);
 }
 
-/** Bytes of a tool as a provider is told of it. */
-export function toolBytes({ name, description, inputSchema }: ToolSpec): number {
-  return Buffer.byteLength(JSON.stringify({ name, description, inputSchema })) + 32;
+// Neither is a tool: providers cache the beginning of a prompt.
+const toolSizes = new WeakMap<ToolSpec, number>();
+
+/** Bytes of a tool as a provider is told of it, remembered. */
+export function toolBytes(tool: ToolSpec): number {
+  let size = toolSizes.get(tool);
+  if (size === undefined) {
+    const { name, description, inputSchema } = tool;
+    size = Buffer.byteLength(JSON.stringify({ name, description, inputSchema })) + 32;
+    toolSizes.set(tool, size);
+  }
+  return size;
 }
 
 /** Bytes of what comes before the messages of a request. */

@@ -59,6 +59,17 @@ export class Models {
   }
 
   /**
+   * What is known without asking anyone, what an earlier process heard included; who was not heard yet is asked in the
+   * background. `complete`: whether every provider has been heard in this process, so that `list` would tell no more.
+   */
+  async atHand(): Promise<{ models: ModelEntry[]; complete: boolean }> {
+    await this.#catalogue.load();
+    const complete = this.#catalogue.isHeard();
+    if (!complete) for (const provider of this.#options.providers) this.#catalogue.askFirst(provider);
+    return { models: this.known(), complete };
+  }
+
+  /**
    * All models of all providers. Waits for each one's first list, at most 30 s, and a moment for lists that are old or
    * could not be had; providers that fail are left out. Rejects with the signal's reason alone.
    */

@@ -1,8 +1,9 @@
 import type { ReasoningEffort } from "gantry";
-import type { CallOptions } from "../language-model.js";
+import type { AiSdkModel, CallOptions } from "../language-model.js";
+import type { Settings } from "../options.js";
 import { ChatReader } from "../reading/openai.js";
 import { reportedCost } from "../prices.js";
-import type { Asking, OwnWire } from "./wire.js";
+import type { OwnWire } from "./wire.js";
 
 // The package's key for provider options; ours whatever the provider is called.
 const NAME = "gantry";
@@ -36,16 +37,27 @@ export const wire: OwnWire = {
     const headers: Record<string, string> = { ...settings.headers };
     const { keyHeader } = settings.quirks;
     if (keyHeader !== undefined && settings.apiKey !== undefined) headers[keyHeader] ??= settings.apiKey;
-    return (modelId, asking) =>
-      createOpenAICompatible({
-        name: NAME,
-        baseURL: settings.baseUrl,
-        ...(settings.apiKey === undefined || keyHeader !== undefined ? {} : { apiKey: settings.apiKey }),
-        headers,
-        fetch,
-        includeUsage: settings.quirks.noStreamOptions !== true && !asking.refused.has("stream_options"),
-        transformRequestBody: (body) => shape(body, asking),
-      }).chatModel(modelId);
+    // Kept, because the package makes the schemas of its answers anew with each: a fifth of what a loaded server does.
+    const models = new Map<string, AiSdkModel>();
+    return (modelId, { refused }) => {
+      const noUsage = settings.quirks.noStreamOptions === true || refused.has("stream_options");
+      const otherLimit = refused.has("max_tokens");
+      const key = JSON.stringify([modelId, noUsage, otherLimit]);
+      let model = models.get(key);
+      if (!model) {
+        const provider = createOpenAICompatible({
+          name: NAME,
+          baseURL: settings.baseUrl,
+          ...(settings.apiKey === undefined || keyHeader !== undefined ? {} : { apiKey: settings.apiKey }),
+          headers,
+          fetch,
+          includeUsage: !noUsage,
+          transformRequestBody: (body) => shape(body, settings, modelId, otherLimit),
+        });
+        models.set(key, (model = provider.chatModel(modelId)));
+      }
+      return model;
+    };
   },
 
   async options({ request, settings: { quirks }, refused, maxTokens }) {
@@ -87,16 +99,15 @@ function effortOf(effort: Exclude<ReasoningEffort, "">, form: string | undefined
 }
 
 /** The body as this provider wants it. */
-function shape(body: Body, { settings, refused, request }: Asking): Body {
-  const { quirks } = settings;
+function shape(body: Body, { quirks }: Settings, modelId: string, otherLimit: boolean): Body {
   const shaped: Body = { ...body };
   const limitKey = quirks.maxTokens ?? "max_tokens";
   // A model that refuses one of the two keys takes the other.
   const other = limitKey === "max_tokens" ? "max_completion_tokens" : "max_tokens";
   const limit = shaped.max_tokens;
   delete shaped.max_tokens;
-  if (limit !== undefined) shaped[refused.has("max_tokens") ? other : limitKey] = limit;
-  if (quirks.cacheMarks === true && /claude|anthropic/i.test(request.model.id)) markForCache(shaped);
+  if (limit !== undefined) shaped[otherLimit ? other : limitKey] = limit;
+  if (quirks.cacheMarks === true && /claude|anthropic/i.test(modelId)) markForCache(shaped);
   return shaped;
 }
 
