@@ -1,11 +1,16 @@
 import type { ServerResponse } from "node:http";
 
+/** Characters that one turn holds back. */
+const HELD = 16_384;
+
 /** A stream of server-sent events. Whoever writes waits for the reader; a reader that is gone makes it deaf, never fail. */
 export class SseStream {
   readonly #response: ServerResponse;
   readonly #heartbeatMs: number;
   #timer: NodeJS.Timeout | undefined;
   #open = true;
+  /** What was written since the first piece of this turn of the event loop; undefined outside of one. */
+  #held: string | undefined;
 
   /** Sends the headers, and a first comment so that proxies and clients see the stream begin. */
   constructor(response: ServerResponse, heartbeatMs: number) {
@@ -51,17 +56,34 @@ export class SseStream {
   /** Last event, whether or not the reader has room for it. */
   end(event: string, data: unknown): void {
     clearTimeout(this.#timer);
-    if (this.#open) this.#response.end(frame(event, data));
+    if (this.#open) this.#response.end((this.#held ?? "") + frame(event, data));
+    this.#held = undefined;
   }
 
+  /** The first piece of a turn goes at once, what follows in the same turn together: a fast answer has hundreds. */
   #write(text: string): boolean {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
-      // To a reader that does not read, nothing is silent.
-      if (this.#open && !this.#response.writableNeedDrain) this.#write(": keep-alive\n\n");
-      else if (this.#open) this.#timer?.refresh();
-    }, this.#heartbeatMs);
-    return this.#response.write(text);
+    if (this.#timer) this.#timer.refresh();
+    else this.#timer = setTimeout(() => this.#beat(), this.#heartbeatMs);
+    if (this.#held !== undefined && this.#held.length + text.length < HELD) {
+      this.#held += text;
+      return true;
+    }
+    const whole = (this.#held ?? "") + text;
+    if (this.#held === undefined) setImmediate(() => this.#flush());
+    this.#held = "";
+    return this.#response.write(whole);
+  }
+
+  #flush(): void {
+    const held = this.#held ?? "";
+    this.#held = undefined;
+    if (this.#open && held !== "") this.#response.write(held);
+  }
+
+  #beat(): void {
+    // To a reader that does not read, nothing is silent.
+    if (this.#open && !this.#response.writableNeedDrain) this.#write(": keep-alive\n\n");
+    else if (this.#open) this.#timer?.refresh();
   }
 }
 

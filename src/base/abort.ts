@@ -13,6 +13,31 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
   });
 }
 
+/** As `abortable`, for promises one after the other: one listener serves all tokens of an answer. */
+export class AbortGate {
+  readonly #signal: AbortSignal;
+  readonly #forget: () => void;
+  #reject: ((reason: unknown) => void) | undefined;
+
+  constructor(signal: AbortSignal) {
+    this.#signal = signal;
+    this.#forget = onAbort(signal, () => this.#reject?.(signal.reason));
+  }
+
+  /** One at a time. */
+  wait<T>(promise: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#reject = reject;
+      if (this.#signal.aborted) reject(this.#signal.reason as Error);
+      promise.then(resolve, reject);
+    });
+  }
+
+  close(): void {
+    this.#forget();
+  }
+}
+
 /** Waits; rejects with the signal's reason. */
 export function delay(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -1,4 +1,4 @@
-import { abortable, delay } from "../base/abort.js";
+import { abortable, AbortGate, delay } from "../base/abort.js";
 import type { Bus } from "../base/bus.js";
 import { newId } from "../base/ids.js";
 import { redact } from "../base/redact.js";
@@ -49,6 +49,8 @@ export interface ModelCallHooks {
 
 /** Longest wait between two attempts where the provider asks for none, in ms. */
 const MAX_BACKOFF_MS = 60_000;
+/** Chunks of one answer in one turn of the event loop. */
+const TURN = 64;
 /** What is no answer at all (a page of a proxy) seldom becomes one: it is asked for again so often. */
 const BLIND_RETRIES = 2;
 
@@ -164,12 +166,15 @@ async function once(
     watchdog.abort(new ProviderError(provider.name, "timeout", `no data for ${provider.idleTimeoutMs / 1000} s`));
   const timer = setTimeout(expire, provider.idleTimeoutMs);
   const chunks = provider.stream(request, either)[Symbol.asyncIterator]();
+  // Raced, so that a provider that ignores its signal cannot hold a run.
+  const gate = new AbortGate(either);
   try {
-    for (;;) {
-      // Raced, so that a provider that ignores its signal cannot hold a run.
-      const next = await abortable(chunks.next(), either);
+    for (let taken = 1; ; taken += 1) {
+      const next = await gate.wait(chunks.next());
       if (next.done) break;
       timer.refresh();
+      // What came in one piece would run to its end before any other stream has its turn.
+      if (taken % TURN === 0) await new Promise((resolve) => setImmediate(resolve));
       if (next.value.type !== "finish") onFirst();
       gathering.take(next.value);
     }
@@ -180,6 +185,7 @@ async function once(
     throw error;
   } finally {
     clearTimeout(timer);
+    gate.close();
     if (!gathering.finished) {
       watchdog.abort(new Error("abandoned"));
       Promise.resolve(chunks.return?.()).catch(() => undefined);
