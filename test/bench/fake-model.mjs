@@ -61,6 +61,24 @@ function piecesOf(plan, wire) {
   return pieces;
 }
 
+let streams = 0;
+
+/** One token a write, so many ms apart. Streams that begin together do not talk in step. */
+function pace(response, pieces, { tokens, every }) {
+  let next = 0;
+  let timer = setTimeout(
+    () => {
+      timer = setInterval(() => {
+        if (next < tokens) return response.write(pieces[next++]);
+        clearInterval(timer);
+        response.end(Buffer.concat(pieces.slice(next)));
+      }, every);
+    },
+    (every * ((streams++ * 37) % 100)) / 100,
+  );
+  response.on("close", () => clearInterval(timer));
+}
+
 const server = createServer((request, response) => {
   const { pathname } = new URL(request.url, "http://model");
   const chunks = [];
@@ -84,13 +102,7 @@ const server = createServer((request, response) => {
       for (const piece of pieces.slice(0, -1)) response.write(piece);
       return response.end(pieces.at(-1));
     }
-    let next = 0;
-    const timer = setInterval(() => {
-      if (next < plan.tokens) return response.write(pieces[next++]);
-      clearInterval(timer);
-      response.end(Buffer.concat(pieces.slice(next)));
-    }, plan.every);
-    response.on("close", () => clearInterval(timer));
+    pace(response, pieces, plan);
   });
 });
 // A socket that the client keeps is never closed under a request.

@@ -10,8 +10,23 @@ import { HELP, optionsOf } from "./options.js";
 import { endAll, endWithSignals } from "./processes.js";
 import { markdown, resultOf, table, verdict, type Result } from "./report.js";
 import { stdioRows } from "./stdio-rows.js";
+import { jsonDriver, longList, longSession, slopes } from "./store-rows.js";
+import { firstToken, healthBeside, longStream, tokenCpu } from "./stream-rows.js";
 
-const SCENARIOS: readonly Scenario[] = [stdioRows, serveStart, singleRuns, manyRuns];
+const SCENARIOS: readonly Scenario[] = [
+  stdioRows,
+  serveStart,
+  singleRuns,
+  slopes,
+  manyRuns,
+  longStream,
+  tokenCpu,
+  firstToken,
+  healthBeside,
+  longList,
+  longSession,
+  jsonDriver,
+];
 
 const args = process.argv.slice(2);
 if (args.includes("--help") || args.includes("-h")) {
