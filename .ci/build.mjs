@@ -39,6 +39,20 @@ const workerUrls = {
   },
 };
 
+const MEOW = {
+  "options.js": [
+    [
+      "import { a as readPackageUpSync, n as normalizePackageData } from './dependencies.js';",
+      "const readPackageUpSync = () => undefined; const normalizePackageData = () => undefined;",
+    ],
+  ],
+  "dependencies.js": [
+    ["var normalizeExports = requireNormalize();", "var normalizeExports = undefined;"],
+    ["var libExports = requireLib$1();", "var libExports = undefined;"],
+    ["promisify(execFile);", ""],
+  ],
+};
+
 /**
  * Parts of packages that cost milliseconds of every start and do nothing for us. A part that is no longer where it was
  * fails the build, so that nobody believes in a saving that is gone.
@@ -46,16 +60,10 @@ const workerUrls = {
 const lighterPackages = {
   name: "lighter-packages",
   setup(build) {
-    // meow normalises the package.json that it is given, with all of SPDX; ours is a constant and normal already.
-    build.onLoad({ filter: /[\\/]meow[\\/]build[\\/]dependencies\.js$/ }, async ({ path: file }) => {
+    // meow looks for a package.json and normalises it, with all of SPDX; ours is a constant and normal already.
+    build.onLoad({ filter: /[\\/]meow[\\/]build[\\/](dependencies|options)\.js$/ }, async ({ path: file }) => {
       let contents = await readFile(file, "utf8");
-      for (const [from, to] of [
-        ["var normalizeExports = requireNormalize();", "var normalizeExports = (data) => data;"],
-        [
-          "var libExports = requireLib$1();",
-          "var libExports = { codeFrameColumns: (...args) => requireLib$1().codeFrameColumns(...args) };",
-        ],
-      ]) {
+      for (const [from, to] of MEOW[path.basename(file)]) {
         if (!contents.includes(from)) throw new Error(`meow has changed: no "${from}"; see lighterPackages`);
         contents = contents.replace(from, () => to);
       }

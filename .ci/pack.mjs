@@ -1,6 +1,7 @@
 // The second half of the build: modules into files. Each file costs a start a fraction of a millisecond, each line of
 // code as well: what is loaded together is one file, and what a start does not need is in none of its files.
 import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { isBuiltin } from "node:module";
 import path from "node:path";
 
 /** Mark of names that leave a file, which are those of a module in it: `isRecord$m12`. */
@@ -49,6 +50,8 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
       build.onResolve({ filter: /.*/ }, ({ path: wanted, kind, resolveDir, importer }) => {
         if (kind === "entry-point") return wanted === "file" ? { path: "file", namespace: "file-of" } : load(wanted);
         if (wanted.startsWith(FILE)) return { path: `${toChunks}${wanted.slice(FILE.length)}.js`, external: true };
+        if (isBuiltin(wanted) && kind === "import-statement")
+          return { path: wanted, namespace: "builtin", sideEffects: false };
         if (!wanted.startsWith(".")) return { path: wanted, external: true, sideEffects: false };
         const file = placeOf(path.resolve(resolveDir, wanted));
         if (!homes.has(file) || isOwn(file)) return load(file, modules.get(placeOf(importer))?.isForeign === true);
@@ -58,6 +61,7 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
         const names = modules.get(file).exports.map((name) => `${mark(name, file)} as ${name}`);
         return { contents: `export { ${names.join(", ")} } from "${FILE}${homes.get(file).name}";` };
       });
+      build.onLoad({ filter: /.*/, namespace: "builtin" }, ({ path: name }) => ({ contents: builtin(name) }));
       build.onLoad({ filter: /.*/, namespace: "file-of" }, () => ({ contents: own.contents, resolveDir: parts }));
       build.onLoad({ filter: /\.js$/ }, async ({ path: file }) => {
         const here = new Set();
@@ -127,6 +131,19 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
     await writeFile(`${base}.js`, text);
     return [text];
   }
+}
+
+/**
+ * A module of Node's as it is to `require`. To `import` it is another one, for which everything that the module has is
+ * read first: `node:crypto` loads web crypto for that, `node:util` a parser of arguments.
+ */
+function builtin(name) {
+  const names = Object.keys(process.getBuiltinModule(name)).filter((key) => key !== "default" && /^[\w$]+$/.test(key));
+  return [
+    `const module = process.getBuiltinModule(${JSON.stringify(name)});`,
+    "export default module;",
+    ...names.map((key, i) => `const name${i} = /* @__PURE__ */ (() => module.${key})(); export { name${i} as ${key} };`),
+  ].join("\n");
 }
 
 /** The first build's files by their place in `parts`. */
