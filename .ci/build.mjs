@@ -69,6 +69,10 @@ const lighterPackages = {
       }
       return { contents, loader: "js" };
     });
+    // It looks for this when it is loaded; what is CommonJS would come behind it, since it lies in another file.
+    build.onLoad({ filter: /[\\/]tsyringe[\\/]dist[\\/]esm5[\\/]index\.js$/ }, async ({ path: file }) => ({
+      contents: `import "reflect-metadata";\n${await readFile(file, "utf8")}`,
+    }));
     // Of our own manifest only the version is asked for.
     build.onLoad({ filter: /[\\/]package\.json$/ }, async ({ path: file }) => {
       if (file !== at("package.json")) return undefined;
@@ -111,7 +115,7 @@ const FILES = [
       "node_modules/better-sqlite3/lib/index.js",
     ],
   },
-  { name: "http", modules: ["adapters/koa-http-api/index.ts"] },
+  { name: "http", modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "api", modules: ["adapters/koa-http-api/app.ts"] },
   { name: "stdio", modules: ["adapters/acp-stdio/index.ts"] },
   { name: "provider", modules: ["adapters/ai-sdk-provider/index.ts"] },

@@ -8,8 +8,6 @@ import path from "node:path";
 const MARK = "$m";
 const MARKED = /[\w$]+\$m\d+/g;
 const LATER = /\bimport\("(\.[^"]+)"\)/g;
-/** Packages that are imported for what they do, and not for what they have. */
-const ACTS = /node_modules\/reflect-metadata\//;
 /** The command's own file, which others know by its place. */
 const COMMAND = { name: "command" };
 /** A file of `chunks`, by its name. */
@@ -43,9 +41,9 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
     setup(build) {
       const isOwn = (file) => homes.get(file) === own || (own?.apart && members.get(own).has(file));
       const placeOf = (file) => path.relative(parts, file).split(path.sep).join("/");
-      const load = (file, isForeign) => {
-        const module = modules.get(file);
-        return { path: path.join(parts, file), sideEffects: module.acts || (module.isForeign && isForeign) };
+      const load = (file, importer) => {
+        const sideEffects = modules.get(file).isForeign && importer?.isForeign === true;
+        return { path: path.join(parts, file), sideEffects };
       };
       build.onResolve({ filter: /.*/ }, ({ path: wanted, kind, resolveDir, importer }) => {
         if (kind === "entry-point") return wanted === "file" ? { path: "file", namespace: "file-of" } : load(wanted);
@@ -54,7 +52,7 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
           return { path: wanted, namespace: "builtin", sideEffects: false };
         if (!wanted.startsWith(".")) return { path: wanted, external: true, sideEffects: false };
         const file = placeOf(path.resolve(resolveDir, wanted));
-        if (!homes.has(file) || isOwn(file)) return load(file, modules.get(placeOf(importer))?.isForeign === true);
+        if (!homes.has(file) || isOwn(file)) return load(file, modules.get(placeOf(importer)));
         return { path: file, namespace: "elsewhere", sideEffects: false };
       });
       build.onLoad({ filter: /.*/, namespace: "elsewhere" }, ({ path: file }) => {
@@ -116,8 +114,6 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
         ? [`export { ${wanted.map((name) => `${name} as ${mark(name, file)}`).join(", ")} } from "./${file}";`]
         : []),
       ...(later.has(file) ? [`export * as ${all} from "./${file}";`] : []),
-      // For what it does when it is loaded.
-      ...(modules.get(file).acts ? [`import "./${file}";`] : []),
     ];
   }
 
@@ -142,7 +138,9 @@ function builtin(name) {
   return [
     `const module = process.getBuiltinModule(${JSON.stringify(name)});`,
     "export default module;",
-    ...names.map((key, i) => `const name${i} = /* @__PURE__ */ (() => module.${key})(); export { name${i} as ${key} };`),
+    ...names.map(
+      (key, i) => `const name${i} = /* @__PURE__ */ (() => module.${key})(); export { name${i} as ${key} };`,
+    ),
   ].join("\n");
 }
 
@@ -160,12 +158,10 @@ async function readModules(metafile, parts, root) {
       number: modules.size,
       entry: entryPoint,
       exports,
+      // By name: esbuild lists all that is below as well.
       uses: found(/^import [^"]*?from "(\.[^"]+)";$/gm),
-      // esbuild names all that is below as well, for the order; of these only what does something by itself is needed.
-      follows: found(/^import "(\.[^"]+)";$/gm),
       later: found(LATER),
       isForeign: names.some((name) => name.includes("node_modules")),
-      acts: names.some((name) => ACTS.test(name)),
       // esbuild's own helpers: each file has those it uses.
       isHelper: names.length === 0 && entryPoint === undefined,
     });
@@ -184,7 +180,6 @@ function settle(modules, files, entry) {
       if (own.has(name) || module.isHelper || (!file.apart && homes.has(name))) return;
       own.add(name);
       module.uses.forEach(visit);
-      module.follows.filter((one) => modules.get(one).acts).forEach(visit);
     };
     for (const wanted of file.modules) {
       visit(entry(wanted));
