@@ -23,6 +23,7 @@ import { Sessions } from "./sessions/sessions.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/tool-calls.js";
 import { ASK_WHERE_POSSIBLE } from "./run/permissions.js";
+import { projectInstructions } from "./run/system-prompt.js";
 import { ToolSources } from "./run/tool-sources.js";
 import { ToolStates } from "./run/tool-state.js";
 import { VERSION } from "./base/version.js";
@@ -69,7 +70,7 @@ export class Agent {
     const doubled = names.find((name, i) => names.indexOf(name) !== i);
     if (doubled !== undefined) throw new InputError("providers", `distinct names, got ${doubled} twice`);
     const { model, logger = silentLogger, projectDir = process.cwd() } = options;
-    const { systemPrompt: extra = "", projectInstructions = true, deniedPaths = [] } = options;
+    const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [] } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const store = () => this.#store();
     this.#driver = options.driver ?? new MemoryDriver();
@@ -104,7 +105,8 @@ export class Agent {
       permissions: options.permissions ?? ASK_WHERE_POSSIBLE,
       hooks: options.hooks ?? {},
       compaction: new Compaction(options.compaction ?? {}),
-      prompt: { extra, projectInstructions, deniedPaths },
+      extraPrompt: extra,
+      instructions: withInstructions ? projectInstructions(deniedPaths) : undefined,
       limits: {
         iterations: options.maxIterations ?? AGENT_DEFAULTS.maxIterations,
         toolOutputBytes: options.toolOutputBytes ?? AGENT_DEFAULTS.toolOutputBytes,

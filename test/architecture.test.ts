@@ -211,6 +211,11 @@ describe("each rule bites", () => {
       { "adapters/ai-sdk-provider/a.ts": 'const { request } = await import("undici");' },
       /asks another server by itself/,
     ],
+    [
+      "a provider's file with the platform's connections",
+      { "adapters/ai-sdk-provider/a.ts": 'import { request } from "node:https";' },
+      /asks another server by itself/,
+    ],
     ["a kernel file that asks", { "src/a.ts": "const a = await fetch(url);" }, /asks another server by itself/],
     [
       "a body without a limit",
@@ -295,8 +300,8 @@ describe("each rule bites", () => {
         "src/serve/builder.ts": 'import { container } from "tsyringe";',
         "src/serve/plugins.ts": 'const a = () => import("../../adapters/a/index.js");',
         "src/serve/config.ts": "const a = process.env;",
-        "adapters/ai-sdk-provider/fetch.ts":
-          'const { default: u } = await import("undici"); const f: typeof globalThis.fetch = u.fetch; await fetch(1);',
+        "adapters/ai-sdk-provider/connections.ts":
+          'const proxy = process.env.https_proxy; const { default: u } = await import("undici"); const f: typeof globalThis.fetch = u.fetch; await fetch(1);',
         "adapters/ai-sdk-provider/bodies.ts": "const a = async (r: Response) => await r.text();",
         "adapters/ai-sdk-provider/b.ts":
           "type F = typeof globalThis.fetch; const a = (fetch: F) => async () => await fetch(1);",

@@ -2,21 +2,22 @@ import type { Logger, Model, ModelChunk, ModelProvider, ModelRequest, ModelUsage
 import { complete } from "./catalogue.js";
 import type { FaultContext } from "./errors.js";
 import { inputOf } from "./files.js";
-import type { AiSdkModel, CallOptions } from "./language-model.js";
+import type { CallOptions } from "./language-model.js";
 import { answerLimit } from "./limits.js";
 import { toPrompt } from "./messages.js";
 import type { Settings } from "./options.js";
 import { listedCost } from "./prices.js";
-import { Refusals, type Attempt } from "./refusals.js";
-import { forSpecification } from "./specification.js";
-import { streamAnswer } from "./stream.js";
+import type { PartSource } from "./reading/answer-body.js";
+import { Refusals } from "./refusals.js";
+import { streamAnswer, type Attempt } from "./stream.js";
 import type { ReportedUsage } from "./usage.js";
 import type { Asking, Optional, Wire } from "./wires/wire.js";
 
-/** A wire whose package is loaded. */
+/** A wire that is ready to ask. */
 export interface OpenWire {
   readonly wire: Wire;
-  readonly model: (modelId: string, asking: Asking) => AiSdkModel;
+  /** Rejects with anything: a fault of the provider, an abort. */
+  ask(asking: Asking, options: CallOptions, signal: AbortSignal): Promise<PartSource>;
 }
 
 /** Models of the AI SDK as the kernel asks them, whoever writes their requests and reads their answers. */
@@ -48,29 +49,33 @@ export class AiSdkModels implements ModelProvider {
     return [...this.known];
   }
 
-  async *stream(asked: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk, void, undefined> {
-    signal.throwIfAborted();
+  stream(asked: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
     // An effort is for models that reason; those that are said not to refuse it.
     const request: ModelRequest = asked.model.reasoning === false ? { ...asked, effort: "" } : asked;
-    const { wire, model } = await this.#open();
-    const maxTokens = answerLimit(request, await wire.maxOutput?.(request.model));
-    yield* this.#refusals.answer(request.model.id, async (refused): Promise<Attempt> => {
-      const asking: Asking = { request, settings: this.#settings, refused, maxTokens };
-      const asks = model(request.model.id, asking);
-      const { options, sent } = await this.#options(wire, asking);
-      const effort = refused.has("effort") ? "" : request.effort;
-      const reading = {
-        ...this.#faults,
-        wire,
-        mark: wire.reasoningMark?.(this.#settings),
-        price: (reported: ReportedUsage) => this.#price(reported, wire, request.model),
-      };
-      const specified = forSpecification(asks.specificationVersion, options, effort);
-      return { sent, chunks: streamAnswer(asks, specified, request, reading, signal) };
-    });
+    return streamAnswer(() => this.#attempt(request, signal), request, signal);
   }
 
   async close(): Promise<void> {}
+
+  async #attempt(request: ModelRequest, signal: AbortSignal): Promise<Attempt> {
+    const { model } = request;
+    const { wire, ask } = await this.#open();
+    const maxTokens = answerLimit(request, await wire.maxOutput?.(model));
+    const refused = this.#refusals.of(model.id);
+    const asking: Asking = { request, settings: this.#settings, refused, maxTokens };
+    const { options, sent } = await this.#options(wire, asking);
+    const reading = {
+      ...this.#faults,
+      wire,
+      mark: wire.reasoningMark?.(this.#settings),
+      price: (reported: ReportedUsage) => this.#price(reported, wire, model),
+    };
+    return {
+      reading,
+      ask: () => ask(asking, options, signal),
+      again: (fault) => this.#refusals.learn(model.id, fault, sent, refused),
+    };
+  }
 
   async #options(wire: Wire, asking: Asking): Promise<{ options: CallOptions; sent: ReadonlySet<Optional> }> {
     const { request, settings, refused, maxTokens } = asking;

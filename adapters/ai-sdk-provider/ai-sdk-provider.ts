@@ -1,16 +1,17 @@
 import { headerSecrets, type Logger, type Model } from "gantry";
 import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
 import { listModels } from "./catalogue.js";
-import { toProviderError, type FaultContext } from "./errors.js";
-import { Network } from "./fetch.js";
+import { Refused, toProviderError, type FaultContext } from "./errors.js";
+import { readError } from "./bodies.js";
+import { Network } from "./network.js";
 import { settle, type AiSdkProviderOptions, type Settings } from "./options.js";
 import { ownBetas } from "./own-betas.js";
 import type { WireName } from "./presets.js";
-import { handOver } from "./reading/hand-over.js";
+import { AnswerBody } from "./reading/answer-body.js";
 import { redactor } from "./redact.js";
 import type { OwnWire } from "./wires/wire.js";
 
-/** Models behind one of four wire protocols, on the provider packages of the AI SDK, which are loaded with the first call. */
+/** Models behind one of four wire protocols. What writes their requests is loaded with the first call. */
 export class AiSdkProvider extends AiSdkModels {
   readonly #settings: Settings;
   readonly #faults: FaultContext;
@@ -42,7 +43,16 @@ export class AiSdkProvider extends AiSdkModels {
 async function openWire(settings: Settings, network: Network, faults: FaultContext): Promise<OpenWire> {
   try {
     const wire = await loadWire(settings.wire);
-    return { wire, model: await wire.open(settings, handOver(ownBetas(network.fetch, settings))) };
+    const write = await wire.open(settings);
+    return {
+      wire,
+      async ask(asking, options, signal) {
+        const { url, headers, body } = ownBetas(await write(asking, options), settings);
+        const answer = await network.ask(url, { method: "POST", headers, body }, signal);
+        if (!answer.ok) throw new Refused(answer, await readError(answer.body));
+        return new AnswerBody(answer.body, url, wire.reader(), faults);
+      },
+    };
   } catch (error) {
     // A package that is not installed, for instance.
     throw toProviderError(error, faults);

@@ -9,7 +9,7 @@ import type { Wire } from "./wires/wire.js";
 
 /** How the chunks of an answer are read. */
 export interface Reading extends FaultContext {
-  readonly wire: Pick<Wire, "reader" | "thinkTags" | "answerData">;
+  readonly wire: Pick<Wire, "thinkTags" | "answerData">;
   /** Opaque data that each reasoning part gets. */
   readonly mark: Metadata | undefined;
   /** Fill in the cost. */
@@ -17,6 +17,9 @@ export interface Reading extends FaultContext {
 }
 
 type Kind = "text" | "reasoning";
+
+/** So many chunks of one read are told apart. What a burst brings beyond is joined, so that it costs little all the way to a client. */
+const APART = 8;
 
 interface Block {
   readonly kind: Kind;
@@ -28,7 +31,7 @@ interface Block {
 export class Answer {
   finish: StreamPart | undefined;
   readonly #reading: Reading;
-  readonly #open = new Map<string, Block>();
+  readonly #open: Readonly<Record<Kind, Map<string, Block>>> = { text: new Map(), reasoning: new Map() };
   #blocks = 0;
   #firstReasoning: Block | undefined;
   #calls = 0;
@@ -46,41 +49,44 @@ export class Answer {
     if (reading.wire.thinkTags === true) this.#tags = new ThinkTags();
   }
 
-  *read(part: StreamPart): Generator<ModelChunk> {
+  /** Take a part; what it tells is added to `chunks`. */
+  read(part: StreamPart, chunks: ModelChunk[]): void {
     switch (part.type) {
       case "text-start":
       case "reasoning-start": {
         const kind = part.type === "text-start" ? "text" : "reasoning";
         // Ids are used again by some packages: a start is always a new part.
-        this.#open.delete(`${kind} ${part.id ?? ""}`);
-        yield* this.#grow(kind, part, "");
+        this.#open[kind].delete(part.id ?? "");
+        this.#grow(kind, part, "", chunks);
         break;
       }
       case "text-delta":
-        if (this.#tags === undefined) yield* this.#grow("text", part, part.delta ?? "");
-        else yield* this.#told(this.#tags.push(part.delta ?? ""), part);
+        if (this.#tags === undefined) this.#grow("text", part, part.delta ?? "", chunks);
+        else this.#told(this.#tags.push(part.delta ?? ""), part, chunks);
         break;
       case "reasoning-delta":
         // Who tells thoughts apart needs no help.
         this.#tags = undefined;
-        yield* this.#grow("reasoning", part, part.delta ?? "");
+        this.#grow("reasoning", part, part.delta ?? "", chunks);
         break;
       case "text-end":
       case "reasoning-end": {
         const kind = part.type === "text-end" ? "text" : "reasoning";
-        if (kind === "text") yield* this.#told(this.#tags?.end() ?? [], part);
+        if (kind === "text") this.#told(this.#tags?.end() ?? [], part, chunks);
         // Signatures come with the end.
-        if (part.providerMetadata !== undefined) yield* this.#grow(kind, part, "");
-        this.#open.delete(`${kind} ${part.id ?? ""}`);
+        if (part.providerMetadata !== undefined) this.#grow(kind, part, "", chunks);
+        this.#open[kind].delete(part.id ?? "");
         break;
       }
       case "tool-input-start":
-        yield { type: "tool_input", text: "" };
+        chunks.push({ type: "tool_input", text: "" });
         break;
       case "tool-input-delta": {
         const text = part.delta ?? "";
         this.#bytes += text.length;
-        yield { type: "tool_input", text };
+        const last = lastOf(chunks);
+        if (last?.type === "tool_input") last.text += text;
+        else chunks.push({ type: "tool_input", text });
         break;
       }
       case "tool-call": {
@@ -95,13 +101,13 @@ export class Answer {
           break;
         }
         const opaque = filled(part.providerMetadata);
-        yield {
+        chunks.push({
           type: "tool_call",
           id: this.#newId(part.toolCallId),
           name: part.toolName,
           arguments: argumentsText(part.input),
           ...(opaque === undefined ? {} : { opaque }),
-        };
+        });
         break;
       }
       case "error":
@@ -121,7 +127,9 @@ export class Answer {
     }
   }
 
-  async *end(request: ModelRequest): AsyncGenerator<ModelChunk> {
+  /** What is told at its end. Rejects with `ProviderError` where the answer is none. */
+  async end(request: ModelRequest): Promise<ModelChunk[]> {
+    const chunks: ModelChunk[] = [];
     const finish = this.finish!;
     const { reason, failed, raw, message } = readReason(finish.finishReason);
     const slip = this.#slip(reason, raw);
@@ -129,10 +137,11 @@ export class Answer {
     if (failed) throw new ProviderError(this.#reading.provider, "server", "the model's answer ended with an error");
     const data = this.#reading.wire.answerData?.(finish.providerMetadata ?? {});
     if (data !== undefined) {
-      yield { type: "reasoning", block: this.#firstReasoning?.name ?? `b${this.#blocks++}`, text: "", opaque: data };
+      const block = this.#firstReasoning?.name ?? `b${this.#blocks++}`;
+      chunks.push({ type: "reasoning", block, text: "", opaque: data });
     }
     const reported = readUsage(finish.usage);
-    yield {
+    chunks.push({
       type: "finish",
       // Some servers say `stop` behind a tool call.
       reason: this.#calls > 0 && (reason === "stop" || reason === null) ? "tool_calls" : reason,
@@ -140,7 +149,8 @@ export class Answer {
         reported === undefined
           ? estimateUsage(request, this.#bytes)
           : await this.#reading.price({ ...reported, metadata: finish.providerMetadata ?? {} }),
-    };
+    });
+    return chunks;
   }
 
   /** Some models give no ids, or one to several calls. */
@@ -162,18 +172,19 @@ export class Answer {
     return this.#thought ? THOUGHTS_ALONE : EMPTY;
   }
 
-  *#told(told: readonly Told[], part: StreamPart): Generator<ModelChunk> {
+  #told(told: readonly Told[], part: StreamPart, chunks: ModelChunk[]): void {
     for (const { kind, text } of told)
-      yield* this.#grow(kind, kind === "text" ? part : { type: "reasoning-delta", id: "think" }, text);
+      this.#grow(kind, kind === "text" ? part : { type: "reasoning-delta", id: "think" }, text, chunks);
   }
 
-  *#grow(kind: Kind, part: StreamPart, text: string): Generator<ModelChunk> {
-    const key = `${kind} ${part.id ?? ""}`;
-    let block = this.#open.get(key);
+  #grow(kind: Kind, part: StreamPart, text: string, chunks: ModelChunk[]): void {
+    const open = this.#open[kind];
+    const id = part.id ?? "";
+    let block = open.get(id);
     let news = false;
     if (block === undefined) {
       block = { kind, name: `b${this.#blocks++}`, opaque: undefined };
-      this.#open.set(key, block);
+      open.set(id, block);
       if (kind === "reasoning") {
         this.#firstReasoning ??= block;
         if (this.#reading.mark !== undefined) {
@@ -182,7 +193,7 @@ export class Answer {
         }
       }
     }
-    for (const [provider, fields] of Object.entries(part.providerMetadata ?? {})) {
+    for (const [provider, fields] of part.providerMetadata === undefined ? [] : Object.entries(part.providerMetadata)) {
       for (const [name, value] of Object.entries(fields ?? {})) {
         // Some packages say the same with every delta.
         if (value === undefined || value === null || block.opaque?.[provider]?.[name] === value) continue;
@@ -195,8 +206,16 @@ export class Answer {
     if (kind === "reasoning") this.#thought = true;
     else this.#said ||= text.trim() !== "";
     this.#bytes += Buffer.byteLength(text);
-    yield { type: kind, block: block.name, text, ...(news ? { opaque: block.opaque } : {}) };
+    const last = lastOf(chunks);
+    const joins = !news && last?.type === kind && last.block === block.name && last.opaque === undefined;
+    if (joins) last.text += text;
+    else chunks.push({ type: kind, block: block.name, text, ...(news ? { opaque: block.opaque } : {}) });
   }
+}
+
+/** The chunk that the next piece of the same kind is joined to; undefined: it stands alone. */
+function lastOf(chunks: readonly ModelChunk[]): ModelChunk | undefined {
+  return chunks.length < APART ? undefined : chunks.at(-1);
 }
 
 function freshId(): string {

@@ -1,4 +1,6 @@
 import { ProviderError } from "gantry";
+import type { Answered } from "./connections.js";
+import type { Bytes } from "./pieces.js";
 
 /** The most that is read of each kind of body, in bytes after decompression. */
 export const BODY_LIMITS = {
@@ -20,50 +22,60 @@ export type BodyLimits = Readonly<typeof BODY_LIMITS>;
 export interface Whole {
   readonly ok: boolean;
   readonly status: number;
-  readonly headers: Headers;
+  readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
   readonly bytes: number;
 }
 
 /**
- * The response with a body that ends, whatever the provider sends: of an error the first bytes, of an answer events of
- * bounded size, each passed on whole. Reading beyond a limit rejects with `ProviderError` of the kind `too_large`.
+ * The answer as a platform's response whose body ends, whatever the provider sends: of an error the first bytes, of an
+ * answer events of bounded size, each passed on whole. Reading beyond a limit rejects with `ProviderError` of the kind
+ * `too_large`.
  */
-export function bounded(response: Response, provider: string, limits: BodyLimits = BODY_LIMITS): Response {
-  const { body, status, statusText } = response;
-  if (body === null) return response;
-  const headers = new Headers(response.headers);
+export function bounded(answer: Answered, provider: string, limits: BodyLimits = BODY_LIMITS): Response {
+  const { ok, status, statusText, body, url } = answer;
+  const headers = new Headers(answer.headers);
   // They tell of what was on the wire, not of what comes out here.
   headers.delete("content-encoding");
   headers.delete("content-length");
-  const reader = body.getReader();
-  const pieces = response.ok ? events(reader, provider, limits) : firstBytes(reader, limits.error);
-  const answer = new Response(streamOf(pieces, reader), { status, statusText, headers });
+  const pieces = ok ? events(body, provider, limits) : firstBytes(body, limits.error);
+  const empty = [101, 204, 205, 304].includes(status);
+  if (empty) body.leave(true);
+  const response = new Response(empty ? null : streamOf(pieces, body), { status, statusText, headers });
   // Faults name the host that they came from.
-  Object.defineProperty(answer, "url", { value: response.url });
-  return answer;
+  Object.defineProperty(response, "url", { value: url });
+  return response;
 }
 
 /** A whole body of at most `most` bytes, else a rejection that says that `what` is larger; of an error the first bytes. */
-export async function readWhole(response: Response, most: number, provider: string, what: string): Promise<Whole> {
-  const { ok, status, headers } = response;
+export async function readWhole(answer: Answered, most: number, provider: string, what: string): Promise<Whole> {
+  const { ok, status, headers, body } = answer;
   const parts: Uint8Array[] = [];
   let bytes = 0;
-  if (response.body !== null) {
-    const reader = response.body.getReader();
-    let values = 0;
-    for await (const piece of ok ? all(reader) : firstBytes(reader, BODY_LIMITS.error)) {
+  try {
+    for await (const piece of ok ? all(body) : firstBytes(body, BODY_LIMITS.error)) {
       bytes += piece.length;
-      for (const byte of piece) if (isStructure(byte)) values++;
-      if (ok && (bytes > most || values > BODY_LIMITS.values)) {
-        const error = bytes > most ? tooLarge(provider, what, most) : tooMany(provider, what, BODY_LIMITS.values);
-        letGo(reader, error);
-        throw error;
-      }
       parts.push(piece);
+      if (ok && bytes > most) break;
     }
+    const read = Buffer.concat(parts);
+    if (ok) checkSize(read, most, provider, what);
+    return { ok, status, headers, bytes, text: new TextDecoder().decode(read) };
+  } finally {
+    body.leave();
   }
-  return { ok, status, headers, bytes, text: new TextDecoder().decode(Buffer.concat(parts)) };
+}
+
+/** The first bytes of an error as text. */
+export async function readError(body: Bytes): Promise<string> {
+  const parts: Uint8Array[] = [];
+  for await (const piece of firstBytes(body, BODY_LIMITS.error)) parts.push(piece);
+  return new TextDecoder().decode(Buffer.concat(parts));
+}
+
+/** All of what is sent. */
+export async function readSent(request: Request): Promise<Uint8Array> {
+  return new Uint8Array(await request.arrayBuffer());
 }
 
 /** All of a body that is bounded already. */
@@ -71,38 +83,39 @@ export async function readText(response: Response): Promise<string> {
   return await response.text();
 }
 
-type Reader = ReadableStreamDefaultReader<Uint8Array>;
-
-async function* all(reader: Reader): AsyncGenerator<Uint8Array, void, undefined> {
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    yield value;
+/** Throws `ProviderError` of the kind `too_large` where there are more bytes than `most`, or too many values in them; `event` names what has values. */
+export function checkSize(bytes: Uint8Array, most: number, provider: string, what: string, event = what): void {
+  // Of fewer bytes none can have so many.
+  if (bytes.length > BODY_LIMITS.values) {
+    let values = 0;
+    for (const byte of bytes) if (isStructure(byte)) values++;
+    if (values > BODY_LIMITS.values) throw tooMany(provider, event, BODY_LIMITS.values);
   }
+  if (bytes.length > most) throw tooLarge(provider, what, most);
 }
 
-async function* firstBytes(reader: Reader, most: number): AsyncGenerator<Uint8Array, void, undefined> {
+async function* all(body: Bytes): AsyncGenerator<Uint8Array, void, undefined> {
+  for (let piece = await body.next(); piece !== undefined; piece = await body.next()) yield piece;
+}
+
+async function* firstBytes(body: Bytes, most: number): AsyncGenerator<Uint8Array, void, undefined> {
   let left = most;
-  for await (const piece of all(reader)) {
+  for await (const piece of all(body)) {
     yield piece.subarray(0, left);
     left -= piece.length;
     if (left > 0) continue;
-    letGo(reader, new Error("enough was read"));
+    body.leave();
     return;
   }
 }
 
 /** Each event whole, so that who takes them apart never holds more than one, nor looks at its beginning again and again. */
-async function* events(
-  reader: Reader,
-  provider: string,
-  limits: BodyLimits,
-): AsyncGenerator<Uint8Array, void, undefined> {
+async function* events(body: Bytes, provider: string, limits: BodyLimits): AsyncGenerator<Uint8Array, void, undefined> {
   const ends = new EventEnds();
   let held: Uint8Array[] = [];
   let size = 0;
   let total = 0;
-  for await (const piece of all(reader)) {
+  for await (const piece of all(body)) {
     total += piece.length;
     if (total > limits.answer) throw tooLarge(provider, "an answer", limits.answer);
     const end = ends.last(piece);
@@ -154,7 +167,7 @@ class EventEnds {
   }
 }
 
-function streamOf(pieces: AsyncGenerator<Uint8Array, void, undefined>, reader: Reader): ReadableStream<Uint8Array> {
+function streamOf(pieces: AsyncGenerator<Uint8Array, void, undefined>, body: Bytes): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
@@ -163,11 +176,11 @@ function streamOf(pieces: AsyncGenerator<Uint8Array, void, undefined>, reader: R
           if (done === true) controller.close();
           else controller.enqueue(value);
         } catch (error) {
-          letGo(reader, error);
+          body.leave();
           controller.error(error);
         }
       },
-      cancel: (reason) => letGo(reader, reason),
+      cancel: () => body.leave(),
     },
     // Nothing is read before somebody wants it.
     { highWaterMark: 0 },
@@ -179,15 +192,12 @@ function isStructure(byte: number): boolean {
   return byte === 0x2c || byte === 0x5b || byte === 0x7b;
 }
 
-function letGo(reader: Reader, reason: unknown): void {
-  void reader.cancel(reason).catch(() => undefined);
-}
-
 function tooMany(provider: string, what: string, most: number): ProviderError {
   return new ProviderError(provider, "too_large", `${what} of more than ${most.toLocaleString("en")} values`);
 }
 
-function tooLarge(provider: string, what: string, most: number): ProviderError {
+/** What is said of too many bytes. */
+export function tooLarge(provider: string, what: string, most: number): ProviderError {
   const amount = most >= 1024 * 1024 ? `${most / 1024 / 1024} MB` : `${most} bytes`;
   return new ProviderError(provider, "too_large", `${what} of more than ${amount}`);
 }

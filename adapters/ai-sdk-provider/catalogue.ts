@@ -3,7 +3,7 @@ import { readEntry } from "./catalogue-entry.js";
 import type { FaultContext } from "./errors.js";
 import { familiar } from "./families.js";
 import { FAVOURITES } from "./favourites.js";
-import type { Read } from "./fetch.js";
+import type { Read } from "./network.js";
 import { present, type Bag } from "./json.js";
 import { entriesOf } from "./listing.js";
 import type { ConfiguredModel, Settings } from "./options.js";

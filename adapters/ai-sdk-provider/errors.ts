@@ -1,4 +1,5 @@
 import { hasCode, ProviderError, type ProviderErrorKind } from "gantry";
+import type { Whole } from "./bodies.js";
 import { faultOf, retryAfterMs, type Fault } from "./fault.js";
 import { bag, parsed, tellsError } from "./json.js";
 import { UNREADABLE_CALL, type FaultContext } from "./slips.js";
@@ -40,6 +41,22 @@ const NETWORK_CODE =
   /^(ECONNRESET|ECONNREFUSED|ECONNABORTED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|EHOSTUNREACH|ENETUNREACH|ENETDOWN|EPROTO|UND_ERR_(SOCKET|CONNECT_TIMEOUT|HEADERS_TIMEOUT|BODY_TIMEOUT|CLOSED|DESTROYED|INFO|RES_CONTENT_LENGTH_MISMATCH|REQ_RETRY|PRX_TLS|ABORTED)|HPE_.*)$/;
 const UNREACHABLE = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)|ERR_TLS/;
+
+/** A request that was answered with no; `faultOf` reads these fields. */
+export class Refused extends Error {
+  readonly statusCode: number;
+  readonly responseHeaders: Readonly<Record<string, string>>;
+  readonly responseBody: string;
+  constructor(
+    { status, statusText, headers }: Pick<Whole, "status" | "headers"> & { statusText: string },
+    body: string,
+  ) {
+    super(statusText);
+    this.statusCode = status;
+    this.responseHeaders = headers;
+    this.responseBody = body;
+  }
+}
 
 /** Any fault of a provider as the kernel knows it: a kind, the provider's own words without secrets, how long to wait. */
 export function toProviderError(error: unknown, context: FaultContext): ProviderError {

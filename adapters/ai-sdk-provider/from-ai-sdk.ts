@@ -1,10 +1,12 @@
 import { InputError, type Logger, type ModelProvider } from "gantry";
-import { AiSdkModels } from "./ai-sdk-models.js";
+import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
 import { toProviderError } from "./errors.js";
 import { isAiSdkModel, type AiSdkModel } from "./language-model.js";
 import { PATIENCE, type ConfiguredModel, type Settings } from "./options.js";
+import { askPackage } from "./package-source.js";
 import { passedCost } from "./prices.js";
 import { redactor } from "./redact.js";
+import { forSpecification } from "./specification.js";
 import type { Wire } from "./wires/wire.js";
 
 /** A provider of the AI SDK: `createX({...})` of any of its packages, known by its structure alone. */
@@ -97,7 +99,15 @@ class PackageModels extends AiSdkModels {
       maxWaitMs: (options.maxWait ?? PATIENCE.maxWait) * 1000,
       ...ITS_OWN,
     };
-    super(settings, faults, async () => ({ wire, model: modelOf }), options.logger);
+    const opened: OpenWire = {
+      wire,
+      ask({ request: { model, effort }, refused }, asked, signal) {
+        const asks = modelOf(model.id);
+        const specified = forSpecification(asks.specificationVersion, asked, refused.has("effort") ? "" : effort);
+        return askPackage(asks, specified, signal);
+      },
+    };
+    super(settings, faults, async () => opened, options.logger);
     this.#onClose = options.onClose;
   }
 
@@ -115,10 +125,11 @@ function packageWire(modelOf: (id: string) => AiSdkModel, providerOptions: FromA
     // Packages differ in what they make of media within results; behind them all understand it.
     rules: () => ({ toolMedia: "behind", toolIds: "plain", reasoningOnMessage: false }),
     async options({ request: { model, effort }, refused }) {
+      const { provider } = modelOf(model.id);
       // JSON values, which the package's type wants to see proven.
       const extra = { ...providerOptions } as Record<string, Record<string, never>>;
       if (effort !== "" && !refused.has("effort")) {
-        const key = modelOf(model.id).provider.split(".")[0]!;
+        const key = provider.split(".")[0]!;
         // The name that most packages give it.
         extra[key] = { reasoningEffort: effort, ...extra[key] } as unknown as Record<string, never>;
       }

@@ -1,6 +1,6 @@
 import { readText } from "./bodies.js";
 import { noAnswer, type FaultContext } from "./errors.js";
-import type { Fetch } from "./fetch.js";
+import type { Fetch } from "./network.js";
 
 /** `fetch` that turns away what is no event stream, before a package of others reads it as an empty one. */
 export function guard(fetch: Fetch, context: FaultContext): Fetch {
@@ -17,7 +17,7 @@ export function guard(fetch: Fetch, context: FaultContext): Fetch {
 }
 
 /** Half a surrogate pair (a text cut in the middle of an emoji) makes some providers refuse the whole request. */
-export function wellFormed(body: RequestInit["body"]): RequestInit["body"] {
+export function wellFormed<T>(body: T | string): T | string {
   if (typeof body !== "string" || !body.includes("\\ud")) return body;
   // Pairs stand as they are in JSON; an escaped one is alone. The first alternative steps over escaped backslashes.
   return body.replace(/\\\\|\\ud[89a-f][0-9a-f]{2}/g, (match) => (match === "\\\\" ? match : "\\ufffd"));

@@ -1,7 +1,7 @@
 import { ProviderError } from "gantry";
 import { BODY_LIMITS } from "./bodies.js";
 import { toProviderError, type FaultContext } from "./errors.js";
-import type { Read } from "./fetch.js";
+import type { Read } from "./network.js";
 import { bag, parsed, type Bag } from "./json.js";
 import { enrichLocal } from "./local-catalogue.js";
 import type { Settings } from "./options.js";
@@ -49,13 +49,13 @@ async function fetchEntries(
   let left = BODY_LIMITS.list;
   for (let page = 0; page < PAGES && entries.length < MOST_MODELS; page++) {
     const url = `${baseUrl}/models${query}`;
-    const response = await read(url, { headers, signal }, left, "a list of models");
+    const response = await read(url, { headers }, signal, left, "a list of models");
     const { text } = response;
     left -= response.bytes;
     const body = parsed(text);
     if (!response.ok) {
       throw toProviderError(
-        { statusCode: response.status, responseBody: text, responseHeaders: Object.fromEntries(response.headers) },
+        { statusCode: response.status, responseBody: text, responseHeaders: response.headers },
         context,
       );
     }

@@ -1,4 +1,4 @@
-import type { Read } from "./fetch.js";
+import type { Read } from "./network.js";
 import { bag, list, present, text, type Bag } from "./json.js";
 import type { Settings } from "./options.js";
 
@@ -18,8 +18,8 @@ export async function enrichLocal(entries: Bag[], settings: Settings, read: Read
     try {
       const url = new URL(path, settings.baseUrl).href;
       const headers = { ...settings.headers, "content-type": "application/json" };
-      const sent = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
-      const answer = await read(url, { headers, signal, ...sent }, SHOWN, "an answer about a model");
+      const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+      const answer = await read(url, { headers, ...sent }, signal, SHOWN, "an answer about a model");
       return answer.ok ? bag(JSON.parse(answer.text)) : {};
     } catch {
       // The plain listing is there: this would only have made it better.

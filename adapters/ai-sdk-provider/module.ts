@@ -8,7 +8,7 @@ import {
   type Logger,
   type ModelProvider,
 } from "gantry";
-import { Network } from "./fetch.js";
+import { Network } from "./network.js";
 import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
 import { guard } from "./guard.js";
 import { present } from "./json.js";

@@ -1,12 +1,6 @@
-import type { Logger, ModelChunk } from "gantry";
+import type { Logger, ProviderError } from "gantry";
 import { refusedParameter } from "./refused-parameter.js";
 import type { Optional } from "./wires/wire.js";
-
-/** One try, with what it sends that a model may refuse. */
-export interface Attempt {
-  readonly sent: ReadonlySet<Optional>;
-  readonly chunks: AsyncIterable<ModelChunk>;
-}
 
 /** What each model is known to refuse. A model's own limits are learnt once; every later call of this process leaves the parameter out. */
 export class Refusals {
@@ -17,28 +11,16 @@ export class Refusals {
     this.#logger = logger;
   }
 
-  /** Try until the provider refuses no parameter any more; never again once something was emitted. */
-  async *answer(
-    model: string,
-    attempt: (refused: ReadonlySet<Optional>) => Promise<Attempt>,
-  ): AsyncGenerator<ModelChunk, void, undefined> {
-    const refused = this.#byModel.get(model) ?? new Set<Optional>();
-    for (;;) {
-      const { sent, chunks } = await attempt(refused);
-      let emitted = false;
-      try {
-        for await (const chunk of chunks) {
-          emitted = true;
-          yield chunk;
-        }
-        return;
-      } catch (error) {
-        const parameter = emitted ? undefined : refusedParameter(error, sent);
-        if (parameter === undefined || refused.has(parameter)) throw error;
-        refused.add(parameter);
-        this.#byModel.set(model, refused);
-        this.#logger?.info("the model refuses a parameter, which is left out from now on", { model, parameter });
-      }
-    }
+  of(model: string): ReadonlySet<Optional> {
+    return this.#byModel.get(model) ?? new Set();
+  }
+
+  /** Whether a model refused one of the parameters that were `sent` and not known to be refused then, so that it is asked again without. */
+  learn(model: string, fault: ProviderError, sent: ReadonlySet<Optional>, known: ReadonlySet<Optional>): boolean {
+    const parameter = refusedParameter(fault, sent);
+    if (parameter === undefined || known.has(parameter)) return false;
+    this.#byModel.set(model, new Set([...this.of(model), parameter]));
+    this.#logger?.info("the model refuses a parameter, which is left out from now on", { model, parameter });
+    return true;
   }
 }

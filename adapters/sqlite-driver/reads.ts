@@ -18,28 +18,29 @@ import type { Statements, Value } from "./statements.js";
 /** The function of a connection that lower-cases as JavaScript does. */
 export const LOWER = "gantry_lower";
 
+function sessionRow(db: Statements, id: string): SessionRow | undefined {
+  return db.get<SessionRow>("SELECT * FROM sessions WHERE id = ?", id);
+}
+
 export function getSession(db: Statements, id: string): SessionRow | undefined {
-  return (
-    db.get<SessionRow>("SELECT * FROM sessions WHERE id = ?", id) ??
-    db.get<SessionRow>("SELECT * FROM sessions WHERE alias = ? AND alias <> ''", id)
-  );
+  return sessionRow(db, id) ?? db.get<SessionRow>("SELECT * FROM sessions WHERE alias = ? AND alias <> ''", id);
 }
 
 /** As of one moment. */
 export function headOf(db: Statements, id: string): ChainHead | undefined {
   return db.atOnce(() => {
     const row = getSession(db, id);
-    const original = row && (row.idx === 0 ? row : getSession(db, row.root));
+    const original = row && (row.idx === 0 ? row : sessionRow(db, row.root));
     const newest = row && newestOfChain(db, row.id);
     if (!original || !newest) return undefined;
     const rows = db.all<MessageRow>(messagesStatement({}).sql, newest.n, -1);
-    const { root } = original;
-    const unfinished = listRuns(db, { sessionId: root, states: ["running", "waiting"], limit: Infinity });
+    const said = rows.map((one) => wholeMessage(db, one, newest.id));
+    const unfinished = db.all<{ record: string }>(UNFINISHED, original.root);
     return {
       original: sessionOf(original),
       newest: sessionOf(newest),
-      messages: [...viewOf(db, newest.n), ...rows.map((one) => wholeMessage(db, one, newest.id))],
-      unfinished: unfinished.map(({ run }) => run),
+      messages: [...viewOf(db, newest.n), ...said],
+      unfinished: unfinished.map(({ record }) => JSON.parse(record) as RunRecord),
     };
   });
 }
@@ -161,6 +162,10 @@ interface RunRow {
 /** Behind it, `now` in ms, and then what `WHERE` asks for. */
 const RUNS = `SELECT r.record, l.holder FROM runs r
   LEFT JOIN leases l ON l.root = r.root AND l.fence = r.fence AND l.expires_at > ?`;
+
+/** Of a chain; the holder is whoever asks. */
+export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN ('running', 'waiting')
+  ORDER BY started_at DESC, id DESC`;
 
 const runOf = ({ record, holder }: RunRow): StoredRun => ({
   run: JSON.parse(record) as RunRecord,

@@ -66,6 +66,7 @@ export class SqliteDriver implements SessionDriver {
       },
       close: ({ db }) => {
         clearTimeout(this.#idle);
+        this.#idle = undefined;
         // The last connection to go folds the write-ahead log into the file.
         db.close();
       },
@@ -163,7 +164,7 @@ export class SqliteDriver implements SessionDriver {
 
   /** Keeps the write-ahead log short, and deleted text out of it. */
   #foldWhenIdle(db: Database): void {
-    clearTimeout(this.#idle);
+    if (this.#idle?.refresh()) return;
     this.#idle = setTimeout(() => {
       try {
         setPragma(db, "wal_checkpoint(TRUNCATE)");

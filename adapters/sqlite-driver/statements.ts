@@ -1,4 +1,4 @@
-import type { Database, Statement } from "better-sqlite3";
+import type { Database, Statement, Transaction } from "better-sqlite3";
 import { prepare } from "./kept.js";
 import { wellFormed } from "./rows.js";
 
@@ -9,9 +9,11 @@ export class Statements {
   readonly #db: Database;
   readonly #prepared = new Map<string, Statement>();
   readonly #inserts = new Map<string, string>();
+  readonly #together: Transaction<(reads: () => unknown) => unknown>;
 
   constructor(db: Database) {
     this.#db = db;
+    this.#together = db.transaction((reads: () => unknown) => reads());
   }
 
   run(sql: string, ...values: readonly Value[]): { changes: number; lastInsertRowid: number } {
@@ -31,10 +33,10 @@ export class Statements {
     return this.run(sql, ...valuesOf(row));
   }
 
-  /** Change a row; its keys are the columns. */
-  update(table: string, n: number, row: object): void {
-    const columns = Object.keys(row).map((column) => `${column} = ?`);
-    this.run(`UPDATE ${table} SET ${columns.join(", ")} WHERE n = ?`, ...valuesOf(row), n);
+  /** Change the row that has `key` in its first column; the keys of `row` are the columns. */
+  update(table: string, column: "n" | "id", key: Value, row: object): void {
+    const columns = Object.keys(row).map((one) => `${one} = ?`);
+    this.run(`UPDATE ${table} SET ${columns.join(", ")} WHERE ${column} = ?`, ...valuesOf(row), key);
   }
 
   /** The first row, of a shape that the caller knows from its own SQL. */
@@ -46,9 +48,9 @@ export class Statements {
     return this.#of(sql).all(...values.map(bindable)) as Row[];
   }
 
-  /** Run reads against one state of the store. */
+  /** Run reads against one state of the store; inside of others, against theirs. */
   atOnce<T>(reads: () => T): T {
-    return this.#db.transaction(reads).deferred();
+    return this.#db.inTransaction ? reads() : (this.#together.deferred(reads) as T);
   }
 
   #of(sql: string): Statement {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Database } from "better-sqlite3";
+import type { Database, Transaction } from "better-sqlite3";
 import { StoreError } from "gantry";
 import { setPragma } from "./kept.js";
 import { isBusy, sqliteCode } from "./errors.js";
@@ -41,12 +41,19 @@ export class WriteQueue {
   readonly #wal: boolean;
   readonly #durable: boolean;
   readonly #jobs: Job[] = [];
+  readonly #whole: Transaction<(jobs: readonly Job[]) => readonly Outcome[]>;
+  readonly #one: Transaction<(job: Job) => unknown>;
   #pumping = false;
+  /** What the connection does at a commit, as far as it was told here. */
+  #synchronous: "FULL" | "NORMAL" | undefined;
 
   constructor(db: Database, options: { wal: boolean; durable: boolean }) {
     this.#db = db;
     this.#wal = options.wal;
     this.#durable = options.durable;
+    // Made once: better-sqlite3 makes four functions of each.
+    this.#whole = db.transaction((jobs: readonly Job[]) => this.#outcomes(jobs));
+    this.#one = db.transaction((job: Job) => job.run());
   }
 
   /** Run inside a transaction that holds the write lock. May run more than once, each time from a clean state. */
@@ -94,24 +101,25 @@ export class WriteQueue {
 
   /** One transaction. Throws when it was rolled back as a whole. */
   #commit(jobs: readonly Job[]): readonly Outcome[] {
-    const db = this.#db;
     const full = !this.#wal || (this.#durable && jobs.some((job) => job.sync));
-    setPragma(db, `synchronous = ${full ? "FULL" : "NORMAL"}`);
-    return db
-      .transaction(() => {
-        const alone = jobs.length === 1;
-        return jobs.map((job): Outcome => {
-          if (alone) return { value: job.run() };
-          try {
-            return { value: db.transaction(job.run)() };
-          } catch (error) {
-            // A full disk or a failing one ends the outer transaction too.
-            if (!db.inTransaction || sqliteCode(error) !== "") throw error;
-            return { error };
-          }
-        });
-      })
-      .immediate();
+    const wanted = full ? "FULL" : "NORMAL";
+    if (this.#synchronous !== wanted) setPragma(this.#db, `synchronous = ${wanted}`);
+    this.#synchronous = wanted;
+    return this.#whole.immediate(jobs);
+  }
+
+  #outcomes(jobs: readonly Job[]): readonly Outcome[] {
+    const alone = jobs.length === 1;
+    return jobs.map((job): Outcome => {
+      if (alone) return { value: job.run() };
+      try {
+        return { value: this.#one(job) };
+      } catch (error) {
+        // A full disk or a failing one ends the outer transaction too.
+        if (!this.#db.inTransaction || sqliteCode(error) !== "") throw error;
+        return { error };
+      }
+    });
   }
 }
 

@@ -9,7 +9,7 @@ import {
 import type { Holder, Lease, Message, PartDelta, RunRecord, SessionChange, SessionStart, Snapshot } from "gantry";
 import { newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
-import type { Statements } from "./statements.js";
+import type { Statements, Value } from "./statements.js";
 
 // Everything here runs inside a transaction that holds the write lock; a throw undoes all of it.
 
@@ -20,6 +20,8 @@ interface Place {
   root: string;
   idx: number;
   chain: number;
+  /** Of the chain's lease, where there is one. */
+  fence: number | null;
 }
 
 /** Tells the session's row. */
@@ -32,11 +34,12 @@ export function createSession(
   if (alias !== "" && (alias === id || isTaken(db, alias))) throw new SessionExistsError(alias);
   const original = chain.root === id ? undefined : placeOf(db, chain.root);
   if (chain.root !== id && !original) throw new SessionNotFoundError(chain.root);
-  checkFence(db, chain.root, fence);
-  if (db.get("SELECT 1 FROM sessions WHERE root = ? AND idx = ?", chain.root, chain.index)) {
+  checkFence(chain.root, fence, fence === null ? null : fenceOf(db, chain.root));
+  if (original && db.get("SELECT 1 FROM sessions WHERE root = ? AND idx = ?", chain.root, chain.index)) {
     throw new SessionExistsError(id);
   }
-  const { lastInsertRowid: n } = db.insert("sessions", rowOfSession(session));
+  const lastSeq = Math.max(session.lastSeq, lastOf(messages));
+  const { lastInsertRowid: n } = db.insert("sessions", rowOfSession({ ...session, lastSeq }));
   addMessages(db, { n, chain: original?.n ?? n }, messages);
   if (view.length > 0) db.run("INSERT INTO views VALUES (?, ?)", n, JSON.stringify(view));
   if (run) putRun(db, chain.root, run, fence);
@@ -46,7 +49,7 @@ export function createSession(
 export function changeSession(db: Statements, id: string, change: SessionChange): void {
   const place = placeOf(db, id);
   if (!place) throw new SessionNotFoundError(id);
-  checkFence(db, place.root, change.fence);
+  checkFence(place.root, change.fence, place.fence);
   if (change.cut) cut(db, place, change.cut);
   if (change.restore !== undefined) restore(db, place, change.restore);
   if (change.cut || change.restore !== undefined) raiseLastSeq(db, place);
@@ -63,13 +66,13 @@ export function putRun(db: Statements, root: string, run: RunRecord, fence: numb
   if (key !== "" && db.get("SELECT 1 FROM runs WHERE key = ? AND key <> '' AND id <> ?", key, id))
     throw new RunKeyTakenError(key);
   const record = JSON.stringify({ ...run, sessionId: root });
-  const { changes } = db.insert(
-    "runs",
-    { id, root, key, state, started_at: startedAt, fence, record },
-    `ON CONFLICT (id) DO UPDATE SET key = excluded.key, state = excluded.state, started_at = excluded.started_at,
-       fence = excluded.fence, record = excluded.record WHERE root = excluded.root`,
-  );
-  if (changes === 0) throw new RunKeyTakenError(key);
+  const row = { root, key, state, started_at: startedAt, fence, record };
+  const known = db.get<typeof row>("SELECT root, key, state, started_at FROM runs WHERE id = ?", id);
+  if (known && known.root !== root) throw new RunKeyTakenError(key);
+  // An index is written for each column that is named, changed or not.
+  if (!known) db.insert("runs", { id, ...row });
+  else if (known.key !== key || known.started_at !== startedAt) db.update("runs", "id", id, row);
+  else db.update("runs", "id", id, known.state === state ? { fence, record } : { state, fence, record });
 }
 
 export function deleteChains(db: Statements, ids: readonly string[]): void {
@@ -93,12 +96,16 @@ export function takeLease(
   ttlMs: number,
   replacing: string | undefined,
 ): Lease | { heldBy: Holder } {
-  const root = placeOf(db, rootId)?.root ?? rootId;
   const now = Date.now();
-  const held = db.get<{ fence: number; holder_id: string; holder: string; expires_at: number }>(
-    "SELECT fence, holder_id, holder, expires_at FROM leases WHERE root = ?",
-    root,
-  );
+  const known = placeOf(db, rootId);
+  const root = known?.root ?? rootId;
+  const held =
+    known?.fence === null
+      ? undefined
+      : db.get<{ fence: number; holder_id: string; holder: string; expires_at: number }>(
+          "SELECT fence, holder_id, holder, expires_at FROM leases WHERE root = ?",
+          root,
+        );
   const mine = held?.holder_id === holder.id;
   if (held && !mine && held.expires_at > now && held.holder_id !== replacing) {
     return { heldBy: JSON.parse(held.holder) as Holder };
@@ -115,28 +122,28 @@ export function releaseLease(db: Statements, lease: Lease): void {
 }
 
 function nextFence(db: Statements): number {
-  db.run("UPDATE fence SET last = last + 1");
-  return db.get<{ last: number }>("SELECT last FROM fence")?.last ?? 0;
+  return db.get<{ last: number }>("UPDATE fence SET last = last + 1 RETURNING last")?.last ?? 0;
 }
 
 function placeOf(db: Statements, id: string): Place | undefined {
   return db.get<Place>(
-    `SELECT s.n, s.id, s.root, s.idx, o.n AS chain FROM sessions s JOIN sessions o ON o.id = s.root WHERE s.id = ?`,
+    `SELECT s.n, s.id, s.root, s.idx, o.n AS chain, l.fence FROM sessions s JOIN sessions o ON o.id = s.root
+     LEFT JOIN leases l ON l.root = s.root WHERE s.id = ?`,
     id,
   );
 }
 
 function isTaken(db: Statements, id: string): boolean {
-  return (
-    db.get("SELECT 1 FROM sessions WHERE id = ?", id) !== undefined ||
-    db.get("SELECT 1 FROM sessions WHERE alias = ? AND alias <> ''", id) !== undefined
-  );
+  const sql = "SELECT 1 FROM sessions WHERE id = ? UNION ALL SELECT 1 FROM sessions WHERE alias = ? AND alias <> ''";
+  return db.get(sql, id, id) !== undefined;
 }
 
-function checkFence(db: Statements, root: string, fence: number | null): void {
-  if (fence === null) return;
-  const lease = db.get<{ fence: number }>("SELECT fence FROM leases WHERE root = ?", root);
-  if (lease?.fence !== fence) throw new LeaseLostError(root);
+function fenceOf(db: Statements, root: string): number | null {
+  return db.get<{ fence: number }>("SELECT fence FROM leases WHERE root = ?", root)?.fence ?? null;
+}
+
+function checkFence(root: string, wanted: number | null, held: number | null): void {
+  if (wanted !== null && wanted !== held) throw new LeaseLostError(root);
 }
 
 function cut(db: Statements, place: Place, snapshot: Snapshot): void {
@@ -167,42 +174,43 @@ function raiseLastSeq(db: Statements, place: Place): void {
   );
 }
 
-function setFields(db: Statements, place: Place, { set, usage }: SessionChange): void {
-  if (!set && !usage) return;
-  const { title, titled, provider, model, reasoningEffort, projectDir, updatedAt } = set ?? {};
-  db.run(
-    `UPDATE sessions SET
-       title = coalesce(?, title), titled = coalesce(?, titled), provider = coalesce(?, provider),
-       model = coalesce(?, model), reasoning_effort = coalesce(?, reasoning_effort),
-       project_dir = coalesce(?, project_dir), updated_at = max(updated_at, coalesce(?, '')),
-       prompt_tokens = prompt_tokens + ?, completion_tokens = completion_tokens + ?,
-       total_tokens = total_tokens + ?, cost = cost + ?
-     WHERE n IN (?, ?)`,
-    title ?? null,
-    titled === undefined ? null : Number(titled),
-    provider ?? null,
-    model ?? null,
-    reasoningEffort ?? null,
-    projectDir ?? null,
-    updatedAt ?? null,
-    usage?.promptTokens ?? 0,
-    usage?.completionTokens ?? 0,
-    usage?.totalTokens ?? 0,
-    usage?.cost ?? 0,
-    place.n,
-    place.chain,
-  );
+/** One statement, with those columns alone that change: an index is written for each that is named. */
+function setFields(db: Statements, place: Place, { set = {}, usage, add = [] }: SessionChange): void {
+  const { title, titled, provider, model, reasoningEffort, projectDir, updatedAt } = set;
+  const last = lastOf(add);
+  const changes: [sql: string, ...values: (Value | undefined)[]][] = [
+    ["title = ?", title],
+    ["titled = ?", titled === undefined ? undefined : Number(titled)],
+    ["provider = ?", provider],
+    ["model = ?", model],
+    ["reasoning_effort = ?", reasoningEffort],
+    ["project_dir = ?", projectDir],
+    ["updated_at = max(updated_at, ?)", updatedAt],
+    ["prompt_tokens = prompt_tokens + ?", usage?.promptTokens],
+    ["completion_tokens = completion_tokens + ?", usage?.completionTokens],
+    ["total_tokens = total_tokens + ?", usage?.totalTokens],
+    ["cost = cost + ?", usage?.cost],
+  ];
+  const told = changes.filter(([, value]) => value !== undefined);
+  if (last > 0) told.push(["last_seq = CASE n WHEN ? THEN max(last_seq, ?) ELSE last_seq END", place.n, last]);
+  if (told.length === 0) return;
+  const values = told.flatMap(([, ...some]) => some.filter((value) => value !== undefined));
+  const sql = `UPDATE sessions SET ${told.map(([one]) => one).join(", ")} WHERE n IN (?, ?)`;
+  db.run(sql, ...values, place.n, place.chain);
 }
 
+/** Greatest `seq`; 0 of none. */
+function lastOf(messages: readonly Message[]): number {
+  return messages.reduce((last, { seq }) => Math.max(last, seq), 0);
+}
+
+/** Whoever calls keeps the session's last `seq`. */
 function addMessages(db: Statements, place: Pick<Place, "n" | "chain">, messages: readonly Message[]): void {
-  let last = 0;
   for (const message of messages) {
     const row = { chain: place.chain, session: place.n, seq: message.seq, ...rowOfMessage(message) };
     const { changes } = db.insert("messages", row, "ON CONFLICT (chain, seq) DO NOTHING");
     if (changes === 0) throw new SeqTakenError(message.seq);
-    last = Math.max(last, message.seq);
   }
-  if (last > 0) db.run("UPDATE sessions SET last_seq = max(last_seq, ?) WHERE n = ?", last, place.n);
 }
 
 function grow(db: Statements, place: Place, deltas: readonly PartDelta[]): void {
@@ -216,7 +224,7 @@ function grow(db: Statements, place: Place, deltas: readonly PartDelta[]): void 
 
 function finish(db: Statements, place: Place, message: Message): void {
   const row = growing(db, place, message.id);
-  db.update("messages", row, { ...rowOfMessage(message), finished: 1 });
+  db.update("messages", "n", row, { ...rowOfMessage(message), finished: 1 });
   db.run("DELETE FROM pieces WHERE message = ?", row);
 }
 

@@ -3,6 +3,7 @@ import type { Message } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 import type { PartDelta, SessionChange, SessionDriver } from "../ports/session-driver.js";
 import type { RunRecord } from "../ports/run.js";
+import type { Usage } from "../ports/usage.js";
 import { addUsage } from "./usage.js";
 
 /** A change under a run's lease, and what it changes of the run. */
@@ -23,6 +24,7 @@ export class Recorder {
   readonly #driver: SessionDriver;
   readonly #fence: number;
   #run: RunRecord;
+  #sessionUsage: Usage;
   /** The newest of the chain: changes when a compaction starts a follow-up. */
   #sessionId: string;
   #growing: Message | undefined;
@@ -38,24 +40,31 @@ export class Recorder {
   #failure: { error: unknown } | undefined;
   readonly #onFailure: (error: unknown) => void;
 
-  /** `onFailure` hears at once of a batch that could not be written, so that the run can stop. */
+  /** `sessionUsage`: what the chain used before. `onFailure` hears at once of a batch that could not be written, so that the run can stop. */
   constructor(
     driver: SessionDriver,
     sessionId: string,
     fence: number,
     run: RunRecord,
+    sessionUsage: Usage,
     onFailure: (error: unknown) => void,
   ) {
     this.#driver = driver;
     this.#sessionId = sessionId;
     this.#fence = fence;
     this.#run = run;
+    this.#sessionUsage = sessionUsage;
     this.#onFailure = onFailure;
   }
 
   /** The run as it was last written. */
   get run(): RunRecord {
     return this.#run;
+  }
+
+  /** Of the whole chain, as the store has it: nobody else may count while the lease is held. */
+  get sessionUsage(): Usage {
+    return this.#sessionUsage;
   }
 
   /** Begin the session with its first message, and the run with it. Rejects as the driver's `create`. */
@@ -118,6 +127,7 @@ export class Recorder {
     if (this.#failure) throw this.#failure.error;
     const usage = change.usage && { usage: addUsage(this.#run.usage, change.usage) };
     await this.#write(change, run || usage ? { ...run, ...usage } : undefined);
+    if (change.usage) this.#sessionUsage = addUsage(this.#sessionUsage, change.usage);
   }
 
   /** How the run ended, where no change before said so; also where one before could not be written. */

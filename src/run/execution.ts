@@ -1,6 +1,5 @@
 import { GantryError, RunCancelledError } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
-import { found } from "../sessions/sessions.js";
 import { runLoop } from "./loop.js";
 import type { RunContext } from "./run-context.js";
 import { failed, finished, isCancel } from "./run-record.js";
@@ -14,7 +13,6 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     const { used, ...outcome } = await runLoop(run).finally(() => recorder.close());
     // An answer without calls brought the end with it.
     if (recorder.run.state === "running") await recorder.end(finished(outcome.endedBy));
-    const session = await found(run.store, sessionId);
     await run.lease.giveBack();
     const context = { used, size: run.model.contextWindow };
     const result: RunResult = {
@@ -22,7 +20,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
       usage: recorder.run.usage,
       sessionId,
       context,
-      sessionUsage: session.usage,
+      sessionUsage: recorder.sessionUsage,
     };
     bus.emit("run.finished", { runId, sessionId, result });
     events.push({ type: "done", usage: result.usage });
@@ -41,8 +39,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     events.push({ type: "error", error });
     throw error;
   } finally {
-    run.place.leave();
-    run.releaseTools();
+    run.leave();
     events.end();
   }
 }

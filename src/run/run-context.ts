@@ -12,12 +12,12 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import type { Hooks } from "../ports/hooks.js";
 import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { Tool } from "../ports/tool.js";
+import type { KnownFile } from "../files/known-file.js";
 import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { ToolList } from "./input.js";
 import type { RunLimits } from "./limits.js";
-import type { RunPlace, RunPlaces } from "./places.js";
-import type { PromptOptions } from "./system-prompt.js";
+import type { RunPlaces } from "./places.js";
 import type { ToolSources } from "./tool-sources.js";
 import type { ToolStates } from "./tool-state.js";
 
@@ -35,7 +35,10 @@ export interface AgentParts {
   readonly permissions: PermissionPolicy;
   readonly hooks: Hooks;
   readonly compaction: Compaction;
-  readonly prompt: PromptOptions;
+  /** Added to the system prompt of runs that bring nothing of their own. */
+  readonly extraPrompt: string;
+  /** Of a project, for the system prompt; undefined: they are left out. */
+  readonly instructions: KnownFile | undefined;
   readonly limits: RunLimits;
   /** Of sessions that are new. */
   readonly projectDir: string;
@@ -69,8 +72,6 @@ export interface RunContext {
   readonly system: string;
   /** Sorted by name. */
   readonly tools: readonly Tool[];
-  /** What was opened for them is this run's no more. */
-  readonly releaseTools: () => void;
   readonly hooks: Hooks;
   readonly limits: RunLimits;
   /** Absolute path of the folder where its tools run. */
@@ -89,9 +90,10 @@ export interface RunContext {
   /** Events for whoever reads the run. */
   readonly events: EventBuffer;
   readonly ask: RunInput["ask"];
-  readonly place: RunPlace;
-  /** Ends the run from within: its session is deleted, a batch could not be stored. */
+  /** Ends the run: its session is deleted, a batch could not be stored. So do the caller, the agent's end and a lost lease. */
   readonly cancel: AbortController;
-  /** Aborted by `cancel`, by the caller, when the agent closes, and when the lease is lost. */
+  /** That of `cancel`. */
   readonly signal: AbortSignal;
+  /** Gives back what it has of the agent: its place, its tools, its ties to other signals. Called once, when it has ended. */
+  readonly leave: () => void;
 }

@@ -1,4 +1,5 @@
 import { setMaxListeners } from "node:events";
+import { onAbort } from "../base/abort.js";
 import { newId, now } from "../base/ids.js";
 import { loggerWith } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
@@ -28,13 +29,21 @@ import { systemPrompt } from "./system-prompt.js";
 export async function startRun(agent: AgentParts, input: RunInput): Promise<RunContext> {
   const place = agent.places.take();
   const cancel = new AbortController();
-  const signal = AbortSignal.any([cancel.signal, agent.closing, ...(input.signal ? [input.signal] : [])]);
+  const others = [agent.closing, ...(input.signal ? [input.signal] : [])];
+  // Each tool of a run may listen, and many run at once.
+  setMaxListeners(0, cancel.signal, ...others);
+  // By hand: the composites of `AbortSignal.any` are dear, and wait for the garbage collector.
+  const ties = others.map((signal) => onAbort(signal, () => cancel.abort(signal.reason)));
+  const leave = (): void => {
+    for (const untie of ties) untie();
+    place.leave();
+  };
   try {
     place.reserve(attachedBytes(input));
-    return await begin(agent, input, place, cancel, signal);
+    return await begin(agent, input, place, cancel, leave);
   } catch (error) {
-    place.leave();
-    throw ending(error, signal);
+    leave();
+    throw ending(error, cancel.signal);
   }
 }
 
@@ -43,11 +52,14 @@ async function begin(
   input: RunInput,
   place: RunPlace,
   cancel: AbortController,
-  signal: AbortSignal,
+  leave: () => void,
 ): Promise<RunContext> {
+  const { signal } = cancel;
   const store = await agent.store();
   const stored = input.sessionId === undefined ? undefined : await chainOf(store, input.sessionId);
   const projectDir = input.projectDir ?? stored?.projectDir ?? agent.projectDir;
+  // While the folder is looked at and the store is asked; it never rejects.
+  const instructions = agent.instructions?.textIn(projectDir);
   await checkFolder(projectDir);
   const chosen = await agent.models.resolve(
     { provider: input.provider ?? "", model: input.model ?? "" },
@@ -60,7 +72,7 @@ async function begin(
   const logger = loggerWith(agent.logger, { run: id });
   const original = stored ?? newSession({ projectDir }, projectDir);
   const sessionId = original.chain.root;
-  const lease = await HeldLease.take(store, sessionId, logger);
+  const lease = await HeldLease.take(store, sessionId, logger, (reason) => cancel.abort(reason));
   let releaseTools = (): void => undefined;
   try {
     const whole = await attached(input, place, signal);
@@ -72,17 +84,9 @@ async function begin(
     const session = { ...(head ? goingOn(head) : original), ...set };
     const conversation = new Conversation(session, head?.messages ?? []);
     const record = begun({ id, sessionId, provider: set.provider, model: set.model });
-    const either = AbortSignal.any([signal, lease.lost]);
-    // Each tool of a run may listen, and many run at once.
-    setMaxListeners(0, either);
     const list = input.tools === undefined ? agent.tools : toolList(input.tools);
-    const { tools, missing, release } = await agent.sources.open(list, {
-      runId: id,
-      sessionId,
-      projectDir,
-      logger,
-      signal: either,
-    });
+    const wanted = { runId: id, sessionId, projectDir, logger, signal };
+    const { tools, missing, release } = await agent.sources.open(list, wanted);
     releaseTools = release;
     const run: RunContext = {
       agent,
@@ -91,13 +95,13 @@ async function begin(
       agentId: newId(),
       ...chosen,
       effort,
-      system: await systemPrompt(projectDir, {
-        ...agent.prompt,
-        extra: input.systemPrompt ?? agent.prompt.extra ?? "",
+      system: systemPrompt({
+        projectDir,
+        instructions: (await instructions) ?? "",
+        extra: input.systemPrompt ?? agent.extraPrompt,
         missing,
       }),
       tools,
-      releaseTools,
       hooks: agent.hooks,
       limits: agent.limits,
       projectDir,
@@ -105,14 +109,19 @@ async function begin(
       state: await agent.states.of(conversation, store),
       store,
       lease,
-      recorder: new Recorder(store, session.id, lease.fence, record, (error) => cancel.abort(error)),
+      recorder: new Recorder(store, session.id, lease.fence, record, (head?.original ?? original).usage, (error) =>
+        cancel.abort(error),
+      ),
       bus: agent.bus,
       logger,
       events: new EventBuffer(input.overflow ?? "drop"),
       ask: input.ask,
-      place,
       cancel,
-      signal: either,
+      signal,
+      leave: () => {
+        leave();
+        release();
+      },
     };
     await (head ? goOn(run, set, whole, head.unfinished) : create(run, whole));
     return run;
@@ -192,6 +201,11 @@ function goingOn({ original, newest }: ChainHead): Session {
 }
 
 async function recentPair(store: SessionDriver, projectDir: string): Promise<ModelPair | undefined> {
-  const { sessions } = await store.list({ projectDir, limit: 10 });
-  return sessions.find((session) => session.provider !== "" && session.model !== "");
+  // The newest has one, as a rule; those that a client only opened have none.
+  for (const limit of [1, 10]) {
+    const { sessions } = await store.list({ projectDir, limit });
+    const last = sessions.find((session) => session.provider !== "" && session.model !== "");
+    if (last) return last;
+  }
+  return undefined;
 }

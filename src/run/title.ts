@@ -24,11 +24,12 @@ export function nameSession(run: RunContext): void {
   const work = async () => {
     try {
       const title = await askForTitle(run, message, closing);
+      if (title === "") return;
       // A person may have given one while the model thought.
-      if (title === "" || (await store.get(sessionId))?.titled !== false) return;
+      const untitled = await store.get(sessionId);
+      if (untitled?.titled !== false) return;
       await store.write(session.id, { fence: null, sync: false, set: { title, titled: true } });
-      const updated = await store.get(sessionId);
-      if (updated) bus.emit("session.updated", { sessionId, fields: ["title"], session: updated });
+      bus.emit("session.updated", { sessionId, fields: ["title"], session: { ...untitled, title, titled: true } });
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       if (!closing.aborted) logger.warn("no title was generated", { session: sessionId, error: why });

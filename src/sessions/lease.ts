@@ -32,39 +32,43 @@ export function goesOn({ holder }: StoredRun): boolean {
 export class HeldLease {
   readonly fence: number;
   readonly #driver: SessionDriver;
-  readonly #lost = new AbortController();
+  readonly #onLost: (reason: Error) => void;
   readonly #timer: NodeJS.Timeout;
   readonly #logger: Logger;
   #lease: Lease;
   #renewing: Promise<void> = Promise.resolve();
   #released = false;
 
-  /** Rejects with `SessionBusyError` when somebody else has it who is not known to be dead. */
-  static async take(driver: SessionDriver, rootId: string, logger: Logger): Promise<HeldLease> {
+  /**
+   * `onLost` hears why, should the right go to another or the session be deleted. Rejects with `SessionBusyError` when
+   * somebody else has it who is not known to be dead.
+   */
+  static async take(
+    driver: SessionDriver,
+    rootId: string,
+    logger: Logger,
+    onLost: (reason: Error) => void = () => undefined,
+  ): Promise<HeldLease> {
     const holder = thisHolder();
     for (let dead: string | undefined; ;) {
       const lease = await driver.lease(rootId, holder, LEASE_TTL_MS, dead);
-      if (!("heldBy" in lease)) return new HeldLease(driver, lease, logger);
+      if (!("heldBy" in lease)) return new HeldLease(driver, lease, logger, onLost);
       const { heldBy } = lease;
       if (heldBy.id === dead || !isGone(heldBy)) throw new SessionBusyError();
       dead = heldBy.id;
     }
   }
 
-  private constructor(driver: SessionDriver, lease: Lease, logger: Logger) {
+  private constructor(driver: SessionDriver, lease: Lease, logger: Logger, onLost: (reason: Error) => void) {
     this.#driver = driver;
     this.#lease = lease;
     this.#logger = logger;
+    this.#onLost = onLost;
     this.fence = lease.fence;
     this.#timer = setInterval(() => {
       this.#renewing = this.#renew();
     }, RENEW_MS);
     this.#timer.unref();
-  }
-
-  /** Aborted, with the reason, when the right went to another or the session was deleted. */
-  get lost(): AbortSignal {
-    return this.#lost.signal;
   }
 
   /** As `release`, tried again, and never rejects: this process knows a lease that it could not give back, for others it runs out. */
@@ -92,12 +96,12 @@ export class HeldLease {
     try {
       const lease = await this.#driver.lease(this.#lease.rootId, this.#lease.holder, LEASE_TTL_MS);
       if (this.#released) return;
-      if ("heldBy" in lease) this.#lost.abort(new LeaseLostError(this.#lease.rootId));
+      if ("heldBy" in lease) this.#onLost(new LeaseLostError(this.#lease.rootId));
       else if (lease.fence !== this.fence) {
         // Our entry was gone: it ran out and was taken meanwhile, or the session was deleted.
         this.#lease = lease;
         const exists = await this.#driver.get(lease.rootId);
-        this.#lost.abort(exists ? new LeaseLostError(lease.rootId) : new SessionNotFoundError(lease.rootId));
+        this.#onLost(exists ? new LeaseLostError(lease.rootId) : new SessionNotFoundError(lease.rootId));
       } else this.#lease = lease;
     } catch (error) {
       this.#logger.warn("lease not renewed; trying again", { session: this.#lease.rootId, error });

@@ -1,139 +1,228 @@
-import type { ChainData, Lease, MessagePage, SessionData } from "../ports/session-driver.js";
-import type { Message } from "../ports/message.js";
+import {
+  LeaseLostError,
+  PointNotFoundError,
+  RunKeyTakenError,
+  SessionExistsError,
+  SessionNotFoundError,
+} from "../ports/errors.js";
+import { copied } from "../base/copy.js";
+import { addUsage } from "../conversation/usage.js";
+import {
+  addMessages,
+  checkGrowing,
+  checkSeqs,
+  complete,
+  cutChain,
+  grow,
+  newChain,
+  newestOf,
+  restoreChain,
+} from "./memory-chain.js";
+import type { Chain, StoredMessage, StoredSession } from "./memory-chain.js";
+import { StoredRuns, StoredSessions } from "./memory-lists.js";
+import type { StoredFence } from "./memory-lists.js";
+import type { ChainData, Holder, Lease, SessionChange, SessionStart } from "../ports/session-driver.js";
 import type { RunRecord } from "../ports/run.js";
-import type { Session, Snapshot } from "../ports/session.js";
+import type { Session } from "../ports/session.js";
 
-export interface StoredMessage {
-  message: Message;
-  /** Snapshot that hides it; `""` for none. */
-  cut: string;
-}
-
-export interface StoredSession {
-  session: Session;
-  view: Message[];
-  cut: string;
-  chain: Chain;
-}
-
-export interface Chain {
-  /** By index. */
-  sessions: Map<number, StoredSession>;
-  /** By seq. */
-  messages: Map<number, StoredMessage>;
-  /** By message id. */
-  growing: Map<string, StoredMessage>;
-  snapshots: Snapshot[];
-}
-
-/** What memory drivers keep; several drivers given the same one behave like processes that share a store. */
+/**
+ * What memory drivers keep, and the rules of changing it; several drivers given the same one behave like processes that
+ * share a store. It changes in the call itself. Messages that it is given are its own from then on.
+ */
 export class MemoryStore {
-  readonly sessions = new Map<string, StoredSession>();
+  readonly sessions = new StoredSessions();
   /** Alias to id. */
   readonly aliases = new Map<string, string>();
   /** By id, each with the fence under which it was last written. */
-  readonly runs = new Map<string, { run: RunRecord; fence: number | null }>();
+  readonly runs = new StoredRuns();
   /** By the id of the chain's original. */
   readonly leases = new Map<string, Lease>();
   fence = 0;
 
+  /** By id or alias. */
+  find(id: string): StoredSession | undefined {
+    return this.sessions.get(id) ?? this.sessions.get(this.aliases.get(id) ?? "");
+  }
+
+  /** As `SessionDriver.create`. */
+  create({ session: given, messages = [], view = [], run, fence = null }: SessionStart): void {
+    const session = copyOfSession(given);
+    const { id, alias } = session;
+    const { root, index } = session.chain;
+    if (this.#isTaken(id)) throw new SessionExistsError(id);
+    if (alias !== "" && (alias === id || this.#isTaken(alias))) throw new SessionExistsError(alias);
+    const original = root === id ? undefined : this.sessions.get(root);
+    if (root !== id && !original) throw new SessionNotFoundError(root);
+    this.#checkFence(root, fence);
+    const chain: Chain = original?.chain ?? newChain();
+    if (chain.sessions.has(index)) throw new SessionExistsError(id);
+    checkSeqs(chain, messages);
+    const runs = run ? [run] : [];
+    this.#checkRuns(root, runs);
+
+    const stored: StoredSession = { session, view: [...view], cut: "", chain };
+    chain.sessions.set(index, stored);
+    this.sessions.set(id, stored);
+    if (alias !== "") this.aliases.set(alias, id);
+    addMessages(stored, messages);
+    this.#putRuns(root, runs, fence);
+  }
+
+  /** As `SessionDriver.write`. */
+  write(id: string, change: SessionChange): void {
+    const stored = this.sessions.get(id);
+    if (!stored) throw new SessionNotFoundError(id);
+    const { chain } = stored;
+    const { root } = stored.session.chain;
+    // All that can refuse comes first, so that a refused change leaves nothing behind.
+    this.#checkFence(root, change.fence);
+    if (change.restore !== undefined && !chain.snapshots.some((snapshot) => snapshot.id === change.restore)) {
+      throw new PointNotFoundError("snapshot");
+    }
+    checkSeqs(chain, change.add ?? []);
+    checkGrowing(chain, change);
+    this.#checkRuns(root, change.runs ?? []);
+
+    if (change.cut) cutChain(stored, change.cut);
+    if (change.restore !== undefined) restoreChain(chain, change.restore);
+    const newest = change.cut || change.restore !== undefined ? newestOf(chain)?.session : undefined;
+    if (newest) newest.lastSeq = Math.max(newest.lastSeq, chain.messages.items.at(-1)?.message.seq ?? 0);
+    for (const { session } of new Set([stored, chain.sessions.get(0) ?? stored])) this.#setFields(session, change);
+    addMessages(stored, change.add ?? []);
+    for (const delta of change.append ?? []) grow(chain, delta);
+    for (const final of change.finish ?? []) complete(chain, final);
+    this.#putRuns(root, change.runs ?? [], change.fence);
+  }
+
+  /** As `SessionDriver.lease`; the lease that it gives is the store's own. */
+  lease(id: string, holder: Holder, ttlMs: number, replacing?: string): Lease | { heldBy: Holder } {
+    const rootId = this.sessions.get(id)?.session.chain.root ?? id;
+    const now = Date.now();
+    const held = this.leases.get(rootId);
+    const mine = held?.holder.id === holder.id;
+    if (held && !mine && Date.parse(held.expiresAt) > now && held.holder.id !== replacing)
+      return { heldBy: { ...held.holder } };
+    const fence = held && mine ? held.fence : ++this.fence;
+    const lease = { rootId, holder: { ...holder }, fence, expiresAt: new Date(now + ttlMs).toISOString() };
+    this.leases.set(rootId, lease);
+    return lease;
+  }
+
+  /** As `SessionDriver.release`. False when it was no longer held. */
+  release({ rootId, fence }: Lease): boolean {
+    return this.leases.get(rootId)?.fence === fence && this.leases.delete(rootId);
+  }
+
   /** A copy of the chain that a session belongs to, its sessions by index; undefined when there is none. */
   dump(id: string): ChainData | undefined {
+    return copied(this.chain(id));
+  }
+
+  /** The same of the store's own objects. */
+  chain(id: string): ChainData | undefined {
     const chain = this.sessions.get(id)?.chain;
     if (!chain) return undefined;
-    const messages = [...chain.messages.values()].sort((a, b) => a.message.seq - b.message.seq);
-    const sessions = [...chain.sessions.values()]
-      .sort((a, b) => a.session.chain.index - b.session.chain.index)
-      .map(({ session, cut, view }): SessionData => {
-        return { session, cut, view, messages: messages.filter(({ message }) => message.sessionId === session.id) };
-      });
-    const { root } = sessions[0]!.session.chain;
-    return structuredClone({ sessions, snapshots: chain.snapshots, runs: this.runsOf(root).map(({ run }) => run) });
+    const ordered = [...chain.sessions.values()].sort((a, b) => a.session.chain.index - b.session.chain.index);
+    const said = new Map<string, StoredMessage[]>(ordered.map(({ session }) => [session.id, []]));
+    for (const stored of chain.messages.items) said.get(stored.message.sessionId)?.push(stored);
+    const sessions = ordered.map(({ session, cut, view }) => {
+      return { session, cut, view, messages: said.get(session.id) ?? [] };
+    });
+    const { root } = ordered[0]!.session.chain;
+    return { sessions, snapshots: chain.snapshots, runs: this.runsOf(root).map(({ run }) => run) };
   }
 
   /** Take a chain in, as `dump` gave it, in place of what there is of it; it is the store's own then. Its ids and keys must be free. */
   load({ sessions, snapshots, runs }: ChainData): void {
     const chain: Chain = { ...newChain(), snapshots };
-    this.#drop(sessions[0]?.session.id ?? "");
+    this.drop(sessions[0]?.session.id ?? "");
     for (const { session, cut, view, messages } of sessions) {
       const stored: StoredSession = { session, cut, view, chain };
       chain.sessions.set(session.chain.index, stored);
       this.sessions.set(session.id, stored);
       if (session.alias !== "") this.aliases.set(session.alias, session.id);
       for (const kept of messages) {
-        chain.messages.set(kept.message.seq, kept);
+        chain.messages.add(kept);
         if (!kept.message.finished) chain.growing.set(kept.message.id, kept);
       }
     }
     for (const run of runs) this.runs.set(run.id, { run, fence: null });
   }
 
+  /** Throws `SessionExistsError` or `RunKeyTakenError` when ids or keys of a chain are not free. */
+  checkFree({ sessions, runs }: ChainData): void {
+    for (const { session } of sessions)
+      for (const id of [session.id, session.alias])
+        if (id !== "" && this.#isTaken(id)) throw new SessionExistsError(id);
+    this.#checkRuns(undefined, runs);
+  }
+
   /** Let go of the chain with this original, its runs and its lease. */
   remove(root: string): void {
-    this.#drop(root);
+    this.drop(root);
     this.leases.delete(root);
     for (const { run } of this.runsOf(root)) this.runs.delete(run.id);
   }
 
-  /** Runs of the chain with this original, or all; newest first. */
-  runsOf(root: string | undefined): { run: RunRecord; fence: number | null }[] {
-    const found = [...this.runs.values()].filter(({ run }) => root === undefined || run.sessionId === root);
-    return found.sort((a, b) => newestFirst(a.run.startedAt, a.run.id, b.run.startedAt, b.run.id));
-  }
-
-  #drop(root: string): void {
+  /** Let go of the chain with this original, but not of its runs and its lease. */
+  drop(root: string): void {
     for (const { session } of this.sessions.get(root)?.chain.sessions.values() ?? []) {
       this.sessions.delete(session.id);
       this.aliases.delete(session.alias);
     }
   }
-}
 
-/** One without anything. */
-export function newChain(): Chain {
-  return { sessions: new Map(), messages: new Map(), growing: new Map(), snapshots: [] };
-}
-
-/** The order of lists: by time, ties by id, the greatest first. */
-export function newestFirst(time: string, id: string, otherTime: string, otherId: string): number {
-  if (time !== otherTime) return time > otherTime ? -1 : 1;
-  return id === otherId ? 0 : id > otherId ? -1 : 1;
-}
-
-/** The session with the greatest index that no cut hides. */
-export function newestOf({ sessions }: Chain): StoredSession | undefined {
-  const visible = [...sessions.values()].filter(({ cut }) => cut === "");
-  return visible.sort((a, b) => b.session.chain.index - a.session.chain.index)[0];
-}
-
-/** What was said in a session, or in its chain: the store's own objects. */
-export function said({ session, chain }: StoredSession, page: MessagePage): Message[] {
-  const { after = 0, before = Infinity, limit = Infinity, hiddenBy } = page;
-  const found = [...chain.messages.values()]
-    .filter(({ cut }) => (hiddenBy === undefined ? cut === "" : cut === hiddenBy && cut !== ""))
-    .map(({ message }) => message)
-    .filter(({ seq, sessionId }) => seq > after && seq < before && (page.scope === "chain" || sessionId === session.id))
-    .sort((a, b) => a.seq - b.seq);
-  const last = page.after === undefined && page.before !== undefined && found.length > limit;
-  return last ? found.slice(found.length - limit) : found.slice(0, limit);
-}
-
-/** Hide what is behind a point, and the sessions behind this one. */
-export function cutChain(stored: StoredSession, snapshot: Snapshot): void {
-  const { chain, session } = stored;
-  for (const hidden of chain.messages.values()) {
-    if (hidden.cut === "" && hidden.message.seq > snapshot.after) hidden.cut = snapshot.id;
+  /** Runs of the chain with this original, or all; newest first. */
+  runsOf(root: string | undefined): StoredFence[] {
+    return this.runs.list(root, { limit: Infinity });
   }
-  for (const hidden of chain.sessions.values()) {
-    if (hidden.cut === "" && hidden.session.chain.index > session.chain.index) hidden.cut = snapshot.id;
+
+  #isTaken(id: string): boolean {
+    return this.sessions.has(id) || this.aliases.has(id);
   }
-  chain.snapshots.push({ ...snapshot });
+
+  #checkFence(root: string, fence: number | null): void {
+    if (fence !== null && this.leases.get(root)?.fence !== fence) throw new LeaseLostError(root);
+  }
+
+  /** `root` is the chain's that they are put in; undefined when all must be new. */
+  #checkRuns(root: string | undefined, runs: readonly RunRecord[]): void {
+    const given = new Map<string, string>();
+    for (const { id, key } of runs) {
+      const there = this.runs.get(id);
+      if (there && there.run.sessionId !== root) throw new RunKeyTakenError(key);
+      given.set(id, key);
+      if (key === "") continue;
+      const stored = this.runs.withKey(key);
+      // A run that this change gives another key lets go of its own.
+      const holders = [...given].filter(([, other]) => other === key).map(([other]) => other);
+      if (stored !== undefined && !given.has(stored)) holders.push(stored);
+      if (holders.some((other) => other !== id)) throw new RunKeyTakenError(key);
+    }
+  }
+
+  #putRuns(sessionId: string, runs: readonly RunRecord[], fence: number | null): void {
+    for (const given of runs) {
+      const { usage, error } = given;
+      const run = { ...given, sessionId, usage: { ...usage }, error: error && { ...error } };
+      this.runs.set(run.id, { run, fence });
+    }
+  }
+
+  #setFields(session: Session, { set = {}, usage }: SessionChange): void {
+    const { updatedAt = "", projectDir, ...fields } = set;
+    for (const [field, value] of Object.entries(fields))
+      if (value !== undefined) Object.assign(session, { [field]: value });
+    if (usage) session.usage = addUsage(session.usage, usage);
+    if (updatedAt <= session.updatedAt && projectDir === undefined) return;
+    this.sessions.change(session, () => {
+      if (updatedAt > session.updatedAt) session.updatedAt = updatedAt;
+      if (projectDir !== undefined) session.projectDir = projectDir;
+    });
+  }
 }
 
-/** Show what a snapshot hides. */
-export function restoreChain(chain: Chain, snapshotId: string): void {
-  for (const hidden of [...chain.messages.values(), ...chain.sessions.values()]) {
-    if (hidden.cut === snapshotId) hidden.cut = "";
-  }
-  chain.snapshots = chain.snapshots.filter((snapshot) => snapshot.id !== snapshotId);
+/** By hand, because lists are long. */
+export function copyOfSession(session: Session): Session {
+  return { ...session, chain: { ...session.chain }, usage: { ...session.usage } };
 }

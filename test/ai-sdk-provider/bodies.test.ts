@@ -7,26 +7,27 @@ import { gzipSync } from "node:zlib";
 import { hasCode, type ModelChunk } from "gantry";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
 import { BODY_LIMITS, bounded, readWhole } from "../../adapters/ai-sdk-provider/bodies.js";
+import type { Answered } from "../../adapters/ai-sdk-provider/connections.js";
+import type { Bytes } from "../../adapters/ai-sdk-provider/pieces.js";
 import { startFakeModelServer } from "../helpers/fake-model-server.js";
 import { ask as requestFor, PDF, user } from "../helpers/model-requests.js";
 
 const SMALL = { list: 100, error: 10, event: 20, answer: 60, values: 5 };
 const never = new AbortController().signal;
 
-/** A response whose body comes in these pieces; `cancelled` tells whether it was let go of. */
-function response(pieces: Iterable<string>, status = 200): { response: Response; cancelled: () => boolean } {
+/** An answer whose body comes in these pieces; `left` tells whether it was let go of. */
+function answer(pieces: Iterable<string>, status = 200): { answer: Answered; left: () => boolean } {
   const source = pieces[Symbol.iterator]();
-  const encoder = new TextEncoder();
-  let cancelled = false;
-  const body = new ReadableStream<Uint8Array>({
-    pull(controller) {
+  let left = false;
+  const body: Bytes = {
+    async next() {
       const { done, value } = source.next();
-      if (done === true) controller.close();
-      else controller.enqueue(encoder.encode(value));
+      return done === true ? undefined : Buffer.from(value);
     },
-    cancel: () => void (cancelled = true),
-  });
-  return { response: new Response(body, { status }), cancelled: () => cancelled };
+    leave: () => void (left = true),
+  };
+  const head = { url: "http://lab/", ok: status < 300, status, statusText: "", headers: {} };
+  return { answer: { ...head, body }, left: () => left };
 }
 
 async function pieces(response: Response): Promise<string[]> {
@@ -51,7 +52,7 @@ describe("the body of an answer", () => {
         const cut = Array.from({ length: Math.ceil(stream.length / size) }, (_, i) =>
           stream.slice(i * size, (i + 1) * size),
         );
-        const came = await pieces(bounded(response(cut).response, "p", { ...SMALL, event: 100, answer: 1000 }));
+        const came = await pieces(bounded(answer(cut).answer, "p", { ...SMALL, event: 100, answer: 1000 }));
         assert.equal(came.join(""), stream, `${JSON.stringify(line)} in pieces of ${size}`);
         // All but the last end with an event; the second half of a CRLF may come behind.
         for (const piece of came.slice(0, -1)) assert.match(piece, /(\n\n|\r\n\r\n|\r\r|\r\n\r|^\n)$/);
@@ -60,51 +61,51 @@ describe("the body of an answer", () => {
   });
 
   it("has a limit for an event, one for the whole, and lets go of the rest", async () => {
-    const long = response(endless("x"));
+    const long = answer(endless("x"));
     await assert.rejects(
-      pieces(bounded(long.response, "p", SMALL)),
+      pieces(bounded(long.answer, "p", SMALL)),
       tooLarge(/^p: too_large: an event.* of more than 20 bytes/),
     );
-    assert.ok(long.cancelled());
-    const many = response(endless("data: 1\n\n"));
-    await assert.rejects(pieces(bounded(many.response, "p", SMALL)), tooLarge(/an answer of more than 60 bytes/));
-    assert.ok(many.cancelled());
+    assert.ok(long.left());
+    const many = answer(endless("data: 1\n\n"));
+    await assert.rejects(pieces(bounded(many.answer, "p", SMALL)), tooLarge(/an answer of more than 60 bytes/));
+    assert.ok(many.left());
   });
 
   it("has a limit for the values of an event, which begins anew with each", async () => {
     const limits = { ...SMALL, event: 1000, answer: 1000 };
     const few = "data: [1,2,{}]\n\n";
     assert.equal(
-      (await pieces(bounded(response([few, few, few.slice(0, 8), few.slice(8)]).response, "p", limits))).join(""),
+      (await pieces(bounded(answer([few, few, few.slice(0, 8), few.slice(8)]).answer, "p", limits))).join(""),
       few.repeat(3),
     );
     for (const many of [["data: [[[", "[[[[\n\n"], [`${few}data: ,,,,,,\n\n${few}`]])
       await assert.rejects(
-        pieces(bounded(response(many).response, "p", limits)),
+        pieces(bounded(answer(many).answer, "p", limits)),
         tooLarge(/an event of more than 5 values/),
       );
   });
 
   it("is let go of with its reader", async () => {
-    const source = response(endless("data: 1\n\n"));
-    const reader = bounded(source.response, "p").body!.getReader();
+    const source = answer(endless("data: 1\n\n"));
+    const reader = bounded(source.answer, "p").body!.getReader();
     await reader.read();
     await reader.cancel();
-    assert.ok(source.cancelled());
+    assert.ok(source.left());
   });
 
   it("of an error is its beginning", async () => {
-    const source = response(endless("1234567"), 500);
-    assert.deepEqual([await bounded(source.response, "p", SMALL).text(), source.cancelled()], ["1234567123", true]);
-    const read = await readWhole(response(endless("x"), 403).response, 5, "p", "a list");
+    const source = answer(endless("1234567"), 500);
+    assert.deepEqual([await bounded(source.answer, "p", SMALL).text(), source.left()], ["1234567123", true]);
+    const read = await readWhole(answer(endless("x"), 403).answer, 5, "p", "a list");
     assert.deepEqual([read.ok, read.status, read.text.length], [false, 403, BODY_LIMITS.error]);
   });
 
   it("that is read whole has a limit too", async () => {
-    const source = response(endless("12345"));
-    await assert.rejects(readWhole(source.response, 12, "p", "a list"), tooLarge(/a list of more than 12 bytes/));
-    assert.ok(source.cancelled());
-    const { text, bytes } = await readWhole(response(["añ", "b"]).response, 12, "p", "a list");
+    const source = answer(endless("12345"));
+    await assert.rejects(readWhole(source.answer, 12, "p", "a list"), tooLarge(/a list of more than 12 bytes/));
+    assert.ok(source.left());
+    const { text, bytes } = await readWhole(answer(["añ", "b"]).answer, 12, "p", "a list");
     assert.deepEqual([text, bytes], ["añb", 4]);
   });
 });

@@ -1,25 +1,26 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import { AiSdkProvider, type WireName } from "gantry/adapters/ai-sdk-provider";
-import { Handed } from "../../adapters/ai-sdk-provider/reading/hand-over.js";
+import type { Bytes } from "../../adapters/ai-sdk-provider/pieces.js";
+import { AnswerBody } from "../../adapters/ai-sdk-provider/reading/answer-body.js";
 import { streamAnswer } from "../../adapters/ai-sdk-provider/stream.js";
-import type { Wire } from "../../adapters/ai-sdk-provider/wires/wire.js";
+import type { OwnWire } from "../../adapters/ai-sdk-provider/wires/wire.js";
 import { startFakeModelServer, type FakeModelServer } from "../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../helpers/model-situations.js";
 import { ask, gather, type Taken } from "../helpers/model-requests.js";
 import { ODDITIES, type Expected } from "../helpers/odd-answers.js";
 
 /** Bytes of an answer, in pieces of one size. */
-function pieces(text: string, size: number): ReadableStream<Uint8Array> {
+function pieces(text: string, size: number): Bytes {
   const bytes = Buffer.from(text);
   let at = 0;
-  return new ReadableStream({
-    pull(controller) {
-      if (at >= bytes.length) return controller.close();
-      controller.enqueue(bytes.subarray(at, at + size));
-      at += size;
+  return {
+    async next() {
+      const piece = bytes.subarray(at, (at += size));
+      return piece.length === 0 ? undefined : piece;
     },
-  });
+    leave: () => undefined,
+  };
 }
 
 function told({ text, reasoning, calls, finish }: Taken): Expected {
@@ -33,7 +34,7 @@ function told({ text, reasoning, calls, finish }: Taken): Expected {
   };
 }
 
-const load: Record<WireName, () => Promise<{ wire: Wire }>> = {
+const load: Record<WireName, () => Promise<{ wire: OwnWire }>> = {
   openai: () => import("../../adapters/ai-sdk-provider/wires/openai.js"),
   "openai-responses": () => import("../../adapters/ai-sdk-provider/wires/openai-responses.js"),
   anthropic: () => import("../../adapters/ai-sdk-provider/wires/anthropic.js"),
@@ -62,12 +63,6 @@ for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof OD
         assert.deepEqual(told(await gather(provider.stream(request, signal), "lab", "m")), due, "from a server");
         const { wire: protocol } = await load[wire]();
         for (const size of [7, 1]) {
-          const model = {
-            specificationVersion: "v3",
-            provider: "lab",
-            modelId: "m",
-            doStream: () => Promise.reject(new Handed(new Response(pieces(body, size)))),
-          };
           const reading = {
             provider: "lab",
             redact: (text: string) => text,
@@ -75,7 +70,13 @@ for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof OD
             mark: undefined,
             price: ({ usage }: { usage: Taken["finish"]["usage"] }) => Promise.resolve(usage),
           };
-          const answer = await gather(streamAnswer(model, {}, request, reading, signal), "lab", "m");
+          const source = new AnswerBody(pieces(body, size), "http://lab/", protocol.reader(), reading);
+          const attempt = { reading, ask: async () => source, again: () => false };
+          const answer = await gather(
+            streamAnswer(async () => attempt, request, signal),
+            "lab",
+            "m",
+          );
           assert.deepEqual(told(answer), due, `in pieces of ${size}`);
         }
       });

@@ -65,8 +65,11 @@ const WIRE_WORDS = new Set(
     "Acp-Connection-Id Acp-Session-Id X-Session-Id text/event-stream session/update session/prompt session/new"
   ).split(" "),
 );
-/** Where bytes of a model provider come in, under limits; nobody else there asks by himself, or reads a body whole. */
-const ASKS_PROVIDERS = "adapters/ai-sdk-provider/fetch.ts";
+/**
+ * Where bytes of a model provider come in, under limits; nobody else there asks by himself, or reads a body whole. Who
+ * asks also looks for a proxy in the environment, as every client of HTTP does.
+ */
+const ASKS_PROVIDERS = "adapters/ai-sdk-provider/connections.ts";
 const READS_PROVIDERS = "adapters/ai-sdk-provider/bodies.ts";
 /** The tool that reads pages, under limits of its own. */
 const READS_PAGES = /^src\/tools\/web/;
@@ -216,7 +219,7 @@ function words({ file, ast }: Module): string[] {
   };
   const kernel = file.startsWith("src/") && !SPEAKS_HTTP.test(file);
   const visit = (node: ts.Node): void => {
-    if (file !== "src/serve/config.ts" && readsEnvironment(node))
+    if (file !== "src/serve/config.ts" && file !== ASKS_PROVIDERS && readsEnvironment(node))
       fault(node, "reads process.env; only src/serve/config.ts may");
     if (file !== "src/cli.ts" && ts.isIdentifier(node) && node.text === "console" && isReference(node)) {
       fault(node, "uses console; only src/cli.ts may");
@@ -248,13 +251,14 @@ function words({ file, ast }: Module): string[] {
 function readsForeign(file: string, node: ts.Node): string | undefined {
   if (READS_PAGES.test(file) || !/^(src|adapters\/ai-sdk-provider)\//.test(file)) return undefined;
   const asks = `asks another server by itself; only ${ASKS_PROVIDERS} may`;
+  const clients = file.startsWith("src/") ? /^undici$/ : /^(undici|(node:)?(https?|http2|net|tls))$/;
   if (file !== ASKS_PROVIDERS) {
-    if (ts.isImportDeclaration(node) && (node.moduleSpecifier as ts.StringLiteral).text === "undici") {
+    if (ts.isImportDeclaration(node) && clients.test((node.moduleSpecifier as ts.StringLiteral).text)) {
       if (node.importClause?.phaseModifier !== ts.SyntaxKind.TypeKeyword) return asks;
     }
     if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
       const [specifier] = node.arguments;
-      if (specifier && ts.isStringLiteralLike(specifier) && specifier.text === "undici") return asks;
+      if (specifier && ts.isStringLiteralLike(specifier) && clients.test(specifier.text)) return asks;
     }
     if (ts.isIdentifier(node) && node.text === "fetch" && isGlobalFetch(node)) return asks;
   }

@@ -208,7 +208,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "shows what was cut",
     class extends Driver {
       override async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
-        const stored = this.memory.sessions.get(id)?.chain.messages.values() ?? [];
+        const stored = this.memory.sessions.get(id)?.chain.messages.items ?? [];
         return page.limit === undefined ? [...stored].map(({ message }) => message) : super.messages(id, page);
       }
     },

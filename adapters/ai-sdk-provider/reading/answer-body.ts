@@ -1,38 +1,46 @@
 import { hasCode, ProviderError } from "gantry";
+import { BODY_LIMITS, checkSize, tooLarge } from "../bodies.js";
 import { noAnswer, type FaultContext } from "../errors.js";
-import type { StreamPart } from "../language-model.js";
-import type { AnswerReader } from "./answer-reader.js";
-import type { Handed } from "./hand-over.js";
-import { EventLines, type ServerEvent } from "./event-lines.js";
 import { parsed } from "../json.js";
-
-/** Characters of one event, or of an answer that comes in one piece. */
-const MOST = 8 * 1024 * 1024;
+import type { StreamPart } from "../language-model.js";
+import type { Bytes } from "../pieces.js";
+import type { AnswerReader } from "./answer-reader.js";
+import { EventLines } from "./event-lines.js";
 
 /** Parts of an answer as they come; an empty batch is possible, undefined is the end. */
 export interface PartSource {
   next(): Promise<readonly StreamPart[] | undefined>;
-  cancel(reason?: unknown): Promise<void>;
+  /** Let go of what nobody reads; `over`: all that matters was read. */
+  leave(over?: boolean): void;
 }
+
+const EVENT = "an event, or a body without events,";
+const LF = 0x0a;
+const CR = 0x0d;
+/** White space, and the mark that some put before their first byte. */
+const BEFORE = new Set([0x20, 0x09, LF, CR, 0xef, 0xbb, 0xbf]);
+const WHOLE = new Set([..."{[<"].map((first) => first.charCodeAt(0)));
 
 /**
  * Reads the body of an answer: events as a stream, or the whole in one piece, which is told by its first character,
- * since servers put any type of content on either.
+ * since servers put any type of content on either. What is held of it is bounded, whatever the provider sends.
  */
 export class AnswerBody implements PartSource {
-  readonly #body: ReadableStreamDefaultReader<Uint8Array> | undefined;
-  readonly #decoder = new TextDecoder();
+  readonly #body: Bytes;
+  readonly #url: string;
   readonly #reader: AnswerReader;
   readonly #context: FaultContext;
-  readonly #lines = new EventLines(MOST);
+  readonly #lines = new EventLines(BODY_LIMITS.event, (name, data) => this.#event(name, data));
   #form: "unknown" | "events" | "whole" = "unknown";
-  #whole: string[] = [];
-  #wholeLength = 0;
+  /** The beginning of a line, or of the whole. */
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+  #bytes = 0;
   #ended = false;
-  readonly #url: string;
+  #parts: StreamPart[] = [];
 
-  constructor({ response, url }: Handed, reader: AnswerReader, context: FaultContext) {
-    this.#body = response.body?.getReader();
+  constructor(body: Bytes, url: string, reader: AnswerReader, context: FaultContext) {
+    this.#body = body;
     this.#url = url;
     this.#reader = reader;
     this.#context = context;
@@ -40,94 +48,115 @@ export class AnswerBody implements PartSource {
 
   async next(): Promise<readonly StreamPart[] | undefined> {
     if (this.#ended) return undefined;
-    const parts: StreamPart[] = [];
-    let next: { done: boolean; value?: Uint8Array | undefined };
+    this.#parts = [];
+    let piece: Buffer | undefined;
     try {
-      next = (await this.#body?.read()) ?? { done: true };
+      piece = await this.#body.next();
     } catch (error) {
       // Nothing is missing: the connection may go as it likes.
       if (!this.#reader.complete) throw hasCode(error, "provider") ? error : new Broken(this.#url, error);
-      next = { done: true };
     }
-    if (next.done) this.#finish(parts);
-    else this.#take(this.#decoder.decode(next.value, { stream: true }), parts);
-    return parts;
+    if (piece === undefined) this.#finish();
+    else this.#take(piece);
+    return this.#parts;
   }
 
-  async cancel(reason?: unknown): Promise<void> {
+  leave(over = false): void {
     this.#ended = true;
-    await this.#body?.cancel(reason);
+    this.#body.leave(over);
   }
 
-  #take(piece: string, parts: StreamPart[]): void {
+  #take(piece: Buffer): void {
+    const { provider } = this.#context;
+    this.#bytes += piece.length;
+    if (this.#bytes > BODY_LIMITS.answer) throw tooLarge(provider, "an answer", BODY_LIMITS.answer);
+    let from = 0;
     if (this.#form === "unknown") {
-      const first = /\S/.exec(piece)?.[0];
-      if (first === undefined) return;
-      this.#form = first === "{" || first === "[" || first === "<" ? "whole" : "events";
+      while (from < piece.length && BEFORE.has(piece[from]!)) from++;
+      if (from === piece.length) return;
+      this.#form = WHOLE.has(piece[from]!) ? "whole" : "events";
     }
-    if (this.#form === "whole") {
-      this.#wholeLength += piece.length;
-      if (this.#wholeLength > MOST) throw this.#protocol("an answer that is no event stream and does not end");
-      this.#whole.push(piece);
-      return;
-    }
+    // Lines that are whole: no character is cut in two there.
+    const end = this.#form === "whole" ? 0 : Math.max(piece.lastIndexOf(LF), piece.lastIndexOf(CR)) + 1;
+    if (end > 0) this.#push(this.#text(piece.subarray(from, end)));
+    const rest = piece.subarray(Math.max(from, end));
+    if (rest.length === 0) return;
+    this.#held.push(rest);
+    this.#heldBytes += rest.length;
+    if (this.#heldBytes > BODY_LIMITS.event) this.#check(Buffer.concat(this.#held));
+  }
+
+  #push(lines: string): void {
     try {
-      for (const event of this.#lines.push(piece)) this.#event(event, parts);
+      this.#lines.push(lines);
     } catch (error) {
-      throw error instanceof RangeError ? this.#protocol(error.message) : error;
+      throw error instanceof RangeError ? tooLarge(this.#context.provider, EVENT, BODY_LIMITS.event) : error;
     }
   }
 
-  #finish(parts: StreamPart[]): void {
-    if (this.#ended) return;
-    this.#take(this.#decoder.decode(), parts);
+  #check(bytes: Buffer): void {
+    checkSize(bytes, BODY_LIMITS.event, this.#context.provider, EVENT, "an event");
+  }
+
+  /** What was held, and this. */
+  #text(piece?: Buffer): string {
+    if (this.#heldBytes === 0) return piece?.toString() ?? "";
+    const held = this.#held;
+    if (piece !== undefined) held.push(piece);
+    this.#held = [];
+    this.#heldBytes = 0;
+    return Buffer.concat(held).toString();
+  }
+
+  #finish(): void {
     if (this.#form === "whole") {
       this.#ended = true;
-      this.#readWhole(this.#whole.join(""), parts);
+      this.#readWhole(this.#text());
       return;
     }
-    for (const event of this.#lines.end()) this.#event(event, parts);
-    this.#end(false, parts);
+    this.#lines.end(this.#text());
+    this.#end(false);
   }
 
-  #end(done: boolean, parts: StreamPart[]): void {
+  #end(done: boolean): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#reader.end(done, parts);
+    this.#reader.end(done, this.#parts);
   }
 
-  #event({ name, data }: ServerEvent, parts: StreamPart[]): void {
+  #event(name: string, data: string): void {
     if (this.#ended) return;
     const text = data.trim();
-    if (text === "[DONE]") return this.#end(true, parts);
     if (!text.startsWith("{") && !text.startsWith("[")) {
       // Words between the events; an error is the one kind that counts.
-      if (name === "error" && text !== "") parts.push({ type: "error", error: text });
+      if (name === "error" && text !== "") this.#parts.push({ type: "error", error: text });
       return;
     }
+    if (text === "[DONE]") return this.#end(true);
     for (const value of this.#values(text)) {
-      this.#reader.read(value, name, parts);
-      if (this.#reader.over) return this.#end(true, parts);
+      this.#reader.read(value, name, this.#parts);
+      if (this.#reader.over) return this.#end(true);
     }
   }
 
   #values(text: string): unknown[] {
+    if (text.length > BODY_LIMITS.values) this.#check(Buffer.from(text));
     const value = parsed(text);
     if (value !== undefined) return [value];
     // Events without an empty line between them.
     const lines = text.split("\n").filter((line) => line.trim() !== "" && line.trim() !== "[DONE]");
     const values = lines.map(parsed);
     if (lines.length > 1 && values.every((line) => line !== undefined)) return values;
-    throw new ProviderError(this.#context.provider, "server", "a malformed chunk in the answer");
+    // Told in its place, so that what came before it in the same read is not lost.
+    const error = new ProviderError(this.#context.provider, "server", "a malformed chunk in the answer");
+    this.#parts.push({ type: "error", error });
+    return [];
   }
 
-  #readWhole(body: string, parts: StreamPart[]): void {
+  #readWhole(body: string): void {
+    if (body.length > BODY_LIMITS.values) this.#check(Buffer.from(body));
     const whole = parsed(body);
-    if (whole === undefined || !this.#reader.whole(whole, parts)) throw noAnswer(body, this.#context);
-  }
-
-  #protocol(message: string): ProviderError {
-    return new ProviderError(this.#context.provider, "protocol", this.#context.redact(message));
+    if (whole === undefined || !this.#reader.whole(whole, this.#parts)) throw noAnswer(body, this.#context);
   }
 }
 

@@ -1,80 +1,74 @@
-/** One server-sent event. */
-export interface ServerEvent {
-  readonly name: string;
-  readonly data: string;
-}
+/** Takes an event: its name, or an empty one, and its data. */
+export type OnEvent = (name: string, data: string) => void;
 
-/** Puts server-sent events together from pieces of any size; takes every line end, and a last event that nothing follows. */
+const SPACE = 0x20;
+
+/** Puts server-sent events together from whole lines; takes every line end, and a last event that nothing follows. */
 export class EventLines {
   readonly #most: number;
-  #line = "";
+  readonly #onEvent: OnEvent;
   #afterReturn = false;
   #name = "";
-  #data: string[] = [];
-  #length = 0;
+  #data: string | undefined;
 
   /** `most`: characters of one event beyond which it is refused with a `RangeError`. */
-  constructor(most: number) {
+  constructor(most: number, onEvent: OnEvent) {
     this.#most = most;
+    this.#onEvent = onEvent;
   }
 
-  push(piece: string): ServerEvent[] {
-    const events: ServerEvent[] = [];
-    let from = this.#afterReturn && piece.startsWith("\n") ? 1 : 0;
-    if (piece !== "") this.#afterReturn = false;
+  /** `lines`: each with its end. */
+  push(lines: string): void {
+    // The second half of a CRLF that came in two.
+    let from = this.#afterReturn && lines.startsWith("\n") ? 1 : 0;
+    this.#afterReturn = lines.endsWith("\r");
     // Nearly every server ends lines with a line feed alone.
-    const returns = piece.includes("\r");
-    for (;;) {
-      let end = piece.indexOf("\n", from);
-      if (returns) {
-        const back = piece.indexOf("\r", from);
-        if (back !== -1 && (end === -1 || back < end)) end = back;
-      }
-      if (end === -1) break;
-      this.#take(this.#line + piece.slice(from, end), events);
-      this.#line = "";
+    let back = lines.indexOf("\r");
+    while (from < lines.length) {
+      let end = lines.indexOf("\n", from);
+      if (back !== -1 && back < from) back = lines.indexOf("\r", from);
+      if (back !== -1 && (end === -1 || back < end)) end = back;
+      this.#take(lines, from, end);
       from = end + 1;
-      if (piece[end] !== "\r") continue;
-      if (from === piece.length) this.#afterReturn = true;
-      else if (piece[from] === "\n") from++;
+      if (end === back && lines.charCodeAt(from) === 0x0a) from++;
     }
-    if (from < piece.length) this.#line += from === 0 ? piece : piece.slice(from);
-    this.#check(this.#line.length);
-    return events;
   }
 
-  end(): ServerEvent[] {
-    const events: ServerEvent[] = [];
-    if (this.#line !== "") this.#take(this.#line, events);
-    this.#line = "";
-    this.#take("", events);
-    return events;
+  /** `rest`: a last line without an end. */
+  end(rest: string): void {
+    if (rest !== "") this.#take(rest, 0, rest.length);
+    this.#take("", 0, 0);
   }
 
-  #take(line: string, events: ServerEvent[]): void {
-    if (line === "") {
-      if (this.#data.length > 0) events.push({ name: this.#name, data: this.#data.join("\n") });
+  #take(text: string, from: number, end: number): void {
+    if (from === end) {
+      if (this.#data !== undefined) this.#onEvent(this.#name, this.#data);
       this.#name = "";
-      this.#data = [];
-      this.#length = 0;
+      this.#data = undefined;
       return;
     }
-    const colon = line.indexOf(":");
-    const field = colon === -1 ? line : line.slice(0, colon);
-    if (field !== "data" && field !== "event" && field !== "error") return;
-    const value = colon === -1 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
-    if (field === "event") {
-      this.#name = value;
-      return;
+    if (text.startsWith("data:", from)) this.#add(valueOf(text, from + 5, end));
+    else if (text.startsWith("event:", from)) this.#name = valueOf(text, from + 6, end);
+    else if (text.startsWith("error:", from)) {
+      // As llama.cpp tells what stopped it amid an answer.
+      this.#name = "error";
+      this.#add(valueOf(text, from + 6, end));
+    } else if (end - from <= 5) {
+      // A field without a value.
+      const field = text.slice(from, end);
+      if (field === "event") this.#name = "";
+      else if (field === "data" || field === "error") this.#add("");
+      if (field === "error") this.#name = "error";
     }
-    // As llama.cpp tells what stopped it amid an answer.
-    if (field === "error") this.#name = "error";
-    this.#length += value.length;
-    this.#check(0);
-    this.#data.push(value);
   }
 
-  #check(more: number): void {
-    if (this.#length + more > this.#most) throw new RangeError(`an event of more than ${this.#most} characters`);
+  #add(value: string): void {
+    this.#data = this.#data === undefined ? value : `${this.#data}\n${value}`;
+    if (this.#data.length > this.#most) throw new RangeError(`an event of more than ${this.#most} characters`);
   }
+}
+
+/** Behind the colon; one space belongs to it. */
+function valueOf(text: string, from: number, end: number): string {
+  return text.slice(text.charCodeAt(from) === SPACE && from < end ? from + 1 : from, end);
 }

@@ -2,6 +2,7 @@ import type { Model, ReasoningEffort } from "gantry";
 import type { CallOptions } from "../language-model.js";
 import { MessagesReader } from "../reading/anthropic.js";
 import { reportedCost } from "../prices.js";
+import { handedOver, writtenBy } from "../writing.js";
 import type { OwnWire } from "./wire.js";
 
 const MARK = { anthropic: { cacheControl: { type: "ephemeral" } } } as const;
@@ -37,16 +38,16 @@ export const wire: OwnWire = {
     return known ? maxOutputTokens : /claude/i.test(model.id) ? Math.max(maxOutputTokens, 32_000) : MAX_OUTPUT_UNKNOWN;
   },
 
-  async open(settings, fetch) {
+  async open(settings) {
     const { createAnthropic } = await import("@ai-sdk/anthropic");
     // Never undefined: the package would take a key from the environment and send it to whoever this is.
     const anthropic = createAnthropic({
       baseURL: settings.baseUrl,
       apiKey: settings.apiKey ?? "",
       headers: { ...settings.headers },
-      fetch,
+      fetch: handedOver,
     });
-    return (modelId) => anthropic.messages(modelId);
+    return writtenBy((modelId) => anthropic.messages(modelId));
   },
 
   async options({ request: { effort, model }, settings, refused, maxTokens }, { prompt, tools }) {

@@ -1,6 +1,7 @@
 import type { ReasoningEffort } from "gantry";
 import { GeminiReader } from "../reading/google.js";
 import { reportedCost } from "../prices.js";
+import { handedOver, writtenBy } from "../writing.js";
 import type { OwnWire } from "./wire.js";
 
 const BUDGETS: Readonly<Record<Exclude<ReasoningEffort, "">, number>> = {
@@ -28,16 +29,16 @@ export const wire: OwnWire = {
     reasoningOnMessage: false,
   }),
 
-  async open(settings, fetch) {
+  async open(settings) {
     const { createGoogleGenerativeAI } = await import("@ai-sdk/google");
     // Never undefined: the package would take a key from the environment and send it to whoever this is.
     const google = createGoogleGenerativeAI({
       baseURL: settings.baseUrl,
       apiKey: settings.apiKey ?? "",
       headers: { ...settings.headers },
-      fetch,
+      fetch: handedOver,
     });
-    return (modelId) => google(modelId);
+    return writtenBy((modelId) => google(modelId));
   },
 
   async options({ request: { model, effort }, refused }) {

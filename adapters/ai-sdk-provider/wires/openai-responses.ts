@@ -2,6 +2,7 @@ import type { ReasoningEffort } from "gantry";
 import type { CallOptions } from "../language-model.js";
 import { ResponsesReader } from "../reading/openai-responses.js";
 import { reportedCost } from "../prices.js";
+import { handedOver, writtenBy } from "../writing.js";
 import type { Asking, OwnWire } from "./wire.js";
 
 /** Whether an id names one of OpenAI's reasoning models; deployments have names of their own, so configuration may say it too. */
@@ -21,14 +22,19 @@ export const wire: OwnWire = {
 
   rules: () => ({ toolMedia: "inside", toolIds: "plain", reasoningOnMessage: false }),
 
-  async open(settings, fetch) {
+  async open(settings) {
     const { createOpenAI } = await import("@ai-sdk/openai");
     const { keyHeader } = settings.quirks;
     const headers: Record<string, string> = { ...settings.headers };
     if (keyHeader !== undefined && settings.apiKey !== undefined) headers[keyHeader] ??= settings.apiKey;
     // Never undefined: the package would take a key from the environment and send it to whoever this is.
-    const openai = createOpenAI({ baseURL: settings.baseUrl, apiKey: settings.apiKey ?? "", headers, fetch });
-    return (modelId) => openai.responses(modelId);
+    const openai = createOpenAI({
+      baseURL: settings.baseUrl,
+      apiKey: settings.apiKey ?? "",
+      headers,
+      fetch: handedOver,
+    });
+    return writtenBy((modelId) => openai.responses(modelId));
   },
 
   async options(asking, { tools }) {

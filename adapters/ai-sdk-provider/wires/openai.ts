@@ -1,8 +1,10 @@
 import type { ReasoningEffort } from "gantry";
-import type { AiSdkModel, CallOptions } from "../language-model.js";
+import { wellFormed } from "../guard.js";
+import type { CallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
 import { ChatReader } from "../reading/openai.js";
 import { reportedCost } from "../prices.js";
+import { chatRequest } from "./chat-request.js";
 import type { OwnWire } from "./wire.js";
 
 // The package's key for provider options; ours whatever the provider is called.
@@ -32,31 +34,19 @@ export const wire: OwnWire = {
     reasoningOnMessage: true,
   }),
 
-  async open(settings, fetch) {
-    const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
-    const headers: Record<string, string> = { ...settings.headers };
-    const { keyHeader } = settings.quirks;
-    if (keyHeader !== undefined && settings.apiKey !== undefined) headers[keyHeader] ??= settings.apiKey;
-    // Kept, because the package makes the schemas of its answers anew with each: a fifth of what a loaded server does.
-    const models = new Map<string, AiSdkModel>();
-    return (modelId, { refused }) => {
-      const noUsage = settings.quirks.noStreamOptions === true || refused.has("stream_options");
-      const otherLimit = refused.has("max_tokens");
-      const key = JSON.stringify([modelId, noUsage, otherLimit]);
-      let model = models.get(key);
-      if (!model) {
-        const provider = createOpenAICompatible({
-          name: NAME,
-          baseURL: settings.baseUrl,
-          ...(settings.apiKey === undefined || keyHeader !== undefined ? {} : { apiKey: settings.apiKey }),
-          headers,
-          fetch,
-          includeUsage: !noUsage,
-          transformRequestBody: (body) => shape(body, settings, modelId, otherLimit),
-        });
-        models.set(key, (model = provider.chatModel(modelId)));
-      }
-      return model;
+  async open(settings) {
+    const { baseUrl, apiKey, quirks } = settings;
+    const { keyHeader } = quirks;
+    const headers: Record<string, string> = { "content-type": "application/json", "user-agent": "gantry" };
+    if (apiKey !== undefined)
+      headers[keyHeader?.toLowerCase() ?? "authorization"] = keyHeader === undefined ? `Bearer ${apiKey}` : apiKey;
+    for (const [name, value] of Object.entries(settings.headers)) headers[name.toLowerCase()] = value;
+    const { href: url } = new URL(`${baseUrl}/chat/completions`);
+    return async ({ request: { model }, refused }, options) => {
+      const usage = quirks.noStreamOptions !== true && !refused.has("stream_options");
+      const body = chatRequest(model.id, options, options.providerOptions?.[NAME] ?? {}, usage);
+      const text = JSON.stringify(shape(body, settings, model.id, refused.has("max_tokens")));
+      return { url, headers, body: wellFormed(text) };
     };
   },
 
@@ -98,7 +88,7 @@ function effortOf(effort: Exclude<ReasoningEffort, "">, form: string | undefined
   }
 }
 
-/** The body as this provider wants it. */
+/** The body as this provider wants it, of one as the package writes it. */
 function shape(body: Body, { quirks }: Settings, modelId: string, otherLimit: boolean): Body {
   const shaped: Body = { ...body };
   const limitKey = quirks.maxTokens ?? "max_tokens";

@@ -1,7 +1,6 @@
 import type { Model, ModelRequest } from "gantry";
-import type { Fetch } from "../fetch.js";
 import type { InputKind } from "../files.js";
-import type { AiSdkModel, CallOptions, Metadata } from "../language-model.js";
+import type { CallOptions, Metadata } from "../language-model.js";
 import type { PromptRules } from "../messages.js";
 import type { Settings } from "../options.js";
 import type { AnswerReader } from "../reading/answer-reader.js";
@@ -21,8 +20,6 @@ export interface Asking {
 
 /** A way to ask models: how the kernel's wishes are put into the options of a package, and what its answers need. */
 export interface Wire {
-  /** What reads one answer, where the package only writes the requests. */
-  readonly reader?: () => AnswerReader;
   /** Whether an answer may begin with thoughts in `<think>` tags. */
   readonly thinkTags?: boolean;
   /** What it sends unasked, and models may refuse. */
@@ -42,9 +39,21 @@ export interface Wire {
   readonly answerData?: (metadata: Metadata) => Metadata | undefined;
 }
 
+/** A request as it goes to a provider. */
+export interface Written {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** JSON. */
+  readonly body: string;
+}
+
+/** Puts one question into a request. */
+export type Write = (asking: Asking, options: CallOptions) => Promise<Written>;
+
 /** A model protocol that is built in. */
 export interface OwnWire extends Wire {
+  /** What reads one answer. */
   readonly reader: () => AnswerReader;
-  /** Load the package; models are made by id. */
-  open(settings: Settings, fetch: Fetch): Promise<(modelId: string, asking: Asking) => AiSdkModel>;
+  /** Load what writes the requests. */
+  open(settings: Settings): Promise<Write>;
 }

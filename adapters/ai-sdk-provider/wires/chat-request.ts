@@ -1,0 +1,110 @@
+import type { CallOptions, Prompt } from "../language-model.js";
+
+type Json = Record<string, unknown>;
+type Message = Prompt[number];
+type Content<Role extends Message["role"]> = Extract<Message, { role: Role }>["content"][number];
+
+/** What the package of the AI SDK keeps for itself of a provider's options; the rest goes into the body as it is. */
+const NOT_SENT = new Set(["user", "reasoningEffort", "textVerbosity", "strictJsonSchema"]);
+
+/**
+ * The body of a request for chat completions, byte for byte as `@ai-sdk/openai-compatible` writes it: loading that
+ * package takes longer than all else of a process's first turn. `extra`: what it would take as the provider's options.
+ */
+export function chatRequest(model: string, options: CallOptions, extra: Json, usage: boolean): Json {
+  const { prompt, tools, maxOutputTokens, temperature } = options;
+  return {
+    model,
+    user: extra.user,
+    max_tokens: maxOutputTokens,
+    temperature,
+    ...Object.fromEntries(Object.entries(extra).filter(([name]) => !NOT_SENT.has(name))),
+    reasoning_effort: extra.reasoningEffort,
+    verbosity: extra.textVerbosity,
+    messages: prompt.flatMap(messagesOf),
+    tools: tools?.flatMap((tool) => (tool.type === "function" ? [functionOf(tool)] : [])),
+    stream: true,
+    stream_options: usage ? { include_usage: true } : undefined,
+  };
+}
+
+function functionOf({
+  name,
+  description,
+  inputSchema,
+}: Extract<NonNullable<CallOptions["tools"]>[number], { type: "function" }>): Json {
+  return { type: "function", function: { name, description, parameters: inputSchema } };
+}
+
+function messagesOf(message: Message): Json[] {
+  const own = ownOf(message);
+  switch (message.role) {
+    case "system":
+      return [{ role: "system", content: message.content, ...own }];
+    case "user": {
+      const [first, ...more] = message.content;
+      if (first?.type === "text" && more.length === 0) return [{ role: "user", content: first.text, ...ownOf(first) }];
+      return [{ role: "user", content: message.content.map(userPart), ...own }];
+    }
+    case "assistant":
+      return [{ ...assistant(message.content), ...own }];
+    case "tool":
+      return message.content.flatMap((part) => (part.type === "tool-result" ? [toolResult(part)] : []));
+  }
+}
+
+/** What a message or a part has to say to this wire alone. */
+function ownOf({ providerOptions }: { providerOptions?: Message["providerOptions"] }): Json {
+  return providerOptions?.openaiCompatible ?? {};
+}
+
+function userPart(part: Content<"user">): Json {
+  if (part.type === "text") return { type: "text", text: part.text, ...ownOf(part) };
+  const { mediaType, filename, data } = part;
+  // Data are base64 all of them: `files.ts` knows nothing else.
+  const url = (type: string): string => `data:${type};base64,${data as string}`;
+  if (mediaType === "application/pdf")
+    return { type: "file", file: { filename: filename ?? "document.pdf", file_data: url(mediaType) }, ...ownOf(part) };
+  return {
+    type: "image_url",
+    image_url: { url: url(mediaType === "image/*" ? "image/jpeg" : mediaType) },
+    ...ownOf(part),
+  };
+}
+
+function assistant(content: readonly Content<"assistant">[]): Json {
+  let text = "";
+  let reasoning = "";
+  const calls: Json[] = [];
+  for (const part of content) {
+    if (part.type === "text") text += part.text;
+    else if (part.type === "reasoning") reasoning += part.text;
+    else if (part.type === "tool-call") {
+      const signature = part.providerOptions?.google?.thoughtSignature as string | undefined;
+      calls.push({
+        id: part.toolCallId,
+        type: "function",
+        function: { name: part.toolName, arguments: JSON.stringify(part.input) },
+        ...ownOf(part),
+        ...(signature ? { extra_content: { google: { thought_signature: signature } } } : {}),
+      });
+    }
+  }
+  return {
+    role: "assistant",
+    content: calls.length > 0 ? text || null : text,
+    ...(reasoning === "" ? {} : { reasoning_content: reasoning }),
+    tool_calls: calls.length > 0 ? calls : undefined,
+  };
+}
+
+function toolResult(part: Extract<Content<"tool">, { type: "tool-result" }>): Json {
+  const { output } = part;
+  const told =
+    output.type === "text" || output.type === "error-text"
+      ? output.value
+      : "value" in output
+        ? JSON.stringify(output.value)
+        : "";
+  return { role: "tool", tool_call_id: part.toolCallId, content: told, ...ownOf(part) };
+}

@@ -1,0 +1,140 @@
+import type { RunQuery, SessionQuery } from "../ports/session-driver.js";
+import type { RunRecord } from "../ports/run.js";
+import type { Session } from "../ports/session.js";
+import type { StoredSession } from "./memory-chain.js";
+import { newestFirst, Sorted } from "./sorted.js";
+
+/** Sessions by id; the originals among them also in the order of lists, all and those of each folder. */
+export class StoredSessions extends Map<string, StoredSession> {
+  readonly #all = originals();
+  readonly #byFolder = new Map<string, Sorted<Session>>();
+
+  override set(id: string, stored: StoredSession): this {
+    this.delete(id);
+    super.set(id, stored);
+    this.#add(stored.session);
+    return this;
+  }
+
+  override delete(id: string): boolean {
+    const session = this.get(id)?.session;
+    if (session) this.#remove(session);
+    return super.delete(id);
+  }
+
+  /** Change fields of one, of which a list may look at any. */
+  change(session: Session, change: () => void): void {
+    this.#remove(session);
+    change();
+    this.#add(session);
+  }
+
+  /** As `SessionDriver.list`, of the store's own objects. */
+  list({ projectDir, search: text = "", emptyBefore, before, offset = 0, limit }: SessionQuery): {
+    sessions: Session[];
+    total: number;
+  } {
+    const sorted = projectDir === undefined ? this.#all : this.#byFolder.get(projectDir);
+    if (!sorted) return { sessions: [], total: 0 };
+    let { items } = sorted;
+    if (emptyBefore !== undefined) {
+      const early = items.slice(
+        0,
+        sorted.count(({ updatedAt }) => updatedAt < emptyBefore),
+      );
+      items = early.filter(({ lastSeq }) => lastSeq === 0);
+    }
+    const search = text.toLowerCase();
+    if (search !== "") items = items.filter(({ title }) => title.toLowerCase().includes(search));
+    const isBehind = ({ updatedAt, id }: Session): boolean =>
+      before === undefined || newestFirst(before.updatedAt, before.id, updatedAt, id) < 0;
+    const behind = items === sorted.items ? sorted.count(isBehind) : items.filter(isBehind).length;
+    const end = Math.max(0, behind - offset);
+    return { sessions: items.slice(Math.max(0, end - limit), end).reverse(), total: items.length };
+  }
+
+  #add(session: Session): void {
+    if (session.chain.root !== session.id) return;
+    this.#all.add(session);
+    const folder = this.#byFolder.get(session.projectDir) ?? originals();
+    this.#byFolder.set(session.projectDir, folder);
+    folder.add(session);
+  }
+
+  #remove(session: Session): void {
+    if (session.chain.root !== session.id) return;
+    this.#all.remove(session);
+    const folder = this.#byFolder.get(session.projectDir);
+    folder?.remove(session);
+    if (folder?.items.length === 0) this.#byFolder.delete(session.projectDir);
+  }
+}
+
+/** A run as it is stored, with the fence under which it was last written. */
+export interface StoredFence {
+  run: RunRecord;
+  fence: number | null;
+}
+
+/** Runs by id; also by key, by chain and in the order of lists. */
+export class StoredRuns extends Map<string, StoredFence> {
+  readonly #byKey = new Map<string, string>();
+  readonly #all = runs();
+  readonly #byRoot = new Map<string, { all: Sorted<StoredFence>; open: Set<StoredFence> }>();
+
+  override set(id: string, stored: StoredFence): this {
+    this.delete(id);
+    super.set(id, stored);
+    const { key, sessionId, state } = stored.run;
+    const chain = this.#byRoot.get(sessionId) ?? { all: runs(), open: new Set() };
+    this.#byRoot.set(sessionId, chain);
+    this.#all.add(stored);
+    chain.all.add(stored);
+    if (state === "running" || state === "waiting") chain.open.add(stored);
+    if (key !== "") this.#byKey.set(key, id);
+    return this;
+  }
+
+  override delete(id: string): boolean {
+    const stored = this.get(id);
+    if (stored) {
+      const { key, sessionId } = stored.run;
+      const chain = this.#byRoot.get(sessionId);
+      this.#all.remove(stored);
+      chain?.all.remove(stored);
+      chain?.open.delete(stored);
+      if (chain?.all.items.length === 0) this.#byRoot.delete(sessionId);
+      if (this.#byKey.get(key) === id) this.#byKey.delete(key);
+    }
+    return super.delete(id);
+  }
+
+  /** The id of the run with this key. */
+  withKey(key: string): string | undefined {
+    return this.#byKey.get(key);
+  }
+
+  /** Of the chain with this original, those that are not stored as ended; newest first. */
+  unfinished(root: string): RunRecord[] {
+    const open = [...(this.#byRoot.get(root)?.open ?? [])].map(({ run }) => run);
+    return open.sort((a, b) => newestFirst(a.startedAt, a.id, b.startedAt, b.id));
+  }
+
+  /** As `SessionDriver.runs`, of the store's own objects; `root` is an original's id. */
+  list(root: string | undefined, { states, limit, before }: Omit<RunQuery, "sessionId">): StoredFence[] {
+    const sorted = root === undefined ? this.#all : this.#byRoot.get(root)?.all;
+    if (!sorted) return [];
+    const found: StoredFence[] = [];
+    let at = sorted.items.length;
+    if (before) at = sorted.count(({ run }) => newestFirst(before.startedAt, before.id, run.startedAt, run.id) < 0);
+    while (at > 0 && found.length < limit) {
+      const stored = sorted.items[--at] as StoredFence;
+      if (!states || states.includes(stored.run.state)) found.push(stored);
+    }
+    return found;
+  }
+}
+
+const originals = (): Sorted<Session> => new Sorted((a, b) => newestFirst(b.updatedAt, b.id, a.updatedAt, a.id));
+const runs = (): Sorted<StoredFence> =>
+  new Sorted((a, b) => newestFirst(b.run.startedAt, b.run.id, a.run.startedAt, a.run.id));

@@ -1,0 +1,108 @@
+// The client's side of ACP over stdio, as light as it can be: it asks, counts what comes, and leaves everything open.
+import type { ChildProcess } from "node:child_process";
+import { readFileSync } from "node:fs";
+
+interface Frame {
+  id?: number | string;
+  method?: string;
+  params?: Record<string, any>; // eslint-disable-line @typescript-eslint/no-explicit-any -- frames of many agents
+  result?: any; // eslint-disable-line @typescript-eslint/no-explicit-any -- as above
+  error?: { message: string };
+}
+
+/** A turn, as the client saw it. */
+export interface Turn {
+  ms: number;
+  /** Characters of the answer. */
+  characters: number;
+  toolCalls: number;
+  stopReason: string;
+}
+
+/** One agent on its standard input and output. */
+export class AcpClient {
+  readonly #child: ChildProcess;
+  readonly #waiting = new Map<number | string, { resolve: (value: any) => void; reject: (why: Error) => void }>(); // eslint-disable-line @typescript-eslint/no-explicit-any -- results of many agents
+  #left = "";
+  #id = 0;
+  #characters = 0;
+  #toolCalls = 0;
+
+  constructor(child: ChildProcess) {
+    this.#child = child;
+    child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#read(text));
+    const gone = (why: string): void => {
+      for (const { reject } of this.#waiting.values()) reject(new Error(why));
+      this.#waiting.clear();
+    };
+    child.once("error", (error) => gone(error.message));
+    child.once("exit", (code, signal) => gone(`the agent ended (${code ?? signal})`));
+  }
+
+  /** From the first byte to a session that takes prompts; resolves with its id. */
+  async open(cwd: string): Promise<string> {
+    await this.ask("initialize", {
+      protocolVersion: 1,
+      clientInfo: { name: "bench", version: "1" },
+      clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false },
+    });
+    const { sessionId } = (await this.ask("session/new", { cwd, mcpServers: [] })) as { sessionId: string };
+    return sessionId;
+  }
+
+  /** One prompt to its end. Rejects when the agent says that it failed. */
+  async turn(sessionId: string, text: string): Promise<Turn> {
+    this.#characters = this.#toolCalls = 0;
+    const since = performance.now();
+    const { stopReason } = await this.ask("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
+    const ms = performance.now() - since;
+    if (stopReason !== "end_turn") throw new Error(`a turn ended with ${stopReason}`);
+    return { ms, characters: this.#characters, toolCalls: this.#toolCalls, stopReason };
+  }
+
+  ask(
+    method: string,
+    params: unknown,
+  ): Promise<any> /* eslint-disable-line @typescript-eslint/no-explicit-any -- results of many agents */ {
+    const id = this.#id++;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+      this.#send({ id, method, params });
+    });
+  }
+
+  #send(frame: object): void {
+    this.#child.stdin?.write(`${JSON.stringify({ jsonrpc: "2.0", ...frame })}\n`);
+  }
+
+  #read(text: string): void {
+    const lines = (this.#left + text).split("\n");
+    this.#left = lines.pop() ?? "";
+    for (const line of lines) if (line.startsWith("{")) this.#take(JSON.parse(line) as Frame);
+  }
+
+  #take({ id, method, params, result, error }: Frame): void {
+    if (method === "session/update") {
+      const update = params?.update;
+      if (update?.sessionUpdate === "agent_message_chunk") this.#characters += update.content.text?.length ?? 0;
+      else if (update?.sessionUpdate === "tool_call") this.#toolCalls++;
+    } else if (method !== undefined && id !== undefined) this.#answer(id, method, params);
+    else if (id !== undefined) {
+      const waiting = this.#waiting.get(id);
+      this.#waiting.delete(id);
+      if (error) waiting?.reject(new Error(error.message));
+      else waiting?.resolve(result);
+    }
+  }
+
+  /** Agents that ask for leave get it. */
+  #answer(id: number | string, method: string, params: Frame["params"]): void {
+    if (method === "session/request_permission") {
+      const options = params?.options as { optionId: string; kind: string }[];
+      const { optionId } = options.find(({ kind }) => kind.startsWith("allow")) ?? options[0] ?? { optionId: "allow" };
+      this.#send({ id, result: { outcome: { outcome: "selected", optionId } } });
+    } else if (method === "fs/read_text_file")
+      this.#send({ id, result: { content: readFileSync(String(params?.path), "utf8") } });
+    else this.#send({ id, error: { code: -32601, message: "unknown method" } });
+  }
+}

@@ -1,0 +1,113 @@
+// A model server that is no bottleneck: answers are bytes that were made before, and the prompt says which.
+//   [tokens=5000]            so many, as fast as they can be written
+//   [tokens=200 every=20]    so many, one a write, so many ms apart
+//   [tool=read path=/a/b]    a call of the agent's own tool that reads a file
+//   [tool=shell]             a call of its tool that runs a command: `true`
+// Anything else, a question for a title and one behind a tool's result get a short answer at once.
+// Its argument is a port, any by default. Prints its port as a line of JSON; ends with its standard input.
+import { createServer } from "node:http";
+import { wires } from "./fake-model-wires.mjs";
+
+const WRITE = 64 * 1024;
+const SHORT = { tokens: 1 };
+const READ = /^(read|read_file|read_text_file|readfile|view|cat)$/i;
+const SHELL = /^(bash|shell|shell_command|run_shell_command|exec_command|execute|run_command|terminal|local_shell)$/i;
+/** Bodies beyond this are not looked into: they cost what the agent is measured for. */
+const LOOKED_INTO = 512 * 1024;
+
+/** What a prompt asks for. */
+function planOf(body, wire) {
+  if (body.length > LOOKED_INTO) return SHORT;
+  const { prompt, tools, title, answered } = wire.understand(JSON.parse(body));
+  if (title || answered) return SHORT;
+  const [, kind, value, rest] = /\[(tokens|tool)=(\w+)([^\]]*)\]/.exec(prompt) ?? [];
+  const option = (name) => new RegExp(`\\b${name}=(\\S+)`).exec(rest)?.[1];
+  if (kind === "tokens") return { tokens: Number(value), every: Number(option("every") ?? 0) };
+  if (kind === "tool") {
+    const tool = tools.find(({ name }) => (value === "read" ? READ : SHELL).test(name));
+    if (tool) return { call: { name: tool.name, arguments: argumentsOf(tool.parameters ?? {}, option("path")) } };
+  }
+  return SHORT;
+}
+
+/** Arguments that a tool takes, whatever it calls them. */
+function argumentsOf({ properties = {}, required = [] }, path) {
+  const values = {};
+  for (const [name, { type, items }] of Object.entries(properties)) {
+    if (/^(path|file|file_?path|absolute_path|target_file)$/i.test(name) && path) values[name] = path;
+    else if (/^(command|cmd|script)$/i.test(name)) values[name] = type === "array" || items ? ["true"] : "true";
+    else if (required.includes(name))
+      values[name] = type === "string" ? "true" : type === "boolean" ? false : type === "array" ? [] : 1;
+  }
+  return values;
+}
+
+const made = new Map();
+
+/** The pieces of a plan's answer: one a write. */
+function piecesOf(plan, wire) {
+  const key = `${wire.name} ${JSON.stringify(plan)}`;
+  let pieces = made.get(key);
+  if (pieces) return pieces;
+  const events = plan.call ? wire.call(plan.call) : wire.text(plan.tokens);
+  pieces = [];
+  if (plan.every) pieces = events.map((event) => Buffer.from(event));
+  else {
+    const whole = Buffer.from(events.join(""));
+    for (let from = 0; from < whole.length; from += WRITE) pieces.push(whole.subarray(from, from + WRITE));
+  }
+  // Calls name files of one run; answers are few.
+  if (!plan.call) made.set(key, pieces);
+  return pieces;
+}
+
+let streams = 0;
+
+/** One token a write, so many ms apart. Streams that begin together do not talk in step. */
+function pace(response, pieces, { tokens, every }) {
+  let next = 0;
+  let timer = setTimeout(
+    () => {
+      timer = setInterval(() => {
+        if (next < tokens) return response.write(pieces[next++]);
+        clearInterval(timer);
+        response.end(Buffer.concat(pieces.slice(next)));
+      }, every);
+    },
+    (every * ((streams++ * 37) % 100)) / 100,
+  );
+  response.on("close", () => clearInterval(timer));
+}
+
+const server = createServer((request, response) => {
+  const { pathname } = new URL(request.url, "http://model");
+  const chunks = [];
+  request.on("data", (chunk) => chunks.push(chunk));
+  request.on("end", () => {
+    if (/\/models\/?$/.test(pathname)) {
+      response.setHeader("content-type", "application/json");
+      return response.end('{"object":"list","data":[{"id":"m1","object":"model"}],"models":[]}');
+    }
+    const wire = wires.find(({ path }) => path.test(pathname));
+    if (!wire) return response.writeHead(404).end();
+    const body = Buffer.concat(chunks);
+    const plan = planOf(body, wire);
+    const pieces = piecesOf(plan, wire);
+    if (wire.whole && !wire.streams(pathname, body)) {
+      response.setHeader("content-type", "application/json");
+      return response.end(wire.whole(plan));
+    }
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    if (!plan.every) {
+      for (const piece of pieces.slice(0, -1)) response.write(piece);
+      return response.end(pieces.at(-1));
+    }
+    pace(response, pieces, plan);
+  });
+});
+// A socket that the client keeps is never closed under a request.
+server.keepAliveTimeout = 600_000;
+server.listen(Number(process.argv[2] ?? 0), "127.0.0.1", 4096, () =>
+  process.stdout.write(`${JSON.stringify(server.address())}\n`),
+);
+process.stdin.resume().on("end", () => process.exit());

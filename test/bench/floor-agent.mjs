@@ -1,0 +1,95 @@
+// The floor of an agent over stdio: what must be done and no more, without a store. The model's URL is its argument.
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { Agent, request } from "node:http";
+import { createInterface } from "node:readline";
+
+const url = `${process.argv[2]}/chat/completions`;
+const agent = new Agent({ keepAlive: true });
+const sessions = new Map();
+const text = { type: "string" };
+const tool = (name, properties) => ({
+  type: "function",
+  function: { name, description: name, parameters: { type: "object", properties, required: Object.keys(properties) } },
+});
+const TOOLS = [tool("read", { path: text }), tool("bash", { command: text })];
+
+const send = (frame) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...frame })}\n`);
+const update = (sessionId, said) => send({ method: "session/update", params: { sessionId, update: said } });
+
+/** One question to the model; each delta of its text is told as it comes. */
+function ask(messages, onText) {
+  return new Promise((resolve, reject) => {
+    const body = JSON.stringify({ model: "m1", stream: true, messages, tools: TOOLS });
+    const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
+    const asked = request(url, { method: "POST", agent, headers }, (response) => {
+      let left = "";
+      let said = "";
+      const calls = [];
+      response.setEncoding("utf8");
+      response.on("data", (piece) => {
+        const lines = (left + piece).split("\n");
+        left = lines.pop();
+        for (const line of lines) {
+          if (!line.startsWith("data: {")) continue;
+          const delta = JSON.parse(line.slice(6)).choices[0]?.delta;
+          if (delta?.content) {
+            said += delta.content;
+            onText(delta.content);
+          }
+          if (delta?.tool_calls) calls.push(...delta.tool_calls);
+        }
+      });
+      response.on("end", () => resolve({ said, calls }));
+      response.on("error", reject);
+    });
+    asked.on("error", reject);
+    asked.end(body);
+  });
+}
+
+function run({ name, arguments: json }) {
+  const { path, command } = JSON.parse(json);
+  if (name === "read") return readFile(path, "utf8");
+  return new Promise((resolve) => execFile("/bin/sh", ["-c", command], (_error, stdout) => resolve(stdout)));
+}
+
+async function prompt({ sessionId, prompt: [{ text: content }] }) {
+  const messages = sessions.get(sessionId);
+  messages.push({ role: "user", content });
+  for (;;) {
+    const { said, calls } = await ask(messages, (piece) =>
+      update(sessionId, { sessionUpdate: "agent_message_chunk", content: { type: "text", text: piece } }),
+    );
+    messages.push({ role: "assistant", content: said, ...(calls.length > 0 ? { tool_calls: calls } : {}) });
+    if (calls.length === 0) return { stopReason: "end_turn" };
+    for (const { id, function: call } of calls) {
+      update(sessionId, { sessionUpdate: "tool_call", toolCallId: id, title: call.name, status: "pending" });
+      const output = await run(call);
+      const shown = [{ type: "content", content: { type: "text", text: output } }];
+      update(sessionId, { sessionUpdate: "tool_call_update", toolCallId: id, status: "completed", content: shown });
+      messages.push({ role: "tool", tool_call_id: id, content: output });
+    }
+  }
+}
+
+const METHODS = {
+  initialize: () => ({ protocolVersion: 1, agentCapabilities: {}, authMethods: [] }),
+  "session/new"() {
+    const sessionId = `s${sessions.size}`;
+    sessions.set(sessionId, [{ role: "system", content: "You are an agent." }]);
+    return { sessionId };
+  },
+  "session/prompt": prompt,
+};
+
+createInterface({ input: process.stdin })
+  .on("line", async (line) => {
+    const { id, method, params } = JSON.parse(line);
+    try {
+      send({ id, result: await METHODS[method](params) });
+    } catch (error) {
+      send({ id, error: { code: -32603, message: error.message } });
+    }
+  })
+  .on("close", () => process.exit());

@@ -1,0 +1,41 @@
+// The floor of a server that streams: each delta of the model's is an event, nothing is stored. The model's URL is its
+// argument. Prints where it listens; ends with its standard input.
+import { Agent, createServer, request } from "node:http";
+
+const url = `${process.argv[2]}/chat/completions`;
+const agent = new Agent({ keepAlive: true, maxSockets: Infinity });
+
+function stream(message, response) {
+  const body = JSON.stringify({ model: "m1", stream: true, messages: [{ role: "user", content: message }] });
+  const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  const asked = request(url, { method: "POST", agent, headers }, (answer) => {
+    let left = "";
+    answer.setEncoding("utf8");
+    answer.on("data", (piece) => {
+      const lines = (left + piece).split("\n");
+      left = lines.pop();
+      let events = "";
+      for (const line of lines) {
+        if (!line.startsWith("data: {")) continue;
+        const content = JSON.parse(line.slice(6)).choices[0]?.delta?.content;
+        if (content) events += `event: agent\ndata: ${JSON.stringify({ type: "token", content })}\n\n`;
+      }
+      if (events !== "") response.write(events);
+    });
+    answer.on("end", () => response.end('event: done\ndata: {"type":"done","done":true}\n\n'));
+  });
+  asked.on("error", () => response.destroy());
+  asked.end(body);
+}
+
+const server = createServer((incoming, response) => {
+  if (incoming.method === "GET") return response.end('{"status":"ok"}');
+  let body = "";
+  incoming.on("data", (piece) => (body += piece));
+  incoming.on("end", () => stream(JSON.parse(body).message, response));
+});
+server.listen(0, "127.0.0.1", 4096, () =>
+  process.stdout.write(`listening on http://127.0.0.1:${server.address().port}\n`),
+);
+process.stdin.resume().on("end", () => process.exit());

@@ -1,0 +1,78 @@
+// The command line of the bench.
+import path from "node:path";
+import { parseArgs } from "node:util";
+import { ROOT, type BenchOptions, type Peer } from "./bench.js";
+import { ROWS, rowOf } from "./rows.js";
+
+export const PROFILES = ["start", "turn", "runs", "stream"] as const;
+export type Profiled = (typeof PROFILES)[number];
+
+/** What is done, beside what is measured. */
+export interface Options extends BenchOptions {
+  json: string | undefined;
+  markdown: string | undefined;
+  check: boolean;
+  profile: Profiled | undefined;
+}
+
+export const HELP = `npm run bench -- [options]
+  --quick               fewer rounds, about two minutes
+  --rows a,b            these rows alone: ${ROWS.map(({ id }) => id).join(", ")}
+  --check               exit code 1 where a row fails
+  --json FILE           the results as JSON
+  --markdown FILE       the table between the marks of a document
+  --product DIR         measure another checkout, built
+  --node PATH           run gantry and the floors on another Node
+  --peer NAME=COMMAND   an ACP agent over stdio beside it; {model} becomes the model's base URL; repeatable
+  --peer-http NAME=URL=COMMAND   a server, up when URL answers 200; repeatable
+  --model-port N        where the model listens, for peers whose config names it
+  --profile WHAT        the ten largest costs instead: ${PROFILES.join(", ")}
+`;
+
+/** Reads the arguments. Throws with a sentence for what is wrong. */
+export function optionsOf(args: readonly string[]): Options {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      quick: { type: "boolean", default: false },
+      check: { type: "boolean", default: false },
+      rows: { type: "string", default: "" },
+      json: { type: "string" },
+      markdown: { type: "string" },
+      product: { type: "string", default: ROOT },
+      node: { type: "string", default: process.execPath },
+      peer: { type: "string", multiple: true, default: [] },
+      "peer-http": { type: "string", multiple: true, default: [] },
+      "model-port": { type: "string", default: "0" },
+      profile: { type: "string" },
+    },
+  });
+  const profile = PROFILES.find((each) => each === values.profile);
+  if (values.profile !== undefined && !profile) throw new Error(`--profile is one of ${PROFILES.join(", ")}`);
+  const rows = values.rows.split(",").filter(Boolean);
+  for (const row of rows) rowOf(row);
+  return {
+    quick: values.quick,
+    check: values.check,
+    rows,
+    json: values.json,
+    markdown: values.markdown,
+    product: path.resolve(values.product),
+    node: path.resolve(values.node),
+    peers: values.peer.map((text) => peerOf(text)),
+    httpPeers: values["peer-http"].map((text) => {
+      const { name, command: rest } = peerOf(text);
+      const { name: url, command } = peerOf(rest);
+      return { name, url, command };
+    }),
+    modelPort: Number(values["model-port"]),
+    profile,
+  };
+}
+
+/** `name=rest`, split at the first sign. */
+function peerOf(text: string): Peer {
+  const at = text.indexOf("=");
+  if (at < 1) throw new Error(`a peer is NAME=COMMAND, not ${text}`);
+  return { name: text.slice(0, at), command: text.slice(at + 1) };
+}

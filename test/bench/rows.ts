@@ -1,0 +1,95 @@
+// The rows of the bench and what each has to reach. A goal is data: nothing else says what passes.
+
+/** What of a row is compared with its goal. */
+export interface Goal {
+  /** `ratio`: gantry's figure over the floor's; `difference`: gantry's less the floor's; `value`: gantry's own. */
+  figure: "ratio" | "difference" | "value";
+  atMost?: number;
+  atLeast?: number;
+}
+
+/** One row. */
+export interface Row {
+  id: string;
+  title: string;
+  unit: "ms" | "MB" | "runs/s" | "turns/s";
+  goal: Goal;
+  /** What stands in the floor's column. */
+  floor: string;
+}
+
+const AGENT = "floor agent";
+
+/** Every row, in the order of the table. */
+export const ROWS: readonly Row[] = [
+  row("stdio-start", "stdio: spawn to a usable session", "ms", { figure: "ratio", atMost: 2.3 }, AGENT),
+  row("warm-turn", "warm turn", "ms", { figure: "ratio", atMost: 3 }, AGENT),
+  row("first-turn", "first turn of a process, stdio", "ms", { figure: "ratio", atMost: 3 }, "its own warm turn"),
+  row("first-turn-http", "first turn of a process, HTTP", "ms", { figure: "ratio", atMost: 3 }, "its own warm turn"),
+  row("tokens-5000", "5,000 tokens", "ms", { figure: "ratio", atMost: 2 }, AGENT),
+  row("tool-read", "tool turn: reads a file", "ms", { figure: "ratio", atMost: 3 }, AGENT),
+  row("tool-shell", "tool turn: runs a command", "ms", { figure: "ratio", atMost: 3 }, AGENT),
+  row("rss-idle", "RSS idle", "MB", { figure: "value", atMost: 60 }, AGENT),
+  row("rss-peak", "RSS peak", "MB", { figure: "value", atMost: 100 }, AGENT),
+  row("serve-start", "`gantry serve`: spawn to the listen line", "ms", { figure: "ratio", atMost: 3 }, "`node -e ''`"),
+  row("fresh-run", "fresh run over the direct request", "ms", { figure: "difference", atMost: 4 }, "direct request"),
+  row("slope", "slope per stored turn", "ms", { figure: "value", atMost: 0.02 }, ""),
+  row("runs-64", "fresh runs at 64 at once", "runs/s", { figure: "value", atLeast: 400 }, "the model alone"),
+  row("runs-64-p99", "its p99", "ms", { figure: "value", atMost: 300 }, "the model alone"),
+  row(
+    "turns-64",
+    "turns on stored sessions at 64 at once",
+    "turns/s",
+    { figure: "value", atLeast: 600 },
+    "the model alone",
+  ),
+  row("turns-64-p99", "its p99", "ms", { figure: "value", atMost: 300 }, "the model alone"),
+  row("sse-20000", "20,000 tokens over SSE", "ms", { figure: "ratio", atMost: 4 }, "reading the stream"),
+  row("token-cpu", "CPU per streamed token, 100 streams", "ms", { figure: "value", atMost: 0.06 }, "floor server"),
+  row(
+    "first-token-100",
+    "first token at 100 streams at once, p50",
+    "ms",
+    { figure: "value", atMost: 200 },
+    "floor server",
+  ),
+  row("health-500", "health beside 500 streams, p99", "ms", { figure: "value", atMost: 50 }, "floor server"),
+  row("list-100000", "list of 50 at 100,000 sessions", "ms", { figure: "value", atMost: 1.2 }, ""),
+  row(
+    "newest-50000",
+    "newest turn of a 50,000-message session",
+    "ms",
+    { figure: "value", atMost: 100 },
+    "direct request",
+  ),
+  row(
+    "json-runs",
+    "JSON driver: fresh runs at 64 at once",
+    "runs/s",
+    { figure: "ratio", atLeast: 0.5 },
+    "SQLite driver",
+  ),
+  row("json-slope", "JSON driver: slope per stored turn", "ms", { figure: "value", atMost: 0.02 }, ""),
+];
+
+function row(id: string, title: string, unit: Row["unit"], goal: Goal, floor: string): Row {
+  return { id, title, unit, goal, floor };
+}
+
+/** A row by its id. Throws for an unknown one. */
+export function rowOf(id: string): Row {
+  const found = ROWS.find((row) => row.id === id);
+  if (!found) throw new Error(`no row is called ${id}; there are ${ROWS.map((each) => each.id).join(", ")}`);
+  return found;
+}
+
+/** The goal in words: `<= 3x`. */
+export function wordsOf({ goal: { figure, atMost, atLeast = 0 }, unit }: Row): string {
+  const bound = atMost === undefined ? `>= ${atLeast}` : `<= ${atMost}`;
+  return figure === "ratio" ? `${bound}x` : `${figure === "difference" ? "+ " : ""}${bound} ${unit}`;
+}
+
+/** Whether a figure is good enough. */
+export function passes({ goal: { atMost = Infinity, atLeast = -Infinity } }: Row, judged: number): boolean {
+  return judged <= atMost && judged >= atLeast;
+}

@@ -1,0 +1,61 @@
+// Prepares a store through the product's own driver: `node store.mjs PRODUCT DRIVER PATH PROJECT SESSIONS...`, where each
+// of SESSIONS is `count x messages` (`100000x0`, `1x50000`). Prints the ids, one a line, of which there are few.
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [product, kind, file, projectDir, ...groups] = process.argv.slice(2);
+/** Changes that nobody waits for are written together. */
+const TOGETHER = 1000;
+
+const name = kind === "json" ? "lowdb-json-driver" : "sqlite-driver";
+const module = await import(pathToFileURL(path.join(product, `dist/adapters/${name}/index.js`)).href);
+const driver = new (kind === "json" ? module.LowdbJsonDriver : module.SqliteDriver)({ path: file });
+await driver.open();
+
+const at = (seconds) => new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
+const session = (id, seconds) => ({
+  id,
+  alias: "",
+  title: `Session ${id}`,
+  titled: true,
+  provider: "lab",
+  model: "m1",
+  reasoningEffort: "",
+  projectDir,
+  parentId: "",
+  chain: { root: id, index: 0 },
+  lastSeq: 0,
+  createdAt: at(seconds),
+  updatedAt: at(seconds),
+  usage: { promptTokens: 10, completionTokens: 5, totalTokens: 15, cost: 0 },
+});
+const message = (sessionId, seq) => ({
+  id: `${sessionId}-${seq}`,
+  sessionId,
+  seq,
+  role: seq % 2 === 1 ? "user" : "assistant",
+  parts: [{ type: "text", text: `What is said as number ${seq} of this conversation.` }],
+  toolCallId: "",
+  name: "",
+  failed: false,
+  createdAt: at(seq),
+  finished: true,
+});
+
+const shown = [];
+for (const [group, text] of groups.entries()) {
+  const [count, messages] = text.split("x").map(Number);
+  let waiting = [];
+  for (let n = 0; n < count; n++) {
+    const id = `prepared-${group}-${n}`;
+    if (count < 10) shown.push(id);
+    const said = Array.from({ length: messages }, (_, index) => message(id, index + 1));
+    waiting.push(driver.create({ session: session(id, n), messages: said }));
+    if (waiting.length < TOGETHER) continue;
+    await Promise.all(waiting);
+    waiting = [];
+  }
+  await Promise.all(waiting);
+}
+await driver.close();
+process.stdout.write(`${shown.join("\n")}\n`);

@@ -1,0 +1,42 @@
+// Many streams at once, read in a process of its own: `node stream-load.mjs BASE COUNT MESSAGE`. Prints `{"all":true}`
+// when each has begun to talk, and at the end what they took, in ms, and how much text came.
+import { Agent, request } from "node:http";
+
+const [base, count, message] = process.argv.slice(2);
+const agent = new Agent({ keepAlive: true, maxSockets: Infinity });
+const body = JSON.stringify({ message, stream: true });
+const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
+const since = performance.now();
+const first = [];
+let characters = 0;
+
+const one = () =>
+  new Promise((resolve, reject) => {
+    const asked = request(`${base}/api/run`, { method: "POST", agent, headers }, (response) => {
+      if (response.statusCode !== 200) return reject(new Error(`answered with ${response.statusCode}`));
+      let left = "";
+      let talks = false;
+      response.setEncoding("utf8");
+      response.on("data", (piece) => {
+        const lines = (left + piece).split("\n");
+        left = lines.pop();
+        for (const line of lines) {
+          if (!line.startsWith('data: {"type":"token"')) continue;
+          if (!talks) {
+            talks = true;
+            first.push(performance.now() - since);
+            if (first.length === Number(count)) process.stdout.write('{"all":true}\n');
+          }
+          characters += JSON.parse(line.slice(6)).content?.length ?? 0;
+        }
+      });
+      response.on("end", resolve);
+      response.on("error", reject);
+    });
+    asked.on("error", reject);
+    asked.end(body);
+  });
+
+await Promise.all(Array.from({ length: Number(count) }, one));
+process.stdout.write(`${JSON.stringify({ first, ms: performance.now() - since, characters })}\n`);
+process.exit();
