@@ -12,6 +12,7 @@ import type { ModelProvider } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
 import { AGENT_DEFAULTS } from "./run/defaults.js";
+import { KeptConversations } from "./run/kept-conversations.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts } from "./run/run-context.js";
 import { Runs } from "./run/runs.js";
@@ -75,6 +76,8 @@ export class Agent {
     const { model, logger = silentLogger, projectDir = process.cwd() } = options;
     const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [] } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
+    const kept = new KeptConversations();
+    bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
     const store = () => this.#store();
     this.#driver = options.driver ?? new MemoryDriver();
     this.#providers = options.providers;
@@ -121,6 +124,7 @@ export class Agent {
         options.attachedBytes ?? AGENT_DEFAULTS.attachedBytes,
       ),
       states: new ToolStates(),
+      kept,
       naming: new Set(),
       closing: this.#closing.signal,
       tasks: new TaskSet(),
@@ -181,6 +185,7 @@ export class Agent {
     this.#refusing = true;
     this.#closing.abort(new ShuttingDownError());
     await this.#parts.tasks.settled();
+    this.#parts.kept.clear();
     await this.#housekeeping?.close();
     await this.#parts.stragglers.settled(STRAGGLER_MS);
     await this.#parts.sources.close();
