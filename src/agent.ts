@@ -6,7 +6,6 @@ import type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 import type { Run, RunInput } from "./ports/run.js";
 import { Housekeeping } from "./sessions/housekeeping.js";
 import { silentLogger } from "./base/log.js";
-import { MemoryDriver } from "./sessions/memory-driver.js";
 import { Models, noCache } from "./models/models.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
@@ -57,7 +56,7 @@ export class Agent {
   readonly models: Models;
 
   readonly #parts: AgentParts;
-  readonly #driver: SessionDriver;
+  #driver: SessionDriver | undefined;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
   readonly #running = new Map<string, Running>();
@@ -79,7 +78,7 @@ export class Agent {
     const kept = new KeptConversations();
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
     const store = () => this.#store();
-    this.#driver = options.driver ?? new MemoryDriver();
+    this.#driver = options.driver;
     this.#providers = options.providers;
     this.projectDir = projectDir;
     this.tools = tools.tools;
@@ -204,22 +203,22 @@ export class Agent {
   }
 
   #store(): Promise<SessionDriver> {
-    this.#opened ??= this.#driver.open().then(
-      () => {
-        if (!this.#closing.signal.aborted) this.#housekeeping = this.#housekeep();
-        return this.#driver;
-      },
-      (error: unknown) => {
-        this.#opened = undefined;
-        throw error;
-      },
-    );
-    return this.#opened;
+    return (this.#opened ??= this.#openStore().catch((error: unknown) => {
+      this.#opened = undefined;
+      throw error;
+    }));
   }
 
-  #housekeep(): Housekeeping {
+  async #openStore(): Promise<SessionDriver> {
+    const driver = (this.#driver ??= new (await import("./sessions/memory-driver.js")).MemoryDriver());
+    await driver.open();
+    if (!this.#closing.signal.aborted) this.#housekeeping = this.#housekeep(driver);
+    return driver;
+  }
+
+  #housekeep(driver: SessionDriver): Housekeeping {
     const onDeleted = (id: string) => this.#parts.bus.emit("session.deleted", { ids: [id] });
-    return new Housekeeping({ driver: this.#driver, logger: this.#parts.logger, onDeleted });
+    return new Housekeeping({ driver, logger: this.#parts.logger, onDeleted });
   }
 
   async #start(input: RunInput): Promise<Run> {
