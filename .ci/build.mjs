@@ -39,6 +39,20 @@ const workerUrls = {
   },
 };
 
+const MEOW = {
+  "options.js": [
+    [
+      "import { a as readPackageUpSync, n as normalizePackageData } from './dependencies.js';",
+      "const readPackageUpSync = () => undefined; const normalizePackageData = () => undefined;",
+    ],
+  ],
+  "dependencies.js": [
+    ["var normalizeExports = requireNormalize();", "var normalizeExports = undefined;"],
+    ["var libExports = requireLib$1();", "var libExports = undefined;"],
+    ["promisify(execFile);", ""],
+  ],
+};
+
 /**
  * Parts of packages that cost milliseconds of every start and do nothing for us. A part that is no longer where it was
  * fails the build, so that nobody believes in a saving that is gone.
@@ -46,21 +60,19 @@ const workerUrls = {
 const lighterPackages = {
   name: "lighter-packages",
   setup(build) {
-    // meow normalises the package.json that it is given, with all of SPDX; ours is a constant and normal already.
-    build.onLoad({ filter: /[\\/]meow[\\/]build[\\/]dependencies\.js$/ }, async ({ path: file }) => {
+    // meow looks for a package.json and normalises it, with all of SPDX; ours is a constant and normal already.
+    build.onLoad({ filter: /[\\/]meow[\\/]build[\\/](dependencies|options)\.js$/ }, async ({ path: file }) => {
       let contents = await readFile(file, "utf8");
-      for (const [from, to] of [
-        ["var normalizeExports = requireNormalize();", "var normalizeExports = (data) => data;"],
-        [
-          "var libExports = requireLib$1();",
-          "var libExports = { codeFrameColumns: (...args) => requireLib$1().codeFrameColumns(...args) };",
-        ],
-      ]) {
+      for (const [from, to] of MEOW[path.basename(file)]) {
         if (!contents.includes(from)) throw new Error(`meow has changed: no "${from}"; see lighterPackages`);
         contents = contents.replace(from, () => to);
       }
       return { contents, loader: "js" };
     });
+    // It looks for this when it is loaded; what is CommonJS would come behind it, since it lies in another file.
+    build.onLoad({ filter: /[\\/]tsyringe[\\/]dist[\\/]esm5[\\/]index\.js$/ }, async ({ path: file }) => ({
+      contents: `import "reflect-metadata";\n${await readFile(file, "utf8")}`,
+    }));
     // Of our own manifest only the version is asked for.
     build.onLoad({ filter: /[\\/]package\.json$/ }, async ({ path: file }) => {
       if (file !== at("package.json")) return undefined;
@@ -103,7 +115,7 @@ const FILES = [
       "node_modules/better-sqlite3/lib/index.js",
     ],
   },
-  { name: "http", modules: ["adapters/koa-http-api/index.ts"] },
+  { name: "http", modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "api", modules: ["adapters/koa-http-api/app.ts"] },
   { name: "stdio", modules: ["adapters/acp-stdio/index.ts"] },
   { name: "provider", modules: ["adapters/ai-sdk-provider/index.ts"] },
