@@ -66,7 +66,7 @@ export const ROWS: readonly Row[] = [
     "newest turn of a 50,000-message session",
     "ms",
     { figure: "value", atMost: 100 },
-    "direct request",
+    "reading it and asking",
   ),
   row(
     "json-runs",
