@@ -9,6 +9,8 @@ import { mean, median } from "./statistics.js";
 
 /** A peer that takes longer for one thing is left out of what follows. */
 const PATIENCE_MS = 60_000;
+/** A slow peer has been measured well enough after so many samples of one row that took so long together. */
+const ENOUGH = { samples: 5, ms: 10_000 };
 
 interface Subject {
   name: string;
@@ -24,7 +26,8 @@ interface Live {
   subject: Subject;
   child: ChildProcess;
   client: AcpClient;
-  sessions: Map<string, string>;
+  /** The newest: there are agents that hold no more than one. */
+  session: string;
 }
 
 /**
@@ -103,6 +106,12 @@ async function attempt({ name, failures }: Subject, what: string, work: () => Pr
   }
 }
 
+/** Gantry and the floor are measured in every round. */
+function enough({ name, figures }: Subject, row: string): boolean {
+  const samples = name === "gantry" || name === "floor" ? [] : (figures.get(row)?.samples ?? []);
+  return samples.length >= ENOUGH.samples && samples.reduce((sum, ms) => sum + ms, 0) > ENOUGH.ms;
+}
+
 async function turns(bench: Bench, subjects: readonly Subject[]): Promise<void> {
   const wanted = (Object.keys(TURNS) as TurnRow[]).filter(
     (row) => bench.wants(row) || (row === "warm-turn" && bench.wants("first-turn")) || bench.wants("rss-peak"),
@@ -113,13 +122,9 @@ async function turns(bench: Bench, subjects: readonly Subject[]): Promise<void> 
     for (const subject of subjects)
       await attempt(subject, "start", async () => {
         const child = start(subject.command, subject);
-        const one = { subject, child, client: new AcpClient(child), sessions: new Map<string, string>() };
+        const one = { subject, child, client: new AcpClient(child), session: "" };
         live.push(one);
-        one.sessions.set(wanted[0] ?? "", await one.client.open(subject.cwd));
-        for (const row of wanted.slice(1)) {
-          const { sessionId } = await one.client.ask("session/new", { cwd: subject.cwd, mcpServers: [] });
-          one.sessions.set(row, sessionId as string);
-        }
+        one.session = await one.client.open(subject.cwd);
       });
     for (const row of wanted) {
       for (const one of live) await warmUp(one, row);
@@ -134,19 +139,22 @@ async function turns(bench: Bench, subjects: readonly Subject[]): Promise<void> 
 async function warmUp(one: Live, row: TurnRow): Promise<void> {
   const until = performance.now() + 5_000;
   await attempt(one.subject, row, async () => {
+    const { sessionId } = await one.client.ask("session/new", { cwd: one.subject.cwd, mcpServers: [] });
+    one.session = sessionId as string;
     for (let n = 0; n < WARM_UP[row] && performance.now() < until; n++) await turn(one, row);
   });
 }
 
-async function turn({ client, subject, sessions }: Live, row: TurnRow): Promise<number> {
+async function turn({ client, subject, session }: Live, row: TurnRow): Promise<number> {
   const { prompt, characters, tools } = TURNS[row];
-  const done = await client.turn(sessions.get(row) ?? "", prompt(subject.cwd));
+  const done = await client.turn(session, prompt(subject.cwd));
   if (done.characters < characters) throw new Error(`only ${done.characters} characters came`);
   if (done.toolCalls < tools) throw new Error("no tool was called");
   return done.ms;
 }
 
 async function measureTurn(one: Live, row: TurnRow): Promise<void> {
+  if (enough(one.subject, row)) return;
   await attempt(one.subject, row, async () => {
     const before = cpuOf(one.child);
     const ms = await turn(one, row);
@@ -156,6 +164,7 @@ async function measureTurn(one: Live, row: TurnRow): Promise<void> {
 
 /** One process from its spawn to the end of its first turn. */
 async function startOnce(subject: Subject): Promise<void> {
+  if (enough(subject, "stdio-start")) return;
   await attempt(subject, "start", async () => {
     const since = performance.now();
     const child = start(subject.command, subject);
