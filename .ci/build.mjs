@@ -4,6 +4,7 @@ import { chmod, cp, mkdir, readFile, rename, rm, writeFile } from "node:fs/promi
 import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
+import { pack } from "./pack.mjs";
 import { CACHE, ROOT, at, buildStamp, filesBelow, install, run, sourceDigest } from "./project.mjs";
 
 /** Left to be found in node_modules: what is native, or what looks for its own files beside itself. */
@@ -11,7 +12,7 @@ const EXTERNAL = ["better-sqlite3/package.json", "bindings"];
 
 /** CommonJS packages call require for Node's own modules. */
 const REQUIRE =
-  'import { createRequire as gantryCreateRequire } from "node:module"; const require = gantryCreateRequire(import.meta.url);';
+  'import { createRequire as gantryCreateRequire } from "node:module"; const require = /* @__PURE__ */ gantryCreateRequire(import.meta.url);';
 
 /** Files that run in a thread of their own (src/hostile): entry points, because nothing imports them. */
 const WORKER = /-worker\.ts$/;
@@ -81,94 +82,98 @@ const lighterPackages = {
   },
 };
 
-/** What the package exports beside adapters and kits. */
-const FACES = ["src/index.ts", "src/http/index.ts"];
+/** What others import, by the file they find it in: `gantry`, its rooms, and each adapter. */
+function faces() {
+  const adapters = readdirSync(at("adapters"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
+  const folders = ["src", "src/http", "src/testing", ...adapters.map(({ name }) => `adapters/${name}`)];
+  return Object.fromEntries(folders.map((folder) => [`${folder}/index`, `${folder}/index.ts`]));
+}
 
-/**
- * The faces as one entry point, which `writeFaces` parts again: code goes into chunks by the entry points that reach it,
- * so that each face more would cut what every start loads into more files.
- */
-const faces = {
-  name: "faces",
-  setup(build) {
-    build.onResolve({ filter: /^(faces:all|gantry|gantry\/http)$/ }, () => ({
-      path: "all",
-      namespace: "faces",
-      sideEffects: false,
-    }));
-    build.onLoad({ filter: /.*/, namespace: "faces" }, () => ({
-      contents: FACES.map((file) => `export * from "./${file}";`).join("\n"),
-      resolveDir: ROOT,
-    }));
+/** What is loaded together, in the order in which it is; see pack.mjs. */
+const FILES = [
+  // Whoever imports `gantry` has no use for a command line: it shares nothing.
+  { name: "main", modules: ["src/commands/main.ts"], apart: true },
+  {
+    name: "serve",
+    modules: [
+      "src/commands/serve.ts",
+      "src/tools/all.ts",
+      "adapters/sqlite-driver/index.ts",
+      "adapters/ai-sdk-provider/presets.ts",
+      "node_modules/better-sqlite3/lib/index.js",
+    ],
   },
+  { name: "http", modules: ["adapters/koa-http-api/index.ts"] },
+  { name: "api", modules: ["adapters/koa-http-api/app.ts"] },
+  { name: "stdio", modules: ["adapters/acp-stdio/index.ts"] },
+  { name: "provider", modules: ["adapters/ai-sdk-provider/index.ts"] },
+  { name: "offline", modules: ["adapters/offline-provider/index.ts"] },
+];
+const COMMAND = "src/cli.ts";
+
+const OPTIONS = {
+  absWorkingDir: ROOT,
+  bundle: true,
+  format: "esm",
+  platform: "node",
+  target: "node20.19",
+  minifySyntax: true,
+  legalComments: "none",
+  sourcemap: "linked",
+  // Lines of stack traces are enough; the sources themselves would double the package.
+  sourcesContent: false,
+  logLevel: "warning",
+  metafile: true,
 };
-
-async function writeFaces(outdir) {
-  const { transform } = await import("esbuild");
-  const tsconfigRaw = { compilerOptions: { verbatimModuleSyntax: true } };
-  for (const file of FACES) {
-    const { code } = await transform(await readFile(at(file), "utf8"), { loader: "ts", tsconfigRaw });
-    const all = path.posix.relative(path.posix.dirname(file), "src/faces.js");
-    const out = path.join(outdir, file.replace(/ts$/, "js"));
-    await mkdir(path.dirname(out), { recursive: true });
-    const named = code.replaceAll(/export \* as (\w+)/g, "export { $1 }");
-    await writeFile(out, named.replaceAll(/(?<= from ")[^"]+/g, `./${all}`));
-  }
-}
-
-function entryPoints() {
-  const adapters = readdirSync(at("adapters"), { withFileTypes: true })
-    .filter((entry) => entry.isDirectory())
-    .map((entry) => `adapters/${entry.name}/index.ts`);
-  const workers = filesBelow("src").filter((file) => WORKER.test(file));
-  const files = ["src/cli.ts", "src/testing/index.ts", ...adapters, ...workers];
-  return [{ in: "faces:all", out: "src/faces" }, ...files.map((file) => ({ in: file, out: file.slice(0, -3) }))];
-}
 
 async function bundle(outdir) {
   const { build } = await import("esbuild");
-  const { metafile } = await build({
-    absWorkingDir: ROOT,
-    entryPoints: entryPoints(),
+  const reading = {
+    ...OPTIONS,
     outbase: ".",
-    outdir,
-    bundle: true,
     splitting: true,
     chunkNames: "chunks/[name]-[hash]",
-    format: "esm",
-    platform: "node",
-    target: "node20.19",
     conditions: ["@gantry/source", "module", "import"],
     mainFields: ["module", "main"],
     external: EXTERNAL,
-    keepNames: true,
-    minifySyntax: true,
-    minifyWhitespace: true,
-    legalComments: "none",
-    sourcemap: "linked",
-    // Lines of stack traces are enough; the sources themselves would double the package.
-    sourcesContent: false,
-    plugins: [faces, workerUrls, lighterPackages],
+    plugins: [workerUrls, lighterPackages],
     banner: { js: REQUIRE },
-    logLevel: "warning",
-    metafile: true,
-  });
-  await Promise.all([...Object.keys(metafile.outputs).map((file) => withoutIdleRequire(at(file))), writeFaces(outdir)]);
-  return metafile;
+  };
+  const sources = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"));
+  const parts = `${outdir}-parts`;
+  try {
+    const [{ metafile }, workers] = await Promise.all([
+      build({ ...reading, entryPoints: sources.filter((file) => !WORKER.test(file)), outdir: parts }),
+      // They share nothing with the process: a thread has what it needs and no more.
+      build({ ...reading, minifyWhitespace: true, entryPoints: sources.filter((file) => WORKER.test(file)), outdir }),
+    ]);
+    await withoutIdleRequire([metafile, workers.metafile]);
+    const logOverride = { "ignored-bare-import": "silent", "direct-eval": "silent" };
+    const options = { ...OPTIONS, minifyWhitespace: true, chunkNames: "[name]-[hash]", logOverride };
+    const packing = { root: ROOT, parts, metafile, outdir, faces: faces(), command: COMMAND, options };
+    await pack({ ...packing, files: FILES });
+    return [metafile, workers.metafile];
+  } finally {
+    await rm(parts, { recursive: true, force: true });
+  }
 }
 
 /** Only the file with esbuild's own helper calls it; in the others it would cost each start a fraction of a millisecond. */
-async function withoutIdleRequire(file) {
-  if (!file.endsWith(".js")) return;
-  const text = await readFile(file, "utf8");
-  // An empty line in its place, so that source maps stay true.
-  if (!text.includes("typeof require")) await writeFile(file, text.replace(REQUIRE, ""));
+async function withoutIdleRequire(metafiles) {
+  const files = metafiles.flatMap(({ outputs }) => Object.keys(outputs)).filter((file) => file.endsWith(".js"));
+  await Promise.all(
+    files.map(async (file) => {
+      const text = await readFile(at(file), "utf8");
+      // An empty line in its place, so that source maps stay true.
+      if (!text.includes("typeof require")) await writeFile(at(file), text.replace(REQUIRE, ""));
+    }),
+  );
 }
 
 /** The licence texts of every package whose code is in the bundle. */
-async function licences(metafile) {
+async function licences(metafiles) {
   const packages = new Map();
-  for (const output of Object.values(metafile.outputs)) {
+  for (const output of metafiles.flatMap(({ outputs }) => Object.values(outputs))) {
     for (const [input, { bytesInOutput }] of Object.entries(output.inputs)) {
       const match = /^(.*node_modules\/((?:@[^/]+\/)?[^/]+))\//.exec(input);
       if (match && bytesInOutput > 0) packages.set(match[1], match[2]);
@@ -213,9 +218,9 @@ export async function build({ types = true } = {}) {
   const old = at(`.dist-${process.pid}-old`);
   try {
     await rm(fresh, { recursive: true, force: true });
-    const [metafile] = await Promise.all([bundle(fresh), types ? declarations(fresh) : undefined]);
+    const [metafiles] = await Promise.all([bundle(fresh), types ? declarations(fresh) : undefined]);
     await chmod(path.join(fresh, "src/cli.js"), 0o755);
-    await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafile));
+    await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafiles));
     await writeFile(path.join(fresh, ".stamp.json"), JSON.stringify({ digest, types }));
     if (existsSync(at("dist"))) await rename(at("dist"), old);
     await rename(fresh, at("dist"));

@@ -58,6 +58,7 @@ export function sourceDigest() {
     ...filesBelow("src"),
     ...filesBelow("adapters"),
     ".ci/build.mjs",
+    ".ci/pack.mjs",
     ".ci/tsconfig.build.json",
     "package.json",
     "package-lock.json",

@@ -104,6 +104,27 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.equal(output, `ProviderError ProviderError ${ADAPTERS.length}`);
   });
 
+  it("has the names that it is imported by: of classes, of functions, and so of errors", async () => {
+    const output = await node(`
+      const faces = ["gantry", "gantry/http", "gantry/testing", ...${JSON.stringify(ADAPTERS)}.map((name) => "gantry/adapters/" + name)];
+      const wrong = [];
+      let seen = 0;
+      for (const face of faces)
+        for (const [name, value] of Object.entries(await import(face)))
+          if (typeof value === "function") (seen += 1, value.name === name || wrong.push(face + " " + name + ": " + value.name));
+      const { ConfigError, GantryError } = await import("gantry");
+      const error = new ConfigError("x");
+      console.log(JSON.stringify({ wrong, many: seen > 50, error: String(error), stack: error.stack.split("\\n")[0], is: error instanceof GantryError }));
+    `);
+    assert.deepEqual(JSON.parse(output), {
+      wrong: [],
+      many: true,
+      error: "ConfigError: x",
+      stack: "ConfigError: x",
+      is: true,
+    });
+  });
+
   it("runs an agent that is embedded", async () => {
     const output = await node(`
       import { Agent, MemoryDriver } from "gantry";

@@ -1,14 +1,14 @@
+import { existsSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import type { LowSync } from "lowdb";
 import { MemoryDriver, MemoryStore, isRecord } from "gantry";
 import type { ChainData, Lease, Logger, RunRecord, Session, SessionChange, SessionData, SessionStart } from "gantry";
 import { fileName, parsed, textOf } from "./files.js";
 import type { Files } from "./files.js";
 import type { Log } from "./log.js";
 
-/** Version of the files that this code reads and writes. */
+/** Version of the chains' files that this code reads and writes. */
 export const VERSION = 2;
-/** More chains than these are not kept in memory with their messages, unless their files lack something. */
+/** More chains than these, beside those in use, are not kept in memory with their messages. */
 const KEPT = 64;
 
 /** A file under `sessions/`: a chain. `v` counts its changes, so that it is known which lines of the log it holds. */
@@ -30,8 +30,19 @@ type Content = { id: string; change: SessionChange } | { start: SessionStart };
 type Line = ChainLine | { head: number; fence: number } | OtherLine;
 type OtherLine = { lease: Lease } | { released: string } | { gone: string } | { runs: NonNullable<ChainLine["runs"]> };
 
-/** A chain beside what the memory store says: lines of the log that its file lacks, and whether its messages are in memory. */
-type Known = { v: number; lines: string[]; whole: boolean };
+/** A chain beside what the memory store says. */
+interface Known {
+  v: number;
+  /** The `v` of its file, which is on the disk; 0 while it has none, and the log has all of it. */
+  filed: number;
+  /** Length of its file, as far as it is known. */
+  size: number;
+  /** Lines of the log that its file lacks, and how long they are together. */
+  lines: { v: number; text: string }[];
+  behind: number;
+  /** Its messages are in memory. */
+  whole: boolean;
+}
 
 /**
  * All that is stored, as the log and the files say. Sessions, runs and leases are always in memory, the messages of a
@@ -44,33 +55,41 @@ export class Chains {
   readonly known = new Map<string, Known>();
   /** The log has a line that is none; what could be read is used. */
   damaged = false;
+  /** Chains whose messages are in memory, the last used last. */
+  readonly #whole = new Set<string>();
   readonly #reported = new Set<string>();
 
   constructor(
     readonly path: string,
     readonly log: Log,
     readonly files: Files,
-    readonly low: typeof LowSync,
+    readonly low: Pick<typeof import("lowdb"), "Low" | "LowSync">,
     readonly logger: Logger | undefined,
   ) {}
 
-  /** Take in what any process has done. Needs no lock. False when there is no log that can be used. */
+  /** Take in what any process has done. Needs no lock. False when there is no log that can be used: memory is as it was then. */
   refresh(): boolean {
     const { lines = [], another = true } = this.log.read() ?? {};
     if (another) {
-      this.known.clear();
-      this.damaged = false;
-      this.store = new MemoryStore();
-      this.memory = new MemoryDriver(this.store);
-      // It is open when the call returns.
-      void this.memory.open();
       if (!("head" in (parsed<Line>(lines[0]) ?? {}))) {
         this.log.end = 0;
         return false;
       }
+      this.clear();
     }
     for (const line of lines) this.#take(line);
     return true;
+  }
+
+  /** Forget all. */
+  clear(): void {
+    this.known.clear();
+    this.#whole.clear();
+    this.damaged = false;
+    this.store = new MemoryStore();
+    this.memory = new MemoryDriver(this.store);
+    // It is open when the call returns.
+    void this.memory.open();
   }
 
   readonly pathOf = (root: string): string => join(this.path, fileName(root));
@@ -79,73 +98,98 @@ export class Chains {
   readonly sessionsOf = (root: string): Session[] =>
     [...(this.store.sessions.get(root)?.chain.sessions.values() ?? [])].map(({ session }) => session);
   /** The id of the chain's original, by any id or alias of the chain; `""` for an unknown one. */
-  readonly rootOf = (id: string): string => {
-    const { sessions, aliases } = this.store;
-    return (sessions.get(id) ?? sessions.get(aliases.get(id) ?? ""))?.session.chain.root ?? "";
-  };
+  readonly rootOf = (id: string): string => this.store.find(id)?.session.chain.root ?? "";
 
-  /** Have the chain's messages in memory. False, and the chain is forgotten, when it has no file that can be used. */
+  /** Have the chain's messages in memory. False, and the chain is forgotten, when it has no file that can be used and should have one. */
   load(root: string): boolean {
     const known = this.known.get(root);
-    if (!known || known.whole) return known !== undefined;
+    if (!known) return false;
+    if (known.whole) {
+      this.#keep(root, known);
+      return true;
+    }
     const file = this.read(this.pathOf(root));
-    if (file?.sessions[0]?.session.id !== root) {
+    if (file?.sessions[0]?.session.id === root) {
+      // Its runs are in memory already, and with them who holds them.
+      this.store.load({ ...file, runs: [] });
+      // Whoever wrote the file may have died before the log could say so.
+      this.#filed(known, file.v);
+      known.size = statSync(this.pathOf(root), { throwIfNoEntry: false })?.size ?? 0;
+    } else if (known.filed === 0) this.store.drop(root);
+    else {
       this.#forget(root);
       return false;
     }
-    // Its runs are in memory already, and with them who holds them.
-    this.store.load({ ...file, runs: [] });
-    // Whoever wrote the file may have died before the log could say so.
-    known.lines = known.lines.filter((line) => (parsed<ChainLine>(line)?.v ?? 0) > file.v);
-    known.lines.forEach((line) => this.#replay(line));
-    known.v = Math.max(known.v, file.v);
-    known.whole = true;
-    const whole = [...this.known.keys()].filter((one) => this.known.get(one)?.whole && !this.isBehind(one));
-    if (whole.length > KEPT) for (const other of whole) if (other !== root) this.unload(other);
+    for (const { text } of known.lines) this.#replay(text);
+    this.#keep(root, known);
     return true;
   }
 
-  /** Let go of a chain's messages, and take in what lists show of it now. */
-  unload(root: string, news: readonly Session[] = []): void {
-    const sessions = new Map([...this.sessionsOf(root), ...news].map((session) => [session.id, session]));
-    const shells = [...sessions.values()].map((session) => ({ session, cut: "", view: [], messages: [] }));
-    this.store.load({ sessions: shells, snapshots: [], runs: [] });
-    const known = this.known.get(root);
-    if (known) known.whole = false;
-  }
-
-  /** Under the lock: say in the log what was done in memory. */
-  add(line: Line, content?: Content): void {
-    const text = JSON.stringify(line) + (content ? `\t${JSON.stringify(content)}` : "");
+  /** Under the lock: say in the log what was done in memory, with the next `log.flush`. */
+  add(line: Line, content = ""): void {
+    const text = JSON.stringify(line) + (content && `\t${content}`);
     this.log.add(text);
     if ("gone" in line) this.#forget(line.gone);
     if ("v" in line) this.#count(line, text);
   }
 
-  /** Under the lock: the same of a change of a chain that was loaded, with the sessions and runs that are others now. */
-  addChange(root: string, sessions: readonly Session[], runs: readonly RunRecord[], content: Content): void {
-    const v = (this.known.get(root)?.v ?? 0) + 1;
-    this.add({ root, v, sessions, runs: runs.flatMap(({ id }) => this.store.runs.get(id) ?? []) }, content);
+  /** Under the lock: the same of a change of a chain that was loaded, or that is new, with the sessions and runs that are others now. */
+  addChange(root: string, sessions: readonly Session[], runs: readonly RunRecord[], content: string): void {
+    const line: ChainLine = { root, v: (this.known.get(root)?.v ?? 0) + 1 };
+    if (sessions.length > 0) line.sessions = sessions;
+    if (runs.length > 0) line.runs = runs.flatMap(({ id }) => this.store.runs.get(id) ?? []);
+    this.add(line, content);
+    const known = this.known.get(root);
+    if (known) this.#keep(root, known);
   }
 
   /** Under the lock: say in the log that there is a chain, all of it in memory and in its file. */
   addFile(root: string, v: number): void {
     this.add({ root, v, sessions: this.sessionsOf(root), runs: this.store.runsOf(root), folded: true });
-    this.unload(root);
+    this.#unload(root);
+  }
+
+  /** Under the lock: say in the log that the chain's file holds all up to `v`. */
+  addFolded(root: string, v: number): void {
+    this.add({ root, v, folded: true });
+  }
+
+  /** Under the lock. A crash between the two leaves a chain without the file that it had, which is none. */
+  delete(root: string): void {
+    const path = this.pathOf(root);
+    if (existsSync(path)) {
+      rmSync(path, { force: true });
+      this.files.syncFolder(this.path);
+    }
+    this.add({ gone: root });
   }
 
   /** Write the file of a chain whose messages are in memory; gives its `v`. */
   write(root: string): number {
-    const data = this.store.dump(root);
-    const v = this.known.get(root)?.v ?? 1;
-    if (data) this.#file(this.pathOf(root), { version: VERSION, v, ...data }).write();
-    return v;
+    const file = this.#contentOf(root);
+    const write = (content: ChainFile): void => this.files.replace(this.pathOf(root), this.#text(root, content));
+    new this.low.LowSync<ChainFile>({ read: () => null, write }, file).write();
+    return file.v;
+  }
+
+  /** The same to a temporary file that is on the disk when it resolves; the event loop is free meanwhile. */
+  async prepare(root: string): Promise<{ v: number; temp: string }> {
+    const file = this.#contentOf(root);
+    // At once, before anything of it changes.
+    const text = this.#text(root, file);
+    let temp = "";
+    const write = async (): Promise<void> => {
+      temp = await this.files.prepare(text);
+    };
+    await new this.low.Low<ChainFile>({ read: () => Promise.resolve(null), write }, file).write();
+    return { v: file.v, temp };
   }
 
   /** A chain's file; undefined, and reported, when it cannot be used. Such a one is kept. */
   read(path: string): ChainFile | undefined {
     try {
-      const low = this.#file(path, null);
+      const read = (): ChainFile | null => JSON.parse(textOf(path) ?? "null") as ChainFile | null;
+      const low = new this.low.LowSync<ChainFile | null>({ read, write: () => undefined }, null);
       low.read();
       if (low.data === null) return undefined;
       const { version, sessions } = low.data;
@@ -161,19 +205,34 @@ export class Chains {
     }
   }
 
-  /** Under the lock: put a log in place that says of each chain what it is, and no more. Each chain's file must hold all of it. */
+  /** Under the lock: put a log in place that says of each chain what it is and what its file lacks, and no more. */
   rewrite(): void {
     const { leases, fence, runs } = this.store;
-    const lines: Line[] = [{ head: VERSION, fence }];
-    for (const [root, { v }] of this.known) lines.push({ root, v, sessions: this.sessionsOf(root), folded: true });
-    lines.push({ runs: [...runs.values()] }, ...[...leases.values()].map((lease) => ({ lease })));
-    this.files.replace(this.log.path, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
-    this.refresh();
+    const lines = [JSON.stringify({ head: VERSION, fence } satisfies Line)];
+    for (const [root, known] of this.known) {
+      const line: ChainLine = { root, v: known.filed, sessions: this.sessionsOf(root), folded: true };
+      if (known.filed > 0) lines.push(JSON.stringify(line));
+      for (const { text } of known.lines) lines.push(text);
+    }
+    const others: OtherLine[] = [{ runs: [...runs.values()] }, ...[...leases.values()].map((lease) => ({ lease }))];
+    lines.push(...others.map((line) => JSON.stringify(line)));
+    // What the old log could still make good.
+    this.files.syncFolder(this.path);
+    this.files.replace(this.log.path, `${lines.join("\n")}\n`);
+    this.log.adopt();
   }
 
-  #file(path: string, data: ChainFile | null): LowSync<ChainFile | null> {
-    const read = (): ChainFile | null => JSON.parse(textOf(path) ?? "null") as ChainFile | null;
-    return new this.low({ read, write: (file) => this.files.replace(path, JSON.stringify(file)) }, data);
+  /** The store's own objects. */
+  #contentOf(root: string): ChainFile {
+    const { sessions = [], snapshots = [], runs = [] } = this.store.chain(root) ?? {};
+    return { version: VERSION, v: this.known.get(root)?.v ?? 1, sessions, snapshots, runs };
+  }
+
+  #text(root: string, file: ChainFile): string {
+    const text = JSON.stringify(file);
+    const known = this.known.get(root);
+    if (known) known.size = text.length;
+    return text;
   }
 
   #take(text: string): void {
@@ -189,35 +248,69 @@ export class Chains {
       for (const stored of line.runs ?? []) this.store.runs.set(stored.run.id, stored);
       const known = "v" in line && this.#count(line, text);
       if (known && known.whole && text.includes("\t")) this.#replay(text);
-      else if (known && line.sessions?.length) this.unload(line.root, line.sessions);
+      else if (known && line.sessions?.length) this.#unload(line.root, line.sessions);
     }
   }
 
   /** Gives what is known of the chain when the line is news. */
   #count({ root, v, folded }: ChainLine, text: string): Known | undefined {
-    const known = this.known.get(root) ?? { v: 0, lines: [], whole: false };
+    const known = this.known.get(root) ?? { v: 0, filed: 0, size: 0, lines: [], behind: 0, whole: false };
     this.known.set(root, known);
-    if (folded) known.lines = [];
-    if (v <= known.v) return undefined;
-    if (!folded) known.lines.push(text);
-    known.v = v;
-    return known;
+    const isNews = v > known.v;
+    if (folded) this.#filed(known, v);
+    else if (isNews) {
+      known.v = v;
+      known.lines.push({ v, text });
+      known.behind += text.length;
+    }
+    return isNews ? known : undefined;
+  }
+
+  /** The chain's file is known to hold all up to `v`. */
+  #filed(known: Known, v: number): void {
+    known.filed = Math.max(known.filed, v);
+    known.v = Math.max(known.v, v);
+    known.lines = known.lines.filter((line) => line.v > v);
+    known.behind = known.lines.reduce((sum, { text }) => sum + text.length, 0);
   }
 
   /** Do what was done to a chain whose messages are in memory. */
   #replay(line: string): void {
-    const content = parsed<Content>(line.slice(line.indexOf("\t") + 1)) ?? {
-      id: "",
-      change: { fence: null, sync: false },
-    };
-    const { memory } = this;
-    // It does all in the call itself; what it gives tells only whether it refused.
-    const done = "start" in content ? memory.create(content.start) : memory.write(content.id, content.change);
-    done.catch(() => (this.damaged = true));
+    const content = parsed<Content>(line.slice(line.indexOf("\t") + 1));
+    try {
+      if (content && "start" in content) this.store.create(content.start);
+      else if (content) this.store.write(content.id, content.change);
+      else this.damaged = true;
+    } catch {
+      this.damaged = true;
+    }
+  }
+
+  /** The chain's messages are in memory, and just used; others make room for them. */
+  #keep(root: string, known: Known): void {
+    known.whole = true;
+    this.#whole.delete(root);
+    this.#whole.add(root);
+    const { leases } = this.store;
+    for (const other of this.#whole) {
+      if (this.#whole.size <= KEPT + leases.size) return;
+      if (!leases.has(other) && other !== root) this.#unload(other);
+    }
+  }
+
+  /** Let go of a chain's messages, and take in what lists show of it now. */
+  #unload(root: string, news: readonly Session[] = []): void {
+    const sessions = new Map([...this.sessionsOf(root), ...news].map((session) => [session.id, session]));
+    const shells = [...sessions.values()].map((session) => ({ session, cut: "", view: [], messages: [] }));
+    this.store.load({ sessions: shells, snapshots: [], runs: [] });
+    const known = this.known.get(root);
+    if (known) known.whole = false;
+    this.#whole.delete(root);
   }
 
   #forget(root: string): void {
     this.store.remove(root);
     this.known.delete(root);
+    this.#whole.delete(root);
   }
 }

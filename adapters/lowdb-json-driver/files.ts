@@ -1,7 +1,10 @@
 import { createHash, randomUUID } from "node:crypto";
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, fdatasync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { promisify } from "node:util";
 import { isRecord } from "gantry";
+
+const datasync = promisify(fdatasync);
 
 /** Writes files so that a reader, or a crash, finds the old one or the new one, never a mixture. */
 export class Files {
@@ -12,7 +15,7 @@ export class Files {
   ) {}
 
   replace(path: string, text: string): void {
-    const temp = join(this.temp, randomUUID());
+    const temp = this.#free();
     try {
       writeFileSync(temp, text, { flag: "wx", mode: 0o600, flush: this.durable });
       renameSync(temp, path);
@@ -21,6 +24,24 @@ export class Files {
       throw error;
     }
     this.syncFolder(dirname(path));
+  }
+
+  /** A temporary file to be renamed; gives its path. It is on the disk when it resolves, and the event loop is free meanwhile. */
+  async prepare(text: string): Promise<string> {
+    const temp = this.#free();
+    try {
+      const file = openSync(temp, "wx", 0o600);
+      try {
+        writeFileSync(file, text);
+        if (this.durable) await datasync(file);
+      } finally {
+        closeSync(file);
+      }
+    } catch (error) {
+      rmSync(temp, { force: true });
+      throw error;
+    }
+    return temp;
   }
 
   /** So that a power cut does not undo a rename or a removal. Windows has no handle for a folder, and no need of this. */
@@ -32,6 +53,10 @@ export class Files {
     } finally {
       closeSync(folder);
     }
+  }
+
+  #free(): string {
+    return join(this.temp, randomUUID());
   }
 }
 

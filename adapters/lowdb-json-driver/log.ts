@@ -1,4 +1,14 @@
-import { closeSync, fdatasync, fstatSync, ftruncateSync, openSync, readSync, statSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  fdatasync,
+  fdatasyncSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readSync,
+  statSync,
+  writeSync,
+} from "node:fs";
 import { promisify } from "node:util";
 
 const datasync = promisify(fdatasync);
@@ -12,6 +22,9 @@ export class Log {
   end = 0;
   #file = -1;
   #ino = 0;
+  #added: string[] = [];
+  #syncing: Promise<void> | undefined;
+  #nextSync: Promise<void> | undefined;
 
   constructor(
     readonly path: string,
@@ -24,8 +37,7 @@ export class Log {
     if (!found) return undefined;
     if (found.ino !== this.#ino) {
       this.close();
-      this.#file = openSync(this.path, "r+");
-      this.#ino = fstatSync(this.#file).ino;
+      this.#open();
     } else if (found.size === this.end) return { lines: [], another: false };
     const another = this.end === 0 || found.size < this.end;
     if (another) this.end = 0;
@@ -37,23 +49,56 @@ export class Log {
     return { lines: whole < 0 ? [] : bytes.toString("utf8", 0, whole).split("\n"), another };
   }
 
-  /** Add a line, whole or not at all. */
+  /** Add a line with the next `flush`. */
   add(line: string): void {
-    const bytes = Buffer.from(`${line}\n`);
+    this.#added.push(line);
+  }
+
+  /** Write the lines that were added: all of them, or none and it throws. */
+  flush(): void {
+    if (this.#added.length === 0) return;
+    const bytes = Buffer.from(`${this.#added.join("\n")}\n`);
+    this.#added = [];
     if (fstatSync(this.#file).size > this.end) ftruncateSync(this.#file, this.end);
-    for (let done = 0; done < bytes.length;)
-      done += writeSync(this.#file, bytes, done, bytes.length - done, this.end + done);
+    try {
+      for (let done = 0; done < bytes.length;)
+        done += writeSync(this.#file, bytes, done, bytes.length - done, this.end + done);
+    } catch (error) {
+      // Whole lines among what could be written would be taken for true.
+      ftruncateSync(this.#file, this.end);
+      throw error;
+    }
     this.end += bytes.length;
   }
 
-  /** All that was added is on the disk when it resolves. */
-  async sync(): Promise<void> {
-    const file = this.#file;
-    if (!this.durable) return;
-    await datasync(file).catch((error: unknown) => {
-      // Unless another log took its place meanwhile, which holds all of this one.
-      if (file === this.#file) throw error;
-    });
+  /** Forget the lines that were added and not written. */
+  drop(): void {
+    this.#added = [];
+  }
+
+  /** Another log was put in place, which says all that is in memory. */
+  adopt(): void {
+    this.close();
+    this.#open();
+    this.end = fstatSync(this.#file).size;
+  }
+
+  /** All that was written is on the disk when it resolves. What is written while the disk is busy shares the next sync. */
+  sync(): Promise<void> {
+    if (!this.durable) return Promise.resolve();
+    if (!this.#syncing) return this.#sync();
+    this.#nextSync ??= this.#syncing
+      .catch(() => undefined)
+      .then(() => {
+        this.#nextSync = undefined;
+        return this.#sync();
+      });
+    return this.#nextSync;
+  }
+
+  /** The same while everything waits. */
+  syncNow(): void {
+    if (this.durable) fdatasyncSync(this.#file);
   }
 
   close(): void {
@@ -61,5 +106,24 @@ export class Log {
     this.#file = -1;
     this.#ino = 0;
     this.end = 0;
+  }
+
+  #open(): void {
+    this.#file = openSync(this.path, "r+");
+    this.#ino = fstatSync(this.#file).ino;
+  }
+
+  #sync(): Promise<void> {
+    const file = this.#file;
+    const syncing = datasync(file)
+      .catch((error: unknown) => {
+        // Unless another log took its place meanwhile, which holds all of this one.
+        if (file === this.#file) throw error;
+      })
+      .finally(() => {
+        if (this.#syncing === syncing) this.#syncing = undefined;
+      });
+    this.#syncing = syncing;
+    return syncing;
   }
 }

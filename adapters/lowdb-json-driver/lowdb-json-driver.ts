@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { DriverLife, SessionExistsError, SessionNotFoundError } from "gantry";
-import type { Logger, MemoryDriver, SessionChange, SessionDriver, SessionStart } from "gantry";
+import type { ChainData, Logger, MemoryDriver, SessionChange, SessionDriver, SessionStart } from "gantry";
 import type { LowdbJsonOptions } from "./options.js";
 import { Store } from "./store.js";
 
@@ -26,59 +26,64 @@ export class LowdbJsonDriver implements SessionDriver {
   readonly run: SessionDriver["run"] = (id) => this.#read("", (memory) => memory.run(id));
   readonly dump: SessionDriver["dump"] = (id) => this.#read(id, (memory) => memory.dump(id));
 
-  create({ run, ...start }: SessionStart): Promise<void> {
+  create({ run, fence = null, ...start }: SessionStart): Promise<void> {
     const { id, chain } = start.session;
-    const isOriginal = chain.root === id;
-    // The file of an original is on the disk by itself.
-    return this.#change(!isOriginal, async ({ chains }) => {
-      if (isOriginal && existsSync(chains.pathOf(id))) throw new SessionExistsError(id);
+    return this.#change(true, ({ chains, folding }) => {
+      if (chain.root === id && existsSync(chains.pathOf(id))) throw new SessionExistsError(id);
       chains.load(chain.root);
-      await chains.memory.create(run ? { ...start, run } : start);
-      if (isOriginal) return chains.addFile(id, chains.write(id));
+      // What is kept in memory is what the line says, and nobody else's.
+      const text = JSON.stringify({ start: { ...start, fence: null } });
+      const own = JSON.parse(text) as { start: SessionStart };
+      chains.store.create({ ...own.start, fence, ...(run && { run }) });
       const sessions = chains.sessionsOf(chain.root).filter((one) => one.id === id);
-      chains.addChange(chain.root, sessions, run ? [run] : [], { start: { ...start, fence: null } });
+      chains.addChange(chain.root, sessions, run ? [run] : [], text);
+      folding.note(chain.root);
     });
   }
 
-  write(id: string, { runs = [], ...change }: SessionChange): Promise<void> {
-    return this.#change(change.sync, async ({ chains }) => {
+  write(id: string, { runs = [], fence, ...change }: SessionChange): Promise<void> {
+    return this.#change(change.sync, ({ chains, folding }) => {
       const root = chains.rootOf(id);
       if (!chains.load(root)) throw new SessionNotFoundError(id);
-      await chains.memory.write(id, { ...change, runs });
+      const text = JSON.stringify({ id, change: { ...change, fence: null } });
+      const own = JSON.parse(text) as { change: SessionChange };
+      chains.store.write(id, { ...own.change, fence, runs });
       const all = change.cut !== undefined || change.restore !== undefined;
       // Text that only grows changes nothing that a list shows.
       const some = change.set !== undefined || change.usage !== undefined || change.add !== undefined;
       const sessions = chains.sessionsOf(root).filter((one) => all || (some && [id, root].includes(one.id)));
-      chains.addChange(root, sessions, runs, { id, change: { ...change, fence: null } });
+      chains.addChange(root, sessions, runs, text);
+      folding.note(root);
     });
   }
 
   readonly delete: SessionDriver["delete"] = (ids) =>
-    this.#change(false, async (store) => {
-      for (const id of ids) if (store.chains.store.sessions.has(id)) store.delete(store.chains.rootOf(id));
+    this.#change(true, ({ chains }) => {
+      for (const id of ids) if (chains.store.sessions.has(id)) chains.delete(chains.rootOf(id));
     });
 
   readonly lease: SessionDriver["lease"] = (...asked) =>
-    this.#change(false, async ({ chains }) => {
-      const answer = await chains.memory.lease(...asked);
-      if ("fence" in answer) chains.add({ lease: answer });
-      return answer;
+    this.#change(false, ({ chains }) => {
+      const answer = chains.store.lease(...asked);
+      if ("heldBy" in answer) return answer;
+      chains.add({ lease: answer });
+      return { ...answer, holder: { ...answer.holder } };
     });
 
-  /** Also writes the chain's file: a run has ended. */
+  /** The chain's file is written when nobody took it again for a while. */
   readonly release: SessionDriver["release"] = (lease) =>
-    this.#change(false, async (store) => {
-      if (store.chains.store.leases.get(lease.rootId)?.fence !== lease.fence) return;
-      await store.chains.memory.release(lease);
-      store.chains.add({ released: lease.rootId });
-      await store.fold(lease.rootId);
+    this.#change(false, ({ chains, folding }) => {
+      if (!chains.store.release(lease)) return;
+      chains.add({ released: lease.rootId });
+      folding.note(lease.rootId);
     });
 
   readonly load: SessionDriver["load"] = (chain) =>
-    this.#change(false, async ({ chains }) => {
+    this.#change(false, ({ chains }) => {
       const root = chain.sessions[0]?.session.id ?? "";
       if (existsSync(chains.pathOf(root))) throw new SessionExistsError(root);
-      await chains.memory.load(chain);
+      chains.store.checkFree(chain);
+      chains.store.load(JSON.parse(JSON.stringify(chain)) as ChainData);
       chains.addFile(root, chains.write(root));
     });
 
@@ -86,17 +91,13 @@ export class LowdbJsonDriver implements SessionDriver {
   #read<T>(id: string, read: (memory: MemoryDriver) => Promise<T>): Promise<T> {
     return this.#life.do(async (store) => {
       // Waits for nobody, unless the log is lost and must be made again.
-      if (!store.chains.refresh()) await store.change(() => Promise.resolve());
+      if (!store.chains.refresh()) await store.change(false, () => undefined);
       store.chains.load(store.chains.rootOf(id));
       return read(store.chains.memory);
     });
   }
 
-  #change<T>(sync: boolean, work: (store: Store) => Promise<T>): Promise<T> {
-    return this.#life.do(async (store) => {
-      const result = await store.change(() => work(store));
-      if (sync) await store.chains.log.sync();
-      return result;
-    });
+  #change<T>(sync: boolean, work: (store: Store) => T): Promise<T> {
+    return this.#life.do((store) => store.change(sync, () => work(store)));
   }
 }

@@ -2,32 +2,56 @@ import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, wr
 import { basename, join } from "node:path";
 import { GantryError, StoreError, holderState, thisHolder } from "gantry";
 import type { Holder, Logger } from "gantry";
-import { Chains, VERSION } from "./chains.js";
+import { Chains } from "./chains.js";
 import { Files, parsed, textOf } from "./files.js";
+import { Folding, isLongBehind } from "./folding.js";
 import { CARD, Lock } from "./lock.js";
 import { Log } from "./log.js";
 import type { LowdbJsonOptions } from "./options.js";
 
-/** The log is written anew when it is so long, in bytes, and so much longer for each session and run; at open earlier. */
+/** Version of the store that this code reads and writes. In one of 2 each chain had a file from the start. */
+const VERSION = 3;
+/** The log is written anew when it is twice as long, in bytes, as it was then, and at least so much longer. */
 const LOG_LIMIT = 2 * 1024 * 1024;
+/** At open already when it is longer than this, and than so much for each session and run. */
+const OPEN_LIMIT = LOG_LIMIT / 16;
 const LOG_PER_ENTRY = 1000;
+/** Most changes that share a turn at the lock. */
+const GROUP = 64;
 
-/** An opened store: what is in it, and the turns in which it is changed. */
+interface Job {
+  work: () => unknown;
+  sync: boolean;
+  resolve: (value: never) => void;
+  reject: (error: unknown) => void;
+}
+
+type Outcome = { value: unknown } | { error: unknown };
+
+/**
+ * An opened store: what is in it, and the turns in which it is changed, first come, first served. What piled up since
+ * the last turn of the event loop shares a turn at the lock, a write to the log, and a sync of the disk.
+ */
 export class Store {
-  #turn: Promise<unknown> = Promise.resolve();
-  #limit = LOG_LIMIT / 16;
+  readonly folding: Folding;
+  readonly #jobs: Job[] = [];
+  #pumping = false;
+  /** Length of the log when it was last as short as it can be. */
+  #shortest = 0;
 
   private constructor(
     readonly chains: Chains,
     readonly lock: Lock,
-  ) {}
+  ) {
+    this.folding = new Folding(chains, (work) => this.change(false, work));
+  }
 
   static async open({ path, durability }: LowdbJsonOptions, logger: Logger | undefined): Promise<Store> {
     const beside = `${path}.d`;
     const drivers = join(beside, "open");
     const version = join(beside, "version.json");
     const stored = storedVersion(path, version);
-    const { LowSync } = await import("lowdb");
+    const low = await import("lowdb");
     for (const folder of [path, beside, drivers]) {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       chmodSync(folder, 0o700);
@@ -39,10 +63,9 @@ export class Store {
       writeFileSync(join(files.temp, CARD), JSON.stringify(self), { mode: 0o600 });
       if (stored !== VERSION) files.replace(version, JSON.stringify({ version: VERSION }));
       const log = new Log(join(beside, "log.jsonl"), files.durable);
-      const chains = new Chains(path, log, files, LowSync, logger);
+      const chains = new Chains(path, log, files, low, logger);
       const store = new Store(chains, new Lock(join(beside, "lock"), drivers, self.id));
-      await store.change(() => store.#agree());
-      store.#limit = LOG_LIMIT;
+      await store.change(false, () => store.#ready());
       for (const id of readdirSync(drivers)) {
         const holder = parsed<Holder>(textOf(join(drivers, id, CARD)));
         if (holder && holderState(holder) === "dead") rmSync(join(drivers, id), { recursive: true, force: true });
@@ -54,73 +77,122 @@ export class Store {
     }
   }
 
-  /** Do `work` while nobody else changes the store, first come, first served. */
-  change<T>(work: () => Promise<T>): Promise<T> {
-    const mine = this.#turn.then(() => this.#locked(work));
-    this.#turn = mine.catch(() => undefined);
-    return mine;
-  }
-
-  /** Within `change`: have all of a chain in its file. A failure loses nothing: the log has it, and whoever comes next tries again. */
-  async fold(root: string): Promise<void> {
-    const { chains } = this;
-    try {
-      if (!chains.isBehind(root) || !chains.load(root)) return;
-      // First the log: what lists show must not be older than the files after a power cut.
-      await chains.log.sync();
-      chains.add({ root, v: chains.write(root), folded: true });
-    } catch (error) {
-      this.chains.logger?.warn("the file of a session could not be written yet", { root, why: String(error) });
-    }
-  }
-
-  /** Within `change`. A crash between the two leaves a chain without a file, which is none. */
-  delete(root: string): void {
-    rmSync(this.chains.pathOf(root), { force: true });
-    this.chains.files.syncFolder(this.chains.path);
-    this.chains.add({ gone: root });
+  /** Do `work` while nobody else changes the store. With `sync`, what it did is on the disk when the promise resolves. */
+  change<T>(sync: boolean, work: () => T): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#jobs.push({ work, sync, resolve, reject });
+      // Never rejects: each job hears of its own failure, and whoever added it waits for it.
+      if (!this.#pumping) void this.#pump();
+    });
   }
 
   async close(): Promise<void> {
     const { chains } = this;
     // What cannot be written now is in the log.
-    if ([...chains.known.keys()].some((root) => chains.isBehind(root)))
-      await this.change(() => this.#agree()).catch(() => undefined);
+    await this.folding.close();
     chains.log.close();
     rmSync(chains.files.temp, { recursive: true, force: true });
   }
 
-  async #locked<T>(work: () => Promise<T>): Promise<T> {
-    const { chains } = this;
-    await this.lock.take();
+  async #pump(): Promise<void> {
+    this.#pumping = true;
+    await new Promise((resolve) => setImmediate(resolve));
+    while (this.#jobs.length > 0) {
+      await this.#group(this.#jobs.splice(0, GROUP));
+      // Other work of the process gets its turn between two groups.
+      if (this.#jobs.length > 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    // In the same turn as the last look at the list, so that nothing is added to a pump that has ended.
+    this.#pumping = false;
+  }
+
+  async #group(jobs: readonly Job[]): Promise<void> {
+    const { log } = this.chains;
+    let outcomes: readonly Outcome[];
     try {
-      if (!chains.refresh() || chains.damaged) await this.#mend();
-      const { sessions, runs } = chains.store;
-      if (chains.log.end > this.#limit + LOG_PER_ENTRY * (sessions.size + runs.size)) await this.#shorten();
-      return await work();
+      await this.lock.take();
+      try {
+        outcomes = await this.#locked(jobs);
+      } finally {
+        this.lock.give();
+      }
     } catch (error) {
       // Memory may be ahead of what was written: what is on the disk is true.
-      if (!(error instanceof GantryError)) chains.log.end = 0;
-      throw error;
-    } finally {
-      this.lock.give();
+      log.end = 0;
+      log.drop();
+      outcomes = jobs.map(() => ({ error }));
+    }
+    // The next group does not wait for the disk.
+    let synced: Promise<void> | undefined;
+    jobs.forEach(({ sync, resolve, reject }, at) => {
+      const outcome = outcomes[at];
+      if (!outcome || "error" in outcome) return reject(outcome?.error);
+      const done = (): void => resolve(outcome.value as never);
+      if (sync) (synced ??= log.sync()).then(done, reject);
+      else done();
+    });
+  }
+
+  async #locked(jobs: readonly Job[]): Promise<readonly Outcome[]> {
+    const { chains } = this;
+    if (!chains.refresh() || chains.damaged) await this.#mend();
+    this.#shortest = Math.min(this.#shortest, chains.log.end);
+    if (chains.log.end > this.#shortest + Math.max(this.#shortest, LOG_LIMIT)) this.#shorten(false);
+    const outcomes = jobs.map((job) => this.#done(job));
+    chains.log.flush();
+    return outcomes;
+  }
+
+  #done({ work }: Job): Outcome {
+    const { chains } = this;
+    try {
+      return { value: work() };
+    } catch (error) {
+      if (!(error instanceof GantryError)) {
+        // As below, and what those before it did is not lost.
+        chains.log.flush();
+        chains.log.end = 0;
+        chains.refresh();
+      }
+      return { error };
     }
   }
 
-  /** Write the log anew without what is in the chains' files, which get all that they lack. What they cannot get stays in the log. */
-  async #shorten(): Promise<void> {
+  #ready(): void {
+    const { chains } = this;
+    this.#agree();
+    chains.log.flush();
+    const { sessions, runs } = chains.store;
+    if (chains.log.end > OPEN_LIMIT + LOG_PER_ENTRY * (sessions.size + runs.size)) this.#shorten(false);
+    this.#shortest = chains.log.end;
+  }
+
+  /**
+   * Under the lock: write the log anew without what is in the chains' files. Those that it is long ahead of get all that
+   * they lack, or `all` do. What they cannot get stays in the log.
+   */
+  #shorten(all: boolean): void {
     const { chains } = this;
     chains.damaged = false;
-    for (const root of [...chains.known.keys()]) await this.fold(root);
     try {
-      if ([...chains.known.keys()].every((root) => !chains.isBehind(root))) return chains.rewrite();
+      for (const [root, known] of [...chains.known]) if (all || isLongBehind(known)) this.#fold(root);
+      chains.rewrite();
     } catch (error) {
-      this.chains.logger?.warn("the log of the session store could not be written anew yet", { why: String(error) });
+      chains.logger?.warn("the log of the session store could not be written anew yet", { why: String(error) });
     }
-    this.#limit = chains.log.end + LOG_LIMIT;
+    this.#shortest = chains.log.end;
   }
 
-  /** The log is lost or damaged: make one of what could be read of it, and of what the files say. */
+  /** Under the lock: have all of a chain in its file. A failure loses nothing: the log has it. */
+  #fold(root: string): void {
+    const { chains } = this;
+    if (!chains.isBehind(root) || !chains.load(root)) return;
+    chains.log.syncNow();
+    chains.addFolded(root, chains.write(root));
+    chains.log.flush();
+  }
+
+  /** The log is lost or damaged: make one of what could be read of it, of what is in memory, and of what the files say. */
   async #mend(): Promise<void> {
     const { chains } = this;
     const kept = join(`${chains.path}.d`, `bad-${Date.now()}-log.jsonl`);
@@ -130,32 +202,40 @@ export class Store {
         kept,
       });
     }
-    if (chains.damaged) return this.#shorten();
+    if (chains.damaged) return this.#shorten(true);
+    for (const root of [...chains.known.keys()]) if (chains.isBehind(root) && chains.load(root)) chains.write(root);
+    chains.clear();
     // Above all that can ever have been given.
     chains.store.fence = Date.now();
     const { upgrade } = await import("./upgrade.js");
     await upgrade(chains.path, chains.files);
     chains.rewrite();
-    await this.#agree();
+    this.#agree();
+    chains.log.flush();
   }
 
-  /** Make log and files agree after a crash, or after someone put files there or took them away. */
-  async #agree(): Promise<void> {
+  /** Under the lock: make log and files agree after a crash, or after someone put files there or took them away. */
+  #agree(): void {
     const { chains } = this;
     const names = new Set(readdirSync(chains.path).filter((name) => name.endsWith(".json")));
-    for (const root of [...chains.known.keys()]) {
-      const lease = chains.store.leases.get(root);
-      if (!names.delete(basename(chains.pathOf(root)))) this.delete(root);
-      else if (!lease || holderState(lease.holder) === "dead") await this.fold(root);
+    for (const [root, { filed }] of [...chains.known]) {
+      const hasFile = names.delete(basename(chains.pathOf(root)));
+      if (!hasFile && filed > 0) chains.delete(root);
+      else this.folding.note(root);
     }
-    // What the log does not know is of a process that died while it made it, or was put there by hand.
+    // What the log does not know was put there by hand, or is older than the log.
     for (const path of [...names].map((name) => join(chains.path, name))) {
       const file = chains.read(path);
       const root = file?.sessions[0]?.session.id ?? "";
       if (!file || chains.pathOf(root) !== path) continue;
-      const taken = await chains.memory.load(file).catch((error: unknown) => String(error));
-      if (taken === undefined) chains.addFile(root, file.v);
-      else this.chains.logger?.error("a session's file is left out", { path, why: taken });
+      try {
+        chains.store.checkFree(file);
+        chains.store.load(file);
+        chains.addFile(root, file.v);
+      } catch (error) {
+        if (!(error instanceof GantryError)) throw error;
+        this.chains.logger?.error("a session's file is left out", { path, why: String(error) });
+      }
     }
   }
 }

@@ -177,9 +177,11 @@ async function realRoot(path: string): Promise<string> {
 /** The names of something denied: as it was given, for who would put another in its place, and what it leads to. */
 async function realNames(path: string): Promise<string[]> {
   const full = resolve(path);
+  const real = await realpath(full).catch(() => undefined);
+  // No link is on its way.
+  if (real === full) return [full];
   const own = join(await nearest(dirname(full)), basename(full));
-  const names = new Set([full, own, await nearest(full)]);
-  return [...names];
+  return [...new Set([full, own, real ?? own])];
 }
 
 /** Resolved as far as it exists; what cannot be resolved keeps its name, and keeps what it denies out. */

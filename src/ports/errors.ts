@@ -5,7 +5,8 @@ export abstract class GantryError extends Error {
   abstract readonly code: string;
   /** Plugins may bring a copy of the package; their errors are ours. */
   static override [Symbol.hasInstance](this: unknown, error: unknown): boolean {
-    if (this === GantryError) return error instanceof Error && BRAND in error;
+    // The base class; by its own name it would lose that in a bundle.
+    if (Object.hasOwn((this as typeof GantryError).prototype, BRAND)) return error instanceof Error && BRAND in error;
     return Function.prototype[Symbol.hasInstance].call(this as typeof GantryError, error);
   }
   get [BRAND](): true {

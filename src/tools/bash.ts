@@ -72,11 +72,10 @@ async function execute(
     options.shell ??
     ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
     "/bin/sh";
-  // Both outputs go down one pipe: two would lose the order in which things were said.
-  const plain = ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command];
   const held = await sandbox.prepare(projectDir);
   const file = held?.file ?? "/bin/sh";
-  const args = held === undefined ? plain : [...held.args, "/bin/sh", ...plain];
+  // Both outputs go down one pipe: two would lose the order in which things were said.
+  const args = [...(held?.args ?? ["-c", 'exec "$@" 2>&1', "sh"]), shell, "-c", command];
 
   const { redactor } = options;
   const output = new HeadTail(KEPT_BYTES, { clean: (said) => redactor.hide(tidy(said)), reach: redactor.reach });

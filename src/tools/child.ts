@@ -33,6 +33,8 @@ const SHUTDOWN_GRACE_MS = 1_000;
 /** How long output may go on behind the end of the child. */
 const DRAIN_MS = 250;
 const POLL_MS = 25;
+/** Pauses, in ms, in which what dies by itself has its chance; a sandbox needs about one. */
+const MOMENTS_MS = [1, 2, 5, 11] as const;
 
 const living = new Set<ProcessGroup>();
 
@@ -96,8 +98,9 @@ async function endAll(group: ProcessGroup, options: ChildOptions): Promise<boole
   const sparing = options.spareFirst === true ? group.pid : undefined;
   let members = await group.members();
   // What only needs a moment to die by itself (a pipeline, a sandbox that ends with its shell) was not left behind.
-  for (let look = 0; look < 3 && members?.length !== 0 && !options.signal.aborted; look++) {
-    await sleep(POLL_MS / 4);
+  for (const moment of MOMENTS_MS) {
+    if (members?.length === 0 || options.signal.aborted) break;
+    await sleep(moment);
     members = await group.members();
   }
   if (members?.length === 0) return false;

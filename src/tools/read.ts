@@ -73,7 +73,8 @@ async function show(
   const page = new Page(offset, limit);
   let invalid = false;
   if (bytes <= MAX_FILE_BYTES) {
-    const whole = await readWhole(file, MAX_FILE_BYTES);
+    // Less than was asked for: that was its end.
+    const whole = bytesRead < SNIFF_BYTES ? start.subarray(0, bytesRead) : await readWhole(file, MAX_FILE_BYTES);
     new SeenFiles(context).saw(file.path, whole);
     const decoded = new TextDecoder(content.encoding).decode(whole);
     invalid = content.encoding === "utf-8" && decoded.includes("\uFFFD") && !isUtf8(whole);

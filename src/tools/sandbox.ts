@@ -29,7 +29,7 @@ export interface SandboxOptions {
 /** A command's surroundings, made for one call. */
 export interface PreparedSandbox {
   file: string;
-  /** In front of the program and its arguments. */
+  /** In front of the program and its arguments. Both its outputs go down the first, so that what was said keeps its order. */
   args: readonly string[];
   /** Once the command has ended. Returns paths of what was taken away again. */
   tidy(): Promise<string[]>;
@@ -264,17 +264,17 @@ async function layFoundations(plan: MountPlan): Promise<void> {
 }
 
 /**
- * A program that runs the rest only where each root is what it was when it was looked at: mounts cannot be changed any
+ * A program that runs the rest, its two outputs in one, only where each root is what it was when it was looked at: mounts cannot be changed any
  * more then, but names could be while they were made.
  */
 function checked(roots: readonly Root[]): string[] {
   const stat = ["/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat"].find((path) => existsSync(path));
   if (stat === undefined) throw new ToolError("the sandbox needs the program stat, which is not here.");
-  if (roots.length === 0) return [];
   const seen = roots.map(({ identity }) => identity).join("\n");
   const look = [stat, "-c", "%d:%i", "--", ...roots.map(({ path }) => path)].map(quoted).join(" ");
   const refusal = "echo 'a folder was replaced while the sandbox was made; try again' >&2; exit 126";
-  return ["/bin/sh", "-c", `[ "$(${look})" = ${quoted(seen)} ] || { ${refusal}; }; exec "$@"`, "sh"];
+  const check = roots.length === 0 ? "" : `[ "$(${look})" = ${quoted(seen)} ] || { ${refusal}; }; `;
+  return ["/bin/sh", "-c", `${check}exec "$@" 2>&1`, "sh"];
 }
 
 function quoted(text: string): string {

@@ -55,6 +55,80 @@ describe("gantry serve --acp --stdio", () => {
     peer.assertClean();
   });
 
+  describe("a session's models", () => {
+    const isUpdate = (message: Json) => message.params?.update?.sessionUpdate === "config_option_update";
+    const modelsIn = (options: Json) => options[0].options.map(({ value }: Json) => value);
+
+    it("are told at once, of what is configured, although the provider never answers for its list", async (t) => {
+      const model = await modelServer(t);
+      model.listing = { say: [{ stall: true }] };
+      const { gantry, peer } = await spawnAcp(t, { config: configFor(model) });
+      await peer.initialize();
+      const { sessionId, configOptions } = await peer.request("session/new", {
+        cwd: gantry.projectDir,
+        mcpServers: [],
+      });
+      assert.deepEqual(modelsIn(configOptions), ["lab/m1"]);
+      assert.equal(configOptions[0].currentValue, "lab/m1");
+      // And is good for a turn.
+      assert.deepEqual(await peer.prompt(sessionId, "hi"), { stopReason: "end_turn" });
+      assert.equal(peer.received.filter(isUpdate).length, 0);
+      gantry.child.stdin.end();
+      assert.deepEqual(await gantry.exited, { code: 0, signal: null });
+      peer.assertClean();
+    });
+
+    it("come as an update when the list adds something, and the next process tells them at once", async (t) => {
+      const model = await modelServer(t);
+      model.models = ["m1", "m2"];
+      model.listing = { say: [{ gate: "list" }] };
+      const { gantry, peer } = await spawnAcp(t, { config: configFor(model) });
+      await peer.initialize();
+      const { sessionId, configOptions } = await peer.request("session/new", {
+        cwd: gantry.projectDir,
+        mcpServers: [],
+      });
+      assert.deepEqual(modelsIn(configOptions), ["lab/m1"]);
+      const update = peer.seen(isUpdate);
+      model.open("list");
+      const { params } = await update;
+      assert.equal(params.sessionId, sessionId);
+      assert.deepEqual(modelsIn(params.update.configOptions), ["lab/m1", "lab/m2"]);
+      gantry.child.stdin.end();
+      await gantry.exited;
+      peer.assertClean();
+
+      model.listing = { say: [{ stall: true }] };
+      const again = await spawnAcp(t, { config: configFor(model), home: gantry.home });
+      await again.peer.initialize();
+      const answer = await again.peer.request("session/new", { cwd: gantry.projectDir, mcpServers: [] });
+      assert.deepEqual(modelsIn(answer.configOptions), ["lab/m1", "lab/m2"]);
+    });
+
+    it("do not come twice when the list adds nothing", async (t) => {
+      const model = await modelServer(t);
+      // What is configured of it is all that there is to say.
+      model.models = [{ id: "m1" }];
+      const { gantry, peer } = await spawnAcp(t, { config: configFor(model) });
+      await peer.initialize();
+      const cwd = gantry.projectDir;
+      const first = await peer.request("session/new", { cwd, mcpServers: [] });
+      // Behind the list, which is waited for here.
+      const { configOptions } = await peer.request("session/set_config_option", {
+        sessionId: first.sessionId,
+        configId: "model",
+        value: "lab/m1",
+      });
+      assert.deepEqual(configOptions, first.configOptions);
+      const unknown = { sessionId: first.sessionId, configId: "model", value: "lab/none" };
+      assert.equal((await peer.call("session/set_config_option", unknown)).error?.code, -32602);
+      assert.equal(model.listings.length, 1);
+      assert.deepEqual(await peer.prompt(first.sessionId, "hi"), { stopReason: "end_turn" });
+      assert.equal(peer.received.filter(isUpdate).length, 0);
+      peer.assertClean();
+    });
+  });
+
   it("session/cancel while bash sleeps: answered, and no process is left", async (t) => {
     const model = await modelServer(t);
     const seconds = `1000.${process.pid}`;

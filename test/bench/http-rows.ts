@@ -126,19 +126,18 @@ export const singleRuns: Scenario = {
       await run(client, "hi", n % 2 === 0 ? id : undefined);
       await model.post("/chat/completions", direct("hi"));
     }
-    const each = 10;
     const runs = async (): Promise<void> => {
       const before = cpuOf(server.child);
-      for (let n = 0; n < each; n++) fresh.samples.push((await run(client, "hi")).ms);
-      fresh.cpu.push((cpuOf(server.child) - before) / each);
+      fresh.samples.push((await run(client, "hi")).ms);
+      fresh.cpu.push(cpuOf(server.child) - before);
     };
     const requests = async (): Promise<void> => {
-      for (let n = 0; n < each; n++) asked.samples.push((await model.post("/chat/completions", direct("hi"))).ms);
+      asked.samples.push((await model.post("/chat/completions", direct("hi"))).ms);
     };
     const again = async (): Promise<void> => {
-      for (let n = 0; n < each; n++) turns.samples.push((await run(client, "hi", id)).ms);
+      turns.samples.push((await run(client, "hi", id)).ms);
     };
-    await interleaved([runs, requests, again], bench.rounds(30, 10), (measure) => measure());
+    await interleaved([runs, requests, again], bench.rounds(300, 100), (measure) => measure());
     client.close();
     model.close();
     await end(server.child);

@@ -3,30 +3,13 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { Bench, ROOT, type Scenario } from "./bench.js";
-import { manyRuns, serveStart, singleRuns } from "./http-rows.js";
+import { Bench, ROOT } from "./bench.js";
 import { machine, noise, wordsOfNoise } from "./machine.js";
 import { HELP, optionsOf } from "./options.js";
 import { endAll, endWithSignals } from "./processes.js";
+import { profile } from "./profile.js";
 import { markdown, resultOf, table, verdict, type Result } from "./report.js";
-import { stdioRows } from "./stdio-rows.js";
-import { jsonDriver, longList, longSession, slopes } from "./store-rows.js";
-import { firstToken, healthBeside, longStream, tokenCpu } from "./stream-rows.js";
-
-const SCENARIOS: readonly Scenario[] = [
-  stdioRows,
-  serveStart,
-  singleRuns,
-  slopes,
-  manyRuns,
-  longStream,
-  tokenCpu,
-  firstToken,
-  healthBeside,
-  longList,
-  longSession,
-  jsonDriver,
-];
+import { SCENARIOS } from "./scenarios.js";
 
 const args = process.argv.slice(2);
 if (args.includes("--help") || args.includes("-h")) {
@@ -37,6 +20,12 @@ const options = optionsOf(args);
 endWithSignals();
 if (options.product === path.resolve(ROOT))
   execFileSync(process.execPath, [path.join(ROOT, ".ci/build.mjs"), "--js"], { stdio: "inherit" });
+if (options.profile !== undefined) {
+  const bench = await Bench.create(options);
+  console.log(await profile(bench, options.profile));
+  await bench.close();
+  process.exit();
+}
 const since = performance.now();
 const before = noise();
 const sitting = machine(options.node);

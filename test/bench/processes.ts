@@ -23,7 +23,7 @@ const TICK_MS = 10;
 
 /** Start a process. `end` it, or `endAll`. */
 export function start(command: Command, { cwd, env, stderr = "ignore" }: StartOptions = {}): ChildProcess {
-  const [program, ...args] = typeof command === "string" ? ["/bin/sh", "-c", `exec ${command}`] : command;
+  const [program, ...args] = typeof command === "string" ? ["/bin/sh", "-c", `exec env ${command}`] : command;
   const child = spawn(program, args, { cwd, env, stdio: ["pipe", "pipe", stderr], detached: true });
   running.add(child);
   // Writes to what has gone are told by its exit.

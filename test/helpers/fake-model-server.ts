@@ -58,7 +58,7 @@ export interface FakeModelServer {
   fallback: Answer;
   aside: Answer | undefined;
   models: readonly (string | Record<string, unknown>)[];
-  /** Answers the listing instead of `models`. */
+  /** Answers the listing instead of `models`; with `say`, the gates and silences in it come before `models`. */
   listing: FakeStep | undefined;
   dialect: Dialect;
   /** Answers to the next requests, in order. */
@@ -215,10 +215,13 @@ class Server implements FakeModelServer {
 
   async #list(request: FakeRequest, response: ServerResponse): Promise<void> {
     this.listings.push(request);
-    if (this.listing !== undefined) {
-      await this.#perform(this.listing, openaiChat, request, response);
+    const { listing } = this;
+    if (listing !== undefined && listing.say === undefined) {
+      await this.#perform(listing, openaiChat, request, response);
       return;
     }
+    for (const piece of listing?.say ?? [])
+      if (("gate" in piece || "stall" in piece) && (await this.#control(piece, response))) return;
     const entries = this.models.map((model) => (typeof model === "string" ? { id: model } : model));
     if (request.path.includes("/v1beta/")) json(response, 200, { models: entries });
     else

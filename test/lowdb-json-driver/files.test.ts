@@ -3,6 +3,7 @@ import { appendFile, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, trunca
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode } from "gantry";
 import type { ChainData, Logger } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
@@ -52,6 +53,15 @@ describe("the files of LowdbJsonDriver", () => {
     };
     return file.sessions.flatMap(({ messages }) => messages);
   };
+  /** Its file has so many messages, which nobody waits for. */
+  async function filed(id: string, count: number): Promise<void> {
+    for (let tries = 0; tries < 500; tries++) {
+      const messages = await messagesIn(id).catch(() => undefined);
+      if (messages?.length === count) return;
+      await sleep(20);
+    }
+    assert.fail(`the file of ${id} was not written`);
+  }
   const append = (messageId: string, text: string) =>
     change({ append: [{ messageId, part: 0, type: "text" as const, text }] });
 
@@ -62,6 +72,7 @@ describe("the files of LowdbJsonDriver", () => {
       await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
       await driver.create({ session: aSession("../b") });
       await driver.write("a", append("a-1", "x"));
+      await filed("a", 1);
       await leaseOf(driver, "a", "h");
       const names = await readdir(path);
       assert.equal(names.length, 2);
@@ -85,12 +96,13 @@ describe("the files of LowdbJsonDriver", () => {
     }
   });
 
+  const long = (seq: number, length: number) =>
+    aMessage("a", seq, { parts: [{ type: "text", text: "x".repeat(length) }] });
+
   it("grow by what is new alone, and are folded in when the lease is given back", async () => {
     const driver = await opened();
-    await driver.create({
-      session: aSession("a"),
-      messages: [aMessage("a", 1, { parts: [{ type: "text", text: "x".repeat(100_000) }] })],
-    });
+    await driver.create({ session: aSession("a"), messages: [long(1, 50_000)] });
+    await filed("a", 1);
     const file = await stat(join(path, "a.json"));
     const lease = await leaseOf(driver, "a", "h");
     await driver.write("a", { ...change({ add: [growing("a", 2)] }), fence: lease.fence });
@@ -99,9 +111,50 @@ describe("the files of LowdbJsonDriver", () => {
     assert.ok((await stat(log)).size - before < 10 * 300);
     assert.equal((await stat(join(path, "a.json"))).mtimeMs, file.mtimeMs, "not written anew");
     await driver.release(lease);
-    assert.equal((await messagesIn("a")).length, 2);
+    await filed("a", 2);
     assert.equal(textOf((await driver.messages("a"))[1]), "token ".repeat(10));
     await driver.close();
+  });
+
+  it("that are long are written when a quarter is new, or when the process ends", async () => {
+    const driver = await opened();
+    await driver.create({ session: aSession("a"), messages: [long(1, 1_000_000)] });
+    await driver.create({ session: aSession("b") });
+    await filed("a", 1);
+    const file = await stat(join(path, "a.json"));
+    await driver.write("a", change({ add: [long(2, 1000)] }));
+    await driver.write("b", change({ add: [aMessage("b", 1)] }));
+    await filed("b", 1);
+    assert.equal((await stat(join(path, "a.json"))).ino, file.ino, "not written anew");
+    await driver.write("a", change({ add: [long(3, 300_000)] }));
+    await filed("a", 3);
+    await driver.write("a", change({ add: [long(4, 1000)] }));
+    await driver.close();
+    assert.equal((await messagesIn("a")).length, 4);
+  });
+
+  it("that a crash left without are made of the log", async () => {
+    const driver = await opened();
+    await driver.create({ session: aSession("a", { alias: "x" }), messages: [growing("a", 1)], run: aRun("r", "a") });
+    await driver.write("a", append("a-1", "one"));
+    await driver.create({
+      session: aSession("a.1", { chain: { root: "a", index: 1 } }),
+      messages: [aMessage("a.1", 2)],
+    });
+    const lines = await readFile(log, "utf8");
+    const dump = await driver.dump("a");
+    await driver.close();
+    await rm(join(path, "a.json"));
+    await writeFile(log, lines);
+    const other = await opened();
+    assert.deepEqual(await listed(other), ["a"]);
+    assert.deepEqual(await other.dump("a"), dump);
+    await filed("a", 2);
+    await assert.rejects(other.create({ session: aSession("b", { alias: "x" }) }), (error) =>
+      hasCode(error, "session_exists"),
+    );
+    await other.close();
+    assert.deepEqual(reports, []);
   });
 
   it("are not read for a list", async () => {
@@ -203,6 +256,7 @@ describe("the files of LowdbJsonDriver", () => {
     const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 1 };
     const driver = await opened();
     await driver.create({ session: aSession("a") });
+    await filed("a", 0);
     const lease = await leaseOf(driver, "a", "h");
     const before = await readFile(join(path, "a.json"), "utf8");
     const follow = aSession("a.1", { chain: { root: "a", index: 1 } });
@@ -279,6 +333,7 @@ describe("the files of LowdbJsonDriver", () => {
     const driver = await opened();
     await driver.create({ session: aSession("a", { alias: "x" }) });
     await driver.write("a", change({ add: [aMessage("a", 1)] }));
+    await filed("a", 1);
     const lines = await readFile(log, "utf8");
     await driver.close();
     await rm(join(path, "a.json"));
@@ -332,11 +387,11 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("of a store of a newer version are left untouched", async () => {
     await (await opened()).close();
-    await writeFile(join(beside, "version.json"), '{"version":3}');
+    await writeFile(join(beside, "version.json"), '{"version":4}');
     const driver = new LowdbJsonDriver({ path });
     await assert.rejects(driver.open(), (error) => hasCode(error, "store") && /newer gantry/.test(error.message));
     await driver.close();
-    assert.equal(await readFile(join(beside, "version.json"), "utf8"), '{"version":3}');
+    assert.equal(await readFile(join(beside, "version.json"), "utf8"), '{"version":4}');
   });
 
   it("that cannot be written refuse the change and stay as they were", async () => {
@@ -345,15 +400,24 @@ describe("the files of LowdbJsonDriver", () => {
     // Nobody may write: the log is replaced by a folder, later put back.
     await rename(log, join(folder, "log"));
     await mkdir(log);
-    await assert.rejects(driver.write("a", append("a-1", "lost")), (error) => hasCode(error, "store"));
+    // None of what is asked for at once is done, and all hear of it.
+    const refusals = [
+      driver.write("a", append("a-1", "lost")),
+      driver.create({ session: aSession("b", { alias: "y" }), messages: [aMessage("b", 1)] }),
+      driver.write("a", append("a-1", "lost too")),
+    ];
+    for (const refused of refusals) await assert.rejects(refused, (error) => hasCode(error, "store"));
     await rm(log, { recursive: true });
     await rename(join(folder, "log"), log);
     assert.equal(textOf((await driver.messages("a"))[0]), "");
     await driver.write("a", append("a-1", "kept"));
     assert.equal(textOf((await driver.messages("a"))[0]), "kept");
-    // A session's file cannot be made: there is nothing of the session then.
+    assert.equal(await driver.get("y"), undefined);
+    // The file of a session that comes whole cannot be made: there is nothing of the session then.
     await rename(join(beside, "open"), join(folder, "open"));
-    const refused = driver.create({ session: aSession("b", { alias: "y" }), messages: [aMessage("b", 1)] });
+    const imported = aSession("b", { alias: "y" });
+    const sessions = [{ session: imported, cut: "", view: [], messages: [] }];
+    const refused = driver.load({ sessions, snapshots: [], runs: [] });
     await assert.rejects(refused, (error) => hasCode(error, "store"));
     await rename(join(folder, "open"), join(beside, "open"));
     assert.equal(await driver.get("y"), undefined);

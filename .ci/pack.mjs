@@ -1,0 +1,180 @@
+// The second half of the build: modules into files. Each file costs a start a fraction of a millisecond, each line of
+// code as well: what is loaded together is one file, and what a start does not need is in none of its files.
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+
+/** Mark of names that leave a file, which are those of a module in it: `isRecord$m12`. */
+const MARK = "$m";
+const MARKED = /[\w$]+\$m\d+/g;
+const LATER = /\bimport\("(\.[^"]+)"\)/g;
+/** Packages that are imported for what they do, and not for what they have. */
+const ACTS = /node_modules\/reflect-metadata\//;
+/** The command's own file, which others know by its place. */
+const COMMAND = { name: "command" };
+/** A file of `chunks`, by its name. */
+const FILE = "packed:";
+
+/**
+ * The modules of a first build (`parts`, each module of ours a file, with its metafile) packed into `outdir`.
+ * `files`: what is loaded together, by name: each has what its modules import, but for what an earlier one has; one with
+ * `apart` has copies of its own. `faces`: modules that others import, by the file they find them in. `command`: the file
+ * that is run. All else is left to esbuild, which shares code among what is imported when it is needed.
+ */
+export async function pack({ root, parts, metafile, outdir, files, faces, command, options }) {
+  const { build } = await import("esbuild");
+  const modules = await readModules(metafile, parts, root);
+  const mark = (name, file) => `${name}${MARK}${modules.get(file).number}`;
+  const entry = (file) => {
+    const found = [...modules].find(([, module]) => module.entry === file)?.[0];
+    if (found === undefined) throw new Error(`${file} is not there to be packed; see .ci/build.mjs`);
+    return found;
+  };
+  const { homes, members } = settle(modules, files, entry);
+  const nameOf = (file) =>
+    file
+      .replace(/^(src|adapters|chunks)\//, "")
+      .replace(/\.js$/, "")
+      .replaceAll("/", "-");
+
+  /** How modules of the first build find each other in the file `own`, which lies where `chunks` is `toChunks`. */
+  const packing = (own, toChunks) => ({
+    name: "packing",
+    setup(build) {
+      const isOwn = (file) => homes.get(file) === own || (own?.apart && members.get(own).has(file));
+      const placeOf = (file) => path.relative(parts, file).split(path.sep).join("/");
+      const load = (file, isForeign) => {
+        const module = modules.get(file);
+        return { path: path.join(parts, file), sideEffects: module.acts || (module.isForeign && isForeign) };
+      };
+      build.onResolve({ filter: /.*/ }, ({ path: wanted, kind, resolveDir, importer }) => {
+        if (kind === "entry-point") return wanted === "file" ? { path: "file", namespace: "file-of" } : load(wanted);
+        if (wanted.startsWith(FILE)) return { path: `${toChunks}${wanted.slice(FILE.length)}.js`, external: true };
+        if (!wanted.startsWith(".")) return { path: wanted, external: true, sideEffects: false };
+        const file = placeOf(path.resolve(resolveDir, wanted));
+        if (!homes.has(file) || isOwn(file)) return load(file, modules.get(placeOf(importer))?.isForeign === true);
+        return { path: file, namespace: "elsewhere", sideEffects: false };
+      });
+      build.onLoad({ filter: /.*/, namespace: "elsewhere" }, ({ path: file }) => {
+        const names = modules.get(file).exports.map((name) => `${mark(name, file)} as ${name}`);
+        return { contents: `export { ${names.join(", ")} } from "${FILE}${homes.get(file).name}";` };
+      });
+      build.onLoad({ filter: /.*/, namespace: "file-of" }, () => ({ contents: own.contents, resolveDir: parts }));
+      build.onLoad({ filter: /\.js$/ }, async ({ path: file }) => {
+        const here = new Set();
+        const text = await readFile(file, "utf8");
+        // What is in a file that is loaded needs no file of its own to be imported from.
+        const contents = text.replaceAll(LATER, (whole, wanted) => {
+          const target = placeOf(path.resolve(path.dirname(file), wanted));
+          const home = homes.get(target);
+          if (home === undefined) return own ? `import("${FILE}${nameOf(target)}")` : whole;
+          const name = mark("all", target);
+          if (home !== own) return `import("${FILE}${home.name}").then((file) => file.${name})`;
+          here.add(`import * as ${name} from "${wanted}";`);
+          return `Promise.resolve(${name})`;
+        });
+        return { contents: [contents, ...here].join("\n"), loader: "js" };
+      });
+    },
+  });
+  const write = async (entryPoints, folder, own, more = {}) => {
+    const toChunks = folder === "chunks" ? "./" : "../chunks/";
+    const plugins = [packing(own, toChunks)];
+    const { metafile } = await build({ ...options, ...more, entryPoints, outdir: path.join(outdir, folder), plugins });
+    const texts = Object.keys(metafile.outputs).filter((file) => file.endsWith(".js"));
+    return Promise.all(texts.map((file) => readFile(path.join(root, file), "utf8")));
+  };
+
+  const doors = Object.entries(faces).map(([out, file]) => [out, entry(file)]);
+  const later = new Set([...modules.values()].flatMap((module) => module.later));
+  const rest = new Set([...doors.map(([, file]) => file), ...later].filter((file) => !homes.has(file)));
+  const asked = await Promise.all([
+    ...doors.map(([out, file]) => writeFace(path.join(outdir, out), file, out)),
+    write([{ in: entry(command), out: path.basename(command, ".ts") }], path.dirname(command), COMMAND),
+    write(
+      [...rest].map((file) => ({ in: file, out: nameOf(file) })),
+      "chunks",
+      undefined,
+      { splitting: true },
+    ),
+  ]);
+  // Only now it is known what each must let out; later files take from earlier ones.
+  for (const file of [...files].reverse()) {
+    const names = new Set(asked.flat().flatMap((text) => text.match(MARKED) ?? []));
+    file.contents = [...members.get(file)].flatMap((module) => exportsOf(module, names)).join("\n");
+    asked.push(await write([{ in: "file", out: file.name }], "chunks", file));
+  }
+
+  function exportsOf(file, names) {
+    const wanted = modules.get(file).exports.filter((name) => names.has(mark(name, file)));
+    const all = mark("all", file);
+    return [
+      ...(wanted.length > 0
+        ? [`export { ${wanted.map((name) => `${name} as ${mark(name, file)}`).join(", ")} } from "./${file}";`]
+        : []),
+      ...(later.has(file) ? [`export * as ${all} from "./${file}";`] : []),
+      // For what it does when it is loaded.
+      ...(modules.get(file).acts ? [`import "./${file}";`] : []),
+    ];
+  }
+
+  async function writeFace(base, file, out) {
+    const home = homes.get(file);
+    const up = path.posix.relative(path.posix.dirname(out), `chunks/${home?.name ?? nameOf(file)}.js`);
+    const { exports } = modules.get(file);
+    const names = exports.map((name) => (home ? `${mark(name, file)} as ${name}` : name));
+    const text = `export { ${names.join(", ")} } from "${up}";\n`;
+    await mkdir(path.dirname(base), { recursive: true });
+    await writeFile(`${base}.js`, text);
+    return [text];
+  }
+}
+
+/** The first build's files by their place in `parts`. */
+async function readModules(metafile, parts, root) {
+  const modules = new Map();
+  const outputs = Object.entries(metafile.outputs).filter(([file]) => file.endsWith(".js"));
+  for (const [file, { exports, entryPoint, inputs }] of outputs) {
+    const place = path.relative(parts, path.join(root, file)).split(path.sep).join("/");
+    const text = await readFile(path.join(root, file), "utf8");
+    const found = (pattern) =>
+      [...text.matchAll(pattern)].map(([, to]) => path.posix.join(path.posix.dirname(place), to));
+    const names = Object.keys(inputs);
+    modules.set(place, {
+      number: modules.size,
+      entry: entryPoint,
+      exports,
+      uses: found(/^import [^"]*?from "(\.[^"]+)";$/gm),
+      // esbuild names all that is below as well, for the order; of these only what does something by itself is needed.
+      follows: found(/^import "(\.[^"]+)";$/gm),
+      later: found(LATER),
+      isForeign: names.some((name) => name.includes("node_modules")),
+      acts: names.some((name) => ACTS.test(name)),
+      // esbuild's own helpers: each file has those it uses.
+      isHelper: names.length === 0 && entryPoint === undefined,
+    });
+  }
+  return modules;
+}
+
+/** Which file each module is in, and which modules each file has. */
+function settle(modules, files, entry) {
+  const homes = new Map();
+  const members = new Map();
+  for (const file of files) {
+    const own = new Set();
+    const visit = (name) => {
+      const module = modules.get(name);
+      if (own.has(name) || module.isHelper || (!file.apart && homes.has(name))) return;
+      own.add(name);
+      module.uses.forEach(visit);
+      module.follows.filter((one) => modules.get(one).acts).forEach(visit);
+    };
+    for (const wanted of file.modules) {
+      visit(entry(wanted));
+      homes.set(entry(wanted), file);
+    }
+    members.set(file, own);
+    if (!file.apart) for (const name of own) homes.set(name, file);
+  }
+  return { homes, members };
+}

@@ -1,0 +1,186 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { AcpClient } from "./acp-client.js";
+import { Bench, ROOT, beside, lineOf } from "./bench.js";
+import { HttpClient, textOfChunk, textOfRun } from "./http-client.js";
+import { optionsOf } from "./options.js";
+import { end, endAll, start } from "./processes.js";
+import { markdown, resultOf, table } from "./report.js";
+import { ROWS, passes, rowOf } from "./rows.js";
+import { SCENARIOS } from "./scenarios.js";
+import { median, quantile, summary } from "./statistics.js";
+
+let bench: Bench;
+let model: HttpClient;
+before(async () => {
+  bench = await Bench.create(optionsOf(["--quick"]));
+  model = new HttpClient(bench.model);
+});
+after(async () => {
+  model.close();
+  await bench.close();
+  endAll();
+});
+
+const tool = (name: string, properties: object) => ({
+  type: "function",
+  function: { name, parameters: { type: "object", properties, required: Object.keys(properties) } },
+});
+const asked = (text: string, more: object = {}) => ({
+  stream: true,
+  messages: [{ role: "user", content: text }],
+  ...more,
+});
+
+describe("the fake model", () => {
+  const answer = async (body: object): Promise<string> => (await model.post("/chat/completions", body)).body;
+
+  it("gives as many tokens as the prompt says, whole", async () => {
+    for (const prompt of ["[tokens=5000]", "[tokens=20 every=1]"]) {
+      const tokens = Number(/\d+/.exec(prompt)?.[0]);
+      const { characters } = await model.stream("/chat/completions", asked(prompt), textOfChunk);
+      assert.equal(characters, tokens * 5);
+    }
+    const text = await answer(asked("[tokens=3]"));
+    assert.match(text, /"finish_reason":"stop"/);
+    assert.match(text, /"completion_tokens":3/);
+    assert.ok(text.endsWith("data: [DONE]\n\n"));
+  });
+
+  it("calls the agent's own tool, and answers once its result is there", async () => {
+    const tools = [
+      tool("run_shell_command", { command: { type: "string" } }),
+      tool("read_file", { file_path: { type: "string" } }),
+    ];
+    const call = (text: string): unknown => {
+      const [, json = ""] = /^data: (\{.*tool_calls":.*\})$/m.exec(text) ?? [];
+      return JSON.parse(json).choices[0].delta.tool_calls[0].function;
+    };
+    assert.deepEqual(call(await answer(asked("[tool=shell]", { tools }))), {
+      name: "run_shell_command",
+      arguments: '{"command":"true"}',
+    });
+    assert.deepEqual(call(await answer(asked("[tool=read path=/a/b]", { tools }))), {
+      name: "read_file",
+      arguments: '{"file_path":"/a/b"}',
+    });
+    const messages = [
+      { role: "user", content: "[tool=shell]" },
+      { role: "tool", tool_call_id: "call-1", content: "" },
+    ];
+    assert.match(await answer({ stream: true, tools, messages }), /"content":"hello"/);
+  });
+
+  it("answers a question for a title shortly, whatever the prompt says", async () => {
+    const messages = [
+      { role: "system", content: "Answer with a title." },
+      { role: "user", content: "[tokens=5000]" },
+    ];
+    const { characters } = await model.stream("/chat/completions", { stream: true, messages }, textOfChunk);
+    assert.equal(characters, 5);
+  });
+
+  it("speaks the other wires of the peers", async () => {
+    const responses = await model.post("/responses", { input: [{ role: "user", content: "[tokens=2]" }] });
+    assert.match(responses.body, /event: response\.completed\n/);
+    assert.match(responses.body, /"delta":" word"/);
+    const google = new HttpClient(bench.model.replace(/\/v1$/, "/v1beta"));
+    const body = { contents: [{ role: "user", parts: [{ text: "[tokens=2]" }] }] };
+    assert.match((await google.post("/models/m1:streamGenerateContent?alt=sse", body)).body, /"finishReason":"STOP"/);
+    assert.equal(JSON.parse((await google.post("/models/m1:generateContent", body)).body).candidates.length, 1);
+    google.close();
+  });
+});
+
+describe("the floors", () => {
+  it("are an agent over stdio that tells text and runs tools", async () => {
+    const child = start([process.execPath, beside("floor-agent.mjs"), bench.model]);
+    try {
+      const client = new AcpClient(child);
+      const session = await client.open(ROOT);
+      assert.deepEqual(
+        { ...(await client.turn(session, "[tokens=10]")), ms: 0 },
+        { ms: 0, characters: 50, toolCalls: 0, stopReason: "end_turn" },
+      );
+      for (const prompt of ["[tool=shell]", `[tool=read path=${beside("rows.ts")}]`]) {
+        const { toolCalls, characters } = await client.turn(session, prompt);
+        assert.deepEqual({ toolCalls, characters }, { toolCalls: 1, characters: 5 });
+      }
+    } finally {
+      await end(child);
+    }
+  });
+
+  it("are a server that streams as gantry does", async () => {
+    const child = start([process.execPath, beside("floor-server.mjs"), bench.model]);
+    try {
+      const client = new HttpClient(await lineOf(child, /listening on (\S+)/));
+      const { characters } = await client.stream("/api/run", { message: "[tokens=100]" }, textOfRun);
+      assert.equal(characters, 500);
+      assert.equal((await client.get("/api/health")).status, 200);
+      client.close();
+    } finally {
+      await end(child);
+    }
+  });
+});
+
+describe("the rows", () => {
+  it("are each measured once, and have one goal", () => {
+    const ids = ROWS.map(({ id }) => id);
+    assert.deepEqual(SCENARIOS.flatMap(({ rows }) => rows).sort(), [...ids].sort());
+    assert.equal(new Set(ids).size, ids.length);
+    for (const { goal } of ROWS)
+      assert.equal([goal.atMost, goal.atLeast].filter((bound) => bound !== undefined).length, 1);
+  });
+
+  it("pass at their goal and not beyond", () => {
+    assert.ok(passes(rowOf("warm-turn"), 3));
+    assert.ok(!passes(rowOf("warm-turn"), 3.01));
+    assert.ok(passes(rowOf("runs-64"), 400));
+    assert.ok(!passes(rowOf("runs-64"), 399));
+    assert.ok(!passes(rowOf("warm-turn"), NaN));
+    assert.throws(() => rowOf("nothing"), /no row is called nothing/);
+  });
+
+  it("are told with their peers and notes, in the order of the table", () => {
+    const results = [
+      resultOf({ row: "sse-20000", judged: 5, gantry: { samples: [50] }, floor: { samples: [10] }, notes: ["slow"] }),
+      resultOf({
+        row: "warm-turn",
+        judged: 2,
+        gantry: { samples: [2, 4], cpuMs: 1 },
+        peers: { other: { samples: [7] } },
+      }),
+    ];
+    const lines = table(results).split("\n");
+    assert.match(lines[1] ?? "", /^warm turn +<= 3x +2.00x +PASS +3.00 \(2.00-4.00\) ms +1.00 +- +- +7.00$/);
+    assert.match(lines[2] ?? "", /^20,000 tokens over SSE .* FAIL /);
+    assert.match(lines.join("\n"), /20,000 tokens over SSE: slow/);
+    assert.match(markdown(results, ["here"]), /^here\n\n\| row \|.*\| other \|\n\| --- \|/);
+  });
+});
+
+it("statistics are what they are called", () => {
+  const samples = [3, 1, 2, 10];
+  assert.equal(median(samples), 2.5);
+  assert.equal(median([5, 1, 3]), 3);
+  assert.equal(quantile(samples, 0.5), 2);
+  assert.equal(
+    quantile(
+      Array.from({ length: 200 }, (_, index) => index + 1),
+      0.99,
+    ),
+    198,
+  );
+  assert.deepEqual(summary(samples), { count: 4, median: 2.5, min: 1, max: 10, p99: 10 });
+  assert.deepEqual(samples, [3, 1, 2, 10]);
+});
+
+it("a peer's command may hold any sign", () => {
+  const { peers, httpPeers } = optionsOf(["--peer", "a=X=1 b --m={model}", "--peer-http", "s=http://h/p=serve --x=y"]);
+  assert.deepEqual(peers, [{ name: "a", command: "X=1 b --m={model}" }]);
+  assert.deepEqual(httpPeers, [{ name: "s", url: "http://h/p", command: "serve --x=y" }]);
+  assert.throws(() => optionsOf(["--rows", "nothing"]), /no row is called nothing/);
+  assert.throws(() => optionsOf(["--profile", "all"]), /--profile is one of/);
+});

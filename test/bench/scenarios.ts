@@ -1,0 +1,22 @@
+// What measures the rows, in the order in which it is done.
+import type { Scenario } from "./bench.js";
+import { manyRuns, serveStart, singleRuns } from "./http-rows.js";
+import { stdioRows } from "./stdio-rows.js";
+import { jsonDriver, longList, longSession, slopes } from "./store-rows.js";
+import { firstToken, healthBeside, longStream, tokenCpu } from "./stream-rows.js";
+
+/** Every row is measured by one of these. */
+export const SCENARIOS: readonly Scenario[] = [
+  stdioRows,
+  serveStart,
+  singleRuns,
+  slopes,
+  manyRuns,
+  longStream,
+  tokenCpu,
+  firstToken,
+  healthBeside,
+  longList,
+  longSession,
+  jsonDriver,
+];
