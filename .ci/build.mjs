@@ -39,17 +39,29 @@ const workerUrls = {
   },
 };
 
-/** Other lines in a file of a package. */
-function replaceIn(build, filter, lines) {
-  build.onLoad({ filter }, async ({ path: file }) => {
-    let contents = await readFile(file, "utf8");
-    for (const [from, to] of lines) {
-      if (!contents.includes(from)) throw new Error(`${file} has changed: no "${from}"; see lighterPackages`);
-      contents = contents.replace(from, () => to);
-    }
-    return { contents, loader: "js" };
-  });
-}
+/** For files of packages, by the ends of their paths: lines, and what stands in their place. */
+const LINES = {
+  "meow/build/options.js": [
+    [
+      "import { a as readPackageUpSync, n as normalizePackageData } from './dependencies.js';",
+      "const readPackageUpSync = () => undefined; const normalizePackageData = () => undefined;",
+    ],
+  ],
+  // It looks for a package.json and normalises it, with all of SPDX; ours is a constant and normal already.
+  "meow/build/dependencies.js": [
+    ["var normalizeExports = requireNormalize();", "var normalizeExports = undefined;"],
+    ["var libExports = requireLib$1();", "var libExports = undefined;"],
+    ["promisify(execFile);", ""],
+  ],
+  // The platform's Headers bring all of its fetch with them, 20 ms of a first turn; what is made of these is a plain object.
+  "@ai-sdk/provider-utils/dist/index.mjs": [
+    ["if (headers instanceof Headers) {", 'if (headers.constructor?.name === "Headers") {'],
+    [
+      "const normalizedHeaders = new Headers(normalizeHeaders(headers));",
+      "const normalizedHeaders = new Map(Object.entries(normalizeHeaders(headers)));",
+    ],
+  ],
+};
 
 /**
  * Parts of packages that cost milliseconds of every start and do nothing for us. A part that is no longer where it was
@@ -58,26 +70,24 @@ function replaceIn(build, filter, lines) {
 const lighterPackages = {
   name: "lighter-packages",
   setup(build) {
-    // meow normalises the package.json that it is given, with all of SPDX; ours is a constant and normal already.
-    replaceIn(build, /[\\/]meow[\\/]build[\\/]dependencies\.js$/, [
-      ["var normalizeExports = requireNormalize();", "var normalizeExports = (data) => data;"],
-      [
-        "var libExports = requireLib$1();",
-        "var libExports = { codeFrameColumns: (...args) => requireLib$1().codeFrameColumns(...args) };",
-      ],
-    ]);
-    // The platform's Headers bring all of its fetch with them, 20 ms of a first turn; what is made of these is a plain object.
-    replaceIn(build, /[\\/]@ai-sdk[\\/]provider-utils[\\/]dist[\\/]index\.mjs$/, [
-      ["if (headers instanceof Headers) {", 'if (headers.constructor?.name === "Headers") {'],
-      [
-        "const normalizedHeaders = new Headers(normalizeHeaders(headers));",
-        "const normalizedHeaders = new Map(Object.entries(normalizeHeaders(headers)));",
-      ],
-    ]);
-    // Faults of schemas are told in English, in all other languages it is a third of what is loaded.
+    build.onLoad({ filter: /[\\/](meow[\\/]build|provider-utils[\\/]dist)[\\/]\w+\.m?js$/ }, async ({ path: file }) => {
+      const name = Object.keys(LINES).find((end) => file.replaceAll(path.sep, "/").endsWith(`/node_modules/${end}`));
+      if (name === undefined) return undefined;
+      let contents = await readFile(file, "utf8");
+      for (const [from, to] of LINES[name]) {
+        if (!contents.includes(from)) throw new Error(`${name} has changed: no "${from}"; see LINES`);
+        contents = contents.replace(from, () => to);
+      }
+      return { contents, loader: "js" };
+    });
+    // Faults of schemas are told in English; all languages are a third of what is loaded with a schema.
     build.onLoad({ filter: /[\\/]zod[\\/]v4[\\/]locales[\\/]index\.js$/ }, () => ({
       contents: 'export { default as en } from "./en.js";',
       loader: "js",
+    }));
+    // It looks for this when it is loaded; what is CommonJS would come behind it, since it lies in another file.
+    build.onLoad({ filter: /[\\/]tsyringe[\\/]dist[\\/]esm5[\\/]index\.js$/ }, async ({ path: file }) => ({
+      contents: `import "reflect-metadata";\n${await readFile(file, "utf8")}`,
     }));
     // Of our own manifest only the version is asked for.
     build.onLoad({ filter: /[\\/]package\.json$/ }, async ({ path: file }) => {
@@ -91,16 +101,6 @@ const lighterPackages = {
       contents: "export default process;",
       loader: "js",
     }));
-    // As a module, node:http has its exports read, and with them from Node 22 on the platform's fetch loaded: 30 ms.
-    build.onResolve({ filter: /^node:http$/ }, ({ kind }) =>
-      kind === "require-call" ? undefined : { path: "http", namespace: "lazy-http", sideEffects: false },
-    );
-    build.onLoad({ filter: /.*/, namespace: "lazy-http" }, () => {
-      const own = Object.entries(Object.getOwnPropertyDescriptors(process.getBuiltinModule("node:http")));
-      const names = own.filter(([, found]) => "value" in found).map(([name]) => name);
-      const contents = `const http = process.getBuiltinModule("node:http"); export const { ${names.join(", ")} } = http;`;
-      return { contents, loader: "js" };
-    });
     // Koa asks for types by ending and for charsets; two thirds of the table have neither. Text is parsed faster than code.
     build.onLoad({ filter: /[\\/]mime-db[\\/]db\.json$/ }, async ({ path: file }) => {
       const types = Object.entries(JSON.parse(await readFile(file, "utf8")));
@@ -131,7 +131,7 @@ const FILES = [
       "node_modules/better-sqlite3/lib/index.js",
     ],
   },
-  { name: "http", modules: ["adapters/koa-http-api/index.ts"] },
+  { name: "http", modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "api", modules: ["adapters/koa-http-api/app.ts"] },
   { name: "stdio", modules: ["adapters/acp-stdio/index.ts"] },
   { name: "provider", modules: ["adapters/ai-sdk-provider/index.ts"] },

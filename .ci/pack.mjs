@@ -1,14 +1,13 @@
 // The second half of the build: modules into files. Each file costs a start a fraction of a millisecond, each line of
 // code as well: what is loaded together is one file, and what a start does not need is in none of its files.
 import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { isBuiltin } from "node:module";
 import path from "node:path";
 
 /** Mark of names that leave a file, which are those of a module in it: `isRecord$m12`. */
 const MARK = "$m";
 const MARKED = /[\w$]+\$m\d+/g;
 const LATER = /\bimport\("(\.[^"]+)"\)/g;
-/** Packages that are imported for what they do, and not for what they have. */
-const ACTS = /node_modules\/reflect-metadata\//;
 /** The command's own file, which others know by its place. */
 const COMMAND = { name: "command" };
 /** A file of `chunks`, by its name. */
@@ -42,22 +41,25 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
     setup(build) {
       const isOwn = (file) => homes.get(file) === own || (own?.apart && members.get(own).has(file));
       const placeOf = (file) => path.relative(parts, file).split(path.sep).join("/");
-      const load = (file, isForeign) => {
-        const module = modules.get(file);
-        return { path: path.join(parts, file), sideEffects: module.acts || (module.isForeign && isForeign) };
+      const load = (file, importer) => {
+        const sideEffects = modules.get(file).isForeign && importer?.isForeign === true;
+        return { path: path.join(parts, file), sideEffects };
       };
       build.onResolve({ filter: /.*/ }, ({ path: wanted, kind, resolveDir, importer }) => {
         if (kind === "entry-point") return wanted === "file" ? { path: "file", namespace: "file-of" } : load(wanted);
         if (wanted.startsWith(FILE)) return { path: `${toChunks}${wanted.slice(FILE.length)}.js`, external: true };
+        if (isBuiltin(wanted) && kind === "import-statement")
+          return { path: wanted, namespace: "builtin", sideEffects: false };
         if (!wanted.startsWith(".")) return { path: wanted, external: true, sideEffects: false };
         const file = placeOf(path.resolve(resolveDir, wanted));
-        if (!homes.has(file) || isOwn(file)) return load(file, modules.get(placeOf(importer))?.isForeign === true);
+        if (!homes.has(file) || isOwn(file)) return load(file, modules.get(placeOf(importer)));
         return { path: file, namespace: "elsewhere", sideEffects: false };
       });
       build.onLoad({ filter: /.*/, namespace: "elsewhere" }, ({ path: file }) => {
         const names = modules.get(file).exports.map((name) => `${mark(name, file)} as ${name}`);
         return { contents: `export { ${names.join(", ")} } from "${FILE}${homes.get(file).name}";` };
       });
+      build.onLoad({ filter: /.*/, namespace: "builtin" }, ({ path: name }) => ({ contents: builtin(name) }));
       build.onLoad({ filter: /.*/, namespace: "file-of" }, () => ({ contents: own.contents, resolveDir: parts }));
       build.onLoad({ filter: /\.js$/ }, async ({ path: file }) => {
         const here = new Set();
@@ -112,8 +114,6 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
         ? [`export { ${wanted.map((name) => `${name} as ${mark(name, file)}`).join(", ")} } from "./${file}";`]
         : []),
       ...(later.has(file) ? [`export * as ${all} from "./${file}";`] : []),
-      // For what it does when it is loaded.
-      ...(modules.get(file).acts ? [`import "./${file}";`] : []),
     ];
   }
 
@@ -127,6 +127,21 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
     await writeFile(`${base}.js`, text);
     return [text];
   }
+}
+
+/**
+ * A module of Node's as it is to `require`. To `import` it is another one, for which everything that the module has is
+ * read first: `node:crypto` loads web crypto for that, `node:util` a parser of arguments.
+ */
+function builtin(name) {
+  const names = Object.keys(process.getBuiltinModule(name)).filter((key) => key !== "default" && /^[\w$]+$/.test(key));
+  return [
+    `const module = process.getBuiltinModule(${JSON.stringify(name)});`,
+    "export default module;",
+    ...names.map(
+      (key, i) => `const name${i} = /* @__PURE__ */ (() => module.${key})(); export { name${i} as ${key} };`,
+    ),
+  ].join("\n");
 }
 
 /** The first build's files by their place in `parts`. */
@@ -143,12 +158,10 @@ async function readModules(metafile, parts, root) {
       number: modules.size,
       entry: entryPoint,
       exports,
+      // By name: esbuild lists all that is below as well.
       uses: found(/^import [^"]*?from "(\.[^"]+)";$/gm),
-      // esbuild names all that is below as well, for the order; of these only what does something by itself is needed.
-      follows: found(/^import "(\.[^"]+)";$/gm),
       later: found(LATER),
       isForeign: names.some((name) => name.includes("node_modules")),
-      acts: names.some((name) => ACTS.test(name)),
       // esbuild's own helpers: each file has those it uses.
       isHelper: names.length === 0 && entryPoint === undefined,
     });
@@ -167,7 +180,6 @@ function settle(modules, files, entry) {
       if (own.has(name) || module.isHelper || (!file.apart && homes.has(name))) return;
       own.add(name);
       module.uses.forEach(visit);
-      module.follows.filter((one) => modules.get(one).acts).forEach(visit);
     };
     for (const wanted of file.modules) {
       visit(entry(wanted));

@@ -14,6 +14,7 @@ import type { Tool } from "./ports/tool.js";
 import { ActiveRun } from "./run/active-run.js";
 import { executeRun } from "./run/execution.js";
 import { AGENT_DEFAULTS } from "./run/defaults.js";
+import { KeptConversations } from "./run/kept-conversations.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts } from "./run/run-context.js";
 import { Runs } from "./run/runs.js";
@@ -72,6 +73,8 @@ export class Agent {
     const { model, logger = silentLogger, projectDir = process.cwd() } = options;
     const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [] } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
+    const kept = new KeptConversations();
+    bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
     const store = () => this.#store();
     this.#driver = options.driver ?? new MemoryDriver();
     this.#providers = options.providers;
@@ -118,6 +121,7 @@ export class Agent {
         options.attachedBytes ?? AGENT_DEFAULTS.attachedBytes,
       ),
       states: new ToolStates(),
+      kept,
       naming: new Set(),
       closing: this.#closing.signal,
       tasks: new TaskSet(),
@@ -172,6 +176,7 @@ export class Agent {
     this.#refusing = true;
     this.#closing.abort(new ShuttingDownError());
     await this.#parts.tasks.settled();
+    this.#parts.kept.clear();
     await this.#housekeeping?.close();
     await this.#parts.stragglers.settled(STRAGGLER_MS);
     await this.#parts.sources.close();

@@ -84,12 +84,11 @@ export type { CompactionInput, CompactionStrategy } from "./ports/compaction-str
 export type { LogFields, Logger } from "./ports/logger.js";
 
 // Plugins: an edge that a config names.
+export { inject, injectable } from "./plugin/decorators.js";
 export {
   defineAdapter,
   HOME,
   HTTP_HOST,
-  inject,
-  injectable,
   LOGGER,
   OPTIONS,
   type AdapterContext,

@@ -296,8 +296,9 @@ describe("each rule bites", () => {
         "src/ports/tool.ts": "",
         "src/tools/sandbox.ts": 'import { realpath } from "node:fs/promises";',
         "src/tools/read.ts": 'import type { Stats } from "node:fs";',
-        "src/plugin/adapter.ts": 'import "reflect-metadata"; import type { Agent } from "../agent.js";',
-        "src/serve/builder.ts": 'import { container } from "tsyringe";',
+        "src/plugin/adapter.ts": 'import type { Agent } from "../agent.js";',
+        "src/plugin/decorators.ts": 'import "reflect-metadata";',
+        "src/serve/container.ts": 'import { container } from "tsyringe";',
         "src/serve/plugins.ts": 'const a = () => import("../../adapters/a/index.js");',
         "src/serve/config.ts": "const a = process.env;",
         "adapters/ai-sdk-provider/connections.ts":

@@ -112,7 +112,8 @@ async function pump(run: Run, stream: SseStream): Promise<void> {
     for await (const event of run) {
       if (!stream.open) return;
       const payload = wireEvent(event);
-      if (payload) await stream.send("agent", payload);
+      const room = payload && stream.send("agent", payload);
+      if (room) await room;
     }
   } catch {
     // `run.result` says what went wrong.

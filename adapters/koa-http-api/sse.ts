@@ -1,16 +1,11 @@
 import type { ServerResponse } from "node:http";
 
-/** Characters that one turn holds back. */
-const HELD = 16_384;
-
 /** A stream of server-sent events. Whoever writes waits for the reader; a reader that is gone makes it deaf, never fail. */
 export class SseStream {
   readonly #response: ServerResponse;
   readonly #heartbeatMs: number;
   #timer: NodeJS.Timeout | undefined;
   #open = true;
-  /** What was written since the first piece of this turn of the event loop; undefined outside of one. */
-  #held: string | undefined;
 
   /** Sends the headers, and a first comment so that proxies and clients see the stream begin. */
   constructor(response: ServerResponse, heartbeatMs: number) {
@@ -34,10 +29,10 @@ export class SseStream {
     return this.#open;
   }
 
-  /** Send one event; resolves when the reader has room for more, or is gone. */
-  async send(event: string, data: unknown): Promise<void> {
-    if (!this.#open || this.#write(frame(event, data))) return;
-    await new Promise<void>((resolve) => {
+  /** Send one event; the promise resolves when the reader has room for more, or is gone. Undefined: it has room now. */
+  send(event: string, data: unknown): Promise<void> | undefined {
+    if (!this.#open || this.#write(frame(event, data))) return undefined;
+    return new Promise((resolve) => {
       const done = () => {
         this.#response.off("drain", done);
         this.#response.off("close", done);
@@ -56,28 +51,13 @@ export class SseStream {
   /** Last event, whether or not the reader has room for it. */
   end(event: string, data: unknown): void {
     clearTimeout(this.#timer);
-    if (this.#open) this.#response.end((this.#held ?? "") + frame(event, data));
-    this.#held = undefined;
+    if (this.#open) this.#response.end(frame(event, data));
   }
 
-  /** The first piece of a turn goes at once, what follows in the same turn together: a fast answer has hundreds. */
   #write(text: string): boolean {
     if (this.#timer) this.#timer.refresh();
     else this.#timer = setTimeout(() => this.#beat(), this.#heartbeatMs);
-    if (this.#held !== undefined && this.#held.length + text.length < HELD) {
-      this.#held += text;
-      return true;
-    }
-    const whole = (this.#held ?? "") + text;
-    if (this.#held === undefined) setImmediate(() => this.#flush());
-    this.#held = "";
-    return this.#response.write(whole);
-  }
-
-  #flush(): void {
-    const held = this.#held ?? "";
-    this.#held = undefined;
-    if (this.#open && held !== "") this.#response.write(held);
+    return this.#response.write(text);
   }
 
   #beat(): void {

@@ -108,9 +108,11 @@ export function wireResult(result: RunResult) {
 export function wireEvent(event: AgentEvent): Record<string, unknown> | undefined {
   switch (event.type) {
     case "token": {
-      if (!event.text && !event.reasoning) return undefined;
       const { agentId, agentName, text, reasoning } = event;
-      return filled({ type: "token", agent_id: agentId, agent_name: agentName, content: text, reasoning });
+      const token = { type: "token", agent_id: agentId, agent_name: agentName };
+      // By hand: there is one for each token.
+      if (text) return { ...token, content: text };
+      return reasoning ? { ...token, reasoning } : undefined;
     }
     case "tool_call":
       return filled({

@@ -27,22 +27,26 @@ export function getSession(db: Statements, id: string): SessionRow | undefined {
 }
 
 /** As of one moment. */
-export function headOf(db: Statements, id: string): ChainHead | undefined {
+export function headOf(db: Statements, id: string, wanted: { messages: boolean }): ChainHead | undefined {
   return db.atOnce(() => {
     const row = getSession(db, id);
     const original = row && (row.idx === 0 ? row : sessionRow(db, row.root));
     const newest = row && newestOfChain(db, row.id);
     if (!original || !newest) return undefined;
-    const rows = db.all<MessageRow>(messagesStatement({}).sql, newest.n, -1);
-    const said = rows.map((one) => wholeMessage(db, one, newest.id));
     const unfinished = db.all<{ record: string }>(UNFINISHED, original.root);
     return {
       original: sessionOf(original),
       newest: sessionOf(newest),
-      messages: [...viewOf(db, newest.n), ...said],
+      messages: wanted.messages ? shownIn(db, newest) : [],
       unfinished: unfinished.map(({ record }) => JSON.parse(record) as RunRecord),
     };
   });
+}
+
+/** All that a model needs of a session: what it began with, and what was said in it. */
+function shownIn(db: Statements, { n, id }: SessionRow): Message[] {
+  const rows = db.all<MessageRow>(messagesStatement({}).sql, n, -1);
+  return [...viewOf(db, n), ...rows.map((one) => wholeMessage(db, one, id))];
 }
 
 export function newestOfChain(db: Statements, id: string): SessionRow | undefined {

@@ -100,8 +100,8 @@ export class SqliteDriver implements SessionDriver {
     });
   }
 
-  head(id: string): Promise<ChainHead | undefined> {
-    return this.#read((db) => headOf(db, id));
+  head(id: string, wanted = { messages: true }): Promise<ChainHead | undefined> {
+    return this.#read((db) => headOf(db, id, wanted));
   }
 
   list(query: SessionQuery): Promise<SessionPage> {

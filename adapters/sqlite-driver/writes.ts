@@ -20,7 +20,7 @@ interface Place {
   root: string;
   idx: number;
   chain: number;
-  /** Of the chain's lease, where there is one. */
+  /** Of the chain's lease, where there is one; below 0 when it was given back. */
   fence: number | null;
 }
 
@@ -50,6 +50,7 @@ export function changeSession(db: Statements, id: string, change: SessionChange)
   const place = placeOf(db, id);
   if (!place) throw new SessionNotFoundError(id);
   checkFence(place.root, change.fence, place.fence);
+  if (change.fence === null && changesMessages(change)) forgetLease(db, place.root);
   if (change.cut) cut(db, place, change.cut);
   if (change.restore !== undefined) restore(db, place, change.restore);
   if (change.cut || change.restore !== undefined) raiseLastSeq(db, place);
@@ -114,11 +115,26 @@ export function takeLease(
   const expires = now + ttlMs;
   const sql = "INSERT OR REPLACE INTO leases (root, fence, holder_id, holder, expires_at) VALUES (?, ?, ?, ?, ?)";
   db.run(sql, root, fence, holder.id, JSON.stringify(holder), expires);
-  return { rootId: root, holder: { ...holder }, fence, expiresAt: new Date(expires).toISOString() };
+  const lease = { rootId: root, holder: { ...holder }, fence, expiresAt: new Date(expires).toISOString() };
+  return held && !mine ? { ...lease, previous: Math.abs(held.fence) } : lease;
 }
 
+/** Its row stays, with a fence that nobody writes under: it tells the next who was the last. */
 export function releaseLease(db: Statements, lease: Lease): void {
-  db.run("DELETE FROM leases WHERE root = ? AND fence = ?", lease.rootId, lease.fence);
+  db.run(
+    "UPDATE leases SET fence = -fence, holder_id = '', holder = '', expires_at = 0 WHERE root = ? AND fence = ?",
+    lease.rootId,
+    lease.fence,
+  );
+}
+
+/** Whoever held it may not know any more what is in the chain. */
+function forgetLease(db: Statements, root: string): void {
+  db.run("DELETE FROM leases WHERE root = ? AND fence < 0", root);
+}
+
+function changesMessages({ add = [], append = [], finish = [], cut, restore }: SessionChange): boolean {
+  return add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
 }
 
 function nextFence(db: Statements): number {

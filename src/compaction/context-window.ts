@@ -150,7 +150,7 @@ export class ContextWindow {
   answered(usage: ModelUsage): void {
     this.#retreats = 0;
     const { messages } = this.#context.conversation;
-    const asked = this.#frame.tokens * BYTES_PER_TOKEN + this.#bytes(messages.length - 1);
+    const asked = this.#frame.tokens * BYTES_PER_TOKEN + this.#bytes() - bytesOfAll(this.#seen(messages.slice(-1)));
     const believed = !usage.estimated && usage.inputTokens * PLAUSIBLE_BYTES >= asked;
     this.#reported = believed ? { tokens: usage.inputTokens + usage.outputTokens, count: messages.length } : undefined;
   }
@@ -184,7 +184,11 @@ export class ContextWindow {
     const request: ModelRequest = {
       model,
       system: this.#frame.system,
-      messages: modelView(this.#seen(conversation.messages), { provider: provider.name, model: model.id }),
+      messages: modelView(
+        this.#seen(conversation.messages),
+        { provider: provider.name, model: model.id },
+        conversation.told,
+      ),
       tools: this.#frame.tools,
       effort,
       cacheKey: sessionId,
@@ -200,19 +204,29 @@ export class ContextWindow {
   /** Last report and what came since at bytes / 3; without a report all of it. */
   #promptTokens(): number {
     const { messages } = this.#context.conversation;
-    if (!this.#reported) return this.#frame.tokens + Math.ceil(this.#bytes(messages.length) / BYTES_PER_TOKEN);
+    if (!this.#reported) return this.#frame.tokens + Math.ceil(this.#bytes() / BYTES_PER_TOKEN);
     return this.#reported.tokens + tokensOf(this.#seen(messages.slice(this.#reported.count)));
   }
 
-  /** Of the first `count` messages. */
-  #bytes(count: number): number {
-    return bytesOfAll(this.#seen(this.#context.conversation.messages.slice(0, count)));
+  /** Of all messages. */
+  #bytes(): number {
+    const { size, messages } = this.#context.conversation;
+    return this.#showsAll ? size.bytes : bytesOfAll(this.#seen(messages));
+  }
+
+  /** Most bytes of one tool output. */
+  get #most(): number {
+    return Math.max(600, Math.floor((this.#limit - this.#frame.tokens) * OUTPUT_SHARE) * BYTES_PER_TOKEN);
+  }
+
+  get #showsAll(): boolean {
+    return !this.#rules.enabled || this.#context.conversation.size.largestResult <= this.#most;
   }
 
   /** Messages as the model sees them: one tool output that would fill the window is cut in the middle, always alike. */
-  #seen(messages: readonly Message[]): Message[] {
-    if (!this.#rules.enabled) return [...messages];
-    const most = Math.max(600, Math.floor((this.#limit - this.#frame.tokens) * OUTPUT_SHARE) * BYTES_PER_TOKEN);
+  #seen(messages: readonly Message[]): readonly Message[] {
+    if (this.#showsAll) return messages;
+    const most = this.#most;
     return messages.map((message) => {
       if (message.role !== "tool" || sizeOf(message) <= most) return message;
       const known = this.#shown.get(message) ?? shortened(message, most);

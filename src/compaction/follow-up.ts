@@ -38,8 +38,7 @@ export async function followUp(
       if (hasCode(error, "session_exists") && error.sessionId === id) continue;
       throw error;
     }
-    conversation.session = next;
-    conversation.messages = messages;
+    conversation.goOnIn(next, messages);
     return next;
   }
 }

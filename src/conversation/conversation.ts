@@ -1,28 +1,52 @@
-import { callsOf } from "./messages.js";
+import { bytesOf, callsOf, ToldMessages } from "./messages.js";
 import { newId, now } from "../base/ids.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 
+/** What messages take of a model's window, in bytes. */
+export interface ConversationSize {
+  bytes: number;
+  /** Of the largest result of a tool. */
+  largestResult: number;
+}
+
 /** What a model is working on: the stored messages that it sees, and where the next one goes. */
 export class Conversation {
+  /** Ids of all tool calls so far, also of those that a compaction left out. */
+  readonly callIds = new Set<string>();
+  /** What the model is told of each message; made once, as long as it is the same model. */
+  readonly told = new ToldMessages();
   /** The session that is written to: the newest of its chain. */
   session: Session;
-  /** In order: a follow-up's view, then what was said. */
-  messages: Message[];
-  /** Ids of all tool calls so far, also of those that a compaction left out. */
-  readonly callIds: Set<string>;
+  #messages: Message[];
   #lastSeq: number;
+  /** Of the messages, once somebody asked. */
+  #size: ConversationSize | undefined;
 
   constructor(session: Session, messages: Message[]) {
     this.session = session;
-    this.messages = messages;
-    this.callIds = new Set(messages.flatMap((message) => callsOf(message).map((call) => call.id)));
+    this.#messages = messages;
+    for (const message of messages) this.#noteCalls(message);
     this.#lastSeq = Math.max(session.lastSeq, messages.at(-1)?.seq ?? 0);
+  }
+
+  /** In order: a follow-up's view, then what was said. */
+  get messages(): readonly Message[] {
+    return this.#messages;
   }
 
   /** Greatest `seq` given so far. */
   get lastSeq(): number {
     return this.#lastSeq;
+  }
+
+  /** Counted once, then added to: a long conversation is not measured again at each turn. */
+  get size(): Readonly<ConversationSize> {
+    if (!this.#size) {
+      this.#size = { bytes: 0, largestResult: 0 };
+      for (const message of this.#messages) grow(this.#size, message);
+    }
+    return this.#size;
   }
 
   /** A new message with the next `seq`; not yet part of the conversation. */
@@ -32,7 +56,25 @@ export class Conversation {
   }
 
   add(message: Message): void {
-    this.messages.push(message);
+    this.#messages.push(message);
+    this.#noteCalls(message);
+    if (this.#size) grow(this.#size, message);
+  }
+
+  /** Go on in the chain's next session, with what that begins with. */
+  goOnIn(session: Session, messages: Message[]): void {
+    this.session = session;
+    this.#messages = messages;
+    this.#size = undefined;
+  }
+
+  #noteCalls(message: Message): void {
     for (const { id } of callsOf(message)) this.callIds.add(id);
   }
+}
+
+function grow(size: ConversationSize, message: Message): void {
+  const bytes = bytesOf(message);
+  size.bytes += bytes;
+  if (message.role === "tool") size.largestResult = Math.max(size.largestResult, bytes);
 }

@@ -13,8 +13,16 @@ export interface DanglingCall {
   after: ModelMessage;
 }
 
-export function callsOf(message: ModelMessage): ToolCallPart[] {
-  return message.parts.filter((part): part is ToolCallPart => part.type === "tool_call");
+const NO_CALLS: readonly ToolCallPart[] = [];
+
+export function callsOf(message: ModelMessage): readonly ToolCallPart[] {
+  // Most messages have none, and long conversations are asked message by message.
+  if (!message.parts.some(isCall)) return NO_CALLS;
+  return message.parts.filter(isCall);
+}
+
+function isCall(part: Part): part is ToolCallPart {
+  return part.type === "tool_call";
 }
 
 export function textOf(message: ModelMessage): string {
@@ -28,14 +36,14 @@ export function toolMessage(call: Pick<ToolCallPart, "id" | "name">, text: strin
 
 /** Calls that no later message answers. */
 export function danglingCalls(messages: readonly ModelMessage[]): DanglingCall[] {
-  const answered = new Set(messages.filter((m) => m.role === "tool").map((m) => m.toolCallId));
-  return messages.flatMap((after) =>
-    after.role === "assistant"
-      ? callsOf(after)
-          .filter((call) => !answered.has(call.id))
-          .map((call) => ({ call, after }))
-      : [],
-  );
+  const answered = new Set<string>();
+  for (const message of messages) if (message.role === "tool") answered.add(message.toolCallId);
+  const dangling: DanglingCall[] = [];
+  for (const after of messages) {
+    if (after.role !== "assistant") continue;
+    for (const call of callsOf(after)) if (!answered.has(call.id)) dangling.push({ call, after });
+  }
+  return dangling;
 }
 
 /**
@@ -46,16 +54,16 @@ export function danglingCalls(messages: readonly ModelMessage[]): DanglingCall[]
 export function repaired(messages: readonly ModelMessage[]): ModelMessage[] {
   const answers = new Map<string, ModelMessage>();
   const places = new Map<ModelMessage, number>();
-  for (const [place, message] of messages.entries()) {
-    if (message.role !== "tool" || answers.has(message.toolCallId)) continue;
+  messages.forEach((message, place) => {
+    if (message.role !== "tool" || answers.has(message.toolCallId)) return;
     answers.set(message.toolCallId, message);
     places.set(message, place);
-  }
+  });
   const result: ModelMessage[] = [];
   const seen = new Set<string>();
   for (const message of messages) {
     if (message.role === "tool" || message.parts.length === 0) continue;
-    if (message.role !== "assistant") {
+    if (message.role !== "assistant" || !message.parts.some(isCall)) {
       result.push(message);
       continue;
     }
@@ -78,49 +86,84 @@ export function repaired(messages: readonly ModelMessage[]): ModelMessage[] {
   return result;
 }
 
+/** Whom a model is asked as: opaque fields are given to the pair that made them alone. */
+type Pair = Readonly<{ provider: string; model: string }>;
+
+/** A message of a conversation; one that broke off is not finished. */
+type SaidMessage = ModelMessage & { readonly finished?: boolean };
+
+/** What a model is told of each message of a conversation that grows: made once for each, as long as the pair is the same. */
+export class ToldMessages {
+  #pair: Pair = { provider: "", model: "" };
+  #said: readonly SaidMessage[] = [];
+  #told: ModelMessage[] = [];
+
+  /** One for each. */
+  of(messages: readonly SaidMessage[], pair: Pair): readonly ModelMessage[] {
+    const same = pair.provider === this.#pair.provider && pair.model === this.#pair.model;
+    const [said, told] = [this.#said, same ? this.#told : []];
+    this.#told = messages.map((message, i) => {
+      const known = told[i];
+      return known !== undefined && said[i] === message ? known : toldOf(message, pair);
+    });
+    this.#said = [...messages];
+    this.#pair = pair;
+    return this.#told;
+  }
+}
+
 /**
  * What a model sees of a conversation: repaired, reasoning and opaque fields of other pairs and of answers that broke
  * off left out, attached text shown as text.
  */
 export function modelView(
-  messages: readonly (ModelMessage & { finished?: boolean })[],
-  pair: { provider: string; model: string },
+  messages: readonly SaidMessage[],
+  pair: Pair,
+  memory: ToldMessages = new ToldMessages(),
 ): ModelMessage[] {
+  const told = memory.of(messages, pair);
+  const joined: ModelMessage[] = [];
+  let cut = false;
+  told.forEach((message, i) => {
+    const broken = message.role === "assistant" && messages[i]?.finished === false;
+    if (!saysSomething(message, broken)) return;
+    // What a person said next says more than we could.
+    if (cut && message.role !== "user") joined.push(cutOff());
+    joined.push(message);
+    cut = broken;
+  });
+  if (cut) joined.push(cutOff());
+  return repaired(joined);
+}
+
+function toldOf(message: SaidMessage, pair: Pair): ModelMessage {
+  const { role, toolCallId, name, failed } = message;
+  const whole = message.finished !== false;
+  const asItIs = message.parts.every(
+    (part) => part.type === "image" || (part.type !== "file" && part.type !== "reasoning" && !part.opaque),
+  );
+  const parts = asItIs ? message.parts : message.parts.flatMap((part) => toldPart(part, pair, whole));
+  return { role, parts, toolCallId, name, failed };
+}
+
+function toldPart(part: Part, pair: Pair, whole: boolean): Part[] {
   const mine = (opaque: Opaque | undefined) =>
     opaque !== undefined && opaque.provider === pair.provider && opaque.model === pair.model;
-  const broken = new Set<ModelMessage>();
-  const seen = messages.map((message): ModelMessage => {
-    const parts: Part[] = [];
-    const whole = message.finished !== false;
-    for (const part of message.parts) {
-      if (part.type === "reasoning") {
-        // Providers refuse half a thought, and one that is not followed by what it led to.
-        if (whole && mine(part.opaque)) parts.push(part);
-      } else if (part.type === "file") parts.push(attachedText(part) ?? part);
-      else if ((part.type === "text" || part.type === "tool_call") && part.opaque && !mine(part.opaque)) {
-        const { opaque: _, ...rest } = part;
-        parts.push(rest);
-      } else parts.push(part);
-    }
-    const { role, toolCallId, name, failed } = message;
-    const told: ModelMessage = { role, parts, toolCallId, name, failed };
-    if (!whole && role === "assistant") broken.add(told);
-    return told;
-  });
-  // Reasoning alone is no answer: providers refuse an assistant message with nothing else in it.
-  const filled = seen.filter(
-    (message) =>
-      message.role === "tool" ||
-      (broken.has(message)
-        ? textOf(message).trim() !== ""
-        : message.parts.some((part) => part.type !== "reasoning" && !isBlank(part))),
-  );
-  const joined = filled.flatMap((message, i) => {
-    const next = filled[i + 1];
-    // What a person said next says more than we could.
-    return broken.has(message) && next?.role !== "user" ? [message, cutOff()] : [message];
-  });
-  return repaired(joined);
+  // Providers refuse half a thought, and one that is not followed by what it led to.
+  if (part.type === "reasoning") return whole && mine(part.opaque) ? [part] : [];
+  if (part.type === "file") return [attachedText(part) ?? part];
+  if ((part.type === "text" || part.type === "tool_call") && part.opaque && !mine(part.opaque)) {
+    const { opaque: _, ...rest } = part;
+    return [rest];
+  }
+  return [part];
+}
+
+/** Reasoning alone is no answer: providers refuse an assistant message with nothing else in it. */
+function saysSomething(message: ModelMessage, broken: boolean): boolean {
+  if (message.role === "tool") return true;
+  if (broken) return textOf(message).trim() !== "";
+  return message.parts.some((part) => part.type !== "reasoning" && !isBlank(part));
 }
 
 function cutOff(): ModelMessage {

@@ -9,8 +9,11 @@ import { addUsage } from "./usage.js";
 /** A change under a run's lease, and what it changes of the run. */
 type RunChange = Omit<SessionChange, "fence"> & { run?: Partial<RunRecord> };
 
-/** A batch of streamed text is written when it has so many pieces or is so old, in ms, whichever comes first. */
-const BATCH_TOKENS = 10;
+/**
+ * A batch of streamed text is written when it has so many pieces, or is so old, in ms, whichever comes first; or so many
+ * characters, since a piece may hold many tokens that came together.
+ */
+const BATCH = { pieces: 10, characters: 100 };
 const BATCH_MS = 100;
 
 /**
@@ -29,6 +32,9 @@ export class Recorder {
   /** By the index of a part in the answer its place in the growing message, which holds texts alone. */
   #places = new Map<number, number>();
   #pending: PartDelta[] = [];
+  /** What is pending, before it was joined. */
+  #pieces = 0;
+  #characters = 0;
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
   #failure: { error: unknown } | undefined;
@@ -81,10 +87,12 @@ export class Recorder {
     }
     const part = this.#places.get(delta.part) ?? this.#places.size;
     this.#places.set(delta.part, part);
-    this.#pending.push({ ...delta, part, messageId: message.id });
-    if (this.#writing !== undefined) return;
-    if (this.#pending.length >= BATCH_TOKENS) this.#flush();
-    else this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS);
+    const last = this.#pending.at(-1);
+    if (last?.part === part && last.messageId === message.id) last.text += delta.text;
+    else this.#pending.push({ messageId: message.id, part, type: delta.type, text: delta.text });
+    this.#pieces += 1;
+    this.#characters += delta.text.length;
+    this.#next();
   }
 
   /** The final form of a message; nothing of it had to be streamed before. */
@@ -105,14 +113,13 @@ export class Recorder {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     // Taken first, so that the end of a batch does not begin the next.
-    const pending = this.#pending;
-    this.#pending = [];
+    const pending = this.#taken();
     while (this.#writing !== undefined) await this.#writing;
     if (this.#growing?.id !== message.id) return;
     const add = this.#begun ? [] : [{ ...message, parts: [], finished: false }];
     this.#growing = undefined;
     this.#begun = false;
-    await this.write({ sync: true, add, append: joined(pending), set: { updatedAt: now() } });
+    await this.write({ sync: true, add, append: pending, set: { updatedAt: now() } });
   }
 
   /** Any other change, under the run's lease. What is used counts to the run too; `run`: fields of it that change. */
@@ -146,13 +153,29 @@ export class Recorder {
     await this.#writing;
   }
 
+  /** Write the batch when it is whole. */
+  #next(): void {
+    if (this.#writing !== undefined || this.#pieces === 0) return;
+    if (this.#pieces >= BATCH.pieces || this.#characters >= BATCH.characters) this.#flush();
+    // At the same time for all runs of a process: what is written together shares a transaction.
+    else this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS - (Date.now() % BATCH_MS));
+  }
+
+  /** What is pending, and is so no more. */
+  #taken(): PartDelta[] {
+    const pending = this.#pending;
+    this.#pending = [];
+    this.#pieces = 0;
+    this.#characters = 0;
+    return pending;
+  }
+
   #flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const growing = this.#growing;
     if (this.#pending.length === 0 || growing === undefined || this.#failure) return;
-    const append = joined(this.#pending);
-    this.#pending = [];
+    const append = this.#taken();
     const add = this.#begun ? {} : { add: [growing] };
     this.#begun = true;
     this.#writing = this.write({ sync: false, ...add, append })
@@ -163,27 +186,15 @@ export class Recorder {
       .finally(() => {
         this.#writing = undefined;
         // Tokens that came while the batch was written are the next one.
-        if (this.#pending.length >= BATCH_TOKENS) this.#flush();
-        else if (this.#pending.length > 0) this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS);
+        this.#next();
       });
   }
 
   /** What is pending is dropped (the final form holds it), what is being written is waited for. */
   async #settle(): Promise<void> {
-    this.#pending = [];
+    this.#taken();
     clearTimeout(this.#timer);
     this.#timer = undefined;
     while (this.#writing !== undefined) await this.#writing;
   }
-}
-
-function joined(deltas: readonly PartDelta[]): PartDelta[] {
-  const result: PartDelta[] = [];
-  for (const delta of deltas) {
-    const last = result.at(-1);
-    if (last?.part === delta.part && last.messageId === delta.messageId) {
-      result[result.length - 1] = { ...last, text: last.text + delta.text };
-    } else result.push(delta);
-  }
-  return result;
 }

@@ -1,6 +1,7 @@
-import { abortable, AbortGate, delay } from "../base/abort.js";
+import { abortable, delay, takeEach } from "../base/abort.js";
 import type { Bus } from "../base/bus.js";
 import { newId } from "../base/ids.js";
+import { LoopShare } from "../base/loop-share.js";
 import { redact } from "../base/redact.js";
 import type { BusEvents, ModelPurpose } from "../ports/bus-events.js";
 import { GantryError, hasCode, ProviderError } from "../ports/errors.js";
@@ -49,8 +50,8 @@ export interface ModelCallHooks {
 
 /** Longest wait between two attempts where the provider asks for none, in ms. */
 const MAX_BACKOFF_MS = 60_000;
-/** Chunks of one answer in one turn of the event loop. */
-const TURN = 64;
+/** Of all answers of the process: it has one event loop. */
+const loop = new LoopShare();
 /** What is no answer at all (a page of a proxy) seldom becomes one: it is asked for again so often. */
 const BLIND_RETRIES = 2;
 
@@ -166,18 +167,15 @@ async function once(
     watchdog.abort(new ProviderError(provider.name, "timeout", `no data for ${provider.idleTimeoutMs / 1000} s`));
   const timer = setTimeout(expire, provider.idleTimeoutMs);
   const chunks = provider.stream(request, either)[Symbol.asyncIterator]();
-  // Raced, so that a provider that ignores its signal cannot hold a run.
-  const gate = new AbortGate(either);
   try {
-    for (let taken = 1; ; taken += 1) {
-      const next = await gate.wait(chunks.next());
-      if (next.done) break;
+    // Whatever the provider makes of its signal: one that ignores it cannot hold a run.
+    await takeEach(chunks, either, (chunk) => {
       timer.refresh();
-      // What came in one piece would run to its end before any other stream has its turn.
-      if (taken % TURN === 0) await new Promise((resolve) => setImmediate(resolve));
-      if (next.value.type !== "finish") onFirst();
-      gathering.take(next.value);
-    }
+      if (chunk.type !== "finish") onFirst();
+      gathering.take(chunk);
+      // What came in one piece would run to its end before any other answer has its turn.
+      return loop.turn();
+    });
     return gathering.whole();
   } catch (error) {
     // A watchdog's abort may come back dressed as whatever the provider makes of an abort.
@@ -185,7 +183,6 @@ async function once(
     throw error;
   } finally {
     clearTimeout(timer);
-    gate.close();
     if (!gathering.finished) {
       watchdog.abort(new Error("abandoned"));
       Promise.resolve(chunks.return?.()).catch(() => undefined);

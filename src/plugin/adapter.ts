@@ -1,4 +1,3 @@
-import "reflect-metadata";
 import type { InjectionToken } from "tsyringe";
 import type { CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { Logger } from "../ports/logger.js";
@@ -10,9 +9,6 @@ import type { HttpHost } from "../ports/http-host.js";
 import type { StandardSchema } from "../tools/standard-schema.js";
 import { read, section } from "./options.js";
 import type { Transport } from "./transport.js";
-
-/** The decorators of tsyringe, from our copy of it: two copies do not see each other's metadata. */
-export { inject, injectable } from "tsyringe";
 
 /** The adapter's own parsed options, as its `parse` returned them. */
 export const OPTIONS: InjectionToken<unknown> = Symbol.for("gantry.options");

@@ -2,7 +2,7 @@ import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./tool.js";
 import type { Usage } from "./usage.js";
 
-/** What a run tells while it goes. Telemetry: under backpressure `token` events may be dropped or joined, others never. */
+/** What a run tells while it goes. Telemetry: tokens that come together may be joined, under backpressure also dropped; other events never. */
 export type AgentEvent =
   | {
       type: "token";

@@ -88,6 +88,11 @@ export interface Lease {
   fence: number;
   /** ISO 8601 UTC. */
   expiresAt: string;
+  /**
+   * Fence of the chain's last lease before this one, which tells whoever held that one that nobody changed what was said
+   * since. Left out where the store does not know it: always, after a delete, and after messages were changed without a lease.
+   */
+  previous?: number;
 }
 
 /**
@@ -220,8 +225,11 @@ export interface SessionDriver {
   get(id: string): Promise<Session | undefined>;
   /** The session of a chain with the greatest index that is not cut, by an index; `rootId` may be any session's id of the chain. Undefined for an unknown one. */
   newest(rootId: string): Promise<Session | undefined>;
-  /** What the next run goes on from, as of one moment, by any id of the chain or an alias; undefined for an unknown one. */
-  head(id: string): Promise<ChainHead | undefined>;
+  /**
+   * What the next run goes on from, as of one moment, by any id of the chain or an alias; undefined for an unknown one.
+   * With `messages: false` they may be left out, for a caller that has them.
+   */
+  head(id: string, wanted?: { messages: boolean }): Promise<ChainHead | undefined>;
   /** Originals only, by `updatedAt`, newest first, ties by id, greatest first; by an index. */
   list(query: SessionQuery): Promise<SessionPage>;
   /** In `seq` order, whatever the clock said; by an index. Empty for an unknown session. */

@@ -1,28 +1,34 @@
 import type { AgentEvent } from "../ports/events.js";
 import type { RunInput } from "../ports/run.js";
 
-/** Undelivered events of one run beyond which adjacent `token` events are joined, and for a slow reader dropped. */
+/** Undelivered events of one run beyond which a slow reader's `token` events are dropped. */
 const CAPACITY = 256;
-/** Most characters of a joined event, so that what is dropped is dropped in small pieces. */
+/** Most characters of a joined event where events are dropped, so that it is done in small pieces. */
 const JOINED = 4096;
 /** A reader that stays behind for so long, in ms, is slow; a burst is over sooner. */
 const GRACE_MS = 1000;
+const END: IteratorResult<AgentEvent, undefined> = { value: undefined, done: true };
 
 type TokenEvent = Extract<AgentEvent, { type: "token" }>;
 
 /**
- * Events between a run and its one reader. The run never waits. With `drop`, beyond 256 events adjacent tokens are
- * joined; only a reader that stays behind for a second loses the oldest ones, since a model or a gateway may answer
- * thousands of tokens before the reader's socket gets a turn. With `merge` adjacent tokens are always joined, and none
- * is lost.
+ * Events between a run and its one reader. The run never waits. What comes after a silence is handed over at once, what
+ * follows in the same turn of the event loop at its end, adjacent tokens of one message joined: a model or a gateway may
+ * answer thousands of tokens before the reader's socket gets a turn. With `drop`, a reader that stays behind for a second
+ * with more than 256 events loses the oldest tokens. With `merge` none is lost.
  */
 export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   readonly #overflow: "drop" | "merge";
+  /** Most characters of a joined event. */
+  readonly #joined: number;
   readonly #graceMs: number;
   #events: AgentEvent[] = [];
   #ended = false;
   #closed = false;
-  #wake: (() => void) | undefined;
+  /** The reader waits. */
+  #wake: ((result: IteratorResult<AgentEvent, undefined>) => void) | undefined;
+  /** The reader had all there was, and gets what follows at the end of this turn of the event loop. */
+  #resting = false;
   /** Runs while more than fits is waiting. */
   #grace: NodeJS.Timeout | undefined;
   #slow = false;
@@ -30,6 +36,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
 
   constructor(overflow: NonNullable<RunInput["overflow"]>, graceMs = GRACE_MS) {
     this.#overflow = overflow;
+    this.#joined = overflow === "merge" ? Infinity : JOINED;
     this.#graceMs = graceMs;
   }
 
@@ -38,14 +45,13 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     return this.#dropped;
   }
 
+  /** Takes the event over: tokens that follow may be joined to it. */
   push(event: AgentEvent): void {
-    if (this.#ended || this.#closed) return;
-    const full = this.#events.length >= CAPACITY;
-    if (event.type === "token" && this.#overflow === "merge" && this.#join(event, Infinity)) return;
-    if (event.type === "token" && this.#overflow === "drop" && full && this.#join(event, JOINED)) return;
+    if (this.#over) return;
+    if (event.type === "token" && this.#join(event)) return;
     this.#events.push(event);
-    if (this.#overflow === "drop" && full) this.#overflowed();
-    this.#notify();
+    if (this.#overflow === "drop" && this.#events.length > CAPACITY) this.#overflowed();
+    if (!this.#resting) this.#notify();
   }
 
   /** No more events will come. */
@@ -55,16 +61,9 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     this.#notify();
   }
 
-  async next(): Promise<IteratorResult<AgentEvent, undefined>> {
-    for (;;) {
-      const event = this.#events.shift();
-      if (event !== undefined) {
-        if (this.#events.length < CAPACITY) this.#inTime();
-        return { value: event, done: false };
-      }
-      if (this.#ended || this.#closed) return { value: undefined, done: true };
-      await new Promise<void>((resolve) => (this.#wake = resolve));
-    }
+  next(): Promise<IteratorResult<AgentEvent, undefined>> {
+    const result = this.#resting && !this.#over ? undefined : this.#take();
+    return result ? Promise.resolve(result) : new Promise((resolve) => (this.#wake = resolve));
   }
 
   /** The reader leaves; the run goes on unheard. */
@@ -73,29 +72,56 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     this.#events = [];
     this.#inTime();
     this.#notify();
-    return Promise.resolve({ value: undefined, done: true });
+    return Promise.resolve(END);
   }
 
   [Symbol.asyncIterator](): this {
     return this;
   }
 
-  #notify(): void {
-    const wake = this.#wake;
-    this.#wake = undefined;
-    wake?.();
+  get #over(): boolean {
+    return this.#ended || this.#closed;
   }
 
-  #join(event: TokenEvent, most: number): boolean {
+  /** The next event, or the end; undefined when there is neither. */
+  #take(): IteratorResult<AgentEvent, undefined> | undefined {
+    const event = this.#events.shift();
+    if (event === undefined) return this.#over ? END : undefined;
+    if (this.#events.length < CAPACITY) this.#inTime();
+    if (this.#events.length === 0) this.#rest();
+    return { value: event, done: false };
+  }
+
+  #rest(): void {
+    if (this.#resting) return;
+    this.#resting = true;
+    setImmediate(() => {
+      this.#resting = false;
+      this.#notify();
+    });
+  }
+
+  #notify(): void {
+    const wake = this.#wake;
+    const result = wake && this.#take();
+    if (!result) return;
+    this.#wake = undefined;
+    wake?.(result);
+  }
+
+  #join(event: TokenEvent): boolean {
     const last = this.#events.at(-1);
     if (last?.type !== "token" || last.messageId !== event.messageId) return false;
-    for (const kind of ["text", "reasoning"] as const) {
-      const [before, more] = [last[kind], event[kind]];
-      if (before === undefined || more === undefined || before.length + more.length > most) continue;
-      this.#events[this.#events.length - 1] = { ...last, [kind]: before + more };
-      return true;
-    }
-    return false;
+    if (last.text !== undefined && event.text !== undefined && last.text.length + event.text.length <= this.#joined)
+      last.text += event.text;
+    else if (
+      last.reasoning !== undefined &&
+      event.reasoning !== undefined &&
+      last.reasoning.length + event.reasoning.length <= this.#joined
+    )
+      last.reasoning += event.reasoning;
+    else return false;
+    return true;
   }
 
   #overflowed(): void {

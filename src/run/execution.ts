@@ -13,6 +13,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     const { used, ...outcome } = await runLoop(run).finally(() => recorder.close());
     // An answer without calls brought the end with it.
     if (recorder.run.state === "running") await recorder.end(finished(outcome.endedBy));
+    run.agent.kept.keep(sessionId, run.lease.fence, run.conversation);
     await run.lease.giveBack();
     const context = { used, size: run.model.contextWindow };
     const result: RunResult = {

@@ -98,8 +98,14 @@ async function turn(run: RunContext, window: ContextWindow, iterations: number):
     onText: (type, part, text) => {
       const message = begin();
       recorder.append(message, { part, type, text });
-      const token = { type: "token" as const, agentId: run.agentId, agentName: run.agent.name, messageId: message.id };
-      run.events.push(type === "text" ? { ...token, text } : { ...token, reasoning: text });
+      const { agentId } = run;
+      const agentName = run.agent.name;
+      const messageId = message.id;
+      run.events.push(
+        type === "text"
+          ? { type: "token", agentId, agentName, messageId, text }
+          : { type: "token", agentId, agentName, messageId, reasoning: text },
+      );
     },
     onBrokenOff: async (parts) => {
       await keep(parts);

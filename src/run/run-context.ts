@@ -16,6 +16,7 @@ import type { KnownFile } from "../files/known-file.js";
 import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { ToolList } from "./input.js";
+import type { KeptConversations } from "./kept-conversations.js";
 import type { RunLimits } from "./limits.js";
 import type { RunPlaces } from "./places.js";
 import type { ToolSources } from "./tool-sources.js";
@@ -45,6 +46,7 @@ export interface AgentParts {
   readonly reasoningEffort: ReasoningEffort;
   readonly places: RunPlaces;
   readonly states: ToolStates;
+  readonly kept: KeptConversations;
   /** Sessions that a title is being made for. */
   readonly naming: Set<string>;
   /** Aborted when the agent closes. */

@@ -3,7 +3,7 @@ import { onAbort } from "../base/abort.js";
 import { newId, now } from "../base/ids.js";
 import { loggerWith } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
-import { danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
+import { type DanglingCall, danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
 import { Recorder } from "../conversation/recorder.js";
 import type { ModelPair } from "../models/models.js";
 import { SessionNotFoundError } from "../ports/errors.js";
@@ -79,10 +79,12 @@ async function begin(
     const effort = input.reasoningEffort ?? chosenEffort(stored) ?? agent.reasoningEffort;
     const set = { provider: chosen.provider.name, model: chosen.model.id, reasoningEffort: effort };
     // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
-    const head = stored && (await store.head(sessionId));
+    const kept = stored && agent.kept.take(sessionId, lease.previous);
+    const head = stored && (await store.head(sessionId, { messages: kept === undefined }));
     if (stored && !head) throw new SessionNotFoundError(sessionId);
     const session = { ...(head ? goingOn(head) : original), ...set };
-    const conversation = new Conversation(session, head?.messages ?? []);
+    const conversation = kept ?? new Conversation(session, head?.messages ?? []);
+    conversation.session = session;
     const record = begun({ id, sessionId, provider: set.provider, model: set.model });
     const list = input.tools === undefined ? agent.tools : toolList(input.tools);
     const wanted = { runId: id, sessionId, projectDir, logger, signal };
@@ -123,7 +125,9 @@ async function begin(
         release();
       },
     };
-    await (head ? goOn(run, set, whole, head.unfinished) : create(run, whole));
+    // One that was kept was whole.
+    const dangling = kept ? [] : danglingCalls(conversation.messages);
+    await (head ? goOn(run, set, whole, dangling, head.unfinished) : create(run, whole));
     return run;
   } catch (error) {
     releaseTools();
@@ -153,15 +157,15 @@ async function create({ id: runId, recorder, bus, conversation }: RunContext, in
   bus.emit("session.created", { session, runId });
 }
 
-/** Mend what a crash left, and store the user's message: one write. `unfinished`: runs that this one's lease ends. */
+/** Mend what a crash left, and store the user's message: one write. `dangling`: calls without a result, `unfinished`: runs that this one's lease ends. */
 async function goOn(
   run: RunContext,
   set: SessionFields,
   input: RunInput,
+  dangling: readonly DanglingCall[],
   unfinished: readonly RunRecord[],
 ): Promise<void> {
   const { id: runId, sessionId, conversation, recorder, bus } = run;
-  const dangling = danglingCalls(conversation.messages);
   const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, conversation.compose(prompt(input))];
   const runs = [...unfinished.map(interrupted), recorder.run];

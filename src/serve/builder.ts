@@ -1,23 +1,11 @@
-import "reflect-metadata";
 import { join } from "node:path";
-import { container, type DependencyContainer } from "tsyringe";
-import { isRecord } from "../base/json.js";
 import { namedLogger } from "../base/log.js";
 import { Redactor } from "../base/redact.js";
-import { openHttpHost } from "../http/http-host.js";
-import {
-  HOME,
-  HTTP_HOST,
-  LOGGER,
-  OPTIONS,
-  type AdapterContext,
-  type AdapterDescriptor,
-  type AdapterKind,
-  type AdapterKinds,
-} from "../plugin/adapter.js";
+import type { AdapterContext, AdapterDescriptor, AdapterKind, AdapterKinds } from "../plugin/adapter.js";
 import type { Transport } from "../plugin/transport.js";
 import type { CompactionStrategy } from "../ports/compaction-strategy.js";
 import { AdapterError, ConfigError, hasCode } from "../ports/errors.js";
+import type { openHttpHost as OpenHttpHost } from "../http/http-host.js";
 import type { HttpHost } from "../ports/http-host.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
@@ -44,6 +32,7 @@ export class Builder {
   readonly #options: Parts;
   readonly #selection: Selection;
   #tellSandbox: (() => Promise<void>) | undefined;
+  #openHost: typeof OpenHttpHost | undefined;
   host: HttpHost | undefined;
 
   constructor(options: Parts) {
@@ -128,14 +117,16 @@ export class Builder {
   }
 
   async transports(): Promise<{ transport: Transport; selected: Selected }[]> {
-    return Promise.all(
-      this.#selection.transports().map(async (selected) => ({ transport: await this.#make(selected), selected })),
-    );
+    const selection = this.#selection.transports();
+    // A port and Node's HTTP: not for a client on standard input.
+    if (selection.some(({ name }) => name !== "acp-stdio"))
+      ({ openHttpHost: this.#openHost } = await import("../http/http-host.js"));
+    return Promise.all(selection.map(async (selected) => ({ transport: await this.#make(selected), selected })));
   }
 
-  #httpHost(): HttpHost {
+  #httpHost(): HttpHost | undefined {
     const { server, limits } = this.#options.loaded.config;
-    return (this.host ??= openHttpHost({
+    return (this.host ??= this.#openHost?.({
       ...server,
       ...limits,
       remedy: ({ prefix }) => remedy(prefix === "/" && this.#selection.servesAcp() ? "acp" : "server"),
@@ -147,19 +138,15 @@ export class Builder {
     const { loaded, home, projectDir, logger } = this.#options;
     const where = `${loaded.file}: ${selected.key}`;
     const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, where);
-    const context = { where: `${loaded.file}: ${selected.section}`, configDir: loaded.folder, home, projectDir };
-    const child = container.createChildContainer();
-    child.registerInstance(OPTIONS, optionsOf(selected, descriptor, context));
-    child.registerInstance(LOGGER, namedLogger(logger, descriptor.name));
-    child.registerInstance(HOME, home);
+    const own = { where: `${loaded.file}: ${selected.section}`, configDir: loaded.folder, home, projectDir };
+    const options = optionsOf(selected, descriptor, own);
     // Only who asks for the port makes one.
     const host = () => (selected.kind === "transport" ? this.#httpHost() : undefined);
-    if (selected.kind === "transport") child.register(HTTP_HOST, { useFactory: () => this.#httpHost() });
-    const part = await construct(child, descriptor, where, {
-      ...context,
+    const part = await construct(descriptor, where, options, {
+      ...own,
       allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
-      logger: child.resolve(LOGGER),
+      logger: namedLogger(logger, descriptor.name),
       get http() {
         return host() as AdapterContext<Kind>["http"];
       },
@@ -183,34 +170,23 @@ async function tellSandbox(options: SandboxOptions, logger: Logger): Promise<voi
 }
 
 async function construct<Kind extends AdapterKind>(
-  child: DependencyContainer,
   descriptor: AdapterDescriptor<Kind>,
   where: string,
+  options: unknown,
   context: AdapterContext<Kind>,
 ): Promise<AdapterKinds[Kind]> {
-  const { use, needs } = descriptor;
   try {
-    if (descriptor.create) return await descriptor.create(child.resolve(OPTIONS), context);
-    if (!use) throw new AdapterError(`${where}: ${descriptor.name} says neither create nor use in its descriptor`);
-    const tokens: unknown = Reflect.getOwnMetadata("injectionTokens", use) ?? {};
-    // A parameter without a token would silently be undefined.
-    const told = (i: number) => (needs ? i < needs.length : isRecord(tokens) && i in tokens);
-    if (!Array.from({ length: use.length }, (_, i) => told(i)).every(Boolean)) {
-      throw new AdapterError(
-        `${where}: ${descriptor.name}: every parameter of the constructor of ${use.name} needs @inject(TOKEN), ` +
-          "or a token in `needs` of its descriptor",
-      );
-    }
-    if (!needs) return child.resolve(use as new (...args: unknown[]) => AdapterKinds[Kind]);
-    const parts = needs.map((token): unknown => child.resolve(token));
-    return new (use as new (...args: unknown[]) => AdapterKinds[Kind])(...parts);
+    if (descriptor.create) return await descriptor.create(options, context);
+    const { resolvePart } = await import("./container.js");
+    return resolvePart(descriptor, options, context, where);
   } catch (error) {
     if (hasCode(error, "config") || hasCode(error, "adapter")) throw error;
     const message = reasonOf(error);
+    const { use, name } = descriptor;
     const why =
       use && message.startsWith("TypeInfo not known")
         ? `the class ${use.name} needs @injectable() of the gantry that runs, not of a copy beside it; or say create in place of use`
         : message;
-    throw new AdapterError(`${where}: ${descriptor.name} could not be built: ${why}`, { cause: error });
+    throw new AdapterError(`${where}: ${name} could not be built: ${why}`, { cause: error });
   }
 }

@@ -31,6 +31,8 @@ export function goesOn({ holder }: StoredRun): boolean {
 /** The right to write to a chain, renewed until it is given back or lost. */
 export class HeldLease {
   readonly fence: number;
+  /** Of the chain's lease before this one, where the store knows it. */
+  readonly previous: number | undefined;
   readonly #driver: SessionDriver;
   readonly #onLost: (reason: Error) => void;
   readonly #timer: NodeJS.Timeout;
@@ -65,6 +67,7 @@ export class HeldLease {
     this.#logger = logger;
     this.#onLost = onLost;
     this.fence = lease.fence;
+    this.previous = lease.previous;
     this.#timer = setInterval(() => {
       this.#renewing = this.#renew();
     }, RENEW_MS);

@@ -54,7 +54,9 @@ for (const [name, params, editor] of CLIENTS) {
     it("a tool that runs is in progress before it has ended", async (t) => {
       const { path: cwd } = await tempDir(t);
       let end: () => void = () => undefined;
-      const slow = testTool("slow", () => new Promise((resolve) => (end = () => resolve({ text: "done" }))));
+      // Made before the tool runs: a client may be told of a call before it does.
+      const ended = new Promise<void>((resolve) => (end = resolve));
+      const slow = testTool("slow", () => ended.then(() => ({ text: "done" })));
       const { agent } = scriptedAgent(t, [callTools(["slow", {}]), "done"], { tools: [slow] });
       const peer = new MemoryAcp(t, agent, {}).connect();
       await peer.initialize(params);

@@ -46,7 +46,7 @@ function floorOf(file: string): number {
   return ROOMS.findIndex(([, has]) => has.test(file));
 }
 const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
-const CONTAINER_FILES = new Set(["src/plugin/adapter.ts", "src/serve/builder.ts"]);
+const CONTAINER_FILES = new Set(["src/plugin/adapter.ts", "src/plugin/decorators.ts", "src/serve/container.ts"]);
 /** Composition loads adapters, and only when they are wanted. */
 const LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
 /** What works on a project's files: paths are opened by src/files/path-guard.ts alone, which checks what it has opened. */

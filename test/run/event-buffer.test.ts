@@ -29,7 +29,7 @@ async function drain(buffer: EventBuffer): Promise<AgentEvent[]> {
 }
 
 describe("the buffer of a run's events", () => {
-  it("loses nothing of a burst, whatever its size: beyond 256 events adjacent tokens are joined", async () => {
+  it("loses nothing of a burst, whatever its size: adjacent tokens that wait are joined", async () => {
     const buffer = new EventBuffer("drop");
     const texts = Array.from({ length: 20_000 }, (_, n) => `${n} `);
     for (const text of texts) buffer.push(token(text));
@@ -96,6 +96,51 @@ describe("the buffer of a run's events", () => {
       events.map((event) => (event.type === "token" ? (event.text?.length ?? "reasoning") : "")),
       [1000, "reasoning", 1, 1],
     );
+  });
+
+  for (const overflow of ["drop", "merge"] as const) {
+    it(`hands over what comes after a silence at once, and what follows in the same turn together (${overflow})`, async () => {
+      const buffer = new EventBuffer(overflow);
+      const heard: string[] = [];
+      const reading = (async () => {
+        for await (const event of buffer) heard.push(event.type === "token" ? (event.text ?? "") : event.type);
+      })();
+      const turn = () => new Promise((resolve) => setImmediate(resolve));
+      for (let silence = 0; silence < 2; silence += 1) {
+        await turn();
+        heard.length = 0;
+        for (const text of ["one ", "two ", "three"]) {
+          buffer.push(token(text));
+          // As long as a provider needs that has them all.
+          for (let i = 0; i < 20; i += 1) await Promise.resolve();
+          assert.deepEqual(heard, ["one "]);
+        }
+        buffer.push(call("c"));
+        buffer.push(token("four"));
+        await turn();
+        await turn();
+        assert.deepEqual(heard, ["one ", "two three", "tool_call", "four"]);
+      }
+      buffer.push(token("five "));
+      await Promise.resolve();
+      await Promise.resolve();
+      buffer.push(token("six "));
+      buffer.push(token("seven"));
+      // The end waits for nothing.
+      buffer.end();
+      await reading;
+      assert.deepEqual(heard.slice(4), ["five ", "six seven"]);
+    });
+  }
+
+  it("takes no part of an event back that its reader has", async () => {
+    const buffer = new EventBuffer("merge");
+    buffer.push(token("a"));
+    const { value } = await buffer.next();
+    buffer.push(token("b"));
+    buffer.end();
+    assert.equal(value?.type === "token" && value.text, "a");
+    assert.deepEqual(await drain(buffer), [token("b")]);
   });
 
   it("lets a reader leave: what comes after is kept nowhere", async () => {

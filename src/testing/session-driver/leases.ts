@@ -134,6 +134,35 @@ export const leaseRules: readonly Rule[] = [
     },
   ],
   [
+    "lease: where it tells the one before, that is the chain's last, whoever had it; nothing is told of a deleted chain",
+    async (store) => {
+      const { driver } = store;
+      const other = await store.second();
+      await driver.create({ session: aSession("a") });
+      const told: (readonly [previous: number | undefined, real: number])[] = [];
+      let last = await leaseOf(driver, "a", "h1");
+      const next = async (by: typeof driver, holder: string): Promise<void> => {
+        const lease = await leaseOf(by, "a", holder);
+        told.push([lease.previous, last.fence]);
+        last = lease;
+      };
+      await driver.release(last);
+      await next(driver, "h2");
+      await driver.release(last);
+      await next(other, "h3");
+      await other.release(last);
+      await next(driver, "h4");
+      await driver.release(last);
+      for (const [previous, real] of told) assert.ok(previous === undefined || previous === real, "the last one");
+      // Whoever held the lease before knows nothing of what was said without one.
+      await driver.write("a", change({ fence: null, add: [aMessage("a", 1)] }));
+      assert.equal((await leaseOf(other, "a", "h5")).previous, undefined, "changed without a lease");
+      await driver.delete(["a"]);
+      await driver.create({ session: aSession("a") });
+      assert.equal((await leaseOf(driver, "a", "h6")).previous, undefined, "another chain of that id");
+    },
+  ],
+  [
     "fences grow across releases, deletes and reopening",
     async (store) => {
       const seen: number[] = [];

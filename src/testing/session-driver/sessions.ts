@@ -179,6 +179,18 @@ export const sessionRules: readonly Rule[] = [
     },
   ],
   [
+    "head: the same but for the messages, which may be left out where they are not wanted",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
+      const whole = await driver.head("a");
+      const bare = await driver.head("a", { messages: false });
+      assert.ok(whole && bare);
+      assert.deepEqual({ ...bare, messages: whole.messages }, whole);
+      assert.deepEqual(await driver.head("a", { messages: true }), whole);
+      assert.equal(await driver.head("nobody", { messages: false }), undefined);
+    },
+  ],
+  [
     "head: a follow-up's view and what was said in it, and nothing of what was said before",
     async ({ driver }) => {
       await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
