@@ -131,6 +131,8 @@ const FILES = [
       "node_modules/better-sqlite3/lib/index.js",
     ],
   },
+  { name: "run", modules: ["src/run/start.ts", "src/run/execution.ts", "src/run/active-run.ts"] },
+  { name: "sandbox", modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
   { name: "http", modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "api", modules: ["adapters/koa-http-api/app.ts"] },
   { name: "stdio", modules: ["adapters/acp-stdio/index.ts"] },

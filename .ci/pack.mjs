@@ -129,18 +129,25 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
   }
 }
 
+/** Modules of Node's that take milliseconds, and of which no start needs a function. */
+const LATE = new Set(["node:crypto", "node:http"]);
+
 /**
  * A module of Node's as it is to `require`. To `import` it is another one, for which everything that the module has is
  * read first: `node:crypto` loads web crypto for that, `node:util` a parser of arguments.
  */
 function builtin(name) {
-  const names = Object.keys(process.getBuiltinModule(name)).filter((key) => key !== "default" && /^[\w$]+$/.test(key));
+  const all = process.getBuiltinModule(name);
+  const isLate = (key) => LATE.has(name) && typeof all[key] === "function" && /^[a-z]/.test(key);
+  const valueOf = (key) =>
+    isLate(key) ? `(...given) => all().${key}(...given)` : `/* @__PURE__ */ (() => all().${key})()`;
+  const names = Object.keys(all).filter((key) => key !== "default" && /^[\w$]+$/.test(key));
   return [
-    `const module = process.getBuiltinModule(${JSON.stringify(name)});`,
-    "export default module;",
-    ...names.map(
-      (key, i) => `const name${i} = /* @__PURE__ */ (() => module.${key})(); export { name${i} as ${key} };`,
-    ),
+    "let found;",
+    `const all = () => (found ??= process.getBuiltinModule(${JSON.stringify(name)}));`,
+    "const whole = /* @__PURE__ */ all();",
+    "export default whole;",
+    ...names.map((key, i) => `const name${i} = ${valueOf(key)}; export { name${i} as ${key} };`),
   ].join("\n");
 }
 

@@ -1,4 +1,4 @@
-import type { CompactionOptions } from "./compaction/context-window.js";
+import type { CompactionOptions } from "./compaction/compaction.js";
 import { InputError } from "./ports/errors.js";
 import { isRecord } from "./base/json.js";
 import type { CatalogueCache } from "./models/models.js";

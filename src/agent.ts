@@ -1,4 +1,4 @@
-import { Compaction } from "./compaction/context-window.js";
+import { Compaction } from "./compaction/compaction.js";
 import { InputError, SessionNotFoundError, ShuttingDownError } from "./ports/errors.js";
 import { BUS_EVENTS, checkOptions, type AgentOptions } from "./agent-options.js";
 import { Bus } from "./base/bus.js";
@@ -6,23 +6,19 @@ import type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 import type { Run, RunInput } from "./ports/run.js";
 import { Housekeeping } from "./sessions/housekeeping.js";
 import { silentLogger } from "./base/log.js";
-import { MemoryDriver } from "./sessions/memory-driver.js";
 import { Models, noCache } from "./models/models.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
-import { ActiveRun } from "./run/active-run.js";
-import { executeRun } from "./run/execution.js";
 import { AGENT_DEFAULTS } from "./run/defaults.js";
 import { KeptConversations } from "./run/kept-conversations.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts } from "./run/run-context.js";
 import { Runs } from "./run/runs.js";
 import { checkInput, oneOf, toolList } from "./run/input.js";
-import { startRun } from "./run/start.js";
 import { Sessions } from "./sessions/sessions.js";
 import { TaskSet } from "./base/task-set.js";
-import { describeCall, type DescribedCall } from "./run/tool-calls.js";
+import { describeCall, type DescribedCall } from "./run/describe-call.js";
 import { ASK_WHERE_POSSIBLE } from "./run/permissions.js";
 import { projectInstructions } from "./run/system-prompt.js";
 import { ToolSources } from "./run/tool-sources.js";
@@ -37,6 +33,11 @@ interface Running {
 
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
+
+/** More than half of an agent is needed by nobody before the first run. */
+function runCode() {
+  return Promise.all([import("./run/start.js"), import("./run/execution.js"), import("./run/active-run.js")]);
+}
 
 /**
  * A coding agent: a model, tools and persistent sessions. Transports are written against this class;
@@ -55,11 +56,12 @@ export class Agent {
   readonly models: Models;
 
   readonly #parts: AgentParts;
-  readonly #driver: SessionDriver;
+  #driver: SessionDriver | undefined;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
   readonly #running = new Map<string, Running>();
   #refusing = false;
+  #code: ReturnType<typeof runCode> | undefined;
   #opened: Promise<SessionDriver> | undefined;
   #closed: Promise<void> | undefined;
   #housekeeping: Housekeeping | undefined;
@@ -76,7 +78,7 @@ export class Agent {
     const kept = new KeptConversations();
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
     const store = () => this.#store();
-    this.#driver = options.driver ?? new MemoryDriver();
+    this.#driver = options.driver;
     this.#providers = options.providers;
     this.projectDir = projectDir;
     this.tools = tools.tools;
@@ -157,6 +159,12 @@ export class Agent {
     await this.#store();
   }
 
+  /** Load now what a run is made of, so that the first need not wait for it. Never rejects: the first run says what is wrong. */
+  async prepare(): Promise<void> {
+    if (this.#refusing) return;
+    await this.#parts.tasks.add((this.#code ??= runCode())).catch(() => undefined);
+  }
+
   /** Refuse new runs from now on, with `ShuttingDownError`. */
   refuseNew(): void {
     this.#refusing = true;
@@ -195,25 +203,26 @@ export class Agent {
   }
 
   #store(): Promise<SessionDriver> {
-    this.#opened ??= this.#driver.open().then(
-      () => {
-        if (!this.#closing.signal.aborted) this.#housekeeping = this.#housekeep();
-        return this.#driver;
-      },
-      (error: unknown) => {
-        this.#opened = undefined;
-        throw error;
-      },
-    );
-    return this.#opened;
+    return (this.#opened ??= this.#openStore().catch((error: unknown) => {
+      this.#opened = undefined;
+      throw error;
+    }));
   }
 
-  #housekeep(): Housekeeping {
+  async #openStore(): Promise<SessionDriver> {
+    const driver = (this.#driver ??= new (await import("./sessions/memory-driver.js")).MemoryDriver());
+    await driver.open();
+    if (!this.#closing.signal.aborted) this.#housekeeping = this.#housekeep(driver);
+    return driver;
+  }
+
+  #housekeep(driver: SessionDriver): Housekeeping {
     const onDeleted = (id: string) => this.#parts.bus.emit("session.deleted", { ids: [id] });
-    return new Housekeeping({ driver: this.#driver, logger: this.#parts.logger, onDeleted });
+    return new Housekeeping({ driver, logger: this.#parts.logger, onDeleted });
   }
 
   async #start(input: RunInput): Promise<Run> {
+    const [{ startRun }, { executeRun }, { ActiveRun }] = await (this.#code ??= runCode());
     const run = await startRun(this.#parts, input);
     const work = executeRun(run);
     const running: Running = { cancel: run.cancel, ended: work.catch(() => undefined) };

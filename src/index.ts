@@ -10,8 +10,8 @@ export type { Run, RunInput, RunRecord, RunResult, RunState } from "./ports/run.
 export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
 export type { Runs } from "./run/runs.js";
 export type { CatalogueCache, ModelEntry, ModelPair, Models } from "./models/models.js";
-export type { CompactionOptions } from "./compaction/context-window.js";
-export type { DescribedCall } from "./run/tool-calls.js";
+export type { CompactionOptions } from "./compaction/compaction.js";
+export type { DescribedCall } from "./run/describe-call.js";
 export { defineTool, type ToolArguments, type ToolDefinition } from "./tools/define-tool.js";
 export type { FromJsonSchema } from "./tools/json-schema.js";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "./tools/standard-schema.js";

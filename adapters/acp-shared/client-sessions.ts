@@ -86,6 +86,8 @@ export class ClientSessions {
     const { agent } = this.#parts;
     const session = await agent.sessions.create({ projectDir: cwd, title: "ACP Session", alias: sessionId });
     this.#opened(session, { id: sessionId, cwd: undefined }, ignored);
+    // While the answer is on its way and the prompt is thought of.
+    context.after(() => void agent.prepare());
     return { sessionId, configOptions: await this.#options(session, sessionId, context) };
   }
 

@@ -62,7 +62,12 @@ export class KoaHttpTransport implements Transport {
         refuse: (_request, response, refusal) => refuse(response, refusal),
       });
       // What goes wrong there is told with the first request.
-      setImmediate(() => void loaded().catch(() => undefined));
+      setImmediate(() => {
+        loaded().then(
+          () => agent.prepare(),
+          () => undefined,
+        );
+      });
       return serving;
     } catch (error) {
       await own?.close(AbortSignal.abort());

@@ -21,6 +21,8 @@ interface ChainLine {
   sessions?: readonly Session[];
   runs?: readonly { run: RunRecord; fence: number | null }[];
   folded?: true;
+  /** Whoever had its lease last may not know what is in it. */
+  free?: true;
 }
 
 /** What was done to a chain: behind a tab on its line, so that only who has the chain's messages in memory parses it. */
@@ -138,6 +140,8 @@ export class Chains {
     const line: ChainLine = { root, v: (this.known.get(root)?.v ?? 0) + 1 };
     if (sessions.length > 0) line.sessions = sessions;
     if (runs.length > 0) line.runs = runs.flatMap(({ id }) => this.store.runs.get(id) ?? []);
+    const { leases, released } = this.store;
+    if (!leases.has(root) && !released.has(root)) line.free = true;
     this.add(line, content);
     const known = this.known.get(root);
     if (known) this.#keep(root, known);
@@ -241,11 +245,15 @@ export class Chains {
     else if ("head" in line) this.store.fence = line.fence;
     else if ("lease" in line) {
       this.store.leases.set(line.lease.rootId, line.lease);
+      this.store.released.delete(line.lease.rootId);
       this.store.fence = Math.max(this.store.fence, line.lease.fence);
-    } else if ("released" in line) this.store.leases.delete(line.released);
-    else if ("gone" in line) this.#forget(line.gone);
+    } else if ("released" in line) {
+      const lease = this.store.leases.get(line.released);
+      if (lease) this.store.release(lease);
+    } else if ("gone" in line) this.#forget(line.gone);
     else {
       for (const stored of line.runs ?? []) this.store.runs.set(stored.run.id, stored);
+      if ("free" in line) this.store.released.delete(line.root);
       const known = "v" in line && this.#count(line, text);
       if (known && known.whole && text.includes("\t")) this.#replay(text);
       else if (known && line.sessions?.length) this.#unload(line.root, line.sessions);

@@ -18,7 +18,7 @@ export class LowdbJsonDriver implements SessionDriver {
   readonly close: SessionDriver["close"] = () => this.#life.close();
   readonly get: SessionDriver["get"] = (id) => this.#read("", (memory) => memory.get(id));
   readonly newest: SessionDriver["newest"] = (rootId) => this.#read(rootId, (memory) => memory.newest(rootId));
-  readonly head: SessionDriver["head"] = (id) => this.#read(id, (memory) => memory.head(id));
+  readonly head: SessionDriver["head"] = (id, wanted) => this.#read(id, (memory) => memory.head(id, wanted));
   readonly list: SessionDriver["list"] = (query) => this.#read("", (memory) => memory.list(query));
   readonly messages: SessionDriver["messages"] = (id, page) => this.#read(id, (memory) => memory.messages(id, page));
   readonly snapshots: SessionDriver["snapshots"] = (id) => this.#read(id, (memory) => memory.snapshots(id));
@@ -65,9 +65,8 @@ export class LowdbJsonDriver implements SessionDriver {
   readonly lease: SessionDriver["lease"] = (...asked) =>
     this.#change(false, ({ chains }) => {
       const answer = chains.store.lease(...asked);
-      if ("heldBy" in answer) return answer;
-      chains.add({ lease: answer });
-      return { ...answer, holder: { ...answer.holder } };
+      if (!("heldBy" in answer)) chains.add({ lease: answer });
+      return answer;
     });
 
   /** The chain's file is written when nobody took it again for a while. */

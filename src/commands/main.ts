@@ -42,11 +42,11 @@ const FLAGS = {
   config: { type: "string" },
   transport: { type: "string", isMultiple: true },
   sessionDriver: { type: "string" },
-  acp: { type: "boolean", default: false },
-  stdio: { type: "boolean", default: false },
+  acp: { type: "boolean" },
+  stdio: { type: "boolean" },
   acpProfile: { type: "string" },
   insecure: { type: "boolean" },
-  json: { type: "boolean", default: false },
+  json: { type: "boolean" },
 } as const;
 
 /** The streams and the end of the process, which only the command line's first file has. */
@@ -98,18 +98,22 @@ async function fail(message: string, argv: readonly string[], terminal: Terminal
 }
 
 function parse(argv: readonly string[]) {
-  const cli = meow(HELP, {
+  // Each flag costs the parser time in every start, and most are not there.
+  const given = Object.entries(FLAGS).filter(([name]) =>
+    argv.some((word) => word.split("=")[0] === `--${kebab(name)}`),
+  );
+  const cli = meow("", {
     importMeta: import.meta,
     argv,
     pkg: { name: "gantry", version: VERSION },
     description: false,
     autoHelp: false,
     autoVersion: false,
-    flags: FLAGS,
+    flags: Object.fromEntries(given),
   });
   // The parser takes the name alone; `ps` shall tell one server from another.
   process.title = ["gantry", ...argv].join(" ");
-  return cli;
+  return { input: cli.input, flags: { acp: false, stdio: false, json: false, ...cli.flags } };
 }
 
 /** Help or version, wherever they are asked for; help too where nothing is. */

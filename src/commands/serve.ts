@@ -11,6 +11,8 @@ export { refuseOverStdio } from "../serve/plugins.js";
 /** Nothing may keep the process longer than this, in ms, once it was told to stop. */
 const LAST_MS = 4_900;
 const LEFT_OVER_MS = 300;
+/** What the log is told of the sandbox takes two processes to find out: that is begun so long after the start, in ms. */
+const TELL_MS = 200;
 
 /** `gantry serve`: start what the config selects, print where it listens, and live until a signal. */
 export const run: Command = async ({ args, flags, output }) => {
@@ -21,7 +23,8 @@ export const run: Command = async ({ args, flags, output }) => {
   const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
   live(composition, logger);
   logger.info(`working in ${composition.agent.projectDir} with ${modelsOf(loaded, composition)}`);
-  await composition.tell();
+  // The first client is on its way, or there already: it is answered first.
+  setTimeout(() => void composition.tell(), TELL_MS).unref();
   return undefined;
 };
 

@@ -3,11 +3,11 @@ import { bytesOfAll, BYTES_PER_TOKEN, estimatePrompt, sizeOf, tokensOf } from ".
 import { fit, shortened } from "./fit.js";
 import { followUp } from "./follow-up.js";
 import { fitFrame, type Frame } from "./frame.js";
-import { COMPACTION_DEFAULTS, STRATEGIES } from "./names.js";
+import type { Compaction, WindowRules } from "./compaction.js";
 import { SlidingWindow } from "./sliding-window.js";
 import { Summary } from "./summary.js";
 import type { Conversation } from "../conversation/conversation.js";
-import { hasCode, InputError, ProviderError } from "../ports/errors.js";
+import { hasCode, ProviderError } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
 import { modelView, repaired } from "../conversation/messages.js";
 import { callModel, type ModelCaller } from "../models/model-call.js";
@@ -19,24 +19,6 @@ import type { ToolSpec } from "../ports/tool.js";
 import type { Recorder } from "../conversation/recorder.js";
 import { cutMiddle } from "../base/cut-text.js";
 
-/** How conversations are kept within the model's window. Everything may be left out. */
-export interface CompactionOptions {
-  /** Default true. Without it a conversation ends where the model's window does. */
-  enabled?: boolean;
-  /** `sliding-window` (default), `summary`, or one of your own. */
-  strategy?: string | CompactionStrategy;
-  /** Share of the window that a prompt may fill before it is compacted, above 0 and at most 1; default 0.8. */
-  threshold?: number;
-  /** Newest messages that are kept, where they fit; default 20. */
-  keepMessages?: number;
-  /** Tokens; 0 (default): the model's own window. */
-  contextWindow?: number;
-}
-
-/** A model whose window nobody knows counts as this large, in tokens. */
-const UNKNOWN_WINDOW = 128_000;
-/** Left free for the answer, at most; at most a fifth of the window. */
-const ANSWER_TOKENS = 4_096;
 /** Share of the room for messages that a compaction fills, so that the next one is some way off. */
 const HEADROOM = 0.6;
 /** Instructions and tools take at most this share of a prompt; beyond it they are told in short. */
@@ -60,72 +42,25 @@ export interface WindowContext extends ModelCaller {
   readonly signal: AbortSignal;
 }
 
-/** An agent's way to compact. */
-export class Compaction {
-  readonly #options: Required<Omit<CompactionOptions, "strategy">>;
-  readonly #strategy: CompactionStrategy;
-  /** Models whose unknown window was told. */
-  readonly #told = new Set<string>();
-
-  constructor(options: CompactionOptions) {
-    const {
-      enabled = COMPACTION_DEFAULTS.enabled,
-      strategy = COMPACTION_DEFAULTS.strategy,
-      threshold = COMPACTION_DEFAULTS.threshold,
-      keepMessages = COMPACTION_DEFAULTS.keepMessages,
-      contextWindow = COMPACTION_DEFAULTS.contextWindow,
-    } = options;
-    if (!(threshold > 0 && threshold <= 1)) throw new InputError("compaction.threshold", "above 0, at most 1");
-    if (!(keepMessages >= 1)) throw new InputError("compaction.keepMessages", "at least 1");
-    if (!(contextWindow >= 0)) throw new InputError("compaction.contextWindow", "0 or more");
-    this.#options = { enabled, threshold, keepMessages, contextWindow };
-    this.#strategy = typeof strategy === "string" ? builtIn(strategy) : strategy;
-  }
-
-  /** The window of one run. */
-  open(context: WindowContext): ContextWindow {
-    const { enabled, threshold, keepMessages, contextWindow } = this.#options;
-    const size = contextWindow > 0 ? contextWindow : (context.model.contextWindow ?? this.#unknown(context));
-    const reserve = Math.min(ANSWER_TOKENS, context.model.maxOutput ?? ANSWER_TOKENS, Math.floor(size / 5));
-    return new ContextWindow(context, {
-      enabled,
-      size,
-      limit: Math.floor(Math.min(size * threshold, size - reserve)),
-      keepMessages,
-      strategy: this.#strategy,
-    });
-  }
-
-  #unknown({ provider, model, logger }: WindowContext): number {
-    const name = `${provider.name}/${model.id}`;
-    if (this.#options.enabled && !this.#told.has(name)) {
-      this.#told.add(name);
-      logger.warn("the model's context window is not known; it counts as 128000 tokens", { model: name });
-    }
-    return UNKNOWN_WINDOW;
-  }
+/** The window of one run. */
+export function openWindow(compaction: Compaction, context: WindowContext): ContextWindow {
+  const { strategy, ...rules } = compaction.rules(context);
+  return new ContextWindow(context, {
+    ...rules,
+    strategy: typeof strategy === "string" ? builtIn(strategy) : strategy,
+  });
 }
 
 function builtIn(name: string): CompactionStrategy {
-  if (name === "sliding-window") return new SlidingWindow();
-  if (name === "summary") return new Summary();
-  throw new InputError("compaction.strategy", STRATEGIES.join(", "));
+  return name === "summary" ? new Summary() : new SlidingWindow();
 }
 
-interface WindowRules {
-  enabled: boolean;
-  /** Tokens of prompt and answer. */
-  size: number;
-  /** Tokens of a prompt beyond which it is compacted. */
-  limit: number;
-  keepMessages: number;
-  strategy: CompactionStrategy;
-}
+type Rules = Omit<WindowRules, "strategy"> & { strategy: CompactionStrategy };
 
 /** The model's window during one run: makes the requests, and compacts the conversation before one would not fit. */
 export class ContextWindow {
   readonly #context: WindowContext;
-  readonly #rules: WindowRules;
+  readonly #rules: Rules;
   #limit: number;
   #frame: Frame;
   /** Tokens of the first `count` messages and the frame, as the provider counted them. */
@@ -133,7 +68,7 @@ export class ContextWindow {
   #shown = new WeakMap<Message, Message>();
   #retreats = 0;
 
-  constructor(context: WindowContext, rules: WindowRules) {
+  constructor(context: WindowContext, rules: Rules) {
     this.#context = context;
     this.#rules = rules;
     this.#limit = rules.limit;

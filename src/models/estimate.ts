@@ -27,18 +27,24 @@ export function tokensOf(messages: readonly ModelMessage[]): number {
   return Math.ceil(bytesOfAll(messages) / BYTES_PER_TOKEN);
 }
 
-// Neither is a tool: providers cache the beginning of a prompt.
-const toolSizes = new WeakMap<ToolSpec, number>();
+interface ToolSize {
+  /** What was measured. */
+  readonly told: Pick<ToolSpec, "name" | "description" | "inputSchema">;
+  readonly bytes: number;
+}
 
-/** Bytes of a tool as a provider is told of it, remembered. */
+const toolSizes = new WeakMap<ToolSpec, ToolSize>();
+
+/** Bytes of a tool as a provider is told of it, remembered for as long as it tells the same. */
 export function toolBytes(tool: ToolSpec): number {
-  let size = toolSizes.get(tool);
-  if (size === undefined) {
-    const { name, description, inputSchema } = tool;
-    size = Buffer.byteLength(JSON.stringify({ name, description, inputSchema })) + 32;
-    toolSizes.set(tool, size);
-  }
-  return size;
+  const { name, description, inputSchema } = tool;
+  const known = toolSizes.get(tool);
+  const same = known?.told.name === name && known.told.description === description;
+  if (same && known.told.inputSchema === inputSchema) return known.bytes;
+  const told = { name, description, inputSchema };
+  const bytes = Buffer.byteLength(JSON.stringify(told)) + 32;
+  toolSizes.set(tool, { told, bytes });
+  return bytes;
 }
 
 /** Bytes of what comes before the messages of a request. */

@@ -1,4 +1,4 @@
-import type { ContextWindow } from "../compaction/context-window.js";
+import { openWindow, type ContextWindow } from "../compaction/context-window.js";
 import { hasCode } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
 import { callsOf, textOf, toolMessage } from "../conversation/messages.js";
@@ -22,7 +22,7 @@ export type LoopResult = Pick<RunResult, "output" | "iterations" | "finishReason
  * Rejects with the provider's error, `RepeatedCallsError`, or the signal's reason; by then all that was said is stored.
  */
 export async function runLoop(run: RunContext): Promise<LoopResult> {
-  const window = run.agent.compaction.open(run);
+  const window = openWindow(run.agent.compaction, run);
   const repeated = new RepeatedCalls();
   for (let iterations = 1; ; iterations += 1) {
     run.signal.throwIfAborted();

@@ -1,6 +1,6 @@
 import type { Bus } from "../base/bus.js";
 import type { TaskSet } from "../base/task-set.js";
-import type { Compaction } from "../compaction/context-window.js";
+import type { Compaction } from "../compaction/compaction.js";
 import type { Conversation } from "../conversation/conversation.js";
 import type { Recorder } from "../conversation/recorder.js";
 import type { Models } from "../models/models.js";

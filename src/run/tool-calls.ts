@@ -3,8 +3,9 @@ import { INTERRUPTED } from "../conversation/messages.js";
 import { parseJson } from "../base/json.js";
 import type { Logger } from "../ports/logger.js";
 import type { ToolCallPart } from "../ports/message.js";
-import type { Diff, Location, Tool, ToolCall, ToolContext, ToolKind, ToolOutput } from "../ports/tool.js";
+import type { Diff, Location, Tool, ToolCall, ToolContext, ToolOutput } from "../ports/tool.js";
 import { onAbort } from "../base/abort.js";
+import { describe } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
 import { asker, judged, NOT_RUN, refusal, type Verdict } from "./permissions.js";
 import type { RunContext } from "./run-context.js";
@@ -101,37 +102,6 @@ function prepare(call: ToolCallPart, run: RunContext): Prepared {
   } catch (error) {
     if (!(error instanceof ToolInputError)) run.logger.debug("a tool refused its input", { tool: call.name, error });
     return { ...base, input, refusal: `${call.name}: ${text(error)}` };
-  }
-}
-
-/** A call as it is shown to a person; `input` undefined when its arguments are broken JSON. */
-export interface DescribedCall {
-  title: string;
-  kind: ToolKind;
-  locations: readonly Location[];
-  /** What it would change, or has changed if it went well, as far as its arguments tell. */
-  diff: readonly Diff[];
-  input: unknown;
-}
-
-/** How a stored call is shown to a person. Never throws, whatever the model sent. */
-export function describeCall(tool: Tool | undefined, name: string, args: string, projectDir: string): DescribedCall {
-  const shown = { title: name, kind: tool?.kind ?? "other", locations: [], diff: [], input: undefined as unknown };
-  try {
-    shown.input = args.trim() === "" ? {} : parseJson(args);
-    if (tool) return { ...shown, ...describe(tool, tool.parse(shown.input), projectDir) };
-  } catch {
-    // Shown by its name.
-  }
-  return shown;
-}
-
-function describe(tool: Tool, args: unknown, projectDir: string): Pick<DescribedCall, "title" | "locations" | "diff"> {
-  try {
-    const { title, locations, diff = [] } = tool.describe(args, projectDir);
-    return { title, locations, diff };
-  } catch {
-    return { title: tool.name, locations: [], diff: [] };
   }
 }
 

@@ -163,7 +163,7 @@ function remedy(section: "acp" | "server"): { authenticate: string; listen: stri
 }
 
 async function tellSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
-  const { Sandbox } = await import("../tools/all.js");
+  const { Sandbox } = await import("../tools/sandbox.js");
   const { text, weak } = await new Sandbox(options).describe();
   if (weak && options.sandbox !== "off") logger.warn(text);
   else logger.info(text);

@@ -91,6 +91,8 @@ async function build(options: ComposeOptions): Promise<Composition> {
   const stop = once(async () => {
     const begun = Date.now();
     const grace = deadline(GRACE_MS);
+    // What was not begun by now is told nobody.
+    told ??= Promise.resolve();
     agent.refuseNew();
     builder.host?.refuseNew();
     await stopInReverse(started, grace.signal, begun + STOP_MS.transports, logger);

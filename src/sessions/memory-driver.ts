@@ -56,12 +56,12 @@ export class MemoryDriver implements SessionDriver {
     return copied(chain && newestOf(chain)?.session);
   }
 
-  async head(id: string): Promise<ChainHead | undefined> {
+  async head(id: string, wanted = { messages: true }): Promise<ChainHead | undefined> {
     const chain = this.#store.find(id)?.chain;
     const original = chain?.sessions.get(0)?.session;
     const newest = chain && newestOf(chain);
     if (!original || !newest) return undefined;
-    const messages = [...newest.view, ...said(newest, {})];
+    const messages = wanted.messages ? [...newest.view, ...said(newest, {})] : [];
     const unfinished = this.#store.runs.unfinished(original.id);
     return copied({ original, newest: newest.session, messages, unfinished });
   }
@@ -103,7 +103,7 @@ export class MemoryDriver implements SessionDriver {
   }
 
   async lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }> {
-    return copied(this.#store.lease(rootId, holder, ttlMs, replacing));
+    return this.#store.lease(rootId, holder, ttlMs, replacing);
   }
 
   async release(lease: Lease): Promise<void> {

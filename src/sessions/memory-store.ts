@@ -37,6 +37,8 @@ export class MemoryStore {
   readonly runs = new StoredRuns();
   /** By the id of the chain's original. */
   readonly leases = new Map<string, Lease>();
+  /** Fence of the last lease of chains that nobody holds; forgotten when what was said is changed without one. */
+  readonly released = new Map<string, number>();
   fence = 0;
 
   /** By id or alias. */
@@ -60,6 +62,7 @@ export class MemoryStore {
     const runs = run ? [run] : [];
     this.#checkRuns(root, runs);
 
+    if (fence === null) this.released.delete(root);
     const stored: StoredSession = { session, view: [...view], cut: "", chain };
     chain.sessions.set(index, stored);
     this.sessions.set(id, stored);
@@ -74,27 +77,30 @@ export class MemoryStore {
     if (!stored) throw new SessionNotFoundError(id);
     const { chain } = stored;
     const { root } = stored.session.chain;
+    const { add = [], append = [], finish = [], cut, restore, runs = [] } = change;
     // All that can refuse comes first, so that a refused change leaves nothing behind.
     this.#checkFence(root, change.fence);
-    if (change.restore !== undefined && !chain.snapshots.some((snapshot) => snapshot.id === change.restore)) {
+    if (restore !== undefined && !chain.snapshots.some((snapshot) => snapshot.id === restore)) {
       throw new PointNotFoundError("snapshot");
     }
-    checkSeqs(chain, change.add ?? []);
+    checkSeqs(chain, add);
     checkGrowing(chain, change);
-    this.#checkRuns(root, change.runs ?? []);
+    this.#checkRuns(root, runs);
 
-    if (change.cut) cutChain(stored, change.cut);
-    if (change.restore !== undefined) restoreChain(chain, change.restore);
-    const newest = change.cut || change.restore !== undefined ? newestOf(chain)?.session : undefined;
+    const isSaid = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
+    if (isSaid && change.fence === null) this.released.delete(root);
+    if (cut) cutChain(stored, cut);
+    if (restore !== undefined) restoreChain(chain, restore);
+    const newest = cut || restore !== undefined ? newestOf(chain)?.session : undefined;
     if (newest) newest.lastSeq = Math.max(newest.lastSeq, chain.messages.items.at(-1)?.message.seq ?? 0);
     for (const { session } of new Set([stored, chain.sessions.get(0) ?? stored])) this.#setFields(session, change);
-    addMessages(stored, change.add ?? []);
-    for (const delta of change.append ?? []) grow(chain, delta);
-    for (const final of change.finish ?? []) complete(chain, final);
-    this.#putRuns(root, change.runs ?? [], change.fence);
+    addMessages(stored, add);
+    for (const delta of append) grow(chain, delta);
+    for (const final of finish) complete(chain, final);
+    this.#putRuns(root, runs, change.fence);
   }
 
-  /** As `SessionDriver.lease`; the lease that it gives is the store's own. */
+  /** As `SessionDriver.lease`. */
   lease(id: string, holder: Holder, ttlMs: number, replacing?: string): Lease | { heldBy: Holder } {
     const rootId = this.sessions.get(id)?.session.chain.root ?? id;
     const now = Date.now();
@@ -105,12 +111,17 @@ export class MemoryStore {
     const fence = held && mine ? held.fence : ++this.fence;
     const lease = { rootId, holder: { ...holder }, fence, expiresAt: new Date(now + ttlMs).toISOString() };
     this.leases.set(rootId, lease);
-    return lease;
+    const previous = mine ? undefined : (held?.fence ?? this.released.get(rootId));
+    this.released.delete(rootId);
+    return { ...copied(lease), ...(previous !== undefined && { previous }) };
   }
 
   /** As `SessionDriver.release`. False when it was no longer held. */
   release({ rootId, fence }: Lease): boolean {
-    return this.leases.get(rootId)?.fence === fence && this.leases.delete(rootId);
+    if (this.leases.get(rootId)?.fence !== fence) return false;
+    this.leases.delete(rootId);
+    this.released.set(rootId, fence);
+    return true;
   }
 
   /** A copy of the chain that a session belongs to, its sessions by index; undefined when there is none. */
@@ -161,6 +172,7 @@ export class MemoryStore {
   remove(root: string): void {
     this.drop(root);
     this.leases.delete(root);
+    this.released.delete(root);
     for (const { run } of this.runsOf(root)) this.runs.delete(run.id);
   }
 

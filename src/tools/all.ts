@@ -15,7 +15,6 @@ import { writeTool } from "./write.js";
 
 // With the tools themselves: by imports of their own they would be files more to load at every start.
 export { sourceWithoutSecrets, withoutSecrets } from "./hidden.js";
-export { Sandbox } from "./sandbox.js";
 
 /** What the built-in tools may do. Everything has a default. */
 export interface BuiltinToolsOptions {

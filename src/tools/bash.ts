@@ -5,11 +5,9 @@ import { ProjectFolderError, ToolError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
 import { defineArguments, integer, optional, text } from "./arguments.js";
-import { runChild } from "./child.js";
 import type { ChildEnd } from "./child.js";
 import { defineTool } from "./define-tool.js";
-import { Sandbox } from "./sandbox.js";
-import type { SandboxOptions } from "./sandbox.js";
+import type { Sandbox, SandboxOptions } from "./sandbox.js";
 import { cutMiddle, HeadTail, MODEL_BYTES } from "../base/cut-text.js";
 
 export interface BashToolOptions extends SandboxOptions {
@@ -30,7 +28,7 @@ const KEPT_BYTES = 2 * MODEL_BYTES;
 
 /** Runs shell commands in the project folder. */
 export function bashTool(options: BashToolOptions): Tool {
-  const sandbox = new Sandbox(options);
+  let sandbox: Sandbox | undefined;
   const redactor = new Redactor(() => options.secrets);
   const longest = Math.max(MAX_TIMEOUT, options.timeout);
   const schema = defineArguments({
@@ -51,7 +49,11 @@ export function bashTool(options: BashToolOptions): Tool {
       const line = command.trim().replace(/\s*\n\s*/g, " ⏎ ");
       return line.length > 200 ? `${line.slice(0, 199)}…` : line;
     },
-    run: ({ command, timeout }, context) => execute({ ...options, redactor }, sandbox, command, timeout, context),
+    run: async ({ command, timeout }, context) => {
+      const { Sandbox } = await import("./sandbox.js");
+      sandbox ??= new Sandbox(options);
+      return execute({ ...options, redactor }, sandbox, command, timeout, context);
+    },
   });
 }
 
@@ -79,6 +81,7 @@ async function execute(
 
   const { redactor } = options;
   const output = new HeadTail(KEPT_BYTES, { clean: (said) => redactor.hide(tidy(said)), reach: redactor.reach });
+  const { runChild } = await import("./child.js");
   let end: ChildEnd;
   try {
     end = await runChild({

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { AcpClient } from "./acp-client.js";
 import { Bench, ROOT, beside, lineOf } from "./bench.js";
 import { HttpClient, textOfChunk, textOfRun } from "./http-client.js";
 import { optionsOf } from "./options.js";
-import { end, endAll, start } from "./processes.js";
+import { HttpPeerServer, httpPeerOf } from "./http-peer.js";
+import { end, endAll, folder, start } from "./processes.js";
 import { markdown, resultOf, table } from "./report.js";
 import { ROWS, passes, rowOf } from "./rows.js";
 import { SCENARIOS } from "./scenarios.js";
@@ -83,7 +86,7 @@ describe("the fake model", () => {
   it("speaks the other wires of the peers", async () => {
     const responses = await model.post("/responses", { input: [{ role: "user", content: "[tokens=2]" }] });
     assert.match(responses.body, /event: response\.completed\n/);
-    assert.match(responses.body, /"delta":" word"/);
+    assert.match(responses.body, /"delta":" \w{4}"/);
     const google = new HttpClient(bench.model.replace(/\/v1$/, "/v1beta"));
     const body = { contents: [{ role: "user", parts: [{ text: "[tokens=2]" }] }] };
     assert.match((await google.post("/models/m1:streamGenerateContent?alt=sse", body)).body, /"finishReason":"STOP"/);
@@ -178,9 +181,30 @@ it("statistics are what they are called", () => {
 });
 
 it("a peer's command may hold any sign", () => {
-  const { peers, httpPeers } = optionsOf(["--peer", "a=X=1 b --m={model}", "--peer-http", "s=http://h/p=serve --x=y"]);
+  const { peers } = optionsOf(["--peer", "a=X=1 b --m={model}"]);
   assert.deepEqual(peers, [{ name: "a", command: "X=1 b --m={model}" }]);
-  assert.deepEqual(httpPeers, [{ name: "s", url: "http://h/p", command: "serve --x=y" }]);
   assert.throws(() => optionsOf(["--rows", "nothing"]), /no row is called nothing/);
   assert.throws(() => optionsOf(["--profile", "all"]), /--profile is one of/);
+});
+
+it("another server is asked as its file says", async () => {
+  const file = path.join(folder(), "peer.json");
+  const command = `${process.execPath} ${beside("floor-server.mjs")} {model} 0`;
+  await writeFile(
+    file,
+    JSON.stringify({
+      name: "other",
+      command,
+      ready: `${bench.model}/models`,
+      run: [["/v1/chat/completions", asked("{prompt}")]],
+    }),
+  );
+  const server = await HttpPeerServer.start(bench, httpPeerOf(file), ROOT);
+  try {
+    const { ms } = await server.run("[tokens=2]", "one that is there");
+    assert.ok(ms > 0);
+    await assert.rejects(server.run("[tokens=2]"), SyntaxError);
+  } finally {
+    await server.close();
+  }
 });

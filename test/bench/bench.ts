@@ -4,6 +4,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import type { ChildProcess } from "node:child_process";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import type { HttpPeer } from "./http-peer.js";
 import { end, folder, start } from "./processes.js";
 
 export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -31,11 +32,6 @@ export interface BenchOptions {
 export interface Peer {
   name: string;
   command: string;
-}
-
-/** A server: it is up when a GET of `url` gives 200. */
-export interface HttpPeer extends Peer {
-  url: string;
 }
 
 /** Samples of one subject in one row, and what CPU each took at the mean. */
@@ -76,7 +72,7 @@ export class Bench {
   }
 
   static async create(options: BenchOptions): Promise<Bench> {
-    const child = start([options.node, beside("fake-model.mjs"), String(options.modelPort)]);
+    const child = start([options.node, beside("fake-model.mjs"), String(options.modelPort)], { stderr: "inherit" });
     const { port } = JSON.parse(await lineOf(child, /^(\{.*\})$/m)) as { port: number };
     return new Bench(options, `http://127.0.0.1:${port}/v1`, child);
   }

@@ -1,7 +1,9 @@
 // What the fake model says, in the words of each wire protocol: `understand` a request, render events of an answer.
 
 const sse = (data, event) => `${event ? `event: ${event}\n` : ""}data: ${JSON.stringify(data)}\n\n`;
-const word = (index) => (index === 0 ? "hello" : " word");
+/** Five characters each; hardly ever the same, because some agents end an answer that repeats itself. */
+const word = (index) =>
+  index === 0 ? "hello" : ` ${(((index * 2654435761) >>> 0) % 1679616).toString(36).padStart(4, "z")}`;
 const TITLE = /\btitle\b/i;
 
 /** Text of a message whose content is a string or parts. */

@@ -1,8 +1,8 @@
 // Rows of `gantry serve`: its start, single runs, and many at once.
 import { once } from "node:events";
-import { setTimeout as delay } from "node:timers/promises";
-import { interleaved, type Bench, type Figure, type HttpPeer, type Line, type Scenario, type Server } from "./bench.js";
+import { interleaved, type Figure, type Line, type Scenario, type Server } from "./bench.js";
 import { HttpClient } from "./http-client.js";
+import { HttpPeerServer, figuresOfPeers } from "./http-peer.js";
 import { cpuOf, end, start } from "./processes.js";
 import { mean, median, quantile } from "./statistics.js";
 
@@ -64,7 +64,10 @@ export const serveStart: Scenario = {
     };
     const others = peers.map(({ peer, samples }) => async () => {
       // They take seconds; a few are enough.
-      if (samples.length < 5) samples.push(await startOfPeer(bench, peer, project));
+      if (samples.length >= 5) return;
+      const server = await HttpPeerServer.start(bench, peer, project);
+      samples.push(server.ms);
+      await server.close();
     });
     await own();
     await bare();
@@ -81,23 +84,6 @@ export const serveStart: Scenario = {
     ];
   },
 };
-
-async function startOfPeer(bench: Bench, { command, url }: HttpPeer, cwd: string): Promise<number> {
-  const since = performance.now();
-  const env = { ...process.env, BENCH_MODEL: bench.model };
-  const child = start(command.replaceAll("{model}", bench.model), { cwd, env });
-  try {
-    while (performance.now() - since < 60_000) {
-      const response = await fetch(url).catch(() => undefined);
-      await response?.arrayBuffer();
-      if (response?.status === 200) return performance.now() - since;
-      await delay(2);
-    }
-    return NaN;
-  } finally {
-    await end(child);
-  }
-}
 
 /** The first turn of a process, fresh runs beside direct requests, and how they do in a young process. */
 export const singleRuns: Scenario = {
@@ -141,6 +127,11 @@ export const singleRuns: Scenario = {
     client.close();
     model.close();
     await end(server.child);
+    const peers = await figuresOfPeers(bench, async (peer) => {
+      const samples: number[] = [];
+      for (let n = 0; n < 20; n++) samples.push((await peer.run("hi")).ms);
+      return { samples };
+    });
     return [
       {
         row: "first-turn-http",
@@ -153,6 +144,7 @@ export const singleRuns: Scenario = {
         judged: median(fresh.samples) - median(asked.samples),
         gantry: { samples: fresh.samples, cpuMs: mean(fresh.cpu) },
         floor: asked,
+        peers,
         notes: [`in a process's first 200: ${median(young).toFixed(1)} ms`],
       },
     ];
@@ -209,10 +201,20 @@ export const manyRuns: Scenario = {
     client.close();
     model.close();
     await end(server.child);
-    return (["fresh", "turns"] as const).flatMap((kind) => {
-      const row = kind === "fresh" ? "runs-64" : "turns-64";
-      return linesOfLoad(row, loads[kind], loads.model);
-    });
+    const lines: Line[] = [];
+    for (const kind of ["fresh", "turns"] as const) {
+      const p99: Record<string, Figure> = {};
+      const peers = await figuresOfPeers(bench, async (peer) => {
+        const stored = Array.from({ length: kind === "turns" ? AT_ONCE : 0 }, () => peer.run("hi"));
+        const ids = (await Promise.all(stored)).map(({ id }) => id);
+        const { perSecond, samples } = await atOnce(2 * AT_ONCE, (worker) => peer.run("hi", ids[worker]));
+        p99[peer.peer.name] = { samples: [quantile(samples, 0.99)] };
+        return { samples: [perSecond] };
+      });
+      const [rate, slowest] = linesOfLoad(kind === "fresh" ? "runs-64" : "turns-64", loads[kind], loads.model);
+      lines.push({ ...rate, peers }, { ...slowest, peers: p99 });
+    }
+    return lines;
   },
 };
 
@@ -221,7 +223,7 @@ export function load(): Load {
   return { rates: [], samples: [], cpuMs: 0 };
 }
 
-function linesOfLoad(row: string, own: Load, model: Load): Line[] {
+function linesOfLoad(row: string, own: Load, model: Load): [rate: Line, p99: Line] {
   const p99 = quantile(own.samples, 0.99);
   const cpuMs = own.cpuMs / own.samples.length;
   const rates: Figure = { samples: own.rates, cpuMs };

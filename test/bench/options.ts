@@ -2,6 +2,7 @@
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { ROOT, type BenchOptions, type Peer } from "./bench.js";
+import { httpPeerOf } from "./http-peer.js";
 import { ROWS, rowOf } from "./rows.js";
 
 export const PROFILES = ["start", "turn", "runs", "stream"] as const;
@@ -24,7 +25,7 @@ export const HELP = `npm run bench -- [options]
   --product DIR         measure another checkout, built
   --node PATH           run gantry and the floors on another Node
   --peer NAME=COMMAND   an ACP agent over stdio beside it; {model} becomes the model's base URL; repeatable
-  --peer-http NAME=URL=COMMAND   a server, up when URL answers 200; repeatable
+  --peer-http FILE      a server beside it, as docs/performance.md says; repeatable
   --model-port N        where the model listens, for peers whose config names it
   --profile WHAT        the ten largest costs instead: ${PROFILES.join(", ")}
 `;
@@ -60,11 +61,7 @@ export function optionsOf(args: readonly string[]): Options {
     product: path.resolve(values.product),
     node: path.resolve(values.node),
     peers: values.peer.map((text) => peerOf(text)),
-    httpPeers: values["peer-http"].map((text) => {
-      const { name, command: rest } = peerOf(text);
-      const { name: url, command } = peerOf(rest);
-      return { name, url, command };
-    }),
+    httpPeers: values["peer-http"].map(httpPeerOf),
     modelPort: Number(values["model-port"]),
     profile,
   };

@@ -1,0 +1,79 @@
+import type { ModelCaller } from "../models/model-call.js";
+import type { CompactionStrategy } from "../ports/compaction-strategy.js";
+import { InputError } from "../ports/errors.js";
+import { COMPACTION_DEFAULTS, STRATEGIES } from "./names.js";
+
+/** How conversations are kept within the model's window. Everything may be left out. */
+export interface CompactionOptions {
+  /** Default true. Without it a conversation ends where the model's window does. */
+  enabled?: boolean;
+  /** `sliding-window` (default), `summary`, or one of your own. */
+  strategy?: string | CompactionStrategy;
+  /** Share of the window that a prompt may fill before it is compacted, above 0 and at most 1; default 0.8. */
+  threshold?: number;
+  /** Newest messages that are kept, where they fit; default 20. */
+  keepMessages?: number;
+  /** Tokens; 0 (default): the model's own window. */
+  contextWindow?: number;
+}
+
+/** A model whose window nobody knows counts as this large, in tokens. */
+const UNKNOWN_WINDOW = 128_000;
+/** Left free for the answer, at most; at most a fifth of the window. */
+const ANSWER_TOKENS = 4_096;
+type WindowRun = Pick<ModelCaller, "provider" | "model" | "logger">;
+
+/** What a window is held to. */
+export interface WindowRules {
+  enabled: boolean;
+  /** Tokens of prompt and answer. */
+  size: number;
+  /** Tokens of a prompt beyond which it is compacted. */
+  limit: number;
+  keepMessages: number;
+  /** Built in, by its name. */
+  strategy: string | CompactionStrategy;
+}
+
+/** An agent's way to compact. */
+export class Compaction {
+  readonly #options: Required<Omit<CompactionOptions, "strategy">>;
+  readonly #strategy: string | CompactionStrategy;
+  /** Models whose unknown window was told. */
+  readonly #told = new Set<string>();
+
+  constructor(options: CompactionOptions) {
+    const {
+      enabled = COMPACTION_DEFAULTS.enabled,
+      strategy = COMPACTION_DEFAULTS.strategy,
+      threshold = COMPACTION_DEFAULTS.threshold,
+      keepMessages = COMPACTION_DEFAULTS.keepMessages,
+      contextWindow = COMPACTION_DEFAULTS.contextWindow,
+    } = options;
+    if (!(threshold > 0 && threshold <= 1)) throw new InputError("compaction.threshold", "above 0, at most 1");
+    if (!(keepMessages >= 1)) throw new InputError("compaction.keepMessages", "at least 1");
+    if (!(contextWindow >= 0)) throw new InputError("compaction.contextWindow", "0 or more");
+    this.#options = { enabled, threshold, keepMessages, contextWindow };
+    if (typeof strategy === "string" && !STRATEGIES.includes(strategy))
+      throw new InputError("compaction.strategy", STRATEGIES.join(", "));
+    this.#strategy = strategy;
+  }
+
+  /** What holds for the window of one run. */
+  rules(run: WindowRun): WindowRules {
+    const { enabled, threshold, keepMessages, contextWindow } = this.#options;
+    const size = contextWindow > 0 ? contextWindow : (run.model.contextWindow ?? this.#unknown(run));
+    const reserve = Math.min(ANSWER_TOKENS, run.model.maxOutput ?? ANSWER_TOKENS, Math.floor(size / 5));
+    const limit = Math.floor(Math.min(size * threshold, size - reserve));
+    return { enabled, size, limit, keepMessages, strategy: this.#strategy };
+  }
+
+  #unknown({ provider, model, logger }: WindowRun): number {
+    const name = `${provider.name}/${model.id}`;
+    if (this.#options.enabled && !this.#told.has(name)) {
+      this.#told.add(name);
+      logger.warn("the model's context window is not known; it counts as 128000 tokens", { model: name });
+    }
+    return UNKNOWN_WINDOW;
+  }
+}

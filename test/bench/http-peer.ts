@@ -1,0 +1,94 @@
+// Another server beside `gantry serve`: a file says how it is started, when it is up, and how a run is asked for.
+import type { ChildProcess } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Bench, Figure } from "./bench.js";
+import { HttpClient } from "./http-client.js";
+import { end, start } from "./processes.js";
+
+/** What a file of a peer says; `{model}` in its texts becomes the model's base URL. */
+export interface HttpPeer {
+  name: string;
+  /** For the shell. */
+  command: string;
+  /** It is up when a GET of this gives 200. */
+  ready: string;
+  /**
+   * What is posted for a fresh run, one after the other; a turn on a stored session posts the last alone. `{prompt}` and
+   * `{id}` are put in; the id is the field `id` of the first answer. Left out: only the start is measured.
+   */
+  run?: readonly (readonly [path: string, body: unknown])[];
+}
+
+const START_LIMIT_MS = 60_000;
+
+/** Read a peer's file. */
+export function httpPeerOf(file: string): HttpPeer {
+  return JSON.parse(readFileSync(file, "utf8")) as HttpPeer;
+}
+
+/** A peer that is up; `close` it. */
+export class HttpPeerServer {
+  readonly peer: HttpPeer;
+  /** From its spawn until it was up. */
+  readonly ms: number;
+  readonly #child: ChildProcess;
+  readonly #client: HttpClient;
+
+  private constructor(peer: HttpPeer, child: ChildProcess, ms: number) {
+    this.peer = peer;
+    this.ms = ms;
+    this.#child = child;
+    this.#client = new HttpClient(new URL(peer.ready).origin);
+  }
+
+  /** Rejects when it is not up in a minute. */
+  static async start(bench: Bench, peer: HttpPeer, cwd: string): Promise<HttpPeerServer> {
+    const since = performance.now();
+    const child = start(peer.command.replaceAll("{model}", bench.model), { cwd, env: process.env });
+    while (performance.now() - since < START_LIMIT_MS) {
+      const response = await fetch(peer.ready, { signal: AbortSignal.timeout(2_000) }).catch(() => undefined);
+      await response?.body?.cancel();
+      if (response?.status === 200) return new HttpPeerServer(peer, child, performance.now() - since);
+      await delay(2);
+    }
+    await end(child);
+    throw new Error(`${peer.name} was not up after ${START_LIMIT_MS / 1000} s`);
+  }
+
+  /** A run on a new session, or a turn on one; resolves with its session's id and how long it took. */
+  async run(prompt: string, sessionId = ""): Promise<{ id: string; ms: number }> {
+    const since = performance.now();
+    const steps = this.peer.run ?? [];
+    let id = sessionId;
+    for (const [path, body] of sessionId === "" ? steps : steps.slice(-1)) {
+      const json = JSON.stringify(body).replaceAll("{prompt}", JSON.stringify(prompt).slice(1, -1));
+      const answer = await this.#client.post(path.replaceAll("{id}", id), json.replaceAll("{id}", id));
+      if (id === "") id = String((JSON.parse(answer.body) as { id?: unknown }).id);
+    }
+    return { id, ms: performance.now() - since };
+  }
+
+  async close(): Promise<void> {
+    this.#client.close();
+    await end(this.#child);
+  }
+}
+
+/** A figure of each peer that can be asked for runs, each in a process of its own after a few that warm it up. */
+export async function figuresOfPeers(
+  bench: Bench,
+  measure: (server: HttpPeerServer) => Promise<Figure>,
+): Promise<Record<string, Figure>> {
+  const figures: Record<string, Figure> = {};
+  for (const peer of bench.options.httpPeers.filter(({ run }) => run)) {
+    const server = await HttpPeerServer.start(bench, peer, bench.project());
+    try {
+      for (let n = 0; n < 5; n++) await server.run("hi");
+      figures[peer.name] = await measure(server);
+    } finally {
+      await server.close();
+    }
+  }
+  return figures;
+}
