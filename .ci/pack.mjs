@@ -130,7 +130,7 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
 }
 
 /** Modules of Node's that take milliseconds, and of which no start needs a function. */
-const LATE = new Set(["node:crypto", "node:http"]);
+const LATE = new Set(["node:crypto", "node:dns/promises", "node:http"]);
 
 /**
  * A module of Node's as it is to `require`. To `import` it is another one, for which everything that the module has is
