@@ -176,7 +176,8 @@ async function bundle(outdir) {
     banner: { js: REQUIRE },
   };
   const sources = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"));
-  const parts = `${outdir}-parts`;
+  // Below it, so that no file tells where this build ran.
+  const parts = path.join(outdir, "parts");
   try {
     const [{ metafile }, workers] = await Promise.all([
       build({ ...reading, entryPoints: sources.filter((file) => !WORKER.test(file)), outdir: parts }),

@@ -46,7 +46,8 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
         return { path: path.join(parts, file), sideEffects };
       };
       build.onResolve({ filter: /.*/ }, ({ path: wanted, kind, resolveDir, importer }) => {
-        if (kind === "entry-point") return wanted === "file" ? { path: "file", namespace: "file-of" } : load(wanted);
+        if (kind === "entry-point")
+          return wanted === "file" ? { path: "file", namespace: "file-of" } : load(wanted.replace(/^\.\//, ""));
         if (wanted.startsWith(FILE)) return { path: `${toChunks}${wanted.slice(FILE.length)}.js`, external: true };
         if (isBuiltin(wanted) && kind === "import-statement")
           return { path: wanted, namespace: "builtin", sideEffects: false };
@@ -81,9 +82,10 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
   const write = async (entryPoints, folder, own, more = {}) => {
     const toChunks = folder === "chunks" ? "./" : "../chunks/";
     const plugins = [packing(own, toChunks)];
-    const { metafile } = await build({ ...options, ...more, entryPoints, outdir: path.join(outdir, folder), plugins });
+    const place = { absWorkingDir: parts, outdir: path.join(outdir, folder) };
+    const { metafile } = await build({ ...options, ...more, ...place, entryPoints, plugins });
     const texts = Object.keys(metafile.outputs).filter((file) => file.endsWith(".js"));
-    return Promise.all(texts.map((file) => readFile(path.join(root, file), "utf8")));
+    return Promise.all(texts.map((file) => readFile(path.join(parts, file), "utf8")));
   };
 
   const doors = Object.entries(faces).map(([out, file]) => [out, entry(file)]);
@@ -130,7 +132,7 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
 }
 
 /** Modules of Node's that take milliseconds, and of which no start needs a function. */
-const LATE = new Set(["node:crypto", "node:http"]);
+const LATE = new Set(["node:crypto", "node:dns/promises", "node:http"]);
 
 /**
  * A module of Node's as it is to `require`. To `import` it is another one, for which everything that the module has is

@@ -207,7 +207,7 @@ describe("what a start loads", () => {
 
   const builtins = ["fs/promises", "module", "os", "timers/promises"];
   /** What Node itself loads to listen. */
-  const LISTENING = ["child_process", "cluster", "dgram", "dns", "dns/promises"];
+  const LISTENING = ["child_process", "cluster", "dgram", "dns"];
   const packages = ["better-sqlite3", "meow", "uuid", "valibot"];
 
   it("of `gantry serve`, to the listen line", async (t) => {

@@ -1,6 +1,6 @@
 import { lookup } from "node:dns/promises";
 import { createServer, ServerResponse, type IncomingMessage, type Server } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import { isIP, type AddressInfo, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { onAbort } from "../base/abort.js";
 import { ListenError } from "../ports/errors.js";
@@ -153,6 +153,7 @@ class NodeHttpHost implements HttpHost {
   /** A name is judged by what it means: `localhost` may be led elsewhere, another name may lead to loopback. */
   async #resolve(): Promise<string> {
     if (this.#host === "") return "::";
+    if (isIP(this.#host) !== 0) return this.#host;
     try {
       return (await lookup(this.#host)).address;
     } catch (error) {

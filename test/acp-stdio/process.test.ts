@@ -151,6 +151,16 @@ describe("gantry serve --acp --stdio", () => {
     peer.assertClean();
   });
 
+  it("SIGTERM while it loads what the first prompt will need: exit 0, and nothing is said of it", async (t) => {
+    const model = await modelServer(t);
+    const { gantry, peer } = await spawnAcp(t, { config: configFor(model) });
+    await peer.initialize();
+    await peer.newSession(gantry.projectDir);
+    assert.deepEqual(await gantry.stop(), { code: 0, signal: null });
+    assert.doesNotMatch(gantry.stderr, / (warn|error) /);
+    peer.assertClean();
+  });
+
   it("SIGTERM in mid-prompt: cancelled, exit 0, and the next process knows what was said", async (t) => {
     const model = await modelServer(t);
     model.enqueue({ say: [{ text: "half a" }, { stall: true }] }, say("The rest."));
