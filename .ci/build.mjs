@@ -123,22 +123,27 @@ const FILES = [
   { name: "main", modules: ["src/commands/main.ts"], apart: true },
   {
     name: "serve",
+    needs: [],
     modules: [
       "src/commands/serve.ts",
       "src/tools/all.ts",
       "adapters/sqlite-driver/index.ts",
       "adapters/ai-sdk-provider/presets.ts",
       "node_modules/better-sqlite3/lib/index.js",
+      // Small, and shared by several of those below.
+      "src/models/estimate.ts",
+      "src/models/usage.ts",
+      "src/plugin/serving.ts",
     ],
   },
-  { name: "run", modules: ["src/run/start.ts", "src/run/execution.ts", "src/run/active-run.ts"] },
-  { name: "sandbox", modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
-  { name: "http", modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
-  { name: "api", modules: ["adapters/koa-http-api/app.ts"] },
-  { name: "stdio", modules: ["adapters/acp-stdio/index.ts"] },
-  { name: "provider", modules: ["adapters/ai-sdk-provider/index.ts"] },
-  { name: "openai", modules: ["adapters/ai-sdk-provider/wires/openai.ts"] },
-  { name: "offline", modules: ["adapters/offline-provider/index.ts"] },
+  { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
+  { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
+  { name: "provider", needs: ["serve"], modules: ["adapters/ai-sdk-provider/index.ts"] },
+  { name: "openai", needs: ["serve", "provider"], modules: ["adapters/ai-sdk-provider/wires/openai.ts"] },
+  { name: "offline", needs: ["serve"], modules: ["adapters/offline-provider/index.ts"] },
+  { name: "run", needs: ["serve"], modules: ["src/run/start.ts", "src/run/execution.ts", "src/run/active-run.ts"] },
+  { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
+  { name: "api", needs: ["serve", "http"], modules: ["adapters/koa-http-api/app.ts"] },
 ];
 const COMMAND = "src/cli.ts";
 
