@@ -139,7 +139,17 @@ const FILES = [
   { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   { name: "provider", needs: ["serve"], modules: ["adapters/ai-sdk-provider/index.ts"] },
-  { name: "openai", needs: ["serve", "provider"], modules: ["adapters/ai-sdk-provider/wires/openai.ts"] },
+  {
+    name: "openai",
+    needs: ["serve", "provider"],
+    modules: ["adapters/ai-sdk-provider/wires/openai.ts", "adapters/ai-sdk-provider/writing.ts"],
+  },
+  // Their packages share schemas with one another.
+  ...["google", "anthropic", "openai-responses"].map((wire) => ({
+    name: wire,
+    needs: ["serve", "provider", "openai"],
+    modules: [`adapters/ai-sdk-provider/wires/${wire}.ts`],
+  })),
   { name: "offline", needs: ["serve"], modules: ["adapters/offline-provider/index.ts"] },
   { name: "run", needs: ["serve"], modules: ["src/run/start.ts", "src/run/execution.ts", "src/run/active-run.ts"] },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },

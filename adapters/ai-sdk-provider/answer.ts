@@ -62,7 +62,10 @@ export class Answer {
       }
       case "text-delta":
         if (this.#tags === undefined) this.#grow("text", part, part.delta ?? "", chunks);
-        else this.#told(this.#tags.push(part.delta ?? ""), part, chunks);
+        else {
+          this.#told(this.#tags.push(part.delta ?? ""), part, chunks);
+          if (this.#tags.over) this.#tags = undefined;
+        }
         break;
       case "reasoning-delta":
         // Who tells thoughts apart needs no help.

@@ -16,6 +16,11 @@ export class ThinkTags {
   /** What may be the beginning of a tag. */
   #held = "";
 
+  /** Whether all that comes from now on is the answer. */
+  get over(): boolean {
+    return this.#state === "text";
+  }
+
   push(piece: string): Told[] {
     if (this.#state === "text") return piece === "" ? [] : [{ kind: "text", text: piece }];
     let rest = this.#held + piece;

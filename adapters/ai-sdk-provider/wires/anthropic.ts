@@ -39,15 +39,12 @@ export const wire: OwnWire = {
   },
 
   async open(settings) {
-    const { createAnthropic } = await import("@ai-sdk/anthropic");
-    // Never undefined: the package would take a key from the environment and send it to whoever this is.
-    const anthropic = createAnthropic({
-      baseURL: settings.baseUrl,
-      apiKey: settings.apiKey ?? "",
-      headers: { ...settings.headers },
-      fetch: handedOver,
-    });
-    return writtenBy((modelId) => anthropic.messages(modelId));
+    // The same file as the capabilities; the package's face has a copy of everything.
+    const { AnthropicMessagesLanguageModel } = await import("@ai-sdk/anthropic/internal");
+    const key = { "x-api-key": settings.apiKey ?? "" };
+    const headers = { "anthropic-version": "2023-06-01", ...key, ...settings.headers };
+    const config = { provider: "anthropic.messages", baseURL: settings.baseUrl, headers, fetch: handedOver };
+    return writtenBy((modelId) => new AnthropicMessagesLanguageModel(modelId, config));
   },
 
   async options({ request: { effort, model }, settings, refused, maxTokens }, { prompt, tools }) {
