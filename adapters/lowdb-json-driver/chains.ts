@@ -1,18 +1,13 @@
 import { existsSync, rmSync, statSync } from "node:fs";
-import { join } from "node:path";
-import { MemoryDriver, MemoryStore, isRecord } from "gantry";
-import type { ChainData, Lease, Logger, RunRecord, Session, SessionChange, SessionData, SessionStart } from "gantry";
-import { fileName, parsed, textOf } from "./files.js";
-import type { Files } from "./files.js";
+import { MemoryDriver, MemoryStore } from "gantry";
+import type { Lease, RunRecord, Session, SessionChange, SessionStart } from "gantry";
+import { VERSION } from "./chain-files.js";
+import type { ChainFile, ChainFiles } from "./chain-files.js";
+import { parsed } from "./files.js";
 import type { Log } from "./log.js";
 
-/** Version of the chains' files that this code reads and writes. */
-export const VERSION = 2;
 /** More chains than these, beside those in use, are not kept in memory with their messages. */
 const KEPT = 64;
-
-/** A file under `sessions/`: a chain. `v` counts its changes, so that it is known which lines of the log it holds. */
-type ChainFile = ChainData & { version: number; v: number };
 
 /** A line about a chain: what lists show of it, where that is new or another now. `folded`: its file holds all up to here. */
 interface ChainLine {
@@ -59,14 +54,10 @@ export class Chains {
   damaged = false;
   /** Chains whose messages are in memory, the last used last. */
   readonly #whole = new Set<string>();
-  readonly #reported = new Set<string>();
 
   constructor(
-    readonly path: string,
     readonly log: Log,
-    readonly files: Files,
-    readonly low: Pick<typeof import("lowdb"), "Low" | "LowSync">,
-    readonly logger: Logger | undefined,
+    readonly files: ChainFiles,
   ) {}
 
   /** Take in what any process has done. Needs no lock. False when there is no log that can be used: memory is as it was then. */
@@ -94,7 +85,6 @@ export class Chains {
     void this.memory.open();
   }
 
-  readonly pathOf = (root: string): string => join(this.path, fileName(root));
   /** Whether the chain's file lacks something. */
   readonly isBehind = (root: string): boolean => (this.known.get(root)?.lines.length ?? 0) > 0;
   readonly sessionsOf = (root: string): Session[] =>
@@ -110,13 +100,13 @@ export class Chains {
       this.#keep(root, known);
       return true;
     }
-    const file = this.read(this.pathOf(root));
+    const file = this.files.read(this.files.pathOf(root));
     if (file?.sessions[0]?.session.id === root) {
       // Its runs are in memory already, and with them who holds them.
       this.store.load({ ...file, runs: [] });
       // Whoever wrote the file may have died before the log could say so.
       this.#filed(known, file.v);
-      known.size = statSync(this.pathOf(root), { throwIfNoEntry: false })?.size ?? 0;
+      known.size = statSync(this.files.pathOf(root), { throwIfNoEntry: false })?.size ?? 0;
     } else if (known.filed === 0) this.store.drop(root);
     else {
       this.#forget(root);
@@ -160,10 +150,10 @@ export class Chains {
 
   /** Under the lock. A crash between the two leaves a chain without the file that it had, which is none. */
   delete(root: string): void {
-    const path = this.pathOf(root);
+    const path = this.files.pathOf(root);
     if (existsSync(path)) {
       rmSync(path, { force: true });
-      this.files.syncFolder(this.path);
+      this.files.syncFolder();
     }
     this.add({ gone: root });
   }
@@ -171,42 +161,17 @@ export class Chains {
   /** Write the file of a chain whose messages are in memory; gives its `v`. */
   write(root: string): number {
     const file = this.#contentOf(root);
-    const write = (content: ChainFile): void => this.files.replace(this.pathOf(root), this.#text(root, content));
-    new this.low.LowSync<ChainFile>({ read: () => null, write }, file).write();
+    this.#setSize(root, this.files.write(root, file));
     return file.v;
   }
 
   /** The same to a temporary file that is on the disk when it resolves; the event loop is free meanwhile. */
   async prepare(root: string): Promise<{ v: number; temp: string }> {
     const file = this.#contentOf(root);
-    // At once, before anything of it changes.
-    const text = this.#text(root, file);
-    let temp = "";
-    const write = async (): Promise<void> => {
-      temp = await this.files.prepare(text);
-    };
-    await new this.low.Low<ChainFile>({ read: () => Promise.resolve(null), write }, file).write();
-    return { v: file.v, temp };
-  }
-
-  /** A chain's file; undefined, and reported, when it cannot be used. Such a one is kept. */
-  read(path: string): ChainFile | undefined {
-    try {
-      const read = (): ChainFile | null => JSON.parse(textOf(path) ?? "null") as ChainFile | null;
-      const low = new this.low.LowSync<ChainFile | null>({ read, write: () => undefined }, null);
-      low.read();
-      if (low.data === null) return undefined;
-      const { version, sessions } = low.data;
-      const sound = ({ session: { id, updatedAt, usage, chain } }: SessionData): boolean =>
-        [id, updatedAt, chain.root].every((text) => typeof text === "string") && isRecord(usage);
-      if (version === VERSION && sessions.every(sound)) return low.data;
-      throw new Error(`expected a session of version ${VERSION}`);
-    } catch (error) {
-      const message = "a session's file cannot be used; it is left out and left as it is";
-      if (!this.#reported.has(path)) this.logger?.error(message, { path, why: String(error) });
-      this.#reported.add(path);
-      return undefined;
-    }
+    const { v } = file;
+    const { temp, length } = await this.files.prepare(file);
+    this.#setSize(root, length);
+    return { v, temp };
   }
 
   /** Under the lock: put a log in place that says of each chain what it is and what its file lacks, and no more. */
@@ -221,8 +186,8 @@ export class Chains {
     const others: OtherLine[] = [{ runs: [...runs.values()] }, ...[...leases.values()].map((lease) => ({ lease }))];
     lines.push(...others.map((line) => JSON.stringify(line)));
     // What the old log could still make good.
-    this.files.syncFolder(this.path);
-    this.files.replace(this.log.path, `${lines.join("\n")}\n`);
+    this.files.syncFolder();
+    this.files.files.replace(this.log.path, `${lines.join("\n")}\n`);
     this.log.adopt();
   }
 
@@ -232,11 +197,9 @@ export class Chains {
     return { version: VERSION, v: this.known.get(root)?.v ?? 1, sessions, snapshots, runs };
   }
 
-  #text(root: string, file: ChainFile): string {
-    const text = JSON.stringify(file);
+  #setSize(root: string, size: number): void {
     const known = this.known.get(root);
-    if (known) known.size = text.length;
-    return text;
+    if (known) known.size = size;
   }
 
   #take(text: string): void {

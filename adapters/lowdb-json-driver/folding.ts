@@ -29,6 +29,7 @@ export class Folding {
   readonly #later = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
   #pass: Promise<void> | undefined;
+  #closing = false;
 
   /** `change` does its work under the store's lock. */
   constructor(chains: Chains, change: (work: () => void) => Promise<void>) {
@@ -49,6 +50,7 @@ export class Folding {
 
   /** Write all files that lack something of this process, but those of chains that are somebody's. */
   async close(): Promise<void> {
+    this.#closing = true;
     await this.#pass;
     clearTimeout(this.#timer);
     const roots = new Set([...this.#quietSince.keys(), ...this.#later]);
@@ -56,7 +58,7 @@ export class Folding {
   }
 
   #wait(ms: number): void {
-    if (this.#pass) return;
+    if (this.#pass || this.#closing) return;
     if (ms === 0) clearTimeout(this.#timer);
     else if (this.#timer) return;
     this.#timer = setTimeout(() => {
@@ -100,14 +102,15 @@ export class Folding {
         // The log has it; the end of the process, or whoever comes next, tries again.
         for (const root of group) this.#later.add(root);
         const why = String(error);
-        this.#chains.logger?.warn("the file of a session could not be written yet", { sessions: group, why });
+        this.#chains.files.logger?.warn("the file of a session could not be written yet", { sessions: group, why });
       }
     }
   }
 
   async #foldGroup(roots: readonly string[]): Promise<void> {
     const chains = this.#chains;
-    if (!chains.refresh()) return;
+    // Waits for nobody, unless the log is lost and must be made again.
+    if (!chains.refresh()) await this.#change(() => undefined);
     const temps = new Set<string>();
     try {
       const behind = roots.filter((root) => chains.isBehind(root) && chains.load(root));
@@ -129,13 +132,15 @@ export class Folding {
           return known && chains.known.get(root) === known && known.filed < v ? [file.value] : [];
         });
         for (const { root, temp } of still) {
-          renameSync(temp, chains.pathOf(root));
+          renameSync(temp, chains.files.pathOf(root));
           temps.delete(temp);
         }
-        if (still.length > 0) chains.files.syncFolder(chains.path);
+        if (still.length > 0) chains.files.syncFolder();
         for (const { root, v } of still) chains.addFolded(root, v);
       });
       for (const file of files) if (file.status === "rejected") throw file.reason;
+      // What came meanwhile, and what was not the same any more.
+      for (const root of roots) this.note(root);
     } finally {
       for (const temp of temps) rmSync(temp, { force: true });
     }

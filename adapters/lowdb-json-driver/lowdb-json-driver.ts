@@ -29,7 +29,7 @@ export class LowdbJsonDriver implements SessionDriver {
   create({ run, fence = null, ...start }: SessionStart): Promise<void> {
     const { id, chain } = start.session;
     return this.#change(true, ({ chains, folding }) => {
-      if (chain.root === id && existsSync(chains.pathOf(id))) throw new SessionExistsError(id);
+      if (chain.root === id && existsSync(chains.files.pathOf(id))) throw new SessionExistsError(id);
       chains.load(chain.root);
       // What is kept in memory is what the line says, and nobody else's.
       const text = JSON.stringify({ start: { ...start, fence: null } });
@@ -80,7 +80,7 @@ export class LowdbJsonDriver implements SessionDriver {
   readonly load: SessionDriver["load"] = (chain) =>
     this.#change(false, ({ chains }) => {
       const root = chain.sessions[0]?.session.id ?? "";
-      if (existsSync(chains.pathOf(root))) throw new SessionExistsError(root);
+      if (existsSync(chains.files.pathOf(root))) throw new SessionExistsError(root);
       chains.store.checkFree(chain);
       chains.store.load(JSON.parse(JSON.stringify(chain)) as ChainData);
       chains.addFile(root, chains.write(root));

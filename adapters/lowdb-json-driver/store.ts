@@ -2,6 +2,7 @@ import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, wr
 import { basename, join } from "node:path";
 import { GantryError, StoreError, holderState, thisHolder } from "gantry";
 import type { Holder, Logger } from "gantry";
+import { ChainFiles } from "./chain-files.js";
 import { Chains } from "./chains.js";
 import { Files, parsed, textOf } from "./files.js";
 import { Folding, isLongBehind } from "./folding.js";
@@ -63,7 +64,7 @@ export class Store {
       writeFileSync(join(files.temp, CARD), JSON.stringify(self), { mode: 0o600 });
       if (stored !== VERSION) files.replace(version, JSON.stringify({ version: VERSION }));
       const log = new Log(join(beside, "log.jsonl"), files.durable);
-      const chains = new Chains(path, log, files, low, logger);
+      const chains = new Chains(log, new ChainFiles(path, files, low, logger));
       const store = new Store(chains, new Lock(join(beside, "lock"), drivers, self.id));
       await store.change(false, () => store.#ready());
       for (const id of readdirSync(drivers)) {
@@ -91,7 +92,7 @@ export class Store {
     // What cannot be written now is in the log.
     await this.folding.close();
     chains.log.close();
-    rmSync(chains.files.temp, { recursive: true, force: true });
+    rmSync(chains.files.files.temp, { recursive: true, force: true });
   }
 
   async #pump(): Promise<void> {
@@ -178,7 +179,7 @@ export class Store {
       for (const [root, known] of [...chains.known]) if (all || isLongBehind(known)) this.#fold(root);
       chains.rewrite();
     } catch (error) {
-      chains.logger?.warn("the log of the session store could not be written anew yet", { why: String(error) });
+      chains.files.logger?.warn("the log of the session store could not be written anew yet", { why: String(error) });
     }
     this.#shortest = chains.log.end;
   }
@@ -195,10 +196,10 @@ export class Store {
   /** The log is lost or damaged: make one of what could be read of it, of what is in memory, and of what the files say. */
   async #mend(): Promise<void> {
     const { chains } = this;
-    const kept = join(`${chains.path}.d`, `bad-${Date.now()}-log.jsonl`);
+    const kept = join(`${chains.files.path}.d`, `bad-${Date.now()}-log.jsonl`);
     if (existsSync(chains.log.path)) {
       copyFileSync(chains.log.path, kept);
-      this.chains.logger?.error("the log of the session store is damaged; what is readable is used, a copy is kept", {
+      chains.files.logger?.error("the log of the session store is damaged; what is readable is used, a copy is kept", {
         kept,
       });
     }
@@ -208,7 +209,7 @@ export class Store {
     // Above all that can ever have been given.
     chains.store.fence = Date.now();
     const { upgrade } = await import("./upgrade.js");
-    await upgrade(chains.path, chains.files);
+    await upgrade(chains.files.path, chains.files.files);
     chains.rewrite();
     this.#agree();
     chains.log.flush();
@@ -217,24 +218,24 @@ export class Store {
   /** Under the lock: make log and files agree after a crash, or after someone put files there or took them away. */
   #agree(): void {
     const { chains } = this;
-    const names = new Set(readdirSync(chains.path).filter((name) => name.endsWith(".json")));
+    const names = new Set(readdirSync(chains.files.path).filter((name) => name.endsWith(".json")));
     for (const [root, { filed }] of [...chains.known]) {
-      const hasFile = names.delete(basename(chains.pathOf(root)));
+      const hasFile = names.delete(basename(chains.files.pathOf(root)));
       if (!hasFile && filed > 0) chains.delete(root);
       else this.folding.note(root);
     }
     // What the log does not know was put there by hand, or is older than the log.
-    for (const path of [...names].map((name) => join(chains.path, name))) {
-      const file = chains.read(path);
+    for (const path of [...names].map((name) => join(chains.files.path, name))) {
+      const file = chains.files.read(path);
       const root = file?.sessions[0]?.session.id ?? "";
-      if (!file || chains.pathOf(root) !== path) continue;
+      if (!file || chains.files.pathOf(root) !== path) continue;
       try {
         chains.store.checkFree(file);
         chains.store.load(file);
         chains.addFile(root, file.v);
       } catch (error) {
         if (!(error instanceof GantryError)) throw error;
-        this.chains.logger?.error("a session's file is left out", { path, why: String(error) });
+        chains.files.logger?.error("a session's file is left out", { path, why: String(error) });
       }
     }
   }

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { MemoryDriver, MemoryStore } from "gantry";
 import type { SessionChange, SessionData, Snapshot } from "gantry";
-import { VERSION } from "./chains.js";
+import { VERSION } from "./chain-files.js";
 import { fileName, parsed, textOf } from "./files.js";
 import type { Files } from "./files.js";
 
