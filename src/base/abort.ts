@@ -96,9 +96,12 @@ export interface Deadline {
  */
 export function deadline(ms: number, ...signals: AbortSignal[]): Deadline {
   const controller = new AbortController();
-  const own = new DOMException(`not within ${ms} ms`, "TimeoutError");
+  let expired = false;
   const listeners = signals.map((signal) => onAbort(signal, () => controller.abort(signal.reason)));
-  const timer = setTimeout(() => controller.abort(own), ms);
+  const timer = setTimeout(() => {
+    expired = !controller.signal.aborted;
+    controller.abort(new DOMException(`not within ${ms} ms`, "TimeoutError"));
+  }, ms);
   const clear = () => {
     clearTimeout(timer);
     for (const forget of listeners) forget();
@@ -107,7 +110,7 @@ export function deadline(ms: number, ...signals: AbortSignal[]): Deadline {
   return {
     signal: controller.signal,
     get expired() {
-      return controller.signal.reason === own;
+      return expired;
     },
     clear,
   };

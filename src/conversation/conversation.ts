@@ -3,9 +3,12 @@ import { newId, now } from "../base/ids.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 
-/** What messages take of a model's window, in bytes. */
+/** What messages take, in bytes. */
 export interface ConversationSize {
+  /** Of a model's window. */
   bytes: number;
+  /** Of memory, by attached files. */
+  attached: number;
   /** Of the largest result of a tool. */
   largestResult: number;
 }
@@ -43,7 +46,7 @@ export class Conversation {
   /** Counted once, then added to: a long conversation is not measured again at each turn. */
   get size(): Readonly<ConversationSize> {
     if (!this.#size) {
-      this.#size = { bytes: 0, largestResult: 0 };
+      this.#size = { bytes: 0, attached: 0, largestResult: 0 };
       for (const message of this.#messages) grow(this.#size, message);
     }
     return this.#size;
@@ -76,5 +79,7 @@ export class Conversation {
 function grow(size: ConversationSize, message: Message): void {
   const bytes = bytesOf(message);
   size.bytes += bytes;
+  for (const part of message.parts)
+    if (part.type === "image" || part.type === "file") size.attached += part.data.length;
   if (message.role === "tool") size.largestResult = Math.max(size.largestResult, bytes);
 }

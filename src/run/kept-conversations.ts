@@ -64,10 +64,7 @@ export class KeptConversations {
   }
 }
 
-/** Attached files count as they lie in memory, not as a model reads them. */
+/** Attached files count as they lie in memory, not as a model reads them alone. */
 function weightOf({ messages, size }: Conversation): number {
-  let bytes = size.bytes + messages.length * MESSAGE_BYTES;
-  for (const { parts } of messages)
-    for (const part of parts) if (part.type === "image" || part.type === "file") bytes += part.data.length;
-  return bytes;
+  return size.bytes + size.attached + messages.length * MESSAGE_BYTES;
 }
