@@ -164,6 +164,7 @@ async function readModules(metafile, parts, root) {
     modules.set(place, {
       number: modules.size,
       entry: entryPoint,
+      sources: names,
       exports,
       // By name: esbuild lists all that is below as well.
       uses: found(/^import [^"]*?from "(\.[^"]+)";$/gm),
@@ -193,7 +194,18 @@ function settle(modules, files, entry) {
       homes.set(entry(wanted), file);
     }
     members.set(file, own);
+    for (const name of file.apart ? [] : own) for (const used of modules.get(name).uses) checkNeed(file, name, used);
     if (!file.apart) for (const name of own) homes.set(name, file);
   }
   return { homes, members };
+
+  /** Without it a module that two files share would be in one of them, and load that with the other. */
+  function checkNeed(file, name, used) {
+    const home = homes.get(used);
+    if (home === undefined || home === file || file.needs.includes(home.name)) return;
+    const { sources } = modules.get(used);
+    throw new Error(
+      `${file.name}.js needs ${sources.join(", ")} of ${home.name}.js (for ${modules.get(name).sources.join(", ")}): it must be in a file that both need, or be loaded later; see .ci/build.mjs`,
+    );
+  }
 }

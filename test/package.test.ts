@@ -5,7 +5,9 @@ import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { loadedBy, type Loaded } from "./helpers/loaded.js";
 import { install, NPM, pack } from "./helpers/packed.js";
+import type { GantryServer } from "./helpers/server.js";
 import { makeTempDir, type TempDir } from "./helpers/temp.js";
 
 const run = promisify(execFile);
@@ -183,5 +185,49 @@ describe("the package, unpacked in a stranger's folder", () => {
       (error: { stdout: string }) => error,
     );
     assert.equal(stdout, "");
+  });
+});
+
+describe("what a start loads", () => {
+  /** Parsing takes a millisecond for each 50 kB, a file half of one: whoever starts an agent waits for it. */
+  const WHY =
+    "it is loaded at every start; import it where it is needed, or say in .ci/build.mjs what is loaded together";
+
+  /** Bounds are what it was when this was written, and a little more. */
+  function assertLight(loaded: Loaded, most: { files: number; bytes: number; packages: string[]; builtins: string[] }) {
+    const bytes = [...loaded.files.values()].reduce((sum, size) => sum + size, 0);
+    const list = [...loaded.files].map(([name, size]) => `${name} ${size}`).join(", ");
+    assert.ok(loaded.files.size > 2, "it was seen what is loaded");
+    assert.ok(loaded.files.size <= most.files, `${loaded.files.size} files, at most ${most.files}: ${WHY} (${list})`);
+    assert.ok(bytes <= most.bytes, `${bytes} bytes of code, at most ${most.bytes}: ${WHY} (${list})`);
+    const news = (names: readonly string[], known: readonly string[]) => names.filter((name) => !known.includes(name));
+    assert.deepEqual(news(loaded.packages, most.packages), [], `code of these packages: ${WHY}`);
+    assert.deepEqual(news(loaded.builtins, most.builtins), [], `these modules of Node's: ${WHY}`);
+  }
+
+  const builtins = ["fs/promises", "module", "os", "timers/promises"];
+  /** What Node itself loads to listen. */
+  const LISTENING = ["child_process", "cluster", "dgram", "dns", "dns/promises"];
+  const packages = ["better-sqlite3", "meow", "uuid", "valibot"];
+
+  it("of `gantry serve`, to the listen line", async (t) => {
+    const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/ });
+    assertLight(loaded, { files: 5, bytes: 425_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+  });
+
+  it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
+    const config = {
+      providers: [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x", models: ["m1"] }],
+    };
+    const ask = ({ child, projectDir }: GantryServer) => {
+      const session = { cwd: projectDir, mcpServers: [] };
+      const frames = [
+        { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } },
+        { jsonrpc: "2.0", id: 2, method: "session/new", params: session },
+      ];
+      for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
+    };
+    const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
+    assertLight(loaded, { files: 5, bytes: 515_000, packages, builtins: [...builtins, "crypto"] });
   });
 });

@@ -178,12 +178,6 @@ export class Catalogue {
         void this.ask(listing.provider);
   }
 
-  /** Ask in the background for a list that nobody has asked for yet. */
-  askFirst(provider: ModelProvider): void {
-    const { asking, endedAt } = this.#of(provider);
-    if (asking === undefined && endedAt === -Infinity) void this.ask(provider);
-  }
-
   /** Ask for what is old, and wait a little for it. Rejects with the signal's reason alone. */
   async refreshed(signal: AbortSignal): Promise<void> {
     const old = [...this.#listings.values()].filter((listing) => this.#isOld(listing));
@@ -236,6 +230,8 @@ export class Catalogue {
     listing.begunAt = performance.now();
     const limit = deadline(listingMs, closing);
     try {
+      // Whoever does not wait for it is answered first.
+      await new Promise<void>((resolve) => setImmediate(resolve));
       listing.models = await abortable(provider.models(limit.signal), limit.signal);
       listing.heard = true;
       listing.failure = undefined;

@@ -59,14 +59,12 @@ export class Models {
   }
 
   /**
-   * What is known without asking anyone, what an earlier process heard included; who was not heard yet is asked in the
-   * background. `complete`: whether every provider has been heard in this process, so that `list` would tell no more.
+   * What is known without asking anyone, what an earlier process heard included. `complete`: whether every provider has
+   * been heard in this process, so that `list` would tell no more.
    */
   async atHand(): Promise<{ models: ModelEntry[]; complete: boolean }> {
     await this.#catalogue.load();
-    const complete = this.#catalogue.isHeard();
-    if (!complete) for (const provider of this.#options.providers) this.#catalogue.askFirst(provider);
-    return { models: this.known(), complete };
+    return { models: this.known(), complete: this.#catalogue.isHeard() };
   }
 
   /**

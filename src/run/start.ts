@@ -14,6 +14,7 @@ import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-d
 import type { Session } from "../ports/session.js";
 import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
+import { readHead } from "./chain-head.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
 import { toolList } from "./input.js";
@@ -80,7 +81,7 @@ async function begin(
     const set = { provider: chosen.provider.name, model: chosen.model.id, reasoningEffort: effort };
     // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
     const kept = stored && agent.kept.take(sessionId, lease.previous);
-    const head = stored && (await store.head(sessionId, { messages: kept === undefined }));
+    const head = stored && (await readHead(store, stored, { messages: kept === undefined }));
     if (stored && !head) throw new SessionNotFoundError(sessionId);
     const session = { ...(head ? goingOn(head) : original), ...set };
     const conversation = kept ?? new Conversation(session, head?.messages ?? []);

@@ -1,9 +1,9 @@
 // Rows of stores that are full already: long sessions, long lists, and the JSON driver beside SQLite.
 import { once } from "node:events";
 import path from "node:path";
-import { beside, interleaved, type Bench, type Figure, type Scenario, type Server } from "./bench.js";
+import { beside, interleaved, lineOf, type Bench, type Figure, type Scenario, type Server } from "./bench.js";
 import { HttpClient } from "./http-client.js";
-import { direct, freshAtOnce, load, run } from "./http-rows.js";
+import { freshAtOnce, load, run } from "./http-rows.js";
 import { cpuOf, end, memoryOf, start } from "./processes.js";
 import { mean, median, quantile } from "./statistics.js";
 import { probe } from "./stream-rows.js";
@@ -17,6 +17,8 @@ interface Prepared {
   server: Server;
   client: HttpClient;
   ids: string[];
+  /** Of the store. */
+  file: string;
 }
 
 /** A server on a store that holds what `groups` say: `100000x0` sessions without messages, `1x50000` one of so many. */
@@ -35,7 +37,7 @@ async function prepared(bench: Bench, driver: Driver, groups: readonly string[])
   await end(child);
   if (code !== 0) throw new Error("the store could not be prepared");
   const server = await bench.serve(home, project);
-  return { server, client: new HttpClient(server.base), ids: output.trim().split("\n") };
+  return { server, client: new HttpClient(server.base), ids: output.trim().split("\n"), file };
 }
 
 async function closed({ client, server }: Prepared): Promise<void> {
@@ -93,48 +95,49 @@ export const longList: Scenario = {
   },
 };
 
-/** A turn on a session of 50,000 messages, all of which the model is shown. */
+/** Turns on sessions of 50,000 messages, all of which the model is shown. */
 export const longSession: Scenario = {
   rows: ["newest-50000"],
   async run(bench) {
-    const store = await prepared(bench, "sqlite", ["1x50000"]);
-    const model = new HttpClient(bench.model);
-    const [id = ""] = store.ids;
+    const sessions = bench.rounds(5, 2);
+    const store = await prepared(bench, "sqlite", [`${sessions}x50000`]);
+    const { child, base } = store.server;
     const gantry: Figure & { cpu: number[] } = { samples: [], cpu: [] };
-    const floor: Figure = { samples: [] };
+    const cold: number[] = [];
     const health: number[] = [];
-    const { messages } = direct("What is said as number 50000 of this conversation.");
-    const said = Array.from({ length: 50_000 }, (_, index) => ({
-      ...messages[0],
-      role: index % 2 ? "assistant" : "user",
-    }));
-    const own = async (): Promise<void> => {
-      const before = cpuOf(store.server.child);
-      const turn = run(store.client, "hi", id);
-      health.push(Math.max(...(await probe(store.server.base, turn))));
-      gantry.samples.push((await turn).ms);
-      gantry.cpu.push(cpuOf(store.server.child) - before);
-    };
-    const bare = async (): Promise<void> => {
-      const since = performance.now();
-      await model.post("/chat/completions", { ...direct("hi"), messages: said });
-      floor.samples.push(performance.now() - since);
-    };
-    await own();
-    const first = gantry.samples[0] ?? NaN;
-    await bare();
-    gantry.samples.length = gantry.cpu.length = floor.samples.length = health.length = 0;
-    await interleaved([own, bare], bench.rounds(15, 5), (measure) => measure());
-    const { peak } = memoryOf(store.server.child);
-    model.close();
+    // A process that has run, and has not had these sessions.
+    for (let n = 0; n < 40; n++) await run(store.client, "hi");
+    for (const id of store.ids) {
+      cold.push((await run(store.client, "hi", id)).ms);
+      for (let n = 0; n < bench.rounds(4, 3); n++) {
+        const before = cpuOf(child);
+        const turn = run(store.client, "hi", id);
+        health.push(Math.max(...(await probe(base, turn))));
+        gantry.samples.push((await turn).ms);
+        gantry.cpu.push(cpuOf(child) - before);
+      }
+    }
+    const { peak } = memoryOf(child);
     await closed(store);
+    const floor = { samples: await floorOfSession(bench, store) };
     const notes = [
-      `the first of a process ${first.toFixed(0)} ms; peak ${peak.toFixed(0)} MB; health meanwhile ${median(health).toFixed(0)} ms`,
+      `the first on a session that the process has not had ${median(cold).toFixed(0)} ms (${Math.min(...cold).toFixed(0)}-${Math.max(...cold).toFixed(0)})`,
+      `peak ${peak.toFixed(0)} MB; health meanwhile ${median(health).toFixed(0)} ms`,
     ];
     const cpuMs = mean(gantry.cpu);
     return [{ row: "newest-50000", judged: median(gantry.samples), gantry: { ...gantry, cpuMs }, floor, notes }];
   },
 };
+
+/** Reading the session from the file and asking the model, by hand. */
+async function floorOfSession(bench: Bench, { file, ids: [id = ""] }: Prepared): Promise<number[]> {
+  const { node, product } = bench.options;
+  const args = [product, file, bench.model, id, String(bench.rounds(15, 6))];
+  const child = start([node, beside("floor-session.mjs"), ...args], { env: bench.environment(""), stderr: "inherit" });
+  const took = JSON.parse(await lineOf(child, /^(\[.*\])$/m)) as number[];
+  await end(child);
+  return took.slice(2);
+}
 
 /** The JSON driver beside SQLite. */
 export const jsonDriver: Scenario = {

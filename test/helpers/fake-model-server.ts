@@ -220,8 +220,10 @@ class Server implements FakeModelServer {
       await this.#perform(listing, openaiChat, request, response);
       return;
     }
-    for (const piece of listing?.say ?? [])
-      if (("gate" in piece || "stall" in piece) && (await this.#control(piece, response))) return;
+    for (const piece of listing?.say ?? []) {
+      const holds = "gate" in piece || "stall" in piece || "reset" in piece;
+      if (holds && (await this.#control(piece, response))) return;
+    }
     const entries = this.models.map((model) => (typeof model === "string" ? { id: model } : model));
     if (request.path.includes("/v1beta/")) json(response, 200, { models: entries });
     else

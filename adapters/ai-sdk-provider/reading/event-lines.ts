@@ -2,6 +2,7 @@
 export type OnEvent = (name: string, data: string) => void;
 
 const SPACE = 0x20;
+const LF = 0x0a;
 
 /** Puts server-sent events together from whole lines; takes every line end, and a last event that nothing follows. */
 export class EventLines {
@@ -17,20 +18,28 @@ export class EventLines {
     this.#onEvent = onEvent;
   }
 
-  /** `lines`: each with its end. */
-  push(lines: string): void {
-    // The second half of a CRLF that came in two.
-    let from = this.#afterReturn && lines.startsWith("\n") ? 1 : 0;
-    this.#afterReturn = lines.endsWith("\r");
-    // Nearly every server ends lines with a line feed alone.
-    let back = lines.indexOf("\r");
+  /** `text`: lines, each with its end. */
+  push(text: string): void {
+    let lines = text;
+    if (this.#afterReturn || text.includes("\r")) {
+      // The second half of a CRLF that came in two.
+      const second = this.#afterReturn && text.startsWith("\n") ? 1 : 0;
+      this.#afterReturn = text.endsWith("\r");
+      lines = text.slice(second).replace(/\r\n?/g, "\n");
+    }
+    let from = 0;
     while (from < lines.length) {
-      let end = lines.indexOf("\n", from);
-      if (back !== -1 && back < from) back = lines.indexOf("\r", from);
-      if (back !== -1 && (end === -1 || back < end)) end = back;
-      this.#take(lines, from, end);
-      from = end + 1;
-      if (end === back && lines.charCodeAt(from) === 0x0a) from++;
+      const end = lines.indexOf("\n", from);
+      // Nearly every event: one line of data, with the empty line behind it.
+      if (lines.charCodeAt(end + 1) === LF && this.#data === undefined && lines.startsWith("data: ", from)) {
+        if (end - from > this.#most) this.#refuse();
+        this.#onEvent(this.#name, lines.slice(from + 6, end));
+        this.#name = "";
+        from = end + 2;
+      } else {
+        this.#take(lines, from, end);
+        from = end + 1;
+      }
     }
   }
 
@@ -64,7 +73,11 @@ export class EventLines {
 
   #add(value: string): void {
     this.#data = this.#data === undefined ? value : `${this.#data}\n${value}`;
-    if (this.#data.length > this.#most) throw new RangeError(`an event of more than ${this.#most} characters`);
+    if (this.#data.length > this.#most) this.#refuse();
+  }
+
+  #refuse(): never {
+    throw new RangeError(`an event of more than ${this.#most} characters`);
   }
 }
 

@@ -1,0 +1,20 @@
+// Preloaded into a process by loaded.ts: what it has loaded when it writes what is waited for.
+const { readdirSync, readFileSync, writeFileSync } = require("node:fs");
+const path = require("node:path");
+
+const { PROBE_UNTIL, PROBE_OUT, NODE_V8_COVERAGE } = process.env;
+const until = new RegExp(PROBE_UNTIL);
+const { stdout } = process;
+const write = stdout._write;
+stdout._write = function (chunk, encoding, done) {
+  if (until.test(String(chunk))) {
+    stdout._write = write;
+    const builtins = [...process.moduleLoadList];
+    require("node:v8").takeCoverage();
+    const [file] = readdirSync(NODE_V8_COVERAGE);
+    const { result } = JSON.parse(readFileSync(path.join(NODE_V8_COVERAGE, file), "utf8"));
+    const urls = result.map(({ url }) => url).filter((url) => url.startsWith("file:"));
+    writeFileSync(PROBE_OUT, JSON.stringify({ urls: [...new Set(urls)], builtins }));
+  }
+  return write.call(this, chunk, encoding, done);
+};

@@ -1,0 +1,70 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, statSync } from "node:fs";
+import { builtinModules } from "node:module";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { spawnGantry, type GantryServer } from "./server.js";
+import { tempDir, type Hooks } from "./temp.js";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const DIST = path.join(ROOT, "dist");
+const PROBE = fileURLToPath(new URL("./loaded-probe.cjs", import.meta.url));
+
+/** What a process of the build has loaded. */
+export interface Loaded {
+  /** Files of `dist`, by their place in it, with their size. */
+  files: Map<string, number>;
+  /** Packages whose code is in them. */
+  packages: string[];
+  /** Modules of Node's that no empty program loads. */
+  builtins: string[];
+}
+
+/** What the built `gantry` has loaded when it first writes what `until` fits to its stdout; `ask`: what makes it do so. */
+export async function loadedBy(
+  t: Hooks,
+  options: {
+    args: readonly string[];
+    until: RegExp;
+    config?: Record<string, unknown>;
+    ask?: (server: GantryServer) => void;
+  },
+): Promise<Loaded> {
+  const folder = await tempDir(t);
+  mkdirSync(folder.at("coverage"));
+  const env = {
+    NODE_OPTIONS: `--require ${JSON.stringify(PROBE)}`,
+    NODE_V8_COVERAGE: folder.at("coverage"),
+    PROBE_UNTIL: options.until.source,
+    PROBE_OUT: folder.at("loaded.json"),
+  };
+  const { args, config = {}, until } = options;
+  const server = await spawnGantry(t, { from: "dist", args, config, env });
+  options.ask?.(server);
+  await server.output(until);
+  const loaded = JSON.parse(readFileSync(env.PROBE_OUT, "utf8")) as { urls: string[]; builtins: string[] };
+  await server.stop();
+  const files = loaded.urls.map((url) => fileURLToPath(url)).filter((file) => file.startsWith(`${DIST}${path.sep}`));
+  const empty = builtinsOf(execFileSync(process.execPath, ["--input-type=module", "-e", EMPTY], { env: {} }));
+  return {
+    files: new Map(files.map((file) => [path.relative(DIST, file), statSync(file).size])),
+    packages: [...new Set(files.flatMap(packagesIn))].sort(),
+    builtins: publicOnes(loaded.builtins).filter((name) => !empty.includes(name)),
+  };
+}
+
+const EMPTY = 'process.stdout.on("error", () => {}); process.stdout.write(JSON.stringify(process.moduleLoadList));';
+
+function builtinsOf(list: Buffer): string[] {
+  return publicOnes(JSON.parse(list.toString("utf8")) as string[]);
+}
+
+function publicOnes(list: readonly string[]): string[] {
+  const names = list.map((entry) => entry.replace(/^NativeModule /, ""));
+  return names.filter((name) => builtinModules.includes(name) && !name.startsWith("_")).sort();
+}
+
+function packagesIn(file: string): string[] {
+  const { sources } = JSON.parse(readFileSync(`${file}.map`, "utf8")) as { sources: string[] };
+  return sources.flatMap((source) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source)?.[1] ?? []);
+}
