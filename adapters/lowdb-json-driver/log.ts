@@ -20,6 +20,8 @@ const datasync = promisify(fdatasync);
 export class Log {
   /** Bytes that were taken in; 0 to read all of it again with the next look. */
   end = 0;
+  /** Length at the last look: longer than `end` where a writer died in the middle of a line. */
+  #length = 0;
   #file = -1;
   #ino = 0;
   #added: string[] = [];
@@ -38,10 +40,14 @@ export class Log {
     if (found.ino !== this.#ino) {
       this.close();
       this.#open();
-    } else if (found.size === this.end) return { lines: [], another: false };
+    } else if (found.size === this.end) {
+      this.#length = found.size;
+      return { lines: [], another: false };
+    }
     const another = this.end === 0 || found.size < this.end;
     if (another) this.end = 0;
-    const bytes = Buffer.allocUnsafe(Math.max(0, fstatSync(this.#file).size - this.end));
+    this.#length = fstatSync(this.#file).size;
+    const bytes = Buffer.allocUnsafe(Math.max(0, this.#length - this.end));
     const count = readSync(this.#file, bytes, 0, bytes.length, this.end);
     // A line without an end is being written, or its writer died, and nobody was told that it was written.
     const whole = bytes.subarray(0, count).lastIndexOf("\n");
@@ -54,12 +60,12 @@ export class Log {
     this.#added.push(line);
   }
 
-  /** Write the lines that were added: all of them, or none and it throws. */
+  /** Behind a look in the same turn at the lock: write the lines that were added, all of them, or none and it throws. */
   flush(): void {
     if (this.#added.length === 0) return;
     const bytes = Buffer.from(`${this.#added.join("\n")}\n`);
     this.#added = [];
-    if (fstatSync(this.#file).size > this.end) ftruncateSync(this.#file, this.end);
+    if (this.#length > this.end) ftruncateSync(this.#file, this.end);
     try {
       for (let done = 0; done < bytes.length;)
         done += writeSync(this.#file, bytes, done, bytes.length - done, this.end + done);
@@ -69,6 +75,7 @@ export class Log {
       throw error;
     }
     this.end += bytes.length;
+    this.#length = this.end;
   }
 
   /** Forget the lines that were added and not written. */
@@ -80,7 +87,7 @@ export class Log {
   adopt(): void {
     this.close();
     this.#open();
-    this.end = fstatSync(this.#file).size;
+    this.end = this.#length = fstatSync(this.#file).size;
   }
 
   /** All that was written is on the disk when it resolves. What is written while the disk is busy shares the next sync. */

@@ -153,7 +153,7 @@ export class Store {
         // As below, and what those before it did is not lost.
         chains.log.flush();
         chains.log.end = 0;
-        chains.refresh();
+        if (!chains.refresh()) throw error;
       }
       return { error };
     }
