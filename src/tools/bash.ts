@@ -92,7 +92,7 @@ async function execute(
       timeoutMs: timeout * 1000,
       signal,
       onOutput: (chunk) => output.push(chunk),
-      spareFirst: held !== undefined,
+      sandbox: held !== undefined,
     });
   } catch (error) {
     if (signal.aborted) throw signal.reason;

@@ -1,5 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
+import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { abortable, deadline, settlesWithin } from "../base/abort.js";
 import { hasCode } from "../ports/errors.js";
@@ -14,8 +15,11 @@ export interface ChildOptions {
   timeoutMs: number;
   signal: AbortSignal;
   onOutput(chunk: Buffer): void;
-  /** Whether TERM goes to all but the first process: a sandbox that would take the rest down with it at once. */
-  spareFirst?: boolean;
+  /**
+   * Whether it is bubblewrap, whose processes live in a namespace of their own and end with the first of it. TERM then
+   * goes to all but bubblewrap itself, which would take the rest down at once.
+   */
+  sandbox?: boolean;
 }
 
 /** How a child ended. */
@@ -27,6 +31,9 @@ export interface ChildEnd {
   leftBehind: boolean;
 }
 
+/** Where a sandbox tells which process is the first of its namespace, and how bubblewrap is asked to. */
+const NAMESPACE_FD = 3;
+const TELL_NAMESPACE = ["--info-fd", String(NAMESPACE_FD)];
 /** Between TERM and KILL, in ms; shorter when the server is going down. */
 const GRACE_MS = 2_000;
 const SHUTDOWN_GRACE_MS = 1_000;
@@ -51,17 +58,20 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   const { spawn } = await import("node:child_process");
   options.signal.throwIfAborted();
   const mark = randomUUID();
-  const child = spawn(options.file, options.args, {
+  const args = options.sandbox === true ? [...TELL_NAMESPACE, ...options.args] : options.args;
+  const child = spawn(options.file, args, {
     cwd: options.cwd,
     env: { ...options.env, [MARK]: mark },
     detached: true,
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["ignore", "pipe", "pipe", ...(options.sandbox === true ? ["pipe" as const] : [])],
   });
   const ended = waitFor(child);
   if (child.pid === undefined) return ended.exit.then(() => Promise.reject(new Error("no process")));
   const group = new ProcessGroup(child.pid, mark);
   enlist(group);
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk: Buffer) => options.onOutput(chunk));
+  const told = child.stdio[NAMESPACE_FD] as Readable | undefined;
+  told?.on("data", (chunk: Buffer) => group.toldOfNamespace(chunk.toString("latin1")));
+  for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk: Buffer) => options.onOutput(chunk));
   const time = deadline(options.timeoutMs, options.signal);
   try {
     await abortable(ended.exit, time.signal).catch((error: unknown) => {
@@ -70,14 +80,13 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
     time.clear();
     if (!time.signal.aborted) await settlesWithin(ended.closed, DRAIN_MS);
     const why = time.expired ? "timeout" : options.signal.aborted ? "abort" : "exit";
-    const leftBehind = await endAll(group, options);
+    const leftBehind = await endAll(group, why === "exit", options);
     // Past KILL only a process stuck in the kernel is left, for which nobody can wait.
     await settlesWithin(ended.closed, DRAIN_MS);
     return { code: child.exitCode, signal: child.signalCode, why, leftBehind: leftBehind && why === "exit" };
   } finally {
     time.clear();
-    child.stdout.destroy();
-    child.stderr.destroy();
+    for (const stream of [child.stdout, child.stderr, told]) stream?.destroy();
     child.unref();
     dismiss(group);
   }
@@ -93,15 +102,22 @@ function waitFor(child: ChildProcess): { exit: Promise<void>; closed: Promise<vo
   return { exit, closed: new Promise((resolve) => child.once("close", () => resolve())) };
 }
 
-/** TERM, and KILL for what is left after the grace. Returns whether there was anything. */
-async function endAll(group: ProcessGroup, options: ChildOptions): Promise<boolean> {
-  const sparing = options.spareFirst === true ? group.pid : undefined;
-  let members = await group.members();
+/**
+ * TERM, and KILL for what is left after the grace. Returns whether there was anything.
+ *
+ * @param over Whether the child itself has ended.
+ */
+async function endAll(group: ProcessGroup, over: boolean, options: ChildOptions): Promise<boolean> {
+  const sparing = options.sandbox === true ? group.pid : undefined;
+  // The kernel ends a namespace with its first process: then there is nothing to look for.
+  const look = (): number[] | undefined | Promise<number[] | undefined> =>
+    over && group.namespaceEnded() ? [] : group.members();
+  let members = await look();
   // What only needs a moment to die by itself (a pipeline, a sandbox that ends with its shell) was not left behind.
   for (const moment of MOMENTS_MS) {
     if (members?.length === 0 || options.signal.aborted) break;
     await sleep(moment);
-    members = await group.members();
+    members = await look();
   }
   if (members?.length === 0) return false;
   group.signal("SIGTERM", members, sparing);

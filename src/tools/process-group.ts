@@ -20,6 +20,9 @@ export class ProcessGroup {
   readonly pid: number;
   readonly #mark: string;
   readonly #started: number | undefined;
+  /** What a sandbox told of its namespace. */
+  #told = "";
+  #first: ProcessStat | undefined;
 
   constructor(pid: number, mark: string) {
     this.pid = pid;
@@ -27,9 +30,24 @@ export class ProcessGroup {
     this.#started = LINUX ? statOf(pid)?.started : undefined;
   }
 
+  /** What a sandbox says as it starts: JSON with `child-pid`, the first process of the namespace that all the others are in. */
+  toldOfNamespace(text: string): void {
+    this.#told += text;
+    const pid = /"child-pid":\s*(\d+)\b/.exec(this.#told)?.[1];
+    if (pid !== undefined) this.#first ??= statOf(Number(pid));
+  }
+
+  /** Whether the namespace of a sandbox is known to have ended: the kernel lets its first process end as the last. */
+  namespaceEnded(): boolean {
+    if (this.#first === undefined) return false;
+    const { pid, started } = this.#first;
+    const now = statOf(pid);
+    return now === undefined ? !exists(pid) : now.dead || now.started !== started;
+  }
+
   /** Processes of the group, and on Linux those that left it (setsid, daemons), without the dead. Undefined where the system cannot tell which. */
   async members(): Promise<number[] | undefined> {
-    if (!LINUX) return this.#exists() ? undefined : [];
+    if (!LINUX) return exists(-this.pid) ? undefined : [];
     const found = new Set<number>();
     const others: ProcessStat[] = [];
     for (const [index, pid] of processes().entries()) {
@@ -63,15 +81,6 @@ export class ProcessGroup {
     if (stat.group === this.pid || hasMark(pid, this.#mark)) found.add(pid);
     else others.push(stat);
   }
-
-  #exists(): boolean {
-    try {
-      process.kill(-this.pid, 0);
-      return true;
-    } catch {
-      return false;
-    }
-  }
 }
 
 /** Add children of what was found, which may have emptied their environment. */
@@ -81,6 +90,16 @@ function close(found: Set<number>, others: readonly ProcessStat[]): number[] {
     for (const { pid, parent } of others) if (found.has(parent)) found.add(pid);
   }
   return [...found];
+}
+
+/** Of a negative number: whether there is any process of that group. What may not be signalled is there, too. */
+function exists(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
 }
 
 function kill(pid: number, signal: NodeJS.Signals): void {

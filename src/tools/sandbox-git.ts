@@ -113,10 +113,10 @@ async function modulesOf(folder: string): Promise<string[] | undefined> {
 
 /** The nearest folder from `path` upwards that is a repository's. */
 export async function repositoryOf(path: string): Promise<string | undefined> {
-  for (let at = path; ; at = dirname(at)) {
-    if (await lstat(join(at, ".git")).catch(() => undefined)) return at;
-    if (dirname(at) === at) return undefined;
-  }
+  const folders = [path];
+  for (let at = path; dirname(at) !== at; at = dirname(at)) folders.push(dirname(at));
+  const stats = await Promise.all(folders.map((at) => lstat(join(at, ".git")).catch(() => undefined)));
+  return folders.find((_at, i) => stats[i] !== undefined);
 }
 
 async function isFolder(path: string): Promise<boolean> {

@@ -1,5 +1,5 @@
-import { constants, realpathSync } from "node:fs";
-import { open, readlink, realpath } from "node:fs/promises";
+import { constants, fstatSync, readlinkSync, realpathSync } from "node:fs";
+import { open, realpath } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { ToolError } from "../ports/errors.js";
 import { isInside } from "../files/path-guard.js";
@@ -10,6 +10,8 @@ export interface Root {
   readonly path: string;
   /** `device:inode`, as `stat -c %d:%i` says it. */
   readonly identity: string;
+  /** Whose it is. */
+  readonly owner: number;
 }
 
 /**
@@ -44,10 +46,10 @@ export class SandboxRoots {
       throw replaced(path);
     }
     try {
-      const now = await readlink(`/proc/self/fd/${handle.fd}`);
-      if (now !== real) throw replaced(path);
-      const { dev, ino } = await handle.stat({ bigint: true });
-      return { path: real, identity: `${dev}:${ino}` };
+      // What is open is answered by the kernel, at once.
+      if (readlinkSync(`/proc/self/fd/${handle.fd}`) !== real) throw replaced(path);
+      const { dev, ino, uid } = fstatSync(handle.fd, { bigint: true });
+      return { path: real, identity: `${dev}:${ino}`, owner: Number(uid) };
     } finally {
       await handle.close();
     }

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { existsSync } from "node:fs";
-import { lstat, mkdir, readdir, realpath, rm, stat, unlink, utimes } from "node:fs/promises";
+import { existsSync, lstatSync, mkdirSync, realpathSync, unlinkSync, utimesSync, type Stats } from "node:fs";
+import { lstat, readdir, realpath, rm } from "node:fs/promises";
 import { basename, dirname, join, sep } from "node:path";
 import { ToolError } from "../ports/errors.js";
 import { isInside } from "../files/path-guard.js";
@@ -131,7 +131,7 @@ export class Sandbox {
     }
     const project = await this.#roots.open(projectDir);
     if (!project) throw new ToolError(`the project folder ${projectDir} cannot be opened.`);
-    const foreignFiles = process.getuid?.() === 0 && Number((await stat(project.path)).uid) !== 0;
+    const foreignFiles = process.getuid?.() === 0 && project.owner !== 0;
     const bubblewrap = await findBubblewrap({ env, network, foreignFiles });
     if (!bubblewrap)
       throw new ToolError("the project folder belongs to another user, which the sandbox cannot do here.");
@@ -155,7 +155,14 @@ export class Sandbox {
   async #plan(project: Root): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
     const { allowPaths, deniedPaths, env, sandbox } = this.#options;
     const plan = new MountPlan();
-    const home = env["HOME"] ? await realpath(env["HOME"]).catch(() => undefined) : undefined;
+    // All at once, because each waits for a thread: what the user's folders are like, and which of them are repositories.
+    const [home, readOnly, denied, allowedRoots, repository] = await Promise.all([
+      env["HOME"] ? realOf(env["HOME"]) : undefined,
+      Promise.all((this.#options.readOnlyPaths ?? []).map(realOf)),
+      Promise.all(deniedPaths.map(realOf)),
+      this.#open(allowPaths),
+      repositoryOf(project.path),
+    ]);
     if (
       sandbox === "required" &&
       [home ?? "/", "/"].some((path) => path !== project.path && isInside(path, project.path))
@@ -164,45 +171,43 @@ export class Sandbox {
 
     await this.#temporary(plan, project.path);
     plan.replace("/run");
-    if ((await lstat("/var/run").catch(() => undefined))?.isDirectory()) plan.replace("/var/run");
+    if (statsNow("/var/run")?.isDirectory()) plan.replace("/var/run");
     for (const path of [...RUN_KEPT, "/etc/resolv.conf"]) {
-      const real = await realpath(path).catch(() => undefined);
-      if (real !== undefined && existsSync(path) && isInside(path, "/run")) plan.keep(path, real);
+      const real = realNow(path);
+      if (real !== undefined && isInside(path, "/run")) plan.keep(path, real);
       if (real !== undefined && isInside(real, "/run")) plan.keep(real);
     }
     if (home !== undefined && plan.isHidden(home)) plan.keep(home);
 
-    const allowed = [project, ...(await this.#open(allowPaths))];
+    const allowed = [project, ...allowedRoots];
     // Without the network there is nothing to download.
     const downloads = this.network && home !== undefined ? DOWNLOADS.map((name) => join(home, name)) : [];
     const roots = [...allowed, ...(await this.#open(downloads))];
     for (const { path } of roots) plan.write(path);
     if (home !== undefined) await keepStarts(plan, home);
-    for (const path of this.#options.readOnlyPaths ?? []) {
-      const real = await realpath(path).catch(() => undefined);
-      if (real !== undefined && plan.isWritable(real)) plan.keep(real);
-    }
-    const repositories = new Set([await repositoryOf(project.path), ...allowed.map(({ path }) => path)]);
+    for (const real of readOnly) if (real !== undefined && plan.isWritable(real)) plan.keep(real);
+    const repositories = new Set([repository, ...allowed.map(({ path }) => path)]);
     const guards: GitGuard[] = [];
     for (const folder of repositories) if (folder !== undefined) guards.push(await guardGit(plan, folder));
 
-    for (const path of deniedPaths) {
-      const real = await realpath(path).catch(() => undefined);
-      if (real !== undefined) plan.hide(real, (await lstat(real)).isDirectory());
+    const kinds = await Promise.all(denied.map((real) => (real === undefined ? undefined : lstat(real))));
+    for (const [i, path] of deniedPaths.entries()) {
+      const real = denied[i];
+      if (real !== undefined) plan.hide(real, kinds[i]?.isDirectory() === true);
       else if (/-(wal|shm|journal)$/.test(path)) await this.#hideMissing(plan, path);
     }
     if (plan.isHidden(project.path)) throw new ToolError("the project folder lies where commands may not look.");
     for (const path of await listeningSockets()) {
-      const real = await realpath(path).catch(() => undefined);
+      const real = await realOf(path);
       if (real !== undefined && !plan.isHidden(real)) plan.hide(real, false);
     }
-    await layFoundations(plan);
+    layFoundations(plan);
     return { plan, roots, guards };
   }
 
   /** A database takes what lies beside it for its own; an empty file there says nothing to it. */
   async #hideMissing(plan: MountPlan, path: string): Promise<void> {
-    const folder = await realpath(dirname(path)).catch(() => undefined);
+    const folder = await realOf(dirname(path));
     if (folder !== undefined && plan.isWritable(folder)) plan.hide(join(folder, basename(path)), false);
   }
 
@@ -222,11 +227,33 @@ export class Sandbox {
     await (this.#swept ??= sweep(scratchPath));
     const own = join(scratchPath, createHash("sha256").update(project).digest("hex").slice(0, 16));
     for (const { path, name } of places) {
-      await mkdir(join(own, name), { recursive: true, mode: 0o700 });
-      plan.replace(path, await realpath(join(own, name)));
+      mkdirSync(join(own, name), { recursive: true, mode: 0o700 });
+      plan.replace(path, realpathSync.native(join(own, name)));
     }
     const now = new Date();
-    await utimes(own, now, now);
+    utimesSync(own, now, now);
+  }
+}
+
+/** Undefined where there is nothing. */
+function realOf(path: string): Promise<string | undefined> {
+  return realpath(path).catch(() => undefined);
+}
+
+/** The same at once: of the system's folders and our own, where the way to a thread and back takes longer than the look. */
+function realNow(path: string): string | undefined {
+  try {
+    return realpathSync.native(path);
+  } catch {
+    return undefined;
+  }
+}
+
+function statsNow(path: string): Stats | undefined {
+  try {
+    return lstatSync(path);
+  } catch {
+    return undefined;
   }
 }
 
@@ -241,7 +268,7 @@ async function sweep(folder: string): Promise<void> {
 async function keepStarts(plan: MountPlan, home: string): Promise<void> {
   if (!plan.isWritable(home)) return;
   for (const name of STARTS) {
-    const real = await realpath(join(home, name)).catch(() => undefined);
+    const real = await realOf(join(home, name));
     if (real !== undefined && plan.isWritable(real)) plan.keep(real);
   }
 }
@@ -250,15 +277,15 @@ async function keepStarts(plan: MountPlan, home: string): Promise<void> {
  * Bubblewrap makes the places that it mounts on, and follows links on the way. In a temporary folder that commands
  * have written to before, such a link could lead it out.
  */
-async function layFoundations(plan: MountPlan): Promise<void> {
+function layFoundations(plan: MountPlan): void {
   for (const { source, way } of plan.foundations()) {
     const names = way.split(sep);
     let at = source;
     for (const [i, name] of names.entries()) {
       at = join(at, name);
-      const stats = await lstat(at).catch(() => undefined);
-      if (stats && !stats.isDirectory() && (i < names.length - 1 || stats.isSymbolicLink())) await unlink(at);
-      if (i < names.length - 1 && !stats?.isDirectory()) await mkdir(at, { mode: 0o700 });
+      const stats = statsNow(at);
+      if (stats && !stats.isDirectory() && (i < names.length - 1 || stats.isSymbolicLink())) unlinkSync(at);
+      if (i < names.length - 1 && !stats?.isDirectory()) mkdirSync(at, { mode: 0o700 });
     }
   }
 }
