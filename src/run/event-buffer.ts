@@ -95,11 +95,13 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   #rest(): void {
     if (this.#resting) return;
     this.#resting = true;
-    setImmediate(() => {
-      this.#resting = false;
-      this.#notify();
-    });
+    setImmediate(this.#rested);
   }
+
+  readonly #rested = (): void => {
+    this.#resting = false;
+    this.#notify();
+  };
 
   #notify(): void {
     const wake = this.#wake;
