@@ -12,8 +12,8 @@ const END: IteratorResult<AgentEvent, undefined> = { value: undefined, done: tru
 type TokenEvent = Extract<AgentEvent, { type: "token" }>;
 
 /**
- * Events between a run and its one reader. The run never waits. What comes after a silence is handed over at once, what
- * follows in the same turn of the event loop at its end, adjacent tokens of one message joined: a model or a gateway may
+ * Events between a run and its one reader. The run never waits. What comes after a silence is handed over at once, tokens
+ * that follow in the same turn of the event loop at its end, adjacent ones of one message joined: a model or a gateway may
  * answer thousands of tokens before the reader's socket gets a turn. With `drop`, a reader that stays behind for a second
  * with more than 256 events loses the oldest tokens. With `merge` none is lost.
  */
@@ -27,7 +27,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   #closed = false;
   /** The reader waits. */
   #wake: ((result: IteratorResult<AgentEvent, undefined>) => void) | undefined;
-  /** The reader had all there was, and gets what follows at the end of this turn of the event loop. */
+  /** The reader had all there was, and gets tokens that follow at the end of this turn of the event loop. */
   #resting = false;
   /** Runs while more than fits is waiting. */
   #grace: NodeJS.Timeout | undefined;
@@ -51,6 +51,8 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     if (event.type === "token" && this.#join(event)) return;
     this.#events.push(event);
     if (this.#overflow === "drop" && this.#events.length > CAPACITY) this.#overflowed();
+    // Tokens alone wait for each other.
+    if (event.type !== "token") this.#resting = false;
     if (!this.#resting) this.#notify();
   }
 
