@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { Session } from "gantry";
 import { ClientSessions, type ClientFacts, type ConnectionParts } from "./client-sessions.js";
 import { Dispatcher, type RequestContext, type Sink } from "./dispatcher.js";
@@ -22,6 +23,8 @@ export class AcpConnection implements ClientFacts {
 
   constructor(parts: ConnectionParts, sink: Sink) {
     this.#parts = parts;
+    // Each session that waits for models listens.
+    setMaxListeners(0, this.#closing.signal);
     this.#dispatcher = new Dispatcher({
       sink,
       logger: parts.logger,

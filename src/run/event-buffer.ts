@@ -27,7 +27,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   #closed = false;
   /** The reader waits. */
   #wake: ((result: IteratorResult<AgentEvent, undefined>) => void) | undefined;
-  /** The reader had all there was, and gets tokens that follow at the end of this turn of the event loop. */
+  /** The reader had all there was, and gets what follows at the end of this turn of the event loop. */
   #resting = false;
   /** Runs while more than fits is waiting. */
   #grace: NodeJS.Timeout | undefined;
@@ -51,7 +51,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     if (event.type === "token" && this.#join(event)) return;
     this.#events.push(event);
     if (this.#overflow === "drop" && this.#events.length > CAPACITY) this.#overflowed();
-    // Tokens alone wait for each other.
+    // Only tokens wait for what follows them.
     if (event.type !== "token") this.#resting = false;
     if (!this.#resting) this.#notify();
   }
@@ -97,13 +97,11 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   #rest(): void {
     if (this.#resting) return;
     this.#resting = true;
-    setImmediate(this.#rested);
+    setImmediate(() => {
+      this.#resting = false;
+      this.#notify();
+    });
   }
-
-  readonly #rested = (): void => {
-    this.#resting = false;
-    this.#notify();
-  };
 
   #notify(): void {
     const wake = this.#wake;

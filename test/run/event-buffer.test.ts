@@ -115,9 +115,9 @@ describe("the buffer of a run's events", () => {
           for (let i = 0; i < 20; i += 1) await Promise.resolve();
           assert.deepEqual(heard, ["one "]);
         }
-        // A call brings along what waits.
         buffer.push(call("c"));
         for (let i = 0; i < 20; i += 1) await Promise.resolve();
+        // What is no token waits for nothing.
         assert.deepEqual(heard, ["one ", "two three", "tool_call"]);
         buffer.push(token("four"));
         await turn();
