@@ -63,8 +63,11 @@ export class PeerUsers {
     for (let tries = 0; tries < TRIES; tries += 1) {
       const table = await this.#table();
       if (table === undefined) return true;
-      const uid = entries.map((entry) => ownerOf(table, entry)).find((owner) => owner !== undefined);
-      if (uid !== undefined) return this.#judge(uid);
+      for (const entry of entries) {
+        const uid = ownerOf(table, entry);
+        // The table is long where many come and go: it is not searched again for what was found.
+        if (uid !== undefined) return this.#judge(uid);
+      }
     }
     return false;
   }
