@@ -190,7 +190,7 @@ export class Sandbox {
     const guards: GitGuard[] = [];
     for (const folder of repositories) if (folder !== undefined) guards.push(await guardGit(plan, folder));
 
-    const kinds = await Promise.all(denied.map((real) => (real === undefined ? undefined : lstat(real))));
+    const kinds = await Promise.all(denied.map(async (real) => (real === undefined ? undefined : lstat(real))));
     for (const [i, path] of deniedPaths.entries()) {
       const real = denied[i];
       if (real !== undefined) plan.hide(real, kinds[i]?.isDirectory() === true);
