@@ -109,16 +109,13 @@ function waitFor(child: ChildProcess): { exit: Promise<void>; closed: Promise<vo
  */
 async function endAll(group: ProcessGroup, over: boolean, options: ChildOptions): Promise<boolean> {
   const sparing = options.sandbox === true ? group.pid : undefined;
-  // The kernel ends a namespace with its first process: then there is nothing to look for.
-  const look = (): number[] | undefined | Promise<number[] | undefined> =>
-    over && group.namespaceEnded() ? [] : group.members();
-  let members = await look();
   // What only needs a moment to die by itself (a pipeline, a sandbox that ends with its shell) was not left behind.
   for (const moment of MOMENTS_MS) {
-    if (members?.length === 0 || options.signal.aborted) break;
+    if (options.signal.aborted) break;
+    if (await nothingLeft(group, over)) return false;
     await sleep(moment);
-    members = await look();
   }
+  let members = await group.members();
   if (members?.length === 0) return false;
   group.signal("SIGTERM", members, sparing);
   const started = performance.now();
@@ -137,6 +134,12 @@ async function endAll(group: ProcessGroup, over: boolean, options: ChildOptions)
     if (members?.length === 0) break;
   }
   return true;
+}
+
+/** The kernel ends a namespace with its first process: where that is known, nobody has to look for others. */
+async function nothingLeft(group: ProcessGroup, over: boolean): Promise<boolean> {
+  const ended = over ? group.namespaceEnded() : undefined;
+  return ended ?? (await group.members())?.length === 0;
 }
 
 /** Children must not outlive a process that ends without asking anybody. */

@@ -37,9 +37,9 @@ export class ProcessGroup {
     if (pid !== undefined) this.#first ??= statOf(Number(pid));
   }
 
-  /** Whether the namespace of a sandbox is known to have ended: the kernel lets its first process end as the last. */
-  namespaceEnded(): boolean {
-    if (this.#first === undefined) return false;
+  /** Whether the namespace of a sandbox has ended: the kernel lets its first process end as the last. Undefined where none is known. */
+  namespaceEnded(): boolean | undefined {
+    if (this.#first === undefined) return undefined;
     const { pid, started } = this.#first;
     const now = statOf(pid);
     return now === undefined ? !exists(pid) : now.dead || now.started !== started;
