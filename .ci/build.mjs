@@ -53,6 +53,11 @@ const LINES = {
     ["var libExports = requireLib$1();", "var libExports = undefined;"],
     ["promisify(execFile);", ""],
   ],
+  // What the store never calls.
+  "better-sqlite3/lib/database.js": ["backup", "aggregate", "table"].map((name) => [
+    `Database.prototype.${name} = require('./methods/${name}');`,
+    "",
+  ]),
   // The platform's Headers bring all of its fetch with them, 20 ms of a first turn; what is made of these is a plain object.
   "@ai-sdk/provider-utils/dist/index.mjs": [
     ["if (headers instanceof Headers) {", 'if (headers.constructor?.name === "Headers") {'],
@@ -70,16 +75,19 @@ const LINES = {
 const lighterPackages = {
   name: "lighter-packages",
   setup(build) {
-    build.onLoad({ filter: /[\\/](meow[\\/]build|provider-utils[\\/]dist)[\\/]\w+\.m?js$/ }, async ({ path: file }) => {
-      const name = Object.keys(LINES).find((end) => file.replaceAll(path.sep, "/").endsWith(`/node_modules/${end}`));
-      if (name === undefined) return undefined;
-      let contents = await readFile(file, "utf8");
-      for (const [from, to] of LINES[name]) {
-        if (!contents.includes(from)) throw new Error(`${name} has changed: no "${from}"; see LINES`);
-        contents = contents.replace(from, () => to);
-      }
-      return { contents, loader: "js" };
-    });
+    build.onLoad(
+      { filter: /[\\/](meow[\\/]build|provider-utils[\\/]dist|better-sqlite3[\\/]lib)[\\/]\w+\.m?js$/ },
+      async ({ path: file }) => {
+        const name = Object.keys(LINES).find((end) => file.replaceAll(path.sep, "/").endsWith(`/node_modules/${end}`));
+        if (name === undefined) return undefined;
+        let contents = await readFile(file, "utf8");
+        for (const [from, to] of LINES[name]) {
+          if (!contents.includes(from)) throw new Error(`${name} has changed: no "${from}"; see LINES`);
+          contents = contents.replace(from, () => to);
+        }
+        return { contents, loader: "js" };
+      },
+    );
     // Faults of schemas are told in English; all languages are a third of what is loaded with a schema.
     build.onLoad({ filter: /[\\/]zod[\\/]v4[\\/]locales[\\/]index\.js$/ }, () => ({
       contents: 'export { default as en } from "./en.js";',
@@ -128,6 +136,8 @@ const FILES = [
       "src/commands/serve.ts",
       "src/tools/all.ts",
       "adapters/sqlite-driver/index.ts",
+      // Few do without it.
+      "adapters/ai-sdk-provider/index.ts",
       "adapters/ai-sdk-provider/presets.ts",
       "node_modules/better-sqlite3/lib/index.js",
       // Small, and shared by several of those below.
@@ -138,16 +148,15 @@ const FILES = [
   },
   { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
-  { name: "provider", needs: ["serve"], modules: ["adapters/ai-sdk-provider/index.ts"] },
   {
     name: "openai",
-    needs: ["serve", "provider"],
+    needs: ["serve"],
     modules: ["adapters/ai-sdk-provider/wires/openai.ts", "adapters/ai-sdk-provider/writing.ts"],
   },
   // Their packages share schemas with one another.
   ...["google", "anthropic", "openai-responses"].map((wire) => ({
     name: wire,
-    needs: ["serve", "provider", "openai"],
+    needs: ["serve", "openai"],
     modules: [`adapters/ai-sdk-provider/wires/${wire}.ts`],
   })),
   { name: "offline", needs: ["serve"], modules: ["adapters/offline-provider/index.ts"] },
