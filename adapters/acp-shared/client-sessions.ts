@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { newId, type Agent, type Logger, type Session } from "gantry";
 import { ConnectionClient } from "./client.js";
@@ -13,6 +14,9 @@ import type { Turn, Turns } from "./turns.js";
 import type { Manner } from "./profile.js";
 import { visible } from "./visible.js";
 import { CLIENT_METHODS, CODES, type PromptResult, type SelectOption, type SessionUpdate } from "./wire.js";
+
+/** So long after a session was opened, in ms, lists of models are asked for. */
+const SETTLED_MS = 100;
 
 /** What connections of one transport share. */
 export interface ConnectionParts {
@@ -241,12 +245,14 @@ export class ClientSessions {
   async #showOptions(session: Session, sessionId: string, told: readonly SelectOption[] = []): Promise<void> {
     const { agent, logger } = this.#parts;
     try {
+      // An editor's first prompt often follows at once, and goes before.
+      await sleep(SETTLED_MS, undefined, { signal: this.#closing });
       const { options } = await configOptions(agent, session, this.#closing, logger, true);
       if (options.length > 0 && !isDeepStrictEqual(options, told) && !this.#closing.aborted) {
         this.#update(sessionId, { sessionUpdate: "config_option_update", configOptions: options });
       }
     } catch (error) {
-      logger.warn("no options to show", { error });
+      if (!this.#closing.aborted) logger.warn("no options to show", { error });
     }
   }
 

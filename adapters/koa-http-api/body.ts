@@ -63,8 +63,11 @@ export class BodyReader {
 
   /** Loaded with the first body, for it takes longer to load than all the rest of the server. */
   async #load(): Promise<Middleware> {
-    const { koaBody } = await import("koa-body");
+    const { HttpMethodEnum, koaBody } = await import("koa-body");
+    // All that it would find missing: where it is bundled, it fills in nothing.
     return koaBody({
+      parsedMethods: [HttpMethodEnum.POST],
+      patchKoa: true,
       text: true,
       textTypes: ["text/plain"],
       textLimit: this.#limits.maxBodyBytes,

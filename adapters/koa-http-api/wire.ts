@@ -109,10 +109,9 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
   switch (event.type) {
     case "token": {
       const { agentId, agentName, text, reasoning } = event;
-      const token = { type: "token", agent_id: agentId, agent_name: agentName };
       // By hand: there is one for each token.
-      if (text) return { ...token, content: text };
-      return reasoning ? { ...token, reasoning } : undefined;
+      if (text) return { type: "token", agent_id: agentId, agent_name: agentName, content: text };
+      return reasoning ? { type: "token", agent_id: agentId, agent_name: agentName, reasoning } : undefined;
     }
     case "tool_call":
       return filled({

@@ -8,7 +8,28 @@ type Verdict = { trusted: boolean | undefined; known: Promise<void> };
 
 /** A table that changes while it is read may lack a line that was there all the time. */
 const TRIES = 3;
-const TABLES = ["/proc/net/tcp", "/proc/net/tcp6"];
+
+/** One of the kernel's tables. To read it takes milliseconds, however few its lines: it has room for many. */
+class Table {
+  readonly #file: string;
+  /** The reading under way, and the one after it, for connections that came meanwhile. */
+  #reading: Promise<unknown> = Promise.resolve();
+  #next: Promise<string | undefined> | undefined;
+
+  constructor(file: string) {
+    this.#file = file;
+  }
+
+  /** As it is after now; undefined where it is hidden. */
+  fresh(): Promise<string | undefined> {
+    return (this.#next ??= this.#reading.then(() => {
+      this.#next = undefined;
+      const read = readFile(this.#file, "latin1").catch(() => undefined);
+      this.#reading = read;
+      return read;
+    }));
+  }
+}
 
 /**
  * Tells connections of this user's processes (and root's) from those of other users of the machine, by the kernel's
@@ -20,9 +41,8 @@ export class PeerUsers {
   readonly #verdicts = new WeakMap<object, Verdict>();
   /** Users that were told of already. */
   readonly #told = new Set<string>();
-  /** The table that is being read, and the one that will be read after it, for connections that came meanwhile. */
-  #reading: Promise<unknown> = Promise.resolve();
-  #next: Promise<string | undefined> | undefined;
+  readonly #v4 = new Table("/proc/net/tcp");
+  readonly #v6 = new Table("/proc/net/tcp6");
 
   private constructor(trusted: ReadonlySet<number>, logger: Logger) {
     this.#trusted = trusted;
@@ -59,12 +79,19 @@ export class PeerUsers {
     if (remoteAddress === undefined || remotePort === undefined) return false;
     const [client, server] = [inTable(remoteAddress), inTable(localAddress ?? "")];
     // Seen from the other end.
-    const entries = client.map((one, i) => `: ${one}:${hexPort(remotePort)} ${server[i]}:${hexPort(localPort ?? 0)} `);
+    const entry = (i: 0 | 1) => `: ${client[i]}:${hexPort(remotePort)} ${server[i]}:${hexPort(localPort ?? 0)} `;
+    const places = [{ table: this.#v6, entry: entry(1) }];
+    // Who has an address of IPv4 may have got it by IPv6, which is seldom.
+    if (client[0] !== client[1]) places.unshift({ table: this.#v4, entry: entry(0) });
     for (let tries = 0; tries < TRIES; tries += 1) {
-      const table = await this.#table();
-      if (table === undefined) return true;
-      const uid = entries.map((entry) => ownerOf(table, entry)).find((owner) => owner !== undefined);
-      if (uid !== undefined) return this.#judge(uid);
+      let hidden = 0;
+      for (const { table, entry } of places) {
+        const text = await table.fresh();
+        if (text === undefined) hidden += 1;
+        const uid = text && ownerOf(text, entry);
+        if (uid) return this.#judge(uid);
+      }
+      if (hidden === places.length) return this.#tellHidden();
     }
     return false;
   }
@@ -81,23 +108,11 @@ export class PeerUsers {
     return false;
   }
 
-  /** A table that was read after now; connections that come while one is read share the next. */
-  #table(): Promise<string | undefined> {
-    return (this.#next ??= this.#reading.then(() => {
-      this.#next = undefined;
-      const read = this.#read();
-      this.#reading = read;
-      return read;
-    }));
-  }
-
-  async #read(): Promise<string | undefined> {
-    const tables = await Promise.all(TABLES.map((file) => readFile(file, "latin1").catch(() => undefined)));
-    if (tables.some((table) => table !== undefined)) return tables.join("\n");
+  #tellHidden(): true {
     if (!this.#told.has(""))
       this.#logger.warn("whose processes connect cannot be told: the table of sockets is hidden");
     this.#told.add("");
-    return undefined;
+    return true;
   }
 }
 

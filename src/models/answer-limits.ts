@@ -14,7 +14,7 @@ export const ANSWER_LIMITS = {
 /** Counts an answer as it comes, whoever sends it: without an end it would fill the memory and the store. */
 export class AnswerLimits {
   readonly #provider: string;
-  readonly #blocks = new Set<string>();
+  #blocks = 0;
   #said = 0;
   /** Of arguments: as they arrived, and as whole calls brought them. The same, where a provider tells both. */
   #arriving = 0;
@@ -31,7 +31,6 @@ export class AnswerLimits {
       case "text":
       case "reasoning":
         this.#said += chunk.text.length;
-        this.#blocks.add(`${chunk.type} ${chunk.block}`);
         break;
       case "tool_input":
         this.#arriving += chunk.text.length;
@@ -43,10 +42,15 @@ export class AnswerLimits {
       case "finish":
         break;
     }
-    const { characters, calls, blocks } = ANSWER_LIMITS;
+    const { characters, calls } = ANSWER_LIMITS;
     if (this.#said + Math.max(this.#arriving, this.#called) > characters) this.#refuse(characters, "characters");
     if (this.#calls > calls) this.#refuse(calls, "tool calls");
-    if (this.#blocks.size > blocks) this.#refuse(blocks, "blocks of text and reasoning");
+  }
+
+  /** A block of text or reasoning begins. Throws as `take`. */
+  block(): void {
+    this.#blocks += 1;
+    if (this.#blocks > ANSWER_LIMITS.blocks) this.#refuse(ANSWER_LIMITS.blocks, "blocks of text and reasoning");
   }
 
   #refuse(most: number, what: string): never {

@@ -14,6 +14,16 @@ export interface Answer {
 /** Text or reasoning that came; `part` is its place in the answer. */
 export type OnText = (type: "text" | "reasoning", part: number, text: string) => void;
 
+/** A part that grows. */
+interface Block {
+  readonly name: string;
+  /** Its place in the answer. */
+  readonly index: number;
+  readonly part: TextPart | ReasoningPart;
+  /** Joined once, since adding to a string 20,000 times and reading it each time is quadratic. */
+  readonly pieces: string[];
+}
+
 /** The parts of an answer as they come. */
 export class Gathering {
   readonly #provider: string;
@@ -21,8 +31,10 @@ export class Gathering {
   readonly #onText: OnText | undefined;
   readonly #limits: AnswerLimits;
   readonly #parts: Part[] = [];
-  /** Pieces by part; joined once, since adding to a string 20,000 times and reading it each time is quadratic. */
-  readonly #blocks = new Map<string, { index: number; part: TextPart | ReasoningPart; pieces: string[] }>();
+  /** By type and name. */
+  readonly #blocks = new Map<string, Block>();
+  /** The one that grew last: the next piece is most often its own. */
+  #growing: Block | undefined;
   #finish: Extract<ModelChunk, { type: "finish" }> | undefined;
   /** Whether anything of the answer came, told or not. */
   begun = false;
@@ -71,20 +83,27 @@ export class Gathering {
   }
 
   #takeText(chunk: Extract<ModelChunk, { type: "text" | "reasoning" }>): void {
-    const key = `${chunk.type}:${chunk.block}`;
-    let block = this.#blocks.get(key);
-    if (!block) {
-      const part: TextPart | ReasoningPart = { type: chunk.type, text: "" };
-      // Reasoning is bound to the pair that made it, with or without a signature.
-      if (chunk.type === "reasoning") part.opaque = this.#opaque(null);
-      block = { index: this.#parts.length, part, pieces: [] };
-      this.#blocks.set(key, block);
-      this.#parts.push(part);
-    }
+    const last = this.#growing;
+    const block = last?.part.type === chunk.type && last.name === chunk.block ? last : this.#block(chunk);
+    this.#growing = block;
     if (chunk.opaque !== undefined) block.part.opaque = this.#opaque(chunk.opaque);
     if (chunk.text === "") return;
     block.pieces.push(chunk.text);
     this.#onText?.(chunk.type, block.index, chunk.text);
+  }
+
+  #block({ type, block: name }: Extract<ModelChunk, { type: "text" | "reasoning" }>): Block {
+    const key = `${type}:${name}`;
+    const known = this.#blocks.get(key);
+    if (known) return known;
+    const part: TextPart | ReasoningPart = { type, text: "" };
+    // Reasoning is bound to the pair that made it, with or without a signature.
+    if (type === "reasoning") part.opaque = this.#opaque(null);
+    const block = { name, index: this.#parts.length, part, pieces: [] };
+    this.#blocks.set(key, block);
+    this.#limits.block();
+    this.#parts.push(part);
+    return block;
   }
 
   #opaque(data: unknown) {
