@@ -53,6 +53,11 @@ const LINES = {
     ["var libExports = requireLib$1();", "var libExports = undefined;"],
     ["promisify(execFile);", ""],
   ],
+  // What the store never calls.
+  "better-sqlite3/lib/database.js": ["backup", "aggregate", "table"].map((name) => [
+    `Database.prototype.${name} = require('./methods/${name}');`,
+    "",
+  ]),
   // No form is read here, and our options are right: a parser of uploads, with a hash of its own, and zod, 40 ms of a first run.
   "koa-body/dist/esm/index.js": [
     ["import parseWithFormidable from './utils/parse-with-formidable.js';", "const parseWithFormidable = undefined;"],
@@ -85,7 +90,7 @@ const lighterPackages = {
   name: "lighter-packages",
   setup(build) {
     const filter =
-      /[\\/](meow[\\/]build|provider-utils[\\/]dist|koa-body[\\/]dist[\\/]esm|co-body|encodings)[\\/]\w+\.m?js$/;
+      /[\\/](meow[\\/]build|provider-utils[\\/]dist|better-sqlite3[\\/]lib|koa-body[\\/]dist[\\/]esm|co-body|encodings)[\\/]\w+\.m?js$/;
     build.onLoad({ filter }, async ({ path: file }) => {
       const name = Object.keys(LINES).find((end) => file.replaceAll(path.sep, "/").endsWith(`/node_modules/${end}`));
       if (name === undefined) return undefined;
@@ -145,6 +150,8 @@ const FILES = [
       "src/commands/serve.ts",
       "src/tools/all.ts",
       "adapters/sqlite-driver/index.ts",
+      // Few do without it.
+      "adapters/ai-sdk-provider/index.ts",
       "adapters/ai-sdk-provider/presets.ts",
       "node_modules/better-sqlite3/lib/index.js",
       // Small, and shared by several of those below.
@@ -155,16 +162,15 @@ const FILES = [
   },
   { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
-  { name: "provider", needs: ["serve"], modules: ["adapters/ai-sdk-provider/index.ts"] },
   {
     name: "openai",
-    needs: ["serve", "provider"],
+    needs: ["serve"],
     modules: ["adapters/ai-sdk-provider/wires/openai.ts", "adapters/ai-sdk-provider/writing.ts"],
   },
   // Their packages share schemas with one another.
   ...["google", "anthropic", "openai-responses"].map((wire) => ({
     name: wire,
-    needs: ["serve", "provider", "openai"],
+    needs: ["serve", "openai"],
     modules: [`adapters/ai-sdk-provider/wires/${wire}.ts`],
   })),
   { name: "offline", needs: ["serve"], modules: ["adapters/offline-provider/index.ts"] },

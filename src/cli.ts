@@ -7,10 +7,13 @@ if (major < 20 || (major === 20 && minor < 19) || major === 21 || (major === 22 
   process.exit(1);
 }
 
+// It is read while standard output is made, which takes as long.
+const loading = import("./commands/main.js");
+
 let readerLeft = false;
 process.stdout.on("error", () => (readerLeft = true));
 
-const { main } = await import("./commands/main.js");
+const { main } = await loading;
 await main(process.argv.slice(2), {
   input: process.stdin,
   write: (text) =>

@@ -210,15 +210,16 @@ describe("what a start loads", () => {
   const LISTENING = ["child_process", "cluster", "dgram", "dns"];
   const packages = ["better-sqlite3", "meow", "uuid", "valibot"];
 
+  const config = {
+    providers: [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x", models: ["m1"] }],
+  };
+
   it("of `gantry serve`, to the listen line", async (t) => {
-    const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/ });
-    assertLight(loaded, { files: 5, bytes: 425_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+    const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
+    assertLight(loaded, { files: 4, bytes: 470_000, packages, builtins: [...builtins, "http", ...LISTENING] });
   });
 
   it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
-    const config = {
-      providers: [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x", models: ["m1"] }],
-    };
     const ask = ({ child, projectDir }: GantryServer) => {
       const session = { cwd: projectDir, mcpServers: [] };
       const frames = [
@@ -228,6 +229,6 @@ describe("what a start loads", () => {
       for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
     };
     const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
-    assertLight(loaded, { files: 5, bytes: 515_000, packages, builtins: [...builtins, "crypto"] });
+    assertLight(loaded, { files: 4, bytes: 490_000, packages, builtins: [...builtins, "crypto"] });
   });
 });

@@ -1,4 +1,14 @@
-import { chmod, mkdir, open, stat } from "node:fs/promises";
+import {
+  chmodSync,
+  closeSync,
+  fchmodSync,
+  fstatSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  statSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import type { Database } from "better-sqlite3";
@@ -29,7 +39,7 @@ export async function connect(
   retry: <T>(step: () => T) => Promise<T>,
 ): Promise<Connection> {
   const { path } = options;
-  await prepareFile(path);
+  prepareFile(path);
   const db = await openDatabase(path);
   try {
     // Even this prepares a statement, which looks at the file.
@@ -101,39 +111,47 @@ function whyNotLoaded(error: unknown): string | undefined {
   return undefined;
 }
 
-/** Make the file and its folder for the owner's eyes alone, and refuse what is no store of ours before SQLite touches it. */
-async function prepareFile(path: string): Promise<void> {
+/**
+ * Make the file and its folder for the owner's eyes alone, and refuse what is no store of ours before SQLite touches it.
+ * At once, as SQLite itself works: a turn of the loop for each call would take longer than all of them.
+ */
+function prepareFile(path: string): void {
   const folder = dirname(path);
-  const made = await mkdir(folder, { recursive: true, mode: 0o700 });
-  if (made !== undefined) await chmod(folder, 0o700);
-  const file = await open(path, "a+", 0o600);
+  const made = mkdirSync(folder, { recursive: true, mode: 0o700 });
+  if (made !== undefined) chmodSync(folder, 0o700);
+  const file = openSync(path, "a+", 0o600);
   try {
-    const { mode, size } = await file.stat();
+    const { mode, size } = fstatSync(file);
     // SQLite gives its -wal and -shm the mode of this file, whatever the umask.
-    if ((mode & 0o777) !== 0o600) await file.chmod(0o600);
-    if (size > 0) checkHeader(await file.read(Buffer.alloc(100), 0, 100, 0), path);
-    else await syncFolder(folder);
+    if ((mode & 0o777) !== 0o600) fchmodSync(file, 0o600);
+    if (size > 0) {
+      const header = Buffer.alloc(100);
+      checkHeader(header, readSync(file, header, 0, 100, 0), path);
+    } else syncFolder(folder);
   } finally {
-    await file.close();
+    closeSync(file);
   }
   for (const beside of [`${path}-wal`, `${path}-shm`]) {
-    const found = await stat(beside).catch(() => undefined);
-    if (found && (found.mode & 0o777) !== 0o600) await chmod(beside, 0o600).catch(() => undefined);
+    try {
+      if (((statSync(beside, { throwIfNoEntry: false })?.mode ?? 0o600) & 0o777) !== 0o600) chmodSync(beside, 0o600);
+    } catch {
+      // Another process has just taken it away, or it is not ours to change.
+    }
   }
 }
 
 /** So that a power cut does not lose the file's name. */
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, "r");
+function syncFolder(folder: string): void {
+  const handle = openSync(folder, "r");
   try {
-    await handle.sync();
+    fsyncSync(handle);
   } finally {
-    await handle.close();
+    closeSync(handle);
   }
 }
 
 /** The header tells by itself what a file is; asking SQLite could already fold a write-ahead log into it. */
-function checkHeader({ buffer, bytesRead }: { buffer: Buffer; bytesRead: number }, path: string): void {
+function checkHeader(buffer: Buffer, bytesRead: number, path: string): void {
   if (bytesRead < 100 || buffer.toString("latin1", 0, 16) !== "SQLite format 3\0") {
     throw new StoreError(
       `session store ${path}: the file is damaged or no database; it was left as it is: restore a copy, or move it away`,

@@ -1,4 +1,5 @@
-import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
+import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { newId } from "../base/ids.js";
 import { isRecord } from "../base/json.js";
@@ -16,9 +17,14 @@ export class FileCatalogueCache implements CatalogueCache {
     this.#logger = logger;
   }
 
-  async load(): Promise<Record<string, Model[]>> {
+  load(): Promise<Record<string, Model[]>> {
+    return Promise.resolve(this.#read());
+  }
+
+  /** At once: it is read once, the first session waits for it, and four turns of the loop would take longer. */
+  #read(): Record<string, Model[]> {
     try {
-      const value: unknown = JSON.parse(await readFile(this.#path, "utf8"));
+      const value: unknown = JSON.parse(readFileSync(this.#path, "utf8"));
       if (!isRecord(value) || !isRecord(value["models"])) return {};
       return Object.fromEntries(
         Object.entries(value["models"]).map(([provider, models]) => [

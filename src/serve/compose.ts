@@ -1,4 +1,4 @@
-import { chmod, mkdir, stat } from "node:fs/promises";
+import { chmodSync, mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { deadline } from "../base/abort.js";
 import { Agent } from "../agent.js";
@@ -57,7 +57,7 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
 async function build(options: ComposeOptions): Promise<Composition> {
   const { loaded, home, projectDir, logger } = options;
   const { config } = loaded;
-  await makeHome(home);
+  makeHome(home);
   const builder = new Builder(options);
   const closing = new Closing();
   // Side by side, since each waits for its own modules to be read; nothing is opened yet.
@@ -148,7 +148,7 @@ async function build(options: ComposeOptions): Promise<Composition> {
 
 /** The configured store alone, opened; whoever asks for it closes it. */
 export async function openStore(options: ComposeOptions): Promise<SessionDriver> {
-  await makeHome(options.home);
+  makeHome(options.home);
   const driver = await new Builder(options).driver();
   await driver.open();
   return driver;
@@ -181,16 +181,16 @@ async function startOne(
 }
 
 /** 0700, whatever the umask. */
-async function makeHome(home: string): Promise<void> {
+function makeHome(home: string): void {
   try {
-    await mkdir(home, { recursive: true, mode: 0o700 });
-    const { uid } = await stat(home);
+    mkdirSync(home, { recursive: true, mode: 0o700 });
+    const { uid } = statSync(home);
     // Root may do everything there, and would leave files that the owner cannot open, and run what the owner wrote.
     if (process.getuid?.() === 0 && uid !== 0)
       throw new ConfigError(
         `${home}: gantry's home folder belongs to another user (${uid}), and this is root; run as that user, or set GANTRY_HOME`,
       );
-    await chmod(home, 0o700);
+    chmodSync(home, 0o700);
   } catch (error) {
     if (hasCode(error, "config")) throw error;
     throw new ConfigError(

@@ -55,7 +55,7 @@ function gather(value: unknown, secrets: Set<string>, name = ""): void {
   if (typeof value === "string") {
     if (isSecretName(name) || looksSecret(value)) secrets.add(value);
     // Of an address with a password in it both are.
-    if (!URL.canParse(value) || new URL(value).password === "") return;
+    if (!value.includes("@") || !URL.canParse(value) || new URL(value).password === "") return;
     const { password } = new URL(value);
     secrets.add(value).add(password).add(safelyDecoded(password));
   } else if (Array.isArray(value)) {

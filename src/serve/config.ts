@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { configOptions, type Config } from "./config-options.js";
@@ -90,7 +90,8 @@ export async function loadConfig(options: {
 async function read(file: string, mustExist: boolean): Promise<unknown> {
   let content: string;
   try {
-    content = await readFile(file, "utf8");
+    // At once: a start has nothing else to do, and turns of the loop would cost it more than the reading.
+    content = readFileSync(file, "utf8");
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" && !mustExist) return {};
