@@ -13,8 +13,9 @@ export const at = (...parts) => path.join(ROOT, ...parts);
 /** End with one line when this Node is older than the package allows. */
 export function checkNode() {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
-  if (major > 20 || (major === 20 && minor >= 19)) return;
-  process.stderr.write(`gantry needs Node 20.19 or later; this is ${process.version} (${process.execPath})\n`);
+  if ((major === 20 && minor >= 19) || (major === 22 && minor >= 3) || major > 22) return;
+  const needed = major > 20 ? "22.3" : "20.19";
+  process.stderr.write(`gantry needs Node ${needed} or later; this is ${process.version} (${process.execPath})\n`);
   process.exit(1);
 }
 

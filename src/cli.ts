@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 // First of all, and in words that every Node knows: what is imported below is parsed only by one that is new enough.
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
-if (major < 20 || (major === 20 && minor < 19)) {
-  console.error(`gantry: needs Node 20.19 or later; this is ${process.version} (${process.execPath})`);
+if (major < 20 || (major === 20 && minor < 19) || major === 21 || (major === 22 && minor < 3)) {
+  const needed = major > 20 ? "22.3" : "20.19";
+  console.error(`gantry: needs Node ${needed} or later; this is ${process.version} (${process.execPath})`);
   process.exit(1);
 }
 

@@ -74,12 +74,17 @@ describe("gantry", () => {
   });
 
   it("tells an old Node what it needs, before anything else is read", async (t) => {
-    const folder = await tempDir(t, {
-      "old.mjs": `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "18.20.4" } });
-Object.defineProperty(process, "version", { value: "v18.20.4" });`,
-    });
-    const run = await runGantry(t, ["serve"], { env: { NODE_OPTIONS: `--import=${folder.at("old.mjs")}` } });
-    assertRefused(run, /^gantry: needs Node 20\.19 or later; this is v18\.20\.4 \(/);
+    for (const [version, needed] of [
+      ["18.20.4", "20.19"],
+      ["22.2.0", "22.3"],
+    ]) {
+      const folder = await tempDir(t, {
+        "old.mjs": `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "${version}" } });
+Object.defineProperty(process, "version", { value: "v${version}" });`,
+      });
+      const run = await runGantry(t, ["serve"], { env: { NODE_OPTIONS: `--import=${folder.at("old.mjs")}` } });
+      assertRefused(run, new RegExp(`^gantry: needs Node ${needed} or later; this is v${version} \\(`));
+    }
   });
 
   it("is told from another one by ps", { skip: process.platform !== "linux" && "reads /proc" }, async (t) => {
