@@ -36,7 +36,7 @@ interface Live {
  */
 const TURNS = {
   "warm-turn": { prompt: () => "hi", rounds: [200, 60], characters: 1, tools: 0 },
-  "tokens-5000": { prompt: () => "[tokens=5000]", rounds: [30, 8], characters: 25_000, tools: 0 },
+  "tokens-5000": { prompt: () => "[tokens=5000]", rounds: [10, 8], characters: 25_000, tools: 0 },
   "tool-read": {
     prompt: (cwd: string) => `[tool=read path=${path.join(cwd, "src/answer.ts")}]`,
     rounds: [60, 20],
