@@ -5,12 +5,12 @@ import type { Chains } from "./chains.js";
 /** A chain that was quiet for so long, in ms, and is nobody's, gets its file. */
 const QUIET_MS = 1000;
 /** Length of a file that is written for the least change. A longer one waits until it lacks a quarter of itself. */
-const SMALL = 64 * 1024;
+export const SMALL = 64 * 1024;
 /** So many files are written at once. */
 const GROUP = 16;
 
 /** Whether so much is new that the file of a chain is to be written whatever goes on in it. */
-export function isLongBehind({ behind, size }: { behind: number; size: number }): boolean {
+function isLongBehind({ behind, size }: { behind: number; size: number }): boolean {
   return behind > Math.max(SMALL, size / 4);
 }
 

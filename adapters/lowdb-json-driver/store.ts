@@ -5,7 +5,7 @@ import type { Holder, Logger } from "gantry";
 import { ChainFiles } from "./chain-files.js";
 import { Chains } from "./chains.js";
 import { Files, parsed, textOf } from "./files.js";
-import { Folding, isLongBehind } from "./folding.js";
+import { Folding, SMALL } from "./folding.js";
 import { CARD, Lock } from "./lock.js";
 import { Log } from "./log.js";
 import type { LowdbJsonOptions } from "./options.js";
@@ -169,14 +169,14 @@ export class Store {
   }
 
   /**
-   * Under the lock: write the log anew without what is in the chains' files. Those that it is long ahead of get all that
-   * they lack, or `all` do. What they cannot get stays in the log.
+   * Under the lock: write the log anew without what is in the chains' files. Those that lack more than a little get
+   * it, or `all` do, however long they are: else the log would stay long for them. What they cannot get stays in the log.
    */
   #shorten(all: boolean): void {
     const { chains } = this;
     chains.damaged = false;
     try {
-      for (const [root, known] of [...chains.known]) if (all || isLongBehind(known)) this.#fold(root);
+      for (const [root, known] of [...chains.known]) if (all || known.behind > SMALL) this.#fold(root);
       chains.rewrite();
     } catch (error) {
       chains.files.logger?.warn("the log of the session store could not be written anew yet", { why: String(error) });
