@@ -6,7 +6,7 @@ export { Agent } from "./agent.js";
 export type { AgentOptions } from "./agent-options.js";
 export type { AgentEvent } from "./ports/events.js";
 export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
-export type { Run, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
+export type { Instruction, Run, RunAnswer, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
 export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
 export type { Runs } from "./run/runs.js";
 export type { CatalogueCache, ModelEntry, ModelPair, Models } from "./models/models.js";
@@ -31,7 +31,8 @@ export type {
   TextPart,
   ToolCallPart,
 } from "./ports/message.js";
-export type { ChainLink, Session, Snapshot } from "./ports/session.js";
+export type { ChainLink, Leave, Session, SessionMode, Snapshot } from "./ports/session.js";
+export type { Ask, AskChoice, AskKind, AskReply, AskState } from "./ports/ask.js";
 export type { Usage } from "./ports/usage.js";
 
 // The ports: what an edge must offer.
@@ -63,7 +64,10 @@ export type {
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
 export type { Permission, PermissionPolicy, PermissionRequest } from "./ports/permission-policy.js";
 export type { Hooks, ModelCall } from "./ports/hooks.js";
+export type { Notifier } from "./ports/notifier.js";
 export type {
+  AskAnswered,
+  AskQuery,
   ChainData,
   ChainHead,
   Holder,
@@ -105,6 +109,7 @@ export { sharedOptions } from "./plugin/shared-options.js";
 
 // What authors of edges share with ours.
 export { DriverLife, type DriverLifeOptions } from "./sessions/driver-life.js";
+export { Hints, LookingNotifier } from "./sessions/hints.js";
 export { holderState, thisHolder } from "./sessions/holder.js";
 export { MemoryDriver } from "./sessions/memory-driver.js";
 export { MemoryStore } from "./sessions/memory-store.js";

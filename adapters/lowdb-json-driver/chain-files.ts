@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { isRecord } from "gantry";
-import type { ChainData, Logger, SessionData } from "gantry";
+import type { ChainData, Logger, Session, SessionData } from "gantry";
 import { fileName, textOf } from "./files.js";
 import type { Files } from "./files.js";
 
@@ -11,6 +11,11 @@ export const VERSION = 2;
 export interface ChainFile extends ChainData {
   version: number;
   v: number;
+}
+
+/** A session with what one lacks that an earlier version wrote. */
+export function completed(session: Session): Session {
+  return { ...({ mode: "auto", leave: [], cuts: [] } satisfies Partial<Session>), ...session };
 }
 
 /** The files of chains, one each. */
@@ -41,7 +46,12 @@ export class ChainFiles {
       const { version, sessions } = low.data;
       const sound = ({ session: { id, updatedAt, usage, chain } }: SessionData): boolean =>
         [id, updatedAt, chain.root].every((text) => typeof text === "string") && isRecord(usage);
-      if (version === VERSION && sessions.every(sound)) return low.data;
+      if (version === VERSION && sessions.every(sound)) {
+        // An earlier version knew less.
+        const { asks = [] } = low.data as Partial<ChainFile>;
+        for (const stored of sessions) stored.session = completed(stored.session);
+        return { ...low.data, asks };
+      }
       throw new Error(`expected a session of version ${VERSION}`);
     } catch (error) {
       const message = "a session's file cannot be used; it is left out and left as it is";

@@ -1,7 +1,7 @@
 import { existsSync, rmSync, statSync } from "node:fs";
 import { MemoryDriver, MemoryStore } from "gantry";
-import type { Lease, RunRecord, Session, SessionChange, SessionStart } from "gantry";
-import { VERSION } from "./chain-files.js";
+import type { Ask, Instruction, Lease, RunRecord, Session, SessionChange, SessionStart } from "gantry";
+import { completed, VERSION } from "./chain-files.js";
 import type { ChainFile, ChainFiles } from "./chain-files.js";
 import { parsed } from "./files.js";
 import type { Log } from "./log.js";
@@ -15,6 +15,7 @@ interface ChainLine {
   v: number;
   sessions?: readonly Session[];
   runs?: readonly { run: RunRecord; fence: number | null }[];
+  asks?: readonly Ask[];
   folded?: true;
   /** Whoever had its lease last may not know what is in it. */
   free?: true;
@@ -25,7 +26,17 @@ type Content = { id: string; change: SessionChange } | { start: SessionStart };
 
 /** Any line. The first one is a head. */
 type Line = ChainLine | { head: number; fence: number } | OtherLine;
-type OtherLine = { lease: Lease } | { released: string } | { gone: string } | { runs: NonNullable<ChainLine["runs"]> };
+type OtherLine =
+  | { lease: Lease }
+  | { released: string }
+  | { gone: string }
+  | { runs: NonNullable<ChainLine["runs"]> }
+  | { asks: readonly Ask[] }
+  | { instruction: Instruction }
+  | { followed: readonly string[]; of: string };
+
+/** What records of runs lack that an earlier version wrote. */
+const NEW_OF_RUN = { fingerprint: "", answer: null } as const;
 
 /** A chain beside what the memory store says. */
 interface Known {
@@ -52,6 +63,8 @@ export class Chains {
   readonly known = new Map<string, Known>();
   /** The log has a line that is none; what could be read is used. */
   damaged = false;
+  /** Chains of which another process said something since somebody emptied it. */
+  readonly news = new Set<string>();
   /** Chains whose messages are in memory, the last used last. */
   readonly #whole = new Set<string>();
 
@@ -102,8 +115,8 @@ export class Chains {
     }
     const file = this.files.read(this.files.pathOf(root));
     if (file?.sessions[0]?.session.id === root) {
-      // Its runs are in memory already, and with them who holds them.
-      this.store.load({ ...file, runs: [] });
+      // Its runs are in memory already, and with them who holds them; its asks too.
+      this.store.load({ ...file, runs: [], asks: [] });
       // Whoever wrote the file may have died before the log could say so.
       this.#filed(known, file.v);
       known.size = statSync(this.files.pathOf(root), { throwIfNoEntry: false })?.size ?? 0;
@@ -126,10 +139,15 @@ export class Chains {
   }
 
   /** Under the lock: the same of a change of a chain that was loaded, or that is new, with the sessions and runs that are others now. */
-  addChange(root: string, sessions: readonly Session[], runs: readonly RunRecord[], content: string): void {
+  addChange(
+    root: string,
+    { sessions, runs = [], asks = [] }: { sessions: readonly Session[] } & Pick<SessionChange, "runs" | "asks">,
+    content: string,
+  ): void {
     const line: ChainLine = { root, v: (this.known.get(root)?.v ?? 0) + 1 };
     if (sessions.length > 0) line.sessions = sessions;
     if (runs.length > 0) line.runs = runs.flatMap(({ id }) => this.store.runs.get(id) ?? []);
+    if (asks.length > 0) line.asks = asks.flatMap(({ id }) => this.store.asks.get(id) ?? []);
     const { leases, released } = this.store;
     if (!leases.has(root) && !released.has(root)) line.free = true;
     this.add(line, content);
@@ -139,7 +157,8 @@ export class Chains {
 
   /** Under the lock: say in the log that there is a chain, all of it in memory and in its file. */
   addFile(root: string, v: number): void {
-    this.add({ root, v, sessions: this.sessionsOf(root), runs: this.store.runsOf(root), folded: true });
+    const asks = this.store.asks.list(root, { limit: Infinity });
+    this.add({ root, v, sessions: this.sessionsOf(root), runs: this.store.runsOf(root), asks, folded: true });
     this.#unload(root);
   }
 
@@ -176,14 +195,19 @@ export class Chains {
 
   /** Under the lock: put a log in place that says of each chain what it is and what its file lacks, and no more. */
   rewrite(): void {
-    const { leases, fence, runs } = this.store;
+    const { leases, fence, runs, asks, instructions } = this.store;
     const lines = [JSON.stringify({ head: VERSION, fence } satisfies Line)];
     for (const [root, known] of this.known) {
       const line: ChainLine = { root, v: known.filed, sessions: this.sessionsOf(root), folded: true };
       if (known.filed > 0) lines.push(JSON.stringify(line));
       for (const { text } of known.lines) lines.push(text);
     }
-    const others: OtherLine[] = [{ runs: [...runs.values()] }, ...[...leases.values()].map((lease) => ({ lease }))];
+    const others: OtherLine[] = [
+      { runs: [...runs.values()] },
+      { asks: [...asks.values()] },
+      ...[...instructions.values()].map((instruction) => ({ instruction })),
+      ...[...leases.values()].map((lease) => ({ lease })),
+    ];
     lines.push(...others.map((line) => JSON.stringify(line)));
     // What the old log could still make good.
     this.files.syncFolder();
@@ -193,8 +217,8 @@ export class Chains {
 
   /** The store's own objects. */
   #contentOf(root: string): ChainFile {
-    const { sessions = [], snapshots = [], runs = [] } = this.store.chain(root) ?? {};
-    return { version: VERSION, v: this.known.get(root)?.v ?? 1, sessions, snapshots, runs };
+    const { sessions = [], snapshots = [], runs = [], asks = [] } = this.store.chain(root) ?? {};
+    return { version: VERSION, v: this.known.get(root)?.v ?? 1, sessions, snapshots, runs, asks };
   }
 
   #setSize(root: string, size: number): void {
@@ -206,20 +230,36 @@ export class Chains {
     const line = parsed<Line>(text);
     if (!line) this.damaged = true;
     else if ("head" in line) this.store.fence = line.fence;
-    else if ("lease" in line) {
+    else if ("instruction" in line) {
+      this.store.instructions.set(line.instruction.id, line.instruction);
+      this.news.add(line.instruction.sessionId);
+    } else if ("followed" in line) {
+      for (const id of line.followed) this.store.instructions.delete(id);
+      this.news.add(line.of);
+    } else if ("lease" in line) {
       this.store.leases.set(line.lease.rootId, line.lease);
       this.store.released.delete(line.lease.rootId);
       this.store.fence = Math.max(this.store.fence, line.lease.fence);
     } else if ("released" in line) {
       const lease = this.store.leases.get(line.released);
       if (lease) this.store.release(lease);
-    } else if ("gone" in line) this.#forget(line.gone);
-    else {
-      for (const stored of line.runs ?? []) this.store.runs.set(stored.run.id, stored);
+    } else if ("gone" in line) {
+      this.#forget(line.gone);
+      this.news.add(line.gone);
+    } else {
+      for (const stored of ("runs" in line && line.runs) || []) {
+        this.store.runs.set(stored.run.id, { ...stored, run: { ...NEW_OF_RUN, ...stored.run } });
+        this.news.add(stored.run.sessionId);
+      }
+      for (const ask of ("asks" in line && line.asks) || []) {
+        this.store.asks.set(ask.id, ask);
+        this.news.add(ask.sessionId);
+      }
+      if ("v" in line) this.news.add(line.root);
       if ("free" in line) this.store.released.delete(line.root);
       const known = "v" in line && this.#count(line, text);
       if (known && known.whole && text.includes("\t")) this.#replay(text);
-      else if (known && line.sessions?.length) this.#unload(line.root, line.sessions);
+      else if (known && line.sessions?.length) this.#unload(line.root, line.sessions.map(completed));
     }
   }
 
@@ -249,7 +289,8 @@ export class Chains {
   #replay(line: string): void {
     const content = parsed<Content>(line.slice(line.indexOf("\t") + 1));
     try {
-      if (content && "start" in content) this.store.create(content.start);
+      if (content && "start" in content)
+        this.store.create({ ...content.start, session: completed(content.start.session) });
       else if (content) this.store.write(content.id, content.change);
       else this.damaged = true;
     } catch {
@@ -273,7 +314,7 @@ export class Chains {
   #unload(root: string, news: readonly Session[] = []): void {
     const sessions = new Map([...this.sessionsOf(root), ...news].map((session) => [session.id, session]));
     const shells = [...sessions.values()].map((session) => ({ session, cut: "", view: [], messages: [] }));
-    this.store.load({ sessions: shells, snapshots: [], runs: [] });
+    this.store.load({ sessions: shells, snapshots: [], runs: [], asks: [] });
     const known = this.known.get(root);
     if (known) known.whole = false;
     this.#whole.delete(root);

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { DriverLife, SessionExistsError, SessionNotFoundError } from "gantry";
+import { DriverLife, LookingNotifier, SessionExistsError, SessionNotFoundError } from "gantry";
 import type { ChainData, Logger, MemoryDriver, SessionChange, SessionDriver, SessionStart } from "gantry";
 import type { LowdbJsonOptions } from "./options.js";
 import { Store } from "./store.js";
@@ -7,11 +7,24 @@ import { Store } from "./store.js";
 /** Sessions in one JSON file each, that any number of processes share. The rules are those of `MemoryDriver`. */
 export class LowdbJsonDriver implements SessionDriver {
   readonly name = "json";
+  /** What others wrote is read from the log. */
+  readonly notifier = new LookingNotifier(() => {
+    const { chains } = this.#store ?? {};
+    chains?.refresh();
+    const news = [...(chains?.news ?? [])];
+    chains?.news.clear();
+    return news;
+  });
   readonly #life: DriverLife<Store>;
+  #store: Store | undefined;
 
   constructor(options: LowdbJsonOptions, logger?: Logger) {
-    const open = (): Promise<Store> => Store.open(options, logger);
-    this.#life = new DriverLife({ where: options.path, open, close: (store) => store.close() });
+    const open = async (): Promise<Store> => (this.#store = await Store.open(options, logger));
+    const close = (store: Store): Promise<void> => {
+      this.#store = undefined;
+      return store.close();
+    };
+    this.#life = new DriverLife({ where: options.path, open, close });
   }
 
   readonly open: SessionDriver["open"] = () => this.#life.open();
@@ -24,6 +37,9 @@ export class LowdbJsonDriver implements SessionDriver {
   readonly snapshots: SessionDriver["snapshots"] = (id) => this.#read(id, (memory) => memory.snapshots(id));
   readonly runs: SessionDriver["runs"] = (query) => this.#read("", (memory) => memory.runs(query));
   readonly run: SessionDriver["run"] = (id) => this.#read("", (memory) => memory.run(id));
+  readonly asks: SessionDriver["asks"] = (query) => this.#read("", (memory) => memory.asks(query));
+  readonly ask: SessionDriver["ask"] = (id) => this.#read("", (memory) => memory.ask(id));
+  readonly instructions: SessionDriver["instructions"] = (id) => this.#read("", (memory) => memory.instructions(id));
   readonly dump: SessionDriver["dump"] = (id) => this.#read(id, (memory) => memory.dump(id));
 
   create({ run, fence = null, ...start }: SessionStart): Promise<void> {
@@ -36,26 +52,56 @@ export class LowdbJsonDriver implements SessionDriver {
       const own = JSON.parse(text) as { start: SessionStart };
       chains.store.create({ ...own.start, fence, ...(run && { run }) });
       const sessions = chains.sessionsOf(chain.root).filter((one) => one.id === id);
-      chains.addChange(chain.root, sessions, run ? [run] : [], text);
+      chains.addChange(chain.root, { sessions, ...(run && { runs: [run] }) }, text);
       folding.note(chain.root);
     });
   }
 
-  write(id: string, { runs = [], fence, ...change }: SessionChange): Promise<void> {
+  write(id: string, { runs, asks, followed = [], fence, ...change }: SessionChange): Promise<void> {
     return this.#change(change.sync, ({ chains, folding }) => {
       const root = chains.rootOf(id);
       if (!chains.load(root)) throw new SessionNotFoundError(id);
       const text = JSON.stringify({ id, change: { ...change, fence: null } });
       const own = JSON.parse(text) as { change: SessionChange };
-      chains.store.write(id, { ...own.change, fence, runs });
+      const others = { ...(runs && { runs }), ...(asks && { asks }) };
+      chains.store.write(id, { ...own.change, fence, ...others, followed });
       const all = change.cut !== undefined || change.restore !== undefined;
       // Text that only grows changes nothing that a list shows.
       const some = change.set !== undefined || change.usage !== undefined || change.add !== undefined;
       const sessions = chains.sessionsOf(root).filter((one) => all || (some && [id, root].includes(one.id)));
-      chains.addChange(root, sessions, runs, text);
+      chains.addChange(root, { sessions, ...others }, text);
+      if (followed.length > 0) chains.add({ followed, of: root });
       folding.note(root);
     });
   }
+
+  readonly answer: SessionDriver["answer"] = (id, answered) =>
+    this.#change(true, ({ chains }) => {
+      const outcome = chains.store.answer(id, answered);
+      if (outcome?.counts) chains.add({ asks: [outcome.ask] });
+      return outcome;
+    });
+
+  readonly instruct: SessionDriver["instruct"] = (instruction) =>
+    this.#change(true, ({ chains }) => {
+      chains.store.instruct(instruction);
+      const stored = chains.store.instructions.get(instruction.id);
+      if (stored) chains.add({ instruction: stored });
+    });
+
+  readonly withdraw: SessionDriver["withdraw"] = (id) =>
+    this.#change(true, ({ chains }) => {
+      const of = chains.store.instructions.get(id)?.sessionId ?? "";
+      if (!chains.store.instructions.delete(id)) return false;
+      chains.add({ followed: [id], of });
+      return true;
+    });
+
+  readonly forgetKeys: SessionDriver["forgetKeys"] = (before) =>
+    this.#change(false, ({ chains }) => {
+      const runs = chains.store.forgetKeys(before);
+      if (runs.length > 0) chains.add({ runs });
+    });
 
   readonly delete: SessionDriver["delete"] = (ids) =>
     this.#change(true, ({ chains }) => {

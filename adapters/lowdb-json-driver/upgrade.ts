@@ -2,7 +2,7 @@ import { existsSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { MemoryDriver, MemoryStore } from "gantry";
 import type { SessionChange, SessionData, Snapshot } from "gantry";
-import { VERSION } from "./chain-files.js";
+import { completed, VERSION } from "./chain-files.js";
 import { fileName, parsed, textOf } from "./files.js";
 import type { Files } from "./files.js";
 
@@ -40,7 +40,8 @@ export async function upgrade(path: string, files: Files): Promise<void> {
       const store = new MemoryStore();
       const driver = new MemoryDriver(store);
       await driver.open();
-      store.load({ sessions, snapshots: original.snapshots ?? [], runs: [] });
+      for (const stored of sessions) stored.session = completed(stored.session);
+      store.load({ sessions, snapshots: original.snapshots ?? [], runs: [], asks: [] });
       for (const { id = "", change } of linesOf(join(journals, `${fileName(root)}l`)))
         if (change) await driver.write(id, { ...change, fence: null });
       files.replace(fileOf(root), JSON.stringify({ version: VERSION, v: 1, ...store.dump(root) }));

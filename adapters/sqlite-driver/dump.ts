@@ -1,10 +1,10 @@
 import { RunKeyTakenError } from "gantry";
 import type { ChainData } from "gantry";
-import { listRuns, viewOf, wholeMessage } from "./reads.js";
+import { listAsks, listRuns, viewOf, wholeMessage } from "./reads.js";
 import { rowOfSnapshot, sessionOf, snapshotOf } from "./rows.js";
 import type { MessageRow, SessionRow, SnapshotRow } from "./rows.js";
 import type { Statements } from "./statements.js";
-import { createSession, putRun } from "./writes.js";
+import { createSession, putAsk, putRun } from "./writes.js";
 
 /** All of a chain as of one moment. */
 export function dumpChain(db: Statements, id: string): ChainData | undefined {
@@ -28,12 +28,13 @@ export function dumpChain(db: Statements, id: string): ChainData | undefined {
         .all<SnapshotRow>("SELECT id, after, created_at FROM snapshots WHERE chain = ? ORDER BY n", original.n)
         .map(snapshotOf),
       runs: listRuns(db, { sessionId: original.id, limit: Infinity }).map(({ run }) => run),
+      asks: listAsks(db, { sessionId: original.id, limit: Infinity }),
     };
   });
 }
 
 /** Inside a transaction that holds the write lock; a throw undoes all of it. */
-export function loadChain(db: Statements, { sessions, snapshots, runs }: ChainData): void {
+export function loadChain(db: Statements, { sessions, snapshots, runs, asks }: ChainData): void {
   let chain = 0;
   for (const { session, cut, view, messages } of sessions) {
     const n = createSession(db, { session, messages: messages.map(({ message }) => message), view });
@@ -47,4 +48,5 @@ export function loadChain(db: Statements, { sessions, snapshots, runs }: ChainDa
     if (db.get("SELECT 1 FROM runs WHERE id = ?", run.id)) throw new RunKeyTakenError(run.key);
     putRun(db, sessions[0]?.session.id ?? "", run, null);
   }
+  for (const ask of asks) putAsk(db, sessions[0]?.session.id ?? "", ask);
 }

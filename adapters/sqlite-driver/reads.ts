@@ -1,6 +1,9 @@
 import type {
+  Ask,
+  AskQuery,
   ChainHead,
   Holder,
+  Instruction,
   Message,
   MessagePage,
   RunQuery,
@@ -38,7 +41,7 @@ export function headOf(db: Statements, id: string, wanted: { messages: boolean }
       original: sessionOf(original),
       newest: sessionOf(newest),
       messages: wanted.messages ? shownIn(db, newest) : [],
-      unfinished: unfinished.map(({ record }) => JSON.parse(record) as RunRecord),
+      unfinished: unfinished.map(({ record }) => recordOf(record)),
     };
   });
 }
@@ -171,8 +174,14 @@ const RUNS = `SELECT r.record, l.holder FROM runs r
 export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN ('running', 'waiting')
   ORDER BY started_at DESC, id DESC`;
 
+/** What is stored of a run; a record of an earlier version lacks some. */
+function recordOf(record: string): RunRecord {
+  const lacking = { fingerprint: "", answer: null } as const;
+  return { ...lacking, ...(JSON.parse(record) as Omit<RunRecord, keyof typeof lacking>) };
+}
+
 const runOf = ({ record, holder }: RunRow): StoredRun => ({
-  run: JSON.parse(record) as RunRecord,
+  run: recordOf(record),
   holder: holder === null ? null : (JSON.parse(holder) as Holder),
 });
 
@@ -213,6 +222,31 @@ export function listRuns(db: Statements, query: RunQuery): StoredRun[] {
 /** Compares as the index does. */
 function placeOf({ run }: StoredRun): string {
   return `${run.startedAt}\0${run.id}`;
+}
+
+export function listAsks(db: Statements, { sessionId, open = false, before, limit }: AskQuery): Ask[] {
+  const where = [
+    ...(sessionId === undefined ? [] : ["root = (SELECT root FROM sessions WHERE id = ?)"]),
+    ...(open ? ["state = 'open'"] : []),
+    ...(before === undefined ? [] : ["(created_at, id) < (?, ?)"]),
+  ];
+  const values = [sessionId, before?.createdAt, before?.id, limitOf(limit)].filter((value) => value !== undefined);
+  const sql = `SELECT ask FROM asks WHERE ${["1", ...where].join(" AND ")} ORDER BY created_at DESC, id DESC LIMIT ?`;
+  return db.all<{ ask: string }>(sql, ...values).map(askOf);
+}
+
+export function getAsk(db: Statements, id: string): Ask | undefined {
+  const row = db.get<{ ask: string }>("SELECT ask FROM asks WHERE id = ?", id);
+  return row && askOf(row);
+}
+
+const askOf = ({ ask }: { ask: string }): Ask => JSON.parse(ask) as Ask;
+
+export function listInstructions(db: Statements, sessionId: string): Instruction[] {
+  const sql = "SELECT instruction FROM instructions WHERE root = (SELECT root FROM sessions WHERE id = ?) ORDER BY n";
+  return db
+    .all<{ instruction: string }>(sql, sessionId)
+    .map(({ instruction }) => JSON.parse(instruction) as Instruction);
 }
 
 export function listSnapshots(db: Statements, id: string): Snapshot[] {

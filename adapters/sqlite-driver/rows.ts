@@ -1,5 +1,8 @@
 /// <reference lib="es2024.string" />
-import type { Message, Part, ReasoningEffort, Role, Session, Snapshot } from "gantry";
+import type { Leave, Message, Part, ReasoningEffort, Role, Session, SessionMode, Snapshot } from "gantry";
+
+/** A list without entries, as JSON. */
+const NONE = "[]";
 
 export interface SessionRow {
   n: number;
@@ -10,6 +13,9 @@ export interface SessionRow {
   provider: string;
   model: string;
   reasoning_effort: string;
+  mode: string;
+  leave: string;
+  cuts: string;
   project_dir: string;
   parent_id: string;
   root: string;
@@ -63,6 +69,9 @@ export function sessionOf(row: SessionRow): Session {
     provider: row.provider,
     model: row.model,
     reasoningEffort: row.reasoning_effort as ReasoningEffort,
+    mode: row.mode as SessionMode,
+    leave: row.leave === NONE ? [] : (JSON.parse(row.leave) as Leave[]),
+    cuts: row.cuts === NONE ? [] : (JSON.parse(row.cuts) as number[]),
     projectDir: row.project_dir,
     parentId: row.parent_id,
     chain: { root: row.root, index: row.idx },
@@ -88,6 +97,9 @@ export function rowOfSession(session: Session): Omit<SessionRow, "n"> {
     provider: session.provider,
     model: session.model,
     reasoning_effort: session.reasoningEffort,
+    mode: session.mode,
+    leave: JSON.stringify(session.leave),
+    cuts: JSON.stringify(session.cuts),
     project_dir: session.projectDir,
     parent_id: session.parentId,
     root: chain.root,

@@ -126,6 +126,32 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX runs_of_chain ON runs (root, started_at, id);
   CREATE INDEX runs_of_chain_state ON runs (root, state, started_at, id);
   `,
+  `
+  ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT 'auto';
+  -- Both JSON lists, almost always empty.
+  ALTER TABLE sessions ADD COLUMN leave TEXT NOT NULL DEFAULT '[]';
+  ALTER TABLE sessions ADD COLUMN cuts TEXT NOT NULL DEFAULT '[]';
+
+  -- root: id of the chain's original. ask: all of it, as JSON.
+  CREATE TABLE asks (
+    id TEXT PRIMARY KEY,
+    root TEXT NOT NULL,
+    state TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    ask TEXT NOT NULL
+  ) WITHOUT ROWID;
+  CREATE INDEX asks_all ON asks (created_at, id);
+  CREATE INDEX asks_of_chain ON asks (root, created_at, id);
+  CREATE INDEX asks_open ON asks (created_at, id) WHERE state = 'open';
+
+  CREATE TABLE instructions (
+    n INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    root TEXT NOT NULL,
+    instruction TEXT NOT NULL
+  );
+  CREATE INDEX instructions_of_chain ON instructions (root, n);
+  `,
 ];
 
 /** Version of the files that this code reads and writes. */

@@ -1,9 +1,13 @@
 import type { Database } from "better-sqlite3";
-import { DriverLife } from "gantry";
+import { DriverLife, LookingNotifier } from "gantry";
 import type {
+  Ask,
+  AskAnswered,
+  AskQuery,
   ChainData,
   ChainHead,
   Holder,
+  Instruction,
   Lease,
   Logger,
   Message,
@@ -23,9 +27,12 @@ import type { Connection } from "./connection.js";
 import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
 import {
+  getAsk,
   getRun,
   getSession,
   headOf,
+  listAsks,
+  listInstructions,
   listMessages,
   listRuns,
   listSessions,
@@ -33,11 +40,21 @@ import {
   newestOfChain,
 } from "./reads.js";
 import { sessionOf } from "./rows.js";
-import { setPragma } from "./kept.js";
+import { readPragma, setPragma } from "./kept.js";
 import { Statements } from "./statements.js";
 import { dumpChain, loadChain } from "./dump.js";
 import { WriteQueue, patiently } from "./write-queue.js";
-import { changeSession, createSession, deleteChains, releaseLease, takeLease } from "./writes.js";
+import {
+  answerAsk,
+  changeSession,
+  createSession,
+  deleteChains,
+  forgetKeys,
+  instruct,
+  releaseLease,
+  takeLease,
+  withdrawInstruction,
+} from "./writes.js";
 
 /** Silence after a write before the write-ahead log is folded into the file, in ms. */
 const IDLE_MS = 1000;
@@ -50,9 +67,12 @@ interface Opened extends Connection {
 /** Sessions in one SQLite file that any number of processes share. */
 export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
+  readonly notifier = new LookingNotifier(() => this.#isChanged());
   readonly #logger: Logger | undefined;
   readonly #life: DriverLife<Opened>;
   #idle: NodeJS.Timeout | undefined;
+  #opened: Database | undefined;
+  #seen: unknown;
 
   constructor(options: SqliteOptions, logger?: Logger) {
     this.#logger = logger;
@@ -61,12 +81,14 @@ export class SqliteDriver implements SessionDriver {
       open: async () => {
         const connection = await connect(options, logger, patiently);
         const { db, wal } = connection;
+        this.#opened = db;
         const writes = new WriteQueue(db, { wal, durable: options.durability !== "normal" });
         return { ...connection, statements: new Statements(db), writes };
       },
       close: ({ db }) => {
         clearTimeout(this.#idle);
         this.#idle = undefined;
+        this.#opened = undefined;
         // The last connection to go folds the write-ahead log into the file.
         db.close();
       },
@@ -124,6 +146,34 @@ export class SqliteDriver implements SessionDriver {
     return this.#read((db) => getRun(db, id));
   }
 
+  asks(query: AskQuery): Promise<Ask[]> {
+    return this.#read((db) => listAsks(db, query));
+  }
+
+  ask(id: string): Promise<Ask | undefined> {
+    return this.#read((db) => getAsk(db, id));
+  }
+
+  answer(id: string, answered: AskAnswered): Promise<{ ask: Ask; counts: boolean } | undefined> {
+    return this.#write(true, (db) => answerAsk(db, id, answered));
+  }
+
+  instruct(instruction: Instruction): Promise<void> {
+    return this.#write(true, (db) => instruct(db, instruction));
+  }
+
+  instructions(sessionId: string): Promise<Instruction[]> {
+    return this.#read((db) => listInstructions(db, sessionId));
+  }
+
+  withdraw(id: string): Promise<boolean> {
+    return this.#write(true, (db) => withdrawInstruction(db, id));
+  }
+
+  forgetKeys(before: string): Promise<void> {
+    return this.#write(false, (db) => forgetKeys(db, before));
+  }
+
   write(id: string, change: SessionChange): Promise<void> {
     return this.#write(change.sync, (db) => changeSession(db, id, change));
   }
@@ -146,6 +196,14 @@ export class SqliteDriver implements SessionDriver {
 
   load(chain: ChainData): Promise<void> {
     return this.#write(true, (db) => loadChain(db, chain));
+  }
+
+  /** Whether another connection wrote something since this was asked last. */
+  #isChanged(): boolean {
+    const seen = this.#opened && readPragma(this.#opened, "data_version");
+    const isNew = seen !== this.#seen;
+    this.#seen = seen;
+    return isNew;
   }
 
   #read<T>(read: (db: Statements) => T): Promise<T> {

@@ -6,7 +6,19 @@ import {
   SessionExistsError,
   SessionNotFoundError,
 } from "gantry";
-import type { Holder, Lease, Message, PartDelta, RunRecord, SessionChange, SessionStart, Snapshot } from "gantry";
+import type {
+  Ask,
+  AskAnswered,
+  Holder,
+  Instruction,
+  Lease,
+  Message,
+  PartDelta,
+  RunRecord,
+  SessionChange,
+  SessionStart,
+  Snapshot,
+} from "gantry";
 import { newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
 import type { Statements, Value } from "./statements.js";
@@ -59,6 +71,56 @@ export function changeSession(db: Statements, id: string, change: SessionChange)
   grow(db, place, change.append ?? []);
   for (const message of change.finish ?? []) finish(db, place, message);
   for (const run of change.runs ?? []) putRun(db, place.root, run, change.fence);
+  for (const ask of change.asks ?? []) putAsk(db, place.root, ask);
+  for (const one of change.followed ?? [])
+    db.run("DELETE FROM instructions WHERE id = ? AND root = ?", one, place.root);
+}
+
+/** A new ask, or in place of the one of the chain that has its id and was not answered. */
+export function putAsk(db: Statements, root: string, ask: Ask): void {
+  const { id, state, createdAt } = ask;
+  const known = db.get<{ root: string; state: string }>("SELECT root, state FROM asks WHERE id = ?", id);
+  if (known && known.root !== root) throw new SessionExistsError(id);
+  const row = { root, state, created_at: createdAt, ask: JSON.stringify({ ...ask, sessionId: root }) };
+  if (!known) db.insert("asks", { id, ...row });
+  else if (known.state !== "answered") db.update("asks", "id", id, row);
+}
+
+export function answerAsk(
+  db: Statements,
+  id: string,
+  answered: AskAnswered,
+): { ask: Ask; counts: boolean } | undefined {
+  const row = db.get<{ root: string; ask: string }>("SELECT root, ask FROM asks WHERE id = ?", id);
+  if (!row) return undefined;
+  const ask = JSON.parse(row.ask) as Ask;
+  if (ask.state !== "open") return { ask, counts: false };
+  putAsk(db, row.root, { ...ask, ...answered, state: "answered" });
+  return { ask: { ...ask, ...answered, state: "answered" }, counts: true };
+}
+
+export function instruct(db: Statements, instruction: Instruction): void {
+  const { id, sessionId } = instruction;
+  const place = placeOf(db, sessionId);
+  if (!place) throw new SessionNotFoundError(sessionId);
+  const row = { id, root: place.root, instruction: JSON.stringify({ ...instruction, sessionId: place.root }) };
+  db.insert("instructions", row, "ON CONFLICT (id) DO NOTHING");
+}
+
+/** Whether there was one. */
+export function withdrawInstruction(db: Statements, id: string): boolean {
+  return db.run("DELETE FROM instructions WHERE id = ?", id).changes > 0;
+}
+
+export function forgetKeys(db: Statements, before: string): void {
+  const rows = db.all<{ id: string; record: string }>(
+    `SELECT id, record FROM runs WHERE key <> '' AND started_at < ? AND state NOT IN ('running', 'waiting')`,
+    before,
+  );
+  for (const { id, record } of rows) {
+    const run: RunRecord = { ...(JSON.parse(record) as RunRecord), key: "", fingerprint: "", answer: null };
+    db.update("runs", "id", id, { key: "", record: JSON.stringify(run) });
+  }
 }
 
 /** A new run, or in place of the one of the chain that has its id. */
@@ -85,7 +147,7 @@ export function deleteChains(db: Statements, ids: readonly string[]): void {
     db.run("DELETE FROM snapshots WHERE chain = ?", place.chain);
     db.run("DELETE FROM views WHERE session IN (SELECT n FROM sessions WHERE root = ?)", place.root);
     db.run("DELETE FROM leases WHERE root = ?", place.root);
-    db.run("DELETE FROM runs WHERE root = ?", place.root);
+    for (const table of ["runs", "asks", "instructions"]) db.run(`DELETE FROM ${table} WHERE root = ?`, place.root);
     db.run("DELETE FROM sessions WHERE root = ?", place.root);
   }
 }
@@ -192,7 +254,7 @@ function raiseLastSeq(db: Statements, place: Place): void {
 
 /** One statement, with those columns alone that change: an index is written for each that is named. */
 function setFields(db: Statements, place: Place, { set = {}, usage, add = [] }: SessionChange): void {
-  const { title, titled, provider, model, reasoningEffort, projectDir, updatedAt } = set;
+  const { title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir, updatedAt } = set;
   const last = lastOf(add);
   const changes: [sql: string, ...values: (Value | undefined)[]][] = [
     ["title = ?", title],
@@ -200,6 +262,9 @@ function setFields(db: Statements, place: Place, { set = {}, usage, add = [] }: 
     ["provider = ?", provider],
     ["model = ?", model],
     ["reasoning_effort = ?", reasoningEffort],
+    ["mode = ?", mode],
+    ["leave = ?", leave && JSON.stringify(leave)],
+    ["cuts = ?", cuts && JSON.stringify(cuts)],
     ["project_dir = ?", projectDir],
     ["updated_at = max(updated_at, ?)", updatedAt],
     ["prompt_tokens = prompt_tokens + ?", usage?.promptTokens],

@@ -50,7 +50,7 @@ export interface RunResult {
   /** Model calls of the main loop. */
   iterations: number;
   finishReason: FinishReason;
-  endedBy: "model" | "max_iterations";
+  endedBy: "model" | "max_iterations" | "budget";
   /** The chain's first session. */
   sessionId: string;
   /** Of the last model call: prompt and completion tokens, and the model's window where it is known. */
@@ -79,6 +79,29 @@ export interface Run extends AsyncIterable<AgentEvent> {
  */
 export type RunState = "running" | "waiting" | "finished" | "failed" | "cancelled" | "interrupted";
 
+/** Something that somebody outside asks of a run, or of the run that a chain has then. */
+export interface Instruction {
+  /** Unique in the store. */
+  id: string;
+  /** The chain's first session. */
+  sessionId: string;
+  runId: string;
+  /** `cancel`: end it. `steer`: read `text` as the user's, before its model is asked again. */
+  kind: "cancel" | "steer";
+  /** Of a cancel `""`. */
+  text: string;
+  /** ISO 8601 UTC. */
+  createdAt: string;
+}
+
+/** What came of a run that was begun under a key, so that whoever asks again is told the same. */
+export interface RunAnswer {
+  output: string;
+  finishReason: FinishReason;
+  /** Where an answer of a certain form was asked for. */
+  structured?: unknown;
+}
+
 /** A run as the store knows it. Written with its prompt, and again with its end. */
 export interface RunRecord {
   /** Unique in the store. */
@@ -87,6 +110,8 @@ export interface RunRecord {
   sessionId: string;
   /** The caller's own name for it, so that what is asked twice is done once; unique in the store, `""` for none. */
   key: string;
+  /** Of what was asked under the key, so that another question under it is told apart; `""` for none. */
+  fingerprint: string;
   state: RunState;
   /** ISO 8601 UTC. */
   startedAt: string;
@@ -102,4 +127,6 @@ export interface RunRecord {
   endedBy: RunResult["endedBy"] | "";
   /** Of one that failed, as clients are told; null of all others. */
   error: { code: string; message: string } | null;
+  /** Of one that finished and has a key; null of all others. */
+  answer: RunAnswer | null;
 }

@@ -1,7 +1,9 @@
+import type { Ask, AskReply } from "./ask.js";
 import type { Message } from "./message.js";
 import type { ReasoningEffort } from "./model-provider.js";
-import type { RunRecord, RunState } from "./run.js";
-import type { Session, Snapshot } from "./session.js";
+import type { Notifier } from "./notifier.js";
+import type { Instruction, RunRecord, RunState } from "./run.js";
+import type { Leave, Session, SessionMode, Snapshot } from "./session.js";
 import type { Usage } from "./usage.js";
 
 /** What `list` returns: matching originals, the newest first, at most `limit` of them. */
@@ -54,6 +56,25 @@ export interface StoredRun {
   run: RunRecord;
   /** Who holds the lease under which the run was last written; null when that was released, ran out or changed hands, or there was none. */
   holder: Holder | null;
+}
+
+/** What `asks` returns: matching asks by `createdAt`, newest first, ties by id, greatest first; at most `limit` of them. */
+export interface AskQuery {
+  /** Any id of the chain. */
+  sessionId?: string;
+  /** Only those that are stored as open. */
+  open?: boolean;
+  limit: number;
+  /** Start behind an entry, which need not be there any more. */
+  before?: { createdAt: string; id: string };
+}
+
+/** An answer to an ask. */
+export interface AskAnswered {
+  reply: AskReply;
+  answeredBy: string;
+  /** ISO 8601 UTC. */
+  closedAt: string;
 }
 
 /** What the next run of a chain goes on from. */
@@ -128,6 +149,9 @@ export interface SessionFields {
   provider?: string;
   model?: string;
   reasoningEffort?: ReasoningEffort;
+  mode?: SessionMode;
+  leave?: readonly Leave[];
+  cuts?: readonly number[];
   projectDir?: string;
   /** Ignored where the stored one is later; the rest of the change counts. */
   updatedAt?: string;
@@ -160,6 +184,13 @@ export interface SessionChange {
    */
   runs?: readonly RunRecord[];
   /**
+   * Asks of the chain, put by id one after the other, as `runs`; one that was answered meanwhile stays as it is.
+   * `sessionId` is stored as the original's id, whatever these say.
+   */
+  asks?: readonly Ask[];
+  /** Ids of instructions that were followed, or are void: they are gone then. Unknown ones are ignored. */
+  followed?: readonly string[];
+  /**
    * Undo the cut of this snapshot; applied after `cut`, so that one change swaps what was said since for what it hid.
    * What an earlier cut hid stays hidden under its own snapshot. The snapshot is gone then.
    */
@@ -191,6 +222,8 @@ export interface ChainData {
   snapshots: Snapshot[];
   /** Newest first, as they are stored. */
   runs: RunRecord[];
+  /** Newest first, as they are stored. */
+  asks: Ask[];
 }
 
 /**
@@ -210,6 +243,8 @@ export interface ChainData {
  */
 export interface SessionDriver {
   readonly name: string;
+  /** Between the processes that share the store. Usable while the store is open. */
+  readonly notifier: Notifier;
   /** Ready the store. Rejects with `StoreError` when it cannot be used; a store of a newer version is left untouched. */
   open(): Promise<void>;
   /** Take nothing new, wait for what is under way, then let go of everything; other drivers on the store go on. Safe to call twice; it can be opened again. */
@@ -240,6 +275,23 @@ export interface SessionDriver {
   runs(query: RunQuery): Promise<StoredRun[]>;
   /** By its id; undefined for an unknown one. */
   run(id: string): Promise<StoredRun | undefined>;
+  /** By an index. Empty for an unknown session. */
+  asks(query: AskQuery): Promise<Ask[]>;
+  /** By its id; undefined for an unknown one. */
+  ask(id: string): Promise<Ask | undefined>;
+  /**
+   * Answer an ask that is stored as open; needs no lease, and is on the disk when it resolves. Tells the ask as it is then, and whether this
+   * answer is the one that counts: of any number at once the first. Undefined for an unknown one.
+   */
+  answer(id: string, answered: AskAnswered): Promise<{ ask: Ask; counts: boolean } | undefined>;
+  /** Leave an instruction for a chain's run; needs no lease. Rejects with `SessionNotFoundError`; one that is there already is left as it is. */
+  instruct(instruction: Instruction): Promise<void>;
+  /** Those of a chain (any id of it), in the order in which they came. */
+  instructions(sessionId: string): Promise<Instruction[]>;
+  /** Take an instruction back. False when there is none any more: somebody followed it. */
+  withdraw(id: string): Promise<boolean>;
+  /** Free the keys of runs that began before a time (ISO 8601 UTC), and forget what those answered. Runs that go on keep theirs. */
+  forgetKeys(before: string): Promise<void>;
   /**
    * Change a session. Rejects with `SessionNotFoundError`, `SeqTakenError`, `RunKeyTakenError`, `PointNotFoundError` (no
    * such snapshot, no such growing message in the chain), or `LeaseLostError` when the fence is not the chain's current
@@ -247,7 +299,7 @@ export interface SessionDriver {
    */
   write(id: string, change: SessionChange): Promise<void>;
   /**
-   * Chains whole (given any of their ids), with messages, snapshots, runs and leases, what a cut hides too. Unknown ids
+   * Chains whole (given any of their ids), with messages, snapshots, runs, asks, instructions and leases, what a cut hides too. Unknown ids
    * are ignored. All that was unique is free then. A later write of a holder rejects, also when the id is used again.
    */
   delete(ids: readonly string[]): Promise<void>;

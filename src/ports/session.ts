@@ -15,6 +15,26 @@ export interface Snapshot {
   createdAt: string;
 }
 
+/**
+ * How free a session's tools are. `auto`: they run. `ask`: those that need permission wait for a person. `plan`: nothing
+ * runs that changes anything.
+ */
+export type SessionMode = "auto" | "ask" | "plan";
+
+/** Leave that a person gave for good, for the tool calls of one session. */
+export interface Leave {
+  /** Name of the tool. */
+  tool: string;
+  /** What it may do: the calls that are alike, in a form that is compared whole. */
+  what: string;
+  /** As people read it. */
+  title: string;
+  /** By which door it was given. */
+  by: string;
+  /** ISO 8601 UTC. */
+  at: string;
+}
+
 /** One conversation, or one link of it: what a store keeps beside its messages. */
 export interface Session {
   id: string;
@@ -27,6 +47,14 @@ export interface Session {
   provider: string;
   model: string;
   reasoningEffort: ReasoningEffort;
+  mode: SessionMode;
+  /** Oldest first. */
+  leave: readonly Leave[];
+  /**
+   * For each revert and each restore, in order: the `seq` up to which the conversation stayed what it was. Tells a reader
+   * who saw so many of them what is void of what they have.
+   */
+  cuts: readonly number[];
   /** Absolute path. */
   projectDir: string;
   /** The session that this one was forked from; `""` for none. */

@@ -7,7 +7,18 @@ import type { RunRecord, RunResult } from "../ports/run.js";
 /** A run that begins now. */
 export function begun(names: Pick<RunRecord, "id" | "sessionId" | "provider" | "model">): RunRecord {
   const counts = { usage: NO_USAGE, iterations: 0 };
-  return { ...names, key: "", state: "running", startedAt: now(), endedAt: "", ...counts, endedBy: "", error: null };
+  return {
+    ...names,
+    key: "",
+    fingerprint: "",
+    state: "running",
+    startedAt: now(),
+    endedAt: "",
+    ...counts,
+    endedBy: "",
+    error: null,
+    answer: null,
+  };
 }
 
 /** One that came to its result. */

@@ -15,6 +15,7 @@ const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 const time = v.pipe(v.string(), v.isoTimestamp());
 /** What a session's tools may change: a folder, and never a whole disk because a file that somebody handed over says so. */
 const folder = v.custom<string>(isFolderPath, "the absolute path of a folder below the root");
+const list = <S extends v.GenericSchema>(of: S) => v.pipe(v.array(of), v.readonly());
 const usageShape = v.object({ promptTokens: whole, completionTokens: whole, totalTokens: whole, cost: v.number() });
 const sessionShape = v.object({
   id: v.pipe(v.string(), v.nonEmpty()),
@@ -24,6 +25,13 @@ const sessionShape = v.object({
   provider: v.string(),
   model: v.string(),
   reasoningEffort: v.picklist(["", "minimal", "low", "medium", "high"]),
+  // Not yet in exports of earlier versions, as some of what follows.
+  mode: v.optional(v.picklist(["auto", "ask", "plan"]), "auto"),
+  leave: v.optional(
+    list(v.object({ tool: v.string(), what: v.string(), title: v.string(), by: v.string(), at: time })),
+    [],
+  ),
+  cuts: v.optional(list(whole), []),
   projectDir: folder,
   parentId: v.string(),
   chain: v.object({ root: v.string(), index: whole }),
@@ -48,6 +56,7 @@ const runShape = v.object({
   id: v.pipe(v.string(), v.nonEmpty()),
   sessionId: v.string(),
   key: v.string(),
+  fingerprint: v.optional(v.string(), ""),
   state: v.picklist(["running", "waiting", "finished", "failed", "cancelled", "interrupted"]),
   startedAt: time,
   endedAt: v.union([v.literal(""), time]),
@@ -55,8 +64,40 @@ const runShape = v.object({
   model: v.string(),
   usage: usageShape,
   iterations: whole,
-  endedBy: v.picklist(["", "model", "max_iterations"]),
+  endedBy: v.picklist(["", "model", "max_iterations", "budget"]),
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
+  answer: v.optional(
+    v.nullable(
+      v.object({
+        output: v.string(),
+        finishReason: v.nullable(v.picklist(["stop", "length", "content_filter", "tool_calls"])),
+        structured: v.optional(v.unknown()),
+      }),
+    ),
+    null,
+  ),
+});
+const askShape = v.object({
+  id: v.pipe(v.string(), v.nonEmpty()),
+  sessionId: v.string(),
+  runId: v.string(),
+  callId: v.string(),
+  kind: v.picklist(["permission", "question"]),
+  tool: v.string(),
+  toolKind: v.picklist(["read", "edit", "delete", "search", "execute", "fetch", "think", "other"]),
+  title: v.string(),
+  input: v.unknown(),
+  locations: list(v.object({ path: v.string(), line: v.exactOptional(whole) })),
+  diff: list(v.object({ path: v.string(), oldText: v.nullable(v.string()), newText: v.string() })),
+  reason: v.string(),
+  choices: list(v.object({ id: v.string(), label: v.string() })),
+  freeText: v.boolean(),
+  createdAt: time,
+  deadline: v.union([v.literal(""), time]),
+  state: v.picklist(["open", "answered", "withdrawn"]),
+  reply: v.nullable(v.object({ choice: v.string(), text: v.string() })),
+  answeredBy: v.string(),
+  closedAt: v.union([v.literal(""), time]),
 });
 const shapes = {
   chain: v.object({
@@ -67,6 +108,7 @@ const shapes = {
   view: v.object({ message: messageShape }),
   message: v.object({ cut: v.string(), message: messageShape }),
   run: v.object({ run: runShape }),
+  ask: v.object({ ask: askShape }),
   end: v.object({ root: v.string(), messages: whole }),
 };
 type Kind = keyof typeof shapes;
@@ -86,8 +128,8 @@ export function headerLine(): string {
   return `${JSON.stringify(HEADER)}\n`;
 }
 
-/** A chain as JSON lines: the chain, each session followed by its view and its messages, its runs, and an end that counts. */
-export function* chainLines({ sessions, snapshots, runs }: ChainData): Generator<string> {
+/** A chain as JSON lines: the chain, each session followed by its view and its messages, its runs, its asks, and an end that counts. */
+export function* chainLines({ sessions, snapshots, runs, asks }: ChainData): Generator<string> {
   const root = sessions[0]?.session.id ?? "";
   const line = <K extends Kind>(type: K, fields: Line<K>): string => `${JSON.stringify({ type, ...fields })}\n`;
   let count = 0;
@@ -99,6 +141,7 @@ export function* chainLines({ sessions, snapshots, runs }: ChainData): Generator
     count += messages.length;
   }
   for (const run of runs) yield line("run", { run });
+  for (const ask of asks) yield line("ask", { ask });
   yield line("end", { root, messages: count });
 }
 
@@ -138,6 +181,8 @@ export class ChainReader {
         return this.#message(this.#read("message", value));
       case "run":
         return this.#run(this.#read("run", value));
+      case "ask":
+        return this.#ask(this.#read("ask", value));
       case "end":
         return this.#end(this.#read("end", value));
       default:
@@ -154,7 +199,7 @@ export class ChainReader {
 
   #begin({ root, snapshots }: Line<"chain">): undefined {
     if (this.#chain) throw this.#error(`the end of session ${this.#chain.root} first`);
-    this.#chain = { root, data: { sessions: [], snapshots, runs: [] }, seqs: new Set() };
+    this.#chain = { root, data: { sessions: [], snapshots, runs: [], asks: [] }, seqs: new Set() };
   }
 
   #session({ cut, session }: Line<"session">): undefined {
@@ -178,6 +223,12 @@ export class ChainReader {
     const { data, root } = this.#open();
     if (run.sessionId !== root) throw this.#error(`a run of the session ${root}`);
     data.runs.push(run);
+  }
+
+  #ask({ ask }: Line<"ask">): undefined {
+    const { data, root } = this.#open();
+    if (ask.sessionId !== root) throw this.#error(`an ask of the session ${root}`);
+    data.asks.push(ask);
   }
 
   #end({ root, messages }: Line<"end">): ChainData {

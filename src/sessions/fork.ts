@@ -24,6 +24,9 @@ export async function fork(store: SessionDriver, source: Session, messageId: str
     createdAt,
     updatedAt: createdAt,
     usage: NO_USAGE,
+    // Leave was given for the other one.
+    leave: [],
+    cuts: [],
   };
   await store.create({ session, messages });
   return session;

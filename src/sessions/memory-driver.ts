@@ -3,7 +3,12 @@ import { StoreError } from "../ports/errors.js";
 import { newestOf, said } from "./memory-chain.js";
 import { copyOfSession, MemoryStore } from "./memory-store.js";
 import type { StoredFence } from "./memory-lists.js";
+import type { Ask } from "../ports/ask.js";
+import type { Notifier } from "../ports/notifier.js";
+import type { Instruction } from "../ports/run.js";
 import type {
+  AskAnswered,
+  AskQuery,
   ChainData,
   ChainHead,
   Holder,
@@ -23,11 +28,13 @@ import type { Session, Snapshot } from "../ports/session.js";
 /** Sessions in memory, gone with the process. What goes in and out is copied, so that nobody holds what is stored. */
 export class MemoryDriver implements SessionDriver {
   readonly name = "memory";
+  readonly notifier: Notifier;
   readonly #kept: MemoryStore;
   #open = false;
 
   constructor(store: MemoryStore = new MemoryStore()) {
     this.#kept = store;
+    this.notifier = store.notifier();
   }
 
   get #store(): MemoryStore {
@@ -81,13 +88,40 @@ export class MemoryDriver implements SessionDriver {
   }
 
   async runs({ sessionId, ...query }: RunQuery): Promise<StoredRun[]> {
-    const root = sessionId === undefined ? undefined : (this.#store.sessions.get(sessionId)?.session.chain.root ?? "");
-    return this.#store.runs.list(root, query).map((stored) => this.#told(stored));
+    return this.#store.runs.list(this.#rootOf(sessionId), query).map((stored) => this.#told(stored));
   }
 
   async run(id: string): Promise<StoredRun | undefined> {
     const stored = this.#store.runs.get(id);
     return stored && this.#told(stored);
+  }
+
+  async asks({ sessionId, ...query }: AskQuery): Promise<Ask[]> {
+    return copied(this.#store.asks.list(this.#rootOf(sessionId), query));
+  }
+
+  async ask(id: string): Promise<Ask | undefined> {
+    return copied(this.#store.asks.get(id));
+  }
+
+  async answer(id: string, answered: AskAnswered): Promise<{ ask: Ask; counts: boolean } | undefined> {
+    return this.#store.answer(id, answered);
+  }
+
+  async instruct(instruction: Instruction): Promise<void> {
+    this.#store.instruct(instruction);
+  }
+
+  async instructions(sessionId: string): Promise<Instruction[]> {
+    return copied(this.#store.instructionsOf(this.#rootOf(sessionId) ?? ""));
+  }
+
+  async withdraw(id: string): Promise<boolean> {
+    return this.#store.instructions.delete(id);
+  }
+
+  async forgetKeys(before: string): Promise<void> {
+    this.#store.forgetKeys(before);
   }
 
   async write(id: string, { add = [], finish = [], ...change }: SessionChange): Promise<void> {
@@ -117,6 +151,11 @@ export class MemoryDriver implements SessionDriver {
   async load(chain: ChainData): Promise<void> {
     this.#store.checkFree(chain);
     this.#store.load(copied(chain));
+  }
+
+  /** `""` for an unknown session: of it there is nothing. */
+  #rootOf(sessionId: string | undefined): string | undefined {
+    return sessionId === undefined ? undefined : (this.#store.sessions.get(sessionId)?.session.chain.root ?? "");
   }
 
   #told({ run, fence }: StoredFence): StoredRun {

@@ -1,4 +1,5 @@
-import type { RunQuery, SessionQuery } from "../ports/session-driver.js";
+import type { Ask } from "../ports/ask.js";
+import type { AskQuery, RunQuery, SessionQuery } from "../ports/session-driver.js";
 import type { RunRecord } from "../ports/run.js";
 import type { Session } from "../ports/session.js";
 import type { StoredSession } from "./memory-chain.js";
@@ -85,12 +86,12 @@ export class StoredRuns extends Map<string, StoredFence> {
   override set(id: string, stored: StoredFence): this {
     this.delete(id);
     super.set(id, stored);
-    const { key, sessionId, state } = stored.run;
+    const { key, sessionId } = stored.run;
     const chain = this.#byRoot.get(sessionId) ?? { all: runs(), open: new Set() };
     this.#byRoot.set(sessionId, chain);
     this.#all.add(stored);
     chain.all.add(stored);
-    if (state === "running" || state === "waiting") chain.open.add(stored);
+    if (isOpen(stored.run)) chain.open.add(stored);
     if (key !== "") this.#byKey.set(key, id);
     return this;
   }
@@ -114,6 +115,11 @@ export class StoredRuns extends Map<string, StoredFence> {
     return this.#byKey.get(key);
   }
 
+  /** Those that have a key. */
+  withKeys(): StoredFence[] {
+    return [...this.#byKey.values()].flatMap((id) => this.get(id) ?? []);
+  }
+
   /** Of the chain with this original, those that are not stored as ended; newest first. */
   unfinished(root: string): RunRecord[] {
     const open = [...(this.#byRoot.get(root)?.open ?? [])].map(({ run }) => run);
@@ -132,6 +138,23 @@ export class StoredRuns extends Map<string, StoredFence> {
       if (!states || states.includes(stored.run.state)) found.push(stored);
     }
     return found;
+  }
+}
+
+/** Whether a run is stored as going on. */
+export function isOpen({ state }: RunRecord): boolean {
+  return state === "running" || state === "waiting";
+}
+
+/** Asks by id. There are few of them: lists look through all. */
+export class StoredAsks extends Map<string, Ask> {
+  /** As `SessionDriver.asks`, of the store's own objects; `root` is an original's id. */
+  list(root: string | undefined, { open = false, limit, before }: Omit<AskQuery, "sessionId">): Ask[] {
+    return [...this.values()]
+      .filter((ask) => (root === undefined || ask.sessionId === root) && (!open || ask.state === "open"))
+      .sort((a, b) => newestFirst(a.createdAt, a.id, b.createdAt, b.id))
+      .filter(({ createdAt, id }) => !before || newestFirst(before.createdAt, before.id, createdAt, id) < 0)
+      .slice(0, limit);
   }
 }
 

@@ -19,10 +19,13 @@ import {
   restoreChain,
 } from "./memory-chain.js";
 import type { Chain, StoredMessage, StoredSession } from "./memory-chain.js";
-import { StoredRuns, StoredSessions } from "./memory-lists.js";
+import { Hints } from "./hints.js";
+import { isOpen, StoredAsks, StoredRuns, StoredSessions } from "./memory-lists.js";
 import type { StoredFence } from "./memory-lists.js";
-import type { ChainData, Holder, Lease, SessionChange, SessionStart } from "../ports/session-driver.js";
-import type { RunRecord } from "../ports/run.js";
+import type { Ask } from "../ports/ask.js";
+import type { Notifier } from "../ports/notifier.js";
+import type { AskAnswered, ChainData, Holder, Lease, SessionChange, SessionStart } from "../ports/session-driver.js";
+import type { Instruction, RunRecord } from "../ports/run.js";
 import type { Session } from "../ports/session.js";
 
 /**
@@ -35,11 +38,36 @@ export class MemoryStore {
   readonly aliases = new Map<string, string>();
   /** By id, each with the fence under which it was last written. */
   readonly runs = new StoredRuns();
+  /** By id. */
+  readonly asks = new StoredAsks();
+  /** By id, in the order in which they came. */
+  readonly instructions = new Map<string, Instruction>();
   /** By the id of the chain's original. */
   readonly leases = new Map<string, Lease>();
   /** Fence of the last lease of chains that nobody holds; forgotten when what was said is changed without one. */
   readonly released = new Map<string, number>();
   fence = 0;
+  /** Of each driver that is given this store. */
+  readonly #notifiers = new Set<Hints>();
+
+  /** For one more driver on this store: it hears of what the others publish. */
+  notifier(): Notifier {
+    const own = new Hints();
+    return {
+      publish: (root) => {
+        // As it would come from another process: never within the call.
+        for (const other of this.#notifiers) if (other !== own) setImmediate(() => other.tell(root));
+      },
+      subscribe: (root, hint) => {
+        this.#notifiers.add(own);
+        const end = own.subscribe(root, hint);
+        return () => {
+          end();
+          if (own.size === 0) this.#notifiers.delete(own);
+        };
+      },
+    };
+  }
 
   /** By id or alias. */
   find(id: string): StoredSession | undefined {
@@ -77,7 +105,7 @@ export class MemoryStore {
     if (!stored) throw new SessionNotFoundError(id);
     const { chain } = stored;
     const { root } = stored.session.chain;
-    const { add = [], append = [], finish = [], cut, restore, runs = [] } = change;
+    const { add = [], append = [], finish = [], cut, restore, runs = [], asks = [], followed = [] } = change;
     // All that can refuse comes first, so that a refused change leaves nothing behind.
     this.#checkFence(root, change.fence);
     if (restore !== undefined && !chain.snapshots.some((snapshot) => snapshot.id === restore)) {
@@ -86,6 +114,8 @@ export class MemoryStore {
     checkSeqs(chain, add);
     checkGrowing(chain, change);
     this.#checkRuns(root, runs);
+    for (const { id: ask } of asks)
+      if ((this.asks.get(ask)?.sessionId ?? root) !== root) throw new SessionExistsError(ask);
 
     const isSaid = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
     if (isSaid && change.fence === null) this.released.delete(root);
@@ -98,6 +128,41 @@ export class MemoryStore {
     for (const delta of append) grow(chain, delta);
     for (const final of finish) complete(chain, final);
     this.#putRuns(root, runs, change.fence);
+    for (const ask of asks)
+      if (this.asks.get(ask.id)?.state !== "answered") this.asks.set(ask.id, { ...copied(ask), sessionId: root });
+    for (const one of followed) if (this.instructions.get(one)?.sessionId === root) this.instructions.delete(one);
+  }
+
+  /** As `SessionDriver.answer`. */
+  answer(id: string, answered: AskAnswered): { ask: Ask; counts: boolean } | undefined {
+    const ask = this.asks.get(id);
+    if (!ask) return undefined;
+    const counts = ask.state === "open";
+    if (counts) this.asks.set(id, { ...ask, ...copied(answered), state: "answered" });
+    return { ask: copied(this.asks.get(id) ?? ask), counts };
+  }
+
+  /** As `SessionDriver.instruct`. */
+  instruct(instruction: Instruction): void {
+    const root = this.sessions.get(instruction.sessionId)?.session.chain.root;
+    if (root === undefined) throw new SessionNotFoundError(instruction.sessionId);
+    if (!this.instructions.has(instruction.id))
+      this.instructions.set(instruction.id, { ...instruction, sessionId: root });
+  }
+
+  /** Those of the chain with this original. */
+  instructionsOf(root: string): Instruction[] {
+    return [...this.instructions.values()].filter(({ sessionId }) => sessionId === root);
+  }
+
+  /** As `SessionDriver.forgetKeys`; tells the runs that are others now. */
+  forgetKeys(before: string): StoredFence[] {
+    const old = this.runs.withKeys().filter(({ run }) => run.startedAt < before && !isOpen(run));
+    return old.map(({ run, fence }) => {
+      const without = { run: { ...run, key: "", fingerprint: "", answer: null }, fence };
+      this.runs.set(run.id, without);
+      return without;
+    });
   }
 
   /** As `SessionDriver.lease`. */
@@ -140,11 +205,12 @@ export class MemoryStore {
       return { session, cut, view, messages: said.get(session.id) ?? [] };
     });
     const { root } = ordered[0]!.session.chain;
-    return { sessions, snapshots: chain.snapshots, runs: this.runsOf(root).map(({ run }) => run) };
+    const asks = this.asks.list(root, { limit: Infinity });
+    return { sessions, snapshots: chain.snapshots, runs: this.runsOf(root).map(({ run }) => run), asks };
   }
 
   /** Take a chain in, as `dump` gave it, in place of what there is of it; it is the store's own then. Its ids and keys must be free. */
-  load({ sessions, snapshots, runs }: ChainData): void {
+  load({ sessions, snapshots, runs, asks }: ChainData): void {
     const chain: Chain = { ...newChain(), snapshots };
     this.drop(sessions[0]?.session.id ?? "");
     for (const { session, cut, view, messages } of sessions) {
@@ -158,6 +224,7 @@ export class MemoryStore {
       }
     }
     for (const run of runs) this.runs.set(run.id, { run, fence: null });
+    for (const ask of asks) this.asks.set(ask.id, ask);
   }
 
   /** Throws `SessionExistsError` or `RunKeyTakenError` when ids or keys of a chain are not free. */
@@ -174,6 +241,8 @@ export class MemoryStore {
     this.leases.delete(root);
     this.released.delete(root);
     for (const { run } of this.runsOf(root)) this.runs.delete(run.id);
+    for (const { id } of this.asks.list(root, { limit: Infinity })) this.asks.delete(id);
+    for (const { id } of this.instructionsOf(root)) this.instructions.delete(id);
   }
 
   /** Let go of the chain with this original, but not of its runs and its lease. */
@@ -215,8 +284,7 @@ export class MemoryStore {
 
   #putRuns(sessionId: string, runs: readonly RunRecord[], fence: number | null): void {
     for (const given of runs) {
-      const { usage, error } = given;
-      const run = { ...given, sessionId, usage: { ...usage }, error: error && { ...error } };
+      const run = { ...copied(given), sessionId };
       this.runs.set(run.id, { run, fence });
     }
   }
@@ -224,7 +292,7 @@ export class MemoryStore {
   #setFields(session: Session, { set = {}, usage }: SessionChange): void {
     const { updatedAt = "", projectDir, ...fields } = set;
     for (const [field, value] of Object.entries(fields))
-      if (value !== undefined) Object.assign(session, { [field]: value });
+      if (value !== undefined) Object.assign(session, { [field]: copied(value) });
     if (usage) session.usage = addUsage(session.usage, usage);
     if (updatedAt <= session.updatedAt && projectDir === undefined) return;
     this.sessions.change(session, () => {
@@ -236,5 +304,6 @@ export class MemoryStore {
 
 /** By hand, because lists are long. */
 export function copyOfSession(session: Session): Session {
-  return { ...session, chain: { ...session.chain }, usage: { ...session.usage } };
+  const { chain, usage, leave, cuts } = session;
+  return { ...session, chain: { ...chain }, usage: { ...usage }, leave: copied(leave), cuts: [...cuts] };
 }

@@ -13,7 +13,8 @@ export async function revert(store: SessionDriver, fence: number, id: string, me
   const last = said.find((message) => message.id === messageId);
   if (!last) throw new PointNotFoundError("message");
   const snapshot = snapshotAfter(last.seq);
-  await store.write(last.sessionId, { fence, sync: true, cut: snapshot, set: { updatedAt: now() } });
+  const set = { cuts: await cutsOf(store, id, last.seq), updatedAt: now() };
+  await store.write(last.sessionId, { fence, sync: true, cut: snapshot, set });
   return snapshot;
 }
 
@@ -36,7 +37,7 @@ export async function restore(
     sync: true,
     ...(cut ? { cut } : {}),
     restore: snapshotId,
-    set: { updatedAt: now() },
+    set: { cuts: await cutsOf(store, id, base.seq), updatedAt: now() },
   });
   // Where another branch was made visible on the way, its snapshot has what the caller saw.
   return undone ? undone.aside : cut;
@@ -62,6 +63,12 @@ async function branch(
     return { base: hidden, undone: { aside: await restore(store, fence, id, other.id) } };
   }
   throw new PointNotFoundError("message");
+}
+
+/** The chain's cuts with one more. */
+async function cutsOf(store: SessionDriver, id: string, after: number): Promise<number[]> {
+  const head = await store.head(id, { messages: false });
+  return [...(head?.original.cuts ?? []), after];
 }
 
 function snapshotAfter(seq: number): Snapshot {

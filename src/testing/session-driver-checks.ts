@@ -1,5 +1,6 @@
 import type { SessionDriverFixture } from "./session-driver/fixture.js";
 import type { Check } from "./check.js";
+import { askRules } from "./session-driver/asks.js";
 import { chainRules } from "./session-driver/chains.js";
 import { changeRules } from "./session-driver/changes.js";
 import { leaseRules } from "./session-driver/leases.js";
@@ -22,6 +23,7 @@ export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
     ...chainRules,
     ...leaseRules,
     ...runRules,
+    ...askRules,
     ...sharingRules,
     ...textRules,
     ...transferRules,

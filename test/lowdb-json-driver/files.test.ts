@@ -359,7 +359,7 @@ describe("the files of LowdbJsonDriver", () => {
       const driver = await opened();
       for (const dump of old.dumps) {
         const root = dump.sessions[0]?.session.id ?? "";
-        assert.deepEqual(await driver.dump(root), { ...dump, runs: [] });
+        assert.deepEqual(await driver.dump(root), { ...dump, runs: [], asks: [] });
       }
       assert.deepEqual(await listed(driver), ["a", "b", "folding"]);
       assert.equal((await driver.get("x"))?.id, "a");
@@ -417,7 +417,7 @@ describe("the files of LowdbJsonDriver", () => {
     await rename(join(beside, "open"), join(folder, "open"));
     const imported = aSession("b", { alias: "y" });
     const sessions = [{ session: imported, cut: "", view: [], messages: [] }];
-    const refused = driver.load({ sessions, snapshots: [], runs: [] });
+    const refused = driver.load({ sessions, snapshots: [], runs: [], asks: [] });
     await assert.rejects(refused, (error) => hasCode(error, "store"));
     await rename(join(folder, "open"), join(beside, "open"));
     assert.equal(await driver.get("y"), undefined);

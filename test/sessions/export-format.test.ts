@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ChainData } from "gantry";
 import { chainLines, ChainReader, headerLine } from "../../src/sessions/export-format.js";
-import { aMessage, aRun, aSession, growing } from "../../src/testing/session-driver/rule.js";
+import { aMessage, anAsk, aRun, aSession, growing } from "../../src/testing/session-driver/rule.js";
 
 const chain: ChainData = {
   sessions: [
@@ -18,6 +18,7 @@ const chain: ChainData = {
     aRun("r2", "a", { state: "failed", endedAt: aSession("a").updatedAt, error: { code: "provider", message: "no" } }),
     aRun("r1", "a", { key: "k" }),
   ],
+  asks: [anAsk("q1", "a")],
 };
 
 function read(lines: readonly string[]): ChainData[] {

@@ -1,6 +1,14 @@
-import type { Holder, Lease, SessionChange, SessionDriver, SessionQuery } from "../../ports/session-driver.js";
+import type { Ask } from "../../ports/ask.js";
+import type {
+  AskAnswered,
+  Holder,
+  Lease,
+  SessionChange,
+  SessionDriver,
+  SessionQuery,
+} from "../../ports/session-driver.js";
 import type { Message } from "../../ports/message.js";
-import type { RunRecord } from "../../ports/run.js";
+import type { Instruction, RunRecord } from "../../ports/run.js";
 import type { Session } from "../../ports/session.js";
 import type { SessionDriverFixture } from "./fixture.js";
 
@@ -61,6 +69,9 @@ export function aSession(id: string, fields: Partial<Session> = {}): Session {
     provider: "lab",
     model: "m1",
     reasoningEffort: "low",
+    mode: "auto",
+    leave: [],
+    cuts: [],
     projectDir: "/projects/one",
     parentId: "",
     chain: { root: id, index: 0 },
@@ -110,6 +121,7 @@ export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> =
     id,
     sessionId,
     key: "",
+    fingerprint: "",
     state: "running",
     startedAt: at(0),
     endedAt: "",
@@ -119,8 +131,49 @@ export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> =
     iterations: 0,
     endedBy: "",
     error: null,
+    answer: null,
     ...fields,
   };
+}
+
+/** An ask that is open. */
+export function anAsk(id: string, sessionId: string, fields: Partial<Ask> = {}): Ask {
+  return {
+    id,
+    sessionId,
+    runId: "run",
+    callId: "call",
+    kind: "permission",
+    tool: "bash",
+    toolKind: "execute",
+    title: `Run ${id}`,
+    input: { command: "true" },
+    locations: [{ path: "/projects/one/a", line: 1 }],
+    diff: [{ path: "/projects/one/a", oldText: null, newText: "a" }],
+    reason: "",
+    choices: [
+      { id: "allow", label: "Allow" },
+      { id: "reject", label: "Reject" },
+    ],
+    freeText: false,
+    createdAt: at(0),
+    deadline: "",
+    state: "open",
+    reply: null,
+    answeredBy: "",
+    closedAt: "",
+    ...fields,
+  };
+}
+
+/** An answer to an ask. */
+export function answered(choice: string, answeredBy = "http"): AskAnswered {
+  return { reply: { choice, text: "" }, answeredBy, closedAt: at(1) };
+}
+
+/** Something that a run is told to do. */
+export function anInstruction(id: string, sessionId: string, fields: Partial<Instruction> = {}): Instruction {
+  return { id, sessionId, runId: "run", kind: "steer", text: `text of ${id}`, createdAt: at(0), ...fields };
 }
 
 /** Someone who asks for a lease. */

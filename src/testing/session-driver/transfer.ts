@@ -31,13 +31,12 @@ async function aFullChain(driver: SessionDriver): Promise<void> {
 
 /** A copy whose ids are others, as a fork's would be. */
 function renamed(chain: ChainData): ChainData {
+  // Ids alone: no names of fields, and no words of the contract.
   const text = JSON.stringify(chain)
-    .replaceAll('"a', '"z')
+    .replaceAll(/"a(?!ssistant"|uto"|llow)([^"]*)"(?!:)/g, '"z$1"')
     .replaceAll('"x"', '"y"')
     .replaceAll('"key":"key"', '"key":"yek"');
-  return JSON.parse(
-    text.replaceAll('"zlias"', '"alias"').replaceAll('"zfter"', '"after"').replaceAll('"zssistant"', '"assistant"'),
-  ) as ChainData;
+  return JSON.parse(text) as ChainData;
 }
 
 async function dumped(driver: SessionDriver, id: string): Promise<ChainData> {

@@ -1,0 +1,13 @@
+/**
+ * Tells one process what others did to a store: that there is something new, never what. A hint may come twice, or for
+ * nothing; one that is lost costs whoever waits for it a second, since they look by themselves then.
+ */
+export interface Notifier {
+  /** A chain, by the id of its original, was changed by this process. Never throws, and waits for nothing. */
+  publish(rootId: string): void;
+  /**
+   * Hear, as a rule within 250 ms, when others may have changed a chain. What this process published itself need not be
+   * told. The returned function ends it; a process with nothing else to do ends although there are subscribers.
+   */
+  subscribe(rootId: string, hint: () => void): () => void;
+}

@@ -1,0 +1,62 @@
+import type { Notifier } from "../ports/notifier.js";
+
+/** How often a store is looked at for what others did, in ms. */
+const LOOK_MS = 200;
+
+/** Who wants to hear of which chain. Listeners must not throw. */
+export class Hints {
+  readonly #hints = new Map<string, Set<() => void>>();
+
+  get size(): number {
+    return this.#hints.size;
+  }
+
+  subscribe(root: string, hint: () => void): () => void {
+    const hints = this.#hints.get(root) ?? new Set();
+    // The same function may be subscribed twice.
+    const mine = () => hint();
+    this.#hints.set(root, hints.add(mine));
+    return () => {
+      hints.delete(mine);
+      if (hints.size === 0 && this.#hints.get(root) === hints) this.#hints.delete(root);
+    };
+  }
+
+  /** Something of the chain may be new; left out: of any. */
+  tell(root?: string): void {
+    for (const one of root === undefined ? [...this.#hints.keys()] : [root])
+      for (const hint of [...(this.#hints.get(one) ?? [])]) hint();
+  }
+}
+
+/** A notifier for stores that can be looked at: while somebody listens it looks five times a second whether others wrote something. */
+export class LookingNotifier implements Notifier {
+  readonly #hints = new Hints();
+  readonly #look: () => Iterable<string> | boolean;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** `look` tells the chains that others changed since it was asked last, or only whether there are any. It must be quick and must not throw. */
+  constructor(look: () => Iterable<string> | boolean) {
+    this.#look = look;
+  }
+
+  /** Others look by themselves. */
+  publish(): void {}
+
+  subscribe(rootId: string, hint: () => void): () => void {
+    const end = this.#hints.subscribe(rootId, hint);
+    this.#timer ??= setInterval(() => this.#tell(), LOOK_MS).unref();
+    return () => {
+      end();
+      if (this.#hints.size > 0) return;
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    };
+  }
+
+  #tell(): void {
+    const news = this.#look();
+    if (news === true) this.#hints.tell();
+    else if (news !== false) for (const root of new Set(news)) this.#hints.tell(root);
+  }
+}

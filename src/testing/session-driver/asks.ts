@@ -1,0 +1,254 @@
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { SessionDriver } from "../../ports/session-driver.js";
+import {
+  aHolder,
+  anAsk,
+  anInstruction,
+  answered,
+  aRun,
+  aSession,
+  at,
+  change,
+  leaseOf,
+  type Rule,
+  someMessages,
+} from "./rule.js";
+
+const idsOf = async (driver: SessionDriver, query: Partial<Parameters<SessionDriver["asks"]>[0]> = {}) =>
+  (await driver.asks({ limit: 100, ...query })).map(({ id }) => id);
+
+/** Asks, instructions, and what else reaches a run from outside. */
+export const askRules: readonly Rule[] = [
+  [
+    "keeps mode, leave and cuts of a session, and copies them",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a", { mode: "plan", cuts: [3] }) });
+      assert.equal((await driver.get("a"))?.mode, "plan");
+      const leave = [{ tool: "bash", what: "w", title: "t", by: "http", at: at(1) }];
+      const set = { mode: "ask" as const, leave, cuts: [3, 1] };
+      await driver.write("a", change({ set }));
+      leave[0]!.tool = "other";
+      const { mode, leave: kept, cuts } = (await driver.get("a")) ?? {};
+      assert.deepEqual({ mode, kept, cuts }, { mode: "ask", kept: [{ ...leave[0], tool: "bash" }], cuts: [3, 1] });
+    },
+  ],
+  [
+    "gives mode, leave and cuts of a follow-up to its chain's original too",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a") });
+      await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
+      await driver.write("b", change({ set: { mode: "plan", cuts: [7] } }));
+      for (const id of ["a", "b"]) assert.deepEqual((await driver.get(id))?.cuts, [7]);
+    },
+  ],
+  [
+    "keeps an ask whole, stored under the lease, and finds it by id and by any id of the chain",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a") });
+      await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
+      const { fence } = await leaseOf(driver, "a", "h");
+      await driver.write("b", change({ fence, asks: [anAsk("q", "b")] }));
+      assert.deepEqual(await driver.ask("q"), anAsk("q", "a"));
+      for (const sessionId of ["a", "b"]) assert.deepEqual(await idsOf(driver, { sessionId }), ["q"]);
+      assert.deepEqual(await idsOf(driver, { sessionId: "other" }), []);
+      assert.equal(await driver.ask("other"), undefined);
+    },
+  ],
+  [
+    "refuses an ask whole when the lease is lost, or when it is another chain's",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a") });
+      await driver.create({ session: aSession("b") });
+      await driver.write("a", change({ asks: [anAsk("q", "a")] }));
+      await assert.rejects(driver.write("b", change({ asks: [anAsk("q", "b")], set: { title: "no" } })));
+      await assert.rejects(driver.write("a", change({ fence: 999, asks: [anAsk("r", "a")] })), { code: "lease_lost" });
+      assert.notEqual((await driver.get("b"))?.title, "no");
+      assert.deepEqual(await idsOf(driver), ["q"]);
+    },
+  ],
+  [
+    "lists asks newest first, ties by id, in pages, and only the open ones where that is asked",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a") });
+      const asks = [
+        anAsk("q1", "a", { createdAt: at(1) }),
+        anAsk("q2", "a", { createdAt: at(2), state: "withdrawn", closedAt: at(3) }),
+        anAsk("q4", "a", { createdAt: at(3) }),
+        anAsk("q3", "a", { createdAt: at(3) }),
+      ];
+      await driver.write("a", change({ asks }));
+      assert.deepEqual(await idsOf(driver), ["q4", "q3", "q2", "q1"]);
+      assert.deepEqual(await idsOf(driver, { limit: 2 }), ["q4", "q3"]);
+      assert.deepEqual(await idsOf(driver, { before: { createdAt: at(3), id: "q3" } }), ["q2", "q1"]);
+      assert.deepEqual(await idsOf(driver, { open: true, sessionId: "a" }), ["q4", "q3", "q1"]);
+    },
+  ],
+  [
+    "answers an ask once: of many at once from two drivers one counts, and all are told the same",
+    async (store) => {
+      const { driver } = store;
+      const other = await store.second();
+      await driver.create({ session: aSession("a") });
+      for (let round = 0; round < 10; round += 1) {
+        const id = `q${round}`;
+        await driver.write("a", change({ asks: [anAsk(id, "a")] }));
+        const doors = ["one", "two", "three", "four"];
+        const outcomes = await Promise.all(
+          doors.map((door, i) => (i % 2 ? other : driver).answer(id, answered(i % 2 ? "allow" : "reject", door))),
+        );
+        assert.equal(outcomes.filter((outcome) => outcome?.counts).length, 1);
+        const winner = doors[outcomes.findIndex((outcome) => outcome?.counts)];
+        const told = await other.ask(id);
+        assert.deepEqual([told?.state, told?.answeredBy, told?.closedAt], ["answered", winner, at(1)]);
+        for (const outcome of outcomes) assert.deepEqual(outcome?.ask, told);
+      }
+      assert.equal(await driver.answer("other", answered("allow")), undefined);
+    },
+  ],
+  [
+    "keeps the answer of an ask that its run withdraws too late, and answers none that was withdrawn",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a") });
+      await driver.write("a", change({ asks: [anAsk("q", "a"), anAsk("r", "a")] }));
+      await driver.answer("q", answered("allow"));
+      const withdrawn = { state: "withdrawn", closedAt: at(2) } as const;
+      await driver.write("a", change({ asks: [anAsk("q", "a", withdrawn), anAsk("r", "a", withdrawn)] }));
+      assert.equal((await driver.ask("q"))?.state, "answered");
+      const late = await driver.answer("r", answered("allow"));
+      assert.deepEqual([late?.counts, late?.ask.state, late?.ask.reply], [false, "withdrawn", null]);
+    },
+  ],
+  [
+    "keeps asks and answers over a reopening",
+    async (store) => {
+      await store.driver.create({ session: aSession("a") });
+      await store.driver.write("a", change({ sync: true, asks: [anAsk("q", "a"), anAsk("r", "a")] }));
+      await store.driver.answer("q", answered("reject"));
+      const driver = await store.reopen();
+      assert.deepEqual(await idsOf(driver, { open: true }), ["r"]);
+      assert.deepEqual((await driver.ask("q"))?.reply, { choice: "reject", text: "" });
+    },
+  ],
+  [
+    "keeps instructions in the order in which they came, once each, whoever left them",
+    async (store) => {
+      const { driver } = store;
+      const other = await store.second();
+      await driver.create({ session: aSession("a") });
+      await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
+      await driver.instruct(anInstruction("i2", "b"));
+      await other.instruct(anInstruction("i1", "a", { kind: "cancel", text: "" }));
+      await driver.instruct(anInstruction("i2", "a", { text: "again" }));
+      const wanted = [anInstruction("i2", "a"), anInstruction("i1", "a", { kind: "cancel", text: "" })];
+      for (const id of ["a", "b"]) assert.deepEqual(await other.instructions(id), wanted);
+      assert.deepEqual(await driver.instructions("other"), []);
+      await assert.rejects(driver.instruct(anInstruction("i3", "other")), { code: "session_not_found" });
+    },
+  ],
+  [
+    "lets go of instructions with the change that followed them, or with none of it",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 1) });
+      await driver.instruct(anInstruction("i1", "a"));
+      await driver.instruct(anInstruction("i2", "a"));
+      await assert.rejects(driver.write("a", change({ followed: ["i1"], add: someMessages("a", 1, 1) })));
+      assert.equal((await driver.instructions("a")).length, 2);
+      await driver.write("a", change({ followed: ["i1", "unknown"], add: someMessages("a", 2, 2) }));
+      assert.deepEqual(
+        (await driver.instructions("a")).map(({ id }) => id),
+        ["i2"],
+      );
+    },
+  ],
+  [
+    "gives an instruction that is taken back to one alone: to who takes it back, or to who follows it",
+    async (store) => {
+      const { driver } = store;
+      const other = await store.second();
+      await driver.create({ session: aSession("a") });
+      await driver.instruct(anInstruction("i", "a"));
+      const taken = await Promise.all([driver.withdraw("i"), other.withdraw("i"), driver.withdraw("i")]);
+      assert.equal(taken.filter(Boolean).length, 1);
+      assert.equal(await driver.withdraw("i"), false);
+      assert.deepEqual(await other.instructions("a"), []);
+    },
+  ],
+  [
+    "deletes asks and instructions with their chain, and brings asks along in a dump",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a") });
+      await driver.write("a", change({ asks: [anAsk("q", "a")] }));
+      await driver.instruct(anInstruction("i", "a"));
+      const dump = await driver.dump("a");
+      assert.deepEqual(dump?.asks, [anAsk("q", "a")]);
+      await driver.delete(["a"]);
+      assert.equal(await driver.ask("q"), undefined);
+      assert.equal(await driver.withdraw("i"), false);
+      assert.ok(dump);
+      await driver.load(dump);
+      assert.deepEqual(await driver.ask("q"), anAsk("q", "a"));
+    },
+  ],
+  [
+    "keeps fingerprint and answer of a run with its key, and forgets the old ones of runs that ended",
+    async ({ driver }) => {
+      const ended = { state: "finished", endedBy: "model", fingerprint: "f", endedAt: at(2) } as const;
+      const answer = { output: "yes", finishReason: "stop", structured: { ok: true } } as const;
+      const old = aRun("old", "a", { ...ended, key: "k1", answer, startedAt: at(1) });
+      const open = aRun("open", "a", { key: "k2", startedAt: at(2) });
+      const young = aRun("young", "a", { ...ended, key: "k3", answer, startedAt: at(9) });
+      await driver.create({ session: aSession("a") });
+      await driver.write("a", change({ runs: [old, open, young] }));
+      assert.deepEqual((await driver.run("old"))?.run, old);
+      await driver.forgetKeys(at(5));
+      const runs = await driver.runs({ limit: 10 });
+      assert.deepEqual(
+        runs.map(({ run }) => [run.id, run.key, run.fingerprint, run.answer?.output]),
+        [
+          ["young", "k3", "f", "yes"],
+          ["open", "k2", "", undefined],
+          ["old", "", "", undefined],
+        ],
+      );
+      await driver.create({ session: aSession("b"), run: aRun("new", "b", { key: "k1" }) });
+      await assert.rejects(driver.create({ session: aSession("c"), run: aRun("no", "c", { key: "k2" }) }), {
+        code: "run_key_taken",
+      });
+    },
+  ],
+  [
+    "tells a process that another changed a chain, as long as it wants to know",
+    async (store) => {
+      const { driver } = store;
+      const other = await store.second();
+      await driver.create({ session: aSession("a") });
+      // The store may look at itself now and then: what was before is told first, if at all.
+      let hints = 0;
+      const end = driver.notifier.subscribe("a", () => (hints += 1));
+      await sleep(500);
+      for (const act of [
+        async () => other.write("a", change({ set: { title: "new" } })),
+        async () => other.instruct(anInstruction("i", "a")),
+        async () => {
+          const { fence } = await leaseOf(other, "a", "h");
+          await other.write("a", change({ fence, add: someMessages("a", 1, 1) }));
+        },
+      ]) {
+        const before = hints;
+        await act();
+        other.notifier.publish("a");
+        for (let waited = 0; hints === before && waited < 200; waited += 1) await sleep(10);
+        assert.ok(hints > before, "no hint came within two seconds");
+      }
+      end();
+      await sleep(500);
+      const before = hints;
+      await other.release({ ...(await leaseOf(other, "a", "h")), holder: aHolder("h") });
+      await other.write("a", change({ set: { title: "newer" } }));
+      other.notifier.publish("a");
+      await sleep(500);
+      assert.equal(hints, before);
+    },
+  ],
+];
