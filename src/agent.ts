@@ -4,6 +4,9 @@ import { BUS_EVENTS, checkOptions, type AgentOptions } from "./agent-options.js"
 import { Bus } from "./base/bus.js";
 import type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 import type { Run, RunInput } from "./ports/run.js";
+import { onAbort } from "./base/abort.js";
+import { Live } from "./live/live.js";
+import type { WatchEvent, WatchOptions } from "./ports/watch.js";
 import { Housekeeping } from "./sessions/housekeeping.js";
 import { silentLogger } from "./base/log.js";
 import { Models, noCache } from "./models/models.js";
@@ -59,6 +62,7 @@ export class Agent {
   #driver: SessionDriver | undefined;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
+  readonly #live = new Live();
   readonly #running = new Map<string, Running>();
   #refusing = false;
   #code: ReturnType<typeof runCode> | undefined;
@@ -88,6 +92,8 @@ export class Agent {
       logger,
       projectDir,
       runs: (rootId) => this.#running.has(rootId),
+      changed: (rootId, messages) => void this.#tell(rootId, messages),
+      watch: (id, watched) => this.#watch(id, watched),
       stopRun: (rootId) => this.#stopRun(rootId),
     });
     this.runs = new Runs(store);
@@ -124,6 +130,7 @@ export class Agent {
       ),
       states: new ToolStates(),
       kept,
+      live: this.#live,
       naming: new Set(),
       closing: this.#closing.signal,
       tasks: new TaskSet(),
@@ -232,6 +239,26 @@ export class Agent {
     });
     void this.#parts.tasks.add(result);
     return new ActiveRun(run, result);
+  }
+
+  async *#watch(id: string, options: WatchOptions): AsyncGenerator<WatchEvent, void, undefined> {
+    const store = await this.#store();
+    const { watch } = await import("./live/watch.js");
+    const { signal } = options;
+    // Whoever watches holds no agent open.
+    const ended = new AbortController();
+    const ties = [this.#closing.signal, ...(signal ? [signal] : [])].map((one) => onAbort(one, () => ended.abort()));
+    try {
+      yield* watch(this.#live, store, id, { ...options, signal: ended.signal });
+    } finally {
+      for (const untie of ties) untie();
+    }
+  }
+
+  async #tell(rootId: string, messages: boolean): Promise<void> {
+    const store = await this.#store();
+    if (messages) this.#live.changed(rootId, store);
+    else this.#live.touched(rootId, store);
   }
 
   async #stopRun(rootId: string): Promise<void> {

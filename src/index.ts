@@ -64,6 +64,7 @@ export type {
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
 export type { Permission, PermissionPolicy, PermissionRequest } from "./ports/permission-policy.js";
 export type { Hooks, ModelCall } from "./ports/hooks.js";
+export type { SessionState, WatchEvent, WatchOptions } from "./ports/watch.js";
 export type { Notifier } from "./ports/notifier.js";
 export type {
   AskAnswered,

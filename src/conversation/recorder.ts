@@ -6,6 +6,9 @@ import type { RunRecord } from "../ports/run.js";
 import type { Usage } from "../ports/usage.js";
 import { addUsage } from "./usage.js";
 
+/** What watchers see of a change. */
+export type StoredChange = Pick<SessionChange, "add" | "append" | "finish">;
+
 /** A change under a run's lease, and what it changes of the run. */
 type RunChange = Omit<SessionChange, "fence"> & { run?: Partial<RunRecord> };
 
@@ -39,8 +42,9 @@ export class Recorder {
   #writing: Promise<void> | undefined;
   #failure: { error: unknown } | undefined;
   readonly #onFailure: (error: unknown) => void;
+  readonly #onStored: (change: StoredChange) => void;
 
-  /** `sessionUsage`: what the chain used before. `onFailure` hears at once of a batch that could not be written, so that the run can stop. */
+  /** `sessionUsage`: what the chain used before. `onFailure` hears at once of a batch that could not be written, so that the run can stop; `onStored` of each change that is in the store now. */
   constructor(
     driver: SessionDriver,
     sessionId: string,
@@ -48,6 +52,7 @@ export class Recorder {
     run: RunRecord,
     sessionUsage: Usage,
     onFailure: (error: unknown) => void,
+    onStored: (change: StoredChange) => void,
   ) {
     this.#driver = driver;
     this.#sessionId = sessionId;
@@ -55,6 +60,7 @@ export class Recorder {
     this.#run = run;
     this.#sessionUsage = sessionUsage;
     this.#onFailure = onFailure;
+    this.#onStored = onStored;
   }
 
   /** The run as it was last written. */
@@ -70,12 +76,14 @@ export class Recorder {
   /** Begin the session with its first message, and the run with it. Rejects as the driver's `create`. */
   async begin(session: Session, message: Message): Promise<void> {
     await this.#driver.create({ session, messages: [message], run: this.#run, fence: this.#fence });
+    this.#onStored({ add: [message] });
   }
 
   /** Begin the chain's next session with a compacted view, and write on in it. Rejects as the driver's `create`. */
   async follow(session: Session, view: readonly Message[]): Promise<void> {
     await this.#driver.create({ session, view, fence: this.#fence });
     this.#sessionId = session.id;
+    this.#onStored({});
   }
 
   /** Text of a growing message; `part` is its index in the answer, of which tool calls and what never got text are no part yet. Never waits. */
@@ -144,6 +152,7 @@ export class Recorder {
       fence: this.#fence,
       ...(put.length > 0 ? { runs: put } : {}),
     });
+    this.#onStored(rest);
   }
 
   /** Nothing of this recorder is under way any more. Never rejects. */

@@ -16,6 +16,8 @@ import type { KnownFile } from "../files/known-file.js";
 import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { ToolList } from "./input.js";
+import type { Live } from "../live/live.js";
+import type { Tail } from "../live/tail.js";
 import type { KeptConversations } from "./kept-conversations.js";
 import type { RunLimits } from "./limits.js";
 import type { RunPlaces } from "./places.js";
@@ -47,6 +49,8 @@ export interface AgentParts {
   readonly places: RunPlaces;
   readonly states: ToolStates;
   readonly kept: KeptConversations;
+  /** Who watches. */
+  readonly live: Live;
   /** Sessions that a title is being made for. */
   readonly naming: Set<string>;
   /** Aborted when the agent closes. */
@@ -87,6 +91,8 @@ export interface RunContext {
   /** Writes to the store under the lease. */
   readonly recorder: Recorder;
   readonly bus: Bus<BusEvents>;
+  /** What who watches the session is told at once. */
+  readonly tail: Tail;
   /** Names the run in each line. */
   readonly logger: Logger;
   /** Events for whoever reads the run. */

@@ -36,11 +36,6 @@ export function failed(error: Error): Partial<RunRecord> {
   return { state: isCancel(error) ? "cancelled" : "failed", endedBy: "", endedAt: now(), error: told(error) };
 }
 
-/** One whose process died before it could write its end; when that was nobody saw. */
-export function interrupted(run: RunRecord): RunRecord {
-  return { ...run, state: "interrupted" };
-}
-
 /** What clients may know of an error; the rest is in the log. */
 function told(error: Error): { code: string; message: string } {
   // A store's error names files of the server.

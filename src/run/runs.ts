@@ -1,10 +1,9 @@
 import { InputError } from "../ports/errors.js";
 import type { RunRecord, RunState } from "../ports/run.js";
-import type { RunQuery, SessionDriver, StoredRun } from "../ports/session-driver.js";
-import { goesOn } from "../sessions/lease.js";
+import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
 import { found } from "../sessions/sessions.js";
+import { asItIs } from "../sessions/stored-run.js";
 import { oneOf } from "./input.js";
-import { interrupted } from "./run-record.js";
 
 /** Every state of a run. */
 const STATES: readonly RunState[] = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"];
@@ -53,12 +52,6 @@ export class Runs {
       before = page.at(-1)?.run;
     }
   }
-}
-
-/** One that nobody goes on with was interrupted, whatever the store says. */
-function asItIs(stored: StoredRun): RunRecord {
-  const open = stored.run.state === "running" || stored.run.state === "waiting";
-  return open && !goesOn(stored) ? interrupted(stored.run) : stored.run;
 }
 
 /** Throws `InputError`. */

@@ -14,13 +14,14 @@ import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-d
 import type { Session } from "../ports/session.js";
 import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
+import { interrupted } from "../sessions/stored-run.js";
 import { readHead } from "./chain-head.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
 import { toolList } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
 import type { AgentParts, RunContext } from "./run-context.js";
-import { begun, interrupted } from "./run-record.js";
+import { begun } from "./run-record.js";
 import { systemPrompt } from "./system-prompt.js";
 
 /**
@@ -75,6 +76,7 @@ async function begin(
   const sessionId = original.chain.root;
   const lease = await HeldLease.take(store, sessionId, logger, (reason) => cancel.abort(reason));
   let releaseTools = (): void => undefined;
+  let releaseTail = (): void => undefined;
   try {
     const whole = await attached(input, place, signal);
     const effort = input.reasoningEffort ?? chosenEffort(stored) ?? agent.reasoningEffort;
@@ -91,6 +93,12 @@ async function begin(
     const wanted = { runId: id, sessionId, projectDir, logger, signal };
     const { tools, missing, release } = await agent.sources.open(list, wanted);
     releaseTools = release;
+    const { tail, leave: leaveTail } = agent.live.open(sessionId, store);
+    const unhold = tail.hold();
+    releaseTail = () => {
+      unhold();
+      leaveTail();
+    };
     const run: RunContext = {
       agent,
       id,
@@ -112,9 +120,19 @@ async function begin(
       state: await agent.states.of(conversation, store),
       store,
       lease,
-      recorder: new Recorder(store, session.id, lease.fence, record, (head?.original ?? original).usage, (error) =>
-        cancel.abort(error),
+      recorder: new Recorder(
+        store,
+        session.id,
+        lease.fence,
+        record,
+        (head?.original ?? original).usage,
+        (error) => cancel.abort(error),
+        (change) => {
+          tail.stored(change);
+          store.notifier.publish(sessionId);
+        },
       ),
+      tail,
       bus: agent.bus,
       logger,
       events: new EventBuffer(input.overflow ?? "drop"),
@@ -124,6 +142,7 @@ async function begin(
       leave: () => {
         leave();
         release();
+        releaseTail();
       },
     };
     // One that was kept was whole.
@@ -132,6 +151,7 @@ async function begin(
     return run;
   } catch (error) {
     releaseTools();
+    releaseTail();
     await lease.giveBack();
     throw error;
   }

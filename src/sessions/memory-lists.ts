@@ -4,6 +4,7 @@ import type { RunRecord } from "../ports/run.js";
 import type { Session } from "../ports/session.js";
 import type { StoredSession } from "./memory-chain.js";
 import { newestFirst, Sorted } from "./sorted.js";
+import { isOpen } from "./stored-run.js";
 
 /** Sessions by id; the originals among them also in the order of lists, all and those of each folder. */
 export class StoredSessions extends Map<string, StoredSession> {
@@ -139,11 +140,6 @@ export class StoredRuns extends Map<string, StoredFence> {
     }
     return found;
   }
-}
-
-/** Whether a run is stored as going on. */
-export function isOpen({ state }: RunRecord): boolean {
-  return state === "running" || state === "waiting";
 }
 
 /** Asks by id. There are few of them: lists look through all. */

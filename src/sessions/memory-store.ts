@@ -20,7 +20,8 @@ import {
 } from "./memory-chain.js";
 import type { Chain, StoredMessage, StoredSession } from "./memory-chain.js";
 import { Hints } from "./hints.js";
-import { isOpen, StoredAsks, StoredRuns, StoredSessions } from "./memory-lists.js";
+import { StoredAsks, StoredRuns, StoredSessions } from "./memory-lists.js";
+import { isOpen } from "./stored-run.js";
 import type { StoredFence } from "./memory-lists.js";
 import type { Ask } from "../ports/ask.js";
 import type { Notifier } from "../ports/notifier.js";

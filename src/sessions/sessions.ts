@@ -11,6 +11,7 @@ import { newId, now } from "../base/ids.js";
 import type { Message } from "../ports/message.js";
 import type { Session, Snapshot } from "../ports/session.js";
 import type { SessionDriver, SessionFields, SessionPage, SessionQuery } from "../ports/session-driver.js";
+import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { NO_USAGE } from "../conversation/usage.js";
 
 /** What `Sessions` needs of the agent that it belongs to. */
@@ -22,6 +23,9 @@ export interface SessionsOptions {
   projectDir: string;
   /** Whether a run of a chain goes on in this process. */
   runs: (rootId: string) => boolean;
+  /** Who watches the chain is told that something is new; `messages`: also of what was said. */
+  changed: (rootId: string, messages: boolean) => void;
+  watch: (id: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
   /** End the run of a chain in this process, if there is one, and wait for its end. */
   stopRun: (rootId: string) => Promise<void>;
 }
@@ -93,16 +97,25 @@ export class Sessions {
     return pageOf(head.messages, page);
   }
 
+  /**
+   * What the session says, from a cursor on, and then as it comes, whichever process and door it comes from. Rejects with
+   * `InputError` (a cursor that never was), `SessionNotFoundError` or `StoreError`.
+   */
+  watch(id: string, options: WatchOptions = {}): AsyncIterable<WatchEvent> {
+    return this.#options.watch(id, options);
+  }
+
   /** Set what the session's next runs use, or its title. Rejects with `SessionNotFoundError`. */
   async update(
     id: string,
-    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort">,
+    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort" | "mode">,
   ): Promise<Session> {
     const store = await this.#options.store();
     const { id: own, chain } = await found(store, id);
     const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { titled: true }) };
     await store.write(((await store.newest(chain.root)) ?? { id: own }).id, { fence: null, sync: true, set });
     const session = await found(store, chain.root);
+    this.#options.changed(chain.root, false);
     this.#options.bus.emit("session.updated", { sessionId: chain.root, fields: Object.keys(fields), session });
     return session;
   }
@@ -128,6 +141,7 @@ export class Sessions {
   async revert(id: string, messageId: string): Promise<Snapshot> {
     return this.#alone(id, async (store, { id: own, chain }, fence) => {
       const snapshot = await revert(store, fence, own, messageId);
+      this.#options.changed(chain.root, true);
       this.#options.bus.emit("session.reverted", { sessionId: chain.root, snapshotId: snapshot.id });
       return snapshot;
     });
@@ -140,6 +154,7 @@ export class Sessions {
   async restore(id: string, snapshotId: string): Promise<Snapshot | undefined> {
     return this.#alone(id, async (store, { id: own, chain }, fence) => {
       const aside = await restore(store, fence, own, snapshotId);
+      this.#options.changed(chain.root, true);
       const session = await found(store, chain.root);
       this.#options.bus.emit("session.updated", { sessionId: chain.root, fields: ["messages"], session });
       return aside;
@@ -168,6 +183,7 @@ export class Sessions {
     const { chain } = await found(store, id);
     await this.#options.stopRun(chain.root);
     await store.delete([chain.root]);
+    this.#options.changed(chain.root, true);
     this.#options.bus.emit("session.deleted", { ids: [chain.root] });
   }
 

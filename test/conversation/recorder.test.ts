@@ -17,7 +17,7 @@ function recording() {
       return new Promise<void>((resolve) => waiting.push(resolve));
     },
   } as unknown as SessionDriver;
-  const recorder = new Recorder(driver, "s", 1, {} as RunRecord, {} as Usage, assert.ifError);
+  const recorder = new Recorder(driver, "s", 1, {} as RunRecord, {} as Usage, assert.ifError, () => undefined);
   return { recorder, written, done: () => waiting.shift()?.() };
 }
 

@@ -1,0 +1,46 @@
+import type { Ask } from "./ask.js";
+import type { Message } from "./message.js";
+import type { RunRecord } from "./run.js";
+import type { Session } from "./session.js";
+
+/** How a session stands. It is told anew whenever it changes, and is no part of what a cursor counts. */
+export interface SessionState {
+  /** The chain's first session. */
+  session: Session;
+  /** The chain's newest run, as it is: `interrupted` when its process is dead. Null before the first. */
+  run: RunRecord | null;
+  /** Those that are open, oldest first. */
+  asks: readonly Ask[];
+}
+
+/**
+ * What a session says to whoever watches it. Applied in order to an empty page they make the session's messages, from
+ * whichever cursor they go on. Only what is stored is told: what was seen is never lost.
+ */
+export type WatchEvent =
+  /** The first event, and again when it changes. */
+  | { type: "state"; state: SessionState }
+  /** A message, in place of one with its `seq`. With `finished: false` it may grow. */
+  | { type: "message"; cursor: string; message: Message }
+  /** Text or reasoning that a growing message gained, behind all that it has of the same kind. */
+  | { type: "delta"; cursor: string; messageId: string; seq: number; kind: "text" | "reasoning"; text: string }
+  /** A message that grew is whole: its texts are those that were told, the rest is new. */
+  | { type: "message_end"; cursor: string; message: Message }
+  /** All messages with a greater `seq` are void: a revert hid them, or a restore puts others in their place. */
+  | { type: "cut"; cursor: string; after: number }
+  /** What a running tool printed since this was told last; of the process that runs it alone, and kept nowhere. */
+  | { type: "tool_progress"; callId: string; text: string }
+  /** The session was deleted; the last event. */
+  | { type: "deleted" };
+
+/** From where a session is watched, and how far. */
+export interface WatchOptions {
+  /** Cursor of the last event that the reader has; left out or `""`: from the beginning. One past the end is refused. */
+  after?: string;
+  /** The same of a reader that comes back by itself: one past the end begins anew, with a cut of all that it has. Ignored beside `after`. */
+  lastSeen?: string;
+  /** Whether to wait for more; `false` ends when all was told. Default true. */
+  follow?: boolean;
+  /** Ends it, without an error. */
+  signal?: AbortSignal;
+}

@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import type { Message, SessionState, WatchEvent } from "gantry";
+
+/** What somebody sees who applies a session's events in their order, and nothing else. */
+export class WatchedPage {
+  readonly #messages = new Map<number, Message>();
+  cursor = "";
+  state: SessionState | undefined;
+  deleted = false;
+  /** Events that brought content. */
+  told = 0;
+
+  apply(event: WatchEvent): void {
+    if ("cursor" in event) {
+      assert.notEqual(event.cursor, this.cursor, `told twice: ${JSON.stringify(event).slice(0, 200)}`);
+      this.cursor = event.cursor;
+      this.told += 1;
+    }
+    switch (event.type) {
+      case "state":
+        this.state = event.state;
+        break;
+      case "message":
+        this.#messages.set(event.message.seq, structuredClone(event.message));
+        break;
+      case "delta": {
+        const message = this.#messages.get(event.seq);
+        assert.equal(message?.id, event.messageId);
+        const part = message.parts.findLast(({ type }) => type === event.kind);
+        if (part && "text" in part) part.text += event.text;
+        else message.parts.push({ type: event.kind, text: event.text });
+        break;
+      }
+      case "message_end": {
+        const before = this.#messages.get(event.message.seq);
+        // What was told is what is there: the end must not be needed to mend it.
+        for (const kind of ["text", "reasoning"] as const)
+          assert.equal(joined(before, kind), joined(event.message, kind));
+        this.#messages.set(event.message.seq, structuredClone(event.message));
+        break;
+      }
+      case "cut":
+        for (const seq of [...this.#messages.keys()]) if (seq > event.after) this.#messages.delete(seq);
+        break;
+      case "deleted":
+        this.deleted = true;
+        break;
+      case "tool_progress":
+    }
+  }
+
+  /** In order; of one that grows, or broke off, its texts joined. */
+  get messages(): Message[] {
+    return [...this.#messages.entries()].sort(([a], [b]) => a - b).map(([, message]) => comparable(message));
+  }
+}
+
+/** Which part of a growing message a text belongs to is told with its end. */
+export function comparable(message: Message): Message {
+  if (message.finished) return message;
+  const parts = (["text", "reasoning"] as const).map((type) => ({ type, text: joined(message, type) }));
+  return { ...message, parts };
+}
+
+function joined(message: Message | undefined, kind: "text" | "reasoning"): string {
+  return (message?.parts ?? []).map((part) => (part.type === kind ? part.text : "")).join("");
+}
