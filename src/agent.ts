@@ -16,8 +16,8 @@ import type { Tool } from "./ports/tool.js";
 import { AGENT_DEFAULTS } from "./run/defaults.js";
 import { KeptConversations } from "./run/kept-conversations.js";
 import { RunPlaces } from "./run/places.js";
-import type { AgentParts } from "./run/run-context.js";
-import { Runs } from "./run/runs.js";
+import type { AgentParts, RunContext } from "./run/run-context.js";
+import { Runs, type Running } from "./run/runs.js";
 import { checkInput, oneOf, toolList } from "./run/input.js";
 import { Sessions } from "./sessions/sessions.js";
 import { TaskSet } from "./base/task-set.js";
@@ -27,12 +27,6 @@ import { projectInstructions } from "./run/system-prompt.js";
 import { ToolSources } from "./run/tool-sources.js";
 import { ToolStates } from "./run/tool-state.js";
 import { VERSION } from "./base/version.js";
-
-/** A run under way in this process. */
-interface Running {
-  cancel: AbortController;
-  ended: Promise<unknown>;
-}
 
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
@@ -96,7 +90,7 @@ export class Agent {
       watch: (id, watched) => this.#watch(id, watched),
       stopRun: (rootId) => this.#stopRun(rootId),
     });
-    this.runs = new Runs(store);
+    this.runs = new Runs({ store, running: (rootId) => this.#running.get(rootId) });
     this.models = new Models({
       providers: options.providers,
       preferred: { provider: model?.provider ?? "", model: model?.model ?? "" },
@@ -232,13 +226,27 @@ export class Agent {
     const [{ startRun }, { executeRun }, { ActiveRun }] = await (this.#code ??= runCode());
     const run = await startRun(this.#parts, input);
     const work = executeRun(run);
-    const running: Running = { cancel: run.cancel, ended: work.catch(() => undefined) };
+    const { id, cancel, inbox } = run;
+    const running: Running = { id, cancel, inbox, ended: work.catch(() => undefined) };
     this.#running.set(run.sessionId, running);
     const result = work.finally(() => {
       if (this.#running.get(run.sessionId) === running) this.#running.delete(run.sessionId);
     });
+    void this.#parts.tasks.add(running.ended.then(() => this.#goOn(run, input)));
     void this.#parts.tasks.add(result);
     return new ActiveRun(run, result);
+  }
+
+  /** What came too late for a run is the session's next prompt. Never rejects. */
+  async #goOn({ sessionId, inbox, recorder, logger }: RunContext, input: RunInput): Promise<void> {
+    try {
+      const late = await inbox.leftOver();
+      if (late.length === 0 || recorder.run.state === "cancelled" || this.#refusing) return;
+      const { attachments: _, attach: __, signal: ___, ...same } = input;
+      await this.run({ ...same, message: late.map(({ text }) => text).join("\n\n"), sessionId });
+    } catch (error) {
+      logger.warn("what a run was told too late did not begin the next one", { session: sessionId, error });
+    }
   }
 
   async *#watch(id: string, options: WatchOptions): AsyncGenerator<WatchEvent, void, undefined> {

@@ -125,6 +125,8 @@ export { roundCost } from "./models/usage.js";
 // Errors, told apart by `code`.
 export {
   AdapterError,
+  AskClosedError,
+  AskNotFoundError,
   AttachmentError,
   ConfigError,
   GantryError,
@@ -141,6 +143,7 @@ export {
   RepeatedCallsError,
   RunCancelledError,
   RunKeyTakenError,
+  RunNotFoundError,
   SeqTakenError,
   SessionBusyError,
   SessionExistsError,

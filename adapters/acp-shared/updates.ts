@@ -36,6 +36,8 @@ export function updatesOf(event: AgentEvent, profile: Profile, compaction: boole
         ? [{ sessionUpdate: "compaction_update", compactionId: newId(), status: "completed" }, said]
         : [said];
     }
+    case "steered":
+      return [{ sessionUpdate: "user_message_chunk", messageId: event.messageId, content: textBlock(event.text) }];
     case "retry":
     case "done":
     case "error":

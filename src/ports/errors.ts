@@ -1,3 +1,5 @@
+import type { Ask } from "./ask.js";
+
 const BRAND = Symbol.for("gantry.error");
 
 /** Base of every error that gantry throws on purpose. Tell them apart by `code`, which also works across copies of the package. */
@@ -54,6 +56,30 @@ export class SessionNotFoundError extends GantryError {
   readonly code = "session_not_found";
   constructor(readonly sessionId: string) {
     super("session not found");
+  }
+}
+
+/** No run has this id, or its session was deleted. */
+export class RunNotFoundError extends GantryError {
+  readonly code = "run_not_found";
+  constructor(readonly runId: string) {
+    super("run not found");
+  }
+}
+
+/** No ask has this id, or its session was deleted. */
+export class AskNotFoundError extends GantryError {
+  readonly code = "ask_not_found";
+  constructor(readonly askId: string) {
+    super("ask not found");
+  }
+}
+
+/** An ask was answered already, or withdrawn; `ask` says how. */
+export class AskClosedError extends GantryError {
+  readonly code = "ask_closed";
+  constructor(readonly ask: Ask) {
+    super(ask.state === "answered" ? "the question was answered already" : "the question was withdrawn");
   }
 }
 
@@ -291,6 +317,9 @@ interface ErrorByCode {
   listen: ListenError;
   adapter: AdapterError;
   session_not_found: SessionNotFoundError;
+  run_not_found: RunNotFoundError;
+  ask_not_found: AskNotFoundError;
+  ask_closed: AskClosedError;
   session_exists: SessionExistsError;
   session_busy: SessionBusyError;
   seq_taken: SeqTakenError;

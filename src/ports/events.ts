@@ -41,6 +41,13 @@ export type AgentEvent =
       locations: readonly Location[];
     }
   | {
+      /** What somebody else told the run, put before its model as the user's. */
+      type: "steered";
+      /** Id of the stored message. */
+      messageId: string;
+      text: string;
+    }
+  | {
       type: "compaction";
       strategy: string;
       /** Messages that the model now sees. */

@@ -1,6 +1,6 @@
 /**
  * Tells one process what others did to a store: that there is something new, never what. A hint may come twice, or for
- * nothing; one that is lost costs whoever waits for it a second, since they look by themselves then.
+ * nothing. None is lost: where messages between processes can be, the notifier gives one a second for nothing.
  */
 export interface Notifier {
   /** A chain, by the id of its original, was changed by this process. Never throws, and waits for nothing. */

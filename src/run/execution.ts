@@ -10,7 +10,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
   const names = { sessionId, provider: run.provider.name, model: run.model.id };
   bus.emit("run.started", { runId, ...names });
   try {
-    const { used, ...outcome } = await runLoop(run).finally(() => recorder.close());
+    const { used, ...outcome } = await runLoop(run).finally(() => Promise.all([recorder.close(), run.inbox.close()]));
     // An answer without calls brought the end with it.
     if (recorder.run.state === "running") await recorder.end(finished(outcome.endedBy));
     run.agent.kept.keep(sessionId, run.lease.fence, run.conversation);

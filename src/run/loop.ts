@@ -1,6 +1,7 @@
 import { openWindow, type ContextWindow } from "../compaction/context-window.js";
 import { hasCode } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
+import { now } from "../base/ids.js";
 import { callsOf, textOf, toolMessage } from "../conversation/messages.js";
 import { toldOf, uniqueCalls } from "../models/answer.js";
 import { callModel, type BrokenOff, type ModelCallHooks } from "../models/model-call.js";
@@ -26,10 +27,11 @@ export async function runLoop(run: RunContext): Promise<LoopResult> {
   const repeated = new RepeatedCalls();
   for (let iterations = 1; ; iterations += 1) {
     run.signal.throwIfAborted();
-    const { message, output, reason, used } = await turn(run, window, iterations);
+    await steer(run);
+    const { message, output, reason, used, isEnd } = await turn(run, window, iterations);
     if (iterations === 1) nameSession(run);
+    if (isEnd) return { output, iterations, finishReason: reason, endedBy: "model", used };
     const calls = callsOf(message);
-    if (calls.length === 0) return { output, iterations, finishReason: reason, endedBy: "model", used };
     repeated.nextAnswer();
     await runToolCalls(calls, message.id, run, async ({ call, output: done, state }) => {
       const failed = done.failed === true;
@@ -69,6 +71,20 @@ interface Turn {
   reason: FinishReason;
   /** Tokens of the last call. */
   used: number;
+  /** The model has nothing more to do, and nobody told it more. */
+  isEnd: boolean;
+}
+
+/** Put before the model what others told the run meanwhile. */
+async function steer({ inbox, conversation, recorder, events }: RunContext): Promise<void> {
+  const told = inbox.takeSteering();
+  if (told.length === 0) return;
+  const add = told.map(({ text }) => conversation.compose(userMessage(text)));
+  await recorder.write({ sync: true, add, followed: told.map(({ id }) => id), set: { updatedAt: now() } });
+  for (const [i, message] of add.entries()) {
+    conversation.add(message);
+    events.push({ type: "steered", messageId: message.id, text: told[i]?.text ?? "" });
+  }
 }
 
 /** One turn of the model, told and stored; with its last one the run's end. */
@@ -121,12 +137,13 @@ async function turn(run: RunContext, window: ContextWindow, iterations: number):
     if (!failed && !slip) {
       const parts = uniqueCalls(answer.parts, conversation.callIds);
       const message: Message = { ...begin(), parts, finished: true };
-      const end = callsOf(message).length === 0 ? finished("model") : {};
+      const isEnd = callsOf(message).length === 0 && !run.inbox.isSteered;
+      const end = isEnd ? finished("model") : {};
       await recorder.finish(message, { usage: answer.paid, run: { iterations, ...end } });
       conversation.add(message);
       window.answered(answer.usage);
       output += textOf(message);
-      return { message, output, reason: answer.reason, used: answer.paid.totalTokens };
+      return { message, output, reason: answer.reason, used: answer.paid.totalTokens, isEnd };
     }
     const error = slip ?? (answer as BrokenOff).error;
     try {
@@ -154,6 +171,10 @@ async function turn(run: RunContext, window: ContextWindow, iterations: number):
 
 function isTooLong(error: unknown): boolean {
   return hasCode(error, "provider") && error.kind === "context_length";
+}
+
+function userMessage(text: string) {
+  return { role: "user" as const, parts: [{ type: "text" as const, text }], toolCallId: "", name: "", failed: false };
 }
 
 function assistant(parts: Part[]) {

@@ -18,6 +18,7 @@ import type { EventBuffer } from "./event-buffer.js";
 import type { ToolList } from "./input.js";
 import type { Live } from "../live/live.js";
 import type { Tail } from "../live/tail.js";
+import type { Inbox } from "./inbox.js";
 import type { KeptConversations } from "./kept-conversations.js";
 import type { RunLimits } from "./limits.js";
 import type { RunPlaces } from "./places.js";
@@ -91,6 +92,8 @@ export interface RunContext {
   /** Writes to the store under the lease. */
   readonly recorder: Recorder;
   readonly bus: Bus<BusEvents>;
+  /** What others ask of it. */
+  readonly inbox: Inbox;
   /** What who watches the session is told at once. */
   readonly tail: Tail;
   /** Names the run in each line. */

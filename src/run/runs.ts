@@ -1,8 +1,12 @@
-import { InputError } from "../ports/errors.js";
-import type { RunRecord, RunState } from "../ports/run.js";
+import { setTimeout as sleep } from "node:timers/promises";
+import { settlesWithin } from "../base/abort.js";
+import { newId, now } from "../base/ids.js";
+import { InputError, RunCancelledError, RunNotFoundError } from "../ports/errors.js";
+import type { Instruction, RunRecord, RunState } from "../ports/run.js";
 import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
 import { found } from "../sessions/sessions.js";
-import { asItIs } from "../sessions/stored-run.js";
+import { asItIs, isOpen } from "../sessions/stored-run.js";
+import type { Inbox } from "./inbox.js";
 import { oneOf } from "./input.js";
 
 /** Every state of a run. */
@@ -11,12 +15,34 @@ const KNOWN: Readonly<Record<keyof RunQuery, true>> = { sessionId: true, states:
 /** Runs of a list that asks for no number. */
 const PAGE = 50;
 
+/** Whoever cancels a run of another process looks so often, in ms, whether it has ended, and so long. */
+const LOOK_MS = 50;
+const CANCEL_MS = 5_000;
+
+/** A run under way in this process. */
+export interface Running {
+  readonly id: string;
+  readonly cancel: AbortController;
+  readonly inbox: Inbox;
+  /** Never rejects. */
+  readonly ended: Promise<unknown>;
+}
+
+/** What `Runs` needs of the agent that it belongs to. */
+export interface RunsOptions {
+  store: () => Promise<SessionDriver>;
+  /** The run of a chain in this process. */
+  running: (rootId: string) => Running | undefined;
+}
+
 /** The runs of a store, those of other processes too. */
 export class Runs {
   readonly #store: () => Promise<SessionDriver>;
+  readonly #running: RunsOptions["running"];
 
-  constructor(store: () => Promise<SessionDriver>) {
+  constructor({ store, running }: RunsOptions) {
     this.#store = store;
+    this.#running = running;
   }
 
   /** By its id; undefined when there is none. Rejects with `StoreError`. */
@@ -24,6 +50,63 @@ export class Runs {
     const store = await this.#store();
     const stored = await store.run(id);
     return stored && asItIs(stored);
+  }
+
+  /**
+   * End a run, whichever process it runs in. Resolves with the run as it is then: one that had ended before is left as it
+   * was, and one that does not end within five seconds still goes on. Rejects with `RunNotFoundError` or `StoreError`.
+   */
+  async cancel(id: string): Promise<RunRecord> {
+    const store = await this.#store();
+    const run = await this.#found(id);
+    if (!isOpen(run)) return run;
+    const here = this.#running(run.sessionId);
+    if (here?.id === id) {
+      here.cancel.abort(new RunCancelledError());
+      await settlesWithin(here.ended, CANCEL_MS);
+      return this.#found(id);
+    }
+    const instruction = await this.#instruct(store, run, "cancel", "");
+    try {
+      for (const late = Date.now() + CANCEL_MS; Date.now() < late; await sleep(LOOK_MS)) {
+        const now = await this.#found(id);
+        if (!isOpen(now)) return now;
+      }
+      return await this.#found(id);
+    } finally {
+      await store.withdraw(instruction.id);
+    }
+  }
+
+  /**
+   * Tell a run something, as the user's, before its model is asked again; what comes too late for that begins the
+   * session's next run by itself, unless the run is cancelled. Resolves with false, and nothing was told, when the run
+   * had ended before. Rejects with `InputError`, `RunNotFoundError` or `StoreError`.
+   */
+  async steer(id: string, text: string): Promise<boolean> {
+    if (typeof text !== "string" || text.trim() === "") throw new InputError("text", "text that is not empty");
+    const store = await this.#store();
+    const run = await this.#found(id);
+    if (!isOpen(run)) return false;
+    const { id: instruction } = await this.#instruct(store, run, "steer", text);
+    const here = this.#running(run.sessionId);
+    if (here?.id === id) await here.inbox.look();
+    // One that ends later than this look finds the instruction by itself.
+    return isOpen(await this.#found(id)) || !(await store.withdraw(instruction));
+  }
+
+  async #found(id: string): Promise<RunRecord> {
+    const run = await this.get(id);
+    if (!run) throw new RunNotFoundError(id);
+    return run;
+  }
+
+  async #instruct(store: SessionDriver, run: RunRecord, kind: Instruction["kind"], text: string): Promise<Instruction> {
+    const { id: runId, sessionId } = run;
+    const instruction: Instruction = { id: newId(), sessionId, runId, kind, text, createdAt: now() };
+    await store.instruct(instruction);
+    store.notifier.publish(sessionId);
+    return instruction;
   }
 
   /**

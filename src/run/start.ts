@@ -18,6 +18,7 @@ import { interrupted } from "../sessions/stored-run.js";
 import { readHead } from "./chain-head.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
+import { Inbox } from "./inbox.js";
 import { toolList } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
 import type { AgentParts, RunContext } from "./run-context.js";
@@ -77,6 +78,7 @@ async function begin(
   const lease = await HeldLease.take(store, sessionId, logger, (reason) => cancel.abort(reason));
   let releaseTools = (): void => undefined;
   let releaseTail = (): void => undefined;
+  let closeInbox = async (): Promise<void> => undefined;
   try {
     const whole = await attached(input, place, signal);
     const effort = input.reasoningEffort ?? chosenEffort(stored) ?? agent.reasoningEffort;
@@ -93,6 +95,8 @@ async function begin(
     const wanted = { runId: id, sessionId, projectDir, logger, signal };
     const { tools, missing, release } = await agent.sources.open(list, wanted);
     releaseTools = release;
+    const inbox = new Inbox({ runId: id, sessionId, store, cancel, logger });
+    closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live.open(sessionId, store);
     const unhold = tail.hold();
     releaseTail = () => {
@@ -133,6 +137,7 @@ async function begin(
         },
       ),
       tail,
+      inbox,
       bus: agent.bus,
       logger,
       events: new EventBuffer(input.overflow ?? "drop"),
@@ -152,6 +157,7 @@ async function begin(
   } catch (error) {
     releaseTools();
     releaseTail();
+    await closeInbox();
     await lease.giveBack();
     throw error;
   }
