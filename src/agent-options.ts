@@ -6,6 +6,7 @@ import type { BusEvent } from "./ports/bus-events.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import { EFFORTS, object, objects, oneOf } from "./run/input.js";
+import { UNATTENDED, type Unattended } from "./run/asks.js";
 import type { ReasoningEffort } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Hooks } from "./ports/hooks.js";
@@ -23,6 +24,13 @@ export interface AgentOptions {
   tools?: readonly (Tool | ToolSource)[];
   /** Default: tools that need permission ask where somebody can be asked, and run where nobody can. */
   permissions?: PermissionPolicy;
+  /**
+   * What becomes of a question where nobody is there to answer it: it is refused (`reject`, the default), allowed
+   * (`allow`; a question that is no permission stays unanswered), or waits for somebody (`wait`), as long as `askTimeout`.
+   */
+  unattended?: Unattended;
+  /** How long a question waits for an answer where nobody is there, in seconds; default 300. */
+  askTimeout?: number;
   /** Default: none. */
   hooks?: Hooks;
   /** Absolute path of the folder to work on; default the working directory. */
@@ -59,6 +67,8 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   driver: true,
   tools: true,
   permissions: true,
+  unattended: true,
+  askTimeout: true,
   hooks: true,
   projectDir: true,
   systemPrompt: true,
@@ -87,6 +97,9 @@ export function checkOptions(options: unknown): void {
     object("driver", options["driver"], "a session driver, with", ["open", "create", "write"]);
   if (options["permissions"] !== undefined)
     object("permissions", options["permissions"], "a permission policy, with", ["judge"]);
+  if (options["unattended"] !== undefined) oneOf("unattended", UNATTENDED, options["unattended"]);
+  const { askTimeout = 1 } = options;
+  if (typeof askTimeout !== "number" || !(askTimeout > 0)) throw new InputError("askTimeout", "a number of seconds above 0");
   if (options["hooks"] !== undefined) checkHooks(options["hooks"]);
   const { model } = options;
   if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");
@@ -118,6 +131,8 @@ const NAMES: Readonly<Record<BusEvent, true>> = {
   "model.called": true,
   "model.failed": true,
   "model.retried": true,
+  "ask.opened": true,
+  "ask.closed": true,
   "tools.failed": true,
   "tool.started": true,
   "tool.finished": true,

@@ -15,6 +15,7 @@ import type { SessionDriver } from "./ports/session-driver.js";
 import type { Tool } from "./ports/tool.js";
 import { AGENT_DEFAULTS } from "./run/defaults.js";
 import { KeptConversations } from "./run/kept-conversations.js";
+import { Asks } from "./run/asks.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts, RunContext } from "./run/run-context.js";
 import { Runs, type Running } from "./run/runs.js";
@@ -28,6 +29,8 @@ import { ToolSources } from "./run/tool-sources.js";
 import { ToolStates } from "./run/tool-state.js";
 import { VERSION } from "./base/version.js";
 
+/** Seconds that a question waits where nobody is there. */
+const ASK_TIMEOUT = 300;
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
 
@@ -50,6 +53,8 @@ export class Agent {
   readonly sessions: Sessions;
   /** Those of other processes on the store too. */
   readonly runs: Runs;
+  /** What runs ask of people. */
+  readonly asks: Asks;
   readonly models: Models;
 
   readonly #parts: AgentParts;
@@ -91,6 +96,11 @@ export class Agent {
       stopRun: (rootId) => this.#stopRun(rootId),
     });
     this.runs = new Runs({ store, running: (rootId) => this.#running.get(rootId) });
+    this.asks = new Asks({
+      store,
+      running: (rootId) => this.#running.get(rootId),
+      changed: (rootId) => void this.#tell(rootId, false),
+    });
     this.models = new Models({
       providers: options.providers,
       preferred: { provider: model?.provider ?? "", model: model?.model ?? "" },
@@ -108,6 +118,7 @@ export class Agent {
       tools,
       sources: new ToolSources(tools.sources, bus, logger),
       permissions: options.permissions ?? ASK_WHERE_POSSIBLE,
+      asking: { unattended: options.unattended ?? "reject", timeoutMs: (options.askTimeout ?? ASK_TIMEOUT) * 1000 },
       hooks: options.hooks ?? {},
       compaction: new Compaction(options.compaction ?? {}),
       extraPrompt: extra,

@@ -9,6 +9,7 @@ export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 export type { Instruction, Run, RunAnswer, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
 export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
 export type { Runs } from "./run/runs.js";
+export type { Asks, Unattended } from "./run/asks.js";
 export type { CatalogueCache, ModelEntry, ModelPair, Models } from "./models/models.js";
 export type { CompactionOptions } from "./compaction/compaction.js";
 export type { DescribedCall } from "./run/describe-call.js";

@@ -39,6 +39,7 @@ export class Tail {
   };
   #watchers = 0;
   #held = false;
+  #attending = 0;
   #unsubscribe: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
 
@@ -154,12 +155,28 @@ export class Tail {
     });
   }
 
+  /** Whether somebody who watches answers questions too. */
+  get isAttended(): boolean {
+    return this.#attending > 0;
+  }
+
+  /** One more who answers questions; what is returned ends it. */
+  attended(): () => void {
+    this.#attending += 1;
+    let here = true;
+    return () => {
+      if (here) this.#attending -= 1;
+      here = false;
+    };
+  }
+
   /** One more watcher; what is returned ends it. */
   watched(): () => void {
     this.#watchers += 1;
     const look = () => (this.#held ? this.touched() : this.changed());
     this.#unsubscribe ??= this.#store.notifier.subscribe(this.rootId, look);
-    this.#timer ??= setInterval(look, LOOK_MS).unref();
+    // Whoever waits for what comes keeps the process.
+    this.#timer ??= setInterval(look, LOOK_MS);
     let here = true;
     return () => {
       if (!here) return;

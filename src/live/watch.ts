@@ -15,7 +15,7 @@ export async function* watch(
   live: Live,
   store: SessionDriver,
   id: string,
-  { after = "", lastSeen = "", follow = true, signal = new AbortController().signal }: WatchOptions,
+  { after = "", lastSeen = "", follow = true, answers = false, signal = new AbortController().signal }: WatchOptions,
 ): AsyncGenerator<WatchEvent, void, undefined> {
   const { chain } = await found(store, id);
   const start = parseCursor(chain.root, after === "" ? lastSeen : after);
@@ -25,9 +25,11 @@ export async function* watch(
   if (isLost && after !== "") throw new InputError("after", "a cursor of what was said, got one past the end");
   const { tail, leave } = live.open(chain.root, store);
   const unwatch = follow ? tail.watched() : leave;
+  const unattend = answers ? tail.attended() : leave;
   try {
     yield* new Watch(tail, start, isLost).events(follow, signal);
   } finally {
+    unattend();
     unwatch();
     leave();
   }

@@ -1,3 +1,4 @@
+import type { Ask } from "./ask.js";
 import type { RunResult } from "./run.js";
 import type { Session } from "./session.js";
 import type { Usage } from "./usage.js";
@@ -32,6 +33,10 @@ export interface BusEvents {
     /** The stored message that broke off; `""` when nothing of the answer was said. */
     messageId: string;
   };
+  /** Ended by `ask.closed`, once. */
+  "ask.opened": { runId: string; sessionId: string; ask: Ask };
+  /** Answered, or withdrawn. */
+  "ask.closed": { runId: string; sessionId: string; ask: Ask };
   /** Tools of a source could not be had for a run, which goes on without them. */
   "tools.failed": { runId: string; sessionId: string; source: string; error: Error };
   /** Ended by `tool.finished`, once. */

@@ -1,3 +1,4 @@
+import type { AskReply } from "./ask.js";
 import type { AgentEvent } from "./events.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
@@ -37,8 +38,14 @@ export interface RunInput {
    * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.
    */
   overflow?: "drop" | "merge";
-  /** Answers a tool that needs permission; without it tools run. Only an exact `allow` or `allow_always` lets one run; a rejection says that nobody could be asked. */
-  ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer>;
+  /**
+   * The person at this door: answers a tool that needs permission, and its questions; others may be faster, the signal
+   * aborts then. Without it tools run, unless the session's mode or the agent's policy says otherwise. Only an exact
+   * `allow` or `allow_always` lets a tool run; a rejection says that nobody can be asked here.
+   */
+  ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer | AskReply>;
+  /** Names the door in what is stored of its answers; default `sdk`. */
+  askedAt?: string;
 }
 
 /** How a run ended. */

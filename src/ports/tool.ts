@@ -1,3 +1,4 @@
+import type { Ask } from "./ask.js";
 import type { FilePart, ImagePart } from "./message.js";
 
 /** JSON Schema of an object. */
@@ -58,6 +59,18 @@ export interface AskRequest {
   diff?: readonly Diff[];
   /** Why it is asked, where the agent's permission policy says so. */
   reason?: string;
+  /** What may be answered, where it is no permission that is asked for. */
+  question?: Pick<Ask, "choices" | "freeText">;
+}
+
+/** Something that a tool wants to know of a person. */
+export interface Question {
+  /** The question. */
+  title: string;
+  /** What may be chosen, each a label; left out: none, and text is awaited. */
+  choices?: readonly string[];
+  /** Whether text may be given in place of a choice; default whether there are no choices. */
+  freeText?: boolean;
 }
 
 /** A call that a model wants to make; its arguments are checked. */
@@ -79,8 +92,8 @@ export interface ToolCall {
 }
 
 /**
- * Anything else counts as `reject`. `allow_always` holds until the session's process ends: for edits of the same files, of
- * any other tool for the very same call.
+ * Anything else counts as `reject`. `allow_always` is kept with the session: for edits of the same files, of any other
+ * tool for the very same call.
  */
 export type AskAnswer = "allow" | "allow_always" | "reject";
 
@@ -93,7 +106,9 @@ export interface ToolContext {
   /** Aborted when the run is; a tool ends what it started and then settles. */
   readonly signal: AbortSignal;
   /** Ask the person at the client; resolves `allow` where nobody can be asked. */
-  ask(request: Omit<AskRequest, "callId" | "tool" | "kind">): Promise<AskAnswer>;
+  ask(request: Omit<AskRequest, "callId" | "tool" | "kind" | "question">): Promise<AskAnswer>;
+  /** Put a question to whoever is there: the label that was chosen, or the text given; undefined when nobody is there, or nobody answers. */
+  question(question: Question): Promise<string | undefined>;
   /**
    * What the session's tools remember of each other (files read, todo list). What a call sets to plain JSON is stored
    * with its result and found again by any process; anything else lives as long as this one.

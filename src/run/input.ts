@@ -22,11 +22,12 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   onWaiting: true,
   overflow: true,
   ask: true,
+  askedAt: true,
 };
 
 /** Throws `InputError`. */
 export function checkInput(input: RunInput): void {
-  const strings = ["message", "provider", "model", "sessionId", "projectDir", "systemPrompt"] as const;
+  const strings = ["message", "provider", "model", "sessionId", "projectDir", "systemPrompt", "askedAt"] as const;
   for (const field of strings) {
     const value: unknown = input[field];
     if (typeof value !== "string" && (field === "message" || value !== undefined))

@@ -1,8 +1,11 @@
 import { abortable } from "../base/abort.js";
+import { now } from "../base/ids.js";
+import type { AskChoice, AskReply } from "../ports/ask.js";
+import type { Leave } from "../ports/session.js";
+import { askPeople, isAttended } from "./asks.js";
 import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { AskRequest, Tool, ToolCall, ToolContext } from "../ports/tool.js";
 import type { RunContext } from "./run-context.js";
-import { LEAVE } from "./tool-state.js";
 
 /** Asks the person at the client. */
 export type Asker = ToolContext["ask"];
@@ -27,12 +30,13 @@ export async function judged(call: ToolCall, run: RunContext): Promise<Verdict> 
   const { signal, logger } = run;
   const { permissions } = run.agent;
   try {
-    const judging = (async () => permissions.judge({ ...call, canAsk: run.ask !== undefined }, signal))();
+    const judging = (async () => permissions.judge({ ...call, canAsk: canAsk(run) }, signal))();
     const { action, reason = "" } = await abortable(judging, signal);
     if (action === "allow") return "allow";
     if (action === "deny") return { refused: `This call is not allowed: ${reason || "go on without it."}` };
     if ((action as string) !== "ask") throw new Error("it said neither allow, deny nor ask");
-    return run.ask ? { askedBecause: reason } : { refused: NOBODY };
+    if (canAsk(run) || run.agent.asking.unattended === "wait") return { askedBecause: reason };
+    return run.agent.asking.unattended === "allow" ? "allow" : { refused: NOBODY };
   } catch (error) {
     if (signal.aborted) return { refused: NOT_RUN };
     const names = { tool: call.tool.name, policy: permissions.name };
@@ -63,22 +67,82 @@ export async function refusal(
   }
 }
 
-/** The `ask` of one call. Only an exact yes is one: whatever else comes back refuses. */
-export function asker(callId: string, tool: Tool, state: Map<string, unknown>, run: RunContext): Asker {
+/** Whether a person is there who answers: at the run's own door, and where the session's mode wants one, at any. */
+export function canAsk(run: RunContext): boolean {
+  return run.ask !== undefined || (run.conversation.session.mode !== "auto" && isAttended(run));
+}
+
+/** What a person may say of a call. */
+const CHOICES: readonly AskChoice[] = [
+  { id: "allow", label: "Allow" },
+  { id: "allow_always", label: "Always allow this" },
+  { id: "reject", label: "Reject" },
+];
+
+/** The `ask` of one call. Only an exact yes is one: whatever else comes back refuses. Rejects where nobody could be asked. */
+export function asker(callId: string, tool: Tool, run: RunContext): Asker {
   return async (request) => {
-    const key = lastingKey(tool, request, run.projectDir);
-    if (!run.ask || state.get(key) === true) return "allow";
-    const asked = run.ask({ ...request, callId, tool: tool.name, kind: tool.kind }, run.signal);
-    // Raced, so that a client that ignores the signal cannot hold a run.
-    const answer: unknown = await abortable(Promise.resolve(asked), run.signal);
-    if (answer === "allow_always") state.set(key, true);
-    return answer === "allow" || answer === "allow_always" ? answer : "reject";
+    const { locations, input, title, diff = [], reason = "" } = request;
+    const what = lastingKey(tool, request, run.projectDir);
+    const given = run.conversation.session.leave;
+    if (given.some((leave) => leave.tool === tool.name && leave.what === what)) return "allow";
+    if (!isAttended(run) && run.agent.asking.unattended !== "wait") {
+      if (run.agent.asking.unattended === "allow") return "allow";
+      throw new Error("nobody is there");
+    }
+    const names = { callId, tool: tool.name, kind: tool.kind };
+    const here = run.ask;
+    const asked = { callId, kind: "permission", tool: tool.name, toolKind: tool.kind, title, input } as const;
+    const ask = await askPeople(
+      run,
+      { ...asked, locations, diff, reason, choices: CHOICES, freeText: false },
+      here && (async (signal) => replyOf(await here({ ...request, ...names }, signal))),
+    );
+    if (!ask) throw new Error("nobody answered");
+    const choice = ask.reply?.choice;
+    if (choice === "allow_always") await giveLeave(run, { tool: tool.name, what, title, by: ask.answeredBy, at: now() });
+    return choice === "allow" || choice === "allow_always" ? choice : "reject";
   };
+}
+
+/** The `question` of one call. */
+export function questioner(callId: string, tool: Tool, input: unknown, run: RunContext): ToolContext["question"] {
+  return async ({ title, choices: labels = [], freeText = labels.length === 0 }) => {
+    if (!isAttended(run) && run.agent.asking.unattended !== "wait") return undefined;
+    const choices = labels.map((label, i) => ({ id: String(i + 1), label }));
+    const shown = { title, input, locations: [] };
+    const here = run.ask;
+    const ask = await askPeople(
+      run,
+      { ...shown, callId, kind: "question", tool: tool.name, toolKind: tool.kind, diff: [], reason: "", choices, freeText },
+      here &&
+        (async (signal) => {
+          const question = { choices, freeText };
+          const reply = replyOf(await here({ ...shown, callId, tool: tool.name, kind: tool.kind, question }, signal));
+          if (!choices.some(({ id }) => id === reply.choice) && !(freeText && reply.text !== ""))
+            throw new Error("the person chose nothing");
+          return reply;
+        }),
+    );
+    return ask?.reply ? (choices.find(({ id }) => id === ask.reply?.choice)?.label ?? ask.reply.text) : undefined;
+  };
+}
+
+function replyOf(answer: unknown): AskReply {
+  const { choice, text } = (typeof answer === "object" ? (answer ?? {}) : { choice: answer }) as Record<string, unknown>;
+  return { choice: typeof choice === "string" ? choice : "", text: typeof text === "string" ? text : "" };
+}
+
+/** Stored with the session, so that it holds in any process. */
+async function giveLeave({ conversation, recorder }: RunContext, leave: Leave): Promise<void> {
+  const all = [...conversation.session.leave, leave];
+  conversation.session = { ...conversation.session, leave: all };
+  await recorder.write({ sync: true, set: { leave: all } });
 }
 
 /** What a lasting permission is for. Whoever allows one command has not allowed the next one. */
 function lastingKey(tool: Tool, { input, locations }: Pick<AskRequest, "input" | "locations">, projectDir: string) {
   const what =
     tool.kind === "edit" && locations.length > 0 ? locations.map(({ path }) => path).sort() : { projectDir, input };
-  return `${LEAVE}${tool.name}:${JSON.stringify(what)}`;
+  return JSON.stringify(what);
 }

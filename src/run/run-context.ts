@@ -18,6 +18,7 @@ import type { EventBuffer } from "./event-buffer.js";
 import type { ToolList } from "./input.js";
 import type { Live } from "../live/live.js";
 import type { Tail } from "../live/tail.js";
+import type { Unattended } from "./asks.js";
 import type { Inbox } from "./inbox.js";
 import type { KeptConversations } from "./kept-conversations.js";
 import type { RunLimits } from "./limits.js";
@@ -37,6 +38,7 @@ export interface AgentParts {
   readonly tools: ToolList;
   readonly sources: ToolSources;
   readonly permissions: PermissionPolicy;
+  readonly asking: { readonly unattended: Unattended; readonly timeoutMs: number };
   readonly hooks: Hooks;
   readonly compaction: Compaction;
   /** Added to the system prompt of runs that bring nothing of their own. */
@@ -101,6 +103,10 @@ export interface RunContext {
   /** Events for whoever reads the run. */
   readonly events: EventBuffer;
   readonly ask: RunInput["ask"];
+  /** Names the door of `ask`. */
+  readonly askedAt: string;
+  /** Ids of what it asks people now. */
+  readonly asking: Set<string>;
   /** Ends the run: its session is deleted, a batch could not be stored. So do the caller, the agent's end and a lost lease. */
   readonly cancel: AbortController;
   /** That of `cancel`. */

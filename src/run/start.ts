@@ -142,6 +142,8 @@ async function begin(
       logger,
       events: new EventBuffer(input.overflow ?? "drop"),
       ask: input.ask,
+      askedAt: input.askedAt ?? "sdk",
+      asking: new Set(),
       cancel,
       signal,
       leave: () => {

@@ -7,7 +7,7 @@ import type { Diff, Location, Tool, ToolCall, ToolContext, ToolOutput } from "..
 import { onAbort } from "../base/abort.js";
 import { describe } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
-import { asker, judged, NOT_RUN, refusal, type Verdict } from "./permissions.js";
+import { asker, canAsk, judged, NOT_RUN, questioner, refusal, type Verdict } from "./permissions.js";
 import type { RunContext } from "./run-context.js";
 import { CallState, type StateChanges } from "./tool-state.js";
 import { capText } from "../base/cut-text.js";
@@ -174,10 +174,19 @@ async function perform(
   const { limits } = run;
   const call = callOf(one, tool, run);
   const { callId, sessionId, projectDir } = call;
-  const ask = asker(callId, tool, state, run);
+  const ask = asker(callId, tool, run);
   const refused = (await refusal(call, verdict, ask, run)) ?? (await refusedByHook(call, run));
   if (refused !== undefined) return { text: capText(refused, limits.toolOutputBytes), failed: true };
-  const context = { sessionId, callId, projectDir, signal: run.signal, ask, state };
+  const context: ToolContext = {
+    sessionId,
+    callId,
+    projectDir,
+    signal: run.signal,
+    // Of a session whose tools are free, one that asks by itself is as free as the others where nobody is there.
+    ask: (request) => (canAsk(run) || run.conversation.session.mode !== "auto" ? ask(request) : Promise.resolve("allow")),
+    question: questioner(callId, tool, one.input, run),
+    state,
+  };
   const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);
   return { ...output, text: capText(output.text, limits.toolOutputBytes) };
 }

@@ -236,6 +236,7 @@ function context(
     projectDir,
     signal: changes.signal ?? new AbortController().signal,
     ask: () => Promise.resolve("allow"),
+    question: () => Promise.resolve(undefined),
     state: changes.state ?? new Map<string, unknown>(),
   };
 }

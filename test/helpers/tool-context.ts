@@ -17,6 +17,7 @@ export function toolContext(projectDir: string, changes: Partial<ToolContext> = 
     projectDir,
     signal: new AbortController().signal,
     ask: () => Promise.resolve("allow"),
+    question: () => Promise.resolve(undefined),
     state: new Map(),
     ...changes,
   };

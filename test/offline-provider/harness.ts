@@ -85,6 +85,7 @@ async function runTool(
       projectDir,
       signal: AbortSignal.timeout(60_000),
       ask: async () => "allow",
+      question: async () => undefined,
       state: new Map(),
     });
     output = result.text;
