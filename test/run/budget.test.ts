@@ -20,6 +20,8 @@ const ANSWER = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs,
 const RESULT = "[SELECT sessions, UPDATE sessions, INSERT messages], synced";
 const RELEASE = "[UPDATE leases]";
 /** The session as it is, then under the lease what changed of it; what was said is at hand. */
+/** Whether somebody told the run something that it had no turn for. */
+const LEFT_OVER = "SELECT instructions";
 const GO_ON = ["SELECT sessions", LEASE, "[SELECT sessions, SELECT sessions, SELECT runs]"];
 
 interface Made {
@@ -89,7 +91,7 @@ describe("what a turn asks of the disk", () => {
     const recent = "[SELECT totals, SELECT sessions]";
     const begin =
       "[SELECT sessions, SELECT leases, INSERT sessions, INSERT messages, SELECT runs, INSERT runs], synced";
-    assert.deepEqual(store, [recent, LEASE, begin, ANSWER, RELEASE]);
+    assert.deepEqual(store, [recent, LEASE, begin, ANSWER, RELEASE, LEFT_OVER]);
     assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project"]);
     await giveTitles();
   });
@@ -106,7 +108,7 @@ describe("what a turn asks of the disk", () => {
     const id = await prompt("x");
     await giveTitles();
     const { store, files } = await counted.of(() => prompt("y", id));
-    assert.deepEqual(store, [...GO_ON, PROMPT, ANSWER, RELEASE]);
+    assert.deepEqual(store, [...GO_ON, PROMPT, ANSWER, RELEASE, LEFT_OVER]);
     assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project"]);
   });
 
@@ -116,7 +118,7 @@ describe("what a turn asks of the disk", () => {
     const id = await prompt("x");
     await giveTitles();
     const { store, files } = await counted.of(() => prompt("y", id));
-    assert.deepEqual(store, [...GO_ON, PROMPT, ANSWER, RESULT, ANSWER, RELEASE]);
+    assert.deepEqual(store, [...GO_ON, PROMPT, ANSWER, RESULT, ANSWER, RELEASE, LEFT_OVER]);
     if (process.platform !== "linux") return;
     const guarded = ["realpath home", "open a.txt", "readlink what is open", "open what is open"];
     assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project", ...guarded]);

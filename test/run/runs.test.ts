@@ -61,7 +61,7 @@ for (const [name, makeStore] of STORES) {
       began();
       const { usage } = await run.result;
       await look();
-      const common = { sessionId, key: "", provider: "scripted", model: "scripted-1", error: null };
+      const common = { sessionId, key: "", fingerprint: "", provider: "scripted", model: "scripted-1", error: null, answer: null };
       assert.deepEqual(states, [
         { ...common, state: "running", iterations: 0, endedBy: "", ended: false, tokens: 0 },
         { ...common, state: "running", iterations: 1, endedBy: "", ended: false, tokens: 15 },
