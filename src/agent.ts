@@ -1,5 +1,5 @@
 import { Compaction } from "./compaction/compaction.js";
-import { InputError, SessionNotFoundError, ShuttingDownError } from "./ports/errors.js";
+import { hasCode, InputError, SessionNotFoundError, ShuttingDownError } from "./ports/errors.js";
 import { BUS_EVENTS, checkOptions, type AgentOptions } from "./agent-options.js";
 import { Bus } from "./base/bus.js";
 import type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
@@ -235,7 +235,11 @@ export class Agent {
 
   async #start(input: RunInput): Promise<Run> {
     const [{ startRun }, { executeRun }, { ActiveRun }] = await (this.#code ??= runCode());
-    const run = await startRun(this.#parts, input);
+    const run = await startRun(this.#parts, input).catch(async (error: unknown) => {
+      // A day later a key may be used again.
+      if (!hasCode(error, "run_key_taken") || !(await this.runs.forgetOldKey(error.key))) throw error;
+      return startRun(this.#parts, input);
+    });
     const work = executeRun(run);
     const { id, cancel, inbox } = run;
     const running: Running = { id, cancel, inbox, ended: work.catch(() => undefined) };

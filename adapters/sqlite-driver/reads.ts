@@ -176,7 +176,7 @@ export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN (
 
 /** What is stored of a run; a record of an earlier version lacks some. */
 function recordOf(record: string): RunRecord {
-  const lacking = { fingerprint: "", answer: null } as const;
+  const lacking = { fingerprint: "", after: 0, answer: null } as const;
   return { ...lacking, ...(JSON.parse(record) as Omit<RunRecord, keyof typeof lacking>) };
 }
 
@@ -192,13 +192,15 @@ export function getRun(db: Statements, id: string): StoredRun | undefined {
 
 /** The statement of a list of runs of one state or of any, and its values behind the first. */
 export function runsStatement(query: RunQuery, state?: RunState): { sql: string; values: Value[] } {
-  const { sessionId, before } = query;
+  const { sessionId, key, before } = query;
   const where = [
     ...(sessionId === undefined ? [] : ["r.root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(state === undefined ? [] : ["r.state = ?"]),
+    // As the index is, which has no runs without a key.
+    ...(key === undefined ? [] : ["r.key = ? AND r.key <> ''"]),
     ...(before === undefined ? [] : ["(r.started_at, r.id) < (?, ?)"]),
   ];
-  const values = [sessionId, state, before?.startedAt, before?.id, limitOf(query.limit)];
+  const values = [sessionId, state, key, before?.startedAt, before?.id, limitOf(query.limit)];
   return {
     sql: `${RUNS} WHERE ${["1", ...where].join(" AND ")} ORDER BY r.started_at DESC, r.id DESC LIMIT ?`,
     values: values.filter((value) => value !== undefined),

@@ -44,6 +44,13 @@ export interface RunInput {
    * `allow` or `allow_always` lets a tool run; a rejection says that nobody can be asked here.
    */
   ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer | AskReply>;
+  /**
+   * Names the run for whoever asks again: a second run with the same key is refused with `RunKeyTakenError` for a day,
+   * and `Runs.list` finds the first. What it answers is stored with it.
+   */
+  key?: string;
+  /** Of all that was asked, so that another question under the same key can be told apart. */
+  fingerprint?: string;
   /** Names the door in what is stored of its answers; default `sdk`. */
   askedAt?: string;
 }
@@ -117,6 +124,8 @@ export interface RunRecord {
   sessionId: string;
   /** The caller's own name for it, so that what is asked twice is done once; unique in the store, `""` for none. */
   key: string;
+  /** Greatest `seq` of the chain before it: what was said behind that is its own, up to the next run's. */
+  after: number;
   /** Of what was asked under the key, so that another question under it is told apart; `""` for none. */
   fingerprint: string;
   state: RunState;

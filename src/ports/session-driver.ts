@@ -46,6 +46,8 @@ export interface RunQuery {
   sessionId?: string;
   /** As they are stored; an empty list finds none. */
   states?: readonly RunState[];
+  /** The run with this key, if there is one; not `""`. */
+  key?: string;
   limit: number;
   /** Start behind an entry, which need not be there any more. */
   before?: { startedAt: string; id: string };

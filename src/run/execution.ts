@@ -12,7 +12,10 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
   try {
     const { used, ...outcome } = await runLoop(run).finally(() => Promise.all([recorder.close(), run.inbox.close()]));
     // An answer without calls brought the end with it.
-    if (recorder.run.state === "running") await recorder.end(finished(outcome.endedBy));
+    if (recorder.run.state === "running") {
+      const { output, finishReason, endedBy } = outcome;
+      await recorder.end(finished(endedBy, recorder.run.key === "" ? null : { output, finishReason }));
+    }
     run.agent.kept.keep(sessionId, run.lease.fence, run.conversation);
     await run.lease.giveBack();
     const context = { used, size: run.model.contextWindow };

@@ -23,11 +23,23 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   overflow: true,
   ask: true,
   askedAt: true,
+  key: true,
+  fingerprint: true,
 };
 
 /** Throws `InputError`. */
 export function checkInput(input: RunInput): void {
-  const strings = ["message", "provider", "model", "sessionId", "projectDir", "systemPrompt", "askedAt"] as const;
+  const strings = [
+    "message",
+    "provider",
+    "model",
+    "sessionId",
+    "projectDir",
+    "systemPrompt",
+    "askedAt",
+    "key",
+    "fingerprint",
+  ] as const;
   for (const field of strings) {
     const value: unknown = input[field];
     if (typeof value !== "string" && (field === "message" || value !== undefined))

@@ -138,7 +138,8 @@ async function turn(run: RunContext, window: ContextWindow, iterations: number):
       const parts = uniqueCalls(answer.parts, conversation.callIds);
       const message: Message = { ...begin(), parts, finished: true };
       const isEnd = callsOf(message).length === 0 && !run.inbox.isSteered;
-      const end = isEnd ? finished("model") : {};
+      const answered = { output: output + textOf(message), finishReason: answer.reason };
+      const end = isEnd ? finished("model", recorder.run.key === "" ? null : answered) : {};
       await recorder.finish(message, { usage: answer.paid, run: { iterations, ...end } });
       conversation.add(message);
       window.answered(answer.usage);

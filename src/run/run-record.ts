@@ -2,15 +2,15 @@ import { now } from "../base/ids.js";
 import { redact } from "../base/redact.js";
 import { NO_USAGE } from "../conversation/usage.js";
 import { GantryError, hasCode } from "../ports/errors.js";
-import type { RunRecord, RunResult } from "../ports/run.js";
+import type { RunAnswer, RunRecord, RunResult } from "../ports/run.js";
 
 /** A run that begins now. */
-export function begun(names: Pick<RunRecord, "id" | "sessionId" | "provider" | "model">): RunRecord {
+export function begun(
+  names: Pick<RunRecord, "id" | "sessionId" | "provider" | "model" | "after" | "key" | "fingerprint">,
+): RunRecord {
   const counts = { usage: NO_USAGE, iterations: 0 };
   return {
     ...names,
-    key: "",
-    fingerprint: "",
     state: "running",
     startedAt: now(),
     endedAt: "",
@@ -22,8 +22,8 @@ export function begun(names: Pick<RunRecord, "id" | "sessionId" | "provider" | "
 }
 
 /** One that came to its result. */
-export function finished(endedBy: RunResult["endedBy"]): Partial<RunRecord> {
-  return { state: "finished", endedBy, endedAt: now(), error: null };
+export function finished(endedBy: RunResult["endedBy"], answer: RunAnswer | null): Partial<RunRecord> {
+  return { state: "finished", endedBy, endedAt: now(), error: null, answer };
 }
 
 /** Whether it ended so because somebody wanted it. */

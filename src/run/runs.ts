@@ -4,6 +4,7 @@ import { newId, now } from "../base/ids.js";
 import { InputError, RunCancelledError, RunNotFoundError } from "../ports/errors.js";
 import type { Instruction, RunRecord, RunState } from "../ports/run.js";
 import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
+import { KEY_MS } from "../sessions/housekeeping.js";
 import { found } from "../sessions/sessions.js";
 import { asItIs, isOpen } from "../sessions/stored-run.js";
 import type { Inbox } from "./inbox.js";
@@ -11,7 +12,13 @@ import { oneOf } from "./input.js";
 
 /** Every state of a run. */
 const STATES: readonly RunState[] = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"];
-const KNOWN: Readonly<Record<keyof RunQuery, true>> = { sessionId: true, states: true, limit: true, before: true };
+const KNOWN: Readonly<Record<keyof RunQuery, true>> = {
+  sessionId: true,
+  states: true,
+  key: true,
+  limit: true,
+  before: true,
+};
 /** Runs of a list that asks for no number. */
 const PAGE = 50;
 
@@ -95,6 +102,16 @@ export class Runs {
     return isOpen(await this.#found(id)) || !(await store.withdraw(instruction));
   }
 
+  /** Free a key whose run ended and is older than a day. False when it is not. */
+  async forgetOldKey(key: string): Promise<boolean> {
+    const store = await this.#store();
+    const before = new Date(Date.now() - KEY_MS).toISOString();
+    const [stored] = await store.runs({ key, limit: 1 });
+    if (stored && (stored.run.startedAt >= before || isOpen(stored.run))) return false;
+    await store.forgetKeys(before);
+    return true;
+  }
+
   async #found(id: string): Promise<RunRecord> {
     const run = await this.get(id);
     if (!run) throw new RunNotFoundError(id);
@@ -115,7 +132,7 @@ export class Runs {
    */
   async list(query: Partial<RunQuery> = {}): Promise<RunRecord[]> {
     checkQuery(query);
-    const { sessionId, states, limit = PAGE } = query;
+    const { sessionId, states, key, limit = PAGE } = query;
     const store = await this.#store();
     // A store does not know who is dead.
     const stored = states?.includes("interrupted") ? [...new Set([...states, "running", "waiting"] as const)] : states;
@@ -123,6 +140,7 @@ export class Runs {
       limit,
       ...(sessionId === undefined ? {} : { sessionId: (await found(store, sessionId)).id }),
       ...(stored === undefined ? {} : { states: stored }),
+      ...(key === undefined ? {} : { key }),
     };
     const runs: RunRecord[] = [];
     for (let { before } = query; ;) {
@@ -141,8 +159,9 @@ export class Runs {
 function checkQuery(query: Partial<RunQuery>): void {
   for (const key of Object.keys(query))
     if (!Object.hasOwn(KNOWN, key)) throw new InputError(key, `one of ${Object.keys(KNOWN).join(", ")}`);
-  const { sessionId = "", states = [], limit = PAGE, before } = query;
+  const { sessionId = "", states = [], key = "", limit = PAGE, before } = query;
   if (typeof sessionId !== "string") throw new InputError("sessionId", "a string");
+  if (typeof key !== "string") throw new InputError("key", "a string");
   if (!Array.isArray(states)) throw new InputError("states", "a list of states");
   for (const state of states) oneOf("states", STATES, state);
   if (!Number.isSafeInteger(limit) || limit < 0) throw new InputError("limit", "a whole number, at least 0");

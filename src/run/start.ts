@@ -90,7 +90,9 @@ async function begin(
     const session = { ...(head ? goingOn(head) : original), ...set };
     const conversation = kept ?? new Conversation(session, head?.messages ?? []);
     conversation.session = session;
-    const record = begun({ id, sessionId, provider: set.provider, model: set.model });
+    const { key = "", fingerprint = "" } = input;
+    const after = conversation.lastSeq;
+    const record = begun({ id, sessionId, provider: set.provider, model: set.model, after, key, fingerprint });
     const list = input.tools === undefined ? agent.tools : toolList(input.tools);
     const wanted = { runId: id, sessionId, projectDir, logger, signal };
     const { tools, missing, release } = await agent.sources.open(list, wanted);

@@ -57,6 +57,7 @@ const runShape = v.object({
   sessionId: v.string(),
   key: v.string(),
   fingerprint: v.optional(v.string(), ""),
+  after: v.optional(whole, 0),
   state: v.picklist(["running", "waiting", "finished", "failed", "cancelled", "interrupted"]),
   startedAt: time,
   endedAt: v.union([v.literal(""), time]),

@@ -8,6 +8,8 @@ import type { SessionDriver } from "../ports/session-driver.js";
 const DAY_MS = 86_400_000;
 /** A session that a client opened and never prompted is kept so long. */
 export const EMPTY_MS = 7 * DAY_MS;
+/** The key of a run that has ended is kept so long. */
+export const KEY_MS = DAY_MS;
 /** The first look comes so long after the store was opened, in ms: a short-lived process never pays for it. */
 const FIRST_MS = 60_000;
 const PAGE = 100;
@@ -51,8 +53,9 @@ export class Housekeeping {
     const { driver, logger, onDeleted } = this.#options;
     try {
       await removeEmpty(driver, Date.now() - EMPTY_MS, logger, this.#closing.signal, onDeleted);
+      await driver.forgetKeys(new Date(Date.now() - KEY_MS).toISOString());
     } catch (error) {
-      if (!this.#closing.signal.aborted) logger.warn("empty sessions were not removed", { error });
+      if (!this.#closing.signal.aborted) logger.warn("what is old in the session store was not removed", { error });
     }
   }
 }

@@ -128,15 +128,17 @@ export class StoredRuns extends Map<string, StoredFence> {
   }
 
   /** As `SessionDriver.runs`, of the store's own objects; `root` is an original's id. */
-  list(root: string | undefined, { states, limit, before }: Omit<RunQuery, "sessionId">): StoredFence[] {
+  list(root: string | undefined, { states, key, limit, before }: Omit<RunQuery, "sessionId">): StoredFence[] {
     const sorted = root === undefined ? this.#all : this.#byRoot.get(root)?.all;
     if (!sorted) return [];
+    if (key !== undefined && !this.#byKey.has(key)) return [];
     const found: StoredFence[] = [];
     let at = sorted.items.length;
     if (before) at = sorted.count(({ run }) => newestFirst(before.startedAt, before.id, run.startedAt, run.id) < 0);
     while (at > 0 && found.length < limit) {
       const stored = sorted.items[--at] as StoredFence;
-      if (!states || states.includes(stored.run.state)) found.push(stored);
+      if ((!states || states.includes(stored.run.state)) && (key === undefined || stored.run.key === key))
+        found.push(stored);
     }
     return found;
   }

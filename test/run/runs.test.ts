@@ -61,7 +61,16 @@ for (const [name, makeStore] of STORES) {
       began();
       const { usage } = await run.result;
       await look();
-      const common = { sessionId, key: "", fingerprint: "", provider: "scripted", model: "scripted-1", error: null, answer: null };
+      const common = {
+        sessionId,
+        key: "",
+        fingerprint: "",
+        after: 0,
+        provider: "scripted",
+        model: "scripted-1",
+        error: null,
+        answer: null,
+      };
       assert.deepEqual(states, [
         { ...common, state: "running", iterations: 0, endedBy: "", ended: false, tokens: 0 },
         { ...common, state: "running", iterations: 1, endedBy: "", ended: false, tokens: 15 },
@@ -246,7 +255,7 @@ describe("agent.runs", () => {
   it("refuses what is no query, and what is not there", async (t) => {
     const agent = make(t, (await STORES[0]![1](t))(), []);
     const wrong: [unknown, string, RegExp][] = [
-      [{ state: "running" }, "state", /one of sessionId, states, limit, before/],
+      [{ state: "running" }, "state", /one of sessionId, states, key, limit, before/],
       [{ states: ["runs"] }, "states", /"interrupted"/],
       [{ states: "running" }, "states", /a list of states/],
       [{ limit: -1 }, "limit", /a whole number, at least 0/],

@@ -201,7 +201,13 @@ export const askRules: readonly Rule[] = [
       await driver.create({ session: aSession("a") });
       await driver.write("a", change({ runs: [old, open, young] }));
       assert.deepEqual((await driver.run("old"))?.run, old);
+      assert.deepEqual(
+        (await driver.runs({ key: "k3", limit: 9 })).map(({ run }) => run),
+        [young],
+      );
+      assert.deepEqual(await driver.runs({ key: "", limit: 9 }), []);
       await driver.forgetKeys(at(5));
+      assert.deepEqual(await driver.runs({ key: "k1", limit: 9 }), []);
       const runs = await driver.runs({ limit: 10 });
       assert.deepEqual(
         runs.map(({ run }) => [run.id, run.key, run.fingerprint, run.answer?.output]),

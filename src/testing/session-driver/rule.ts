@@ -122,6 +122,7 @@ export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> =
     sessionId,
     key: "",
     fingerprint: "",
+    after: 0,
     state: "running",
     startedAt: at(0),
     endedAt: "",
