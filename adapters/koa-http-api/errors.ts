@@ -68,6 +68,9 @@ export function refusalFor(error: unknown): Refusal {
 
 const STATUS: Readonly<Record<string, number>> = {
   session_not_found: 404,
+  run_not_found: 404,
+  ask_not_found: 404,
+  ask_closed: 409,
   project_folder: 400,
   attachment: 400,
   model_selection: 400,

@@ -15,6 +15,7 @@ const RESERVED: ReadonlySet<string> = new Set([
   "upgrade",
   "x-ignored-fields",
   "x-model",
+  "x-run-id",
   "x-session-id",
 ]);
 

@@ -1,15 +1,19 @@
 import { isAbsolute, resolve } from "node:path";
 import Router from "@koa/router";
-import { SessionNotFoundError } from "gantry";
+import { RunNotFoundError, SessionNotFoundError, type Agent, type RunRecord, type RunState } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
+import { HttpError } from "./errors.js";
+import { serveEvents } from "./events.js";
 import { Query } from "./query.js";
 import { Runs } from "./runs.js";
-import { SESSION_HEADER, wireMessage, wireModel, wireSession } from "./wire.js";
+import { Streams } from "./streams.js";
+import { SESSION_HEADER, wireMessage, wireModel, wireRun, wireSession } from "./wire.js";
 
 const PAGE_SIZE = 20;
 const MAX_PAGE_SIZE = 100;
 const MAX_MESSAGES = 1000;
+const STATES: readonly RunState[] = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"];
 /** What no id has; asking the store for it would be a waste, or worse. */
 // eslint-disable-next-line no-control-regex
 const NO_ID = /^$|^.{257,}$|[\u0000-\u001f\u007f]/s;
@@ -18,7 +22,8 @@ const NO_ID = /^$|^.{257,}$|[\u0000-\u001f\u007f]/s;
 export function createRouter(parts: ApiParts): Router {
   const { agent } = parts;
   const router = new Router({ prefix: "/api", sensitive: true, strict: true });
-  const runs = new Runs(parts);
+  const streams = new Streams(parts);
+  const runs = new Runs(parts, streams);
 
   router.get("/health", (ctx) => send(ctx, { status: "ok", version: agent.version }));
 
@@ -66,12 +71,53 @@ export function createRouter(parts: ApiParts): Router {
     send(ctx, { messages: messages.map(wireMessage) });
   });
 
+  router.get("/sessions/:id/events", (ctx) => serveEvents(ctx, idOf(ctx), parts, streams));
+
+  router.post("/sessions/:id/cancel", async (ctx) => {
+    const [run] = await agent.runs.list({ sessionId: idOf(ctx), states: ["running", "waiting"], limit: 1 });
+    send(ctx, { run: run ? wireRun(await agent.runs.cancel(run.id)) : null });
+  });
+
+  router.get("/runs", async (ctx) => {
+    const query = new Query(ctx);
+    const state = query.oneOf("state", STATES);
+    const runs = await agent.runs.list({
+      limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
+      sessionId: query.text("session_id") || undefined,
+      states: state && [state],
+      before: await placeOf(agent, query.text("before")),
+    });
+    send(ctx, { runs: runs.map(wireRun) });
+  });
+
+  router.get("/runs/:id", async (ctx) => {
+    const run = await agent.runs.get(runIdOf(ctx));
+    if (!run) throw new RunNotFoundError(runIdOf(ctx));
+    send(ctx, wireRun(run));
+  });
+
+  router.post("/runs/:id/cancel", async (ctx) => send(ctx, wireRun(await agent.runs.cancel(runIdOf(ctx)))));
+
   router.delete("/sessions/:id", async (ctx) => {
     await agent.sessions.delete(idOf(ctx));
     send(ctx, { status: "deleted" });
   });
 
   return router;
+}
+
+/** Where the page behind a run begins. */
+async function placeOf(agent: Agent, id: string | undefined): Promise<RunRecord | undefined> {
+  if (id === undefined) return undefined;
+  const run = NO_ID.test(id) ? undefined : await agent.runs.get(id);
+  if (!run) throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
+  return run;
+}
+
+function runIdOf(ctx: Context): string {
+  const { id = "" } = ctx["params"] as { id?: string };
+  if (NO_ID.test(id)) throw new RunNotFoundError(id);
+  return id;
 }
 
 function idOf(ctx: Context): string {

@@ -5,16 +5,18 @@ import { BodyReader, type RunRequest } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
 import { CANCEL_MS } from "./serving.js";
 import { SseStream } from "./sse.js";
-import { IGNORED_HEADER, MODEL_HEADER, SESSION_HEADER, wireDone, wireEvent, wireResult } from "./wire.js";
+import type { Streams } from "./streams.js";
+import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER, wireDone, wireEvent, wireResult } from "./wire.js";
 
 /** `POST /api/run`. */
 export class Runs {
   readonly #parts: ApiParts;
   readonly #bodies: BodyReader;
-  #streams = 0;
+  readonly #streams: Streams;
 
-  constructor(parts: ApiParts) {
+  constructor(parts: ApiParts, streams: Streams) {
     this.#parts = parts;
+    this.#streams = streams;
     this.#bodies = new BodyReader(parts.options);
   }
 
@@ -26,9 +28,10 @@ export class Runs {
     const request = await this.#bodies.read(ctx);
     // Also on the answer of a run that fails: a misspelt name may be why.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
-    if (request.stream) this.#countStream(ctx);
+    if (request.stream) this.#streams.count(ctx);
     const run = await this.#start(request, gone.signal);
     ctx.set(SESSION_HEADER, headerText(run.sessionId));
+    ctx.set(RUN_HEADER, run.id);
     ctx.set(MODEL_HEADER, headerText(`${run.provider}/${run.model.id}`));
     if (request.stream) await this.#stream(ctx, run);
     else await this.#answer(ctx, run);
@@ -50,24 +53,10 @@ export class Runs {
       provider: request.provider,
       model: request.model,
       sessionId: request.sessionId,
+      askedAt: "http",
       signal: options.onDisconnect === "cancel" ? AbortSignal.any([shutdown, gone]) : shutdown,
       overflow: "drop",
     });
-  }
-
-  #countStream(ctx: Context): void {
-    const ended = this.#streams < this.#parts.options.streams ? this.#parts.takeStream() : undefined;
-    if (!ended) throw new HttpError(503, "too many streams", { "Retry-After": "1" }, "too_many_streams");
-    this.#streams += 1;
-    let open = true;
-    const end = () => {
-      if (open) this.#streams -= 1;
-      open = false;
-      ended();
-    };
-    ctx.res.once("close", end);
-    // It may have closed while the body was read.
-    if (ctx.res.closed) end();
   }
 
   async #answer(ctx: Context, run: Run): Promise<void> {

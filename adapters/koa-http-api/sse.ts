@@ -30,8 +30,8 @@ export class SseStream {
   }
 
   /** Send one event; the promise resolves when the reader has room for more, or is gone. Undefined: it has room now. */
-  send(event: string, data: unknown): Promise<void> | undefined {
-    if (!this.#open || this.#write(frame(event, data))) return undefined;
+  send(event: string, data: unknown, id?: string): Promise<void> | undefined {
+    if (!this.#open || this.#write(frame(event, data, id))) return undefined;
     return new Promise((resolve) => {
       const done = () => {
         this.#response.off("drain", done);
@@ -46,6 +46,12 @@ export class SseStream {
   /** A comment, which clients skip. */
   comment(text: string): void {
     if (this.#open) this.#write(`: ${text}\n\n`);
+  }
+
+  /** End it without a last event: whoever reads may come again. */
+  close(): void {
+    clearTimeout(this.#timer);
+    if (this.#open) this.#response.end();
   }
 
   /** Last event, whether or not the reader has room for it. */
@@ -68,10 +74,10 @@ export class SseStream {
 }
 
 /** One event. JSON keeps line feeds escaped; the line ends of Unicode, at which some clients split too, are escaped here. */
-function frame(event: string, data: unknown): string {
+function frame(event: string, data: unknown, id?: string): string {
   const json = JSON.stringify(data).replace(
     /[\u0085\u2028\u2029]/g,
     (end) => `\\u${end.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
-  return `event: ${event}\ndata: ${json}\n\n`;
+  return `event: ${event}\n${id === undefined ? "" : `id: ${id}\n`}data: ${json}\n\n`;
 }

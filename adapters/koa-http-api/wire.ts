@@ -1,16 +1,20 @@
 import {
   roundCost,
   type AgentEvent,
+  type Ask,
   type Message,
   type ModelEntry,
   type Part,
+  type RunRecord,
   type RunResult,
   type Session,
   type Usage,
+  type WatchEvent,
 } from "gantry";
 
 export const JSON_TYPE = "application/json";
 export const SESSION_HEADER = "X-Session-Id";
+export const RUN_HEADER = "X-Run-Id";
 export const MODEL_HEADER = "X-Model";
 /** Names fields of a request that nothing was made of: most likely misspelt. */
 export const IGNORED_HEADER = "X-Ignored-Fields";
@@ -102,6 +106,74 @@ export function wireResult(result: RunResult) {
     iterations: result.iterations,
     finish_reason: result.finishReason,
   };
+}
+
+export function wireRun(run: RunRecord) {
+  return {
+    id: run.id,
+    session_id: run.sessionId,
+    state: run.state,
+    started_at: run.startedAt,
+    ended_at: run.endedAt,
+    provider: run.provider,
+    model: run.model,
+    usage: wireUsage(run.usage),
+    iterations: run.iterations,
+    ended_by: run.endedBy,
+    error: run.error,
+  };
+}
+
+export function wireAsk(ask: Ask) {
+  return {
+    id: ask.id,
+    session_id: ask.sessionId,
+    run_id: ask.runId,
+    tool_call_id: ask.callId,
+    kind: ask.kind,
+    tool: ask.tool,
+    title: ask.title,
+    input: ask.input,
+    locations: ask.locations,
+    diff: ask.diff.map(({ path, oldText, newText }) => ({ path, old_text: oldText, new_text: newText })),
+    reason: ask.reason,
+    choices: ask.choices,
+    free_text: ask.freeText,
+    created_at: ask.createdAt,
+    deadline: ask.deadline,
+    state: ask.state,
+    reply: ask.reply,
+    answered_by: ask.answeredBy,
+    closed_at: ask.closedAt,
+  };
+}
+
+/** Data of an event of a session's stream. */
+export function wireWatched(event: WatchEvent): Record<string, unknown> {
+  switch (event.type) {
+    case "state": {
+      const { session, run, asks } = event.state;
+      const { mode, leave } = session;
+      return { session: { ...wireSession(session), mode, leave }, run: run && wireRun(run), asks: asks.map(wireAsk) };
+    }
+    case "message":
+      return { message: wireMessage(event.message) };
+    case "delta": {
+      const { messageId, seq, kind, text } = event;
+      return { message_id: messageId, seq, [kind === "text" ? "content" : "reasoning"]: text };
+    }
+    case "message_end": {
+      const { content, reasoning: _, ...rest } = wireMessage(event.message);
+      // Texts were told as they came.
+      return { message: typeof content === "string" ? rest : { ...rest, content } };
+    }
+    case "cut":
+      return { after: event.after };
+    case "tool_progress":
+      return { tool_call_id: event.callId, content: event.text };
+    case "deleted":
+      return {};
+  }
 }
 
 /** Payload of a stream's `agent` event; undefined for one that says nothing, and for `done`, whose time is not yet. */

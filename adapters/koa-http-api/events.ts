@@ -1,0 +1,35 @@
+import type { Context } from "koa";
+import type { ApiParts } from "./api.js";
+import { Query } from "./query.js";
+import { SseStream } from "./sse.js";
+import type { Streams } from "./streams.js";
+import { wireWatched } from "./wire.js";
+
+/** `GET /api/sessions/{id}/events`: what a session says, as server-sent events that `EventSource` reads. */
+export async function serveEvents(ctx: Context, id: string, { agent, options, shutdown }: ApiParts, streams: Streams) {
+  const query = new Query(ctx);
+  const gone = new AbortController();
+  ctx.res.once("close", () => gone.abort());
+  const events = agent.sessions.watch(id, {
+    after: query.text("after") ?? "",
+    // `EventSource` sends it by itself when it comes back.
+    lastSeen: ctx.get("Last-Event-ID"),
+    follow: query.oneOf("follow", ["true", "false"]) !== "false",
+    answers: query.oneOf("answers", ["true", "false"]) === "true",
+    signal: AbortSignal.any([gone.signal, shutdown]),
+  })[Symbol.asyncIterator]();
+  try {
+    // A session that is not there, and a cursor that never was, are answered as they are elsewhere.
+    let next = await events.next();
+    streams.count(ctx);
+    ctx.respond = false;
+    const stream = new SseStream(ctx.res, options.heartbeatMs);
+    for (; !next.done && stream.open; next = await events.next()) {
+      const event = next.value;
+      await stream.send(event.type, wireWatched(event), "cursor" in event ? event.cursor : undefined);
+    }
+    stream.close();
+  } finally {
+    await events.return?.();
+  }
+}
