@@ -20,7 +20,7 @@ const WORKER_URL = /new URL\(\s*["']\.\/([\w-]+-worker)\.[jt]s["']\s*,\s*import\
 
 /**
  * `new URL("./x-worker.js", import.meta.url)` is true beside the source, but a bundle puts the line into whichever
- * chunk it likes. From the package's own root it is true everywhere.
+ * chunk it likes: all of them are beside the worker's own room.
  */
 const workerUrls = {
   name: "worker-urls",
@@ -30,10 +30,7 @@ const workerUrls = {
       const text = await readFile(file, "utf8");
       if (!text.includes("-worker.")) return undefined;
       const folder = path.relative(ROOT, path.dirname(file)).split(path.sep).join("/");
-      const contents = text.replace(
-        WORKER_URL,
-        (_line, name) => `new URL("./dist/${folder}/${name}.js", import.meta.resolve("gantry/package.json"))`,
-      );
+      const contents = text.replace(WORKER_URL, (_line, name) => `new URL("../${folder}/${name}.js", import.meta.url)`);
       return { contents, loader: "ts" };
     });
   },
@@ -206,7 +203,6 @@ async function bundle(outdir) {
     mainFields: ["module", "main"],
     external: EXTERNAL,
     plugins: [workerUrls, lighterPackages],
-    banner: { js: REQUIRE },
   };
   const sources = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"));
   // Below it, so that no file tells where this build ran.
@@ -215,9 +211,15 @@ async function bundle(outdir) {
     const [{ metafile }, workers] = await Promise.all([
       build({ ...reading, entryPoints: sources.filter((file) => !WORKER.test(file)), outdir: parts }),
       // They share nothing with the process: a thread has what it needs and no more.
-      build({ ...reading, minifyWhitespace: true, entryPoints: sources.filter((file) => WORKER.test(file)), outdir }),
+      build({
+        ...reading,
+        minifyWhitespace: true,
+        banner: { js: REQUIRE },
+        entryPoints: sources.filter((file) => WORKER.test(file)),
+        outdir,
+      }),
     ]);
-    await withoutIdleRequire([metafile, workers.metafile]);
+    await withoutIdleRequire([workers.metafile]);
     const logOverride = { "ignored-bare-import": "silent", "direct-eval": "silent" };
     const options = { ...OPTIONS, minifyWhitespace: true, chunkNames: "[name]-[hash]", logOverride };
     const packing = { root: ROOT, parts, metafile, outdir, faces: faces(), command: COMMAND, options };
@@ -289,7 +291,7 @@ export async function build({ types = true } = {}) {
   try {
     await rm(fresh, { recursive: true, force: true });
     const [metafiles] = await Promise.all([bundle(fresh), types ? declarations(fresh) : undefined]);
-    await chmod(path.join(fresh, "src/cli.js"), 0o755);
+    await chmod(path.join(fresh, "src/cli.cjs"), 0o755);
     await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafiles));
     await writeFile(path.join(fresh, ".stamp.json"), JSON.stringify({ digest, types }));
     if (existsSync(at("dist"))) await rename(at("dist"), old);
