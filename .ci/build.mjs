@@ -152,7 +152,6 @@ const FILES = [
       "adapters/ai-sdk-provider/presets.ts",
       "node_modules/better-sqlite3/lib/index.js",
       // Small, and shared by several of those below.
-      "src/models/estimate.ts",
       "src/models/usage.ts",
       "src/plugin/serving.ts",
     ],
@@ -161,17 +160,60 @@ const FILES = [
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   {
     name: "openai",
-    needs: ["serve"],
+    needs: ["serve", "run"],
     modules: ["adapters/ai-sdk-provider/wires/openai.ts", "adapters/ai-sdk-provider/writing.ts"],
   },
   // Their packages share schemas with one another.
   ...["google", "anthropic", "openai-responses"].map((wire) => ({
     name: wire,
-    needs: ["serve", "openai"],
+    needs: ["serve", "run", "openai"],
     modules: [`adapters/ai-sdk-provider/wires/${wire}.ts`],
   })),
   { name: "offline", needs: ["serve"], modules: ["adapters/offline-provider/index.ts"] },
-  { name: "run", needs: ["serve"], modules: ["src/run/start.ts", "src/run/execution.ts", "src/run/active-run.ts"] },
+  {
+    name: "run",
+    needs: ["serve"],
+    deferred: true,
+    modules: [
+      ...["active-run", "execution", "run-record", "start"].map((name) => `src/run/${name}.ts`),
+      "src/conversation/messages.ts",
+      "src/models/estimate.ts",
+      ...["holder", "lease"].map((name) => `src/sessions/${name}.ts`),
+      ...["answer", "bodies", "catalogue-entry", "files", "guard", "limits", "listing", "local-catalogue", "messages"]
+        .concat(["own-betas", "pieces", "prices", "reading/answer-body", "reading/event-lines", "specification"])
+        .concat(["stream", "think-tags", "unreadable", "usage"])
+        .map((name) => `adapters/ai-sdk-provider/${name}.ts`),
+    ],
+  },
+  {
+    name: "tools",
+    needs: ["serve", "run"],
+    deferred: true,
+    modules: [
+      ...["describe-call", "tool-calls"].map((name) => `src/run/${name}.ts`),
+      ...["edit-file", "files", "grep-search", "replace-file", "search-folder", "web-page"].map(
+        (name) => `src/tools/${name}.ts`,
+      ),
+      ...["by-handle", "by-name", "names", "opened-folder", "path-guard", "reach"].map(
+        (name) => `src/files/${name}.ts`,
+      ),
+      "src/hostile/threads.ts",
+      "src/base/cut-text.ts",
+    ],
+  },
+  {
+    name: "seldom",
+    needs: ["serve", "run"],
+    deferred: true,
+    modules: [
+      ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
+      ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
+      ...["errors", "fault", "from-ai-sdk", "module", "package-source"].map(
+        (name) => `adapters/ai-sdk-provider/${name}.ts`,
+      ),
+      "adapters/sqlite-driver/dump.ts",
+    ],
+  },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
   { name: "api", needs: ["serve", "http"], modules: ["adapters/koa-http-api/app.ts"] },
 ];

@@ -26,9 +26,11 @@ const required = (wanted, name = "") => `Promise.resolve().then(() => require("$
 
 /**
  * The modules of a first build (`parts`, each module of ours a file, with its metafile) packed into `outdir`.
- * `files`: what is loaded together, by name: each has what its modules import, but for what an earlier one has; one with
- * `apart` has copies of its own. `faces`: modules that others import, by the file they find them in. `command`: the file
- * that is run. All else is left to esbuild, which shares code among what is imported when it is needed.
+ * `files`: what is loaded together, by name: each has what its modules import, but for what an earlier one has. One with
+ * `apart` has copies of its own. One that is `deferred` is loaded when something of it is first used, without an `import()`
+ * in the source: for modules that nobody needs while others are evaluated. `faces`: modules that others import, by the
+ * file they find them in. `command`: the file that is run. All else is left to esbuild, which shares code among what is
+ * imported when it is needed.
  */
 export async function pack({ root, parts, metafile, outdir, files, faces, command, options }) {
   const { build } = await import("esbuild");
@@ -67,11 +69,17 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
         if (!wanted.startsWith(".")) return { path: wanted, external: true, sideEffects: false };
         const file = placeOf(path.resolve(resolveDir, wanted));
         if (!homes.has(file) || isOwn(file)) return load(file, modules.get(placeOf(importer)));
-        return { path: file, namespace: "elsewhere", sideEffects: false };
+        const isDeferred = homes.get(file).deferred && !own?.needs?.includes(homes.get(file).name);
+        return { path: file, namespace: isDeferred ? "deferred" : "elsewhere", sideEffects: false };
       });
       build.onLoad({ filter: /.*/, namespace: "elsewhere" }, ({ path: file }) => {
         const names = modules.get(file).exports.map((name) => `${mark(name, file)} as ${name}`);
         return { contents: `export { ${names.join(", ")} } from "${FILE}${homes.get(file).name}";` };
+      });
+      build.onLoad({ filter: /.*/, namespace: "deferred" }, ({ path: file }) => {
+        const names = modules.get(file).exports.map((name) => `get ${name}() { return all().${mark(name, file)}; }`);
+        const all = `let file; const all = () => (file ??= require("${FILE}${homes.get(file).name}"));`;
+        return { contents: `${all} module.exports = { __esModule: true, ${names.join(", ")} };` };
       });
       build.onLoad({ filter: /.*/, namespace: "builtin" }, ({ path: name }) => ({ contents: builtin(name) }));
       build.onLoad({ filter: /.*/, namespace: META }, () => ({ contents: importMeta }));
@@ -124,19 +132,26 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
   // Only now it is known what each must let out; later files take from earlier ones.
   for (const file of [...files].reverse()) {
     const names = new Set(asked.flat().flatMap((text) => text.match(MARKED) ?? []));
-    const given = [...members.get(file)].flatMap((module) => givenBy(module, names));
+    const given = [...members.get(file)].flatMap((module) => givenBy(module, names, file));
+    const lines = given.map(({ line }) => line);
+    const all = given.map(({ name, isLate }) => (isLate ? `get ${name}() { return ${name}; }` : name));
     // As they are when all is evaluated, in place of a getter each: nothing of these is ever assigned anew.
-    const all = given.map(({ name }) => name).join(", ");
-    file.contents = [...given.map(({ line }) => line), `module.exports = { ${all} };`].join("\n");
+    file.contents = `${lines.join("\n")}\nmodule.exports = { ${all.join(", ")} };`;
     asked.push(await write([{ in: "file", out: file.name }], "chunks", file));
   }
 
-  function givenBy(file, names) {
-    const wanted = modules.get(file).exports.filter((name) => names.has(mark(name, file)));
-    const given = wanted.map((own) => ({ own, name: mark(own, file) }));
+  function givenBy(file, names, own) {
+    const { exports, sources, uses } = modules.get(file);
+    // Of a deferred file it is not known yet what is asked for.
+    const isAsked = own.deferred && sources.some((one) => own.modules.includes(one));
+    const given = exports.filter((name) => isAsked || names.has(mark(name, file)));
+    // What it lets out can be another's, which shall not be loaded for that.
+    const isLate = uses.some((one) => homes.get(one) !== own && homes.get(one)?.deferred);
     const all = mark("all", file);
     return [
-      ...given.map(({ own, name }) => ({ name, line: `import { ${own} as ${name} } from "./${file}";` })),
+      ...given
+        .map((name) => ({ name: mark(name, file), found: name }))
+        .map(({ name, found }) => ({ name, isLate, line: `import { ${found} as ${name} } from "./${file}";` })),
       ...(later.has(file) ? [{ name: all, line: `import * as ${all} from "./${file}";` }] : []),
     ];
   }
@@ -220,11 +235,15 @@ async function readModules(metafile, parts, root) {
 function settle(modules, files, entry) {
   const homes = new Map();
   const members = new Map();
+  for (const file of files.filter(({ deferred }) => deferred))
+    for (const [name, { sources }] of modules)
+      if (sources.some((one) => file.modules.includes(one))) homes.set(name, file);
   for (const file of files) {
     const own = new Set();
     const visit = (name) => {
       const module = modules.get(name);
-      if (own.has(name) || module.isHelper || (!file.apart && homes.has(name))) return;
+      const isTaken = !file.apart && homes.has(name) && homes.get(name) !== file;
+      if (own.has(name) || module.isHelper || isTaken) return;
       own.add(name);
       module.uses.forEach(visit);
     };
@@ -241,7 +260,7 @@ function settle(modules, files, entry) {
   /** Without it a module that two files share would be in one of them, and load that with the other. */
   function checkNeed(file, name, used) {
     const home = homes.get(used);
-    if (home === undefined || home === file || file.needs.includes(home.name)) return;
+    if (home === undefined || home === file || home.deferred || file.needs.includes(home.name)) return;
     const { sources } = modules.get(used);
     throw new Error(
       `${file.name}.js needs ${sources.join(", ")} of ${home.name}.js (for ${modules.get(name).sources.join(", ")}): it must be in a file that both need, or be loaded later; see .ci/build.mjs`,
