@@ -18,8 +18,10 @@ const FILE = "packed:";
 
 /** What `import.meta` is to modules in a file of `chunks`. */
 const META = "import-meta";
-const importMeta =
-  'export const importMeta = { url: process.getBuiltinModule("node:url").pathToFileURL(__filename).href };';
+const importMeta = `
+  const { pathToFileURL } = process.getBuiltinModule("node:url");
+  const resolve = (name) => pathToFileURL(require.resolve(name)).href;
+  export const importMeta = { url: pathToFileURL(__filename).href, resolve };`;
 
 /** What `import()` of a file of ours or a module of Node's becomes: the former would start all that Node has for ES modules. */
 const required = (wanted, name = "") => `Promise.resolve().then(() => require("${wanted}")${name})`;
