@@ -1,8 +1,8 @@
 import type { ChildProcess } from "node:child_process";
-import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { abortable, deadline, settlesWithin } from "../base/abort.js";
+import { newId } from "../base/ids.js";
 import { hasCode } from "../ports/errors.js";
 import { MARK, ProcessGroup } from "./process-group.js";
 
@@ -57,7 +57,7 @@ function killAll(): void {
 export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   const { spawn } = await import("node:child_process");
   options.signal.throwIfAborted();
-  const mark = randomUUID();
+  const mark = newId();
   const args = options.sandbox === true ? [...TELL_NAMESPACE, ...options.args] : options.args;
   const child = spawn(options.file, args, {
     cwd: options.cwd,
