@@ -172,6 +172,12 @@ async function perform(
   run: RunContext,
 ): Promise<ToolOutput> {
   const { limits } = run;
+  try {
+    // What runs is stored before.
+    await run.recorder.onDisk;
+  } catch {
+    return { text: NOT_RUN, failed: true };
+  }
   const call = callOf(one, tool, run);
   const { callId, sessionId, projectDir } = call;
   const ask = asker(callId, tool, state, run);
