@@ -167,9 +167,9 @@ interface RunRow {
 const RUNS = `SELECT r.record, l.holder FROM runs r
   LEFT JOIN leases l ON l.root = r.root AND l.fence = r.fence AND l.expires_at > ?`;
 
-/** Of a chain; the holder is whoever asks. */
+/** Of a chain; the holder is whoever asks. With the plus the few are sorted: SQLite would look at all runs of the chain, in their order. */
 export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN ('running', 'waiting')
-  ORDER BY started_at DESC, id DESC`;
+  ORDER BY +started_at DESC, id DESC`;
 
 const runOf = ({ record, holder }: RunRow): StoredRun => ({
   run: JSON.parse(record) as RunRecord,
