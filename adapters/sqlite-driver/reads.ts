@@ -29,10 +29,9 @@ export function getSession(db: Statements, id: string): SessionRow | undefined {
 /** As of one moment. */
 export function headOf(db: Statements, id: string, wanted: { messages: boolean }): ChainHead | undefined {
   return db.atOnce(() => {
-    const row = getSession(db, id);
-    const original = row && (row.idx === 0 ? row : sessionRow(db, row.root));
-    const newest = row && newestOfChain(db, row.id);
-    if (!original || !newest) return undefined;
+    const newest = newestOfChain(db, id) ?? newestOfChain(db, getSession(db, id)?.id ?? "");
+    const original = newest && (newest.idx === 0 ? newest : sessionRow(db, newest.root));
+    if (!original) return undefined;
     const unfinished = db.all<{ record: string }>(UNFINISHED, original.root);
     return {
       original: sessionOf(original),

@@ -21,7 +21,7 @@ const RESULT = "[SELECT sessions, UPDATE sessions, INSERT messages]";
 const SYNC = "sync";
 const RELEASE = "[UPDATE leases]";
 /** The session as it is, then under the lease what changed of it; what was said is at hand. */
-const GO_ON = ["SELECT sessions", LEASE, "[SELECT sessions, SELECT sessions, SELECT runs]"];
+const GO_ON = ["SELECT sessions", LEASE, "[SELECT sessions, SELECT runs]"];
 
 interface Made {
   /** Resolves with the session's id. */
