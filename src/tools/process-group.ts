@@ -33,7 +33,8 @@ export class ProcessGroup {
   /** What a sandbox says as it starts: JSON with `child-pid`, the first process of the namespace that all the others are in. */
   toldOfNamespace(text: string): void {
     this.#told += text;
-    const pid = /"child-pid":\s*(\d+)\b/.exec(this.#told)?.[1];
+    // What follows the number says that all of it has come.
+    const pid = /"child-pid":\s*(\d+)[\s,}]/.exec(this.#told)?.[1];
     if (pid !== undefined) this.#first ??= statOf(Number(pid));
   }
 
