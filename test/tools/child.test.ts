@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -22,9 +22,10 @@ function sandboxed(command: string, projectDir: string) {
   return callTool(bash, { command }, toolContext(projectDir));
 }
 
-function isLiving(pid: number): boolean {
+function isLiving(pid: number, name = ""): boolean {
   try {
-    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
+    const line = readFileSync(`/proc/${pid}/stat`, "latin1");
+    return line.includes(name) && !/^\d+ \(.*\) [ZX]/.test(line);
   } catch {
     return false;
   }
@@ -46,6 +47,17 @@ describe("the end of a sandbox", () => {
     });
     assert.ok(!isLiving(Number(said)), said);
     assert.deepEqual(end, { code: 0, signal: null, why: "exit", leftBehind: true });
+  });
+
+  it("is waited for, however many processes have to end with it", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const start = 'for i in $(seq 300); do setsid env -i "$PWD/left-4724" 60 >/dev/null 2>&1 & done; sleep 0.2';
+    for (let round = 0; round < 3; round++) {
+      await sandboxed(`cp "$(command -v sleep)" left-4724; ${start}`, folder.path);
+      const left = readdirSync("/proc").filter((pid) => isLiving(Number(pid), "left-4724"));
+      assert.deepEqual(left, []);
+    }
   });
 
   it("is seen without a look at any process but the first of its namespace", async (t) => {
