@@ -8,7 +8,7 @@ import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { builtinTools } from "gantry";
 import { findBubblewrap } from "../../src/tools/bubblewrap.js";
-import { runChild } from "../../src/tools/child.js";
+import { Child } from "../../src/tools/child.js";
 import { ProcessGroup } from "../../src/tools/process-group.js";
 import { Counted } from "../helpers/counted.js";
 import { callTool, temporaryFolder, toolContext } from "../helpers/tool-context.js";
@@ -36,12 +36,18 @@ describe("the end of a sandbox", () => {
     await using folder = await temporaryFolder();
     // Says what bubblewrap says, and leaves the first process of its namespace behind.
     const file = join(folder.path, "bwrap");
-    await writeFile(file, `#!/bin/sh\nsleep 4721 >/dev/null 2>&1 3>&- & echo "{ \\"child-pid\\": $! }" >&3; echo $!`, {
-      mode: 0o700,
-    });
+    await writeFile(
+      file,
+      `#!/bin/sh\nsleep 4721 >/dev/null 2>&1 3>&- 4<&- & echo "{ \\"child-pid\\": $! }" >&3; echo $!`,
+      {
+        mode: 0o700,
+      },
+    );
     let said = "";
-    const end = await runChild({
-      ...{ file, args: [], cwd: folder.path, env, timeoutMs: 30_000, sandbox: true },
+    const child = await Child.start({ file, args: [], cwd: folder.path, env, sandbox: true });
+    child.arrange([]);
+    const end = await child.run({
+      timeoutMs: 30_000,
       signal: new AbortController().signal,
       onOutput: (chunk) => (said += chunk.toString()),
     });
@@ -71,8 +77,8 @@ describe("the end of a sandbox", () => {
       [],
     );
     const looked = files.map((call) => /^openSync \/proc\/(\d+)\/stat$/.exec(call)?.[1]);
-    // Of bubblewrap itself its start is asked for, of the first process what became of it.
-    assert.ok(new Set(looked.filter((pid) => pid !== undefined)).size <= 2);
+    // Of bubblewrap its start is asked for, of that for the next command too, of the first process what became of it.
+    assert.ok(new Set(looked.filter((pid) => pid !== undefined)).size <= 3);
   });
 
   it("is that of the process that was named, in whatever pieces", linux, async () => {
