@@ -73,10 +73,11 @@ const STARTS = [
   ],
 ];
 
-/** What root owns it may change, without any capability: the program that the kernel runs after a crash is a file here. */
-const KERNEL = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "dynamic_debug", "mtrr"].map(
-  (name) => `/proc/${name}`,
-);
+/**
+ * What root owns in /proc it may change without any capability, and the program that the kernel runs after a crash is a
+ * file there. One mount that cannot be written to: each one more costs bubblewrap a look at all mounts.
+ */
+const PROC = ["--proc", "/proc", ...(process.getuid?.() === 0 ? ["--remount-ro", "/proc"] : [])];
 
 /** Below /run, but needed: what /etc/resolv.conf leads to is added. */
 const RUN_KEPT = ["/run/current-system", "/run/booted-system", "/run/opengl-driver"];
@@ -142,7 +143,7 @@ export class Sandbox {
       ...["--ro-bind", "/", "/"],
       ...plan.args(),
       // Last, so that no root covers them.
-      ...["--dev", "/dev", "--proc", "/proc", ...KERNEL.flatMap((path) => ["--ro-bind-try", path, path])],
+      ...["--dev", "/dev", ...PROC],
       ...bubblewrap.switches,
       ...["--setenv", "TMPDIR", "/tmp", "--setenv", "GOCACHE", "/tmp/go-build"],
       ...["--chdir", project.path],
