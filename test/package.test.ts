@@ -191,7 +191,8 @@ describe("the package, unpacked in a stranger's folder", () => {
 describe("what a start loads", () => {
   /** Parsing takes a millisecond for each 50 kB, a file half of one: whoever starts an agent waits for it. */
   const WHY =
-    "it is loaded at every start; import it where it is needed, or say in .ci/build.mjs what is loaded together";
+    "it is loaded at every start; import it where it is needed, or say in .ci/build.mjs what is loaded together " +
+    "(run.cjs, tools.cjs and seldom.cjs are deferred: something of theirs was used at once)";
 
   /** Bounds are what it was when this was written, and a little more. */
   function assertLight(loaded: Loaded, most: { files: number; bytes: number; packages: string[]; builtins: string[] }) {
