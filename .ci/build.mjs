@@ -152,6 +152,7 @@ const FILES = [
       "adapters/ai-sdk-provider/presets.ts",
       "node_modules/better-sqlite3/lib/index.js",
       // Small, and shared by several of those below.
+      "src/models/estimate.ts",
       "src/models/usage.ts",
       "src/plugin/serving.ts",
     ],
@@ -175,14 +176,18 @@ const FILES = [
     needs: ["serve"],
     deferred: true,
     modules: [
-      ...["active-run", "execution", "run-record", "start"].map((name) => `src/run/${name}.ts`),
-      "src/conversation/messages.ts",
-      "src/models/estimate.ts",
-      ...["holder", "lease"].map((name) => `src/sessions/${name}.ts`),
-      ...["answer", "bodies", "catalogue-entry", "files", "guard", "limits", "listing", "local-catalogue", "messages"]
-        .concat(["own-betas", "pieces", "prices", "reading/answer-body", "reading/event-lines", "specification"])
-        .concat(["stream", "think-tags", "unreadable", "usage"])
-        .map((name) => `adapters/ai-sdk-provider/${name}.ts`),
+      // What a first turn needs of the provider is in serve: it would wait here for what the start saves.
+      ...["active-run", "execution", "start"].map((name) => `src/run/${name}.ts`),
+      ...[
+        "catalogue-entry",
+        "guard",
+        "limits",
+        "listing",
+        "local-catalogue",
+        "prices",
+        "specification",
+        "unreadable",
+      ].map((name) => `adapters/ai-sdk-provider/${name}.ts`),
     ],
   },
   {

@@ -217,7 +217,7 @@ describe("what a start loads", () => {
 
   it("of `gantry serve`, to the listen line", async (t) => {
     const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
-    assertLight(loaded, { files: 4, bytes: 296_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+    assertLight(loaded, { files: 4, bytes: 333_000, packages, builtins: [...builtins, "http", ...LISTENING] });
   });
 
   it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
@@ -230,6 +230,6 @@ describe("what a start loads", () => {
       for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
     };
     const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
-    assertLight(loaded, { files: 4, bytes: 319_000, packages, builtins });
+    assertLight(loaded, { files: 4, bytes: 356_000, packages, builtins });
   });
 });
