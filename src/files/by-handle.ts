@@ -54,11 +54,11 @@ export class ByHandle implements Opener {
   #folder({ handle }: Held, path: string): OpenedFolder {
     return new OpenedFolder(path, {
       at: (name) => wayTo(handle, name),
-      check: async () => this.#rules.check(await placeOf(handle)),
+      check: async () => this.#rules.check(placeOf(handle)),
       enter: async (name) => {
         const held = await holdFolder(wayTo(handle, name));
         try {
-          const place = await placeOf(held.handle);
+          const place = placeOf(held.handle);
           this.#rules.check(place);
           return this.#folder(held, place);
         } catch (error) {

@@ -1,6 +1,6 @@
 import { closeSync, constants, openSync, readlinkSync } from "node:fs";
 import type { BigIntStats } from "node:fs";
-import { open, readlink } from "node:fs/promises";
+import { open } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 
 // Windows knows none of these.
@@ -36,9 +36,12 @@ export function wayTo(handle: FileHandle, name?: string): string {
   return name === undefined ? `/proc/self/fd/${handle.fd}` : `/proc/self/fd/${handle.fd}/${name}`;
 }
 
-/** Where what a handle holds is now, without symbolic links: the kernel's own word. */
-export function placeOf(handle: FileHandle): Promise<string> {
-  return readlink(wayTo(handle));
+/**
+ * Where what a handle holds is now, without symbolic links: the kernel's own word. At once: it knows that without a disk,
+ * and a way to a thread and back takes longer.
+ */
+export function placeOf(handle: FileHandle): string {
+  return readlinkSync(wayTo(handle));
 }
 
 /** What a name is, held; a symbolic link is held itself. */

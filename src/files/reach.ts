@@ -69,8 +69,11 @@ async function leap(path: string): Promise<Reached | undefined> {
 async function holdAt(path: string): Promise<Held | undefined> {
   const held = await hold(path).catch(() => undefined);
   if (!held) return undefined;
-  const place = await placeOf(held.handle).catch(() => undefined);
-  if (place === path && !held.stats.isSymbolicLink()) return held;
+  try {
+    if (placeOf(held.handle) === path && !held.stats.isSymbolicLink()) return held;
+  } catch {
+    // Whoever walks there step by step finds out why.
+  }
   await held.handle.close();
   return undefined;
 }
@@ -172,7 +175,7 @@ class Walk {
   }
 
   async #end(at: Place, rest: readonly string[]): Promise<Reached> {
-    const path = await placeOf(at.handle);
+    const path = placeOf(at.handle);
     // The kernel marks a name that is gone; a file may also be called so.
     if (path !== at.path && path.endsWith(" (deleted)")) throw new Moved();
     return { handle: at.handle, stats: at.stats, path, rest, ways: this.#ways };

@@ -119,7 +119,7 @@ describe("what a turn asks of the disk", () => {
     const turn = [PROMPT, ANSWER, RESULT, ANSWER].flatMap((one) => [one, SYNC]);
     assert.deepEqual(store, [...GO_ON, ...turn, RELEASE]);
     if (process.platform !== "linux") return;
-    const guarded = ["realpath home", "open a.txt", "readlink what is open", "open what is open"];
+    const guarded = ["realpath home", "open a.txt", "readlinkSync what is open", "open what is open"];
     assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project", ...guarded]);
   });
 
