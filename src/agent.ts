@@ -190,6 +190,7 @@ export class Agent {
     await this.#parts.sources.close();
     await this.models.close();
     const closing = [...this.#providers.map((provider) => provider.close())];
+    for (const tool of this.tools) closing.push(Promise.resolve(tool.close?.()));
     // A store that never opened has nothing to close.
     if (this.#opened)
       closing.push(
