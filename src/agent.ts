@@ -232,7 +232,10 @@ export class Agent {
       if (this.#running.get(run.sessionId) === running) this.#running.delete(run.sessionId);
     });
     void this.#parts.tasks.add(result);
-    return new ActiveRun(run, result);
+    const active = new ActiveRun(run, result);
+    // The run has begun to make ready what it asks the model.
+    await run.recorder.onDisk;
+    return active;
   }
 
   async #stopRun(rootId: string): Promise<void> {
