@@ -16,7 +16,7 @@ import type { Asking, Optional, Wire } from "./wires/wire.js";
 /** A wire that is ready to ask. */
 export interface OpenWire {
   readonly wire: Wire;
-  /** Rejects with anything: a fault of the provider, an abort. */
+  /** Sends nothing before the request's `before`. Rejects with anything: a fault of the provider, an abort. */
   ask(asking: Asking, options: CallOptions, signal: AbortSignal): Promise<PartSource>;
 }
 
@@ -26,6 +26,7 @@ export class AiSdkModels implements ModelProvider {
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
   readonly maxWaitMs: number;
+  readonly waits = true;
   readonly known: readonly Model[];
   readonly #settings: Settings;
   readonly #faults: FaultContext;
