@@ -99,7 +99,8 @@ it("a provider hears that the run was cancelled, and why, and of an answer that 
     abort.abort("enough");
     await new Promise(() => undefined);
   };
-  const caller = { id: "r", sessionId: "s", provider, model, bus: new Bus<BusEvents>(assert.ifError) };
+  const names = { id: "r", sessionId: "s", provider, model };
+  const caller = { ...names, bus: new Bus<BusEvents>(assert.ifError), recorder: { onDisk: Promise.resolve() } };
   const answer = await callModel({ ...caller, logger: silentLogger, hooks: {} }, "answer", request, abort.signal);
   assert.equal("error" in answer && answer.error, "enough");
   assert.deepEqual(heard, ["enough"]);
