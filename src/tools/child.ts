@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { abortable, deadline, settlesWithin } from "../base/abort.js";
+import { ticks } from "../base/clock.js";
 import { hasCode } from "../ports/errors.js";
 import { MARK, ProcessGroup } from "./process-group.js";
 
@@ -118,10 +119,10 @@ async function endAll(group: ProcessGroup, over: boolean, options: ChildOptions)
   let members = await group.members();
   if (members?.length === 0) return false;
   group.signal("SIGTERM", members, sparing);
-  const started = performance.now();
+  const started = ticks();
   const grace = (): number =>
     options.signal.aborted && hasCode(options.signal.reason, "shutting_down") ? SHUTDOWN_GRACE_MS : GRACE_MS;
-  for (let pause = POLL_MS / 4; performance.now() - started < grace(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
+  for (let pause = POLL_MS / 4; ticks() - started < grace(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
     await sleep(pause);
     members = await group.members();
     if (members?.length === 0) return true;

@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { ticks } from "../base/clock.js";
 import { PathError, ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
 import type { FileMatches } from "../hostile/line-search.js";
 import { withThread, type HostileThread } from "../hostile/threads.js";
@@ -123,7 +124,7 @@ class Grep {
   async #searchAll(thread: HostileThread): Promise<void> {
     const search = await this.#searcher(thread);
     const guard = await guardFor(this.#options, this.#context.projectDir);
-    const started = performance.now();
+    const started = ticks();
     // While the thread searches one batch, the next one is read.
     let searching: Promise<void> = Promise.resolve();
     let batch: { name: string; content: Uint8Array }[] = [];
@@ -151,7 +152,7 @@ class Grep {
       if (waiting.length < LOAD_AT_ONCE) continue;
       await load();
       if (this.#enough) break;
-      if (performance.now() - started > SEARCH_MS) {
+      if (ticks() - started > SEARCH_MS) {
         this.#report.incomplete = true;
         break;
       }
