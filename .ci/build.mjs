@@ -20,7 +20,7 @@ const WORKER_URL = /new URL\(\s*["']\.\/([\w-]+-worker)\.[jt]s["']\s*,\s*import\
 
 /**
  * `new URL("./x-worker.js", import.meta.url)` is true beside the source, but a bundle puts the line into whichever
- * chunk it likes. From the package's own root it is true everywhere.
+ * chunk it likes: all of them are beside the worker's own room.
  */
 const workerUrls = {
   name: "worker-urls",
@@ -30,10 +30,7 @@ const workerUrls = {
       const text = await readFile(file, "utf8");
       if (!text.includes("-worker.")) return undefined;
       const folder = path.relative(ROOT, path.dirname(file)).split(path.sep).join("/");
-      const contents = text.replace(
-        WORKER_URL,
-        (_line, name) => `new URL("./dist/${folder}/${name}.js", import.meta.resolve("gantry/package.json"))`,
-      );
+      const contents = text.replace(WORKER_URL, (_line, name) => `new URL("../${folder}/${name}.js", import.meta.url)`);
       return { contents, loader: "ts" };
     });
   },
@@ -178,7 +175,6 @@ const FILES = [
       "adapters/ai-sdk-provider/presets.ts",
       "node_modules/better-sqlite3/lib/index.js",
       // Small, and shared by several of those below.
-      "src/models/estimate.ts",
       "src/models/usage.ts",
       "src/plugin/serving.ts",
     ],
@@ -188,13 +184,17 @@ const FILES = [
   {
     name: "run",
     needs: ["serve"],
+    deferred: true,
     modules: [
-      "src/run/start.ts",
-      "src/run/execution.ts",
-      "src/run/active-run.ts",
-      // What nearly all speak: a file of its own would cost every first turn more than it saves any.
-      "adapters/ai-sdk-provider/wires/openai.ts",
-      "adapters/ai-sdk-provider/writing.ts",
+      ...["active-run", "execution", "run-record", "start"].map((name) => `src/run/${name}.ts`),
+      "src/conversation/messages.ts",
+      "src/models/estimate.ts",
+      ...["holder", "lease"].map((name) => `src/sessions/${name}.ts`),
+      ...["answer", "bodies", "catalogue-entry", "files", "guard", "limits", "listing", "local-catalogue", "messages"]
+        .concat(["own-betas", "pieces", "prices", "reading/answer-body", "reading/event-lines", "specification"])
+        // The wire that nearly all speak: a file of its own would cost every first turn more than it saves any.
+        .concat(["stream", "think-tags", "unreadable", "usage", "wires/openai", "writing"])
+        .map((name) => `adapters/ai-sdk-provider/${name}.ts`),
     ],
   },
   // Their packages share schemas with one another.
@@ -204,6 +204,35 @@ const FILES = [
     modules: [`adapters/ai-sdk-provider/wires/${wire}.ts`],
   })),
   { name: "offline", needs: ["serve"], modules: ["adapters/offline-provider/index.ts"] },
+  {
+    name: "tools",
+    needs: ["serve", "run"],
+    deferred: true,
+    modules: [
+      ...["describe-call", "tool-calls"].map((name) => `src/run/${name}.ts`),
+      ...["edit-file", "files", "grep-search", "replace-file", "search-folder", "web-page"].map(
+        (name) => `src/tools/${name}.ts`,
+      ),
+      ...["by-handle", "by-name", "names", "opened-folder", "path-guard", "reach"].map(
+        (name) => `src/files/${name}.ts`,
+      ),
+      "src/hostile/threads.ts",
+      "src/base/cut-text.ts",
+    ],
+  },
+  {
+    name: "seldom",
+    needs: ["serve", "run"],
+    deferred: true,
+    modules: [
+      ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
+      ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
+      ...["errors", "fault", "from-ai-sdk", "module", "package-source"].map(
+        (name) => `adapters/ai-sdk-provider/${name}.ts`,
+      ),
+      "adapters/sqlite-driver/dump.ts",
+    ],
+  },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
   { name: "api", needs: ["serve", "http"], modules: ["adapters/koa-http-api/app.ts"] },
 ];
@@ -215,6 +244,8 @@ const OPTIONS = {
   format: "esm",
   platform: "node",
   target: "node20.19",
+  // As literals, which cost nothing where nobody uses them.
+  supported: { "regexp-unicode-property-escapes": true },
   minifySyntax: true,
   legalComments: "none",
   sourcemap: "linked",
@@ -235,7 +266,6 @@ async function bundle(outdir) {
     mainFields: ["module", "main"],
     external: EXTERNAL,
     plugins: [workerUrls, lighterPackages],
-    banner: { js: REQUIRE },
   };
   const sources = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"));
   // Below it, so that no file tells where this build ran.
@@ -244,9 +274,15 @@ async function bundle(outdir) {
     const [{ metafile }, workers] = await Promise.all([
       build({ ...reading, entryPoints: sources.filter((file) => !WORKER.test(file)), outdir: parts }),
       // They share nothing with the process: a thread has what it needs and no more.
-      build({ ...reading, minifyWhitespace: true, entryPoints: sources.filter((file) => WORKER.test(file)), outdir }),
+      build({
+        ...reading,
+        minifyWhitespace: true,
+        banner: { js: REQUIRE },
+        entryPoints: sources.filter((file) => WORKER.test(file)),
+        outdir,
+      }),
     ]);
-    await withoutIdleRequire([metafile, workers.metafile]);
+    await withoutIdleRequire([workers.metafile]);
     const logOverride = { "ignored-bare-import": "silent", "direct-eval": "silent" };
     const options = { ...OPTIONS, minifyWhitespace: true, chunkNames: "[name]-[hash]", logOverride };
     const packing = { root: ROOT, parts, metafile, outdir, faces: faces(), command: COMMAND, options };
@@ -318,7 +354,7 @@ export async function build({ types = true } = {}) {
   try {
     await rm(fresh, { recursive: true, force: true });
     const [metafiles] = await Promise.all([bundle(fresh), types ? declarations(fresh) : undefined]);
-    await chmod(path.join(fresh, "src/cli.js"), 0o755);
+    await chmod(path.join(fresh, "src/cli.cjs"), 0o755);
     await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafiles));
     await writeFile(path.join(fresh, ".stamp.json"), JSON.stringify({ digest, types }));
     if (existsSync(at("dist"))) await rename(at("dist"), old);

@@ -190,6 +190,7 @@ export class Agent {
     await this.#parts.sources.close();
     await this.models.close();
     const closing = [...this.#providers.map((provider) => provider.close())];
+    for (const tool of this.tools) closing.push(Promise.resolve(tool.close?.()));
     // A store that never opened has nothing to close.
     if (this.#opened)
       closing.push(
@@ -231,7 +232,10 @@ export class Agent {
       if (this.#running.get(run.sessionId) === running) this.#running.delete(run.sessionId);
     });
     void this.#parts.tasks.add(result);
-    return new ActiveRun(run, result);
+    const active = new ActiveRun(run, result);
+    // The run has begun to make ready what it asks the model.
+    await run.recorder.onDisk;
+    return active;
   }
 
   async #stopRun(rootId: string): Promise<void> {

@@ -55,7 +55,7 @@ describe("the package, unpacked in a stranger's folder", () => {
       "./package.json",
       "./README.md",
       "./LICENSE",
-      "./dist/src/cli.js",
+      "./dist/src/cli.cjs",
       "./dist/src/index.d.ts",
       "./dist/THIRD-PARTY-LICENSES.txt",
     ]) {
@@ -65,7 +65,7 @@ describe("the package, unpacked in a stranger's folder", () => {
       files.filter((file) => /^\.\/(src|test|adapters|\.ci|node_modules)\//.test(file)),
       [],
     );
-    assert.equal(statSync(path.join(installed, "dist/src/cli.js")).mode & 0o111, 0o111);
+    assert.equal(statSync(path.join(installed, "dist/src/cli.cjs")).mode & 0o111, 0o111);
     for (const file of files.filter((name) => /\.(js|ts|map)$/.test(name))) {
       assert.ok(
         !readFileSync(path.join(installed, file), "utf8").includes(ROOT),
@@ -220,7 +220,7 @@ describe("what a start loads", () => {
     assert.deepEqual(news(loaded.builtins, most.builtins), [], `these modules of Node's: ${WHY}`);
   }
 
-  const builtins = ["fs/promises", "module", "os", "timers/promises"];
+  const builtins = ["fs/promises", "os", "timers/promises"];
   /** What Node itself loads to listen. */
   const LISTENING = ["child_process", "cluster", "dgram", "dns"];
   const packages = ["better-sqlite3", "uuid", "valibot"];
@@ -231,7 +231,7 @@ describe("what a start loads", () => {
 
   it("of `gantry serve`, to the listen line", async (t) => {
     const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
-    assertLight(loaded, { files: 4, bytes: 400_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+    assertLight(loaded, { files: 4, bytes: 296_000, packages, builtins: [...builtins, "http", ...LISTENING] });
   });
 
   it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
@@ -244,11 +244,11 @@ describe("what a start loads", () => {
       for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
     };
     const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
-    assertLight(loaded, { files: 4, bytes: 420_000, packages, builtins: [...builtins, "crypto"] });
+    assertLight(loaded, { files: 4, bytes: 319_000, packages, builtins });
   });
 
   it("of a first run over HTTP: Koa, its router and its parser of bodies in one file, without what nobody asks them for", () => {
-    const file = path.join(ROOT, "dist/chunks/api.js");
+    const file = path.join(ROOT, "dist/chunks/api.cjs");
     const never = [
       "accepts",
       "content-disposition",

@@ -6,8 +6,11 @@ import type { RunRecord } from "../ports/run.js";
 import type { Usage } from "../ports/usage.js";
 import { addUsage } from "./usage.js";
 
-/** A change under a run's lease, and what it changes of the run. */
-type RunChange = Omit<SessionChange, "fence"> & { run?: Partial<RunRecord> };
+/**
+ * A change under a run's lease, and what it changes of the run. `sync` as that of the driver; `later`: the disk is not
+ * waited for by this change, but by all that asks for `Recorder.onDisk`.
+ */
+type RunChange = Omit<SessionChange, "fence" | "sync"> & { sync: boolean | "later"; run?: Partial<RunRecord> };
 
 /**
  * A batch of streamed text is written when it has so many pieces, or is so old, in ms, whichever comes first; or so many
@@ -18,7 +21,7 @@ const BATCH_MS = 100;
 
 /**
  * Writes what a run says as it says it. Streamed text goes in small batches that never make the model wait; everything
- * else is on the disk when the promise resolves. A write that failed fails the next awaited one.
+ * else is stored when the promise resolves, and on the disk when `onDisk` does. A write that failed fails the next awaited one.
  */
 export class Recorder {
   readonly #driver: SessionDriver;
@@ -38,6 +41,7 @@ export class Recorder {
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
   #failure: { error: unknown } | undefined;
+  #onDisk = Promise.resolve();
   readonly #onFailure: (error: unknown) => void;
 
   /** `sessionUsage`: what the chain used before. `onFailure` hears at once of a batch that could not be written, so that the run can stop. */
@@ -67,9 +71,19 @@ export class Recorder {
     return this.#sessionUsage;
   }
 
+  /**
+   * Resolves when all that was stored until now is on the disk: before that no model is asked, no tool runs and no run has
+   * ended. Meanwhile what comes next is made ready. Rejects with `StoreError`.
+   */
+  get onDisk(): Promise<void> {
+    return this.#onDisk;
+  }
+
   /** Begin the session with its first message, and the run with it. Rejects as the driver's `create`. */
   async begin(session: Session, message: Message): Promise<void> {
-    await this.#driver.create({ session, messages: [message], run: this.#run, fence: this.#fence });
+    const sync = this.#driver.synced === undefined;
+    await this.#driver.create({ session, messages: [message], run: this.#run, fence: this.#fence, sync });
+    this.#bringToDisk();
   }
 
   /** Begin the chain's next session with a compacted view, and write on in it. Rejects as the driver's `create`. */
@@ -105,7 +119,7 @@ export class Recorder {
     this.#growing = undefined;
     this.#begun = false;
     const said = begun ? { finish: [message] } : { add: [message] };
-    await this.write({ sync: true, ...said, ...more, set: { updatedAt: now() } });
+    await this.write({ sync: "later", ...said, ...more, set: { updatedAt: now() } });
   }
 
   /** A growing message that will grow no more, and is not whole: stored as far as it came, and never finished. */
@@ -135,14 +149,26 @@ export class Recorder {
     await this.#write({ sync: true }, how);
   }
 
-  async #write(change: Omit<SessionChange, "fence">, run: Partial<RunRecord> | undefined): Promise<void> {
-    const { runs = [], ...rest } = change;
+  async #write(change: Omit<RunChange, "run">, run: Partial<RunRecord> | undefined): Promise<void> {
+    const { runs = [], sync, ...rest } = change;
     if (run) this.#run = { ...this.#run, ...run };
     const put = run ? [...runs, this.#run] : runs;
+    const later = sync === "later";
     await this.#driver.write(this.#sessionId, {
       ...rest,
+      sync: later ? this.#driver.synced === undefined : sync,
       fence: this.#fence,
       ...(put.length > 0 ? { runs: put } : {}),
+    });
+    if (later) this.#bringToDisk();
+  }
+
+  #bringToDisk(): void {
+    if (!this.#driver.synced) return;
+    this.#onDisk = this.#driver.synced();
+    this.#onDisk.catch((error: unknown) => {
+      this.#failure ??= { error };
+      this.#onFailure(error);
     });
   }
 

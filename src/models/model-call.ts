@@ -23,6 +23,8 @@ export interface ModelCaller {
   readonly bus: Bus<BusEvents>;
   readonly logger: Logger;
   readonly hooks: Hooks;
+  /** Resolves when what is said to the model is on the disk: it hears nothing before. */
+  readonly recorder: { readonly onDisk: Promise<void> };
 }
 
 /** An answer that came whole, and what it cost. */
@@ -72,6 +74,7 @@ export async function callModel(
   try {
     const call = { runId, sessionId, provider: provider.name, model: model.id, purpose, request };
     await abortable((async () => caller.hooks.beforeModelCall?.(call, signal))(), signal);
+    if (!provider.waits) await caller.recorder.onDisk;
   } catch (error) {
     return { error, parts: [] };
   }
@@ -79,7 +82,8 @@ export async function callModel(
   const passed = () => Math.round(ticks() - began);
   let firstTokenMs: number | undefined;
   bus.emit("model.started", names);
-  const answer = await attempts(caller, request, signal, hooks, () => (firstTokenMs ??= passed()));
+  const asked = provider.waits ? { ...request, before: caller.recorder.onDisk } : request;
+  const answer = await attempts(caller, asked, signal, hooks, () => (firstTokenMs ??= passed()));
   const times = { durationMs: passed(), firstTokenMs };
   if ("error" in answer) {
     bus.emit("model.failed", { ...names, ...times, error: asError(answer.error) });

@@ -102,6 +102,10 @@ export class Models {
   ): Promise<ChosenModel> {
     await this.#catalogue.load();
     this.#catalogue.refresh();
+    // As a rule the session's own: nobody is waited for, so nothing is made to wait with.
+    const pair = wanted.provider === "" && wanted.model === "" ? stored : wanted;
+    const known = pair.provider !== "" && pair.model !== "" ? this.#catalogue.lookup(pair) : undefined;
+    if (known) return known;
     const limit = deadline(this.#options.timeoutMs, signal);
     const telling = onWaiting && setInterval(() => onWaiting(this.#catalogue.why()), TELL_MS);
     try {

@@ -15,7 +15,8 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     // An answer without calls brought the end with it.
     if (recorder.run.state === "running") await recorder.end(finished(outcome.endedBy));
     run.agent.kept.keep(sessionId, run.lease.fence, run.conversation);
-    await run.lease.giveBack();
+    // What others write under the next lease comes behind this in the store, also after a power cut.
+    await Promise.all([run.lease.giveBack(), recorder.onDisk]);
     const context = { used, size: run.model.contextWindow };
     const result: RunResult = {
       ...outcome,

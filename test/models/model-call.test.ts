@@ -23,6 +23,7 @@ function ask(chunks: () => Iterable<ModelChunk>, hooks: ModelCallHooks, signal =
     model,
     bus: new Bus<BusEvents>(assert.ifError),
     logger: silentLogger,
+    recorder: { onDisk: Promise.resolve() },
   };
   return callModel({ ...caller, hooks: {} }, "answer", request, signal, hooks);
 }

@@ -9,18 +9,19 @@ import { aMessage, aSession, change, leaseOf } from "../../src/testing/session-d
 import { Counted } from "../helpers/counted.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
 
-// What a turn asks of the disk, whatever the clock says. A line is a transaction, or a statement outside of one; each
-// that is synced waits for the disk. Who needs one more says why, here.
+// What a turn asks of the disk, whatever the clock says. A line is a transaction, or a statement outside of one, or a sync
+// of the disk. Who needs one more says why, here.
 
 const counted = new Counted();
 
 const LEASE = "[SELECT sessions, SELECT leases, UPDATE fence, INSERT leases]";
-const PROMPT = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, INSERT runs], synced";
-const ANSWER = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, UPDATE runs], synced";
-const RESULT = "[SELECT sessions, UPDATE sessions, INSERT messages], synced";
+const PROMPT = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, INSERT runs]";
+const ANSWER = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, UPDATE runs]";
+const RESULT = "[SELECT sessions, UPDATE sessions, INSERT messages]";
+const SYNC = "sync";
 const RELEASE = "[UPDATE leases]";
 /** The session as it is, then under the lease what changed of it; what was said is at hand. */
-const GO_ON = ["SELECT sessions", LEASE, "[SELECT sessions, SELECT sessions, SELECT runs]"];
+const GO_ON = ["SELECT sessions", LEASE, "[SELECT sessions, SELECT runs]"];
 
 interface Made {
   /** Resolves with the session's id. */
@@ -87,9 +88,8 @@ describe("what a turn asks of the disk", () => {
     const { prompt, giveTitles } = await warm(t, []);
     const { store, files } = await counted.of(() => prompt("x"));
     const recent = "[SELECT totals, SELECT sessions]";
-    const begin =
-      "[SELECT sessions, SELECT leases, INSERT sessions, INSERT messages, SELECT runs, INSERT runs], synced";
-    assert.deepEqual(store, [recent, LEASE, begin, ANSWER, RELEASE]);
+    const begin = "[SELECT sessions, SELECT leases, INSERT sessions, INSERT messages, SELECT runs, INSERT runs]";
+    assert.deepEqual(store, [recent, LEASE, begin, SYNC, ANSWER, SYNC, RELEASE]);
     assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project"]);
     await giveTitles();
   });
@@ -106,7 +106,7 @@ describe("what a turn asks of the disk", () => {
     const id = await prompt("x");
     await giveTitles();
     const { store, files } = await counted.of(() => prompt("y", id));
-    assert.deepEqual(store, [...GO_ON, PROMPT, ANSWER, RELEASE]);
+    assert.deepEqual(store, [...GO_ON, PROMPT, SYNC, ANSWER, SYNC, RELEASE]);
     assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project"]);
   });
 
@@ -116,13 +116,14 @@ describe("what a turn asks of the disk", () => {
     const id = await prompt("x");
     await giveTitles();
     const { store, files } = await counted.of(() => prompt("y", id));
-    assert.deepEqual(store, [...GO_ON, PROMPT, ANSWER, RESULT, ANSWER, RELEASE]);
+    const turn = [PROMPT, ANSWER, RESULT, ANSWER].flatMap((one) => [one, SYNC]);
+    assert.deepEqual(store, [...GO_ON, ...turn, RELEASE]);
     if (process.platform !== "linux") return;
     const guarded = ["realpath home", "open a.txt", "readlink what is open", "open what is open"];
     assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project", ...guarded]);
   });
 
-  it("changes that nobody waited for: one transaction for all, a refused one among them", async (t) => {
+  it("changes that nobody waited for: one transaction and one sync for all, a refused one among them", async (t) => {
     const { driver: open } = await warm(t, []);
     const driver = open();
     await driver.open();
@@ -143,7 +144,7 @@ describe("what a turn asks of the disk", () => {
       );
     });
     const one = "SELECT sessions, UPDATE sessions, INSERT messages";
-    assert.deepEqual(store, [`[${one}, SELECT sessions, ROLLBACK, ${one}], synced`]);
+    assert.deepEqual(store, [`[${one}, SELECT sessions, ROLLBACK, ${one}]`, SYNC]);
   });
 
   it("a file that every run wants: one look at its name, when it is the one that was read", async (t) => {
