@@ -1,5 +1,6 @@
-import { abortable, delay, takeEach } from "../base/abort.js";
+import { abortable, delay, onAbort, takeEach } from "../base/abort.js";
 import type { Bus } from "../base/bus.js";
+import { ticks } from "../base/clock.js";
 import { newId } from "../base/ids.js";
 import { LoopShare } from "../base/loop-share.js";
 import { redact } from "../base/redact.js";
@@ -77,8 +78,8 @@ export async function callModel(
   } catch (error) {
     return { error, parts: [] };
   }
-  const began = performance.now();
-  const passed = () => Math.round(performance.now() - began);
+  const began = ticks();
+  const passed = () => Math.round(ticks() - began);
   let firstTokenMs: number | undefined;
   bus.emit("model.started", names);
   const asked = provider.waits ? { ...request, before: caller.recorder.onDisk } : request;
@@ -166,15 +167,22 @@ async function once(
   onFirst: () => void,
 ): Promise<Answer> {
   const watchdog = new AbortController();
-  const either = AbortSignal.any([signal, watchdog.signal]);
-  const expire = () =>
-    watchdog.abort(new ProviderError(provider.name, "timeout", `no data for ${provider.idleTimeoutMs / 1000} s`));
-  const timer = setTimeout(expire, provider.idleTimeoutMs);
-  const chunks = provider.stream(request, either)[Symbol.asyncIterator]();
+  // By hand: the composites of `AbortSignal.any` are dear, and wait for the garbage collector.
+  const forget = onAbort(signal, () => watchdog.abort(signal.reason));
+  const { idleTimeoutMs } = provider;
+  let heard = performance.now();
+  // Looks again when it is time, since each token would have to begin the timer anew.
+  const watch = () => {
+    const left = heard + idleTimeoutMs - performance.now();
+    if (left > 0) timer = setTimeout(watch, left);
+    else watchdog.abort(new ProviderError(provider.name, "timeout", `no data for ${idleTimeoutMs / 1000} s`));
+  };
+  let timer = setTimeout(watch, idleTimeoutMs);
+  const chunks = provider.stream(request, watchdog.signal)[Symbol.asyncIterator]();
   try {
     // Whatever the provider makes of its signal: one that ignores it cannot hold a run.
-    await takeEach(chunks, either, (chunk) => {
-      timer.refresh();
+    await takeEach(chunks, watchdog.signal, (chunk) => {
+      heard = performance.now();
       if (chunk.type !== "finish") onFirst();
       gathering.take(chunk);
       // What came in one piece would run to its end before any other answer has its turn.
@@ -187,6 +195,7 @@ async function once(
     throw error;
   } finally {
     clearTimeout(timer);
+    forget();
     if (!gathering.finished) {
       watchdog.abort(new Error("abandoned"));
       Promise.resolve(chunks.return?.()).catch(() => undefined);
