@@ -63,9 +63,41 @@ const LINES = {
     ["import { z } from 'zod';", ""],
     [/const HttpMethod = z[^]*$/, "export const KoaBodyMiddlewareOptionsSchema = { parse: (options) => options };"],
   ],
-  // All bodies are read as text of single bytes: nothing of forms, nor of the world's other encodings.
+  // Bodies are read as they come, and as text alone.
   "co-body/index.js": [[/exports = module.exports = [^]*(?=exports\.text)/, ""]],
-  "iconv-lite/encodings/index.js": [[/ +require\("\.\/(?!internal)[\w-]+"\),\n/g, ""]],
+  "inflation/index.js": [["var zlib = require('zlib')", ""]],
+  "raw-body/index.js": [["var iconv = require('iconv-lite')", ""]],
+  // Of Koa, what the API never asks it for, with the packages and modules behind it: 20 ms of a first run.
+  "koa/lib/application.js": [["const v8 = require('node:v8')", "const v8 = {}"]],
+  "koa/lib/context.js": [
+    ["const httpAssert = require('http-assert')", "const httpAssert = undefined"],
+    ["const Cookies = require('cookies')", ""],
+  ],
+  "koa/lib/request.js": [
+    ["const accepts = require('accepts')", ""],
+    ["const contentType = require('content-type')", ""],
+    ["const fresh = require('fresh')", ""],
+  ],
+  "koa/lib/response.js": [
+    ["const assert = require('node:assert')", "const assert = (holds, why) => { if (!holds) throw new Error(why) }"],
+    ["const contentDisposition = require('content-disposition')", ""],
+    ["const escape = require('escape-html')", ""],
+    ["const destroy = require('destroy')", ""],
+    ["const encodeUrl = require('encodeurl')", ""],
+    ["const vary = require('vary')", ""],
+    // The one type that Koa gives by itself, to what our own handler of errors failed for.
+    ["const getType = require('mime-types').contentType", "const getType = () => 'text/plain; charset=utf-8'"],
+  ],
+  "type-is/index.js": [["var mime = require('mime-types')", ""]],
+  // Errors are told by their status; a class for each status takes a millisecond to make.
+  "http-errors/index.js": [
+    ["var deprecate = require('depd')('http-errors')", "var deprecate = () => {}"],
+    ["populateConstructorExports(module.exports, statuses.codes, module.exports.HttpError)", ""],
+  ],
+  "@koa/router/dist/index.mjs": [
+    ['import debugModule from "debug";', ""],
+    ['var debug = debugModule("koa-router");', "const debug = () => {};"],
+  ],
   // The platform's Headers bring all of its fetch with them, 20 ms of a first turn; what is made of these is a plain object.
   "@ai-sdk/provider-utils/dist/index.mjs": [
     ["if (headers instanceof Headers) {", 'if (headers.constructor?.name === "Headers") {'],
@@ -76,9 +108,6 @@ const LINES = {
   ],
 };
 
-/** What Koa is asked to know the type of. */
-const ENDINGS = new Set(["json", "txt", "html", "css", "js", "svg", "png", "ico", "bin"]);
-
 /**
  * Parts of packages that cost milliseconds of every start and do nothing for us. A part that is no longer where it was
  * fails the build, so that nobody believes in a saving that is gone.
@@ -86,8 +115,8 @@ const ENDINGS = new Set(["json", "txt", "html", "css", "js", "svg", "png", "ico"
 const lighterPackages = {
   name: "lighter-packages",
   setup(build) {
-    const filter =
-      /[\\/](meow[\\/]build|provider-utils[\\/]dist|better-sqlite3[\\/]lib|koa-body[\\/]dist[\\/]esm|co-body|encodings)[\\/]\w+\.m?js$/;
+    const ends = Object.keys(LINES).map((end) => end.replaceAll(".", "\\.").replaceAll("/", "[\\\\/]"));
+    const filter = new RegExp(`[\\\\/]node_modules[\\\\/](${ends.join("|")})$`);
     build.onLoad({ filter }, async ({ path: file }) => {
       const name = Object.keys(LINES).find((end) => file.replaceAll(path.sep, "/").endsWith(`/node_modules/${end}`));
       if (name === undefined) return undefined;
@@ -120,12 +149,6 @@ const lighterPackages = {
       contents: "export default process;",
       loader: "js",
     }));
-    // Of 2,000 types, those of an answer of ours.
-    build.onLoad({ filter: /[\\/]mime-db[\\/]db\.json$/ }, async ({ path: file }) => {
-      const types = Object.entries(JSON.parse(await readFile(file, "utf8")));
-      const used = types.filter(([, { extensions = [] }]) => extensions.some((one) => ENDINGS.has(one)));
-      return { contents: JSON.stringify(Object.fromEntries(used)), loader: "json" };
-    });
   },
 };
 
@@ -159,18 +182,6 @@ const FILES = [
   { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   {
-    name: "openai",
-    needs: ["serve", "run"],
-    modules: ["adapters/ai-sdk-provider/wires/openai.ts", "adapters/ai-sdk-provider/writing.ts"],
-  },
-  // Their packages share schemas with one another.
-  ...["google", "anthropic", "openai-responses"].map((wire) => ({
-    name: wire,
-    needs: ["serve", "run", "openai"],
-    modules: [`adapters/ai-sdk-provider/wires/${wire}.ts`],
-  })),
-  { name: "offline", needs: ["serve"], modules: ["adapters/offline-provider/index.ts"] },
-  {
     name: "run",
     needs: ["serve"],
     deferred: true,
@@ -181,10 +192,18 @@ const FILES = [
       ...["holder", "lease"].map((name) => `src/sessions/${name}.ts`),
       ...["answer", "bodies", "catalogue-entry", "files", "guard", "limits", "listing", "local-catalogue", "messages"]
         .concat(["own-betas", "pieces", "prices", "reading/answer-body", "reading/event-lines", "specification"])
-        .concat(["stream", "think-tags", "unreadable", "usage"])
+        // The wire that nearly all speak: a file of its own would cost every first turn more than it saves any.
+        .concat(["stream", "think-tags", "unreadable", "usage", "wires/openai", "writing"])
         .map((name) => `adapters/ai-sdk-provider/${name}.ts`),
     ],
   },
+  // Their packages share schemas with one another.
+  ...["google", "anthropic", "openai-responses"].map((wire) => ({
+    name: wire,
+    needs: ["serve", "run"],
+    modules: [`adapters/ai-sdk-provider/wires/${wire}.ts`],
+  })),
+  { name: "offline", needs: ["serve"], modules: ["adapters/offline-provider/index.ts"] },
   {
     name: "tools",
     needs: ["serve", "run"],

@@ -5,7 +5,7 @@ import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { loadedBy, type Loaded } from "./helpers/loaded.js";
+import { loadedBy, packagesIn, type Loaded } from "./helpers/loaded.js";
 import { install, NPM, pack } from "./helpers/packed.js";
 import type { GantryServer } from "./helpers/server.js";
 import { makeTempDir, type TempDir } from "./helpers/temp.js";
@@ -188,10 +188,26 @@ describe("the package, unpacked in a stranger's folder", () => {
   });
 });
 
+describe("the build", () => {
+  it("serves the HTTP API as its source does, with less of the packages behind it", async () => {
+    // Without the condition of the other tests, what they import is the build.
+    const files = ["endpoints", "sse", "ending"].map((name) => `test/koa-http-api/${name}.test.ts`);
+    const env = { ...process.env };
+    delete env.NODE_TEST_CONTEXT;
+    const args = ["--import=tsx", "--test", "--test-reporter=tap", ...files];
+    const { stdout } = await run(process.execPath, args, { cwd: ROOT, env, maxBuffer: 2 ** 26 }).catch(
+      (error: { stdout: string }) => error,
+    );
+    assert.match(stdout, /^# fail 0$/m, stdout);
+    assert.match(stdout, /^# pass [1-9]\d/m, stdout);
+  });
+});
+
 describe("what a start loads", () => {
   /** Parsing takes a millisecond for each 50 kB, a file half of one: whoever starts an agent waits for it. */
   const WHY =
-    "it is loaded at every start; import it where it is needed, or say in .ci/build.mjs what is loaded together";
+    "it is loaded at every start; import it where it is needed, or say in .ci/build.mjs what is loaded together " +
+    "(run.cjs, tools.cjs and seldom.cjs are deferred: something of theirs was used at once)";
 
   /** Bounds are what it was when this was written, and a little more. */
   function assertLight(loaded: Loaded, most: { files: number; bytes: number; packages: string[]; builtins: string[] }) {
@@ -230,5 +246,32 @@ describe("what a start loads", () => {
     };
     const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
     assertLight(loaded, { files: 4, bytes: 319_000, packages, builtins });
+  });
+
+  it("of a first run over HTTP: Koa, its router and its parser of bodies in one file, without what nobody asks them for", () => {
+    const file = path.join(ROOT, "dist/chunks/api.cjs");
+    const never = [
+      "accepts",
+      "content-disposition",
+      "cookies",
+      "debug",
+      "depd",
+      "destroy",
+      "formidable",
+      "http-assert",
+    ];
+    const asked = ["@koa/router", "co-body", "koa", "koa-body", "path-to-regexp", "raw-body"];
+    const found = packagesIn(file);
+    assert.deepEqual(
+      asked.filter((name) => !found.includes(name)),
+      [],
+      "it is seen what is in it",
+    );
+    assert.deepEqual(
+      [...never, "iconv-lite", "mime-db", "mime-types", "negotiator", "zod"].filter((name) => found.includes(name)),
+      [],
+      WHY,
+    );
+    assert.ok(statSync(file).size <= 105_000, `${statSync(file).size} bytes: ${WHY}`);
   });
 });

@@ -32,7 +32,8 @@ export class AiSdkModels implements ModelProvider {
   readonly #faults: FaultContext;
   readonly #open: () => Promise<OpenWire>;
   readonly #refusals: Refusals;
-  readonly #memory = new PromptMemory();
+  /** Made with the first request: no start needs it. */
+  #memory: PromptMemory | undefined;
 
   constructor(settings: Settings, faults: FaultContext, open: () => Promise<OpenWire>, logger: Logger | undefined) {
     this.name = settings.name;
@@ -86,7 +87,8 @@ export class AiSdkModels implements ModelProvider {
     const sent = new Set<Optional>(wire.optional);
     const rules = { provider: this.name, model: model.id, input, ...wire.rules(model, settings) };
     // Who asks a package of others asks with a prompt that is its own.
-    const base: CallOptions = { prompt: toPrompt(request, rules, wire.keepsPrompts ? this.#memory : undefined) };
+    const memory = wire.keepsPrompts ? (this.#memory ??= new PromptMemory()) : undefined;
+    const base: CallOptions = { prompt: toPrompt(request, rules, memory) };
     if (tools.length > 0)
       base.tools = tools.map(({ name, description, inputSchema }) => {
         return { type: "function", name, description, inputSchema };

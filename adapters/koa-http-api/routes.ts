@@ -17,19 +17,20 @@ const NO_ID = /^$|^.{257,}$|[\u0000-\u001f\u007f]/s;
 /** Every endpoint. Paths are exact: case and final slashes count. */
 export function createRouter(parts: ApiParts): Router {
   const { agent } = parts;
-  const router = new Router({ prefix: "/api", sensitive: true, strict: true });
+  // With the prefix as an option each path would be compiled twice.
+  const router = new Router({ sensitive: true, strict: true });
   const runs = new Runs(parts);
 
-  router.get("/health", (ctx) => send(ctx, { status: "ok", version: agent.version }));
+  router.get("/api/health", (ctx) => send(ctx, { status: "ok", version: agent.version }));
 
-  router.get("/models", async (ctx) => {
+  router.get("/api/models", async (ctx) => {
     const entries = await agent.models.list(goneSignal(ctx));
     send(ctx, { models: entries.map(wireModel) });
   });
 
-  router.post("/run", (ctx) => runs.serve(ctx));
+  router.post("/api/run", (ctx) => runs.serve(ctx));
 
-  router.get("/sessions", async (ctx) => {
+  router.get("/api/sessions", async (ctx) => {
     const query = new Query(ctx);
     const page = query.integer("page", 1) ?? 1;
     const size = Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE);
@@ -44,7 +45,7 @@ export function createRouter(parts: ApiParts): Router {
     send(ctx, { sessions: sessions.map(wireSession), total, page, size });
   });
 
-  router.get("/sessions/:id", async (ctx) => {
+  router.get("/api/sessions/:id", async (ctx) => {
     const id = idOf(ctx);
     const session = await agent.sessions.get(id);
     if (!session) throw new SessionNotFoundError(id);
@@ -53,7 +54,7 @@ export function createRouter(parts: ApiParts): Router {
     send(ctx, wireSession(session));
   });
 
-  router.get("/sessions/:id/messages", async (ctx) => {
+  router.get("/api/sessions/:id/messages", async (ctx) => {
     const query = new Query(ctx);
     const view = query.oneOf("view", ["all", "model"]) ?? "all";
     const limit = query.integer("limit", 1);
@@ -66,7 +67,7 @@ export function createRouter(parts: ApiParts): Router {
     send(ctx, { messages: messages.map(wireMessage) });
   });
 
-  router.delete("/sessions/:id", async (ctx) => {
+  router.delete("/api/sessions/:id", async (ctx) => {
     await agent.sessions.delete(idOf(ctx));
     send(ctx, { status: "deleted" });
   });

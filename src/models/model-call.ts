@@ -1,5 +1,6 @@
 import { abortable, delay, onAbort, takeEach } from "../base/abort.js";
 import type { Bus } from "../base/bus.js";
+import { ticks } from "../base/clock.js";
 import { newId } from "../base/ids.js";
 import { LoopShare } from "../base/loop-share.js";
 import { redact } from "../base/redact.js";
@@ -77,8 +78,8 @@ export async function callModel(
   } catch (error) {
     return { error, parts: [] };
   }
-  const began = performance.now();
-  const passed = () => Math.round(performance.now() - began);
+  const began = ticks();
+  const passed = () => Math.round(ticks() - began);
   let firstTokenMs: number | undefined;
   bus.emit("model.started", names);
   const asked = provider.waits ? { ...request, before: caller.recorder.onDisk } : request;

@@ -1,4 +1,5 @@
 import { abortable, deadline, delay } from "../base/abort.js";
+import { ticks } from "../base/clock.js";
 import {
   Catalogue,
   whyFailed,
@@ -160,7 +161,7 @@ export class Models {
     const known = this.#catalogue.lookup(pair);
     const provider = this.#provider(pair.provider);
     if (known || !provider) return known;
-    const began = performance.now();
+    const began = ticks();
     await this.#catalogue.heard(provider, signal);
     const heard = this.#catalogue.lookup(pair);
     // A list that was asked for before may be older than the model, one that failed is not.

@@ -3,6 +3,7 @@ import type { RunResult } from "../ports/run.js";
 import { runLoop } from "./loop.js";
 import type { RunContext } from "./run-context.js";
 import { failed, finished, isCancel } from "./run-record.js";
+import { nameSession } from "./title.js";
 
 /** The whole of a run, from its first model call until its lease is given back. Rejects as `Run.result` says. */
 export async function executeRun(run: RunContext): Promise<RunResult> {
@@ -26,6 +27,8 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     };
     bus.emit("run.finished", { runId, sessionId, result });
     events.push({ type: "done", usage: result.usage });
+    // One whose first answer made calls was named beside them. Here whoever waits for the answer has it first.
+    if (outcome.iterations === 1 && outcome.endedBy === "model") nameSession(run);
     return result;
   } catch (caught) {
     const error = ending(caught, run.signal);

@@ -27,9 +27,10 @@ export async function runLoop(run: RunContext): Promise<LoopResult> {
   for (let iterations = 1; ; iterations += 1) {
     run.signal.throwIfAborted();
     const { message, output, reason, used } = await turn(run, window, iterations);
-    if (iterations === 1) nameSession(run);
     const calls = callsOf(message);
     if (calls.length === 0) return { output, iterations, finishReason: reason, endedBy: "model", used };
+    // Beside the calls; where there are none, at the end of the run.
+    if (iterations === 1) nameSession(run);
     repeated.nextAnswer();
     await runToolCalls(calls, message.id, run, async ({ call, output: done, state }) => {
       const failed = done.failed === true;

@@ -50,8 +50,10 @@ export function bashTool(options: BashToolOptions): Tool {
       return line.length > 200 ? `${line.slice(0, 199)}…` : line;
     },
     run: async ({ command, timeout }, context) => {
-      const { Sandbox } = await import("./sandbox.js");
-      sandbox ??= new Sandbox(options);
+      if (sandbox === undefined) {
+        const { Sandbox } = await import("./sandbox.js");
+        sandbox ??= new Sandbox(options);
+      }
       return execute({ ...options, redactor }, sandbox, command, timeout, context);
     },
   });

@@ -1,9 +1,10 @@
 import type { ChildProcess } from "node:child_process";
-import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { abortable, deadline, settlesWithin } from "../base/abort.js";
+import { ticks } from "../base/clock.js";
+import { newId } from "../base/ids.js";
 import { hasCode } from "../ports/errors.js";
 import { MARK, ProcessGroup } from "./process-group.js";
 
@@ -80,7 +81,7 @@ export class Child {
   /** Rejects with the system's error when it cannot start. */
   static async start({ file, args, cwd, env, sandbox = false }: Program): Promise<Child> {
     const { spawn } = await import("node:child_process");
-    const mark = randomUUID();
+    const mark = newId();
     const child = spawn(file, sandbox ? ["--args", String(ARRANGEMENT_FD), "--", ...args] : args, {
       cwd,
       env: { ...env, [MARK]: mark },
@@ -179,10 +180,10 @@ async function endAll(group: ProcessGroup, over: boolean, signal: AbortSignal, s
   let members = await group.members();
   if (members?.length === 0) return false;
   group.signal("SIGTERM", members, sparing);
-  const started = performance.now();
+  const started = ticks();
   const grace = (): number =>
     signal.aborted && hasCode(signal.reason, "shutting_down") ? SHUTDOWN_GRACE_MS : GRACE_MS;
-  for (let pause = POLL_MS / 4; performance.now() - started < grace(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
+  for (let pause = POLL_MS / 4; ticks() - started < grace(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
     await sleep(pause);
     members = await group.members();
     if (members?.length === 0) return true;

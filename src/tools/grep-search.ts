@@ -9,6 +9,7 @@ import { folderName, guardFor, pathFault, relativeTo, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { readWhole } from "./read.js";
 import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
+import { ticks } from "../base/clock.js";
 import { MODEL_BYTES } from "../base/cut-text.js";
 
 /** Larger files are skipped, and said to be. */
@@ -82,7 +83,7 @@ export class GrepSearch {
   async #searchAll(thread: HostileThread): Promise<void> {
     const search = await this.#searcher(thread);
     const guard = await guardFor(this.#options, this.#context.projectDir);
-    const started = performance.now();
+    const started = ticks();
     // While the thread searches one batch, the next one is read.
     let searching: Promise<void> = Promise.resolve();
     let batch: { name: string; content: Uint8Array }[] = [];
@@ -110,7 +111,7 @@ export class GrepSearch {
       if (waiting.length < LOAD_AT_ONCE) continue;
       await load();
       if (this.#enough) break;
-      if (performance.now() - started > SEARCH_MS) {
+      if (ticks() - started > SEARCH_MS) {
         this.#report.incomplete = true;
         break;
       }

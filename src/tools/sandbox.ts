@@ -190,9 +190,9 @@ export class Sandbox {
     if (home !== undefined && plan.isHidden(home)) plan.keep(home);
 
     const allowed = [project, ...allowedRoots];
-    // Without the network there is nothing to download.
+    // Without the network there is nothing to download. Few have many of them: what is missing is found so at a hundredth of the price.
     const downloads = this.network && home !== undefined ? DOWNLOADS.map((name) => join(home, name)) : [];
-    const roots = [...allowed, ...(await this.#open(downloads))];
+    const roots = [...allowed, ...(await this.#open(downloads.filter((path) => existsSync(path))))];
     for (const { path } of roots) plan.write(path);
     if (home !== undefined) await keepStarts(plan, home);
     for (const real of readOnly) if (real !== undefined && plan.isWritable(real)) plan.keep(real);

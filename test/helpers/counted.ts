@@ -35,7 +35,7 @@ export class Counted {
         (path) => `${name} ${String(path)}`,
         (call) => this.#file(call),
       );
-    for (const name of Object.keys(fs).filter((one) => one.endsWith("Sync")))
+    for (const name of ["open", ...Object.keys(fs).filter((one) => one.endsWith("Sync"))])
       wrap(
         fs,
         name,
@@ -100,8 +100,11 @@ function wrap(
   const methods = on as Record<string, unknown>;
   const method = methods[name];
   if (typeof method !== "function") return;
-  methods[name] = function (this: never, ...args: unknown[]): unknown {
-    note(about.apply(this, args));
-    return method.apply(this, args) as unknown;
-  };
+  const noting = (one: (this: never, ...args: unknown[]) => unknown) =>
+    function (this: never, ...args: unknown[]): unknown {
+      note(about.apply(this, args));
+      return one.apply(this, args);
+    };
+  const { native } = method as { native?: () => unknown };
+  methods[name] = Object.assign(noting(method as () => unknown), native && { native: noting(native) });
 }
