@@ -169,20 +169,14 @@ async function once(
   const watchdog = new AbortController();
   // By hand: the composites of `AbortSignal.any` are dear, and wait for the garbage collector.
   const forget = onAbort(signal, () => watchdog.abort(signal.reason));
-  const { idleTimeoutMs } = provider;
-  let heard = performance.now();
-  // Looks again when it is time, since each token would have to begin the timer anew.
-  const watch = () => {
-    const left = heard + idleTimeoutMs - performance.now();
-    if (left > 0) timer = setTimeout(watch, left);
-    else watchdog.abort(new ProviderError(provider.name, "timeout", `no data for ${idleTimeoutMs / 1000} s`));
-  };
-  let timer = setTimeout(watch, idleTimeoutMs);
+  const expire = () =>
+    watchdog.abort(new ProviderError(provider.name, "timeout", `no data for ${provider.idleTimeoutMs / 1000} s`));
+  const timer = setTimeout(expire, provider.idleTimeoutMs);
   const chunks = provider.stream(request, watchdog.signal)[Symbol.asyncIterator]();
   try {
     // Whatever the provider makes of its signal: one that ignores it cannot hold a run.
     await takeEach(chunks, watchdog.signal, (chunk) => {
-      heard = performance.now();
+      timer.refresh();
       if (chunk.type !== "finish") onFirst();
       gathering.take(chunk);
       // What came in one piece would run to its end before any other answer has its turn.
