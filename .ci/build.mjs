@@ -30,7 +30,10 @@ const workerUrls = {
       const text = await readFile(file, "utf8");
       if (!text.includes("-worker.")) return undefined;
       const folder = path.relative(ROOT, path.dirname(file)).split(path.sep).join("/");
-      const contents = text.replace(WORKER_URL, (_line, name) => `new URL("../${folder}/${name}.js", import.meta.url)`);
+      const contents = text.replace(
+        WORKER_URL,
+        (_line, name) => `new URL("../${ES}/${folder}/${name}.js", import.meta.url)`,
+      );
       return { contents, loader: "ts" };
     });
   },
@@ -152,11 +155,14 @@ const lighterPackages = {
   },
 };
 
+/** Where ES modules and declarations are. The rest of `dist` is CommonJS, the command too, whose place people have in the settings of their editors. */
+const ES = "es";
+
 /** What others import, by the file they find it in: `gantry`, its rooms, and each adapter. */
 function faces() {
   const adapters = readdirSync(at("adapters"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
   const folders = ["src", "src/http", "src/testing", ...adapters.map(({ name }) => `adapters/${name}`)];
-  return Object.fromEntries(folders.map((folder) => [`${folder}/index`, `${folder}/index.ts`]));
+  return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
 /** What is loaded together, in the order in which it is; see pack.mjs. */
@@ -277,7 +283,7 @@ async function bundle(outdir) {
         minifyWhitespace: true,
         banner: { js: REQUIRE },
         entryPoints: sources.filter((file) => WORKER.test(file)),
-        outdir,
+        outdir: path.join(outdir, ES),
       }),
     ]);
     await withoutIdleRequire([workers.metafile]);
@@ -351,8 +357,9 @@ export async function build({ types = true } = {}) {
   const old = at(`.dist-${process.pid}-old`);
   try {
     await rm(fresh, { recursive: true, force: true });
-    const [metafiles] = await Promise.all([bundle(fresh), types ? declarations(fresh) : undefined]);
-    await chmod(path.join(fresh, "src/cli.cjs"), 0o755);
+    const [metafiles] = await Promise.all([bundle(fresh), types ? declarations(path.join(fresh, ES)) : undefined]);
+    await writeFile(path.join(fresh, path.dirname(COMMAND), "package.json"), '{ "type": "commonjs" }\n');
+    await chmod(path.join(fresh, "src/cli.js"), 0o755);
     await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafiles));
     await writeFile(path.join(fresh, ".stamp.json"), JSON.stringify({ digest, types }));
     if (existsSync(at("dist"))) await rename(at("dist"), old);

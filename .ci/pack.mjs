@@ -106,13 +106,14 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
   const meta = { inject: [META], define: { "import.meta": "importMeta" } };
   const written = async (given) => {
     const { metafile } = await build({ ...options, absWorkingDir: parts, outExtension: { ".js": ".cjs" }, ...given });
-    const files = Object.keys(metafile.outputs).filter((file) => file.endsWith(".cjs"));
+    const files = Object.keys(metafile.outputs).filter((file) => /\.c?js$/.test(file));
     return files.map((file) => path.join(parts, file));
   };
   const textsOf = (files) => Promise.all(files.map((file) => readFile(file, "utf8")));
   const write = async (entryPoints, folder, own) => {
     const plugins = [packing(own, folder === "chunks" ? "./" : "../chunks/")];
-    return textsOf(await written({ ...meta, format: "cjs", outdir: path.join(outdir, folder), entryPoints, plugins }));
+    const place = { outdir: path.join(outdir, folder), ...(own === COMMAND ? { outExtension: {} } : {}) };
+    return textsOf(await written({ ...meta, format: "cjs", ...place, entryPoints, plugins }));
   };
   /** esbuild cuts out what files share of ES modules alone: these are made first. */
   const writeShared = async (entryPoints) => {

@@ -16,6 +16,6 @@ const { INIT_CWD: folder } = process.env;
 if (folder && existsSync(folder)) process.chdir(folder);
 
 // In this very process: signals and the exit code are the server's own.
-const cli = at("dist", "src", "cli.cjs");
+const cli = at("dist", "src", "cli.js");
 process.argv = [process.execPath, cli, "serve", ...process.argv.slice(2)];
 await import(pathToFileURL(cli).href);

@@ -55,8 +55,8 @@ describe("the package, unpacked in a stranger's folder", () => {
       "./package.json",
       "./README.md",
       "./LICENSE",
-      "./dist/src/cli.cjs",
-      "./dist/src/index.d.ts",
+      "./dist/src/cli.js",
+      "./dist/es/src/index.d.ts",
       "./dist/THIRD-PARTY-LICENSES.txt",
     ]) {
       assert.ok(files.includes(file), `${file} is missing`);
@@ -65,7 +65,7 @@ describe("the package, unpacked in a stranger's folder", () => {
       files.filter((file) => /^\.\/(src|test|adapters|\.ci|node_modules)\//.test(file)),
       [],
     );
-    assert.equal(statSync(path.join(installed, "dist/src/cli.cjs")).mode & 0o111, 0o111);
+    assert.equal(statSync(path.join(installed, "dist/src/cli.js")).mode & 0o111, 0o111);
     for (const file of files.filter((name) => /\.(js|ts|map)$/.test(name))) {
       assert.ok(
         !readFileSync(path.join(installed, file), "utf8").includes(ROOT),

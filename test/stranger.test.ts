@@ -41,7 +41,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     const installed = install(tarball, prefix.at("lib"));
     mkdirSync(prefix.at("bin"));
     gantry = prefix.at("bin", "gantry");
-    symlinkSync(path.join(installed, "dist/src/cli.cjs"), gantry);
+    symlinkSync(path.join(installed, "dist/src/cli.js"), gantry);
   });
   after(() => prefix.remove());
 

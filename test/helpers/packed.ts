@@ -38,6 +38,6 @@ export function install(tarball: string, folder: string, more: readonly string[]
     symlinkSync(path.join(ROOT, "node_modules", name), path.join(modules, name), "dir");
   }
   mkdirSync(path.join(modules, ".bin"));
-  symlinkSync("../gantry/dist/src/cli.cjs", path.join(modules, ".bin", "gantry"));
+  symlinkSync("../gantry/dist/src/cli.js", path.join(modules, ".bin", "gantry"));
   return installed;
 }

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
 
 const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
-const DIST_CLI = fileURLToPath(new URL("../../dist/src/cli.cjs", import.meta.url));
+const DIST_CLI = fileURLToPath(new URL("../../dist/src/cli.js", import.meta.url));
 const SOURCE_CLI = fileURLToPath(new URL("../../src/cli.ts", import.meta.url));
 /** `http server listening on http://127.0.0.1:1234` and its ACP sister. */
 const LISTEN_LINE = /^(\w+) server listening on (\S+)$/gm;
