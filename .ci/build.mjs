@@ -20,7 +20,7 @@ const WORKER_URL = /new URL\(\s*["']\.\/([\w-]+-worker)\.[jt]s["']\s*,\s*import\
 
 /**
  * `new URL("./x-worker.js", import.meta.url)` is true beside the source, but a bundle puts the line into whichever
- * chunk it likes. From the package's own root it is true everywhere.
+ * chunk it likes: all of them are beside the worker's own room.
  */
 const workerUrls = {
   name: "worker-urls",
@@ -32,7 +32,7 @@ const workerUrls = {
       const folder = path.relative(ROOT, path.dirname(file)).split(path.sep).join("/");
       const contents = text.replace(
         WORKER_URL,
-        (_line, name) => `new URL("./dist/${folder}/${name}.js", import.meta.resolve("gantry/package.json"))`,
+        (_line, name) => `new URL("../${ES}/${folder}/${name}.js", import.meta.url)`,
       );
       return { contents, loader: "ts" };
     });
@@ -66,9 +66,41 @@ const LINES = {
     ["import { z } from 'zod';", ""],
     [/const HttpMethod = z[^]*$/, "export const KoaBodyMiddlewareOptionsSchema = { parse: (options) => options };"],
   ],
-  // All bodies are read as text of single bytes: nothing of forms, nor of the world's other encodings.
+  // Bodies are read as they come, and as text alone.
   "co-body/index.js": [[/exports = module.exports = [^]*(?=exports\.text)/, ""]],
-  "iconv-lite/encodings/index.js": [[/ +require\("\.\/(?!internal)[\w-]+"\),\n/g, ""]],
+  "inflation/index.js": [["var zlib = require('zlib')", ""]],
+  "raw-body/index.js": [["var iconv = require('iconv-lite')", ""]],
+  // Of Koa, what the API never asks it for, with the packages and modules behind it: 20 ms of a first run.
+  "koa/lib/application.js": [["const v8 = require('node:v8')", "const v8 = {}"]],
+  "koa/lib/context.js": [
+    ["const httpAssert = require('http-assert')", "const httpAssert = undefined"],
+    ["const Cookies = require('cookies')", ""],
+  ],
+  "koa/lib/request.js": [
+    ["const accepts = require('accepts')", ""],
+    ["const contentType = require('content-type')", ""],
+    ["const fresh = require('fresh')", ""],
+  ],
+  "koa/lib/response.js": [
+    ["const assert = require('node:assert')", "const assert = (holds, why) => { if (!holds) throw new Error(why) }"],
+    ["const contentDisposition = require('content-disposition')", ""],
+    ["const escape = require('escape-html')", ""],
+    ["const destroy = require('destroy')", ""],
+    ["const encodeUrl = require('encodeurl')", ""],
+    ["const vary = require('vary')", ""],
+    // The one type that Koa gives by itself, to what our own handler of errors failed for.
+    ["const getType = require('mime-types').contentType", "const getType = () => 'text/plain; charset=utf-8'"],
+  ],
+  "type-is/index.js": [["var mime = require('mime-types')", ""]],
+  // Errors are told by their status; a class for each status takes a millisecond to make.
+  "http-errors/index.js": [
+    ["var deprecate = require('depd')('http-errors')", "var deprecate = () => {}"],
+    ["populateConstructorExports(module.exports, statuses.codes, module.exports.HttpError)", ""],
+  ],
+  "@koa/router/dist/index.mjs": [
+    ['import debugModule from "debug";', ""],
+    ['var debug = debugModule("koa-router");', "const debug = () => {};"],
+  ],
   // The platform's Headers bring all of its fetch with them, 20 ms of a first turn; what is made of these is a plain object.
   "@ai-sdk/provider-utils/dist/index.mjs": [
     ["if (headers instanceof Headers) {", 'if (headers.constructor?.name === "Headers") {'],
@@ -79,9 +111,6 @@ const LINES = {
   ],
 };
 
-/** What Koa is asked to know the type of. */
-const ENDINGS = new Set(["json", "txt", "html", "css", "js", "svg", "png", "ico", "bin"]);
-
 /**
  * Parts of packages that cost milliseconds of every start and do nothing for us. A part that is no longer where it was
  * fails the build, so that nobody believes in a saving that is gone.
@@ -89,8 +118,8 @@ const ENDINGS = new Set(["json", "txt", "html", "css", "js", "svg", "png", "ico"
 const lighterPackages = {
   name: "lighter-packages",
   setup(build) {
-    const filter =
-      /[\\/](meow[\\/]build|provider-utils[\\/]dist|better-sqlite3[\\/]lib|koa-body[\\/]dist[\\/]esm|co-body|encodings)[\\/]\w+\.m?js$/;
+    const ends = Object.keys(LINES).map((end) => end.replaceAll(".", "\\.").replaceAll("/", "[\\\\/]"));
+    const filter = new RegExp(`[\\\\/]node_modules[\\\\/](${ends.join("|")})$`);
     build.onLoad({ filter }, async ({ path: file }) => {
       const name = Object.keys(LINES).find((end) => file.replaceAll(path.sep, "/").endsWith(`/node_modules/${end}`));
       if (name === undefined) return undefined;
@@ -123,20 +152,17 @@ const lighterPackages = {
       contents: "export default process;",
       loader: "js",
     }));
-    // Of 2,000 types, those of an answer of ours.
-    build.onLoad({ filter: /[\\/]mime-db[\\/]db\.json$/ }, async ({ path: file }) => {
-      const types = Object.entries(JSON.parse(await readFile(file, "utf8")));
-      const used = types.filter(([, { extensions = [] }]) => extensions.some((one) => ENDINGS.has(one)));
-      return { contents: JSON.stringify(Object.fromEntries(used)), loader: "json" };
-    });
   },
 };
+
+/** Where ES modules and declarations are. The rest of `dist` is CommonJS, the command too, whose place people have in the settings of their editors. */
+const ES = "es";
 
 /** What others import, by the file they find it in: `gantry`, its rooms, and each adapter. */
 function faces() {
   const adapters = readdirSync(at("adapters"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
   const folders = ["src", "src/http", "src/testing", ...adapters.map(({ name }) => `adapters/${name}`)];
-  return Object.fromEntries(folders.map((folder) => [`${folder}/index`, `${folder}/index.ts`]));
+  return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
 /** What is loaded together, in the order in which it is; see pack.mjs. */
@@ -163,18 +189,54 @@ const FILES = [
   { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   {
-    name: "openai",
+    name: "run",
     needs: ["serve"],
-    modules: ["adapters/ai-sdk-provider/wires/openai.ts", "adapters/ai-sdk-provider/writing.ts"],
+    deferred: true,
+    modules: [
+      // What a first turn needs of the provider is in serve: it would wait here for what the start saves.
+      ...["active-run", "execution", "start"].map((name) => `src/run/${name}.ts`),
+      ...["catalogue-entry", "guard", "limits", "listing", "local-catalogue", "prices", "specification", "unreadable"]
+        // The wire that nearly all speak: a file of its own would cost every first turn more than it saves any.
+        .concat(["wires/openai", "writing"])
+        .map((name) => `adapters/ai-sdk-provider/${name}.ts`),
+    ],
   },
   // Their packages share schemas with one another.
   ...["google", "anthropic", "openai-responses"].map((wire) => ({
     name: wire,
-    needs: ["serve", "openai"],
+    needs: ["serve", "run"],
     modules: [`adapters/ai-sdk-provider/wires/${wire}.ts`],
   })),
   { name: "offline", needs: ["serve"], modules: ["adapters/offline-provider/index.ts"] },
-  { name: "run", needs: ["serve"], modules: ["src/run/start.ts", "src/run/execution.ts", "src/run/active-run.ts"] },
+  {
+    name: "tools",
+    needs: ["serve", "run"],
+    deferred: true,
+    modules: [
+      ...["describe-call", "tool-calls"].map((name) => `src/run/${name}.ts`),
+      ...["edit-file", "files", "grep-search", "replace-file", "search-folder", "web-page"].map(
+        (name) => `src/tools/${name}.ts`,
+      ),
+      ...["by-handle", "by-name", "names", "opened-folder", "path-guard", "reach"].map(
+        (name) => `src/files/${name}.ts`,
+      ),
+      "src/hostile/threads.ts",
+      "src/base/cut-text.ts",
+    ],
+  },
+  {
+    name: "seldom",
+    needs: ["serve", "run"],
+    deferred: true,
+    modules: [
+      ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
+      ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
+      ...["errors", "fault", "from-ai-sdk", "module", "package-source"].map(
+        (name) => `adapters/ai-sdk-provider/${name}.ts`,
+      ),
+      "adapters/sqlite-driver/dump.ts",
+    ],
+  },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
   { name: "api", needs: ["serve", "http"], modules: ["adapters/koa-http-api/app.ts"] },
 ];
@@ -186,6 +248,8 @@ const OPTIONS = {
   format: "esm",
   platform: "node",
   target: "node20.19",
+  // As literals, which cost nothing where nobody uses them.
+  supported: { "regexp-unicode-property-escapes": true },
   minifySyntax: true,
   legalComments: "none",
   sourcemap: "linked",
@@ -206,7 +270,6 @@ async function bundle(outdir) {
     mainFields: ["module", "main"],
     external: EXTERNAL,
     plugins: [workerUrls, lighterPackages],
-    banner: { js: REQUIRE },
   };
   const sources = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"));
   // Below it, so that no file tells where this build ran.
@@ -215,9 +278,15 @@ async function bundle(outdir) {
     const [{ metafile }, workers] = await Promise.all([
       build({ ...reading, entryPoints: sources.filter((file) => !WORKER.test(file)), outdir: parts }),
       // They share nothing with the process: a thread has what it needs and no more.
-      build({ ...reading, minifyWhitespace: true, entryPoints: sources.filter((file) => WORKER.test(file)), outdir }),
+      build({
+        ...reading,
+        minifyWhitespace: true,
+        banner: { js: REQUIRE },
+        entryPoints: sources.filter((file) => WORKER.test(file)),
+        outdir: path.join(outdir, ES),
+      }),
     ]);
-    await withoutIdleRequire([metafile, workers.metafile]);
+    await withoutIdleRequire([workers.metafile]);
     const logOverride = { "ignored-bare-import": "silent", "direct-eval": "silent" };
     const options = { ...OPTIONS, minifyWhitespace: true, chunkNames: "[name]-[hash]", logOverride };
     const packing = { root: ROOT, parts, metafile, outdir, faces: faces(), command: COMMAND, options };
@@ -288,7 +357,8 @@ export async function build({ types = true } = {}) {
   const old = at(`.dist-${process.pid}-old`);
   try {
     await rm(fresh, { recursive: true, force: true });
-    const [metafiles] = await Promise.all([bundle(fresh), types ? declarations(fresh) : undefined]);
+    const [metafiles] = await Promise.all([bundle(fresh), types ? declarations(path.join(fresh, ES)) : undefined]);
+    await writeFile(path.join(fresh, path.dirname(COMMAND), "package.json"), '{ "type": "commonjs" }\n');
     await chmod(path.join(fresh, "src/cli.js"), 0o755);
     await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafiles));
     await writeFile(path.join(fresh, ".stamp.json"), JSON.stringify({ digest, types }));

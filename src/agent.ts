@@ -202,6 +202,7 @@ export class Agent {
     await this.#parts.sources.close();
     await this.models.close();
     const closing = [...this.#providers.map((provider) => provider.close())];
+    for (const tool of this.tools) closing.push(Promise.resolve(tool.close?.()));
     // A store that never opened has nothing to close.
     if (this.#opened)
       closing.push(
@@ -249,7 +250,10 @@ export class Agent {
     });
     void this.#parts.tasks.add(running.ended.then(() => this.#goOn(run, input)));
     void this.#parts.tasks.add(result);
-    return new ActiveRun(run, result);
+    const active = new ActiveRun(run, result);
+    // The run has begun to make ready what it asks the model.
+    await run.recorder.onDisk;
+    return active;
   }
 
   /** What came too late for a run is the session's next prompt. Never rejects. */

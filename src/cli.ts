@@ -1,4 +1,6 @@
 #!/usr/bin/env node
+import type { Terminal } from "./commands/main.js";
+
 // First of all, and in words that every Node knows: what is imported below is parsed only by one that is new enough.
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major < 20 || (major === 20 && minor < 19) || major === 21 || (major === 22 && minor < 3)) {
@@ -13,9 +15,10 @@ const loading = import("./commands/main.js");
 let readerLeft = false;
 process.stdout.on("error", () => (readerLeft = true));
 
-const { main } = await loading;
-await main(process.argv.slice(2), {
-  input: process.stdin,
+const terminal: Terminal = {
+  get input() {
+    return process.stdin;
+  },
   write: (text) =>
     new Promise((resolve, reject) => {
       process.stdout.write(text, (error) => (error ? reject(error) : resolve()));
@@ -29,4 +32,11 @@ await main(process.argv.slice(2), {
     process.exit(1);
   },
   exit: (code) => process.exit(code),
-});
+};
+
+loading
+  .then(({ main }) => main(process.argv.slice(2), terminal))
+  .catch((error: unknown) => {
+    console.error(error);
+    process.exit(1);
+  });

@@ -598,9 +598,14 @@ describe("a session", () => {
 });
 
 describe("the end of an agent", () => {
-  it("cancels its runs as shutting down, refuses new ones and closes its providers", async () => {
+  it("cancels its runs as shutting down, refuses new ones and closes its tools and providers", async () => {
     const provider = new ScriptedProvider([{ hang: true }]);
-    const agent = new Agent({ providers: [provider] });
+    const closed: string[] = [];
+    const close = () => Promise.resolve(void closed.push("kept"));
+    const tools = ["kept", "plain"].map((name) =>
+      tool(name, () => Promise.resolve({ text: "" }), name === "kept" ? { close } : {}),
+    );
+    const agent = new Agent({ providers: [provider], tools });
     const run = await agent.run({ message: "x" });
     const closing = agent.close();
     await assert.rejects(run.result, { code: "shutting_down" });
@@ -608,6 +613,7 @@ describe("the end of an agent", () => {
     await agent.close();
     await assert.rejects(agent.run({ message: "x" }), { code: "shutting_down" });
     assert.equal(provider.closed, true);
+    assert.deepEqual(closed, ["kept"]);
   });
 
   it("comes with the block that `await using` it stands in", async () => {

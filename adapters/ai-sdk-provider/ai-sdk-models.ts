@@ -4,7 +4,7 @@ import type { FaultContext } from "./errors.js";
 import { inputOf } from "./files.js";
 import type { CallOptions } from "./language-model.js";
 import { answerLimit } from "./limits.js";
-import { toPrompt } from "./messages.js";
+import { PromptMemory, toPrompt } from "./messages.js";
 import type { Settings } from "./options.js";
 import { listedCost } from "./prices.js";
 import type { PartSource } from "./reading/answer-body.js";
@@ -16,7 +16,7 @@ import type { Asking, Optional, Wire } from "./wires/wire.js";
 /** A wire that is ready to ask. */
 export interface OpenWire {
   readonly wire: Wire;
-  /** Rejects with anything: a fault of the provider, an abort. */
+  /** Sends nothing before the request's `before`. Rejects with anything: a fault of the provider, an abort. */
   ask(asking: Asking, options: CallOptions, signal: AbortSignal): Promise<PartSource>;
 }
 
@@ -26,11 +26,14 @@ export class AiSdkModels implements ModelProvider {
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
   readonly maxWaitMs: number;
+  readonly waits = true;
   readonly known: readonly Model[];
   readonly #settings: Settings;
   readonly #faults: FaultContext;
   readonly #open: () => Promise<OpenWire>;
   readonly #refusals: Refusals;
+  /** Made with the first request: no start needs it. */
+  #memory: PromptMemory | undefined;
 
   constructor(settings: Settings, faults: FaultContext, open: () => Promise<OpenWire>, logger: Logger | undefined) {
     this.name = settings.name;
@@ -82,9 +85,10 @@ export class AiSdkModels implements ModelProvider {
     const { model, temperature, tools } = request;
     const input = inputOf(model, wire.input(model, settings));
     const sent = new Set<Optional>(wire.optional);
-    const base: CallOptions = {
-      prompt: toPrompt(request, { provider: this.name, model: model.id, input, ...wire.rules(model, settings) }),
-    };
+    const rules = { provider: this.name, model: model.id, input, ...wire.rules(model, settings) };
+    // Who asks a package of others asks with a prompt that is its own.
+    const memory = wire.keepsPrompts ? (this.#memory ??= new PromptMemory()) : undefined;
+    const base: CallOptions = { prompt: toPrompt(request, rules, memory) };
     if (tools.length > 0)
       base.tools = tools.map(({ name, description, inputSchema }) => {
         return { type: "function", name, description, inputSchema };

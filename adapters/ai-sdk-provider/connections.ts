@@ -84,7 +84,9 @@ type Agent = import("node:http").Agent;
 function direct(agent: Agent, request: typeof import("node:http").request, connected: string): Way {
   const ask: Way["ask"] = (url, { method, headers, body }, signal) =>
     new Promise((resolve, reject) => {
-      const length = body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) };
+      // As bytes, since a text is copied once more to stand behind the headers.
+      const bytes = typeof body === "string" ? Buffer.from(body) : body;
+      const length = bytes === undefined ? {} : { "content-length": String(bytes.length) };
       const asked = request(url, { method, agent, headers: { accept: "*/*", ...headers, ...length } });
       const onAbort = (): void => {
         reject(signal.reason as Error);
@@ -101,7 +103,7 @@ function direct(agent: Agent, request: typeof import("node:http").request, conne
         const { statusCode = 0, statusMessage = "" } = response;
         resolve(answered(url, statusCode, statusMessage, response.headers, response, signal));
       });
-      asked.end(body);
+      asked.end(bytes);
     });
   return { ask, close: async () => agent.destroy() };
 }

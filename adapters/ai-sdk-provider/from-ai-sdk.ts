@@ -101,9 +101,10 @@ class PackageModels extends AiSdkModels {
     };
     const opened: OpenWire = {
       wire,
-      ask({ request: { model, effort }, refused }, asked, signal) {
+      async ask({ request: { model, effort, before }, refused }, asked, signal) {
         const asks = modelOf(model.id);
         const specified = forSpecification(asks.specificationVersion, asked, refused.has("effort") ? "" : effort);
+        await before;
         return askPackage(asks, specified, signal);
       },
     };

@@ -26,10 +26,53 @@ type ProviderOptions = NonNullable<PromptMessage["providerOptions"]>;
 
 const NO_OUTPUT = "(no output)";
 
+/** A conversation up to an answer of the model, behind which nothing changes what stands before it. */
+interface Beginning {
+  readonly system: string;
+  readonly messages: readonly ModelMessage[];
+  readonly prompt: Prompt;
+  /** How many of the messages, and what they became. */
+  readonly said: number;
+  readonly told: number;
+}
+
+/**
+ * What conversations began with when they were last told: a long one is sent again with each question, and nearly all of
+ * it is as it was. Prompts share it, so it is nobody's to change.
+ */
+export class PromptMemory {
+  /** By the rules that they were told by, and their first message. */
+  readonly #beginnings = new Map<string, WeakMap<ModelMessage, Beginning>>();
+
+  /** The known beginning of this very conversation, of which each message is still the same. */
+  known({ system, messages }: Conversation, rules: PromptRules): Beginning | undefined {
+    const known = messages[0] && this.#of(rules).get(messages[0]);
+    if (known?.system !== system || known.said > messages.length) return undefined;
+    for (let i = 0; i < known.said; i++) if (known.messages[i] !== messages[i]) return undefined;
+    return known;
+  }
+
+  keep(beginning: Beginning, rules: PromptRules): void {
+    const first = beginning.messages[0];
+    if (first !== undefined && beginning.said > 0) this.#of(rules).set(first, beginning);
+  }
+
+  #of({ provider, model, input, ...form }: PromptRules): WeakMap<ModelMessage, Beginning> {
+    const key = JSON.stringify([provider, model, ...input, form]);
+    let beginnings = this.#beginnings.get(key);
+    if (beginnings === undefined) this.#beginnings.set(key, (beginnings = new WeakMap()));
+    return beginnings;
+  }
+}
+
+type Conversation = Pick<ModelRequest, "system" | "messages">;
+
 /** The conversation as AI SDK packages take it. The same messages always give the same bytes. */
-export function toPrompt(request: Pick<ModelRequest, "system" | "messages">, rules: PromptRules): Prompt {
-  const prompt: Prompt = [];
-  if (request.system !== "") prompt.push({ role: "system", content: request.system });
+export function toPrompt({ system, messages }: Conversation, rules: PromptRules, memory?: PromptMemory): Prompt {
+  const known = memory?.known({ system, messages }, rules);
+  const prompt: Prompt = known?.prompt.slice(0, known.told) ?? [];
+  let [said, told] = [known?.said ?? 0, prompt.length];
+  if (system !== "" && known === undefined) prompt.push({ role: "system", content: system });
   const toolId = toolIds(rules.toolIds);
   const addUser = (content: UserContent): void => {
     if (content.length === 0) return;
@@ -39,33 +82,44 @@ export function toPrompt(request: Pick<ModelRequest, "system" | "messages">, rul
     else prompt.push({ role: "user", content });
   };
   let results: ModelMessage[] = [];
-  let calls: string[] = [];
+  let caller = messages[said - 1];
   const addResults = (): void => {
     if (results.length === 0) return;
     // Tools that ran side by side end in any order; Gemini pairs results with calls by theirs.
-    results.sort((a, b) => calls.indexOf(a.toolCallId) - calls.indexOf(b.toolCallId));
-    const told = results.map((message) => toolContent(message, rules, toolId(message.toolCallId)));
-    prompt.push({ role: "tool", content: told.flatMap(({ result }) => result) });
-    addUser(told.flatMap(({ behind }) => behind));
+    if (results.length > 1) {
+      const calls = callIds(caller);
+      results.sort((a, b) => calls.indexOf(a.toolCallId) - calls.indexOf(b.toolCallId));
+    }
+    const shown = results.map((message) => toolContent(message, rules, toolId(message.toolCallId)));
+    prompt.push({ role: "tool", content: shown.flatMap(({ result }) => result) });
+    addUser(shown.flatMap(({ behind }) => behind));
     results = [];
   };
-  for (const message of request.messages) {
+  for (let i = said; i < messages.length; i++) {
+    const message = messages[i]!;
     if (message.role === "tool") {
       results.push(message);
       continue;
     }
     addResults();
     if (message.role === "assistant") {
-      calls = message.parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : []));
+      caller = message;
       const { content, providerOptions } = assistantContent(message, rules, toolId);
-      if (content.length > 0) prompt.push({ role: "assistant", content, providerOptions });
+      if (content.length === 0) continue;
+      prompt.push({ role: "assistant", content, providerOptions });
+      [said, told] = [i + 1, prompt.length];
     } else {
       const content = userContent(message, rules);
       addUser(content.length > 0 ? content : [{ type: "text", text: "(empty message)" }]);
     }
   }
   addResults();
+  memory?.keep({ system, messages, prompt, said, told }, rules);
   return prompt;
+}
+
+function callIds(message: ModelMessage | undefined): string[] {
+  return message?.parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : [])) ?? [];
 }
 
 function userContent(message: ModelMessage, rules: PromptRules): UserContent {

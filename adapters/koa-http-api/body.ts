@@ -1,4 +1,5 @@
 import type { Context, Middleware } from "koa";
+import { HttpMethodEnum, koaBody } from "koa-body";
 import { isRecord, parseJson } from "gantry";
 import { gatheredBody } from "gantry/http";
 import { HttpError, INVALID_BODY } from "./errors.js";
@@ -23,10 +24,23 @@ export interface BodyLimits {
 /** Reads the bodies of run requests, whatever content type they have. */
 export class BodyReader {
   readonly #limits: BodyLimits;
-  #parser: Promise<Middleware> | undefined;
+  readonly #parser: Middleware;
 
   constructor(limits: BodyLimits) {
     this.#limits = limits;
+    // All that it would find missing: where it is bundled, it fills in nothing.
+    this.#parser = koaBody({
+      parsedMethods: [HttpMethodEnum.POST],
+      patchKoa: true,
+      text: true,
+      textTypes: ["text/plain"],
+      textLimit: limits.maxBodyBytes,
+      // Bytes as they are, so that broken UTF-8 is seen and not mended.
+      encoding: "",
+      json: false,
+      urlencoded: false,
+      multipart: false,
+    }) as Middleware;
   }
 
   async read(ctx: Context): Promise<RunRequest> {
@@ -44,39 +58,19 @@ export class BodyReader {
   async #text(ctx: Context): Promise<string> {
     // The parser chooses by this header, which says nothing here.
     ctx.req.headers["content-type"] = "text/plain";
-    const parser = await (this.#parser ??= this.#load());
     // It would keep a body of single bytes byte by byte, at hundreds of times its size.
     const gathered = Object.create(ctx, { req: { value: gatheredBody(ctx.req) } }) as Context;
     try {
-      await parser(gathered, () => Promise.resolve());
+      await this.#parser(gathered, () => Promise.resolve());
     } catch (error) {
       throw (error as { status?: unknown }).status === 413 ? tooLarge() : invalidBody();
     }
-    const { body } = gathered.request as { body?: unknown };
+    const { body } = gathered.request as { body?: Buffer };
     try {
-      const bytes = Buffer.from(typeof body === "string" ? body : "", "latin1");
-      return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+      return new TextDecoder("utf-8", { fatal: true }).decode(body);
     } catch {
       throw invalidBody();
     }
-  }
-
-  /** Loaded with the first body, for it takes longer to load than all the rest of the server. */
-  async #load(): Promise<Middleware> {
-    const { HttpMethodEnum, koaBody } = await import("koa-body");
-    // All that it would find missing: where it is bundled, it fills in nothing.
-    return koaBody({
-      parsedMethods: [HttpMethodEnum.POST],
-      patchKoa: true,
-      text: true,
-      textTypes: ["text/plain"],
-      textLimit: this.#limits.maxBodyBytes,
-      // Bytes as they are, so that broken UTF-8 is seen and not mended.
-      encoding: "binary",
-      json: false,
-      urlencoded: false,
-      multipart: false,
-    }) as Middleware;
   }
 }
 

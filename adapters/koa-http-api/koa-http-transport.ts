@@ -63,10 +63,8 @@ export class KoaHttpTransport implements Transport {
       });
       // What goes wrong there is told with the first request.
       setImmediate(() => {
-        loaded().then(
-          () => agent.prepare(),
-          () => undefined,
-        );
+        loaded().catch(() => undefined);
+        void agent.prepare();
       });
       return serving;
     } catch (error) {

@@ -21,20 +21,21 @@ const NO_ID = /^$|^.{257,}$|[\u0000-\u001f\u007f]/s;
 /** Every endpoint. Paths are exact: case and final slashes count. */
 export function createRouter(parts: ApiParts): Router {
   const { agent } = parts;
-  const router = new Router({ prefix: "/api", sensitive: true, strict: true });
+  // With the prefix as an option each path would be compiled twice.
+  const router = new Router({ sensitive: true, strict: true });
   const streams = new Streams(parts);
   const runs = new Runs(parts, streams);
 
-  router.get("/health", (ctx) => send(ctx, { status: "ok", version: agent.version }));
+  router.get("/api/health", (ctx) => send(ctx, { status: "ok", version: agent.version }));
 
-  router.get("/models", async (ctx) => {
+  router.get("/api/models", async (ctx) => {
     const entries = await agent.models.list(goneSignal(ctx));
     send(ctx, { models: entries.map(wireModel) });
   });
 
-  router.post("/run", (ctx) => runs.serve(ctx));
+  router.post("/api/run", (ctx) => runs.serve(ctx));
 
-  router.get("/sessions", async (ctx) => {
+  router.get("/api/sessions", async (ctx) => {
     const query = new Query(ctx);
     const page = query.integer("page", 1) ?? 1;
     const size = Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE);
@@ -49,7 +50,7 @@ export function createRouter(parts: ApiParts): Router {
     send(ctx, { sessions: sessions.map(wireSession), total, page, size });
   });
 
-  router.get("/sessions/:id", async (ctx) => {
+  router.get("/api/sessions/:id", async (ctx) => {
     const id = idOf(ctx);
     const session = await agent.sessions.get(id);
     if (!session) throw new SessionNotFoundError(id);
@@ -58,7 +59,7 @@ export function createRouter(parts: ApiParts): Router {
     send(ctx, wireSession(session));
   });
 
-  router.get("/sessions/:id/messages", async (ctx) => {
+  router.get("/api/sessions/:id/messages", async (ctx) => {
     const query = new Query(ctx);
     const view = query.oneOf("view", ["all", "model"]) ?? "all";
     const limit = query.integer("limit", 1);
@@ -71,14 +72,14 @@ export function createRouter(parts: ApiParts): Router {
     send(ctx, { messages: messages.map(wireMessage) });
   });
 
-  router.get("/sessions/:id/events", (ctx) => serveEvents(ctx, idOf(ctx), parts, streams));
+  router.get("/api/sessions/:id/events", (ctx) => serveEvents(ctx, idOf(ctx), parts, streams));
 
-  router.post("/sessions/:id/cancel", async (ctx) => {
+  router.post("/api/sessions/:id/cancel", async (ctx) => {
     const [run] = await agent.runs.list({ sessionId: idOf(ctx), states: ["running", "waiting"], limit: 1 });
     send(ctx, { run: run ? wireRun(await agent.runs.cancel(run.id)) : null });
   });
 
-  router.get("/runs", async (ctx) => {
+  router.get("/api/runs", async (ctx) => {
     const query = new Query(ctx);
     const state = query.oneOf("state", STATES);
     const runs = await agent.runs.list({
@@ -90,15 +91,15 @@ export function createRouter(parts: ApiParts): Router {
     send(ctx, { runs: runs.map(wireRun) });
   });
 
-  router.get("/runs/:id", async (ctx) => {
+  router.get("/api/runs/:id", async (ctx) => {
     const run = await agent.runs.get(runIdOf(ctx));
     if (!run) throw new RunNotFoundError(runIdOf(ctx));
     send(ctx, wireRun(run));
   });
 
-  router.post("/runs/:id/cancel", async (ctx) => send(ctx, wireRun(await agent.runs.cancel(runIdOf(ctx)))));
+  router.post("/api/runs/:id/cancel", async (ctx) => send(ctx, wireRun(await agent.runs.cancel(runIdOf(ctx)))));
 
-  router.delete("/sessions/:id", async (ctx) => {
+  router.delete("/api/sessions/:id", async (ctx) => {
     await agent.sessions.delete(idOf(ctx));
     send(ctx, { status: "deleted" });
   });

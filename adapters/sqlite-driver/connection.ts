@@ -9,8 +9,8 @@ import {
   readSync,
   statSync,
 } from "node:fs";
-import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
 import type { Logger } from "gantry";
@@ -95,8 +95,8 @@ async function openDatabase(path: string): Promise<Database> {
 
 /** Named, because the package's own search for it takes longer than all the rest of opening a file. */
 function addonPath(): string {
-  const resolve = createRequire(import.meta.url);
-  return join(dirname(resolve.resolve("better-sqlite3/package.json")), "build", "Release", "better_sqlite3.node");
+  const manifest = fileURLToPath(import.meta.resolve("better-sqlite3/package.json"));
+  return join(dirname(manifest), "build", "Release", "better_sqlite3.node");
 }
 
 /** Why the addon or its package cannot be loaded; undefined for what is no matter of loading. */

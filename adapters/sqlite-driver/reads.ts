@@ -32,10 +32,9 @@ export function getSession(db: Statements, id: string): SessionRow | undefined {
 /** As of one moment. */
 export function headOf(db: Statements, id: string, wanted: { messages: boolean }): ChainHead | undefined {
   return db.atOnce(() => {
-    const row = getSession(db, id);
-    const original = row && (row.idx === 0 ? row : sessionRow(db, row.root));
-    const newest = row && newestOfChain(db, row.id);
-    if (!original || !newest) return undefined;
+    const newest = newestOfChain(db, id) ?? newestOfChain(db, getSession(db, id)?.id ?? "");
+    const original = newest && (newest.idx === 0 ? newest : sessionRow(db, newest.root));
+    if (!original) return undefined;
     const unfinished = db.all<{ record: string }>(UNFINISHED, original.root);
     return {
       original: sessionOf(original),
@@ -170,9 +169,9 @@ interface RunRow {
 const RUNS = `SELECT r.record, l.holder FROM runs r
   LEFT JOIN leases l ON l.root = r.root AND l.fence = r.fence AND l.expires_at > ?`;
 
-/** Of a chain; the holder is whoever asks. */
+/** Of a chain; the holder is whoever asks. With the plus the few are sorted: SQLite would look at all runs of the chain, in their order. */
 export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN ('running', 'waiting')
-  ORDER BY started_at DESC, id DESC`;
+  ORDER BY +started_at DESC, id DESC`;
 
 /** What is stored of a run; a record of an earlier version lacks some. */
 function recordOf(record: string): RunRecord {

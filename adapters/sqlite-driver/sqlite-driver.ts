@@ -41,6 +41,7 @@ import {
 } from "./reads.js";
 import { sessionOf } from "./rows.js";
 import { readPragma, setPragma } from "./kept.js";
+import { LogSync } from "./log-sync.js";
 import { Statements } from "./statements.js";
 import { dumpChain, loadChain } from "./dump.js";
 import { WriteQueue, patiently } from "./write-queue.js";
@@ -61,6 +62,8 @@ const IDLE_MS = 1000;
 
 interface Opened extends Connection {
   statements: Statements;
+  /** Where changes are to survive a power cut. */
+  disk: LogSync | undefined;
   writes: WriteQueue;
 }
 
@@ -82,13 +85,14 @@ export class SqliteDriver implements SessionDriver {
         const connection = await connect(options, logger, patiently);
         const { db, wal } = connection;
         this.#opened = db;
-        const writes = new WriteQueue(db, { wal, durable: options.durability !== "normal" });
-        return { ...connection, statements: new Statements(db), writes };
+        const disk = wal && options.durability !== "normal" ? new LogSync(options.path) : undefined;
+        return { ...connection, statements: new Statements(db), disk, writes: new WriteQueue(db, disk) };
       },
-      close: ({ db }) => {
+      close: ({ db, disk }) => {
         clearTimeout(this.#idle);
         this.#idle = undefined;
         this.#opened = undefined;
+        disk?.close();
         // The last connection to go folds the write-ahead log into the file.
         db.close();
       },
@@ -105,7 +109,7 @@ export class SqliteDriver implements SessionDriver {
   }
 
   create(start: SessionStart): Promise<void> {
-    return this.#write(true, (db) => void createSession(db, start));
+    return this.#write(start.sync !== false, (db) => void createSession(db, start));
   }
 
   get(id: string): Promise<Session | undefined> {
@@ -188,6 +192,10 @@ export class SqliteDriver implements SessionDriver {
 
   release(lease: Lease): Promise<void> {
     return this.#write(false, (db) => releaseLease(db, lease));
+  }
+
+  synced(): Promise<void> {
+    return this.#life.do(({ writes }) => writes.synced());
   }
 
   dump(id: string): Promise<ChainData | undefined> {

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Database, Transaction } from "better-sqlite3";
 import { StoreError } from "gantry";
-import { setPragma } from "./kept.js";
 import { isBusy, sqliteCode } from "./errors.js";
+import type { LogSync } from "./log-sync.js";
 
 /** How long one may wait for other processes before giving up, in ms. */
 const PATIENCE_MS = 60_000;
@@ -34,23 +34,21 @@ export async function patiently<T>(step: () => T, since = Date.now()): Promise<T
 
 /**
  * All writes of a driver, first come, first served. What piled up since the last turn of the event loop shares one
- * transaction (and one sync of the disk); each change is still whole or not at all, and its error its own.
+ * transaction; each change is still whole or not at all, and its error its own. The disk is waited for without the event
+ * loop: what is done meanwhile shares the next sync.
  */
 export class WriteQueue {
   readonly #db: Database;
-  readonly #wal: boolean;
-  readonly #durable: boolean;
+  readonly #disk: LogSync | undefined;
   readonly #jobs: Job[] = [];
   readonly #whole: Transaction<(jobs: readonly Job[]) => readonly Outcome[]>;
   readonly #one: Transaction<(job: Job) => unknown>;
   #pumping = false;
-  /** What the connection does at a commit, as far as it was told here. */
-  #synchronous: "FULL" | "NORMAL" | undefined;
 
-  constructor(db: Database, options: { wal: boolean; durable: boolean }) {
+  /** `disk`: left out where a commit does all that is wanted. */
+  constructor(db: Database, disk: LogSync | undefined) {
     this.#db = db;
-    this.#wal = options.wal;
-    this.#durable = options.durable;
+    this.#disk = disk;
     // Made once: better-sqlite3 makes four functions of each.
     this.#whole = db.transaction((jobs: readonly Job[]) => this.#outcomes(jobs));
     this.#one = db.transaction((job: Job) => job.run());
@@ -63,6 +61,11 @@ export class WriteQueue {
       // Never rejects: each job hears of its own failure, and whoever added it waits for it.
       if (!this.#pumping) void this.#pump();
     });
+  }
+
+  /** Resolves when the disk has all that was done until now. */
+  async synced(): Promise<void> {
+    await this.#disk?.synced();
   }
 
   async #pump(): Promise<void> {
@@ -82,7 +85,7 @@ export class WriteQueue {
     if (!first) return;
     let outcomes: readonly Outcome[];
     try {
-      outcomes = await patiently(() => this.#commit(jobs), first.since);
+      outcomes = await patiently(() => this.#whole.immediate(jobs), first.since);
     } catch (error) {
       if (jobs.length === 1) {
         first.reject(error);
@@ -92,22 +95,16 @@ export class WriteQueue {
       for (const job of jobs) await this.#group([job]);
       return;
     }
+    this.#disk?.committed();
     jobs.forEach((job, at) => {
       const outcome = outcomes[at];
-      if (outcome && "value" in outcome) job.resolve(outcome.value as never);
-      else job.reject(outcome?.error);
+      if (!outcome || "error" in outcome) job.reject(outcome?.error);
+      else if (job.sync) this.synced().then(() => job.resolve(outcome.value as never), job.reject);
+      else job.resolve(outcome.value as never);
     });
   }
 
-  /** One transaction. Throws when it was rolled back as a whole. */
-  #commit(jobs: readonly Job[]): readonly Outcome[] {
-    const full = !this.#wal || (this.#durable && jobs.some((job) => job.sync));
-    const wanted = full ? "FULL" : "NORMAL";
-    if (this.#synchronous !== wanted) setPragma(this.#db, `synchronous = ${wanted}`);
-    this.#synchronous = wanted;
-    return this.#whole.immediate(jobs);
-  }
-
+  /** In one transaction. Throws when it is rolled back as a whole. */
   #outcomes(jobs: readonly Job[]): readonly Outcome[] {
     const alone = jobs.length === 1;
     return jobs.map((job): Outcome => {

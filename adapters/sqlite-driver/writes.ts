@@ -252,32 +252,67 @@ function raiseLastSeq(db: Statements, place: Place): void {
   );
 }
 
+/** Columns of a session that a change may name, as `setFields` gives their values. */
+const FIELDS = [
+  "title = ?",
+  "titled = ?",
+  "provider = ?",
+  "model = ?",
+  "reasoning_effort = ?",
+  "mode = ?",
+  "leave = ?",
+  "cuts = ?",
+  "project_dir = ?",
+  "updated_at = max(updated_at, ?)",
+  "prompt_tokens = prompt_tokens + ?",
+  "completion_tokens = completion_tokens + ?",
+  "total_tokens = total_tokens + ?",
+  "cost = cost + ?",
+  "last_seq = CASE n WHEN ? THEN max(last_seq, ?) ELSE last_seq END",
+] as const;
+/** By the bits of the fields; put together once for each kind of change. */
+const UPDATES = new Map<number, string>();
+
+function updateOf(fields: number): string {
+  let sql = UPDATES.get(fields);
+  if (sql === undefined) {
+    const named = FIELDS.filter((_, at) => (fields & (1 << at)) !== 0);
+    sql = `UPDATE sessions SET ${named.join(", ")} WHERE n IN (?, ?)`;
+    UPDATES.set(fields, sql);
+  }
+  return sql;
+}
+
 /** One statement, with those columns alone that change: an index is written for each that is named. */
 function setFields(db: Statements, place: Place, { set = {}, usage, add = [] }: SessionChange): void {
   const { title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir, updatedAt } = set;
   const last = lastOf(add);
-  const changes: [sql: string, ...values: (Value | undefined)[]][] = [
-    ["title = ?", title],
-    ["titled = ?", titled === undefined ? undefined : Number(titled)],
-    ["provider = ?", provider],
-    ["model = ?", model],
-    ["reasoning_effort = ?", reasoningEffort],
-    ["mode = ?", mode],
-    ["leave = ?", leave && JSON.stringify(leave)],
-    ["cuts = ?", cuts && JSON.stringify(cuts)],
-    ["project_dir = ?", projectDir],
-    ["updated_at = max(updated_at, ?)", updatedAt],
-    ["prompt_tokens = prompt_tokens + ?", usage?.promptTokens],
-    ["completion_tokens = completion_tokens + ?", usage?.completionTokens],
-    ["total_tokens = total_tokens + ?", usage?.totalTokens],
-    ["cost = cost + ?", usage?.cost],
-  ];
-  const told = changes.filter(([, value]) => value !== undefined);
-  if (last > 0) told.push(["last_seq = CASE n WHEN ? THEN max(last_seq, ?) ELSE last_seq END", place.n, last]);
-  if (told.length === 0) return;
-  const values = told.flatMap(([, ...some]) => some.filter((value) => value !== undefined));
-  const sql = `UPDATE sessions SET ${told.map(([one]) => one).join(", ")} WHERE n IN (?, ?)`;
-  db.run(sql, ...values, place.n, place.chain);
+  const values: Value[] = [];
+  let fields = 0;
+  [
+    title,
+    titled === undefined ? undefined : Number(titled),
+    provider,
+    model,
+    reasoningEffort,
+    mode,
+    leave && JSON.stringify(leave),
+    cuts && JSON.stringify(cuts),
+    projectDir,
+    updatedAt,
+    usage?.promptTokens,
+    usage?.completionTokens,
+    usage?.totalTokens,
+    usage?.cost,
+    last > 0 ? place.n : undefined,
+  ].forEach((value, at) => {
+    if (value === undefined) return;
+    fields |= 1 << at;
+    values.push(value);
+  });
+  if (fields === 0) return;
+  if (last > 0) values.push(last);
+  db.run(updateOf(fields), ...values, place.n, place.chain);
 }
 
 /** Greatest `seq`; 0 of none. */

@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import { compose, type Composition } from "../serve/compose.js";
 import type { LoadedConfig } from "../serve/config.js";
 import { createLogger } from "../base/log.js";
+import { staySmall } from "../base/small-heap.js";
 import type { Logger } from "../ports/logger.js";
 import { loadFor, refuseArguments, type Command, type Output } from "./command.js";
 
@@ -24,7 +25,10 @@ export const run: Command = async ({ args, flags, output }) => {
   live(composition, logger);
   logger.info(`working in ${composition.agent.projectDir} with ${modelsOf(loaded, composition)}`);
   // The first client is on its way, or there already: it is answered first.
-  setTimeout(() => void composition.tell(), TELL_MS).unref();
+  setTimeout(() => {
+    if (composition.listening.every(({ address }) => address === "stdio")) staySmall();
+    void composition.tell();
+  }, TELL_MS).unref();
   return undefined;
 };
 

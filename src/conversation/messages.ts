@@ -92,24 +92,38 @@ type Pair = Readonly<{ provider: string; model: string }>;
 /** A message of a conversation; one that broke off is not finished. */
 type SaidMessage = ModelMessage & { readonly finished?: boolean };
 
+/** What a model is told of one message. */
+interface Told {
+  readonly said: SaidMessage;
+  readonly message: ModelMessage;
+  /** It broke off. */
+  readonly broken: boolean;
+  /** There is something in it for a model. */
+  readonly says: boolean;
+}
+
 /** What a model is told of each message of a conversation that grows: made once for each, as long as the pair is the same. */
 export class ToldMessages {
   #pair: Pair = { provider: "", model: "" };
-  #said: readonly SaidMessage[] = [];
-  #told: ModelMessage[] = [];
+  #told: Told[] = [];
 
-  /** One for each. */
-  of(messages: readonly SaidMessage[], pair: Pair): readonly ModelMessage[] {
-    const same = pair.provider === this.#pair.provider && pair.model === this.#pair.model;
-    const [said, told] = [this.#said, same ? this.#told : []];
-    this.#told = messages.map((message, i) => {
-      const known = told[i];
-      return known !== undefined && said[i] === message ? known : toldOf(message, pair);
-    });
-    this.#said = [...messages];
+  /** One for each; good until it is asked again. */
+  of(messages: readonly SaidMessage[], pair: Pair): readonly Told[] {
+    if (pair.provider !== this.#pair.provider || pair.model !== this.#pair.model) this.#told = [];
     this.#pair = pair;
-    return this.#told;
+    const told = this.#told;
+    told.length = Math.min(told.length, messages.length);
+    messages.forEach((said, at) => {
+      if (told[at]?.said !== said) told[at] = toldAs(said, pair);
+    });
+    return told;
   }
+}
+
+function toldAs(said: SaidMessage, pair: Pair): Told {
+  const message = toldOf(said, pair);
+  const broken = message.role === "assistant" && said.finished === false;
+  return { said, message, broken, says: saysSomething(message, broken) };
 }
 
 /**
@@ -124,14 +138,13 @@ export function modelView(
   const told = memory.of(messages, pair);
   const joined: ModelMessage[] = [];
   let cut = false;
-  told.forEach((message, i) => {
-    const broken = message.role === "assistant" && messages[i]?.finished === false;
-    if (!saysSomething(message, broken)) return;
+  for (const { message, broken, says } of told) {
+    if (!says) continue;
     // What a person said next says more than we could.
     if (cut && message.role !== "user") joined.push(cutOff());
     joined.push(message);
     cut = broken;
-  });
+  }
   if (cut) joined.push(cutOff());
   return repaired(joined);
 }

@@ -9,8 +9,11 @@ import { addUsage } from "./usage.js";
 /** What watchers see of a change. */
 export type StoredChange = Pick<SessionChange, "add" | "append" | "finish">;
 
-/** A change under a run's lease, and what it changes of the run. */
-type RunChange = Omit<SessionChange, "fence"> & { run?: Partial<RunRecord> };
+/**
+ * A change under a run's lease, and what it changes of the run. `sync` as that of the driver; `later`: the disk is not
+ * waited for by this change, but by all that asks for `Recorder.onDisk`.
+ */
+type RunChange = Omit<SessionChange, "fence" | "sync"> & { sync: boolean | "later"; run?: Partial<RunRecord> };
 
 /**
  * A batch of streamed text is written when it has so many pieces, or is so old, in ms, whichever comes first; or so many
@@ -21,7 +24,7 @@ const BATCH_MS = 100;
 
 /**
  * Writes what a run says as it says it. Streamed text goes in small batches that never make the model wait; everything
- * else is on the disk when the promise resolves. A write that failed fails the next awaited one.
+ * else is stored when the promise resolves, and on the disk when `onDisk` does. A write that failed fails the next awaited one.
  */
 export class Recorder {
   readonly #driver: SessionDriver;
@@ -41,6 +44,7 @@ export class Recorder {
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
   #failure: { error: unknown } | undefined;
+  #onDisk = Promise.resolve();
   readonly #onFailure: (error: unknown) => void;
   readonly #onStored: (change: StoredChange) => void;
 
@@ -73,9 +77,19 @@ export class Recorder {
     return this.#sessionUsage;
   }
 
+  /**
+   * Resolves when all that was stored until now is on the disk: before that no model is asked, no tool runs and no run has
+   * ended. Meanwhile what comes next is made ready. Rejects with `StoreError`.
+   */
+  get onDisk(): Promise<void> {
+    return this.#onDisk;
+  }
+
   /** Begin the session with its first message, and the run with it. Rejects as the driver's `create`. */
   async begin(session: Session, message: Message): Promise<void> {
-    await this.#driver.create({ session, messages: [message], run: this.#run, fence: this.#fence });
+    const sync = this.#driver.synced === undefined;
+    await this.#driver.create({ session, messages: [message], run: this.#run, fence: this.#fence, sync });
+    this.#bringToDisk();
     this.#onStored({ add: [message] });
   }
 
@@ -113,7 +127,7 @@ export class Recorder {
     this.#growing = undefined;
     this.#begun = false;
     const said = begun ? { finish: [message] } : { add: [message] };
-    await this.write({ sync: true, ...said, ...more, set: { updatedAt: now() } });
+    await this.write({ sync: "later", ...said, ...more, set: { updatedAt: now() } });
   }
 
   /** A growing message that will grow no more, and is not whole: stored as far as it came, and never finished. */
@@ -143,16 +157,28 @@ export class Recorder {
     await this.#write({ sync: true }, how);
   }
 
-  async #write(change: Omit<SessionChange, "fence">, run: Partial<RunRecord> | undefined): Promise<void> {
-    const { runs = [], ...rest } = change;
+  async #write(change: Omit<RunChange, "run">, run: Partial<RunRecord> | undefined): Promise<void> {
+    const { runs = [], sync, ...rest } = change;
     if (run) this.#run = { ...this.#run, ...run };
     const put = run ? [...runs, this.#run] : runs;
+    const later = sync === "later";
     await this.#driver.write(this.#sessionId, {
       ...rest,
+      sync: later ? this.#driver.synced === undefined : sync,
       fence: this.#fence,
       ...(put.length > 0 ? { runs: put } : {}),
     });
+    if (later) this.#bringToDisk();
     this.#onStored(rest);
+  }
+
+  #bringToDisk(): void {
+    if (!this.#driver.synced) return;
+    this.#onDisk = this.#driver.synced();
+    this.#onDisk.catch((error: unknown) => {
+      this.#failure ??= { error };
+      this.#onFailure(error);
+    });
   }
 
   /** Nothing of this recorder is under way any more. Never rejects. */

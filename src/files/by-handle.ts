@@ -17,7 +17,7 @@ export class ByHandle implements Opener {
 
   async resolve(path: string): Promise<Target> {
     const { handle, stats, path: place, rest, ways } = await reach(path, this.#rules);
-    await handle.close();
+    handle.close();
     const full = join(place, ...rest);
     this.#rules.check(full);
     if (rest.length > 0) return { path: full, exists: false, isFolder: false, ways: [...ways, full] };
@@ -32,7 +32,7 @@ export class ByHandle implements Opener {
       if (!reached.stats.isFile()) throw notRegular(reached.stats);
       return { handle: await openHeld(reached.handle), path: reached.path, stats: reached.stats };
     } finally {
-      await reached.handle.close();
+      reached.handle.close();
     }
   }
 
@@ -45,7 +45,7 @@ export class ByHandle implements Opener {
       if (!reached.stats.isDirectory()) throw new PathError("invalid", "not a folder");
       folder = this.#folder(reached, reached.path);
     } catch (error) {
-      await reached.handle.close();
+      reached.handle.close();
       throw error;
     }
     return await makeWay(folder, reached.rest);
@@ -54,19 +54,19 @@ export class ByHandle implements Opener {
   #folder({ handle }: Held, path: string): OpenedFolder {
     return new OpenedFolder(path, {
       at: (name) => wayTo(handle, name),
-      check: async () => this.#rules.check(await placeOf(handle)),
+      check: async () => this.#rules.check(placeOf(handle)),
       enter: async (name) => {
         const held = await holdFolder(wayTo(handle, name));
         try {
-          const place = await placeOf(held.handle);
+          const place = placeOf(held.handle);
           this.#rules.check(place);
           return this.#folder(held, place);
         } catch (error) {
-          await held.handle.close();
+          held.handle.close();
           throw error;
         }
       },
-      close: () => handle.close(),
+      close: async () => handle.close(),
     });
   }
 }
@@ -76,7 +76,7 @@ async function holdFolder(way: string): Promise<Held> {
     throw codeOf(error) === "ENOENT" ? replacedMeanwhile() : error;
   });
   if (held.stats.isDirectory()) return held;
-  await held.handle.close();
+  held.handle.close();
   throw held.stats.isSymbolicLink()
     ? new PathError("invalid", "a symbolic link is in the way, and it is not followed here")
     : new PathError("invalid", "not a folder");

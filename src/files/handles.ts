@@ -1,6 +1,6 @@
-import { closeSync, constants, openSync, readlinkSync } from "node:fs";
+import { closeSync, constants, fstat, open as openFile, openSync, readlinkSync } from "node:fs";
 import type { BigIntStats } from "node:fs";
-import { open, readlink } from "node:fs/promises";
+import { open } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 
 // Windows knows none of these.
@@ -31,34 +31,69 @@ function probe(): boolean {
   }
 }
 
+/** A handle on a name alone. Whoever gets it closes it; safe to do twice. */
+export class NameHandle {
+  #number: number;
+
+  private constructor(number: number) {
+    this.#number = number;
+  }
+
+  /** Rejects with the system's error. */
+  static open(way: string): Promise<NameHandle> {
+    return new Promise((resolve, reject) =>
+      openFile(way, O_PATH | O_NOFOLLOW, (error, number) => (error ? reject(error) : resolve(new NameHandle(number)))),
+    );
+  }
+
+  get fd(): number {
+    return this.#number;
+  }
+
+  stat(): Promise<BigIntStats> {
+    return new Promise((resolve, reject) =>
+      fstat(this.#number, { bigint: true }, (error, stats) => (error ? reject(error) : resolve(stats))),
+    );
+  }
+
+  /** At once: nothing was read by it, so that no disk is asked, and a way to a thread and back takes longer. */
+  close(): void {
+    if (this.#number !== -1) closeSync(this.#number);
+    this.#number = -1;
+  }
+}
+
 /** A way by which system calls reach what a handle holds, whatever its name means by now. */
-export function wayTo(handle: FileHandle, name?: string): string {
+export function wayTo(handle: NameHandle, name?: string): string {
   return name === undefined ? `/proc/self/fd/${handle.fd}` : `/proc/self/fd/${handle.fd}/${name}`;
 }
 
-/** Where what a handle holds is now, without symbolic links: the kernel's own word. */
-export function placeOf(handle: FileHandle): Promise<string> {
-  return readlink(wayTo(handle));
+/**
+ * Where what a handle holds is now, without symbolic links: the kernel's own word. At once: it knows that without a disk,
+ * and a way to a thread and back takes longer.
+ */
+export function placeOf(handle: NameHandle): string {
+  return readlinkSync(wayTo(handle));
 }
 
 /** What a name is, held; a symbolic link is held itself. */
 export interface Held {
-  readonly handle: FileHandle;
+  readonly handle: NameHandle;
   readonly stats: BigIntStats;
 }
 
 /** Rejects with the system's error. */
 export async function hold(way: string): Promise<Held> {
-  const handle = await open(way, O_PATH | O_NOFOLLOW);
+  const handle = await NameHandle.open(way);
   try {
-    return { handle, stats: await handle.stat({ bigint: true }) };
+    return { handle, stats: await handle.stat() };
   } catch (error) {
-    await handle.close();
+    handle.close();
     throw error;
   }
 }
 
 /** Open for reading the very file that is held, and no other. */
-export function openHeld(handle: FileHandle): Promise<FileHandle> {
+export function openHeld(handle: NameHandle): Promise<FileHandle> {
   return open(wayTo(handle), constants.O_RDONLY | O_NONBLOCK);
 }

@@ -1,3 +1,4 @@
+import { realpathSync } from "node:fs";
 import { lstat, readdir, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { PathError } from "../ports/errors.js";
@@ -177,11 +178,20 @@ async function realRoot(path: string): Promise<string> {
 /** The names of something denied: as it was given, for who would put another in its place, and what it leads to. */
 async function realNames(path: string): Promise<string[]> {
   const full = resolve(path);
-  const real = await realpath(full).catch(() => undefined);
+  const real = ownRealPath(full);
   // No link is on its way.
   if (real === full) return [full];
   const own = join(await nearest(dirname(full)), basename(full));
   return [...new Set([full, own, real ?? own])];
+}
+
+/** Of our own files; undefined where there is nothing. At once: each call of a tool asks, and the store beside them is opened so too. */
+function ownRealPath(path: string): string | undefined {
+  try {
+    return realpathSync.native(path);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Resolved as far as it exists; what cannot be resolved keeps its name, and keeps what it denies out. */

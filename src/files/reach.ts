@@ -1,8 +1,7 @@
 import { readlink } from "node:fs/promises";
-import type { FileHandle } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { PathError } from "../ports/errors.js";
-import { hold, placeOf, wayTo, type Held } from "./handles.js";
+import { hold, placeOf, wayTo, type Held, type NameHandle } from "./handles.js";
 import { codeOf, replacedMeanwhile } from "./names.js";
 import type { Rules } from "./rules.js";
 
@@ -57,21 +56,24 @@ async function leap(path: string): Promise<Reached | undefined> {
   if (folder.stats.isDirectory()) {
     try {
       // It is there after all, so it is a link; or it came just now.
-      await (await hold(wayTo(folder.handle, name))).handle.close();
+      (await hold(wayTo(folder.handle, name))).handle.close();
     } catch (error) {
       if (codeOf(error) === "ENOENT") return { ...folder, path: parent, rest: [name], ways: [path] };
     }
   }
-  await folder.handle.close();
+  folder.handle.close();
   return undefined;
 }
 
 async function holdAt(path: string): Promise<Held | undefined> {
   const held = await hold(path).catch(() => undefined);
   if (!held) return undefined;
-  const place = await placeOf(held.handle).catch(() => undefined);
-  if (place === path && !held.stats.isSymbolicLink()) return held;
-  await held.handle.close();
+  try {
+    if (placeOf(held.handle) === path && !held.stats.isSymbolicLink()) return held;
+  } catch {
+    // Whoever walks there step by step finds out why.
+  }
+  held.handle.close();
   return undefined;
 }
 
@@ -94,7 +96,7 @@ class Walk {
   #names: string[];
   #links = 0;
   #first: FirstLink | undefined;
-  #open = new Set<FileHandle>();
+  #open = new Set<NameHandle>();
 
   constructor(path: string, rules: Rules) {
     this.#rules = rules;
@@ -108,7 +110,7 @@ class Walk {
       result = await this.#walk();
       return result;
     } finally {
-      for (const handle of this.#open) if (handle !== result?.handle) await handle.close();
+      for (const handle of this.#open) if (handle !== result?.handle) handle.close();
     }
   }
 
@@ -118,13 +120,13 @@ class Walk {
       const held = await this.#step(at, name);
       if (held === undefined) return this.#end(this.#first?.place ?? at, this.#first?.rest ?? [name, ...this.#names]);
       if (held.stats.isSymbolicLink()) {
-        await this.#close(held.handle);
+        this.#close(held.handle);
         at = await this.#follow(at, name);
         continue;
       }
       const next = { ...held, path: join(at.path, name) };
       this.#rules.pass(next.path);
-      if (at !== this.#first?.place) await this.#close(at.handle);
+      if (at !== this.#first?.place) this.#close(at.handle);
       at = next;
       if (this.#names.length > 0 && !held.stats.isDirectory()) {
         if (this.#first && this.#names.length > this.#first.after)
@@ -167,12 +169,12 @@ class Walk {
     this.#first ??= { place: at, rest: [name, ...this.#names], after: this.#names.length };
     this.#names = [...namesOf(target), ...this.#names];
     if (!isAbsolute(target)) return at;
-    if (at !== this.#first.place) await this.#close(at.handle);
+    if (at !== this.#first.place) this.#close(at.handle);
     return this.#root();
   }
 
   async #end(at: Place, rest: readonly string[]): Promise<Reached> {
-    const path = await placeOf(at.handle);
+    const path = placeOf(at.handle);
     // The kernel marks a name that is gone; a file may also be called so.
     if (path !== at.path && path.endsWith(" (deleted)")) throw new Moved();
     return { handle: at.handle, stats: at.stats, path, rest, ways: this.#ways };
@@ -184,9 +186,9 @@ class Walk {
     return held;
   }
 
-  async #close(handle: FileHandle): Promise<void> {
+  #close(handle: NameHandle): void {
     this.#open.delete(handle);
-    await handle.close();
+    handle.close();
   }
 }
 

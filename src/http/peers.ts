@@ -1,35 +1,13 @@
-import { readFile } from "node:fs/promises";
 import type { Socket } from "node:net";
 import { endianness } from "node:os";
 import type { Logger } from "../ports/logger.js";
+import { SocketTable } from "./socket-table.js";
 
 /** Whether the process at the other end of a connection is of this user; undefined while it is being found out. */
 type Verdict = { trusted: boolean | undefined; known: Promise<void> };
 
 /** A table that changes while it is read may lack a line that was there all the time. */
 const TRIES = 3;
-
-/** One of the kernel's tables. To read it takes milliseconds, however few its lines: it has room for many. */
-class Table {
-  readonly #file: string;
-  /** The reading under way, and the one after it, for connections that came meanwhile. */
-  #reading: Promise<unknown> = Promise.resolve();
-  #next: Promise<string | undefined> | undefined;
-
-  constructor(file: string) {
-    this.#file = file;
-  }
-
-  /** As it is after now; undefined where it is hidden. */
-  fresh(): Promise<string | undefined> {
-    return (this.#next ??= this.#reading.then(() => {
-      this.#next = undefined;
-      const read = readFile(this.#file, "latin1").catch(() => undefined);
-      this.#reading = read;
-      return read;
-    }));
-  }
-}
 
 /**
  * Tells connections of this user's processes (and root's) from those of other users of the machine, by the kernel's
@@ -41,8 +19,8 @@ export class PeerUsers {
   readonly #verdicts = new WeakMap<object, Verdict>();
   /** Users that were told of already. */
   readonly #told = new Set<string>();
-  readonly #v4 = new Table("/proc/net/tcp");
-  readonly #v6 = new Table("/proc/net/tcp6");
+  readonly #v4 = new SocketTable("/proc/net/tcp");
+  readonly #v6 = new SocketTable("/proc/net/tcp6");
 
   private constructor(trusted: ReadonlySet<number>, logger: Logger) {
     this.#trusted = trusted;
@@ -86,10 +64,9 @@ export class PeerUsers {
     for (let tries = 0; tries < TRIES; tries += 1) {
       let hidden = 0;
       for (const { table, entry } of places) {
-        const text = await table.fresh();
-        if (text === undefined) hidden += 1;
-        const uid = text && ownerOf(text, entry);
-        if (uid) return this.#judge(uid);
+        const uid = await table.ownerOf(entry);
+        if (uid === undefined) hidden += 1;
+        else if (uid !== "") return this.#judge(uid);
       }
       if (hidden === places.length) return this.#tellHidden();
     }
@@ -114,16 +91,6 @@ export class PeerUsers {
     this.#told.add("");
     return true;
   }
-}
-
-/** The user of the socket that a line of the table begins with. */
-function ownerOf(table: string, entry: string): string | undefined {
-  for (let at = table.indexOf(entry); at !== -1; at = table.indexOf(entry, at + 1)) {
-    const [, , , , uid, , inode] = table.slice(at + entry.length, at + entry.length + 200).split(/\s+/);
-    // One whose process has let go of it belongs to nobody, and reads as root's.
-    if (inode !== "0") return uid;
-  }
-  return undefined;
 }
 
 const hex = (bytes: readonly number[]) =>

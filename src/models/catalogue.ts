@@ -1,5 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { abortable, deadline, delay } from "../base/abort.js";
+import { ticks } from "../base/clock.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model, ModelProvider } from "../ports/model-provider.js";
@@ -60,7 +61,7 @@ class Listing {
   models: readonly Model[] = [];
   heard = false;
   failure: unknown;
-  /** By `performance.now`. */
+  /** By `ticks`. */
   begunAt = -Infinity;
   endedAt = -Infinity;
   asking: Promise<void> | undefined;
@@ -125,7 +126,7 @@ export class Catalogue {
     return provider.known.some(same) || this.#of(provider).models.some(same);
   }
 
-  /** When its last list was asked for, by `performance.now`. */
+  /** When its last list was asked for, by `ticks`. */
   begunAt(provider: ModelProvider): number {
     return this.#of(provider).begunAt;
   }
@@ -157,7 +158,7 @@ export class Catalogue {
   async again(provider: ModelProvider, signal: AbortSignal): Promise<void> {
     await this.load();
     const listing = this.#of(provider);
-    const called = performance.now();
+    const called = ticks();
     const early = listing.begunAt + AGAIN_MS - called;
     if (early > 0 && listing.asking === undefined) await delay(early, signal);
     // Another who waited may have asked, and been answered, already.
@@ -218,7 +219,7 @@ export class Catalogue {
 
   #isOld({ asking, endedAt, failure }: Listing): boolean {
     if (asking !== undefined || endedAt === -Infinity) return false;
-    const age = performance.now() - endedAt;
+    const age = ticks() - endedAt;
     const { refreshMs } = this.#options;
     return failure === undefined ? refreshMs > 0 && age > refreshMs : age > RETRY_MS;
   }
@@ -227,7 +228,7 @@ export class Catalogue {
     const { logger, listingMs } = this.#options;
     const { provider } = listing;
     const closing = this.#closing.signal;
-    listing.begunAt = performance.now();
+    listing.begunAt = ticks();
     const limit = deadline(listingMs, closing);
     try {
       // Whoever does not wait for it is answered first.
@@ -248,7 +249,7 @@ export class Catalogue {
       listing.said = reason;
       logger.warn(`models of ${provider.name} could not be listed`, { error: reason });
     } finally {
-      listing.endedAt = performance.now();
+      listing.endedAt = ticks();
       limit.clear();
     }
   }

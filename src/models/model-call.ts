@@ -1,5 +1,6 @@
-import { abortable, delay, takeEach } from "../base/abort.js";
+import { abortable, delay, onAbort, takeEach } from "../base/abort.js";
 import type { Bus } from "../base/bus.js";
+import { ticks } from "../base/clock.js";
 import { newId } from "../base/ids.js";
 import { LoopShare } from "../base/loop-share.js";
 import { redact } from "../base/redact.js";
@@ -22,6 +23,8 @@ export interface ModelCaller {
   readonly bus: Bus<BusEvents>;
   readonly logger: Logger;
   readonly hooks: Hooks;
+  /** Resolves when what is said to the model is on the disk: it hears nothing before. */
+  readonly recorder: { readonly onDisk: Promise<void> };
 }
 
 /** An answer that came whole, and what it cost. */
@@ -71,14 +74,16 @@ export async function callModel(
   try {
     const call = { runId, sessionId, provider: provider.name, model: model.id, purpose, request };
     await abortable((async () => caller.hooks.beforeModelCall?.(call, signal))(), signal);
+    if (!provider.waits) await caller.recorder.onDisk;
   } catch (error) {
     return { error, parts: [] };
   }
-  const began = performance.now();
-  const passed = () => Math.round(performance.now() - began);
+  const began = ticks();
+  const passed = () => Math.round(ticks() - began);
   let firstTokenMs: number | undefined;
   bus.emit("model.started", names);
-  const answer = await attempts(caller, request, signal, hooks, () => (firstTokenMs ??= passed()));
+  const asked = provider.waits ? { ...request, before: caller.recorder.onDisk } : request;
+  const answer = await attempts(caller, asked, signal, hooks, () => (firstTokenMs ??= passed()));
   const times = { durationMs: passed(), firstTokenMs };
   if ("error" in answer) {
     bus.emit("model.failed", { ...names, ...times, error: asError(answer.error) });
@@ -162,14 +167,15 @@ async function once(
   onFirst: () => void,
 ): Promise<Answer> {
   const watchdog = new AbortController();
-  const either = AbortSignal.any([signal, watchdog.signal]);
+  // By hand: the composites of `AbortSignal.any` are dear, and wait for the garbage collector.
+  const forget = onAbort(signal, () => watchdog.abort(signal.reason));
   const expire = () =>
     watchdog.abort(new ProviderError(provider.name, "timeout", `no data for ${provider.idleTimeoutMs / 1000} s`));
   const timer = setTimeout(expire, provider.idleTimeoutMs);
-  const chunks = provider.stream(request, either)[Symbol.asyncIterator]();
+  const chunks = provider.stream(request, watchdog.signal)[Symbol.asyncIterator]();
   try {
     // Whatever the provider makes of its signal: one that ignores it cannot hold a run.
-    await takeEach(chunks, either, (chunk) => {
+    await takeEach(chunks, watchdog.signal, (chunk) => {
       timer.refresh();
       if (chunk.type !== "finish") onFirst();
       gathering.take(chunk);
@@ -183,6 +189,7 @@ async function once(
     throw error;
   } finally {
     clearTimeout(timer);
+    forget();
     if (!gathering.finished) {
       watchdog.abort(new Error("abandoned"));
       Promise.resolve(chunks.return?.()).catch(() => undefined);

@@ -1,4 +1,5 @@
 import { abortable, deadline, delay } from "../base/abort.js";
+import { ticks } from "../base/clock.js";
 import {
   Catalogue,
   whyFailed,
@@ -101,6 +102,10 @@ export class Models {
   ): Promise<ChosenModel> {
     await this.#catalogue.load();
     this.#catalogue.refresh();
+    // As a rule the session's own: nobody is waited for, so nothing is made to wait with.
+    const pair = wanted.provider === "" && wanted.model === "" ? stored : wanted;
+    const known = pair.provider !== "" && pair.model !== "" ? this.#catalogue.lookup(pair) : undefined;
+    if (known) return known;
     const limit = deadline(this.#options.timeoutMs, signal);
     const telling = onWaiting && setInterval(() => onWaiting(this.#catalogue.why()), TELL_MS);
     try {
@@ -156,7 +161,7 @@ export class Models {
     const known = this.#catalogue.lookup(pair);
     const provider = this.#provider(pair.provider);
     if (known || !provider) return known;
-    const began = performance.now();
+    const began = ticks();
     await this.#catalogue.heard(provider, signal);
     const heard = this.#catalogue.lookup(pair);
     // A list that was asked for before may be older than the model, one that failed is not.

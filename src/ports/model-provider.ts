@@ -44,6 +44,8 @@ export interface ModelRequest {
   effort: ReasoningEffort;
   /** The same for all calls of one session. */
   cacheKey: string;
+  /** What must be over before the question leaves: that it is stored. Only for providers that say `waits`; others are asked then. */
+  before?: Promise<void>;
 }
 
 /** Usage as a provider reports it. */
@@ -85,6 +87,8 @@ export interface ModelProvider {
   readonly maxRetries: number;
   /** Longest wait that a provider may ask for before the kernel gives up instead, in ms; 60,000 is usual. */
   readonly maxWaitMs: number;
+  /** Whether it waits for a request's `before` itself, and makes ready meanwhile what it sends. Default: false. */
+  readonly waits?: boolean;
   /** Models known without asking anyone (from configuration). Never goes to the network. */
   readonly known: readonly Model[];
   /** Models on offer, the known ones included. May go to the network; the kernel caches the answer. */

@@ -142,6 +142,8 @@ export interface SessionStart {
   run?: RunRecord;
   /** Of the chain's lease, which may be taken before its original is there; null or left out for none. */
   fence?: number | null;
+  /** As that of a change; left out: true. */
+  sync?: boolean;
 }
 
 /** Fields that a change sets; left out ones stay. */
@@ -314,6 +316,12 @@ export interface SessionDriver {
   lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }>;
   /** Give a lease back; nothing happens when it is no longer held. */
   release(lease: Lease): Promise<void>;
+  /**
+   * Resolves when all that was stored until now is on the disk (with the driver's full durability). For a driver that can
+   * tell apart that a change is done and that the disk has it: others have their turn meanwhile. Left out, a change with
+   * `sync` waits for both.
+   */
+  synced?(): Promise<void>;
   /** All of the chain that a session (any id of the chain) belongs to, hidden parts included, as of one moment; undefined for an unknown one. Leases are no part of it. */
   dump(id: string): Promise<ChainData | undefined>;
   /**

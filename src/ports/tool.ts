@@ -135,4 +135,6 @@ export interface Tool<Args = any> extends ToolSpec {
   describe(args: Args, projectDir: string): ToolCallDescription;
   /** Do the work. A throw becomes a failed tool result, never a failed run. */
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
+  /** End what is kept from one call to the next. Called when an agent closes, which others may share it with. */
+  close?(): Promise<void>;
 }

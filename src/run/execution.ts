@@ -3,6 +3,7 @@ import type { RunResult } from "../ports/run.js";
 import { runLoop } from "./loop.js";
 import type { RunContext } from "./run-context.js";
 import { failed, finished, isCancel } from "./run-record.js";
+import { nameSession } from "./title.js";
 
 /** The whole of a run, from its first model call until its lease is given back. Rejects as `Run.result` says. */
 export async function executeRun(run: RunContext): Promise<RunResult> {
@@ -17,7 +18,8 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
       await recorder.end(finished(endedBy, recorder.run.key === "" ? null : { output, finishReason }));
     }
     run.agent.kept.keep(sessionId, run.lease.fence, run.conversation);
-    await run.lease.giveBack();
+    // What others write under the next lease comes behind this in the store, also after a power cut.
+    await Promise.all([run.lease.giveBack(), recorder.onDisk]);
     const context = { used, size: run.model.contextWindow };
     const result: RunResult = {
       ...outcome,
@@ -28,6 +30,8 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     };
     bus.emit("run.finished", { runId, sessionId, result });
     events.push({ type: "done", usage: result.usage });
+    // One whose first answer made calls was named beside them. Here whoever waits for the answer has it first.
+    if (outcome.iterations === 1 && outcome.endedBy === "model") nameSession(run);
     return result;
   } catch (caught) {
     const error = ending(caught, run.signal);

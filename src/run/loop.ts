@@ -29,9 +29,10 @@ export async function runLoop(run: RunContext): Promise<LoopResult> {
     run.signal.throwIfAborted();
     await steer(run);
     const { message, output, reason, used, isEnd } = await turn(run, window, iterations);
-    if (iterations === 1) nameSession(run);
     if (isEnd) return { output, iterations, finishReason: reason, endedBy: "model", used };
     const calls = callsOf(message);
+    // Beside the calls; where there are none, at the end of the run.
+    if (iterations === 1) nameSession(run);
     repeated.nextAnswer();
     await runToolCalls(calls, message.id, run, async ({ call, output: done, state }) => {
       const failed = done.failed === true;

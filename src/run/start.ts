@@ -200,7 +200,7 @@ async function goOn(
   const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, conversation.compose(prompt(input))];
   const runs = [...unfinished.map(interrupted), recorder.run];
-  await recorder.write({ sync: true, set: { ...set, updatedAt: now() }, add, runs });
+  await recorder.write({ sync: "later", set: { ...set, updatedAt: now() }, add, runs });
   for (const message of add) conversation.add(message);
   bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId: sessionId });
 }

@@ -23,6 +23,8 @@ export function nameSession(run: RunContext): void {
   if (message.trim() === "") return;
   const work = async () => {
     try {
+      // What waits for the answer goes on first.
+      await new Promise((resolve) => setImmediate(resolve));
       const title = await askForTitle(run, message, closing);
       if (title === "") return;
       // A person may have given one while the model thought.

@@ -175,7 +175,7 @@ async function perform(
   const call = callOf(one, tool, run);
   const { callId, sessionId, projectDir } = call;
   const ask = asker(callId, tool, run);
-  const refused = (await refusal(call, verdict, ask, run)) ?? (await refusedByHook(call, run));
+  const refused = (await refusal(call, verdict, ask, run)) ?? (await unstored(run)) ?? (await refusedByHook(call, run));
   if (refused !== undefined) return { text: capText(refused, limits.toolOutputBytes), failed: true };
   const context: ToolContext = {
     sessionId,
@@ -189,6 +189,14 @@ async function perform(
   };
   const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);
   return { ...output, text: capText(output.text, limits.toolOutputBytes) };
+}
+
+/** Why a call cannot run that the disk should have by now. Never rejects. */
+async function unstored({ recorder }: RunContext): Promise<string | undefined> {
+  return recorder.onDisk.then(
+    () => undefined,
+    () => NOT_RUN,
+  );
 }
 
 /** What a call brought, also when it failed. Never rejects. */

@@ -2,6 +2,9 @@ import { ToolInputError } from "../ports/errors.js";
 import type { JsonSchema } from "../ports/tool.js";
 import type { SchemaIssue, SchemaResult, StandardSchema } from "./standard-schema.js";
 
+/** Other names under which models send a path. */
+export const PATH_ALIASES = ["file_path", "filePath", "filename", "file"] as const;
+
 /** One argument: its JSON Schema and how it is read. `read` throws `Wrong`. */
 export interface Field<T> {
   readonly schema: JsonSchema;

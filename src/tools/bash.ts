@@ -5,7 +5,7 @@ import { ProjectFolderError, ToolError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
 import { defineArguments, integer, optional, text } from "./arguments.js";
-import type { ChildEnd } from "./child.js";
+import type { Child, ChildEnd } from "./child.js";
 import { defineTool } from "./define-tool.js";
 import type { Sandbox, SandboxOptions } from "./sandbox.js";
 import { cutMiddle, HeadTail, MODEL_BYTES } from "../base/cut-text.js";
@@ -21,8 +21,8 @@ export interface BashToolOptions extends SandboxOptions {
 
 /** Longest time-out that a model can ask for, in seconds, unless the configured one is longer. */
 const MAX_TIMEOUT = 600;
-/** Linux takes at most 128 KiB in one argument. */
-const MAX_COMMAND_BYTES = 128 * 1024 - 1;
+/** Linux takes at most 128 KiB in one argument, or in one variable with its name. */
+const MAX_COMMAND_BYTES = 128 * 1024 - 32;
 /** Kept of the output before it is tidied and cut to what a model is shown. */
 const KEPT_BYTES = 2 * MODEL_BYTES;
 
@@ -38,7 +38,7 @@ export function bashTool(options: BashToolOptions): Tool {
       options.timeout,
     ),
   });
-  return defineTool({
+  const tool = defineTool({
     name: "bash",
     description:
       "Run a shell command. Each call is a new shell in the project folder, without input or terminal; " +
@@ -50,11 +50,14 @@ export function bashTool(options: BashToolOptions): Tool {
       return line.length > 200 ? `${line.slice(0, 199)}…` : line;
     },
     run: async ({ command, timeout }, context) => {
-      const { Sandbox } = await import("./sandbox.js");
-      sandbox ??= new Sandbox(options);
+      if (sandbox === undefined) {
+        const { Sandbox } = await import("./sandbox.js");
+        sandbox ??= new Sandbox(options);
+      }
       return execute({ ...options, redactor }, sandbox, command, timeout, context);
     },
   });
+  return { ...tool, close: async () => sandbox?.close() };
 }
 
 async function execute(
@@ -75,25 +78,13 @@ async function execute(
     ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
     "/bin/sh";
   const held = await sandbox.prepare(projectDir);
-  const file = held?.file ?? "/bin/sh";
-  // Both outputs go down one pipe: two would lose the order in which things were said.
-  const args = [...(held?.args ?? ["-c", 'exec "$@" 2>&1', "sh"]), shell, "-c", command];
-
   const { redactor } = options;
   const output = new HeadTail(KEPT_BYTES, { clean: (said) => redactor.hide(tidy(said)), reach: redactor.reach });
-  const { runChild } = await import("./child.js");
   let end: ChildEnd;
   try {
-    end = await runChild({
-      file,
-      args,
-      cwd: projectDir,
-      env: options.env,
-      timeoutMs: timeout * 1000,
-      signal,
-      onOutput: (chunk) => output.push(chunk),
-      sandbox: held !== undefined,
-    });
+    signal.throwIfAborted();
+    const child = held ? await held.start(shell, command) : await startPlain(shell, command, projectDir, options.env);
+    end = await child.run({ timeoutMs: timeout * 1000, signal, onOutput: (chunk) => output.push(chunk) });
   } catch (error) {
     if (signal.aborted) throw signal.reason;
     throw new ToolError(`the shell ${shell} could not be started: ${(error as Error).message}.`, { cause: error });
@@ -110,6 +101,12 @@ async function execute(
     text: [shown.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
     failed: end.why !== "exit" || end.code !== 0,
   };
+}
+
+/** Both its outputs go down one pipe: two would lose the order in which things were said. */
+async function startPlain(shell: string, command: string, cwd: string, env: BashToolOptions["env"]): Promise<Child> {
+  const { Child } = await import("./child.js");
+  return Child.start({ file: "/bin/sh", args: ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command], cwd, env });
 }
 
 /** What a refusal of the sandbox looks like from inside, in words that help on. */

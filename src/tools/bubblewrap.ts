@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { runChild } from "./child.js";
+import { Child } from "./child.js";
 
 /** A bubblewrap that works here, and the switches that it works with. */
 export interface Bubblewrap {
@@ -55,11 +55,9 @@ async function tryBubblewrap({ env, network, foreignFiles }: BubblewrapNeeds): P
       ...keep.flatMap((name) => ["--cap-add", name]),
     ];
     const args = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run", ...switches];
-    const end = await runChild({
-      file,
-      args: [...args, "--", "/bin/sh", "-c", ":"],
-      cwd: "/",
-      env,
+    const child = await Child.start({ file, args: ["/bin/sh", "-c", ":"], cwd: "/", env, sandbox: true });
+    child.arrange(args);
+    const end = await child.run({
       timeoutMs: 5_000,
       signal: new AbortController().signal,
       onOutput: () => undefined,

@@ -1,25 +1,32 @@
 import type { ChildProcess } from "node:child_process";
-import { randomUUID } from "node:crypto";
-import type { Readable } from "node:stream";
+import type { Socket } from "node:net";
+import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { abortable, deadline, settlesWithin } from "../base/abort.js";
+import { ticks } from "../base/clock.js";
+import { newId } from "../base/ids.js";
 import { hasCode } from "../ports/errors.js";
 import { MARK, ProcessGroup } from "./process-group.js";
 
-export interface ChildOptions {
+/** What is started. */
+export interface Program {
   file: string;
   args: readonly string[];
   cwd: string;
   /** All that the child gets, beside a mark by which it is found again. */
   env: Readonly<Record<string, string>>;
+  /**
+   * Whether `file` is bubblewrap and `args` what runs in it. It waits for its `arrange`ment. Its processes live in a
+   * namespace of their own and end with the first of it: TERM goes to all but bubblewrap itself, which would take the
+   * rest down at once.
+   */
+  sandbox?: boolean;
+}
+
+export interface ChildOptions {
   timeoutMs: number;
   signal: AbortSignal;
   onOutput(chunk: Buffer): void;
-  /**
-   * Whether it is bubblewrap, whose processes live in a namespace of their own and end with the first of it. TERM then
-   * goes to all but bubblewrap itself, which would take the rest down at once.
-   */
-  sandbox?: boolean;
 }
 
 /** How a child ended. */
@@ -31,9 +38,10 @@ export interface ChildEnd {
   leftBehind: boolean;
 }
 
-/** Where a sandbox tells which process is the first of its namespace, and how bubblewrap is asked to. */
+/** Where bubblewrap is told how the sandbox shall be, and where it tells which process is the first of its namespace. */
 const NAMESPACE_FD = 3;
-const TELL_NAMESPACE = ["--info-fd", String(NAMESPACE_FD)];
+const ARRANGEMENT_FD = 4;
+
 /** Between TERM and KILL, in ms; shorter when the server is going down. */
 const GRACE_MS = 2_000;
 const SHUTDOWN_GRACE_MS = 1_000;
@@ -50,49 +58,103 @@ function killAll(): void {
   for (const group of living) group.killNow();
 }
 
-/**
- * Run a program in a process group of its own, its standard input closed. When the promise settles nothing of it is
- * left: within 3 s of the abort or time-out, whatever it ignores. Rejects with the system's error when it cannot start.
- */
-export async function runChild(options: ChildOptions): Promise<ChildEnd> {
-  const { spawn } = await import("node:child_process");
-  options.signal.throwIfAborted();
-  const mark = randomUUID();
-  const args = options.sandbox === true ? [...TELL_NAMESPACE, ...options.args] : options.args;
-  const child = spawn(options.file, args, {
-    cwd: options.cwd,
-    env: { ...options.env, [MARK]: mark },
-    detached: true,
-    stdio: ["ignore", "pipe", "pipe", ...(options.sandbox === true ? ["pipe" as const] : [])],
-  });
-  const ended = waitFor(child);
-  if (child.pid === undefined) return ended.exit.then(() => Promise.reject(new Error("no process")));
-  const group = new ProcessGroup(child.pid, mark);
-  enlist(group);
-  const told = child.stdio[NAMESPACE_FD] as Readable | undefined;
-  told?.on("data", (chunk: Buffer) => group.toldOfNamespace(chunk.toString("latin1")));
-  for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk: Buffer) => options.onOutput(chunk));
-  const time = deadline(options.timeoutMs, options.signal);
-  try {
-    await abortable(ended.exit, time.signal).catch((error: unknown) => {
-      if (!time.signal.aborted) throw error;
+/** A program in a process group of its own, its standard input closed. Whoever starts it lets it `run`, or `kill`s it. */
+export class Child {
+  readonly #process: ChildProcess;
+  readonly #group: ProcessGroup;
+  readonly #ended: Ended;
+  readonly #sandbox: boolean;
+
+  private constructor(child: ChildProcess, group: ProcessGroup, ended: Ended, sandbox: boolean) {
+    this.#process = child;
+    this.#group = group;
+    this.#ended = ended;
+    this.#sandbox = sandbox;
+    enlist(group);
+    this.#stream<Readable>(NAMESPACE_FD)?.on("data", (chunk: Buffer) =>
+      group.toldOfNamespace(chunk.toString("latin1")),
+    );
+    // What cannot be written to has ended, and says why itself.
+    this.#stream<Writable>(ARRANGEMENT_FD)?.on("error", () => undefined);
+  }
+
+  /** Rejects with the system's error when it cannot start. */
+  static async start({ file, args, cwd, env, sandbox = false }: Program): Promise<Child> {
+    const { spawn } = await import("node:child_process");
+    const mark = newId();
+    const child = spawn(file, sandbox ? ["--args", String(ARRANGEMENT_FD), "--", ...args] : args, {
+      cwd,
+      env: { ...env, [MARK]: mark },
+      detached: true,
+      stdio: ["ignore", "pipe", "pipe", ...(sandbox ? (["pipe", "pipe"] as const) : [])],
     });
-    time.clear();
-    if (!time.signal.aborted) await settlesWithin(ended.closed, DRAIN_MS);
-    const why = time.expired ? "timeout" : options.signal.aborted ? "abort" : "exit";
-    const leftBehind = await endAll(group, why === "exit", options);
-    // Past KILL only a process stuck in the kernel is left, for which nobody can wait.
-    await settlesWithin(ended.closed, DRAIN_MS);
-    return { code: child.exitCode, signal: child.signalCode, why, leftBehind: leftBehind && why === "exit" };
-  } finally {
-    time.clear();
-    for (const stream of [child.stdout, child.stderr, told]) stream?.destroy();
-    child.unref();
-    dismiss(group);
+    const ended = waitFor(child);
+    if (child.pid === undefined) return ended.exit.then(() => Promise.reject(new Error("no process")));
+    return new Child(child, new ProcessGroup(child.pid, mark), ended, sandbox);
+  }
+
+  get living(): boolean {
+    return this.#process.exitCode === null && this.#process.signalCode === null;
+  }
+
+  /** Bubblewrap's switches, without which it does nothing. `taken` is called when they are on their way. */
+  arrange(switches: readonly string[], taken?: () => void): void {
+    // Asked for here: where nobody is left to be told, bubblewrap would die of it halfway, and leave a process behind.
+    const all = ["--info-fd", String(NAMESPACE_FD), ...switches];
+    this.#stream<Writable>(ARRANGEMENT_FD)?.end(all.map((one) => `${one}\0`).join(""), taken);
+  }
+
+  /** Whether this process goes on for it. */
+  hold(on: boolean): void {
+    // Pipes of a child are sockets.
+    for (const one of [this.#process, ...(this.#process.stdio as (Socket | null)[])]) one?.[on ? "ref" : "unref"]();
+  }
+
+  /** When the promise settles nothing of it is left: within 3 s of the abort or time-out, whatever it ignores. */
+  async run({ timeoutMs, signal, onOutput }: ChildOptions): Promise<ChildEnd> {
+    for (const stream of [this.#process.stdout, this.#process.stderr]) stream?.on("data", onOutput);
+    const time = deadline(timeoutMs, signal);
+    try {
+      await abortable(this.#ended.exit, time.signal).catch((error: unknown) => {
+        if (!time.signal.aborted) throw error;
+      });
+      time.clear();
+      if (!time.signal.aborted) await settlesWithin(this.#ended.closed, DRAIN_MS);
+      const why = time.expired ? "timeout" : signal.aborted ? "abort" : "exit";
+      const leftBehind = await endAll(this.#group, why === "exit", signal, this.#sandbox);
+      // Past KILL only a process stuck in the kernel is left, for which nobody can wait.
+      await settlesWithin(this.#ended.closed, DRAIN_MS);
+      const { exitCode: code, signalCode } = this.#process;
+      return { code, signal: signalCode, why, leftBehind: leftBehind && why === "exit" };
+    } finally {
+      time.clear();
+      this.#dismiss();
+    }
+  }
+
+  /** At once, and without a look at what it may have started: for one that never ran. */
+  kill(): void {
+    this.#group.signal("SIGKILL", undefined);
+    this.#dismiss();
+  }
+
+  #dismiss(): void {
+    for (const stream of this.#process.stdio) stream?.destroy();
+    this.#process.unref();
+    dismiss(this.#group);
+  }
+
+  #stream<T extends Readable | Writable>(fd: number): T | undefined {
+    return (this.#process.stdio[fd] ?? undefined) as T | undefined;
   }
 }
 
-function waitFor(child: ChildProcess): { exit: Promise<void>; closed: Promise<void> } {
+interface Ended {
+  exit: Promise<void>;
+  closed: Promise<void>;
+}
+
+function waitFor(child: ChildProcess): Ended {
   const exit = new Promise<void>((resolve, reject) => {
     child.once("exit", () => resolve());
     child.once("error", reject);
@@ -107,21 +169,21 @@ function waitFor(child: ChildProcess): { exit: Promise<void>; closed: Promise<vo
  *
  * @param over Whether the child itself has ended.
  */
-async function endAll(group: ProcessGroup, over: boolean, options: ChildOptions): Promise<boolean> {
-  const sparing = options.sandbox === true ? group.pid : undefined;
+async function endAll(group: ProcessGroup, over: boolean, signal: AbortSignal, sandbox: boolean): Promise<boolean> {
+  const sparing = sandbox ? group.pid : undefined;
   // What only needs a moment to die by itself (a pipeline, a sandbox that ends with its shell) was not left behind.
   for (const moment of MOMENTS_MS) {
-    if (options.signal.aborted) break;
+    if (signal.aborted) break;
     if (await nothingLeft(group, over)) return false;
     await sleep(moment);
   }
   let members = await group.members();
   if (members?.length === 0) return false;
   group.signal("SIGTERM", members, sparing);
-  const started = performance.now();
+  const started = ticks();
   const grace = (): number =>
-    options.signal.aborted && hasCode(options.signal.reason, "shutting_down") ? SHUTDOWN_GRACE_MS : GRACE_MS;
-  for (let pause = POLL_MS / 4; performance.now() - started < grace(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
+    signal.aborted && hasCode(signal.reason, "shutting_down") ? SHUTDOWN_GRACE_MS : GRACE_MS;
+  for (let pause = POLL_MS / 4; ticks() - started < grace(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
     await sleep(pause);
     members = await group.members();
     if (members?.length === 0) return true;

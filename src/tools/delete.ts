@@ -3,10 +3,10 @@ import { PathError, ToolError } from "../ports/errors.js";
 import { asPathError } from "../files/path-guard.js";
 import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
-import { defineArguments, flag, optional, text } from "./arguments.js";
+import { defineArguments, flag, optional, PATH_ALIASES, text } from "./arguments.js";
 import { size, sniff } from "./content.js";
 import { defineTool } from "./define-tool.js";
-import { exclusively, guardForChange, location, PATH_ALIASES, pathFault, SeenFiles, shown } from "./files.js";
+import { exclusively, guardForChange, location, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { readWhole } from "./read.js";
 

@@ -1,9 +1,9 @@
 import type { Diff, Tool } from "../ports/tool.js";
 import type { TextEdit } from "../hostile/apply-edit.js";
-import { defineArguments, flag, optional, text } from "./arguments.js";
+import { defineArguments, flag, optional, PATH_ALIASES, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
 import { editFile } from "./edit-file.js";
-import { location, PATH_ALIASES, shown } from "./files.js";
+import { location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 
 /** The arguments of one replacement. */

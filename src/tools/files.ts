@@ -20,8 +20,6 @@ export interface FileToolOptions {
 /** Files beyond this are neither edited nor read whole, in bytes. */
 export const MAX_FILE_BYTES = 10 * 1024 * 1024;
 
-export const PATH_ALIASES = ["file_path", "filePath", "filename", "file"] as const;
-
 export function guardFor(options: FileToolOptions, projectDir: string): Promise<PathGuard> {
   return PathGuard.create({ roots: [projectDir, ...options.allowPaths], denied: options.deniedPaths });
 }

@@ -25,6 +25,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
         throw message === error.message ? error : new ToolError(message);
       }
     },
+    close: async () => tool.close?.(),
   };
 }
 

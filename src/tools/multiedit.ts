@@ -1,9 +1,9 @@
 import type { Tool } from "../ports/tool.js";
-import { defineArguments, list, object, text } from "./arguments.js";
+import { defineArguments, list, object, PATH_ALIASES, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
 import { EDIT_FIELDS, plannedDiff } from "./edit.js";
 import { editFile } from "./edit-file.js";
-import { location, PATH_ALIASES, shown } from "./files.js";
+import { location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 
 const schema = defineArguments({

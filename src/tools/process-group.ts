@@ -13,6 +13,8 @@ interface ProcessStat {
   /** Clock ticks since boot. */
   started: number;
   dead: boolean;
+  /** On its way out: it runs nothing of its own any more. */
+  ending: boolean;
 }
 
 /** A child that leads a process group, and all that came of it. */
@@ -33,16 +35,22 @@ export class ProcessGroup {
   /** What a sandbox says as it starts: JSON with `child-pid`, the first process of the namespace that all the others are in. */
   toldOfNamespace(text: string): void {
     this.#told += text;
-    const pid = /"child-pid":\s*(\d+)\b/.exec(this.#told)?.[1];
+    // What follows the number says that all of it has come.
+    const pid = /"child-pid":\s*(\d+)[\s,}]/.exec(this.#told)?.[1];
     if (pid !== undefined) this.#first ??= statOf(Number(pid));
   }
 
-  /** Whether the namespace of a sandbox has ended: the kernel lets its first process end as the last. Undefined where none is known. */
+  /**
+   * Whether the namespace of a sandbox has ended: the kernel lets its first process end as the last. What is left of one
+   * that is on its way out, and has no child, is the kernel's work, a millisecond for its mounts. Undefined where none is
+   * known.
+   */
   namespaceEnded(): boolean | undefined {
     if (this.#first === undefined) return undefined;
     const { pid, started } = this.#first;
     const now = statOf(pid);
-    return now === undefined ? !exists(pid) : now.dead || now.started !== started;
+    if (now === undefined) return !exists(pid);
+    return now.dead || now.started !== started || (now.ending && isChildless(pid));
   }
 
   /** Processes of the group, and on Linux those that left it (setsid, daemons), without the dead. Undefined where the system cannot tell which. */
@@ -120,6 +128,18 @@ function processes(): number[] {
   }
 }
 
+/** Among the flags of a process that the kernel tells. */
+const PF_EXITING = 4;
+
+/** Not where the kernel does not tell. All of a namespace come of its first process; those whose parent ends become its children. */
+function isChildless(pid: number): boolean {
+  try {
+    return lineOf(`/proc/${pid}/task/${pid}/children`) === "";
+  } catch {
+    return false;
+  }
+}
+
 /** One line of /proc/PID/stat: a name of at most 64 bytes, and numbers. */
 const LINE = Buffer.alloc(2048);
 
@@ -135,6 +155,7 @@ function statOf(pid: number): ProcessStat | undefined {
       group: Number(group),
       started: Number(fields[19] ?? 0),
       dead: "ZX".includes(state),
+      ending: (Number(fields[6]) & PF_EXITING) !== 0,
     };
   } catch {
     return undefined;

@@ -1,10 +1,10 @@
 import { ToolError } from "../ports/errors.js";
 import type { OpenedFile } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
-import { defineArguments, integer, optional, text } from "./arguments.js";
+import { defineArguments, integer, optional, PATH_ALIASES, text } from "./arguments.js";
 import { size, sniff } from "./content.js";
 import { defineTool } from "./define-tool.js";
-import { location, MAX_FILE_BYTES, PATH_ALIASES, SeenFiles, shown, withFile } from "./files.js";
+import { location, MAX_FILE_BYTES, SeenFiles, shown, withFile } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { MODEL_BYTES } from "../base/cut-text.js";
 

@@ -5,10 +5,12 @@ import { basename, dirname, join, sep } from "node:path";
 import { ToolError } from "../ports/errors.js";
 import { isInside } from "../files/path-guard.js";
 import { findBubblewrap } from "./bubblewrap.js";
+import type { Child } from "./child.js";
 import { MountPlan } from "./mount-plan.js";
 import { guardGit, repositoryOf, type GitGuard } from "./sandbox-git.js";
 import { SandboxRoots, type Root } from "./sandbox-roots.js";
 import { listeningSockets } from "./sandbox-sockets.js";
+import { quoted, SandboxStarter } from "./sandbox-starter.js";
 
 export interface SandboxOptions {
   /** Folders beside the project that commands may write to. */
@@ -28,9 +30,8 @@ export interface SandboxOptions {
 
 /** A command's surroundings, made for one call. */
 export interface PreparedSandbox {
-  file: string;
-  /** In front of the program and its arguments. Both its outputs go down the first, so that what was said keeps its order. */
-  args: readonly string[];
+  /** Start `<shell> -c <command>`. Both its outputs go down the first, so that what was said keeps its order. */
+  start(shell: string, command: string): Promise<Child>;
   /** Once the command has ended. Returns paths of what was taken away again. */
   tidy(): Promise<string[]>;
 }
@@ -72,10 +73,11 @@ const STARTS = [
   ],
 ];
 
-/** What root owns it may change, without any capability: the program that the kernel runs after a crash is a file here. */
-const KERNEL = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "dynamic_debug", "mtrr"].map(
-  (name) => `/proc/${name}`,
-);
+/**
+ * What root owns in /proc it may change without any capability, and the program that the kernel runs after a crash is a
+ * file there. One mount that cannot be written to: each one more costs bubblewrap a look at all mounts.
+ */
+const PROC = ["--proc", "/proc", ...(process.getuid?.() === 0 ? ["--remount-ro", "/proc"] : [])];
 
 /** Below /run, but needed: what /etc/resolv.conf leads to is added. */
 const RUN_KEPT = ["/run/current-system", "/run/booted-system", "/run/opengl-driver"];
@@ -94,6 +96,7 @@ export class Sandbox {
   readonly #options: SandboxOptions;
   readonly #roots: SandboxRoots;
   #swept: Promise<void> | undefined;
+  #starter: SandboxStarter | undefined;
 
   constructor(options: SandboxOptions) {
     this.#options = options;
@@ -136,20 +139,27 @@ export class Sandbox {
     if (!bubblewrap)
       throw new ToolError("the project folder belongs to another user, which the sandbox cannot do here.");
     const { plan, roots, guards } = await this.#plan(project);
+    const switches = [
+      ...["--ro-bind", "/", "/"],
+      ...plan.args(),
+      // Last, so that no root covers them.
+      ...["--dev", "/dev", ...PROC],
+      ...bubblewrap.switches,
+      ...["--setenv", "TMPDIR", "/tmp", "--setenv", "GOCACHE", "/tmp/go-build"],
+      ...["--chdir", project.path],
+    ];
+    const check = checkOf(roots.filter(({ path }) => !plan.isHidden(path)));
+    this.#starter ??= new SandboxStarter(bubblewrap.file, env);
+    const starter = this.#starter;
     return {
-      file: bubblewrap.file,
-      args: [
-        ...["--ro-bind", "/", "/"],
-        ...plan.args(),
-        // Last, so that no root covers them.
-        ...["--dev", "/dev", "--proc", "/proc", ...KERNEL.flatMap((path) => ["--ro-bind-try", path, path])],
-        ...bubblewrap.switches,
-        ...["--setenv", "TMPDIR", "/tmp", "--setenv", "GOCACHE", "/tmp/go-build"],
-        ...["--chdir", project.path, "--"],
-        ...checked(roots.filter(({ path }) => !plan.isHidden(path))),
-      ],
+      start: (shell, command) => starter.start({ switches, check, shell, command }),
       tidy: async () => (await Promise.all(guards.map((guard) => guard.tidy()))).flat(),
     };
+  }
+
+  /** End what was kept ready for the next command. */
+  close(): void {
+    this.#starter?.close();
   }
 
   async #plan(project: Root): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
@@ -180,9 +190,9 @@ export class Sandbox {
     if (home !== undefined && plan.isHidden(home)) plan.keep(home);
 
     const allowed = [project, ...allowedRoots];
-    // Without the network there is nothing to download.
+    // Without the network there is nothing to download. Few have many of them: what is missing is found so at a hundredth of the price.
     const downloads = this.network && home !== undefined ? DOWNLOADS.map((name) => join(home, name)) : [];
-    const roots = [...allowed, ...(await this.#open(downloads))];
+    const roots = [...allowed, ...(await this.#open(downloads.filter((path) => existsSync(path))))];
     for (const { path } of roots) plan.write(path);
     if (home !== undefined) await keepStarts(plan, home);
     for (const real of readOnly) if (real !== undefined && plan.isWritable(real)) plan.keep(real);
@@ -291,19 +301,14 @@ function layFoundations(plan: MountPlan): void {
 }
 
 /**
- * A program that runs the rest, its two outputs in one, only where each root is what it was when it was looked at: mounts cannot be changed any
- * more then, but names could be while they were made.
+ * Shell code that goes on only where each root is what it was when it was looked at: mounts cannot be changed any more
+ * then, but names could be while they were made.
  */
-function checked(roots: readonly Root[]): string[] {
+function checkOf(roots: readonly Root[]): string {
   const stat = ["/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat"].find((path) => existsSync(path));
   if (stat === undefined) throw new ToolError("the sandbox needs the program stat, which is not here.");
   const seen = roots.map(({ identity }) => identity).join("\n");
   const look = [stat, "-c", "%d:%i", "--", ...roots.map(({ path }) => path)].map(quoted).join(" ");
   const refusal = "echo 'a folder was replaced while the sandbox was made; try again' >&2; exit 126";
-  const check = roots.length === 0 ? "" : `[ "$(${look})" = ${quoted(seen)} ] || { ${refusal}; }; `;
-  return ["/bin/sh", "-c", `${check}exec "$@" 2>&1`, "sh"];
-}
-
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`;
+  return roots.length === 0 ? "" : `[ "$(${look})" = ${quoted(seen)} ] || { ${refusal}; }; `;
 }

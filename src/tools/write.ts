@@ -2,20 +2,10 @@ import { resolve } from "node:path";
 import { PathError, ToolError } from "../ports/errors.js";
 import type { PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
-import { defineArguments, text } from "./arguments.js";
+import { defineArguments, PATH_ALIASES, text } from "./arguments.js";
 import { sniff } from "./content.js";
 import { defineTool } from "./define-tool.js";
-import {
-  diffOf,
-  exclusively,
-  guardForChange,
-  location,
-  MAX_FILE_BYTES,
-  PATH_ALIASES,
-  pathFault,
-  SeenFiles,
-  shown,
-} from "./files.js";
+import { diffOf, exclusively, guardForChange, location, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { prefersCrlf, toCrlf } from "../files/line-ends.js";
 import { readWhole } from "./read.js";

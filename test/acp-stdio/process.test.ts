@@ -55,6 +55,23 @@ describe("gantry serve --acp --stdio", () => {
     peer.assertClean();
   });
 
+  it("keeps its heap small, where a server of HTTP has many runs at once to do and does not", async (t) => {
+    const model = await modelServer(t);
+    const { at } = await tempDir(t, {
+      "flags.cjs": `
+        const v8 = require("node:v8");
+        const set = v8.setFlagsFromString;
+        v8.setFlagsFromString = (flag) => { process.stderr.write("flag " + flag + "\\n"); set(flag); };`,
+    });
+    const env = { NODE_OPTIONS: `--require ${JSON.stringify(at("flags.cjs"))}` };
+    const { gantry } = await spawnAcp(t, { config: configFor(model), env });
+    await gantry.output(/flag --semi-space-growth-factor=1/, "stderr");
+    const server = await startServer(t, { config: configFor(model), env });
+    // Said at the same time, behind it.
+    await server.output(/commands (run|are)/, "stderr");
+    assert.doesNotMatch(server.stderr, /flag --/);
+  });
+
   describe("a session's models", () => {
     const isUpdate = (message: Json) => message.params?.update?.sessionUpdate === "config_option_update";
     const modelsIn = (options: Json) => options[0].options.map(({ value }: Json) => value);

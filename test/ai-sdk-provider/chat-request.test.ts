@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import type { ModelMessage, ModelRequest, Part } from "gantry";
 import type { CallOptions } from "../../adapters/ai-sdk-provider/language-model.js";
-import { toPrompt } from "../../adapters/ai-sdk-provider/messages.js";
-import { chatRequest } from "../../adapters/ai-sdk-provider/wires/chat-request.js";
+import { PromptMemory, toPrompt } from "../../adapters/ai-sdk-provider/messages.js";
+import { chatRequest, ChatTexts, withMessages } from "../../adapters/ai-sdk-provider/wires/chat-request.js";
 import { ask, assistant, PDF, PNG, readTool, result, toolCall, user, writeTool } from "../helpers/model-requests.js";
 import { randomOf } from "../helpers/random.js";
 
@@ -108,7 +108,7 @@ describe("a request for chat completions", () => {
       const input = new Set(usage ? (["text", "image", "pdf"] as const) : (["text"] as const));
       const prompt = toPrompt(request, { ...form, provider: "lab", model: "m1", input });
       const options = { prompt, ...rest, providerOptions: { gantry: extra as Record<string, never> } };
-      const ours = JSON.stringify(chatRequest("m1", options, extra, usage));
+      const ours = withMessages(chatRequest("m1", options, extra, usage), new ChatTexts().of(prompt));
       assert.equal(ours, await writtenByPackage("m1", options, usage));
     }
   };
@@ -128,5 +128,41 @@ describe("a request for chat completions", () => {
 
   it("and for 500 conversations that nobody wrote", async () => {
     for (const messages of anyConversations(500)) await check(messages, EXTRAS[1]!, { tools }, true);
+  });
+
+  it("is the same where what was said before is kept from the last question", () => {
+    const memory = new PromptMemory();
+    const texts = new ChatTexts();
+    const request = { ...ask({}), system: "You are." };
+    for (const whole of [...CONVERSATIONS, ...anyConversations(100)])
+      for (const form of forms) {
+        const rules = { ...form, provider: "lab", model: "m1", input: new Set(["text", "image"] as const) };
+        const check = (messages: readonly ModelMessage[]): void => {
+          const alone = new ChatTexts().of(toPrompt({ ...request, messages }, rules));
+          assert.equal(texts.of(toPrompt({ ...request, messages }, rules, memory)), alone);
+        };
+        for (let said = 1; said <= whole.length; said++) check(whole.slice(0, said));
+        // Taken back, said again otherwise, and begun anew.
+        check(whole.slice(0, -2));
+        check([...whole.slice(0, -1), assistant("otherwise"), user("on")]);
+        check([...whole.slice(0, 1), user("more"), ...whole.slice(2)]);
+        check(whole.slice(1));
+        check(whole);
+      }
+  });
+
+  it("is for each model what that one takes, though another was told the same", () => {
+    const memory = new PromptMemory();
+    const request = ask({ messages: [user("look", image), assistant(detailed, "y"), user("and?")] });
+    const told = (model: string, input: readonly ("text" | "image")[]): string => {
+      const rules = { ...forms[0], provider: "lab", model, input: new Set(input) };
+      return JSON.stringify(toPrompt(request, rules, memory));
+    };
+    const [blind, seeing, other] = [told("m1", ["text"]), told("m1", ["text", "image"]), told("m2", ["text"])];
+    assert.match(blind, /takes no images/);
+    assert.match(blind, /reasoning_details/);
+    assert.match(seeing, /"mediaType":"image\/png"/);
+    assert.doesNotMatch(other, /reasoning_details/);
+    assert.equal(told("m1", ["text"]), blind);
   });
 });

@@ -1,6 +1,6 @@
 // What all rows share: the model, what is measured beside what, and rounds that take turns.
 import { once } from "node:events";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import type { ChildProcess } from "node:child_process";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -110,7 +110,9 @@ export class Bench {
   }
 
   gantry(...args: string[]): [program: string, ...args: string[]] {
-    return [this.options.node, path.join(this.options.product, "dist/src/cli.js"), ...args];
+    const { product, node } = this.options;
+    const { bin } = JSON.parse(readFileSync(path.join(product, "package.json"), "utf8")) as { bin: { gantry: string } };
+    return [node, path.join(product, bin.gantry), ...args];
   }
 
   /** A clean environment, so that nothing of who runs the bench gets in. */

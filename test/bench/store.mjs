@@ -1,5 +1,6 @@
 // Prepares a store through the product's own driver: `node store.mjs PRODUCT DRIVER PATH PROJECT SESSIONS...`, where each
 // of SESSIONS is `count x messages` (`100000x0`, `1x50000`). Prints the ids, one a line, of which there are few.
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
@@ -8,7 +9,9 @@ const [product, kind, file, projectDir, ...groups] = process.argv.slice(2);
 const TOGETHER = 1000;
 
 const name = kind === "json" ? "lowdb-json-driver" : "sqlite-driver";
-const module = await import(pathToFileURL(path.join(product, `dist/adapters/${name}/index.js`)).href);
+const { exports } = JSON.parse(readFileSync(path.join(product, "package.json"), "utf8"));
+const face = exports["./adapters/*"].default.replace("*", name);
+const module = await import(pathToFileURL(path.join(product, face)).href);
 const driver = new (kind === "json" ? module.LowdbJsonDriver : module.SqliteDriver)({ path: file });
 await driver.open();
 

@@ -5,11 +5,10 @@ import Sqlite from "better-sqlite3";
 
 /** What is done to SQLite and to files from now on, in words that a difference of two lists is read by. */
 export class Counted {
-  /** A line for each statement outside of a transaction, and for each transaction with its statements. */
+  /** A line for each statement outside of a transaction, for each transaction with its statements, and for each sync of the disk. */
   #store: string[] = [];
   #files: string[] = [];
   #open: string[] | undefined;
-  #synchronous = "";
   #counting = false;
 
   constructor() {
@@ -36,12 +35,19 @@ export class Counted {
         (path) => `${name} ${String(path)}`,
         (call) => this.#file(call),
       );
-    for (const name of Object.keys(fs).filter((one) => one.endsWith("Sync")))
+    for (const name of ["open", ...Object.keys(fs).filter((one) => one.endsWith("Sync"))])
       wrap(
         fs,
         name,
         (path) => `${name} ${String(path)}`,
         (call) => this.#file(call),
+      );
+    for (const name of ["fsync", "fdatasync"])
+      wrap(
+        fs,
+        name,
+        () => "sync",
+        (what) => this.#sync(what),
       );
     syncBuiltinESMExports();
   }
@@ -63,16 +69,16 @@ export class Counted {
     if (this.#counting) this.#files.push(call);
   }
 
+  #sync(what: string): void {
+    if (this.#counting) this.#store.push(what);
+  }
+
   #statement(sql: string): void {
-    const pragma = /^PRAGMA synchronous = (\w+)/.exec(sql)?.[1];
-    if (pragma !== undefined) this.#synchronous = pragma;
-    if (!this.#counting || pragma !== undefined) return;
+    if (!this.#counting) return;
     if (/^BEGIN/.test(sql)) this.#open = [];
     else if (/^(SAVEPOINT|RELEASE)/.test(sql)) return;
     else if (sql === "COMMIT" || sql === "ROLLBACK") {
-      const writes = this.#open?.some((one) => !one.startsWith("SELECT")) === true;
-      const disk = writes && this.#synchronous === "FULL" ? ", synced" : "";
-      this.#store.push(`${sql === "COMMIT" ? "" : "ROLLBACK "}[${this.#open?.join(", ") ?? ""}]${disk}`);
+      this.#store.push(`${sql === "COMMIT" ? "" : "ROLLBACK "}[${this.#open?.join(", ") ?? ""}]`);
       this.#open = undefined;
     } else (this.#open ?? this.#store).push(sql.startsWith("ROLLBACK") ? "ROLLBACK" : inShort(sql));
   }
@@ -94,8 +100,11 @@ function wrap(
   const methods = on as Record<string, unknown>;
   const method = methods[name];
   if (typeof method !== "function") return;
-  methods[name] = function (this: never, ...args: unknown[]): unknown {
-    note(about.apply(this, args));
-    return method.apply(this, args) as unknown;
-  };
+  const noting = (one: (this: never, ...args: unknown[]) => unknown) =>
+    function (this: never, ...args: unknown[]): unknown {
+      note(about.apply(this, args));
+      return one.apply(this, args);
+    };
+  const { native } = method as { native?: () => unknown };
+  methods[name] = Object.assign(noting(method as () => unknown), native && { native: noting(native) });
 }

@@ -64,7 +64,8 @@ function publicOnes(list: readonly string[]): string[] {
   return names.filter((name) => builtinModules.includes(name) && !name.startsWith("_")).sort();
 }
 
-function packagesIn(file: string): string[] {
+/** Packages whose code is in a file of the build. */
+export function packagesIn(file: string): string[] {
   const { sources } = JSON.parse(readFileSync(`${file}.map`, "utf8")) as { sources: string[] };
   return sources.flatMap((source) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source)?.[1] ?? []);
 }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { it } from "node:test";
 import { silentLogger, type BusEvents, type Model, type ModelChunk, type ModelRequest } from "gantry";
 import { finish, ScriptedProvider } from "gantry/testing";
@@ -23,6 +24,7 @@ function ask(chunks: () => Iterable<ModelChunk>, hooks: ModelCallHooks, signal =
     model,
     bus: new Bus<BusEvents>(assert.ifError),
     logger: silentLogger,
+    recorder: { onDisk: Promise.resolve() },
   };
   return callModel({ ...caller, hooks: {} }, "answer", request, signal, hooks);
 }
@@ -73,4 +75,33 @@ it("a cancel comes through to an answer that never pauses", async () => {
   };
   const answer = await ask(endless, {}, abort.signal);
   assert.equal("error" in answer && answer.error, reason);
+});
+
+it("nothing of a call stays on the run's signal, however it ended", async () => {
+  const { signal } = new AbortController();
+  const broken = function* () {
+    yield text("half");
+    throw new Error("gone");
+  };
+  await ask(() => [text("hello"), finish("stop")], {}, signal);
+  assert.equal(getEventListeners(signal, "abort").length, 0);
+  assert.ok("error" in (await ask(broken, { onRetry: () => assert.fail() }, signal)));
+  assert.equal(getEventListeners(signal, "abort").length, 0);
+});
+
+it("a provider hears that the run was cancelled, and why, and of an answer that was left", async () => {
+  const provider = new ScriptedProvider();
+  const heard: unknown[] = [];
+  const abort = new AbortController();
+  provider.stream = async function* (_request, signal) {
+    signal.addEventListener("abort", () => heard.push(signal.reason));
+    yield text("half");
+    abort.abort("enough");
+    await new Promise(() => undefined);
+  };
+  const names = { id: "r", sessionId: "s", provider, model };
+  const caller = { ...names, bus: new Bus<BusEvents>(assert.ifError), recorder: { onDisk: Promise.resolve() } };
+  const answer = await callModel({ ...caller, logger: silentLogger, hooks: {} }, "answer", request, abort.signal);
+  assert.equal("error" in answer && answer.error, "enough");
+  assert.deepEqual(heard, ["enough"]);
 });

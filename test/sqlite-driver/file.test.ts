@@ -7,7 +7,7 @@ import Sqlite from "better-sqlite3";
 import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { APPLICATION_ID, MIGRATIONS, VERSION } from "../../adapters/sqlite-driver/schema.js";
-import { listStatement, messagesStatement, runsStatement } from "../../adapters/sqlite-driver/reads.js";
+import { listStatement, messagesStatement, runsStatement, UNFINISHED } from "../../adapters/sqlite-driver/reads.js";
 import {
   aHolder,
   aMessage,
@@ -302,6 +302,7 @@ describe("the file of SqliteDriver", () => {
     assert.match(plan(runsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
     assert.match(plan(runsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
     assert.match(plan(runsStatement({ limit: 1, sessionId: "a" }, "running").sql), /runs_of_chain_state/);
+    assert.match(plan(UNFINISHED), /runs_of_chain_state \(root=\? AND state=\?\)/, "not all runs of a chain");
     db.close();
   });
 });

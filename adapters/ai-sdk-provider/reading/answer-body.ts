@@ -15,6 +15,8 @@ export interface PartSource {
 }
 
 const EVENT = "an event, or a body without events,";
+/** So many bytes are read first of all: what comes in one piece may be the whole answer, and others wait for their first words. */
+const FIRST = 2048;
 const LF = 0x0a;
 const CR = 0x0d;
 /** White space, and the mark that some put before their first byte. */
@@ -37,6 +39,9 @@ export class AnswerBody implements PartSource {
   #heldBytes = 0;
   #bytes = 0;
   #ended = false;
+  #begun = false;
+  /** Of the first piece, what was not read yet. */
+  #rest: Buffer | undefined;
   #parts: StreamPart[] = [];
 
   constructor(body: Bytes, url: string, reader: AnswerReader, context: FaultContext) {
@@ -49,13 +54,19 @@ export class AnswerBody implements PartSource {
   async next(): Promise<readonly StreamPart[] | undefined> {
     if (this.#ended) return undefined;
     this.#parts = [];
-    let piece: Buffer | undefined;
+    let piece = this.#rest;
+    this.#rest = undefined;
     try {
-      piece = await this.#body.next();
+      piece ??= await this.#body.next();
     } catch (error) {
       // Nothing is missing: the connection may go as it likes.
       if (!this.#reader.complete) throw hasCode(error, "provider") ? error : new Broken(this.#url, error);
     }
+    if (piece !== undefined && piece.length > FIRST && !this.#begun) {
+      this.#rest = piece.subarray(FIRST);
+      piece = piece.subarray(0, FIRST);
+    }
+    this.#begun = true;
     if (piece === undefined) this.#finish();
     else this.#take(piece);
     return this.#parts;

@@ -8,11 +8,12 @@ type Content<Role extends Message["role"]> = Extract<Message, { role: Role }>["c
 const NOT_SENT = new Set(["user", "reasoningEffort", "textVerbosity", "strictJsonSchema"]);
 
 /**
- * The body of a request for chat completions, byte for byte as `@ai-sdk/openai-compatible` writes it: loading that
- * package takes longer than all else of a process's first turn. `extra`: what it would take as the provider's options.
+ * A request for chat completions but for its messages, in whose place is nothing yet; with them, byte for byte as
+ * `@ai-sdk/openai-compatible` writes it: loading that package takes longer than all else of a process's first turn.
+ * `extra`: what it would take as the provider's options.
  */
 export function chatRequest(model: string, options: CallOptions, extra: Json, usage: boolean): Json {
-  const { prompt, tools, maxOutputTokens, temperature } = options;
+  const { tools, maxOutputTokens, temperature } = options;
   return {
     model,
     user: extra.user,
@@ -21,7 +22,7 @@ export function chatRequest(model: string, options: CallOptions, extra: Json, us
     ...Object.fromEntries(Object.entries(extra).filter(([name]) => !NOT_SENT.has(name))),
     reasoning_effort: extra.reasoningEffort,
     verbosity: extra.textVerbosity,
-    messages: prompt.flatMap(messagesOf),
+    messages: null,
     tools: tools?.flatMap((tool) => (tool.type === "function" ? [functionOf(tool)] : [])),
     stream: true,
     stream_options: usage ? { include_usage: true } : undefined,
@@ -34,6 +35,51 @@ function functionOf({
   inputSchema,
 }: Extract<NonNullable<CallOptions["tools"]>[number], { type: "function" }>): Json {
   return { type: "function", function: { name, description, parameters: inputSchema } };
+}
+
+/** The request with its messages, which are JSON already. */
+export function withMessages(request: Json, messages: string): string {
+  // Put together by `+`, which copies nothing yet.
+  let whole = "";
+  for (const [name, value] of Object.entries(request)) {
+    const text = name === "messages" ? messages : (JSON.stringify(value) as string | undefined);
+    if (text !== undefined) whole += `${whole === "" ? "{" : ","}${JSON.stringify(name)}:${text}`;
+  }
+  return `${whole}}`;
+}
+
+/** Prompts as JSON, of which each shares with the one before it what was said earlier. */
+export class ChatTexts {
+  /** By their first message. */
+  readonly #kept = new WeakMap<Message, { readonly prompt: Prompt; readonly texts: (string | undefined)[] }>();
+
+  of(prompt: Prompt): string {
+    const [first] = prompt;
+    if (first === undefined) return "[]";
+    const kept = this.#kept.get(first);
+    let same = 0;
+    while (same < prompt.length && kept?.prompt[same] === prompt[same]) same++;
+    const texts = kept?.texts.slice(0, same) ?? [];
+    for (let i = same; i < prompt.length; i++) {
+      const message = prompt[i]!;
+      // A file is not kept a second time.
+      const hasFile = message.role === "user" && message.content.some(({ type }) => type === "file");
+      texts.push(hasFile ? undefined : textOf(message));
+    }
+    this.#kept.set(first, { prompt, texts });
+    return `[${texts.map((text, i) => text ?? textOf(prompt[i]!)).join(",")}]`;
+  }
+}
+
+function textOf(message: Message): string {
+  return chatMessages([message])
+    .map((each) => JSON.stringify(each))
+    .join(",");
+}
+
+/** The messages of a request for chat completions. */
+export function chatMessages(prompt: Prompt): Json[] {
+  return prompt.flatMap(messagesOf);
 }
 
 function messagesOf(message: Message): Json[] {

@@ -4,7 +4,7 @@ import type { CallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
 import { ChatReader } from "../reading/openai.js";
 import { reportedCost } from "../prices.js";
-import { chatRequest } from "./chat-request.js";
+import { chatMessages, chatRequest, ChatTexts, withMessages } from "./chat-request.js";
 import type { OwnWire } from "./wire.js";
 
 // The package's key for provider options; ours whatever the provider is called.
@@ -17,6 +17,8 @@ export const wire: OwnWire = {
   reader: () => new ChatReader(NAME),
 
   thinkTags: true,
+
+  keepsPrompts: true,
 
   cost: reportedCost,
 
@@ -42,10 +44,14 @@ export const wire: OwnWire = {
       headers[keyHeader?.toLowerCase() ?? "authorization"] = keyHeader === undefined ? `Bearer ${apiKey}` : apiKey;
     for (const [name, value] of Object.entries(settings.headers)) headers[name.toLowerCase()] = value;
     const { href: url } = new URL(`${baseUrl}/chat/completions`);
+    const texts = new ChatTexts();
     return async ({ request: { model }, refused }, options) => {
       const usage = quirks.noStreamOptions !== true && !refused.has("stream_options");
       const body = chatRequest(model.id, options, options.providerOptions?.[NAME] ?? {}, usage);
-      const text = JSON.stringify(shape(body, settings, model.id, refused.has("max_tokens")));
+      const marks = quirks.cacheMarks === true && /claude|anthropic/i.test(model.id);
+      const { prompt } = options;
+      const messages = marks ? JSON.stringify(marked(chatMessages(prompt))) : texts.of(prompt);
+      const text = withMessages(limited(body, quirks, refused.has("max_tokens")), messages);
       return { url, headers, body: wellFormed(text) };
     };
   },
@@ -88,29 +94,24 @@ function effortOf(effort: Exclude<ReasoningEffort, "">, form: string | undefined
   }
 }
 
-/** The body as this provider wants it, of one as the package writes it. */
-function shape(body: Body, { quirks }: Settings, modelId: string, otherLimit: boolean): Body {
-  const shaped: Body = { ...body };
-  const limitKey = quirks.maxTokens ?? "max_tokens";
+/** With the answer's limit under the name that this provider wants, of a body as the package writes it. */
+function limited({ max_tokens: limit, ...body }: Body, quirks: Settings["quirks"], otherName: boolean): Body {
+  const name = quirks.maxTokens ?? "max_tokens";
   // A model that refuses one of the two keys takes the other.
-  const other = limitKey === "max_tokens" ? "max_completion_tokens" : "max_tokens";
-  const limit = shaped.max_tokens;
-  delete shaped.max_tokens;
-  if (limit !== undefined) shaped[otherLimit ? other : limitKey] = limit;
-  if (quirks.cacheMarks === true && /claude|anthropic/i.test(modelId)) markForCache(shaped);
-  return shaped;
+  const other = name === "max_tokens" ? "max_completion_tokens" : "max_tokens";
+  if (limit !== undefined) body[otherName ? other : name] = limit;
+  return body;
 }
 
 /** Marks as Anthropic knows them, for those who pass them on: the system prompt and the last two messages of user or tool. */
-function markForCache(body: Body): void {
-  const messages = body.messages as { role: string; content: unknown }[];
-  const marked = messages.filter(({ role }) => role === "user" || role === "tool").slice(-2);
-  body.messages = messages.map((message) => {
-    if (message.role !== "system" && !marked.includes(message)) return message;
+function marked(messages: Body[]): Body[] {
+  const last = messages.filter(({ role }) => role === "user" || role === "tool").slice(-2);
+  return messages.map((message) => {
+    if (message.role !== "system" && !last.includes(message)) return message;
     const parts: unknown =
       typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
     if (!Array.isArray(parts) || parts.length === 0) return message;
-    const last = { ...(parts.at(-1) as object), cache_control: { type: "ephemeral" } };
-    return { ...message, content: [...(parts as unknown[]).slice(0, -1), last] };
+    const end = { ...(parts.at(-1) as object), cache_control: { type: "ephemeral" } };
+    return { ...message, content: [...(parts as unknown[]).slice(0, -1), end] };
   });
 }

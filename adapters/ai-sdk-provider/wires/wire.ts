@@ -24,6 +24,8 @@ export interface Wire {
   readonly thinkTags?: boolean;
   /** What it sends unasked, and models may refuse. */
   readonly optional?: readonly Optional[];
+  /** Whether it leaves a prompt as it is, so that the next one may share messages with it. */
+  readonly keepsPrompts?: boolean;
   /** Most tokens of an answer, where the catalogue does not know. */
   readonly maxOutput?: (model: Model) => Promise<number>;
   /** What all its models take, where nothing else is known. */

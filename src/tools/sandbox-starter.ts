@@ -1,0 +1,90 @@
+import { Child } from "./child.js";
+
+/** How long a sandbox waits for a command, in ms. */
+const READY_MS = 60_000;
+
+/** What a command is in the environment of the shell that starts it; taken away again before it runs. */
+const COMMAND = "GANTRY_COMMAND";
+const SCRIPT = "GANTRY_SCRIPT";
+/** Comes last: what was cut off, because this process was ended as it wrote, is not run. */
+const WHOLE = "GANTRY_WHOLE";
+const SHELL = ["/bin/sh", "-c", `[ -n "$${WHOLE}" ] || exit 126; eval "$${SCRIPT}"`, "sh"];
+
+/** What runs in a sandbox. */
+export interface SandboxedCommand {
+  /** Bubblewrap's switches. */
+  switches: readonly string[];
+  /** For `sh`, in front of the command. */
+  check: string;
+  shell: string;
+  command: string;
+}
+
+/**
+ * Starts bubblewrap, and while a command runs the one for the next: a large process takes milliseconds to start another,
+ * bubblewrap one more until it reads its switches. Until it has them it is a program like others, in no namespace, with
+ * no mount; a sandbox is made for its own command alone. It ends when nobody comes, and by itself with this process.
+ */
+export class SandboxStarter {
+  readonly #file: string;
+  readonly #env: Readonly<Record<string, string>>;
+  #ready: Child | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  /** @param file bubblewrap */
+  constructor(file: string, env: Readonly<Record<string, string>>) {
+    this.#file = file;
+    this.#env = env;
+  }
+
+  async start({ switches, check, shell, command }: SandboxedCommand): Promise<Child> {
+    const child = this.#take() ?? (await this.#start());
+    const script = `unset ${SCRIPT} ${WHOLE}; ${check}set -- "$${COMMAND}"; unset ${COMMAND}; exec ${quoted(shell)} -c "$1" 2>&1`;
+    const variables = Object.entries({ [COMMAND]: command, [SCRIPT]: script, [WHOLE]: "1" });
+    // When the switches are on their way this process has nothing to do.
+    child.arrange([...switches, ...variables.flatMap((pair) => ["--setenv", ...pair])], () => void this.#makeReady());
+    return child;
+  }
+
+  /** What waits is ended; later commands find nothing ready. */
+  close(): void {
+    this.#closed = true;
+    this.#take()?.kill();
+  }
+
+  #start(): Promise<Child> {
+    return Child.start({ file: this.#file, args: SHELL, cwd: "/", env: this.#env, sandbox: true });
+  }
+
+  #take(): Child | undefined {
+    const child = this.#ready;
+    this.#ready = undefined;
+    clearTimeout(this.#timer);
+    if (child?.living === false) {
+      child.kill();
+      return undefined;
+    }
+    child?.hold(true);
+    return child;
+  }
+
+  /** Never rejects: the next command says why it cannot start. */
+  async #makeReady(): Promise<void> {
+    if (this.#closed || this.#ready !== undefined) return;
+    const child = await this.#start().catch(() => undefined);
+    if (child === undefined) return;
+    if (this.#closed || this.#ready !== undefined) {
+      child.kill();
+      return;
+    }
+    child.hold(false);
+    this.#ready = child;
+    this.#timer = setTimeout(() => this.#take()?.kill(), READY_MS).unref();
+  }
+}
+
+/** As one word of `sh`. */
+export function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
