@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+
+/** A message as the API shows it. */
+export type WireMessage = Record<string, unknown> & { seq: number; content: unknown; reasoning: string | null };
+
+/** One event as it came. */
+export interface WireEvent {
+  type: string;
+  id: string | undefined;
+  // Tests look into what came as they like.
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  data: any;
+}
+
+/** Events of `GET /api/sessions/{id}/events`, as they come; ends with the stream. Throws for an answer that is none. */
+export async function* eventsOf(url: string, headers: Record<string, string> = {}, signal?: AbortSignal) {
+  const response = await fetch(url, { headers, ...(signal && { signal }) });
+  if (!response.ok || !response.body) throw new Error(`${response.status} ${await response.text()}`);
+  assert.equal(response.headers.get("content-type"), "text/event-stream");
+  let rest = "";
+  const decoder = new TextDecoder();
+  for await (const bytes of response.body) {
+    rest += decoder.decode(bytes as Uint8Array, { stream: true });
+    for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
+      const block = rest.slice(0, end);
+      rest = rest.slice(end + 2);
+      if (block.startsWith(":")) continue;
+      const fields = new Map(block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
+      yield { type: fields.get("event") ?? "", id: fields.get("id"), data: JSON.parse(fields.get("data") ?? "null") } as WireEvent;
+    }
+  }
+}
+
+/** A page that a browser makes of a session's events: 30 lines, as the documents show them. */
+export class EventPage {
+  readonly #messages = new Map<number, WireMessage>();
+  lastId = "";
+  // As `WireEvent`.
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  state: any;
+  deleted = false;
+
+  apply({ type, id, data }: WireEvent): void {
+    if (id !== undefined) this.lastId = id;
+    if (type === "state") this.state = data;
+    if (type === "message") this.#messages.set(data.message.seq, data.message);
+    if (type === "cut") for (const seq of [...this.#messages.keys()]) if (seq > data.after) this.#messages.delete(seq);
+    if (type === "deleted") this.deleted = true;
+    const message = this.#messages.get(data.seq ?? data.message?.seq);
+    if (type === "delta" && message) {
+      if (data.content !== undefined) message.content = String(message.content) + data.content;
+      if (data.reasoning !== undefined) message.reasoning = (message.reasoning ?? "") + data.reasoning;
+    }
+    if (type === "message_end" && message) {
+      const { finished: _, ...said } = message;
+      this.#messages.set(message.seq, { ...said, ...data.message });
+    }
+  }
+
+  get messages(): WireMessage[] {
+    return [...this.#messages.entries()].sort(([a], [b]) => a - b).map(([, message]) => message);
+  }
+}

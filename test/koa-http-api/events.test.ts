@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { isDeepStrictEqual } from "node:util";
+import { callTools, type ScriptedChunk, type ScriptedStep } from "gantry/testing";
+import { EventPage, eventsOf } from "../helpers/event-page.js";
+import { gate, waitTool } from "../helpers/gate.js";
+import { randomOf } from "../helpers/random.js";
+import { startApi, type Api } from "./api.js";
+import { echoTool } from "./tools.js";
+
+const soon = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const words = (n: number): ScriptedChunk[] =>
+  Array.from({ length: n }, (_, i): ScriptedChunk[] => [{ type: "text", block: "0", text: `w${i}\u2028 ` }, 3]).flat();
+
+async function messagesOf({ send }: Api, id: string): Promise<unknown[]> {
+  return ((await send(`/api/sessions/${id}/messages`)).json() as { messages: unknown[] }).messages;
+}
+
+/** Watch as `EventSource` does, which comes back by itself, and now and then is dropped. */
+function watched(t: { after(run: () => unknown): void }, url: string, drop: () => boolean = () => false) {
+  const page = new EventPage();
+  const over = new AbortController();
+  const done = (async () => {
+    while (!over.signal.aborted && !page.deleted) {
+      const one = new AbortController();
+      over.signal.addEventListener("abort", () => one.abort());
+      try {
+        for await (const event of eventsOf(url, page.lastId === "" ? {} : { "last-event-id": page.lastId }, one.signal)) {
+          page.apply(event);
+          if (drop()) break;
+        }
+      } catch (error) {
+        if (!over.signal.aborted) throw error;
+      }
+      one.abort();
+    }
+  })();
+  const end = async () => {
+    over.abort();
+    await done;
+  };
+  t.after(end);
+  return { page, end, done };
+}
+
+describe("GET /api/sessions/{id}/events", () => {
+  it("makes the page that the messages make, however often the connection drops", async (t) => {
+    for (const seed of [1, 2, 3]) {
+      const random = randomOf(seed);
+      const think: ScriptedChunk = { type: "reasoning", block: "r", text: "Hm. " };
+      const steps: ScriptedStep[] = [
+        [think, think, ...words(10), ...callTools(["echo", { text: "x" }])],
+        words(30),
+        { chunks: words(5), fault: new Error("broke") },
+        words(20),
+      ];
+      const api = await startApi(t, { steps, agent: { tools: [echoTool] } });
+      const { id } = await api.agent.sessions.create();
+      const { page, end } = watched(t, `${api.url}/api/sessions/${id}/events`, () => random() < 0.15);
+      for (let n = 0; n < 3; n += 1) await api.run({ message: `m${n}`, session_id: id });
+      const [, , third] = (await api.agent.sessions.messages(id)).map((message) => message.id);
+      await api.agent.sessions.revert(id, third!);
+      await api.run({ message: "again", session_id: id });
+      const wanted = await messagesOf(api, id);
+      for (let n = 0; n < 200 && !isDeepStrictEqual(page.messages, wanted); n += 1) await soon(10);
+      assert.deepEqual(page.messages, wanted);
+      assert.equal(page.state.run.state, "finished");
+      await end();
+    }
+  });
+
+  it("tells what there is and ends, where nobody wants to wait", async (t) => {
+    const api = await startApi(t, { steps: [words(3)] });
+    const { headers } = await api.run({ message: "hi" });
+    const id = String(headers["x-session-id"]);
+    const page = new EventPage();
+    const types: string[] = [];
+    for await (const event of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false`)) {
+      types.push(event.type);
+      page.apply(event);
+    }
+    assert.deepEqual(types, ["state", "message", "message"]);
+    assert.deepEqual(page.messages, await messagesOf(api, id));
+    assert.deepEqual(Object.keys(page.state), ["session", "run", "asks"]);
+    const rest: string[] = [];
+    for await (const { type } of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false&after=${page.lastId}`)) rest.push(type);
+    assert.deepEqual(rest, ["state"]);
+  });
+
+  it("refuses what never was: cursors by name, sessions, parameters", async (t) => {
+    const api = await startApi(t, { steps: [words(3)] });
+    const { headers } = await api.run({ message: "hi" });
+    const id = String(headers["x-session-id"]);
+    const other = (await api.agent.sessions.create()).id;
+    const events = [];
+    for await (const event of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false`)) events.push(event);
+    const cursor = String(events.at(-1)?.id);
+    const [mark] = cursor.split("-");
+    const path = `/api/sessions/${id}/events`;
+    for (const [wrong, status, error] of [
+      [`${path}?after=xyz`, 400, "invalid field: after"],
+      [`${path}?after=${mark}-0.-1`, 400, "invalid field: after"],
+      [`${path}?after=${mark}-0.99`, 400, "invalid field: after"],
+      [`/api/sessions/${other}/events?after=${cursor}`, 400, "invalid field: after"],
+      [`${path}?after=${cursor}&after=${cursor}`, 400, "invalid query parameter: after"],
+      [`${path}?follow=maybe`, 400, "invalid query parameter: follow"],
+      ["/api/sessions/none/events", 404, "session not found"],
+    ] as const) {
+      const answer = await api.send(wrong);
+      assert.equal(answer.status, status, wrong);
+      assert.equal((answer.json() as { error: string }).error, error, wrong);
+    }
+    // Of a reader that comes back by itself nothing is refused: it begins anew.
+    const lost = await api.send(`${path}?follow=false`, { headers: { "last-event-id": `${mark}-0.99` } });
+    assert.match(lost.text, /event: cut\nid: .*\ndata: \{"after":0\}/);
+  });
+
+  it("says that a session is gone, and ends", async (t) => {
+    const api = await startApi(t, { steps: [words(3)] });
+    const { headers } = await api.run({ message: "hi" });
+    const id = String(headers["x-session-id"]);
+    const { page, done } = watched(t, `${api.url}/api/sessions/${id}/events`);
+    for (let n = 0; n < 200 && !page.state; n += 1) await soon(5);
+    await api.send(`/api/sessions/${id}`, { method: "DELETE" });
+    await done;
+    assert.equal(page.deleted, true);
+  });
+});
+
+describe("runs", () => {
+  it("are listed, shown and cancelled, by their own id and by their session's", async (t) => {
+    const open = gate();
+    const api = await startApi(t, {
+      steps: [callTools(["wait", {}]), callTools(["wait", {}]), "done"],
+      agent: { tools: [waitTool(open)] },
+    });
+    for (const by of ["run", "session"]) {
+      const answer = api.run({ message: "hi" });
+      let run: { id: string; session_id: string; state: string } | undefined;
+      while (!run) [run] = ((await api.send("/api/runs?state=running")).json() as { runs: [typeof run] }).runs;
+      assert.deepEqual((await api.send(`/api/runs/${run.id}`)).json(), run);
+      const path = by === "run" ? `/api/runs/${run.id}/cancel` : `/api/sessions/${run.session_id}/cancel`;
+      const cancelled = (await api.send(path, { method: "POST" })).json() as { state: string; run: { state: string } };
+      assert.equal((by === "run" ? cancelled : cancelled.run).state, "cancelled");
+      const { status, headers } = await answer;
+      assert.equal(status, 500);
+      assert.equal(headers["x-run-id"], run.id);
+    }
+    const all = (await api.send("/api/runs?size=1")).json() as { runs: { id: string }[] };
+    assert.equal(all.runs.length, 1);
+    const next = (await api.send(`/api/runs?before=${all.runs[0]!.id}`)).json() as { runs: unknown[] };
+    assert.equal(next.runs.length, 1);
+  });
+
+  it("that never were are named", async (t) => {
+    const api = await startApi(t);
+    for (const [path, method, status, error] of [
+      ["/api/runs/none", "GET", 404, "run not found"],
+      ["/api/runs/none/cancel", "POST", 404, "run not found"],
+      ["/api/sessions/none/cancel", "POST", 404, "session not found"],
+      ["/api/runs?state=dancing", "GET", 400, "invalid query parameter: state"],
+      ["/api/runs?before=none", "GET", 400, "invalid query parameter: before"],
+      ["/api/runs?session_id=none", "GET", 404, "session not found"],
+    ] as const) {
+      const answer = await api.send(path, { method });
+      assert.equal(answer.status, status, path);
+      assert.equal((answer.json() as { error: string }).error, error);
+    }
+    const { id } = await api.agent.sessions.create();
+    assert.deepEqual((await api.send(`/api/sessions/${id}/cancel`, { method: "POST" })).json(), { run: null });
+  });
+});
