@@ -44,6 +44,11 @@ export class BodyReader {
   }
 
   async read(ctx: Context): Promise<RunRequest> {
+    return checked(await this.json(ctx));
+  }
+
+  /** Any body: an object. Throws `HttpError`. */
+  async json(ctx: Context): Promise<Record<string, unknown>> {
     const { headers } = ctx.req;
     const encoding = headers["content-encoding"] ?? "identity";
     if (encoding.toLowerCase() !== "identity")
@@ -52,7 +57,7 @@ export class BodyReader {
     if (Number(headers["content-length"] ?? 0) > this.#limits.maxBodyBytes) throw tooLarge();
     const body = parseJson(await this.#text(ctx), this.#limits.jsonDepth);
     if (!isRecord(body)) throw invalidBody();
-    return checked(body);
+    return body;
   }
 
   async #text(ctx: Context): Promise<string> {
@@ -87,15 +92,22 @@ const KNOWN: ReadonlySet<string> = new Set(["message", "provider", "model", "ses
 /** Of the others, so many are named, each cut at so many characters. */
 const NAMED = { fields: 10, characters: 64 };
 
+/** A field that is text where it is given; `""` is none. Throws `HttpError`. */
+export function textField(body: Record<string, unknown>, name: string): string | undefined {
+  const value = Object.hasOwn(body, name) ? body[name] : undefined;
+  if (value !== undefined && typeof value !== "string") throw invalidField(name);
+  // Clients of typed languages send what they do not set as "".
+  return value === "" ? undefined : value;
+}
+
+export function invalidField(name: string): HttpError {
+  return new HttpError(400, `invalid field: ${name}`, {}, "invalid_field");
+}
+
 function checked(body: Record<string, unknown>): RunRequest {
   const own = (name: string): unknown => (Object.hasOwn(body, name) ? body[name] : undefined);
-  const wrong = (name: string) => new HttpError(400, `invalid field: ${name}`, {}, "invalid_field");
-  const text = (name: string): string | undefined => {
-    const value = own(name);
-    if (value !== undefined && typeof value !== "string") throw wrong(name);
-    // Clients of typed languages send what they do not set as "".
-    return value === "" ? undefined : value;
-  };
+  const wrong = invalidField;
+  const text = (name: string) => textField(body, name);
   const message = own("message");
   if (typeof message !== "string" || message.trim() === "")
     throw new HttpError(400, "message is required", {}, "message_required");

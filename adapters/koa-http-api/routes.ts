@@ -5,18 +5,15 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import { HttpError } from "./errors.js";
 import { serveEvents } from "./events.js";
-import { Query } from "./query.js";
+import { askRoutes } from "./asks.js";
+import { BodyReader, textField } from "./body.js";
+import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { Runs } from "./runs.js";
 import { Streams } from "./streams.js";
 import { SESSION_HEADER, wireMessage, wireModel, wireRun, wireSession } from "./wire.js";
 
-const PAGE_SIZE = 20;
-const MAX_PAGE_SIZE = 100;
 const MAX_MESSAGES = 1000;
 const STATES: readonly RunState[] = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"];
-/** What no id has; asking the store for it would be a waste, or worse. */
-// eslint-disable-next-line no-control-regex
-const NO_ID = /^$|^.{257,}$|[\u0000-\u001f\u007f]/s;
 
 /** Every endpoint. Paths are exact: case and final slashes count. */
 export function createRouter(parts: ApiParts): Router {
@@ -24,7 +21,9 @@ export function createRouter(parts: ApiParts): Router {
   // With the prefix as an option each path would be compiled twice.
   const router = new Router({ sensitive: true, strict: true });
   const streams = new Streams(parts);
-  const runs = new Runs(parts, streams);
+  const bodies = new BodyReader(parts.options);
+  const runs = new Runs(parts, streams, bodies);
+  askRoutes(router, parts, bodies);
 
   router.get("/api/health", (ctx) => send(ctx, { status: "ok", version: agent.version }));
 
@@ -79,6 +78,16 @@ export function createRouter(parts: ApiParts): Router {
     send(ctx, { run: run ? wireRun(await agent.runs.cancel(run.id)) : null });
   });
 
+  router.post("/api/sessions/:id/steer", async (ctx) => {
+    const id = idOf(ctx);
+    const text = textField(await bodies.json(ctx), "message");
+    if (text === undefined || text.trim() === "")
+      throw new HttpError(400, "message is required", {}, "message_required");
+    const [run] = await agent.runs.list({ sessionId: id, states: ["running", "waiting"], limit: 1 });
+    if (!run || !(await agent.runs.steer(run.id, text))) throw new HttpError(409, "no run to steer", {}, "no_run");
+    send(ctx, { run_id: run.id });
+  });
+
   router.get("/api/runs", async (ctx) => {
     const query = new Query(ctx);
     const state = query.oneOf("state", STATES);
@@ -110,20 +119,20 @@ export function createRouter(parts: ApiParts): Router {
 /** Where the page behind a run begins. */
 async function placeOf(agent: Agent, id: string | undefined): Promise<RunRecord | undefined> {
   if (id === undefined) return undefined;
-  const run = NO_ID.test(id) ? undefined : await agent.runs.get(id);
+  const run = await agent.runs.get(id);
   if (!run) throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
   return run;
 }
 
 function runIdOf(ctx: Context): string {
-  const { id = "" } = ctx["params"] as { id?: string };
-  if (NO_ID.test(id)) throw new RunNotFoundError(id);
+  const id = idIn(ctx);
+  if (id === undefined) throw new RunNotFoundError("");
   return id;
 }
 
 function idOf(ctx: Context): string {
-  const { id = "" } = ctx["params"] as { id?: string };
-  if (NO_ID.test(id)) throw new SessionNotFoundError(id);
+  const id = idIn(ctx);
+  if (id === undefined) throw new SessionNotFoundError("");
   return id;
 }
 

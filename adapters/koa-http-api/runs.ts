@@ -1,7 +1,7 @@
 import { readAttachments, RunCancelledError, ShuttingDownError, type Run, type RunResult } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
-import { BodyReader, type RunRequest } from "./body.js";
+import type { BodyReader, RunRequest } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
 import { CANCEL_MS } from "./serving.js";
 import { SseStream } from "./sse.js";
@@ -14,10 +14,10 @@ export class Runs {
   readonly #bodies: BodyReader;
   readonly #streams: Streams;
 
-  constructor(parts: ApiParts, streams: Streams) {
+  constructor(parts: ApiParts, streams: Streams, bodies: BodyReader) {
     this.#parts = parts;
+    this.#bodies = bodies;
     this.#streams = streams;
-    this.#bodies = new BodyReader(parts.options);
   }
 
   async serve(ctx: Context): Promise<void> {

@@ -1,0 +1,48 @@
+import { AskNotFoundError, hasCode } from "gantry";
+import type { Context } from "koa";
+import type Router from "@koa/router";
+import { send, type ApiParts } from "./api.js";
+import { type BodyReader, textField } from "./body.js";
+import { HttpError } from "./errors.js";
+import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
+import { wireAsk } from "./wire.js";
+
+/** What runs ask of people. */
+export function askRoutes(router: Router, { agent }: ApiParts, bodies: BodyReader): void {
+  const askOf = async (ctx: Context) => {
+    const id = idIn(ctx);
+    const ask = id === undefined ? undefined : await agent.asks.get(id);
+    if (!ask) throw new AskNotFoundError(id ?? "");
+    return ask;
+  };
+
+  router.get("/api/asks", async (ctx) => {
+    const query = new Query(ctx);
+    const before = query.text("before");
+    const place = before === undefined ? undefined : await agent.asks.get(before);
+    if (before !== undefined && !place)
+      throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
+    const asks = await agent.asks.list({
+      limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
+      sessionId: query.text("session_id") || undefined,
+      open: query.oneOf("state", ["open", "all"]) !== "all",
+      before: place,
+    });
+    send(ctx, { asks: asks.map(wireAsk) });
+  });
+
+  router.get("/api/asks/:id", async (ctx) => send(ctx, wireAsk(await askOf(ctx))));
+
+  router.post("/api/asks/:id", async (ctx) => {
+    const { id } = await askOf(ctx);
+    const body = await bodies.json(ctx);
+    const reply = { choice: textField(body, "choice") ?? "", text: textField(body, "text") ?? "" };
+    try {
+      send(ctx, wireAsk(await agent.asks.answer(id, reply, "http")));
+    } catch (error) {
+      if (!hasCode(error, "ask_closed")) throw error;
+      // Whoever comes late is told what was decided.
+      send(ctx, { error: error.message, code: error.code, ask: wireAsk(error.ask) }, 409);
+    }
+  });
+}
