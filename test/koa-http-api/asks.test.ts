@@ -59,6 +59,7 @@ describe("what a run asks, over HTTP", () => {
     type Told = ReturnType<typeof wireAsk>;
     const told = (first.status === 200 ? first : second).json() as Told;
     const late = (first.status === 200 ? second : first).json() as { code: string; ask: Told };
+    assert.equal(told.answered_by, "http");
     assert.deepEqual([late.code, late.ask], ["ask_closed", told]);
     assert.equal((await answer).status, 200);
     assert.equal(ran.length, told.reply?.choice === "allow" ? 1 : 0);
