@@ -95,7 +95,11 @@ export class Agent {
       watch: (id, watched) => this.#watch(id, watched),
       stopRun: (rootId) => this.#stopRun(rootId),
     });
-    this.runs = new Runs({ store, running: (rootId) => this.#running.get(rootId) });
+    this.runs = new Runs({
+      store,
+      running: (rootId) => this.#running.get(rootId),
+      watch: (id, watched) => this.#watch(id, watched),
+    });
     this.asks = new Asks({
       store,
       running: (rootId) => this.#running.get(rootId),
@@ -237,8 +241,8 @@ export class Agent {
   async #start(input: RunInput): Promise<Run> {
     const [{ startRun }, { executeRun }, { ActiveRun }] = await (this.#code ??= runCode());
     const run = await startRun(this.#parts, input).catch(async (error: unknown) => {
-      // A day later a key may be used again.
-      if (!hasCode(error, "run_key_taken") || !(await this.runs.forgetOldKey(error.key))) throw error;
+      // Whose run died, or ended a day ago, may be used again.
+      if (!hasCode(error, "run_key_taken") || !(await this.runs.freeKey(error.key))) throw error;
       return startRun(this.#parts, input);
     });
     const work = executeRun(run);

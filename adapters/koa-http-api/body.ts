@@ -1,6 +1,7 @@
+import { createHash } from "node:crypto";
 import type { Context, Middleware } from "koa";
 import { HttpMethodEnum, koaBody } from "koa-body";
-import { isRecord, parseJson } from "gantry";
+import { isRecord, parseJson, type SessionMode } from "gantry";
 import { gatheredBody } from "gantry/http";
 import { HttpError, INVALID_BODY } from "./errors.js";
 
@@ -12,6 +13,12 @@ export interface RunRequest {
   sessionId: string | undefined;
   files: readonly string[];
   stream: boolean;
+  /** Answered at once; the run goes on whatever becomes of its client. */
+  background: boolean;
+  onDisconnect: "cancel" | "continue" | undefined;
+  mode: SessionMode | undefined;
+  /** All that was asked, in a form that is the same for the same. */
+  fingerprint: () => string;
   /** Names of further fields, which nothing is made of; the first few. */
   ignored: readonly string[];
 }
@@ -88,7 +95,17 @@ function invalidBody(): HttpError {
 }
 
 /** Fields that are made something of. */
-const KNOWN: ReadonlySet<string> = new Set(["message", "provider", "model", "session_id", "files", "stream"]);
+const KNOWN: ReadonlySet<string> = new Set([
+  "message",
+  "provider",
+  "model",
+  "session_id",
+  "files",
+  "stream",
+  "background",
+  "on_disconnect",
+  "mode",
+]);
 /** Of the others, so many are named, each cut at so many characters. */
 const NAMED = { fields: 10, characters: 64 };
 
@@ -104,6 +121,13 @@ export function invalidField(name: string): HttpError {
   return new HttpError(400, `invalid field: ${name}`, {}, "invalid_field");
 }
 
+/** JSON whose fields stand in one order. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_, one: unknown) =>
+    isRecord(one) ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1))) : one,
+  );
+}
+
 function checked(body: Record<string, unknown>): RunRequest {
   const own = (name: string): unknown => (Object.hasOwn(body, name) ? body[name] : undefined);
   const wrong = invalidField;
@@ -114,15 +138,31 @@ function checked(body: Record<string, unknown>): RunRequest {
   const files = own("files") ?? [];
   if (own("files") === null || !Array.isArray(files) || !files.every((file) => typeof file === "string"))
     throw wrong("files");
-  const stream = own("stream");
-  if (stream !== undefined && typeof stream !== "boolean") throw wrong("stream");
+  const flag = (name: string): boolean => {
+    const value = own(name) ?? false;
+    if (own(name) === null || typeof value !== "boolean") throw wrong(name);
+    return value;
+  };
+  const oneOf = <T extends string>(name: string, values: readonly T[]): T | undefined => {
+    const value = text(name);
+    const known = values.find((one) => one === value);
+    if (value !== undefined && known === undefined) throw wrong(name);
+    return known;
+  };
+  const [stream, background] = [flag("stream"), flag("background")];
+  // There is nobody to stream to.
+  if (stream && background) throw wrong("background");
   return {
     message,
     provider: text("provider"),
     model: text("model"),
     sessionId: text("session_id"),
     files,
-    stream: stream ?? false,
+    stream,
+    background,
+    onDisconnect: oneOf("on_disconnect", ["cancel", "continue"]),
+    mode: oneOf("mode", ["auto", "ask", "plan"]),
+    fingerprint: () => createHash("sha256").update(canonical(body)).digest("base64url"),
     ignored: Object.keys(body)
       .filter((name) => !KNOWN.has(name))
       .slice(0, NAMED.fields)

@@ -10,14 +10,16 @@ export async function serveEvents(ctx: Context, id: string, { agent, options, sh
   const query = new Query(ctx);
   const gone = new AbortController();
   ctx.res.once("close", () => gone.abort());
-  const events = agent.sessions.watch(id, {
-    after: query.text("after") ?? "",
-    // `EventSource` sends it by itself when it comes back.
-    lastSeen: ctx.get("Last-Event-ID"),
-    follow: query.oneOf("follow", ["true", "false"]) !== "false",
-    answers: query.oneOf("answers", ["true", "false"]) === "true",
-    signal: AbortSignal.any([gone.signal, shutdown]),
-  })[Symbol.asyncIterator]();
+  const events = agent.sessions
+    .watch(id, {
+      after: query.text("after") ?? "",
+      // `EventSource` sends it by itself when it comes back.
+      lastSeen: ctx.get("Last-Event-ID"),
+      follow: query.oneOf("follow", ["true", "false"]) !== "false",
+      answers: query.oneOf("answers", ["true", "false"]) === "true",
+      signal: AbortSignal.any([gone.signal, shutdown]),
+    })
+    [Symbol.asyncIterator]();
   try {
     // A session that is not there, and a cursor that never was, are answered as they are elsewhere.
     let next = await events.next();

@@ -1,9 +1,17 @@
-import { readAttachments, RunCancelledError, ShuttingDownError, type Run, type RunResult } from "gantry";
+import {
+  readAttachments,
+  RunCancelledError,
+  ShuttingDownError,
+  type Run,
+  type RunRecord,
+  type RunResult,
+} from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader, RunRequest } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
 import { CANCEL_MS } from "./serving.js";
+import { answerOf, joinStream, keyOf, once } from "./repeats.js";
 import { SseStream } from "./sse.js";
 import type { Streams } from "./streams.js";
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER, wireDone, wireEvent, wireResult } from "./wire.js";
@@ -29,16 +37,43 @@ export class Runs {
     // Also on the answer of a run that fails: a misspelt name may be why.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
     if (request.stream) this.#streams.count(ctx);
-    const run = await this.#start(request, gone.signal);
+    const key = keyOf(ctx);
+    const run =
+      key === undefined
+        ? await this.#start(request, gone.signal)
+        : await once(this.#parts.agent, key, request.fingerprint(), (sessionId) =>
+            this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, gone.signal, key),
+          );
+    const model = typeof run.model === "string" ? run.model : run.model.id;
     ctx.set(SESSION_HEADER, headerText(run.sessionId));
     ctx.set(RUN_HEADER, run.id);
-    ctx.set(MODEL_HEADER, headerText(`${run.provider}/${run.model.id}`));
-    if (request.stream) await this.#stream(ctx, run);
+    ctx.set(MODEL_HEADER, headerText(`${run.provider}/${model}`));
+    if (request.background) send(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
+    else if (!("result" in run)) await this.#join(ctx, run, request.stream, gone.signal);
+    else if (request.stream) await this.#stream(ctx, run);
     else await this.#answer(ctx, run);
   }
 
-  async #start(request: RunRequest, gone: AbortSignal): Promise<Run> {
+  /** A run that was begun before, under the same key. */
+  async #join(ctx: Context, run: RunRecord, isStream: boolean, gone: AbortSignal): Promise<void> {
+    const { agent, options, shutdown } = this.#parts;
+    const signal = AbortSignal.any([shutdown, gone]);
+    if (!isStream) return send(ctx, await answerOf(agent, run, signal));
+    ctx.respond = false;
+    const stream = new SseStream(ctx.res, options.heartbeatMs);
+    try {
+      await joinStream(agent, run, stream, signal);
+    } catch (error) {
+      const { message, code } = this.#told(error);
+      stream.end("error", { error: message, code });
+    }
+  }
+
+  async #start(request: RunRequest, gone: AbortSignal, key?: string): Promise<Run> {
     const { agent, options, shutdown, isLoopback } = this.#parts;
+    // Whoever names a run comes back for its answer.
+    const otherwise = request.background || key !== undefined ? "continue" : options.onDisconnect;
+    const isTied = (request.onDisconnect ?? otherwise) === "cancel";
     const policy = {
       projectDir: agent.projectDir,
       anywhere: isLoopback(),
@@ -53,8 +88,10 @@ export class Runs {
       provider: request.provider,
       model: request.model,
       sessionId: request.sessionId,
+      mode: request.mode,
       askedAt: "http",
-      signal: options.onDisconnect === "cancel" ? AbortSignal.any([shutdown, gone]) : shutdown,
+      ...(key === undefined ? {} : { key, fingerprint: request.fingerprint() }),
+      signal: isTied ? AbortSignal.any([shutdown, gone]) : shutdown,
       overflow: "drop",
     });
   }

@@ -5,6 +5,7 @@ import {
   type Message,
   type ModelEntry,
   type Part,
+  type RunAnswer,
   type RunRecord,
   type RunResult,
   type Session,
@@ -174,6 +175,46 @@ export function wireWatched(event: WatchEvent): Record<string, unknown> {
     case "deleted":
       return {};
   }
+}
+
+/** As `wireResult`, of a run that ended before. */
+export function wireFinished({ usage, iterations }: RunRecord, { output, finishReason }: RunAnswer) {
+  return { output, usage: wireUsage(usage), iterations, finish_reason: finishReason };
+}
+
+/** Payloads of the `agent` events of a run's stream, of what its session told; what is not the run's is left out. */
+export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: string): Record<string, unknown>[] {
+  const token = (said: Record<string, unknown>) => ({
+    type: "token",
+    agent_id: run.id,
+    agent_name: agentName,
+    ...said,
+  });
+  if (event.type === "delta")
+    return [token(event.kind === "text" ? { content: event.text } : { reasoning: event.text })];
+  if (event.type !== "message" && event.type !== "message_end") return [];
+  const { role, parts, name, toolCallId, failed } = event.message;
+  if (role === "user" || role === "system") return [];
+  if (role === "tool")
+    return [
+      filled({
+        type: "tool_result",
+        tool_call_id: toolCallId,
+        tool_name: name,
+        tool_output: textOf(parts, "text"),
+        failed: failed ? true : undefined,
+      }),
+    ];
+  const [reasoning, text] = [textOf(parts, "reasoning"), textOf(parts, "text")];
+  return [
+    ...(event.type === "message" && reasoning !== "" ? [token({ reasoning })] : []),
+    ...(event.type === "message" && text !== "" ? [token({ content: text })] : []),
+    ...parts.flatMap((part) =>
+      part.type === "tool_call"
+        ? [filled({ type: "tool_call", tool_call_id: part.id, tool_name: part.name, tool_args: part.arguments })]
+        : [],
+    ),
+  ];
 }
 
 /** Payload of a stream's `agent` event; undefined for one that says nothing, and for `done`, whose time is not yet. */

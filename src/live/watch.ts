@@ -15,11 +15,22 @@ export async function* watch(
   live: Live,
   store: SessionDriver,
   id: string,
-  { after = "", lastSeen = "", follow = true, answers = false, signal = new AbortController().signal }: WatchOptions,
+  {
+    after = "",
+    lastSeen = "",
+    behind = 0,
+    follow = true,
+    answers = false,
+    signal = new AbortController().signal,
+  }: WatchOptions,
 ): AsyncGenerator<WatchEvent, void, undefined> {
   const { chain } = await found(store, id);
-  const start = parseCursor(chain.root, after === "" ? lastSeen : after);
   const end = await endOf(store, chain.root);
+  const cursor = after === "" ? lastSeen : after;
+  const start =
+    cursor === "" && behind > 0
+      ? { cuts: end.cuts, seq: Math.min(behind, end.seq), within: undefined }
+      : parseCursor(chain.root, cursor);
   // What was seen and never came to the disk, before a power cut, say.
   const isLost = start.seq > end.seq || start.cuts > end.cuts;
   if (isLost && after !== "") throw new InputError("after", "a cursor of what was said, got one past the end");

@@ -2,6 +2,7 @@ import type { AskReply } from "./ask.js";
 import type { AgentEvent } from "./events.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
+import type { SessionMode } from "./session.js";
 import type { AskAnswer, AskRequest, Tool } from "./tool.js";
 import type { ToolSource } from "./tool-source.js";
 import type { Usage } from "./usage.js";
@@ -21,6 +22,8 @@ export interface RunInput {
   model?: string;
   /** Left out: the session's own, then the configured one. */
   reasoningEffort?: ReasoningEffort;
+  /** The session's from this run on; left out: as it is. */
+  mode?: SessionMode;
   /** Resume this session (id or alias; of a chain any id: its newest goes on). Left out: a new session. */
   sessionId?: string;
   /** Absolute path of the folder where this run's tools run; default the session's, which is that of its first run. */

@@ -37,6 +37,8 @@ export type WatchEvent =
 export interface WatchOptions {
   /** Cursor of the last event that the reader has; left out or `""`: from the beginning. One past the end is refused. */
   after?: string;
+  /** Only what was said behind the message with this `seq`; ignored beside a cursor. */
+  behind?: number;
   /** The same of a reader that comes back by itself: one past the end begins anew, with a cut of all that it has. Ignored beside `after`. */
   lastSeen?: string;
   /** Whether to wait for more; `false` ends when all was told. Default true. */

@@ -1,11 +1,14 @@
 import { InputError } from "../ports/errors.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
+import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
 
 /** Every level of reasoning that there is. */
 export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high"];
+
+export const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 
 const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   message: true,
@@ -14,6 +17,7 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   provider: true,
   model: true,
   reasoningEffort: true,
+  mode: true,
   sessionId: true,
   projectDir: true,
   systemPrompt: true,
@@ -51,6 +55,7 @@ export function checkInput(input: RunInput): void {
   for (const field of Object.keys(input))
     if (!Object.hasOwn(KNOWN, field)) throw new InputError(field, `one of ${Object.keys(KNOWN).join(", ")}`);
   if (input.reasoningEffort !== undefined) oneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
+  if (input.mode !== undefined) oneOf("mode", MODES, input.mode);
   if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
   if (input.tools !== undefined) toolList(input.tools);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)

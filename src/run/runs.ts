@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { settlesWithin } from "../base/abort.js";
 import { newId, now } from "../base/ids.js";
-import { InputError, RunCancelledError, RunNotFoundError } from "../ports/errors.js";
+import { InputError, RunCancelledError, RunNotFoundError, ShuttingDownError } from "../ports/errors.js";
 import type { Instruction, RunRecord, RunState } from "../ports/run.js";
 import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
+import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { KEY_MS } from "../sessions/housekeeping.js";
 import { found } from "../sessions/sessions.js";
 import { asItIs, isOpen } from "../sessions/stored-run.js";
@@ -40,14 +41,17 @@ export interface RunsOptions {
   store: () => Promise<SessionDriver>;
   /** The run of a chain in this process. */
   running: (rootId: string) => Running | undefined;
+  watch: (sessionId: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
 }
 
 /** The runs of a store, those of other processes too. */
 export class Runs {
   readonly #store: () => Promise<SessionDriver>;
   readonly #running: RunsOptions["running"];
+  readonly #watch: RunsOptions["watch"];
 
-  constructor({ store, running }: RunsOptions) {
+  constructor({ store, running, watch }: RunsOptions) {
+    this.#watch = watch;
     this.#store = store;
     this.#running = running;
   }
@@ -86,6 +90,27 @@ export class Runs {
   }
 
   /**
+   * Resolves with a run when it has ended, whichever process it runs in. Rejects with `RunNotFoundError` (also when its
+   * session is deleted meanwhile), `StoreError`, or the signal's reason.
+   */
+  async ended(id: string, signal?: AbortSignal): Promise<RunRecord> {
+    const run = await this.#found(id);
+    if (!isOpen(run)) return run;
+    // Told at each change, and once a second beside: the dead tell nothing.
+    for await (const event of this.#watch(run.sessionId, {
+      behind: Number.MAX_SAFE_INTEGER,
+      ...(signal && { signal }),
+    })) {
+      if (event.type === "deleted") throw new RunNotFoundError(id);
+      if (event.type !== "state") continue;
+      const now = event.state.run?.id === id ? event.state.run : await this.#found(id);
+      if (!isOpen(now)) return now;
+    }
+    signal?.throwIfAborted();
+    throw new ShuttingDownError();
+  }
+
+  /**
    * Tell a run something, as the user's, before its model is asked again; what comes too late for that begins the
    * session's next run by itself, unless the run is cancelled. Resolves with false, and nothing was told, when the run
    * had ended before. Rejects with `InputError`, `RunNotFoundError` or `StoreError`.
@@ -102,12 +127,19 @@ export class Runs {
     return isOpen(await this.#found(id)) || !(await store.withdraw(instruction));
   }
 
-  /** Free a key whose run ended and is older than a day. False when it is not. */
-  async forgetOldKey(key: string): Promise<boolean> {
+  /** Free a key whose run was interrupted, or ended and is older than a day. False when it is neither. */
+  async freeKey(key: string): Promise<boolean> {
     const store = await this.#store();
     const before = new Date(Date.now() - KEY_MS).toISOString();
     const [stored] = await store.runs({ key, limit: 1 });
-    if (stored && (stored.run.startedAt >= before || isOpen(stored.run))) return false;
+    if (!stored) return true;
+    const run = asItIs(stored);
+    if (run.state === "interrupted") {
+      const runs = [{ ...run, key: "", fingerprint: "" }];
+      await store.write(run.sessionId, { fence: null, sync: false, runs });
+      return true;
+    }
+    if (run.startedAt >= before || isOpen(run)) return false;
     await store.forgetKeys(before);
     return true;
   }

@@ -82,7 +82,12 @@ async function begin(
   try {
     const whole = await attached(input, place, signal);
     const effort = input.reasoningEffort ?? chosenEffort(stored) ?? agent.reasoningEffort;
-    const set = { provider: chosen.provider.name, model: chosen.model.id, reasoningEffort: effort };
+    const set = {
+      provider: chosen.provider.name,
+      model: chosen.model.id,
+      reasoningEffort: effort,
+      ...(input.mode && { mode: input.mode }),
+    };
     // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
     const kept = stored && agent.kept.take(sessionId, lease.previous);
     const head = stored && (await readHead(store, stored, { messages: kept === undefined }));
@@ -231,8 +236,8 @@ async function chainOf(store: SessionDriver, id: string): Promise<Session> {
 
 /** The session that a run goes on in. The original's fields are the chain's: a revert may have made an earlier follow-up the newest again. */
 function goingOn({ original, newest }: ChainHead): Session {
-  const { title, titled, provider, model, reasoningEffort, projectDir } = original;
-  return { ...newest, title, titled, provider, model, reasoningEffort, projectDir };
+  const { title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir } = original;
+  return { ...newest, title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir };
 }
 
 async function recentPair(store: SessionDriver, projectDir: string): Promise<ModelPair | undefined> {
