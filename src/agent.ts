@@ -23,7 +23,7 @@ import { checkInput, oneOf, toolList } from "./run/input.js";
 import { Sessions } from "./sessions/sessions.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
-import { ASK_WHERE_POSSIBLE } from "./run/permissions.js";
+import { BY_MODE } from "./run/modes.js";
 import { projectInstructions } from "./run/system-prompt.js";
 import { ToolSources } from "./run/tool-sources.js";
 import { ToolStates } from "./run/tool-state.js";
@@ -121,7 +121,7 @@ export class Agent {
       logger,
       tools,
       sources: new ToolSources(tools.sources, bus, logger),
-      permissions: options.permissions ?? ASK_WHERE_POSSIBLE,
+      permissions: options.permissions ?? BY_MODE,
       asking: { unattended: options.unattended ?? "reject", timeoutMs: (options.askTimeout ?? ASK_TIMEOUT) * 1000 },
       hooks: options.hooks ?? {},
       compaction: new Compaction(options.compaction ?? {}),

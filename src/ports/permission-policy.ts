@@ -1,7 +1,10 @@
+import type { SessionMode } from "./session.js";
 import type { ToolCall } from "./tool.js";
 
 /** A call, and whether a person can be asked about it. */
 export interface PermissionRequest extends ToolCall {
+  /** Of the session, now. In `plan` only calls that change nothing are judged at all. */
+  readonly mode: SessionMode;
   readonly canAsk: boolean;
 }
 

@@ -16,17 +16,7 @@ const PAGE = 50;
 /** A question as a run puts it. */
 export type Asked = Pick<
   Ask,
-  | "callId"
-  | "kind"
-  | "tool"
-  | "toolKind"
-  | "title"
-  | "input"
-  | "locations"
-  | "diff"
-  | "reason"
-  | "choices"
-  | "freeText"
+  "callId" | "kind" | "tool" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason" | "choices" | "freeText"
 >;
 
 /** Whether somebody is there who may answer what a run asks. */
@@ -71,7 +61,8 @@ export async function askPeople(
       answer,
       new Promise((_, reject) => onAbort(signal, () => reject(signal.reason as Error))),
     ];
-    if (patience !== undefined) outcomes.push(new Promise((resolve) => (timer = setTimeout(() => resolve(undefined), patience))));
+    if (patience !== undefined)
+      outcomes.push(new Promise((resolve) => (timer = setTimeout(() => resolve(undefined), patience))));
     if (here)
       outcomes.push(
         here(decided.signal).then(

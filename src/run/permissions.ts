@@ -3,7 +3,7 @@ import { now } from "../base/ids.js";
 import type { AskChoice, AskReply } from "../ports/ask.js";
 import type { Leave } from "../ports/session.js";
 import { askPeople, isAttended } from "./asks.js";
-import type { PermissionPolicy } from "../ports/permission-policy.js";
+import { currentMode, refusedInMode } from "./modes.js";
 import type { AskRequest, Tool, ToolCall, ToolContext } from "../ports/tool.js";
 import type { RunContext } from "./run-context.js";
 
@@ -16,12 +16,6 @@ export const NOT_RUN = "[cancelled before it ran]";
 const NOBODY =
   "This call needs leave, and nobody could be asked, so it did not run. It was not refused: go on without it, or say what you need it for.";
 
-/** Of an agent that was given no other: tools that need permission ask where somebody can be asked, and run where nobody can. */
-export const ASK_WHERE_POSSIBLE: PermissionPolicy = {
-  name: "ask where possible",
-  judge: ({ tool, canAsk }) => ({ action: tool.needsPermission && canAsk ? "ask" : "allow" }),
-};
-
 /** What came of judging a call: it runs, it does not and why, or a person is asked and why. */
 export type Verdict = "allow" | { readonly refused: string } | { readonly askedBecause: string };
 
@@ -30,7 +24,10 @@ export async function judged(call: ToolCall, run: RunContext): Promise<Verdict> 
   const { signal, logger } = run;
   const { permissions } = run.agent;
   try {
-    const judging = (async () => permissions.judge({ ...call, canAsk: canAsk(run) }, signal))();
+    const mode = await currentMode(run);
+    const refused = refusedInMode(mode, call.tool);
+    if (refused !== undefined) return { refused };
+    const judging = (async () => permissions.judge({ ...call, mode, canAsk: canAsk(run) }, signal))();
     const { action, reason = "" } = await abortable(judging, signal);
     if (action === "allow") return "allow";
     if (action === "deny") return { refused: `This call is not allowed: ${reason || "go on without it."}` };
@@ -100,7 +97,8 @@ export function asker(callId: string, tool: Tool, run: RunContext): Asker {
     );
     if (!ask) throw new Error("nobody answered");
     const choice = ask.reply?.choice;
-    if (choice === "allow_always") await giveLeave(run, { tool: tool.name, what, title, by: ask.answeredBy, at: now() });
+    if (choice === "allow_always")
+      await giveLeave(run, { tool: tool.name, what, title, by: ask.answeredBy, at: now() });
     return choice === "allow" || choice === "allow_always" ? choice : "reject";
   };
 }
@@ -114,7 +112,17 @@ export function questioner(callId: string, tool: Tool, input: unknown, run: RunC
     const here = run.ask;
     const ask = await askPeople(
       run,
-      { ...shown, callId, kind: "question", tool: tool.name, toolKind: tool.kind, diff: [], reason: "", choices, freeText },
+      {
+        ...shown,
+        callId,
+        kind: "question",
+        tool: tool.name,
+        toolKind: tool.kind,
+        diff: [],
+        reason: "",
+        choices,
+        freeText,
+      },
       here &&
         (async (signal) => {
           const question = { choices, freeText };
@@ -129,7 +137,10 @@ export function questioner(callId: string, tool: Tool, input: unknown, run: RunC
 }
 
 function replyOf(answer: unknown): AskReply {
-  const { choice, text } = (typeof answer === "object" ? (answer ?? {}) : { choice: answer }) as Record<string, unknown>;
+  const { choice, text } = (typeof answer === "object" ? (answer ?? {}) : { choice: answer }) as Record<
+    string,
+    unknown
+  >;
   return { choice: typeof choice === "string" ? choice : "", text: typeof text === "string" ? text : "" };
 }
 

@@ -183,7 +183,8 @@ async function perform(
     projectDir,
     signal: run.signal,
     // Of a session whose tools are free, one that asks by itself is as free as the others where nobody is there.
-    ask: (request) => (canAsk(run) || run.conversation.session.mode !== "auto" ? ask(request) : Promise.resolve("allow")),
+    ask: (request) =>
+      canAsk(run) || run.conversation.session.mode !== "auto" ? ask(request) : Promise.resolve("allow"),
     question: questioner(callId, tool, one.input, run),
     state,
   };

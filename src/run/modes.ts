@@ -1,0 +1,31 @@
+import type { PermissionPolicy } from "../ports/permission-policy.js";
+import type { SessionMode } from "../ports/session.js";
+import type { ToolKind, ToolSpec } from "../ports/tool.js";
+import type { RunContext } from "./run-context.js";
+
+/** Kinds of tools that change nothing; of those that need permission a person is asked. */
+const LOOKING: ReadonlySet<ToolKind> = new Set(["read", "search", "think", "fetch"]);
+
+/** Why a call may not run in a session's mode, whatever a policy says; undefined where it may. */
+export function refusedInMode(mode: SessionMode, { kind, name }: ToolSpec): string | undefined {
+  if (mode !== "plan" || LOOKING.has(kind)) return undefined;
+  return (
+    `The session is in plan mode: nothing that could change anything runs, so ${name} did not. ` +
+    "Read and search, then say what you would do; the user leaves plan mode when they agree."
+  );
+}
+
+/** The mode as it is now: somebody may have changed it since the run began. */
+export async function currentMode({ store, sessionId, conversation }: RunContext): Promise<SessionMode> {
+  const mode = (await store.get(sessionId))?.mode ?? conversation.session.mode;
+  if (mode !== conversation.session.mode) conversation.session = { ...conversation.session, mode };
+  return mode;
+}
+
+/** Of an agent that was given no other: in `auto` tools that need permission ask where the run's own door answers, and run where it does not; in the other modes they ask. */
+export const BY_MODE: PermissionPolicy = {
+  name: "mode",
+  judge: ({ tool, mode, canAsk }) => ({
+    action: tool.needsPermission && (mode !== "auto" || canAsk) ? "ask" : "allow",
+  }),
+};
