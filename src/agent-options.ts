@@ -99,7 +99,8 @@ export function checkOptions(options: unknown): void {
     object("permissions", options["permissions"], "a permission policy, with", ["judge"]);
   if (options["unattended"] !== undefined) oneOf("unattended", UNATTENDED, options["unattended"]);
   const { askTimeout = 1 } = options;
-  if (typeof askTimeout !== "number" || !(askTimeout > 0)) throw new InputError("askTimeout", "a number of seconds above 0");
+  if (typeof askTimeout !== "number" || !(askTimeout > 0))
+    throw new InputError("askTimeout", "a number of seconds above 0");
   if (options["hooks"] !== undefined) checkHooks(options["hooks"]);
   const { model } = options;
   if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");

@@ -6,7 +6,7 @@ export { Agent } from "./agent.js";
 export type { AgentOptions } from "./agent-options.js";
 export type { AgentEvent } from "./ports/events.js";
 export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
-export type { Instruction, Run, RunAnswer, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
+export type { Budget, Instruction, Run, RunAnswer, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
 export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
 export type { Runs } from "./run/runs.js";
 export type { Asks, Unattended } from "./run/asks.js";
@@ -29,6 +29,7 @@ export type {
   Part,
   ReasoningPart,
   Role,
+  Shown,
   TextPart,
   ToolCallPart,
 } from "./ports/message.js";
@@ -65,7 +66,7 @@ export type {
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
 export type { Permission, PermissionPolicy, PermissionRequest } from "./ports/permission-policy.js";
 export type { Hooks, ModelCall } from "./ports/hooks.js";
-export type { SessionState, WatchEvent, WatchOptions } from "./ports/watch.js";
+export type { PlanEntry, SessionState, WatchEvent, WatchOptions } from "./ports/watch.js";
 export type { Notifier } from "./ports/notifier.js";
 export type {
   AskAnswered,

@@ -38,6 +38,7 @@ export function updatesOf(event: AgentEvent, profile: Profile, compaction: boole
     }
     case "steered":
       return [{ sessionUpdate: "user_message_chunk", messageId: event.messageId, content: textBlock(event.text) }];
+    case "tool_progress":
     case "retry":
     case "done":
     case "error":

@@ -245,6 +245,8 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
       return { type: "compaction", strategy: event.strategy, messages: event.messages, tokens: event.tokens };
     case "steered":
       return { type: "steered", content: event.text };
+    // Of the session's stream alone.
+    case "tool_progress":
     // The stream's own words for these come from the run's result; of a retry it knows nothing, and goes on.
     case "retry":
     case "done":

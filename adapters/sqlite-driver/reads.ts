@@ -175,7 +175,7 @@ export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN (
 
 /** What is stored of a run; a record of an earlier version lacks some. */
 function recordOf(record: string): RunRecord {
-  const lacking = { fingerprint: "", after: 0, answer: null } as const;
+  const lacking = { fingerprint: "", after: 0, retry: null, answer: null } as const;
   return { ...lacking, ...(JSON.parse(record) as Omit<RunRecord, keyof typeof lacking>) };
 }
 

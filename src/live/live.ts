@@ -48,5 +48,5 @@ async function stateOf(store: SessionDriver, rootId: string): Promise<SessionSta
   const run = stored ? asItIs(stored) : null;
   // What a dead run asks nobody waits for.
   const open = run && isOpen(run) ? asks.filter(({ runId }) => runId === run.id) : [];
-  return { session, run, asks: open.reverse() };
+  return { session, run, asks: open.reverse(), plan: [] };
 }

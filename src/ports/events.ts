@@ -40,6 +40,8 @@ export type AgentEvent =
       diff: readonly Diff[];
       locations: readonly Location[];
     }
+  /** What a running tool printed since this was told last; dropped before anything else of a reader that is slow. */
+  | { type: "tool_progress"; callId: string; text: string }
   | {
       /** What somebody else told the run, put before its model as the user's. */
       type: "steered";

@@ -1,3 +1,5 @@
+import type { Diff, Location } from "./tool.js";
+
 /**
  * Data that a provider needs back verbatim (reasoning signatures, encrypted reasoning, item ids).
  * Sent back only to the pair that made it; meaningless to everyone else.
@@ -70,6 +72,12 @@ export interface ModelMessage {
   failed: boolean;
 }
 
+/** What people are shown of a call's result beside its text. */
+export interface Shown {
+  diff: readonly Diff[];
+  locations: readonly Location[];
+}
+
 /** A stored message. `seq` orders; clocks never do. */
 export interface Message extends ModelMessage {
   id: string;
@@ -78,6 +86,8 @@ export interface Message extends ModelMessage {
   seq: number;
   /** ISO 8601 UTC with milliseconds. */
   createdAt: string;
+  /** Tool messages: what was shown of the result; left out where that is nothing. */
+  shown?: Shown;
   /** False while it is still growing, and for good when a crash, a cancel or a broken connection cut it off. */
   finished: boolean;
 }

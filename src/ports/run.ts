@@ -3,9 +3,19 @@ import type { AgentEvent } from "./events.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
 import type { SessionMode } from "./session.js";
-import type { AskAnswer, AskRequest, Tool } from "./tool.js";
+import type { AskAnswer, AskRequest, JsonSchema, Tool } from "./tool.js";
 import type { ToolSource } from "./tool-source.js";
 import type { Usage } from "./usage.js";
+
+/** What a run may cost at most; whatever is left out has no bound. */
+export interface Budget {
+  /** USD of all its model calls. */
+  usd?: number;
+  /** Prompt and completion tokens of all its model calls. */
+  tokens?: number;
+  /** Of wall time, the wait for people's answers left out. */
+  seconds?: number;
+}
 
 /** What a run is asked to do. */
 export interface RunInput {
@@ -24,6 +34,10 @@ export interface RunInput {
   reasoningEffort?: ReasoningEffort;
   /** The session's from this run on; left out: as it is. */
   mode?: SessionMode;
+  /** Of this run; the agent's own stands beside it, and the smaller counts. */
+  budget?: Budget;
+  /** JSON Schema of the answer: `RunResult.structured` is a value that it holds true of. */
+  outputSchema?: JsonSchema;
   /** Resume this session (id or alias; of a chain any id: its newest goes on). Left out: a new session. */
   sessionId?: string;
   /** Absolute path of the folder where this run's tools run; default the session's, which is that of its first run. */
@@ -34,6 +48,10 @@ export interface RunInput {
   tools?: readonly (Tool | ToolSource)[];
   /** The one way to cancel. */
   signal?: AbortSignal;
+  /** Whether to wait in line for a session in which a run is under way, in place of `SessionBusyError`. Default false. */
+  queue?: boolean;
+  /** Hears, when a run waits in line and whenever that changes, how many are before it, the one under way included. */
+  onQueued?: (ahead: number) => void;
   /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
   onWaiting?: (why: string) => void;
   /**
@@ -62,6 +80,8 @@ export interface RunInput {
 export interface RunResult {
   /** Text of the last answer; of one that broke off and was gone on with, all of it. */
   output: string;
+  /** The value of the answer, where `outputSchema` asked for one. */
+  structured?: unknown;
   /** Sum over all model calls of the run. */
   usage: Usage;
   /** Model calls of the main loop. */
@@ -146,6 +166,8 @@ export interface RunRecord {
   endedBy: RunResult["endedBy"] | "";
   /** Of one that failed, as clients are told; null of all others. */
   error: { code: string; message: string } | null;
+  /** While it waits to ask its model again; null otherwise. */
+  retry: { attempt: number; at: string; reason: string } | null;
   /** Of one that finished and has a key; null of all others. */
   answer: RunAnswer | null;
 }

@@ -109,6 +109,8 @@ export interface ToolContext {
   ask(request: Omit<AskRequest, "callId" | "tool" | "kind" | "question">): Promise<AskAnswer>;
   /** Put a question to whoever is there: the label that was chosen, or the text given; undefined when nobody is there, or nobody answers. */
   question(question: Question): Promise<string | undefined>;
+  /** Show people what the call has printed since this was said last; kept nowhere, and no part of its output. Never throws. */
+  progress(text: string): void;
   /**
    * What the session's tools remember of each other (files read, todo list). What a call sets to plain JSON is stored
    * with its result and found again by any process; anything else lives as long as this one.

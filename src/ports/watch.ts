@@ -3,6 +3,12 @@ import type { Message } from "./message.js";
 import type { RunRecord } from "./run.js";
 import type { Session } from "./session.js";
 
+/** A step of what an agent is about to do, as its todo list says. */
+export interface PlanEntry {
+  content: string;
+  status: "pending" | "in_progress" | "completed";
+}
+
 /** How a session stands. It is told anew whenever it changes, and is no part of what a cursor counts. */
 export interface SessionState {
   /** The chain's first session. */
@@ -11,6 +17,8 @@ export interface SessionState {
   run: RunRecord | null;
   /** Those that are open, oldest first. */
   asks: readonly Ask[];
+  /** The todo list, as the tools left it last; empty without one. */
+  plan: readonly PlanEntry[];
 }
 
 /**

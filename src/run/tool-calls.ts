@@ -186,6 +186,7 @@ async function perform(
     ask: (request) =>
       canAsk(run) || run.conversation.session.mode !== "auto" ? ask(request) : Promise.resolve("allow"),
     question: questioner(callId, tool, one.input, run),
+    progress: () => undefined,
     state,
   };
   const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);

@@ -67,6 +67,7 @@ const runShape = v.object({
   iterations: whole,
   endedBy: v.picklist(["", "model", "max_iterations", "budget"]),
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
+  retry: v.optional(v.nullable(v.object({ attempt: whole, at: time, reason: v.string() })), null),
   answer: v.optional(
     v.nullable(
       v.object({

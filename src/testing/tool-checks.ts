@@ -237,6 +237,7 @@ function context(
     signal: changes.signal ?? new AbortController().signal,
     ask: () => Promise.resolve("allow"),
     question: () => Promise.resolve(undefined),
+    progress: () => undefined,
     state: changes.state ?? new Map<string, unknown>(),
   };
 }

@@ -25,8 +25,14 @@ export async function* eventsOf(url: string, headers: Record<string, string> = {
       const block = rest.slice(0, end);
       rest = rest.slice(end + 2);
       if (block.startsWith(":")) continue;
-      const fields = new Map(block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
-      yield { type: fields.get("event") ?? "", id: fields.get("id"), data: JSON.parse(fields.get("data") ?? "null") } as WireEvent;
+      const fields = new Map(
+        block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]),
+      );
+      yield {
+        type: fields.get("event") ?? "",
+        id: fields.get("id"),
+        data: JSON.parse(fields.get("data") ?? "null"),
+      } as WireEvent;
     }
   }
 }

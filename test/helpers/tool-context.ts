@@ -18,6 +18,7 @@ export function toolContext(projectDir: string, changes: Partial<ToolContext> = 
     signal: new AbortController().signal,
     ask: () => Promise.resolve("allow"),
     question: () => Promise.resolve(undefined),
+    progress: () => undefined,
     state: new Map(),
     ...changes,
   };

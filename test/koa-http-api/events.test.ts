@@ -25,7 +25,11 @@ function watched(t: { after(run: () => unknown): void }, url: string, drop: () =
       const one = new AbortController();
       over.signal.addEventListener("abort", () => one.abort());
       try {
-        for await (const event of eventsOf(url, page.lastId === "" ? {} : { "last-event-id": page.lastId }, one.signal)) {
+        for await (const event of eventsOf(
+          url,
+          page.lastId === "" ? {} : { "last-event-id": page.lastId },
+          one.signal,
+        )) {
           page.apply(event);
           if (drop()) break;
         }
@@ -83,7 +87,8 @@ describe("GET /api/sessions/{id}/events", () => {
     assert.deepEqual(page.messages, await messagesOf(api, id));
     assert.deepEqual(Object.keys(page.state), ["session", "run", "asks"]);
     const rest: string[] = [];
-    for await (const { type } of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false&after=${page.lastId}`)) rest.push(type);
+    for await (const { type } of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false&after=${page.lastId}`))
+      rest.push(type);
     assert.deepEqual(rest, ["state"]);
   });
 

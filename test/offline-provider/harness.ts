@@ -86,6 +86,8 @@ async function runTool(
       signal: AbortSignal.timeout(60_000),
       ask: async () => "allow",
       question: async () => undefined,
+
+      progress: () => undefined,
       state: new Map(),
     });
     output = result.text;

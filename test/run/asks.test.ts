@@ -34,7 +34,9 @@ async function two(t: Hooks, driver: () => SessionDriver, options: Partial<Agent
       return said === undefined ? "nobody" : `they said ${said}`;
     },
   });
-  const script = Array.from({ length: 20 }, (_, n) => (n % 2 ? "end" : callTools(["act", { n }, `act-${n}`], ["inquire", {}, `q-${n}`])));
+  const script = Array.from({ length: 20 }, (_, n) =>
+    n % 2 ? "end" : callTools(["act", { n }, `act-${n}`], ["inquire", {}, `q-${n}`]),
+  );
   const [here, there] = [driver(), driver()].map(
     (one) =>
       new Agent({
@@ -53,7 +55,10 @@ async function two(t: Hooks, driver: () => SessionDriver, options: Partial<Agent
 }
 
 /** What tools brought in a run, its questions answered as `by` says. */
-async function told(agent: Agent, input: Partial<RunInput>): Promise<{ id: string; sessionId: string; told: string[] }> {
+async function told(
+  agent: Agent,
+  input: Partial<RunInput>,
+): Promise<{ id: string; sessionId: string; told: string[] }> {
   const run = await agent.run({ message: "x", ...input });
   const outputs: string[] = [];
   for await (const event of run) if (event.type === "tool_result") outputs.push(event.output);
@@ -68,7 +73,12 @@ async function session(agent: Agent, mode: SessionMode): Promise<string> {
 }
 
 /** Answer what a session asks, as who watches it does, until it is over. */
-async function answering(agent: Agent, sessionId: string, signal: AbortSignal, reply: (ask: Ask) => string): Promise<Ask[]> {
+async function answering(
+  agent: Agent,
+  sessionId: string,
+  signal: AbortSignal,
+  reply: (ask: Ask) => string,
+): Promise<Ask[]> {
   const seen: Ask[] = [];
   for await (const event of agent.sessions.watch(sessionId, { answers: true, signal }))
     if (event.type === "state")
@@ -81,10 +91,12 @@ async function answering(agent: Agent, sessionId: string, signal: AbortSignal, r
   return seen;
 }
 
-const ask = (answers: unknown[], requests: AskRequest[] = []) => (request: AskRequest) => {
-  requests.push(request);
-  return Promise.resolve(answers.shift() as never);
-};
+const ask =
+  (answers: unknown[], requests: AskRequest[] = []) =>
+  (request: AskRequest) => {
+    requests.push(request);
+    return Promise.resolve(answers.shift() as never);
+  };
 
 for (const [name, make] of STORES)
   describe(`what a run asks (${name})`, () => {
@@ -93,7 +105,9 @@ for (const [name, make] of STORES)
         const agents = await two(t, await make(t), { unattended: "wait" });
         const id = await session(agents.here, "auto");
         const over = new AbortController();
-        const watching = answering(agents[door], id, over.signal, ({ kind }) => (kind === "permission" ? "allow" : "2"));
+        const watching = answering(agents[door], id, over.signal, ({ kind }) =>
+          kind === "permission" ? "allow" : "2",
+        );
         // Somebody asks at the run's own door too, and nobody answers there.
         let gone = 0;
         const never: RunInput["ask"] = (_, signal) =>
@@ -112,7 +126,10 @@ for (const [name, make] of STORES)
           ],
         );
         const [question, permission] = await agents.there.asks.list({ sessionId: id });
-        assert.deepEqual([permission?.state, permission?.answeredBy, permission?.reply?.choice], ["answered", "test", "allow"]);
+        assert.deepEqual(
+          [permission?.state, permission?.answeredBy, permission?.reply?.choice],
+          ["answered", "test", "allow"],
+        );
         assert.equal(question?.runId, run.id);
         assert.deepEqual(await agents.here.asks.list({ open: true }), []);
         await assert.rejects(agents.here.asks.answer(permission!.id, { choice: "reject" }), {
@@ -124,7 +141,10 @@ for (const [name, make] of STORES)
     it("keeps leave that was given for good with the session, for any process and no other call", async (t) => {
       const agents = await two(t, await make(t));
       const requests: AskRequest[] = [];
-      const first = await told(agents.here, { ask: ask(["allow_always", { choice: "", text: "green" }], requests), askedAt: "desk" });
+      const first = await told(agents.here, {
+        ask: ask(["allow_always", { choice: "", text: "green" }], requests),
+        askedAt: "desk",
+      });
       assert.deepEqual(first.told, ["done", "they said green"]);
       assert.equal(requests[1]?.question?.freeText, true);
       const [leave, more] = (await agents.there.sessions.get(first.sessionId))?.leave ?? [];
@@ -133,7 +153,10 @@ for (const [name, make] of STORES)
       const again = ask(["reject", "reject"], asked);
       const second = await told(agents.there, { sessionId: first.sessionId, ask: again });
       // The other agent's script begins with the same call, which needs no asking any more.
-      assert.deepEqual(asked.map(({ tool }) => tool), ["inquire"]);
+      assert.deepEqual(
+        asked.map(({ tool }) => tool),
+        ["inquire"],
+      );
       assert.deepEqual(second.told, ["done", "nobody"]);
     });
 
@@ -145,12 +168,18 @@ for (const [name, make] of STORES)
         [{ unattended: "allow" }, /^done$/],
         [waited, /nobody could be asked/],
       ] as const) {
-        const { here } = await two(t, driver, { permissions: { name: "strict", judge: () => ({ action: "ask" }) }, ...options });
+        const { here } = await two(t, driver, {
+          permissions: { name: "strict", judge: () => ({ action: "ask" }) },
+          ...options,
+        });
         const { told: outputs, sessionId } = await told(here, {});
         assert.match(outputs[0]!, wanted);
         const asks = await here.asks.list({ sessionId });
         const isWaited = options === waited;
-        assert.deepEqual(asks.map(({ state }) => state), isWaited ? ["withdrawn", "withdrawn"] : []);
+        assert.deepEqual(
+          asks.map(({ state }) => state),
+          isWaited ? ["withdrawn", "withdrawn"] : [],
+        );
         if (isWaited) assert.ok(asks[0]!.deadline > asks[0]!.createdAt);
       }
     });
@@ -177,8 +206,14 @@ for (const [name, make] of STORES)
       for await (const event of agents.here.sessions.watch(run.sessionId))
         if (event.type === "state" && event.state.asks[0]) {
           const { id } = event.state.asks[0];
-          await assert.rejects(agents.here.asks.answer(id, { choice: "yes" }), { code: "invalid_input", field: "choice" });
-          await assert.rejects(agents.here.asks.answer(id, { text: "allow" }), { code: "invalid_input", field: "choice" });
+          await assert.rejects(agents.here.asks.answer(id, { choice: "yes" }), {
+            code: "invalid_input",
+            field: "choice",
+          });
+          await assert.rejects(agents.here.asks.answer(id, { text: "allow" }), {
+            code: "invalid_input",
+            field: "choice",
+          });
           await assert.rejects(agents.here.asks.answer(id, { choice: true as never }), { code: "invalid_input" });
           break;
         }

@@ -132,6 +132,7 @@ export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> =
     iterations: 0,
     endedBy: "",
     error: null,
+    retry: null,
     answer: null,
     ...fields,
   };
