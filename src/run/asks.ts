@@ -6,10 +6,6 @@ import type { AskQuery, SessionDriver } from "../ports/session-driver.js";
 import type { RunContext } from "./run-context.js";
 import type { Running } from "./runs.js";
 
-/** What becomes of a question that nobody is there to answer. */
-export type Unattended = "reject" | "allow" | "wait";
-export const UNATTENDED: readonly Unattended[] = ["reject", "allow", "wait"];
-
 /** Asks of a list that asks for no number. */
 const PAGE = 50;
 
