@@ -2,8 +2,9 @@ import { AskNotFoundError, hasCode } from "gantry";
 import type { Context } from "koa";
 import type Router from "@koa/router";
 import { send, type ApiParts } from "./api.js";
-import { type BodyReader, textField } from "./body.js";
+import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
+import { Fields, invalidField } from "./fields.js";
 import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { wireAsk } from "./wire.js";
 
@@ -35,8 +36,10 @@ export function askRoutes(router: Router, { agent }: ApiParts, bodies: BodyReade
 
   router.post("/api/asks/:id", async (ctx) => {
     const { id } = await askOf(ctx);
-    const body = await bodies.json(ctx);
-    const reply = { choice: textField(body, "choice") ?? "", text: textField(body, "text") ?? "" };
+    const fields = new Fields(await bodies.json(ctx));
+    const reply = { choice: fields.text("choice") ?? "", text: fields.text("text") ?? "" };
+    // Which of the two counts nobody could tell.
+    if (reply.choice !== "" && reply.text !== "") throw invalidField("text");
     try {
       send(ctx, wireAsk(await agent.asks.answer(id, reply, "http")));
     } catch (error) {
