@@ -84,7 +84,7 @@ export interface ChainHead {
   original: Session;
   /** The session with the greatest index that no cut hides: the original itself when there is no other. */
   newest: Session;
-  /** What the newest began with (its view), then what was said in it: all that a model needs. */
+  /** What the newest began with (its view), then what was said in it: all that a model needs, so `shown` may be left out. */
   messages: Message[];
   /** The chain's runs that are stored as `running` or `waiting`, newest first. To whoever holds the chain's lease they are interrupted. */
   unfinished: RunRecord[];

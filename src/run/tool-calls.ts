@@ -3,12 +3,14 @@ import { INTERRUPTED } from "../conversation/messages.js";
 import { parseJson } from "../base/json.js";
 import type { Logger } from "../ports/logger.js";
 import type { ToolCallPart } from "../ports/message.js";
-import type { Diff, Location, Tool, ToolCall, ToolContext, ToolOutput } from "../ports/tool.js";
+import type { Diff, Location, Shown } from "../ports/shown.js";
+import type { Tool, ToolCall, ToolContext, ToolOutput } from "../ports/tool.js";
 import { onAbort } from "../base/abort.js";
 import { describe } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
 import { asker, canAsk, judged, NOT_RUN, questioner, refusal, type Verdict } from "./permissions.js";
 import type { RunContext } from "./run-context.js";
+import { shownOf } from "./shown-of.js";
 import { CallState, type StateChanges } from "./tool-state.js";
 import { capText } from "../base/cut-text.js";
 
@@ -23,6 +25,8 @@ export interface ToolOutcome {
   output: ToolOutput;
   /** What it changed of the session's state. */
   state: StateChanges;
+  /** What is stored of what it shows people. */
+  shown: Shown | undefined;
 }
 
 interface Prepared {
@@ -72,7 +76,8 @@ export async function runToolCalls(
           name: one.call.name,
           failed: output.failed === true,
         });
-        await onOutcome({ call: one.call, output, state: state.changes() });
+        const shown = shownOf(output, run.limits.toolOutputBytes);
+        await onOutcome({ call: one.call, output, state: state.changes(), shown });
       }),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;

@@ -40,6 +40,8 @@ const sessionShape = v.object({
   updatedAt: time,
   usage: usageShape,
 });
+const locationsShape = list(v.object({ path: v.string(), line: v.exactOptional(whole) }));
+const diffShape = list(v.object({ path: v.string(), oldText: v.nullable(v.string()), newText: v.string() }));
 const messageShape = v.object({
   id: v.string(),
   sessionId: v.string(),
@@ -50,6 +52,7 @@ const messageShape = v.object({
   name: v.string(),
   failed: v.boolean(),
   createdAt: time,
+  shown: v.exactOptional(v.object({ diff: diffShape, locations: locationsShape })),
   finished: v.boolean(),
 });
 const runShape = v.object({
@@ -89,8 +92,8 @@ const askShape = v.object({
   toolKind: v.picklist(["read", "edit", "delete", "search", "execute", "fetch", "think", "other"]),
   title: v.string(),
   input: v.unknown(),
-  locations: list(v.object({ path: v.string(), line: v.exactOptional(whole) })),
-  diff: list(v.object({ path: v.string(), oldText: v.nullable(v.string()), newText: v.string() })),
+  locations: locationsShape,
+  diff: diffShape,
   reason: v.string(),
   choices: list(v.object({ id: v.string(), label: v.string() })),
   freeText: v.boolean(),

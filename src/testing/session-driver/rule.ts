@@ -100,6 +100,19 @@ export function aMessage(sessionId: string, seq: number, fields: Partial<Message
   };
 }
 
+/** A tool's result, and what was shown of it. */
+export function aResult(sessionId: string, seq: number, fields: Partial<Message> = {}): Message {
+  const path = "/projects/one/a";
+  const shown = {
+    diff: [
+      { path, oldText: null, newText: "a\0" },
+      { path, oldText: "a", newText: "\u2028b" },
+    ],
+    locations: [{ path, line: 1 }, { path }],
+  };
+  return aMessage(sessionId, seq, { role: "tool", toolCallId: `call-${seq}`, name: "edit", shown, ...fields });
+}
+
 /** Messages of these seqs. */
 export function someMessages(sessionId: string, from: number, to: number): Message[] {
   return Array.from({ length: to - from + 1 }, (_, offset) => aMessage(sessionId, from + offset));
