@@ -40,7 +40,7 @@ export class Tail {
   };
   #watchers = 0;
   #held = false;
-  #attending = 0;
+  readonly #attending = new Set<() => boolean>();
   #unsubscribe: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
 
@@ -156,19 +156,16 @@ export class Tail {
     });
   }
 
-  /** Whether somebody who watches answers questions too. */
+  /** Whether somebody who watches answers questions now. */
   get isAttended(): boolean {
-    return this.#attending > 0;
+    return [...this.#attending].some((answers) => answers());
   }
 
-  /** One more who answers questions; what is returned ends it. */
-  attended(): () => void {
-    this.#attending += 1;
-    let here = true;
-    return () => {
-      if (here) this.#attending -= 1;
-      here = false;
-    };
+  /** One more who answers questions, as long as `answers` says so; what is returned ends it. */
+  attended(answers: () => boolean = () => true): () => void {
+    const mine = () => answers();
+    this.#attending.add(mine);
+    return () => void this.#attending.delete(mine);
   }
 
   /** One more watcher; what is returned ends it. */
