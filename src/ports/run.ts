@@ -108,6 +108,10 @@ export interface Run extends AsyncIterable<AgentEvent> {
   readonly sessionId: string;
   readonly provider: string;
   readonly model: Model;
+  /** Greatest `seq` of the session before it: the messages behind that, up to `lastSeq`, are its own. */
+  readonly after: number;
+  /** Greatest `seq` of the messages that it has stored so far, or is about to. */
+  readonly lastSeq: number;
   /** `token` events dropped so far because the reader was too slow. */
   readonly dropped: number;
   /** Rejects with `ProviderError`, `RepeatedCallsError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`, `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile); by then all is stored. */
