@@ -1,4 +1,4 @@
-import { AskNotFoundError, hasCode } from "gantry";
+import { AskNotFoundError, hasCode, SessionNotFoundError } from "gantry";
 import type { Context } from "koa";
 import type Router from "@koa/router";
 import { send, type ApiParts } from "./api.js";
@@ -23,9 +23,12 @@ export function askRoutes(router: Router, { agent }: ApiParts, bodies: BodyReade
     const place = before === undefined ? undefined : await agent.asks.get(before);
     if (before !== undefined && !place)
       throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
+    const of = query.text("session_id") || undefined;
+    const session = of === undefined ? undefined : await agent.sessions.get(of);
+    if (of !== undefined && !session) throw new SessionNotFoundError(of);
     const asks = await agent.asks.list({
       limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
-      sessionId: query.text("session_id") || undefined,
+      sessionId: session?.id,
       open: query.oneOf("state", ["open", "all"]) !== "all",
       before: place,
     });
