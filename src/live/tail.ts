@@ -1,5 +1,6 @@
 import type { Message } from "../ports/message.js";
 import type { SessionState } from "../ports/watch.js";
+import { endOf } from "../base/end-of.js";
 import type { StoredChange } from "../conversation/recorder.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
@@ -105,7 +106,7 @@ export class Tail {
   /** A running tool printed something. */
   printed(callId: string, text: string): void {
     const { length, text: before } = this.#progress.get(callId) ?? { length: 0, text: "" };
-    this.#progress.set(callId, { length: length + text.length, text: (before + text).slice(-PROGRESS) });
+    this.#progress.set(callId, { length: length + text.length, text: endOf(before + text, PROGRESS) });
     this.#bump();
   }
 

@@ -6,10 +6,6 @@ import type { AskQuery, SessionDriver } from "../ports/session-driver.js";
 import type { RunContext } from "./run-context.js";
 import type { Running } from "./runs.js";
 
-/** What becomes of a question that nobody is there to answer. */
-export type Unattended = "reject" | "allow" | "wait";
-export const UNATTENDED: readonly Unattended[] = ["reject", "allow", "wait"];
-
 /** So often, in ms, it is looked whether those who were there to answer still are. */
 const THERE_MS = 1000;
 

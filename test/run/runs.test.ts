@@ -69,6 +69,8 @@ for (const [name, makeStore] of STORES) {
         provider: "scripted",
         model: "scripted-1",
         error: null,
+        line: null,
+        retry: null,
         answer: null,
       };
       assert.deepEqual(states, [
