@@ -73,7 +73,7 @@ async function begin(
   );
   const id = newId();
   const logger = loggerWith(agent.logger, { run: id });
-  const original = stored ?? newSession({ projectDir }, projectDir);
+  const original = stored ?? newSession({}, { projectDir, mode: agent.mode });
   const sessionId = original.chain.root;
   const lease = await HeldLease.take(store, sessionId, logger, (reason) => cancel.abort(reason));
   let releaseTools = (): void => undefined;
