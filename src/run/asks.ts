@@ -55,20 +55,25 @@ export async function askPeople(
   const [answer, forget] = inbox.answerOf(ask.id);
   const decided = new AbortController();
   const untie = onAbort(signal, () => decided.abort(signal.reason));
-  let isHere = here !== undefined;
   let timer: NodeJS.Timeout | undefined;
   let closed: Ask = ask;
   try {
     run.asking.add(ask.id);
+    // At once: whoever shows the call knows by this that it waits.
+    const said = here?.(decided.signal);
+    let isHere = said !== undefined;
+    said?.catch(() => (isHere = false));
     await recorder.write({ sync: false, asks: [ask], run: { state: "waiting" } });
     bus.emit("ask.opened", { ...names, ask });
     const late = new Promise<NoAnswer>((resolve) => {
       let since = Date.now();
       const look = () => {
-        // Who left may be back at once; who stays away is waited for as whoever never was there.
-        if (!isKnownLate && (isHere || run.tail.isAttended)) since = Date.now();
+        // Who watched and went is waited for only where whoever may come is.
+        const isThere = isHere || run.tail.isAttended;
+        if (!isThere && unattended !== "wait") return resolve("nobody");
+        if (isThere && !isKnownLate) since = Date.now();
         const left = since + timeoutMs - Date.now();
-        if (left > 0) timer = setTimeout(look, Math.min(left, LOOK_MS));
+        if (left > 0) timer = setTimeout(look, isKnownLate ? left : Math.min(left, LOOK_MS));
         else resolve("late");
       };
       look();
@@ -77,15 +82,14 @@ export async function askPeople(
       onAbort(decided.signal, () => reject(reasonOf(decided.signal))),
     );
     const outcomes: Promise<Ask | NoAnswer>[] = [answer, late, cancelled];
-    if (here)
+    if (said)
       outcomes.push(
-        here(decided.signal).then<Ask | NoAnswer, Ask | NoAnswer>(
+        said.then<Ask | NoAnswer, Ask | NoAnswer>(
           async (reply) => {
             const told = await store.answer(ask.id, { reply, answeredBy: run.askedAt, closedAt: now() });
             return told?.ask ?? "nobody";
           },
           (error: unknown): NoAnswer | Promise<Ask> => {
-            isHere = false;
             if (!decided.signal.aborted) logger.warn("nobody could be asked at the run's own door", { error });
             // Somebody else may still answer.
             return run.tail.isAttended || unattended === "wait" ? answer : "nobody";
@@ -93,9 +97,15 @@ export async function askPeople(
         ),
       );
     const outcome = await Promise.race(outcomes);
-    if (typeof outcome === "string") return outcome;
-    closed = outcome;
-    return closed.state === "answered" ? closed : "nobody";
+    if (typeof outcome !== "string") closed = outcome;
+    else {
+      closed = withdrawn(ask);
+      await recorder.write({ sync: false, asks: [closed] });
+      // Who answered until then was told that it counts.
+      closed = (await store.ask(ask.id)) ?? closed;
+    }
+    if (closed.state === "answered") return closed;
+    return typeof outcome === "string" ? outcome : "nobody";
   } finally {
     clearTimeout(timer);
     untie();
@@ -103,13 +113,16 @@ export async function askPeople(
     decided.abort();
     run.asking.delete(ask.id);
     const state = run.asking.size > 0 ? "waiting" : "running";
-    if (closed.state === "open") closed = { ...ask, state: "withdrawn", closedAt: now() };
-    const withdrawn = closed.state === "withdrawn" ? { asks: [closed] } : {};
-    await recorder.write({ sync: false, ...withdrawn, run: { state } }).catch((error: unknown) => {
+    const left = closed.state === "open" ? { asks: [(closed = withdrawn(ask))] } : {};
+    await recorder.write({ sync: false, ...left, run: { state } }).catch((error: unknown) => {
       logger.debug("the end of a question was not stored", { error });
     });
     bus.emit("ask.closed", { ...names, ask: closed });
   }
+}
+
+function withdrawn(ask: Ask): Ask {
+  return { ...ask, state: "withdrawn", closedAt: now() };
 }
 
 function reasonOf(signal: AbortSignal): Error {
