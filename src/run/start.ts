@@ -110,6 +110,7 @@ async function begin(
     closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live.open(sessionId, store);
     const unhold = tail.hold();
+    const someone = input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait";
     releaseTail = () => {
       unhold();
       leaveTail();
@@ -127,7 +128,7 @@ async function begin(
         extra: input.systemPrompt ?? agent.extraPrompt,
         missing,
       }),
-      tools,
+      tools: someone ? tools : tools.filter(({ needsPerson }) => needsPerson !== true),
       hooks: agent.hooks,
       limits: agent.limits,
       projectDir,
