@@ -6,7 +6,7 @@ import type { BusEvent } from "./ports/bus-events.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import { EFFORTS, object, objects, oneOf } from "./run/input.js";
-import { UNATTENDED, type Unattended } from "./run/asks.js";
+import { UNATTENDED, type Unattended } from "./run/unattended.js";
 import type { ReasoningEffort } from "./ports/model-provider.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Hooks } from "./ports/hooks.js";

@@ -9,7 +9,8 @@ export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 export type { Budget, Instruction, Run, RunAnswer, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
 export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
 export type { Runs } from "./run/runs.js";
-export type { Asks, Unattended } from "./run/asks.js";
+export type { Asks } from "./run/asks.js";
+export type { Unattended } from "./run/unattended.js";
 export type { CatalogueCache, ModelEntry, ModelPair, Models } from "./models/models.js";
 export type { CompactionOptions } from "./compaction/compaction.js";
 export type { DescribedCall } from "./run/describe-call.js";
@@ -68,12 +69,12 @@ export type { Permission, PermissionPolicy, PermissionRequest } from "./ports/pe
 export type { Hooks, ModelCall } from "./ports/hooks.js";
 export type { PlanEntry, SessionState, WatchEvent, WatchOptions } from "./ports/watch.js";
 export type { Notifier } from "./ports/notifier.js";
+export type { Holder } from "./ports/holder.js";
 export type {
   AskAnswered,
   AskQuery,
   ChainData,
   ChainHead,
-  Holder,
   Lease,
   MessagePage,
   PartDelta,

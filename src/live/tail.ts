@@ -1,5 +1,6 @@
 import type { Message } from "../ports/message.js";
 import type { SessionState } from "../ports/watch.js";
+import { endOf } from "../base/end-of.js";
 import type { StoredChange } from "../conversation/recorder.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
@@ -46,7 +47,7 @@ export class Tail {
   #held = false;
   /** Whether a run went on when the store was asked last. */
   #isRunning = false;
-  #attending = 0;
+  readonly #attending = new Set<() => boolean>();
   #unsubscribe: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
 
@@ -117,7 +118,7 @@ export class Tail {
   /** A running tool printed something. */
   printed(callId: string, text: string): void {
     const { length, text: before } = this.#progress.get(callId) ?? { length: 0, text: "" };
-    this.#progress.set(callId, { length: length + text.length, text: (before + text).slice(-PROGRESS) });
+    this.#progress.set(callId, { length: length + text.length, text: endOf(before + text, PROGRESS) });
     this.#bump();
   }
 
@@ -176,19 +177,16 @@ export class Tail {
     });
   }
 
-  /** Whether somebody who watches answers questions too. */
+  /** Whether somebody who watches answers questions now. */
   get isAttended(): boolean {
-    return this.#attending > 0;
+    return [...this.#attending].some((answers) => answers());
   }
 
-  /** One more who answers questions; what is returned ends it. */
-  attended(): () => void {
-    this.#attending += 1;
-    let here = true;
-    return () => {
-      if (here) this.#attending -= 1;
-      here = false;
-    };
+  /** One more who answers questions, as long as `answers` says so; what is returned ends it. */
+  attended(answers: () => boolean = () => true): () => void {
+    const mine = () => answers();
+    this.#attending.add(mine);
+    return () => void this.#attending.delete(mine);
   }
 
   /** One more watcher; what is returned ends it. */

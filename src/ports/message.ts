@@ -1,4 +1,6 @@
-import type { Diff, Location } from "./tool.js";
+import type { Shown } from "./shown.js";
+
+export type { Shown } from "./shown.js";
 
 /**
  * Data that a provider needs back verbatim (reasoning signatures, encrypted reasoning, item ids).
@@ -70,12 +72,6 @@ export interface ModelMessage {
   name: string;
   /** Tool messages: whether the tool failed. */
   failed: boolean;
-}
-
-/** What people are shown of a call's result beside its text. */
-export interface Shown {
-  diff: readonly Diff[];
-  locations: readonly Location[];
 }
 
 /** A stored message. `seq` orders; clocks never do. */

@@ -1,13 +1,13 @@
 import type { Ask } from "./ask.js";
 import type { FilePart, ImagePart } from "./message.js";
+import type { Diff, Location, ToolKind } from "./shown.js";
+
+export type { Diff, Location, ToolKind } from "./shown.js";
 
 /** JSON Schema of an object. */
 export interface JsonSchema {
   readonly [key: string]: unknown;
 }
-
-/** What sort of thing a tool does, for clients that show it. */
-export type ToolKind = "read" | "edit" | "delete" | "search" | "execute" | "fetch" | "think" | "other";
 
 /** What a model is told of a tool, and what the kernel needs to schedule it. */
 export interface ToolSpec {
@@ -21,19 +21,6 @@ export interface ToolSpec {
   readonly parallel: boolean;
   /** Whether a person is asked first, where a client can ask. */
   readonly needsPermission: boolean;
-}
-
-/** A place in a file; `path` absolute, `line` from 1. */
-export interface Location {
-  path: string;
-  line?: number;
-}
-
-/** Change of one file; `oldText` null when the file is new. */
-export interface Diff {
-  path: string;
-  oldText: string | null;
-  newText: string;
 }
 
 /** What a call brought, for the model and for people. */

@@ -18,7 +18,7 @@ import type { EventBuffer } from "./event-buffer.js";
 import type { ToolList } from "./input.js";
 import type { Live } from "../live/live.js";
 import type { Tail } from "../live/tail.js";
-import type { Unattended } from "./asks.js";
+import type { Unattended } from "./unattended.js";
 import type { Inbox } from "./inbox.js";
 import type { KeptConversations } from "./kept-conversations.js";
 import type { RunLimits } from "./limits.js";
