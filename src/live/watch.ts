@@ -26,7 +26,8 @@ export async function* watch(
 ): AsyncGenerator<WatchEvent, void, undefined> {
   const { chain } = await found(store, id);
   const cursor = after === "" ? lastSeen : after;
-  const start = cursor === "" && behind > 0 ? await behindOf(store, chain.root, behind) : parseCursor(chain.root, cursor);
+  const start =
+    cursor === "" && behind > 0 ? await behindOf(store, chain.root, behind) : parseCursor(chain.root, cursor);
   // What was seen and never came to the disk, before a power cut, say.
   const isLost = !(await isStored(store, chain.root, start));
   if (isLost && after !== "") throw new InputError("after", "a cursor of what was said, got one past the end");

@@ -119,7 +119,7 @@ export class Runs {
   }
 
   /** Resolves with a run when it waits in line no more: it goes on, or has ended. Rejects as `ended`. */
-  async begun(id: string, signal = new AbortController().signal): Promise<RunRecord> {
+  async begun(id: string, signal: AbortSignal = new AbortController().signal): Promise<RunRecord> {
     for (;;) {
       const run = await this.#found(id);
       if (run.state !== "queued") return run;
