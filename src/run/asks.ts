@@ -7,7 +7,7 @@ import type { RunContext } from "./run-context.js";
 import type { Running } from "./runs.js";
 
 /** So often, in ms, it is looked whether those who were there to answer still are. */
-const THERE_MS = 1000;
+const THERE_MS = 250;
 
 /** Asks of a list that asks for no number. */
 const PAGE = 50;
