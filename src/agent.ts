@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { Compaction } from "./compaction/compaction.js";
 import { hasCode, InputError, SessionNotFoundError, ShuttingDownError } from "./ports/errors.js";
 import { BUS_EVENTS, checkOptions, type AgentOptions } from "./agent-options.js";
@@ -313,6 +314,8 @@ export class Agent {
     const { signal } = options;
     // Whoever watches holds no agent open.
     const ended = new AbortController();
+    // Any number may watch.
+    setMaxListeners(0, this.#closing.signal, ...(signal ? [signal] : []));
     const ties = [this.#closing.signal, ...(signal ? [signal] : [])].map((one) => onAbort(one, () => ended.abort()));
     try {
       yield* watch(this.#live, store, id, { ...options, signal: ended.signal });
