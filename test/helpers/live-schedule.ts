@@ -194,7 +194,10 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
     for (const [n, { page }] of watchers.entries()) {
       const now = () => JSON.stringify({ messages: page.messages });
       for (let waited = 0; waited < 2_000 && now() !== wanted; waited += 1) await sleep(10);
-      if (now() !== wanted) throw new Error(`watcher ${n} saw another page: ${difference(now(), wanted)}\n${page.trace.slice(-100).join("\n")}`);
+      if (now() !== wanted)
+        throw new Error(
+          `watcher ${n} saw another page: ${difference(now(), wanted)}\n${page.trace.slice(-100).join("\n")}`,
+        );
     }
     // What is told late is told too often.
     await sleep(100);
