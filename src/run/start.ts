@@ -75,7 +75,7 @@ async function begin(
   );
   const id = turn?.record.id ?? newId();
   const logger = loggerWith(agent.logger, { run: id });
-  const original = stored ?? newSession({ projectDir }, projectDir);
+  const original = stored ?? newSession({}, { projectDir, mode: agent.mode });
   const sessionId = original.chain.root;
   const lease = await HeldLease.take(store, sessionId, logger, (reason) => cancel.abort(reason));
   let releaseTools = (): void => undefined;
@@ -110,6 +110,7 @@ async function begin(
     closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live.open(sessionId, store);
     const unhold = tail.hold();
+    const someone = input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait";
     releaseTail = () => {
       unhold();
       leaveTail();
@@ -127,7 +128,7 @@ async function begin(
         extra: input.systemPrompt ?? agent.extraPrompt,
         missing,
       }),
-      tools,
+      tools: someone ? tools : tools.filter(({ needsPerson }) => needsPerson !== true),
       hooks: agent.hooks,
       limits: agent.limits,
       projectDir,
