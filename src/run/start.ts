@@ -21,7 +21,7 @@ import { ending } from "./execution.js";
 import { Inbox } from "./inbox.js";
 import { toolList } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
-import type { Turn } from "./queue.js";
+import type { Turn } from "./waiter.js";
 import type { AgentParts, RunContext } from "./run-context.js";
 import { begun } from "./run-record.js";
 import { systemPrompt } from "./system-prompt.js";

@@ -235,6 +235,26 @@ for (const [name, make] of STORES)
       assert.deepEqual(heard, [0]);
     });
 
+    it("wait on when their process was taken for dead, unless their key went to another", async (t) => {
+      const driver = await make(t);
+      const { here, open, sessionId, queued, said, stateOf } = await busy(t, driver);
+      const store = driver();
+      await store.open();
+      t.after(() => store.close());
+      const a = await queued(here, "a", { key: "ka" });
+      const b = await queued(here, "b", { key: "kb" });
+      const write = (...runs: RunRecord[]) => store.write(sessionId, { fence: null, sync: false, runs });
+      await write({ ...a.record, state: "interrupted" });
+      while ((await stateOf(a.id)) !== "queued") await sleep(20);
+      const other = { ...b.record, id: "other", state: "finished", line: null } as const;
+      await write({ ...b.record, state: "interrupted", key: "" }, other);
+      await assert.rejects(b.outcome, { code: "run_key_taken" });
+      assert.equal(await stateOf(b.id), "failed");
+      open.open();
+      await a.outcome;
+      assert.deepEqual(await said(), ["first", "a"]);
+    });
+
     it("keep why they could not begin, and their key", async (t) => {
       const { here, there, open, queued, sessionId } = await busy(t, await make(t));
       const attach = () => Promise.reject(new Error("the detail"));
