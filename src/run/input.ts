@@ -30,6 +30,7 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   onWaiting: true,
   overflow: true,
   ask: true,
+  asksInAuto: true,
   askedAt: true,
   key: true,
   fingerprint: true,
@@ -61,6 +62,7 @@ export function checkInput(input: RunInput): void {
   if (input.reasoningEffort !== undefined) oneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
   if (input.mode !== undefined) oneOf("mode", MODES, input.mode);
   if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
+  if (typeof (input.asksInAuto ?? true) !== "boolean") throw new InputError("asksInAuto", "true or false");
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
   if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
   if (input.tools !== undefined) toolList(input.tools);

@@ -154,6 +154,7 @@ async function begin(
       logger,
       events: new EventBuffer(input.overflow ?? "drop"),
       ask: input.ask,
+      asksInAuto: input.asksInAuto ?? true,
       askedAt: input.askedAt ?? "sdk",
       asking: new Set(),
       cancel,
