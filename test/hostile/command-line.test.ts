@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { promisify } from "node:util";
@@ -358,6 +359,19 @@ describe("rules for commands", () => {
     assert.equal(judged([rule("allow"), rule("deny", "x")], "case"), "allow");
     // It may be the one that is denied, or the one that is allowed.
     assert.equal(judged([rule("deny", "git push"), rule("allow")], "git $X"), "ask");
+  });
+
+  it("are for what docs/permissions.md says", () => {
+    const page = readFileSync(new URL("../../docs/permissions.md", import.meta.url), "utf8");
+    const said = { allow: "allowed", deny: "refused", ask: "asked", "ask (unread)": "asked", pass: "no rule" };
+    let rows = 0;
+    for (const [, action = "", match, table = ""] of page.matchAll(/<!-- commands: (\w+) (.+?) -->\n\n(.*?)\n\n/gs))
+      for (const [, command = "", wanted] of table.matchAll(/^\| `(.+)` +\| (.+?) +\|$/gm)) {
+        const became = judged([rule(action as RuleForCall["action"], match)], command.replaceAll("\\|", "|"));
+        assert.equal(said[became as keyof typeof said], wanted, command);
+        rows += 1;
+      }
+    assert.equal(rows, 21);
   });
 
   it("a program's words are judged without a shell, and a tool that says none is asked about", () => {

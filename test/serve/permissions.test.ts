@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { Agent, type Ask } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
@@ -185,6 +185,22 @@ describe("permissions in the config", () => {
       assert.equal(code, 1);
       assert.match(stderr, said);
     }
+  });
+
+  it("take the policy of docs/permissions.md", async (t) => {
+    const page = await readFile(new URL("../../docs/permissions.md", import.meta.url), "utf8");
+    const [, code = ""] = /```js\n(.*?)```/s.exec(page) ?? [];
+    const { told } = await outcome(
+      t,
+      { policies: [{ policy: "./office-hours.mjs", until: 0 }] },
+      [
+        ["bash", { command: "true" }],
+        ["list", {}],
+      ],
+      { "office-hours.mjs": code },
+    );
+    assert.equal(told[0], "This call is not allowed: no commands at night.");
+    assert.match(told[1]!, /a\.txt/);
   });
 
   it("unattended: allow lets run, wait waits for an answer over HTTP, and its time is told when it is up", async (t) => {
