@@ -323,6 +323,7 @@ describe("rules for commands", () => {
       ["/usr/bin/git push", "deny"],
       ["X=1 git push", "deny"],
       ["env X=1 git push", "deny"],
+      ["env 'X=1' git push", "deny"],
       ["sudo -u x git push", "deny"],
       ["ls | xargs git push", "deny"],
       ["ls | xargs git", "ask"],
