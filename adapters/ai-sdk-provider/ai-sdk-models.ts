@@ -1,4 +1,4 @@
-import type { Logger, Model, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "gantry";
+import type { Logger, Model, ModelChunk, ModelPrices, ModelProvider, ModelRequest, ModelUsage } from "gantry";
 import { complete } from "./catalogue.js";
 import type { FaultContext } from "./errors.js";
 import { inputOf } from "./files.js";
@@ -6,7 +6,7 @@ import type { CallOptions } from "./language-model.js";
 import { answerLimit } from "./limits.js";
 import { PromptMemory, toPrompt } from "./messages.js";
 import type { Settings } from "./options.js";
-import { listedCost } from "./prices.js";
+import { listedCost, listedPrices } from "./prices.js";
 import type { PartSource } from "./reading/answer-body.js";
 import { Refusals } from "./refusals.js";
 import { streamAnswer, type Attempt } from "./stream.js";
@@ -56,6 +56,10 @@ export class AiSdkModels implements ModelProvider {
     // An effort is for models that reason; those that are said not to refuse it.
     const request: ModelRequest = asked.model.reasoning === false ? { ...asked, effort: "" } : asked;
     return streamAnswer(() => this.#attempt(request, signal), request, signal);
+  }
+
+  prices(model: Model, promptTokens: number): Promise<ModelPrices | undefined> {
+    return listedPrices(model.id, promptTokens, this.#settings);
   }
 
   async close(): Promise<void> {}

@@ -69,8 +69,8 @@ export async function joinStream(agent: Agent, run: RunRecord, stream: SseStream
   await tell(false);
   const ended = await agent.runs.ended(run.id, signal);
   if (ended.state === "finished") {
-    await stream.send("agent", wireDone(ended.usage));
-    stream.end("done", wireDone(ended.usage));
+    await stream.send("agent", wireDone(ended));
+    stream.end("done", wireDone(ended));
   } else {
     const { message, code } = runRecordFailure(ended);
     stream.end("error", { error: message, code });

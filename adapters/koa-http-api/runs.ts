@@ -109,11 +109,11 @@ export class Runs {
     const stream = new SseStream(ctx.res, this.#parts.options.heartbeatMs);
     const pumped = pump(run, stream);
     try {
-      const { usage } = await ending(run.result, this.#parts.shutdown);
+      const done = wireDone(await ending(run.result, this.#parts.shutdown));
       await pumped;
       tellDropped(run, stream);
-      await stream.send("agent", wireDone(usage));
-      stream.end("done", wireDone(usage));
+      await stream.send("agent", done);
+      stream.end("done", done);
     } catch (error) {
       const { message, code } = this.#told(error);
       // At a shutdown there is no time for a reader that is behind.

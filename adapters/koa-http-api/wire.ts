@@ -106,7 +106,13 @@ export function wireResult(result: RunResult) {
     usage: wireUsage(result.usage),
     iterations: result.iterations,
     finish_reason: result.finishReason,
+    ...endedEarly(result.endedBy),
   };
+}
+
+/** Told only of runs that have a budget, and came to its end. */
+function endedEarly(endedBy: RunRecord["endedBy"]): { ended_by?: "budget" } {
+  return endedBy === "budget" ? { ended_by: endedBy } : {};
 }
 
 export function wireRun(run: RunRecord) {
@@ -255,8 +261,9 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
   }
 }
 
-export function wireDone(usage: Usage) {
-  return { type: "done", done: true, usage: wireTokens(usage) };
+export function wireDone({ usage, endedBy }: Pick<RunRecord, "usage" | "endedBy">) {
+  const early = endedBy === "budget" ? { finish_reason: "length", ...endedEarly(endedBy) } : {};
+  return { type: "done", done: true, usage: wireTokens(usage), ...early };
 }
 
 /** Without its empty fields. */

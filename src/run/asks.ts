@@ -51,6 +51,7 @@ export async function askPeople(
   let closed: Ask = ask;
   try {
     run.asking.add(ask.id);
+    run.clock?.stand();
     await recorder.write({ sync: false, asks: [ask], run: { state: "waiting" } });
     bus.emit("ask.opened", { ...names, ask });
     const outcomes: Promise<Ask | undefined>[] = [
@@ -82,6 +83,8 @@ export async function askPeople(
     decided.abort();
     run.asking.delete(ask.id);
     const state = run.asking.size > 0 ? "waiting" : "running";
+    // One that has ended meanwhile has no clock to go on.
+    if (state === "running" && !signal.aborted) run.clock?.go();
     if (closed.state === "open") closed = { ...ask, state: "withdrawn", closedAt: now() };
     const withdrawn = closed.state === "withdrawn" ? { asks: [closed] } : {};
     await recorder.write({ sync: false, ...withdrawn, run: { state } }).catch((error: unknown) => {

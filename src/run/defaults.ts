@@ -6,3 +6,6 @@ export const AGENT_DEFAULTS = {
   toolOutputBytes: 1_048_576,
   catalogueRefresh: 300,
 };
+
+/** The most that a budget may say, so that a slip of the keyboard is none. */
+export const BUDGET_LIMITS = { usd: 1_000_000, tokens: 1_000_000_000_000, seconds: 1_000_000 };
