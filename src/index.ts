@@ -69,12 +69,12 @@ export type { Permission, PermissionPolicy, PermissionRequest } from "./ports/pe
 export type { Hooks, ModelCall } from "./ports/hooks.js";
 export type { PlanEntry, SessionState, WatchEvent, WatchOptions } from "./ports/watch.js";
 export type { Notifier } from "./ports/notifier.js";
+export type { Holder } from "./ports/holder.js";
 export type {
   AskAnswered,
   AskQuery,
   ChainData,
   ChainHead,
-  Holder,
   Lease,
   MessagePage,
   PartDelta,

@@ -39,15 +39,18 @@ export function headOf(db: Statements, id: string, wanted: { messages: boolean }
     return {
       original: sessionOf(original),
       newest: sessionOf(newest),
-      messages: wanted.messages ? shownIn(db, newest) : [],
+      messages: wanted.messages ? saidIn(db, newest) : [],
       unfinished: unfinished.map(({ record }) => recordOf(record)),
     };
   });
 }
 
+/** Of a message, what a model needs. */
+const NEEDED = "n, session, seq, finished, id, role, tool_call_id, name, failed, created_at, parts";
+
 /** All that a model needs of a session: what it began with, and what was said in it. */
-function shownIn(db: Statements, { n, id }: SessionRow): Message[] {
-  const rows = db.all<MessageRow>(messagesStatement({}).sql, n, -1);
+function saidIn(db: Statements, { n, id }: SessionRow): Message[] {
+  const rows = db.all<MessageRow>(messagesStatement({}, NEEDED).sql, n, -1);
   return [...viewOf(db, n), ...rows.map((one) => wholeMessage(db, one, id))];
 }
 
@@ -109,7 +112,10 @@ export function listSessions(db: Statements, query: SessionQuery): SessionPage {
 }
 
 /** The statement of a page of messages, whether it is read backwards, and its values behind the id. */
-export function messagesStatement(page: MessagePage): { sql: string; descending: boolean; limits: Value[] } {
+export function messagesStatement(
+  page: MessagePage,
+  columns = "*",
+): { sql: string; descending: boolean; limits: Value[] } {
   const descending = page.before !== undefined && page.after === undefined && page.limit !== undefined;
   const conditions = [
     page.scope === "chain" ? "chain = ?" : "session = ?",
@@ -118,7 +124,7 @@ export function messagesStatement(page: MessagePage): { sql: string; descending:
     ...(page.hiddenBy === undefined ? ["cut = ''"] : ["cut = ?", "cut <> ''"]),
   ];
   return {
-    sql: `SELECT * FROM messages WHERE ${conditions.join(" AND ")} ORDER BY seq ${descending ? "DESC" : "ASC"} LIMIT ?`,
+    sql: `SELECT ${columns} FROM messages WHERE ${conditions.join(" AND ")} ORDER BY seq ${descending ? "DESC" : "ASC"} LIMIT ?`,
     descending,
     limits: [page.after, page.before, page.hiddenBy, limitOf(page.limit ?? Infinity)].filter(
       (value) => value !== undefined,
@@ -170,12 +176,12 @@ const RUNS = `SELECT r.record, l.holder FROM runs r
   LEFT JOIN leases l ON l.root = r.root AND l.fence = r.fence AND l.expires_at > ?`;
 
 /** Of a chain; the holder is whoever asks. With the plus the few are sorted: SQLite would look at all runs of the chain, in their order. */
-export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN ('running', 'waiting')
+export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN ('queued', 'running', 'waiting')
   ORDER BY +started_at DESC, id DESC`;
 
 /** What is stored of a run; a record of an earlier version lacks some. */
 function recordOf(record: string): RunRecord {
-  const lacking = { fingerprint: "", after: 0, retry: null, answer: null } as const;
+  const lacking = { fingerprint: "", after: 0, line: null, retry: null, answer: null } as const;
   return { ...lacking, ...(JSON.parse(record) as Omit<RunRecord, keyof typeof lacking>) };
 }
 

@@ -1,5 +1,5 @@
 /// <reference lib="es2024.string" />
-import type { Leave, Message, Part, ReasoningEffort, Role, Session, SessionMode, Snapshot } from "gantry";
+import type { Leave, Message, Part, ReasoningEffort, Role, Session, SessionMode, Shown, Snapshot } from "gantry";
 
 /** A list without entries, as JSON. */
 const NONE = "[]";
@@ -41,6 +41,8 @@ export interface MessageRow {
   failed: number;
   created_at: string;
   parts: string;
+  /** Left out where nobody needs it. */
+  shown?: string;
 }
 
 export interface PieceRow {
@@ -125,6 +127,7 @@ export function rowOfMessage(message: Message): Omit<MessageRow, "n" | "session"
     failed: Number(message.failed),
     created_at: message.createdAt,
     parts: JSON.stringify(message.parts),
+    shown: message.shown ? JSON.stringify(message.shown) : "",
   };
 }
 
@@ -140,6 +143,7 @@ export function messageOf(row: MessageRow, sessionId: string, pieces: readonly P
     name: row.name,
     failed: row.failed === 1,
     createdAt: row.created_at,
+    ...(row.shown ? { shown: JSON.parse(row.shown) as Shown } : {}),
     finished: row.finished === 1,
   };
 }

@@ -131,6 +131,8 @@ export const MIGRATIONS: readonly string[] = [
   -- Both JSON lists, almost always empty.
   ALTER TABLE sessions ADD COLUMN leave TEXT NOT NULL DEFAULT '[]';
   ALTER TABLE sessions ADD COLUMN cuts TEXT NOT NULL DEFAULT '[]';
+  -- What was shown of a tool's result, as JSON; almost always empty.
+  ALTER TABLE messages ADD COLUMN shown TEXT NOT NULL DEFAULT '';
 
   -- root: id of the chain's original. ask: all of it, as JSON.
   CREATE TABLE asks (

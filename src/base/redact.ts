@@ -83,6 +83,26 @@ export class Redactor {
     return this.#hidePieces(result);
   }
 
+  /**
+   * Of a text that goes on: how much of it can be shown by now. At its end a secret may have begun, of which `hide` would
+   * know only with what follows.
+   */
+  settled(text: string): number {
+    this.#learn();
+    const from = Math.max(0, text.length - this.reach);
+    const end = text.slice(from);
+    const open = this.#whole.map((form) => openWhole(end, form));
+    for (const hex of [false, true]) {
+      const forms = this.#pieces.filter((piece) => piece.hex === hex);
+      if (forms.length === 0) continue;
+      const source = sourceOf(end, hex);
+      const shape = compact(source);
+      const length = Math.max(...forms.map((form) => openPiece(shape, form.text)));
+      if (length > 0) open.push(withGaps(source, length));
+    }
+    return text.length - Math.max(0, ...open);
+  }
+
   #hideWhole(text: string): string {
     this.#learn();
     let result = text;
@@ -118,8 +138,7 @@ export class Redactor {
   }
 
   #hideForms(text: string, hex: boolean): string {
-    // Of the same length, so that places in it are places in the text.
-    const source = hex ? text.replace(/\\x|0x/g, "  ").replace(/[A-F]+/g, (digits) => digits.toLowerCase()) : text;
+    const source = sourceOf(text, hex);
     const shape = compact(source);
     const ranges: [number, number][] = [];
     for (const piece of this.#pieces) if (piece.hex === hex) find(shape, piece.text, ranges);
@@ -202,6 +221,33 @@ function base64Forms(bytes: Buffer): string[] {
     const form = text.slice(first, Math.floor(((lead + bytes.length) * 8) / 6));
     return [form, form.replaceAll("+", "-").replaceAll("/", "_")];
   });
+}
+
+/** Of the same length, so that places in it are places in the text. */
+function sourceOf(text: string, hex: boolean): string {
+  return hex ? text.replace(/\\x|0x/g, "  ").replace(/[A-F]+/g, (digits) => digits.toLowerCase()) : text;
+}
+
+/** How much of a form, and not all of it, stands at the end of a text. */
+function openWhole(text: string, form: string): number {
+  let length = Math.min(form.length - 1, text.length);
+  while (length > 0 && !text.endsWith(form.slice(0, length))) length -= 1;
+  return length;
+}
+
+/** Length of the longest piece of `form` at the end of `text`; 0 of a form that is whole, or where it is chance. */
+function openPiece(text: string, form: string): number {
+  let length = SHORTEST;
+  if (text.length < length || !form.includes(text.slice(-length))) return 0;
+  while (length < text.length && form.includes(text.slice(-length - 1))) length += 1;
+  return length === form.length ? 0 : length;
+}
+
+/** Length of the end of `text` that holds so many characters which are no gaps. */
+function withGaps(text: string, characters: number): number {
+  let at = text.length;
+  for (let left = characters; left > 0; at -= 1) if (!isGap(text.charCodeAt(at - 1))) left -= 1;
+  return text.length - at;
 }
 
 /** Line ends, blanks, and what programs put between bytes in hex. */

@@ -28,7 +28,7 @@ export class Conversation {
 
   constructor(session: Session, messages: Message[]) {
     this.session = session;
-    this.#messages = messages;
+    this.#messages = messages.map(forModel);
     for (const message of messages) this.#noteCalls(message);
     this.#lastSeq = Math.max(session.lastSeq, messages.at(-1)?.seq ?? 0);
   }
@@ -59,7 +59,7 @@ export class Conversation {
   }
 
   add(message: Message): void {
-    this.#messages.push(message);
+    this.#messages.push(forModel(message));
     this.#noteCalls(message);
     if (this.#size) grow(this.#size, message);
   }
@@ -74,6 +74,13 @@ export class Conversation {
   #noteCalls(message: Message): void {
     for (const { id } of callsOf(message)) this.callIds.add(id);
   }
+}
+
+/** What people are shown beside a message is in the store: whole files need not be kept for a model that never sees them. */
+function forModel(message: Message): Message {
+  if (!message.shown) return message;
+  const { shown: _, ...rest } = message;
+  return rest;
 }
 
 function grow(size: ConversationSize, message: Message): void {

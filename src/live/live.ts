@@ -1,4 +1,4 @@
-import type { SessionDriver } from "../ports/session-driver.js";
+import type { SessionDriver, StoredRun } from "../ports/session-driver.js";
 import { asItIs, isOpen } from "../sessions/stored-run.js";
 import type { SessionState } from "../ports/watch.js";
 import { Tail } from "./tail.js";
@@ -39,9 +39,9 @@ export class Live {
 
 /** How a session stands, by the id of its chain's original; undefined when there is none. */
 async function stateOf(store: SessionDriver, rootId: string): Promise<SessionState | undefined> {
-  const [session, [stored], asks] = await Promise.all([
+  const [session, stored, asks] = await Promise.all([
     store.get(rootId),
-    store.runs({ sessionId: rootId, limit: 1 }),
+    newestRun(store, rootId),
     store.asks({ sessionId: rootId, open: true, limit: 100 }),
   ]);
   if (!session) return undefined;
@@ -49,4 +49,13 @@ async function stateOf(store: SessionDriver, rootId: string): Promise<SessionSta
   // What a dead run asks nobody waits for.
   const open = run && isOpen(run) ? asks.filter(({ runId }) => runId === run.id) : [];
   return { session, run, asks: open.reverse(), plan: [] };
+}
+
+/** The newest that began: those in line are passed over, and those that left it. */
+async function newestRun(store: SessionDriver, rootId: string): Promise<StoredRun | undefined> {
+  const few = { sessionId: rootId, limit: 1 };
+  for (let page = await store.runs(few); ; page = await store.runs({ ...few, limit: 50, before: page.at(-1)!.run })) {
+    const begun = page.find(({ run }) => run.line === null);
+    if (begun || page.length === 0) return begun;
+  }
 }

@@ -1,5 +1,6 @@
 import type { Message } from "../ports/message.js";
 import type { SessionState } from "../ports/watch.js";
+import { endOf } from "../base/end-of.js";
 import type { StoredChange } from "../conversation/recorder.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
@@ -39,7 +40,7 @@ export class Tail {
   };
   #watchers = 0;
   #held = false;
-  #attending = 0;
+  readonly #attending = new Set<() => boolean>();
   #unsubscribe: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
 
@@ -105,7 +106,7 @@ export class Tail {
   /** A running tool printed something. */
   printed(callId: string, text: string): void {
     const { length, text: before } = this.#progress.get(callId) ?? { length: 0, text: "" };
-    this.#progress.set(callId, { length: length + text.length, text: (before + text).slice(-PROGRESS) });
+    this.#progress.set(callId, { length: length + text.length, text: endOf(before + text, PROGRESS) });
     this.#bump();
   }
 
@@ -155,19 +156,16 @@ export class Tail {
     });
   }
 
-  /** Whether somebody who watches answers questions too. */
+  /** Whether somebody who watches answers questions now. */
   get isAttended(): boolean {
-    return this.#attending > 0;
+    return [...this.#attending].some((answers) => answers());
   }
 
-  /** One more who answers questions; what is returned ends it. */
-  attended(): () => void {
-    this.#attending += 1;
-    let here = true;
-    return () => {
-      if (here) this.#attending -= 1;
-      here = false;
-    };
+  /** One more who answers questions, as long as `answers` says so; what is returned ends it. */
+  attended(answers: () => boolean = () => true): () => void {
+    const mine = () => answers();
+    this.#attending.add(mine);
+    return () => void this.#attending.delete(mine);
   }
 
   /** One more watcher; what is returned ends it. */

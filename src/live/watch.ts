@@ -36,7 +36,7 @@ export async function* watch(
   if (isLost && after !== "") throw new InputError("after", "a cursor of what was said, got one past the end");
   const { tail, leave } = live.open(chain.root, store);
   const unwatch = follow ? tail.watched() : leave;
-  const unattend = answers ? tail.attended() : leave;
+  const unattend = answers ? tail.attended(answers === true ? undefined : answers) : leave;
   try {
     yield* new Watch(tail, start, isLost).events(follow, signal);
   } finally {

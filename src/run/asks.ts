@@ -6,6 +6,9 @@ import type { AskQuery, SessionDriver } from "../ports/session-driver.js";
 import type { RunContext } from "./run-context.js";
 import type { Running } from "./runs.js";
 
+/** So often, in ms, it is looked whether those who were there to answer still are. */
+const THERE_MS = 1000;
+
 /** Asks of a list that asks for no number. */
 const PAGE = 50;
 
@@ -48,21 +51,39 @@ export async function askPeople(
   const decided = new AbortController();
   const untie = onAbort(signal, () => decided.abort(signal.reason));
   let timer: NodeJS.Timeout | undefined;
+  let looking: NodeJS.Timeout | undefined;
   let closed: Ask = ask;
   try {
     run.asking.add(ask.id);
     run.clock?.stand();
+    // At once: whoever shows the call knows by this that it waits.
+    const said = here?.(decided.signal);
+    let isHere = said !== undefined;
+    said?.catch(() => (isHere = false));
     await recorder.write({ sync: false, asks: [ask], run: { state: "waiting" } });
     bus.emit("ask.opened", { ...names, ask });
     const outcomes: Promise<Ask | undefined>[] = [
       answer,
       new Promise((_, reject) => onAbort(signal, () => reject(signal.reason as Error))),
     ];
-    if (patience !== undefined)
-      outcomes.push(new Promise((resolve) => (timer = setTimeout(() => resolve(undefined), patience))));
-    if (here)
+    const wait = (ms: number) =>
+      new Promise<undefined>((resolve) => (timer = setTimeout(() => resolve(undefined), ms)));
+    if (patience !== undefined) outcomes.push(wait(patience));
+    else
       outcomes.push(
-        here(decided.signal).then(
+        new Promise((resolve) => {
+          // Who went, or answers nobody any more, must not be waited for.
+          looking = setInterval(() => {
+            if (isHere || run.tail.isAttended) return;
+            clearInterval(looking);
+            const { unattended, timeoutMs } = run.agent.asking;
+            resolve(unattended === "wait" ? wait(timeoutMs) : undefined);
+          }, THERE_MS);
+        }),
+      );
+    if (said)
+      outcomes.push(
+        said.then(
           async (reply) => {
             const told = await store.answer(ask.id, { reply, answeredBy: run.askedAt, closedAt: now() });
             return told?.ask;
@@ -78,6 +99,7 @@ export async function askPeople(
     return closed.state === "answered" ? closed : undefined;
   } finally {
     clearTimeout(timer);
+    clearInterval(looking);
     untie();
     forget();
     decided.abort();

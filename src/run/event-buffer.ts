@@ -1,3 +1,4 @@
+import { endOf } from "../base/end-of.js";
 import type { AgentEvent } from "../ports/events.js";
 import type { RunInput } from "../ports/run.js";
 
@@ -9,13 +10,18 @@ const JOINED = 4096;
 const GRACE_MS = 1000;
 const END: IteratorResult<AgentEvent, undefined> = { value: undefined, done: true };
 
+/** Of what a running tool printed so many characters wait for the reader: the last. */
+const PROGRESS = 64 * 1024;
+
+type ProgressEvent = Extract<AgentEvent, { type: "tool_progress" }>;
 type TokenEvent = Extract<AgentEvent, { type: "token" }>;
 
 /**
  * Events between a run and its one reader. The run never waits. What comes after a silence is handed over at once, tokens
  * that follow in the same turn of the event loop at its end, adjacent ones of one message joined: a model or a gateway may
  * answer thousands of tokens before the reader's socket gets a turn. With `drop`, a reader that stays behind for a second
- * with more than 256 events loses the oldest tokens. With `merge` none is lost.
+ * with more than 256 events loses the oldest tokens. With `merge` none is lost. What running tools print is joined too;
+ * what nobody has read of it is gone with the tool's result, which says it all.
  */
 export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   readonly #overflow: "drop" | "merge";
@@ -23,6 +29,8 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   readonly #joined: number;
   readonly #graceMs: number;
   #events: AgentEvent[] = [];
+  /** Those that wait of what running tools printed, by call. */
+  readonly #progress = new Map<string, ProgressEvent>();
   #ended = false;
   #closed = false;
   /** The reader waits. */
@@ -49,6 +57,8 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   push(event: AgentEvent): void {
     if (this.#over) return;
     if (event.type === "token" && this.#join(event)) return;
+    if (event.type === "tool_progress" && this.#joinProgress(event)) return;
+    if (event.type === "tool_result") this.#drop(event.callId);
     this.#events.push(event);
     if (this.#overflow === "drop" && this.#events.length > CAPACITY) this.#overflowed();
     // Only tokens wait for what follows them.
@@ -72,6 +82,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   return(): Promise<IteratorResult<AgentEvent, undefined>> {
     this.#closed = true;
     this.#events = [];
+    this.#progress.clear();
     this.#inTime();
     this.#notify();
     return Promise.resolve(END);
@@ -89,6 +100,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   #take(): IteratorResult<AgentEvent, undefined> | undefined {
     const event = this.#events.shift();
     if (event === undefined) return this.#over ? END : undefined;
+    if (event.type === "tool_progress") this.#progress.delete(event.callId);
     if (this.#events.length < CAPACITY) this.#inTime();
     if (this.#events.length === 0) this.#rest();
     return { value: event, done: false };
@@ -126,6 +138,20 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     return true;
   }
 
+  #joinProgress(event: ProgressEvent): boolean {
+    const waiting = this.#progress.get(event.callId);
+    if (waiting) waiting.text = endOf(waiting.text + event.text, PROGRESS);
+    else this.#progress.set(event.callId, event);
+    return waiting !== undefined;
+  }
+
+  #drop(callId: string): void {
+    const waiting = this.#progress.get(callId);
+    if (!waiting) return;
+    this.#progress.delete(callId);
+    this.#events.splice(this.#events.lastIndexOf(waiting), 1);
+  }
+
   #overflowed(): void {
     if (this.#slow) this.#shed();
     else
@@ -145,8 +171,9 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     this.#slow = false;
   }
 
-  /** Drop the oldest tokens that are too many. */
+  /** Drop the oldest tokens that are too many, and before them what tools printed. */
   #shed(): void {
+    for (const callId of [...this.#progress.keys()]) this.#drop(callId);
     let over = this.#events.length - CAPACITY;
     this.#events = this.#events.filter((event) => {
       if (over <= 0 || event.type !== "token") return true;

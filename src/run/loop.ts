@@ -55,12 +55,12 @@ async function turns(run: RunContext, progress: Progress): Promise<LoopResult> {
     // Beside the calls; where there are none, at the end of the run.
     if (progress.iterations === 1) nameSession(run);
     repeated.nextAnswer();
-    await runToolCalls(calls, message.id, run, async ({ call, output: done, state }) => {
+    await runToolCalls(calls, message.id, run, async ({ call, output: done, state, shown }) => {
       const failed = done.failed === true;
       const text = done.text + repeated.note(call, done.text);
       const result = withState(toolMessage(call, text, failed), state);
       result.parts.push(...(done.parts ?? []));
-      const stored = run.conversation.compose(result);
+      const stored = { ...run.conversation.compose(result), ...(shown && { shown }) };
       await run.recorder.finish(stored);
       run.conversation.add(stored);
       run.events.push({

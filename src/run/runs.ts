@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { settlesWithin } from "../base/abort.js";
+import { delay, settlesWithin } from "../base/abort.js";
 import { newId, now } from "../base/ids.js";
 import { InputError, RunCancelledError, RunNotFoundError, ShuttingDownError } from "../ports/errors.js";
 import type { Instruction, RunRecord, RunState } from "../ports/run.js";
@@ -12,7 +12,7 @@ import type { Inbox } from "./inbox.js";
 import { oneOf } from "./input.js";
 
 /** Every state of a run. */
-const STATES: readonly RunState[] = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"];
+const STATES: readonly RunState[] = ["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"];
 const KNOWN: Readonly<Record<keyof RunQuery, true>> = {
   sessionId: true,
   states: true,
@@ -26,6 +26,9 @@ const PAGE = 50;
 /** Whoever cancels a run of another process looks so often, in ms, whether it has ended, and so long. */
 const LOOK_MS = 50;
 const CANCEL_MS = 5_000;
+
+/** Whoever waits for one in line looks so often, in ms. */
+const LINE_LOOK_MS = 200;
 
 /** A run under way in this process. */
 export interface Running {
@@ -41,6 +44,8 @@ export interface RunsOptions {
   store: () => Promise<SessionDriver>;
   /** The run of a chain in this process. */
   running: (rootId: string) => Running | undefined;
+  /** Ends the waiting in line of a run in this process; undefined when it does not wait here. */
+  unqueue: (rootId: string, runId: string) => { ended: Promise<unknown> } | undefined;
   watch: (sessionId: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
 }
 
@@ -48,9 +53,11 @@ export interface RunsOptions {
 export class Runs {
   readonly #store: () => Promise<SessionDriver>;
   readonly #running: RunsOptions["running"];
+  readonly #unqueue: RunsOptions["unqueue"];
   readonly #watch: RunsOptions["watch"];
 
-  constructor({ store, running, watch }: RunsOptions) {
+  constructor({ store, running, unqueue, watch }: RunsOptions) {
+    this.#unqueue = unqueue;
     this.#watch = watch;
     this.#store = store;
     this.#running = running;
@@ -71,6 +78,7 @@ export class Runs {
     const store = await this.#store();
     const run = await this.#found(id);
     if (!isOpen(run)) return run;
+    await this.#unqueue(run.sessionId, id)?.ended;
     const here = this.#running(run.sessionId);
     if (here?.id === id) {
       here.cancel.abort(new RunCancelledError());
@@ -94,7 +102,7 @@ export class Runs {
    * session is deleted meanwhile), `StoreError`, or the signal's reason.
    */
   async ended(id: string, signal?: AbortSignal): Promise<RunRecord> {
-    const run = await this.#found(id);
+    const run = await this.begun(id, signal);
     if (!isOpen(run)) return run;
     // Told at each change, and once a second beside: the dead tell nothing.
     for await (const event of this.#watch(run.sessionId, {
@@ -108,6 +116,16 @@ export class Runs {
     }
     signal?.throwIfAborted();
     throw new ShuttingDownError();
+  }
+
+  /** Resolves with a run when it waits in line no more: it goes on, or has ended. Rejects as `ended`. */
+  async begun(id: string, signal = new AbortController().signal): Promise<RunRecord> {
+    for (;;) {
+      const run = await this.#found(id);
+      if (run.state !== "queued") return run;
+      // A line is no part of what is told of its session.
+      await delay(LINE_LOOK_MS, signal);
+    }
   }
 
   /**
@@ -167,7 +185,9 @@ export class Runs {
     const { sessionId, states, key, limit = PAGE } = query;
     const store = await this.#store();
     // A store does not know who is dead.
-    const stored = states?.includes("interrupted") ? [...new Set([...states, "running", "waiting"] as const)] : states;
+    const stored = states?.includes("interrupted")
+      ? [...new Set([...states, "queued", "running", "waiting"] as const)]
+      : states;
     const narrowed = {
       limit,
       ...(sessionId === undefined ? {} : { sessionId: (await found(store, sessionId)).id }),

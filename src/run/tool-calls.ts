@@ -3,12 +3,15 @@ import { INTERRUPTED } from "../conversation/messages.js";
 import { parseJson } from "../base/json.js";
 import type { Logger } from "../ports/logger.js";
 import type { ToolCallPart } from "../ports/message.js";
-import type { Diff, Location, Tool, ToolCall, ToolContext, ToolOutput } from "../ports/tool.js";
+import type { Diff, Location, Shown } from "../ports/shown.js";
+import type { Tool, ToolCall, ToolContext, ToolOutput } from "../ports/tool.js";
 import { onAbort } from "../base/abort.js";
 import { describe } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
 import { asker, canAsk, judged, NOT_RUN, questioner, refusal, type Verdict } from "./permissions.js";
+import { Progress } from "./progress.js";
 import type { RunContext } from "./run-context.js";
+import { shownOf } from "./shown-of.js";
 import { CallState, type StateChanges } from "./tool-state.js";
 import { capText } from "../base/cut-text.js";
 
@@ -23,6 +26,8 @@ export interface ToolOutcome {
   output: ToolOutput;
   /** What it changed of the session's state. */
   state: StateChanges;
+  /** What is stored of what it shows people. */
+  shown: Shown | undefined;
 }
 
 interface Prepared {
@@ -72,7 +77,8 @@ export async function runToolCalls(
           name: one.call.name,
           failed: output.failed === true,
         });
-        await onOutcome({ call: one.call, output, state: state.changes() });
+        const shown = shownOf(output, run.limits.toolOutputBytes);
+        await onOutcome({ call: one.call, output, state: state.changes(), shown });
       }),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
@@ -141,13 +147,25 @@ async function settle(one: Prepared, verdict: Verdict, state: CallState, run: Ru
   const { signal } = run;
   if (signal.aborted) return { text: NOT_RUN, failed: true };
   if (!one.tool) return { text: one.refusal ?? "", failed: true };
-  const work = perform(one, one.tool, verdict, state, run);
+  const progress = progressOf(one.call.id, run);
+  const work = perform(one, one.tool, verdict, state, progress, run);
   const output = await withGrace(work, signal);
+  progress.end();
   if (output === undefined) {
     void run.agent.stragglers.add(work);
     return { text: INTERRUPTED, failed: true };
   }
   return output;
+}
+
+/** What a call prints, for whoever reads its run or watches its session. */
+function progressOf(callId: string, { events, hooks, tail }: RunContext): Progress {
+  return new Progress((text) => {
+    // What the hook has not seen is nobody's to see.
+    if (hooks.afterToolCall) return;
+    events.push({ type: "tool_progress", callId, text });
+    tail.printed(callId, text);
+  });
 }
 
 /** The work's outcome; undefined when the signal aborted and the work did not end soon after. */
@@ -169,6 +187,7 @@ async function perform(
   tool: Tool,
   verdict: Verdict,
   state: CallState,
+  progress: Progress,
   run: RunContext,
 ): Promise<ToolOutput> {
   const { limits } = run;
@@ -186,7 +205,7 @@ async function perform(
     ask: (request) =>
       canAsk(run) || run.conversation.session.mode !== "auto" ? ask(request) : Promise.resolve("allow"),
     question: questioner(callId, tool, one.input, run),
-    progress: () => undefined,
+    progress: (text) => progress.print(text),
     state,
   };
   const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);

@@ -1,7 +1,13 @@
 import { access } from "node:fs/promises";
 import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { defineAdapter, type AdapterDefinition, type AdapterDescriptor, type AdapterKind } from "../plugin/adapter.js";
+import {
+  defineAdapter,
+  type AdapterDefinition,
+  type AdapterDescriptor,
+  type AdapterKind,
+  type AdapterKinds,
+} from "../plugin/adapter.js";
 import { STRATEGIES } from "../compaction/names.js";
 import { AdapterError } from "../ports/errors.js";
 
@@ -44,13 +50,19 @@ async function toolNames(): Promise<string[]> {
   return ["*", ...builtinTools().map(({ name }) => name)];
 }
 
+/** Members that a port says are always there. */
+type Needed<Port> = { [Name in keyof Port]-?: object extends Pick<Port, Name> ? never : Name }[keyof Port];
+
 /** What each kind must have: fields by their type, so that plain JavaScript is checked too. */
-const MEMBERS: Readonly<
-  Record<AdapterKind, Readonly<Record<string, "string" | "number" | "boolean" | "function" | "object">>>
-> = {
+const MEMBERS: {
+  readonly [Kind in AdapterKind]: Readonly<
+    Record<Needed<AdapterKinds[Kind]>, "string" | "number" | "boolean" | "function" | "object">
+  >;
+} = {
   transport: { name: "string", start: "function" },
   "session-driver": {
     name: "string",
+    notifier: "object",
     open: "function",
     close: "function",
     create: "function",
@@ -62,6 +74,13 @@ const MEMBERS: Readonly<
     snapshots: "function",
     runs: "function",
     run: "function",
+    asks: "function",
+    ask: "function",
+    answer: "function",
+    instruct: "function",
+    instructions: "function",
+    withdraw: "function",
+    forgetKeys: "function",
     write: "function",
     delete: "function",
     lease: "function",
@@ -73,6 +92,7 @@ const MEMBERS: Readonly<
     name: "string",
     idleTimeoutMs: "number",
     maxRetries: "number",
+    maxWaitMs: "number",
     known: "object",
     models: "function",
     stream: "function",
@@ -96,7 +116,7 @@ const MEMBERS: Readonly<
 /** Members of the kind's port that a part lacks, or has of another type. */
 export function missingMembers(kind: AdapterKind, part: object): string[] {
   const members = part as Readonly<Record<string, unknown>>;
-  return Object.entries(MEMBERS[kind]).flatMap(([name, type]) => (typeof members[name] === type ? [] : [name]));
+  return Object.entries<string>(MEMBERS[kind]).flatMap(([name, type]) => (typeof members[name] === type ? [] : [name]));
 }
 
 /**

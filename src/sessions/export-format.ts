@@ -40,6 +40,8 @@ const sessionShape = v.object({
   updatedAt: time,
   usage: usageShape,
 });
+const locationsShape = list(v.object({ path: v.string(), line: v.exactOptional(whole) }));
+const diffShape = list(v.object({ path: v.string(), oldText: v.nullable(v.string()), newText: v.string() }));
 const messageShape = v.object({
   id: v.string(),
   sessionId: v.string(),
@@ -50,7 +52,15 @@ const messageShape = v.object({
   name: v.string(),
   failed: v.boolean(),
   createdAt: time,
+  shown: v.exactOptional(v.object({ diff: diffShape, locations: locationsShape })),
   finished: v.boolean(),
+});
+const holderShape = v.object({
+  id: v.string(),
+  host: v.string(),
+  boot: v.string(),
+  pid: v.pipe(v.number(), v.safeInteger()),
+  started: v.string(),
 });
 const runShape = v.object({
   id: v.pipe(v.string(), v.nonEmpty()),
@@ -58,7 +68,7 @@ const runShape = v.object({
   key: v.string(),
   fingerprint: v.optional(v.string(), ""),
   after: v.optional(whole, 0),
-  state: v.picklist(["running", "waiting", "finished", "failed", "cancelled", "interrupted"]),
+  state: v.picklist(["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"]),
   startedAt: time,
   endedAt: v.union([v.literal(""), time]),
   provider: v.string(),
@@ -67,6 +77,7 @@ const runShape = v.object({
   iterations: whole,
   endedBy: v.picklist(["", "model", "max_iterations", "budget"]),
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
+  line: v.optional(v.nullable(v.object({ holder: holderShape, until: time })), null),
   retry: v.optional(v.nullable(v.object({ attempt: whole, at: time, reason: v.string() })), null),
   answer: v.optional(
     v.nullable(
@@ -89,8 +100,8 @@ const askShape = v.object({
   toolKind: v.picklist(["read", "edit", "delete", "search", "execute", "fetch", "think", "other"]),
   title: v.string(),
   input: v.unknown(),
-  locations: list(v.object({ path: v.string(), line: v.exactOptional(whole) })),
-  diff: list(v.object({ path: v.string(), oldText: v.nullable(v.string()), newText: v.string() })),
+  locations: locationsShape,
+  diff: diffShape,
   reason: v.string(),
   choices: list(v.object({ id: v.string(), label: v.string() })),
   freeText: v.boolean(),

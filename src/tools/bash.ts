@@ -1,6 +1,5 @@
 import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
-import { stripVTControlCharacters } from "node:util";
 import { ProjectFolderError, ToolError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
@@ -8,6 +7,7 @@ import { defineArguments, integer, optional, text } from "./arguments.js";
 import type { Child, ChildEnd } from "./child.js";
 import { defineTool } from "./define-tool.js";
 import type { Sandbox, SandboxOptions } from "./sandbox.js";
+import { LiveOutput, tidy } from "./shell-output.js";
 import { cutMiddle, HeadTail, MODEL_BYTES } from "../base/cut-text.js";
 
 export interface BashToolOptions extends SandboxOptions {
@@ -80,14 +80,21 @@ async function execute(
   const held = await sandbox.prepare(projectDir);
   const { redactor } = options;
   const output = new HeadTail(KEPT_BYTES, { clean: (said) => redactor.hide(tidy(said)), reach: redactor.reach });
+  const live = new LiveOutput(redactor, (said) => context.progress(said));
+  const onOutput = (chunk: Buffer): void => {
+    output.push(chunk);
+    live.push(chunk);
+  };
   let end: ChildEnd;
   try {
     signal.throwIfAborted();
     const child = held ? await held.start(shell, command) : await startPlain(shell, command, projectDir, options.env);
-    end = await child.run({ timeoutMs: timeout * 1000, signal, onOutput: (chunk) => output.push(chunk) });
+    end = await child.run({ timeoutMs: timeout * 1000, signal, onOutput });
   } catch (error) {
     if (signal.aborted) throw signal.reason;
     throw new ToolError(`the shell ${shell} could not be started: ${(error as Error).message}.`, { cause: error });
+  } finally {
+    live.end();
   }
   const removed = (await held?.tidy()) ?? [];
   if (end.why === "abort") throw signal.reason;
@@ -134,16 +141,4 @@ function howItEnded(end: ChildEnd, timeout: number): string {
   if (end.why === "timeout")
     return `[stopped after ${timeout} s, with all that it started; set timeout for more, or do less in one call]`;
   return end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`;
-}
-
-/** Without colours, and of progress bars that overwrite their line only what they ended with. */
-function tidy(output: string): string {
-  return stripVTControlCharacters(output)
-    .split("\n")
-    .map((line) => {
-      const text = line.endsWith("\r") ? line.slice(0, -1) : line;
-      return text.slice(text.lastIndexOf("\r") + 1);
-    })
-    .join("\n")
-    .replaceAll("\0", "\uFFFD");
 }

@@ -184,6 +184,31 @@ for (const [name, make] of STORES)
       }
     });
 
+    it("waits for nobody who watched and went, or says that they answer no more", async (t) => {
+      const agents = await two(t, await make(t));
+      const id = await session(agents.here, "ask");
+      for (const goes of [true, false]) {
+        const over = new AbortController();
+        const asked = new AbortController();
+        let answers = true;
+        const watching = (async () => {
+          const options = { answers: () => answers, signal: over.signal };
+          for await (const event of agents.here.sessions.watch(id, options)) {
+            asked.abort();
+            if (event.type !== "state" || event.state.asks.length === 0) continue;
+            if (goes) return;
+            answers = false;
+          }
+        })();
+        await new Promise((resolve) => asked.signal.addEventListener("abort", resolve));
+        const { told: outputs } = await told(agents.here, { sessionId: id });
+        assert.match(outputs[0]!, /nobody could be asked/);
+        over.abort();
+        await watching;
+      }
+      assert.deepEqual(agents.ran, []);
+    });
+
     it("is withdrawn with its run, and answered by nobody then", async (t) => {
       const agents = await two(t, await make(t), { unattended: "wait" });
       const cancel = new AbortController();

@@ -22,6 +22,19 @@ const call = (callId: string): AgentEvent => ({
   locations: [],
 });
 
+const printed = (callId: string, text: string): AgentEvent => ({ type: "tool_progress", callId, text });
+const result = (callId: string): AgentEvent => ({
+  type: "tool_result",
+  messageId: "m",
+  callId,
+  name: "t",
+  output: "all",
+  failed: false,
+  parts: [],
+  diff: [],
+  locations: [],
+});
+
 async function drain(buffer: EventBuffer): Promise<AgentEvent[]> {
   const events: AgentEvent[] = [];
   for await (const event of buffer) events.push(event);
@@ -159,5 +172,58 @@ describe("the buffer of a run's events", () => {
     const waiting = buffer.next();
     buffer.end();
     assert.equal((await waiting).done, true);
+  });
+
+  for (const overflow of ["drop", "merge"] as const)
+    it(`joins what a tool prints, and has no more of it than its end (${overflow})`, async () => {
+      const buffer = new EventBuffer(overflow);
+      for (let i = 0; i < 10_000; i += 1) buffer.push(printed(i % 2 ? "a" : "b", `${i} is printed 🙂\n`));
+      buffer.end();
+      const events = await drain(buffer);
+      assert.deepEqual(
+        events.map((event) => event.type === "tool_progress" && event.callId),
+        ["b", "a"],
+      );
+      for (const [n, event] of events.entries()) {
+        assert.ok(event.type === "tool_progress" && event.text.length <= 64 * 1024 && event.text.isWellFormed());
+        assert.ok(event.text.endsWith(`${9_998 + n} is printed 🙂\n`));
+      }
+    });
+
+  it("drops what a tool printed with its result, and tells it to who reads in time", async () => {
+    const buffer = new EventBuffer("merge");
+    buffer.push(call("a"));
+    buffer.push(printed("a", "1"));
+    buffer.push(printed("b", "2"));
+    buffer.push(result("a"));
+    assert.deepEqual((await buffer.next()).value?.type, "tool_call");
+    assert.deepEqual((await buffer.next()).value, printed("b", "2"));
+    buffer.push(printed("b", "3"));
+    buffer.push(result("b"));
+    buffer.push(printed("c", "4"));
+    buffer.end();
+    assert.deepEqual(
+      (await drain(buffer)).map((event) => ("callId" in event ? [event.type, event.callId] : [])),
+      [
+        ["tool_result", "a"],
+        ["tool_result", "b"],
+        ["tool_progress", "c"],
+      ],
+    );
+  });
+
+  it("drops what tools print before any token", async () => {
+    const buffer = new EventBuffer("drop", 1);
+    const long = "x".repeat(3000);
+    buffer.push(printed("a", "1"));
+    for (let i = 0; i < 256; i += 1) buffer.push(token(`${i} ${long}`));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    for (let i = 0; i < 3; i += 1) await new Promise((resolve) => setImmediate(resolve));
+    buffer.push(printed("b", "2"));
+    buffer.end();
+    const events = await drain(buffer);
+    assert.equal(buffer.dropped, 0);
+    assert.equal(events.filter(({ type }) => type === "token").length, 256);
+    assert.equal(events.filter(({ type }) => type === "tool_progress").length, 0);
   });
 });

@@ -2,15 +2,15 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ChainData } from "gantry";
 import { chainLines, ChainReader, headerLine } from "../../src/sessions/export-format.js";
-import { aMessage, anAsk, aRun, aSession, growing } from "../../src/testing/session-driver/rule.js";
+import { aMessage, anAsk, aResult, aRun, aSession, growing } from "../../src/testing/session-driver/rule.js";
 
 const chain: ChainData = {
   sessions: [
     {
-      session: aSession("a", { lastSeq: 2 }),
+      session: aSession("a", { lastSeq: 3 }),
       cut: "",
       view: [],
-      messages: [aMessage("a", 1), growing("a", 2)].map((message) => ({ message, cut: "" })),
+      messages: [aMessage("a", 1), growing("a", 2), aResult("a", 3)].map((message) => ({ message, cut: "" })),
     },
   ],
   snapshots: [{ id: "s", after: 1, createdAt: aSession("a").createdAt }],
@@ -46,9 +46,11 @@ describe("an export", () => {
       const lines = [...chainLines(chain)].map((line) => (line.includes('"r1"') ? line.replace(from, to) : line));
       assert.throws(() => read(lines), reason);
     };
-    refused('"sessionId":"a"', '"sessionId":"b"', /line 7: expected a run of the session a/);
-    refused('"running"', '"dancing"', /line 7: expected run\.state to be/);
-    refused('"error":null', '"error":"no"', /line 7: expected run\.error to be/);
+    refused('"sessionId":"a"', '"sessionId":"b"', /line 8: expected a run of the session a/);
+    refused('"running"', '"dancing"', /line 8: expected run\.state to be/);
+    refused('"error":null', '"error":"no"', /line 8: expected run\.error to be/);
+    const shown = [...chainLines(chain)].map((line) => line.replace('"oldText":null', '"oldText":1'));
+    assert.throws(() => read(shown), /line 6: expected message\.shown\.diff\.0\.oldText to be/);
     assert.throws(() => read([...chainLines(chain)].slice(-2)), /line 2: expected a line of type chain first/);
   });
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { readFileSync, readdirSync } from "node:fs";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -75,6 +75,52 @@ describe("bash", () => {
       assert.deepEqual(pieces(text + bytes.toString("latin1")), [], text);
       assert.match(text, /\[redacted\]/);
     }
+  });
+
+  it("shows what a command prints as it comes, without the secrets that its output goes without", async () => {
+    await using folder = await temporaryFolder();
+    const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+    const run = bash({ secrets: [key] });
+    await writeFile(join(folder.path, "key"), key);
+    let shown = "";
+    const opened = new Set<string>();
+    const progress = (text: string): void => {
+      shown += text;
+      for (const [gate, reached] of [
+        ["1", "first ✓ é\n"],
+        ["2", "key: [redacted]\n"],
+      ] as const)
+        if (shown.includes(reached) && !opened.has(gate)) {
+          opened.add(gate);
+          writeFileSync(join(folder.path, gate), "");
+        }
+    };
+    const until = (gate: string) => `while [ ! -e ${gate} ]; do sleep 0.02; done`;
+    const slowly = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.15; done";
+    const command = [
+      "printf 'first \\342\\234'; sleep 0.15; printf '\\223 \\303'; sleep 0.15; printf '\\251\\n'",
+      until("1"),
+      `printf 'key: '; ${slowly}; echo`,
+      until("2"),
+      "cat key; echo; sleep 0.3",
+    ].join("; ");
+    const { text } = await run({ command }, toolContext(folder.path, { progress }));
+    assert.equal(shown, "first ✓ é\nkey: [redacted]\n[redacted]\n");
+    assert.equal(text, `${shown}[exit code 0]`);
+  });
+
+  it("shows of a flood a trickle", async () => {
+    await using folder = await temporaryFolder();
+    let [shown, most] = [0, 0];
+    const progress = (text: string): void => {
+      shown += text.length;
+      most = Math.max(most, text.length);
+    };
+    const command = "yes 0123456789abcdef | head -c 200000000";
+    const { failed } = await bash()({ command }, toolContext(folder.path, { progress }));
+    assert.equal(failed, false);
+    assert.ok(shown < 20_000_000, `${shown} characters`);
+    assert.ok(most < 20_000, `${most} characters at once`);
   });
 
   it("tells output in order, exit code and signal", async () => {

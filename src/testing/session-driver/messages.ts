@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { allSeqs, aMessage, aSession, at, change, seqs, someMessages } from "./rule.js";
+import type { Message } from "../../ports/message.js";
+import { allSeqs, aMessage, aResult, aSession, at, change, seqs, someMessages } from "./rule.js";
 import type { Rule } from "./rule.js";
 
 export const messageRules: readonly Rule[] = [
@@ -12,6 +13,22 @@ export const messageRules: readonly Rule[] = [
       });
       await driver.write("a", change({ add: [aMessage("a", 2, { createdAt: at(0) })] }));
       assert.deepEqual(await seqs(driver, "a"), [1, 2, 3]);
+    },
+  ],
+  [
+    "messages: what was shown of a result comes back with it, and where nothing was, no word of it",
+    async (store) => {
+      const { driver } = store;
+      const grown = { ...aResult("a", 3), parts: [{ type: "text" as const, text: "done" }] };
+      const given = [aResult("a", 1), aMessage("a", 2), grown, aResult("a", 4, { shown: { diff: [], locations: [] } })];
+      const [first, second, third, fourth] = given as [Message, Message, Message, Message];
+      await driver.create({ session: aSession("a"), messages: [first, second] });
+      const { shown: _, ...bare } = third;
+      await driver.write("a", change({ add: [{ ...bare, finished: false }, fourth] }));
+      assert.ok(!("shown" in ((await driver.messages("a", { after: 2 }))[0] ?? {})));
+      await driver.write("a", change({ finish: [third] }));
+      assert.deepEqual(await driver.messages("a", { scope: "chain" }), given);
+      assert.deepEqual(await (await store.reopen()).messages("a"), given);
     },
   ],
   [

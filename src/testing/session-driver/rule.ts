@@ -1,12 +1,6 @@
 import type { Ask } from "../../ports/ask.js";
-import type {
-  AskAnswered,
-  Holder,
-  Lease,
-  SessionChange,
-  SessionDriver,
-  SessionQuery,
-} from "../../ports/session-driver.js";
+import type { Holder } from "../../ports/holder.js";
+import type { AskAnswered, Lease, SessionChange, SessionDriver, SessionQuery } from "../../ports/session-driver.js";
 import type { Message } from "../../ports/message.js";
 import type { Instruction, RunRecord } from "../../ports/run.js";
 import type { Session } from "../../ports/session.js";
@@ -100,6 +94,19 @@ export function aMessage(sessionId: string, seq: number, fields: Partial<Message
   };
 }
 
+/** A tool's result, and what was shown of it. */
+export function aResult(sessionId: string, seq: number, fields: Partial<Message> = {}): Message {
+  const path = "/projects/one/a";
+  const shown = {
+    diff: [
+      { path, oldText: null, newText: "a\0" },
+      { path, oldText: "a", newText: "\u2028b" },
+    ],
+    locations: [{ path, line: 1 }, { path }],
+  };
+  return aMessage(sessionId, seq, { role: "tool", toolCallId: `call-${seq}`, name: "edit", shown, ...fields });
+}
+
 /** Messages of these seqs. */
 export function someMessages(sessionId: string, from: number, to: number): Message[] {
   return Array.from({ length: to - from + 1 }, (_, offset) => aMessage(sessionId, from + offset));
@@ -132,6 +139,7 @@ export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> =
     iterations: 0,
     endedBy: "",
     error: null,
+    line: null,
     retry: null,
     answer: null,
     ...fields,

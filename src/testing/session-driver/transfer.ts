@@ -1,7 +1,20 @@
 import assert from "node:assert/strict";
 import type { ChainData, SessionDriver } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
-import { aMessage, aRun, aSession, at, change, growing, leaseOf, listed, seqs, someMessages, textOf } from "./rule.js";
+import {
+  aMessage,
+  aResult,
+  aRun,
+  aSession,
+  at,
+  change,
+  growing,
+  leaseOf,
+  listed,
+  seqs,
+  someMessages,
+  textOf,
+} from "./rule.js";
 import type { Rule } from "./rule.js";
 
 /** Two sessions, a view, two cuts of which one hides a session, a message that grows, usage, two runs. */
@@ -18,7 +31,7 @@ async function aFullChain(driver: SessionDriver): Promise<void> {
   await driver.write("a1", change({ cut: { id: "s1", after: 6, createdAt: at(50) } }));
   await driver.create({
     session: aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 7 }),
-    messages: [aMessage("a2", 8)],
+    messages: [aResult("a2", 8)],
     view,
   });
   await driver.write("a1", change({ cut: { id: "s2", after: 5, createdAt: at(60) }, add: [growing("a1", 9)] }));

@@ -1,0 +1,7 @@
+/** The last characters of a text, at most `most` UTF-16 units of it and no half of a character. */
+export function endOf(text: string, most: number): string {
+  if (text.length <= most) return text;
+  const end = text.slice(-most);
+  const first = end.charCodeAt(0);
+  return first >= 0xdc00 && first <= 0xdfff ? end.slice(1) : end;
+}
