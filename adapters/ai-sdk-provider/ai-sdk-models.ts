@@ -102,6 +102,11 @@ export class AiSdkModels implements ModelProvider {
       base.temperature = temperature;
       sent.add("temperature");
     }
+    const { outputSchema } = request;
+    if (outputSchema !== undefined && !refused.has("json") && (await wire.ownJson?.(asking)) === true) {
+      base.responseFormat = { type: "json", schema: outputSchema, name: "answer" };
+      sent.add("json");
+    }
     const options: CallOptions = { ...base, ...(await wire.options(asking, base)) };
     if (request.effort !== "") sent.add("effort");
     if (options.maxOutputTokens !== undefined) sent.add("max_tokens");

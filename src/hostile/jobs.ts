@@ -2,6 +2,7 @@ import type { EditedFile, EditJob } from "./apply-edit.js";
 import type { FileMatches, SearchJob } from "./line-search.js";
 import type { PageJob, PageText } from "./page.js";
 import type { Expression } from "./expression.js";
+import type { SchemaAnswer, SchemaJob } from "./schema-check.js";
 import type { WalkedPart, WalkJob } from "./walk-job.js";
 
 /** What a thread can be asked. */
@@ -20,6 +21,8 @@ export interface Jobs {
   expression: Expression;
   /** Search lines of files. */
   search: SearchJob;
+  /** Check a JSON Schema, and a value by it. */
+  schema: SchemaJob;
 }
 
 export interface Answers {
@@ -31,6 +34,7 @@ export interface Answers {
   edit: EditedFile | { refused: string };
   expression: { flags: string } | { refused: string };
   search: FileMatches[];
+  schema: SchemaAnswer;
 }
 
 /** What comes back from a thread. */

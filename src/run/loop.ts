@@ -1,22 +1,25 @@
 import { openWindow, type ContextWindow } from "../compaction/context-window.js";
-import { hasCode } from "../ports/errors.js";
+import { hasCode, OutputSchemaError } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
 import { now } from "../base/ids.js";
 import { callsOf, textOf, toolMessage } from "../conversation/messages.js";
-import { toldOf, uniqueCalls } from "../models/answer.js";
+import { toldOf as toldPartsOf, uniqueCalls } from "../models/answer.js";
 import { callModel, type BrokenOff, type ModelCallHooks } from "../models/model-call.js";
 import type { FinishReason } from "../ports/model-provider.js";
 import type { Message, Part } from "../ports/message.js";
 import { RepeatedCalls } from "./repeated-calls.js";
-import { slipIn, slipOf, SLIPS, withWord, wordFor } from "./slips.js";
+import { ASKED_AGAIN, slipIn, slipOf, SLIPS, withWord, wordAbout, wordFor } from "./slips.js";
 import { limitReached } from "./limits.js";
 import type { RunContext } from "./run-context.js";
 import { finished } from "./run-record.js";
+import type { Read } from "./structured.js";
 import { nameSession } from "./title.js";
 import { runToolCalls } from "./tool-calls.js";
 import { withState } from "./tool-state.js";
 
-export type LoopResult = Pick<RunResult, "output" | "iterations" | "finishReason" | "endedBy"> & { used: number };
+export type LoopResult = Pick<RunResult, "output" | "structured" | "iterations" | "finishReason" | "endedBy"> & {
+  used: number;
+};
 
 /** How far a run has come, also where it is ended amid a turn. */
 interface Progress {
@@ -25,6 +28,8 @@ interface Progress {
   iterations: number;
   /** Tokens of the last call. */
   used: number;
+  /** How often it was asked for another answer, since one did not fit. */
+  askedAgain: number;
 }
 
 /**
@@ -32,7 +37,7 @@ interface Progress {
  * Rejects with the provider's error, `RepeatedCallsError`, or the signal's reason; by then all that was said is stored.
  */
 export async function runLoop(run: RunContext): Promise<LoopResult> {
-  const progress: Progress = { output: "", iterations: 0, used: 0 };
+  const progress: Progress = { output: "", iterations: 0, used: 0, askedAgain: 0 };
   try {
     return await turns(run, progress);
   } catch (error) {
@@ -48,8 +53,9 @@ async function turns(run: RunContext, progress: Progress): Promise<LoopResult> {
   for (;;) {
     run.signal.throwIfAborted();
     await steer(run);
-    const { message, reason, isEnd, spent } = await turn(run, window, progress);
-    if (isEnd) return { ...progress, finishReason: reason, endedBy: "model" };
+    const { message, reason, isEnd, spent, read } = await turn(run, window, progress);
+    if (isEnd) return { ...toldOf(progress), ...structured(read), finishReason: reason, endedBy: "model" };
+    if (read && "misfit" in read) await askAgain(run, progress, read.misfit);
     const calls = callsOf(message);
     if (spent && calls.length === 0) return atLimit(run, progress, "budget");
     // Beside the calls; where there are none, at the end of the run.
@@ -86,7 +92,26 @@ function atLimit(run: RunContext, progress: Progress, endedBy: Exclude<LoopResul
   const { recorder, sessionId: session, logger } = run;
   const spent = endedBy === "budget" ? { usage: recorder.run.usage } : {};
   logger.warn("run ended at a limit", { session, iterations: progress.iterations, endedBy, ...spent });
-  return { ...progress, finishReason: "length", endedBy };
+  return { ...toldOf(progress), finishReason: "length", endedBy };
+}
+
+function toldOf({ output, iterations, used }: Progress): Pick<LoopResult, "output" | "iterations" | "used"> {
+  return { output, iterations, used };
+}
+
+function structured(read: Read | undefined): Pick<LoopResult, "structured"> {
+  return read && "value" in read ? { structured: read.value } : {};
+}
+
+/** Tell the model what was wrong with its answer. Rejects with `OutputSchemaError` when it was told so often enough. */
+async function askAgain(run: RunContext, progress: Progress, misfit: string): Promise<void> {
+  const { conversation, recorder, logger, sessionId: session } = run;
+  if (progress.askedAgain >= ASKED_AGAIN) throw new OutputSchemaError(misfit);
+  progress.askedAgain += 1;
+  logger.warn("an answer does not fit the output schema; asking again", { session, attempt: progress.askedAgain });
+  const word = conversation.compose(userMessage(wordAbout(misfit)));
+  await recorder.write({ sync: true, add: [word], set: { updatedAt: now() } });
+  conversation.add(word);
 }
 
 /** An answer of the model that is of use. */
@@ -97,6 +122,8 @@ interface Turn {
   isEnd: boolean;
   /** It is no longer because there was not enough for more. */
   spent: boolean;
+  /** Of a last answer, where one of a certain form was asked for. */
+  read: Read | undefined;
 }
 
 /** Put before the model what others told the run meanwhile. */
@@ -164,20 +191,27 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
     if (!failed && !slip) {
       const parts = uniqueCalls(answer.parts, conversation.callIds);
       const message: Message = { ...begin(), parts, finished: true };
-      const isEnd = callsOf(message).length === 0 && !run.inbox.isSteered && !spent;
+      const isLast = callsOf(message).length === 0 && !run.inbox.isSteered && !spent;
+      const whole = output + textOf(message);
+      let fault: { error: unknown } | undefined;
+      const read = isLast
+        ? await run.structure?.read(whole, run.signal).catch((error: unknown) => void (fault = { error }))
+        : undefined;
+      const isEnd = isLast && !fault && !(read && "misfit" in read);
       const iterations = progress.iterations + 1;
-      const answered = { output: output + textOf(message), finishReason: answer.reason };
+      const answered = { output: whole, finishReason: answer.reason, ...structured(read ?? undefined) };
       const end = isEnd ? finished("model", recorder.run.key === "" ? null : answered) : {};
       await recorder.finish(message, { usage: answer.paid, run: { iterations, ...end } });
       conversation.add(message);
       window.answered(answer.usage);
-      Object.assign(progress, { output: output + textOf(message), iterations, used: answer.paid.totalTokens });
-      return { message, reason: answer.reason, isEnd, spent };
+      Object.assign(progress, { output: whole, iterations, used: answer.paid.totalTokens });
+      if (fault) throw fault.error;
+      return { message, reason: answer.reason, isEnd, spent, read: read ?? undefined };
     }
     const error = slip ?? (answer as BrokenOff).error;
     try {
       if (!failed) await recorder.write({ sync: false, usage: answer.paid });
-      await keep(failed ? answer.parts : toldOf(answer.parts));
+      await keep(failed ? answer.parts : toldPartsOf(answer.parts));
     } catch (unstored) {
       // A store that fails too must not hide why it broke off.
       run.logger.warn("the end of a broken-off answer was not stored", { session: sessionId, error: unstored });

@@ -11,7 +11,7 @@ import type { RunInput } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Hooks } from "../ports/hooks.js";
 import type { PermissionPolicy } from "../ports/permission-policy.js";
-import type { Tool } from "../ports/tool.js";
+import type { JsonSchema, Tool } from "../ports/tool.js";
 import type { KnownFile } from "../files/known-file.js";
 import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
@@ -25,6 +25,7 @@ import type { RunBudget } from "./spending.js";
 import type { RunClock } from "./clock.js";
 import type { RunLimits } from "./limits.js";
 import type { RunPlaces } from "./places.js";
+import type { Structure } from "./structured.js";
 import type { ToolSources } from "./tool-sources.js";
 import type { ToolStates } from "./tool-state.js";
 
@@ -90,6 +91,9 @@ export interface RunContext {
   /** Ends it when its time is over; undefined: it has as long as it takes. */
   readonly clock: RunClock | undefined;
   readonly unknownPrice: ModelPrices | undefined;
+  /** Of its last answer; undefined: any. */
+  readonly structure: Structure | undefined;
+  readonly outputSchema: JsonSchema | undefined;
   /** Absolute path of the folder where its tools run. */
   readonly projectDir: string;
   /** What was said so far; of a chain its newest session. */

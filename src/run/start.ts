@@ -78,6 +78,11 @@ async function begin(
   const purse = purseOf(agent.limits, input);
   // Nobody who has a budget of money asks a model of which nobody knows what it takes.
   if (isOfMoney(purse)) await pricesOf(chosen.provider, chosen.model, 0, purse.unknownPrice);
+  const { outputSchema } = input;
+  const structure =
+    outputSchema === undefined
+      ? undefined
+      : await (await import("./structured.js")).Structure.open(outputSchema, signal);
   const id = turn?.record.id ?? newId();
   const logger = loggerWith(agent.logger, { run: id });
   const original = stored ?? newSession({ projectDir }, projectDir);
@@ -144,6 +149,7 @@ async function begin(
         instructions: (await instructions) ?? "",
         extra: input.systemPrompt ?? agent.extraPrompt,
         missing,
+        answer: structure?.instructions ?? "",
       }),
       tools,
       hooks: agent.hooks,
@@ -151,6 +157,8 @@ async function begin(
       allowance: isSpending(purse) ? new RunBudget(purse, { ...chosen, recorder }) : undefined,
       clock: seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetSpentError())),
       unknownPrice: purse.unknownPrice,
+      structure,
+      outputSchema: structure?.schema,
       projectDir,
       conversation,
       state: await agent.states.of(conversation, store),
