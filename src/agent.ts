@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { Compaction } from "./compaction/compaction.js";
 import { hasCode, InputError, SessionNotFoundError, ShuttingDownError } from "./ports/errors.js";
 import { BUS_EVENTS, checkOptions, type AgentOptions } from "./agent-options.js";
@@ -25,14 +26,11 @@ import { checkInput, oneOf, toolList } from "./run/input.js";
 import { Sessions } from "./sessions/sessions.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
-import { BY_MODE } from "./run/modes.js";
 import { projectInstructions } from "./run/system-prompt.js";
 import { ToolSources } from "./run/tool-sources.js";
 import { ToolStates } from "./run/tool-state.js";
 import { VERSION } from "./base/version.js";
 
-/** Seconds that a question waits where nobody is there. */
-const ASK_TIMEOUT = 300;
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
 
@@ -79,6 +77,7 @@ export class Agent {
     const doubled = names.find((name, i) => names.indexOf(name) !== i);
     if (doubled !== undefined) throw new InputError("providers", `distinct names, got ${doubled} twice`);
     const { model, logger = silentLogger, projectDir = process.cwd() } = options;
+    const { mode = "auto" } = options;
     const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [] } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const kept = new KeptConversations();
@@ -93,6 +92,7 @@ export class Agent {
       bus,
       logger,
       projectDir,
+      mode,
       runs: (rootId) => this.#running.has(rootId),
       changed: (rootId, messages) => void this.#tell(rootId, messages),
       watch: (id, watched) => this.#watch(id, watched),
@@ -125,8 +125,13 @@ export class Agent {
       logger,
       tools,
       sources: new ToolSources(tools.sources, bus, logger),
-      permissions: options.permissions ?? BY_MODE,
-      asking: { unattended: options.unattended ?? "reject", timeoutMs: (options.askTimeout ?? ASK_TIMEOUT) * 1000 },
+      permissions: [options.permissions ?? []].flat(),
+      rules: options.rules ?? [],
+      mode,
+      asking: {
+        unattended: options.unattended ?? "reject",
+        timeoutMs: (options.askTimeout ?? AGENT_DEFAULTS.askTimeout) * 1000,
+      },
       hooks: options.hooks ?? {},
       compaction: new Compaction(options.compaction ?? {}),
       extraPrompt: extra,
@@ -312,6 +317,8 @@ export class Agent {
     const { signal } = options;
     // Whoever watches holds no agent open.
     const ended = new AbortController();
+    // Any number may watch.
+    setMaxListeners(0, this.#closing.signal, ...(signal ? [signal] : []));
     const ties = [this.#closing.signal, ...(signal ? [signal] : [])].map((one) => onAbort(one, () => ended.abort()));
     try {
       yield* watch(this.#live, store, id, { ...options, signal: ended.signal });

@@ -65,7 +65,7 @@ export type {
   ToolSpec,
 } from "./ports/tool.js";
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
-export type { Permission, PermissionPolicy, PermissionRequest } from "./ports/permission-policy.js";
+export type { Permission, PermissionPolicy, PermissionRequest, PermissionRule } from "./ports/permission-policy.js";
 export type { Hooks, ModelCall } from "./ports/hooks.js";
 export type { PlanEntry, SessionState, WatchEvent, WatchOptions } from "./ports/watch.js";
 export type { Notifier } from "./ports/notifier.js";

@@ -33,7 +33,8 @@ export function wireUsage(usage: Usage) {
   return { ...wireTokens(usage), cost: roundCost(usage.cost) };
 }
 
-export function wireSession(session: Session) {
+/** `run`: one that is under way in it. */
+export function wireSession(session: Session, run?: RunRecord) {
   return {
     id: session.id,
     title: session.title,
@@ -45,6 +46,8 @@ export function wireSession(session: Session) {
     created_at: session.createdAt,
     updated_at: session.updatedAt,
     usage: wireUsage(session.usage),
+    mode: session.mode,
+    ...(run && { run: { id: run.id, state: run.state } }),
   };
 }
 
@@ -107,12 +110,18 @@ export function wireResult(result: RunResult) {
     iterations: result.iterations,
     finish_reason: result.finishReason,
     ...endedEarly(result.endedBy),
+    ...structuredOf(result),
   };
 }
 
 /** Told only of runs that have a budget, and came to its end. */
 function endedEarly(endedBy: RunRecord["endedBy"]): { ended_by?: "budget" } {
   return endedBy === "budget" ? { ended_by: endedBy } : {};
+}
+
+/** Where an answer of a certain form was asked for. */
+function structuredOf(answer: { structured?: unknown } | null): { structured?: unknown } {
+  return answer?.structured === undefined ? {} : { structured: answer.structured };
 }
 
 export function wireRun(run: RunRecord) {
@@ -128,6 +137,7 @@ export function wireRun(run: RunRecord) {
     iterations: run.iterations,
     ended_by: run.endedBy,
     error: run.error,
+    ...structuredOf(run.answer),
   };
 }
 
@@ -160,8 +170,8 @@ export function wireWatched(event: WatchEvent): Record<string, unknown> {
   switch (event.type) {
     case "state": {
       const { session, run, asks } = event.state;
-      const { mode, leave } = session;
-      return { session: { ...wireSession(session), mode, leave }, run: run && wireRun(run), asks: asks.map(wireAsk) };
+      const { leave } = session;
+      return { session: { ...wireSession(session), leave }, run: run && wireRun(run), asks: asks.map(wireAsk) };
     }
     case "message":
       return { message: wireMessage(event.message) };
@@ -184,8 +194,9 @@ export function wireWatched(event: WatchEvent): Record<string, unknown> {
 }
 
 /** As `wireResult`, of a run that ended before. */
-export function wireFinished({ usage, iterations }: RunRecord, { output, finishReason }: RunAnswer) {
-  return { output, usage: wireUsage(usage), iterations, finish_reason: finishReason };
+export function wireFinished({ usage, iterations }: RunRecord, answer: RunAnswer) {
+  const { output, finishReason } = answer;
+  return { output, usage: wireUsage(usage), iterations, finish_reason: finishReason, ...structuredOf(answer) };
 }
 
 /** Payloads of the `agent` events of a run's stream, of what its session told; what is not the run's is left out. */
@@ -261,9 +272,9 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
   }
 }
 
-export function wireDone({ usage, endedBy }: Pick<RunRecord, "usage" | "endedBy">) {
+export function wireDone(usage: Usage, answer: { structured?: unknown } | null, endedBy: RunRecord["endedBy"]) {
   const early = endedBy === "budget" ? { finish_reason: "length", ...endedEarly(endedBy) } : {};
-  return { type: "done", done: true, usage: wireTokens(usage), ...early };
+  return { type: "done", done: true, usage: wireTokens(usage), ...early, ...structuredOf(answer) };
 }
 
 /** Without its empty fields. */

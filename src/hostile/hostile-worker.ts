@@ -3,6 +3,7 @@ import { parentPort } from "node:worker_threads";
 import { editText } from "./apply-edit.js";
 import { compileExpression } from "./expression.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
+import { judgeCall } from "./judge-call.js";
 import { searchLines } from "./line-search.js";
 import { pageText } from "./page.js";
 import { WalkJobs } from "./walk-job.js";
@@ -19,6 +20,7 @@ const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise
   search: searchLines,
   // Its library is large, and few calls need it.
   schema: async (job) => (await import("./schema-check.js")).checkSchema(job),
+  judge: judgeCall,
 };
 
 type Question = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs] | { name: "reset" };

@@ -1,5 +1,6 @@
 import type { EditedFile, EditJob } from "./apply-edit.js";
 import type { FileMatches, SearchJob } from "./line-search.js";
+import type { JudgeJob, Judgement } from "./judge-call.js";
 import type { PageJob, PageText } from "./page.js";
 import type { Expression } from "./expression.js";
 import type { SchemaAnswer, SchemaJob } from "./schema-check.js";
@@ -23,6 +24,8 @@ export interface Jobs {
   search: SearchJob;
   /** Check a JSON Schema, and a value by it. */
   schema: SchemaJob;
+  /** Hold a call against rules. */
+  judge: JudgeJob;
 }
 
 export interface Answers {
@@ -35,6 +38,7 @@ export interface Answers {
   expression: { flags: string } | { refused: string };
   search: FileMatches[];
   schema: SchemaAnswer;
+  judge: Judgement;
 }
 
 /** What comes back from a thread. */

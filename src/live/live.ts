@@ -11,6 +11,7 @@ export class Live {
   open(rootId: string, store: SessionDriver): { tail: Tail; leave: () => void } {
     const known = this.#tails.get(rootId) ?? { tail: new Tail(rootId, store, () => stateOf(store, rootId)), users: 0 };
     known.users += 1;
+    known.tail.refresh();
     this.#tails.set(rootId, known);
     let here = true;
     return {

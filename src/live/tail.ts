@@ -6,8 +6,10 @@ import type { SessionDriver } from "../ports/session-driver.js";
 
 /** Messages read from the store at a time. */
 const PAGE = 50;
-/** A watched session is looked at so often, in ms, whatever hints come: one may be lost, and the dead send none. */
+/** A run that goes on elsewhere is looked at so often, in ms: the dead send no hints. */
 const LOOK_MS = 1000;
+/** Watchers are told what is new at most so often, in ms: what comes faster comes together. */
+const GAP_MS = 25;
 /** Of a running tool's output so many characters are kept for watchers that are behind. */
 const PROGRESS = 64 * 1024;
 
@@ -28,7 +30,10 @@ export class Tail {
   readonly #store: SessionDriver;
   readonly #stateOf: () => Promise<SessionState | undefined>;
   #version = 0;
-  #wake: (() => void)[] = [];
+  readonly #waiting = new Set<() => void>();
+  /** Of those who wait, when it is too early to tell them. */
+  #wakes: NodeJS.Timeout | undefined;
+  #woken = -GAP_MS;
   /** Every visible message from this `seq` on is in `#messages`, as it is stored. */
   #since = Infinity;
   #messages: Message[] = [];
@@ -40,6 +45,8 @@ export class Tail {
   };
   #watchers = 0;
   #held = false;
+  /** Whether a run went on when the store was asked last. */
+  #isRunning = false;
   readonly #attending = new Set<() => boolean>();
   #unsubscribe: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -91,6 +98,11 @@ export class Tail {
     this.#bump();
   }
 
+  /** Somebody new watches, who may know more than was asked of the store before. */
+  refresh(): void {
+    this.#asked = { version: -1, pages: new Map() };
+  }
+
   /** Something of the chain is another now: what is known of its messages is void. */
   changed(): void {
     this.#since = Infinity;
@@ -124,7 +136,11 @@ export class Tail {
 
   /** How the session stands; undefined when it was deleted. */
   state(): Promise<SessionState | undefined> {
-    return (this.#now().state ??= this.#stateOf());
+    return (this.#now().state ??= this.#stateOf().then((state) => {
+      const { state: now = "finished" } = state?.run ?? {};
+      this.#isRunning = now === "running" || now === "waiting";
+      return state;
+    }));
   }
 
   /** The message with this `seq` and those behind it, at most a page of them; whether there may be more. */
@@ -136,23 +152,28 @@ export class Tail {
         more: at >= 0 && at + PAGE < this.#messages.length,
       };
     }
+    // Never older than the state, which says what of it was cut.
+    const state = this.state();
     const { pages } = this.#now();
-    const page = pages.get(seq) ?? this.#store.messages(this.rootId, { scope: "chain", after: seq - 1, limit: PAGE });
+    const query = { scope: "chain", after: seq - 1, limit: PAGE } as const;
+    const page = pages.get(seq) ?? state.then(() => this.#store.messages(this.rootId, query));
     pages.set(seq, page);
     const messages = await page;
     return { messages, more: messages.length === PAGE };
   }
 
-  /** Resolves when something changed since `version`, or the signal aborts. */
+  /** Resolves when something changed since `version`, not too soon after it did last, or the signal aborts. */
   async next(version: number, signal: AbortSignal): Promise<void> {
-    if (this.#version !== version || signal.aborted) return;
+    if (signal.aborted) return;
     await new Promise<void>((resolve) => {
       const wake = () => {
         signal.removeEventListener("abort", wake);
+        this.#waiting.delete(wake);
         resolve();
       };
       signal.addEventListener("abort", wake, { once: true });
-      this.#wake.push(wake);
+      this.#waiting.add(wake);
+      if (this.#version !== version) this.#wakeSoon();
     });
   }
 
@@ -171,10 +192,10 @@ export class Tail {
   /** One more watcher; what is returned ends it. */
   watched(): () => void {
     this.#watchers += 1;
-    const look = () => (this.#held ? this.touched() : this.changed());
-    this.#unsubscribe ??= this.#store.notifier.subscribe(this.rootId, look);
+    const hint = () => (this.#held ? this.touched() : this.changed());
+    this.#unsubscribe ??= this.#store.notifier.subscribe(this.rootId, hint);
     // Whoever waits for what comes keeps the process.
-    this.#timer ??= setInterval(look, LOOK_MS);
+    this.#timer ??= setInterval(() => this.#isRunning && !this.#held && this.changed(), LOOK_MS);
     let here = true;
     return () => {
       if (!here) return;
@@ -183,6 +204,8 @@ export class Tail {
       if (this.#watchers > 0) return;
       this.#unsubscribe?.();
       clearInterval(this.#timer);
+      clearTimeout(this.#wakes);
+      this.#wakes = undefined;
       this.#unsubscribe = undefined;
       this.#timer = undefined;
     };
@@ -195,8 +218,18 @@ export class Tail {
 
   #bump(): void {
     this.#version += 1;
-    const wake = this.#wake;
-    this.#wake = [];
-    for (const one of wake) one();
+    if (this.#waiting.size > 0) this.#wakeSoon();
+  }
+
+  #wakeSoon(): void {
+    if (this.#wakes) return;
+    const wake = () => {
+      this.#wakes = undefined;
+      this.#woken = performance.now();
+      for (const one of [...this.#waiting]) one();
+    };
+    const early = this.#woken + GAP_MS - performance.now();
+    if (early > 0) this.#wakes = setTimeout(wake, early);
+    else wake();
   }
 }

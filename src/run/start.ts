@@ -85,7 +85,7 @@ async function begin(
       : await (await import("./structured.js")).Structure.open(outputSchema, signal);
   const id = turn?.record.id ?? newId();
   const logger = loggerWith(agent.logger, { run: id });
-  const original = stored ?? newSession({ projectDir }, projectDir);
+  const original = stored ?? newSession({}, { projectDir, mode: agent.mode });
   const sessionId = original.chain.root;
   const lease = await HeldLease.take(store, sessionId, logger, (reason) => cancel.abort(reason));
   let releaseTools = (): void => undefined;
@@ -120,6 +120,7 @@ async function begin(
     closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live.open(sessionId, store);
     const unhold = tail.hold();
+    const someone = input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait";
     releaseTail = () => {
       unhold();
       leaveTail();
@@ -151,7 +152,7 @@ async function begin(
         missing,
         answer: structure?.instructions ?? "",
       }),
-      tools,
+      tools: someone ? tools : tools.filter(({ needsPerson }) => needsPerson !== true),
       hooks: agent.hooks,
       limits: agent.limits,
       allowance: isSpending(purse) ? new RunBudget(purse, { ...chosen, recorder }) : undefined,

@@ -32,6 +32,7 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
   "tool-source": {},
   // The built-in ones are the kernel's own.
   "compaction-strategy": {},
+  "permission-policy": {},
 };
 
 /** Names that config may use for a kind, without modules of strangers. */
@@ -111,6 +112,7 @@ const MEMBERS: {
   },
   "tool-source": { name: "string", open: "function" },
   "compaction-strategy": { name: "string", compact: "function" },
+  "permission-policy": { name: "string", judge: "function" },
 };
 
 /** Members of the kind's port that a part lacks, or has of another type. */
@@ -215,7 +217,7 @@ async function locate(kind: AdapterKind, name: string, folder: string, where: st
   } catch (error) {
     const names = kind === "tool" ? await toolNames() : builtInNames(kind);
     throw new AdapterError(
-      `${where}: unknown ${kind} ${name}: expected ${names.join(", ")}, a package installed beside the config file, or a path`,
+      `${where}: unknown ${kind} ${name}: expected ${names.map((one) => `${one}, `).join("")}a package installed beside the config file, or a path`,
       { cause: error },
     );
   }

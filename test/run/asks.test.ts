@@ -166,7 +166,7 @@ for (const [name, make] of STORES)
       for (const [options, wanted] of [
         [{}, /nobody could be asked/],
         [{ unattended: "allow" }, /^done$/],
-        [waited, /nobody could be asked/],
+        [waited, /nobody answered within 0.05 s/],
       ] as const) {
         const { here } = await two(t, driver, {
           permissions: { name: "strict", judge: () => ({ action: "ask" }) },
