@@ -1,4 +1,5 @@
-import type { ErrorObject, ValidateFunction } from "ajv";
+import { Ajv, type ErrorObject, type ValidateFunction } from "ajv";
+import { Ajv2020 } from "ajv/dist/2020.js";
 
 /** A JSON Schema, and the value that it is to hold true of; both JSON. Without a value the schema alone is looked at. */
 export interface SchemaJob {
@@ -16,7 +17,7 @@ const OPTIONS = { strict: false, allErrors: true, validateFormats: false, logger
 const TRIALS: readonly unknown[] = [null, true, 0, "", [], [[]], {}, { a: { a: {} } }];
 
 /** Draft 2020-12, which is also meant where nothing is said, or draft-07. Fetches nothing. */
-export async function checkSchema({ schema: text, value }: SchemaJob): Promise<SchemaAnswer> {
+export function checkSchema({ schema: text, value }: SchemaJob): SchemaAnswer {
   const schema = JSON.parse(text) as Record<string, unknown>;
   const { $schema: draft = "2020-12" } = schema;
   const isOld = typeof draft === "string" && /draft-0?7\b/.test(draft);
@@ -25,8 +26,7 @@ export async function checkSchema({ schema: text, value }: SchemaJob): Promise<S
   if ("$async" in schema) return { refused: "a schema without $async" };
   let validate: ValidateFunction;
   try {
-    const { Ajv } = isOld ? await import("ajv") : { Ajv: (await import("ajv/dist/2020.js")).Ajv2020 };
-    validate = new Ajv(OPTIONS).compile(schema);
+    validate = new (isOld ? Ajv : Ajv2020)(OPTIONS).compile(schema);
     for (const trial of TRIALS) validate(trial);
   } catch (error) {
     if (error instanceof RangeError) return { refused: "references that do not go in circles" };
