@@ -84,7 +84,7 @@ export class ClientSessions {
           }
       context.after(() => {
         if (sessions.get(open.root) === open) sessions.follow(open, watching);
-        void sessions.news.show(open, session);
+        void sessions.news.show(open);
       });
       return history && this.#facts.manner.profile === "spec" ? null : this.#modes(session);
     });
@@ -148,8 +148,8 @@ export class ClientSessions {
       const open = this.#sessions.get(chain.root);
       const { news } = this.#sessions;
       const set = () => this.#parts.agent.sessions.update(chain.root, { mode });
-      const session = await news.answering(open, set, mode);
-      if (open && this.#facts.manner.editor) context.after(() => void news.show(open, session, 0));
+      await news.answering(open, set, mode);
+      if (open && this.#facts.manner.editor) context.after(() => void news.show(open, 0));
       return {};
     });
   }

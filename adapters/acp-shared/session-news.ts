@@ -61,7 +61,7 @@ export class SessionNews {
     if (isMoved) this.#parts.update(open.id, { sessionUpdate: "current_mode_update", currentModeId: session.mode });
     // A first run only says which of what is offered it took.
     const isOther = told.model !== "" && CHOICE.some((field) => session[field] !== told[field]);
-    if ((isMoved || isOther) && !open.isSetting) void this.show(open, session, 0);
+    if ((isMoved || isOther) && !open.isSetting) void this.show(open, 0);
   }
 
   /** Have the client itself set something: its answer tells the options. `mode`: the one that it knows of by then. */
@@ -84,16 +84,19 @@ export class SessionNews {
   async options(open: OpenSession, session: Session, context: RequestContext): Promise<readonly SelectOption[]> {
     const { options, complete } = await configOptions(this.#options, session, context.signal);
     open.options = options;
-    if (!complete) context.after(() => void this.show(open, session));
+    if (!complete) context.after(() => void this.show(open));
     return options;
   }
 
   /** Tell the options, where they are others than those that were told last. Never rejects. */
-  async show(open: OpenSession, session: Session, afterMs = SETTLED_MS): Promise<void> {
-    const { logger, closing, update } = this.#parts;
+  async show(open: OpenSession, afterMs = SETTLED_MS): Promise<void> {
+    const { agent, logger, closing, update } = this.#parts;
     try {
       // An editor's first prompt often follows at once, and goes before.
       if (afterMs > 0) await sleep(afterMs, undefined, { signal: closing });
+      // As it is by then.
+      const session = await agent.sessions.get(open.root);
+      if (!session) return;
       const { options } = await configOptions(this.#options, session, closing, afterMs > 0);
       if (options.length === 0 || isDeepStrictEqual(options, open.options) || closing.aborted) return;
       open.options = options;

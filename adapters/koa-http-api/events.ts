@@ -1,8 +1,9 @@
 import type { Context } from "koa";
+import type { WatchEvent } from "gantry";
 import type { ApiParts } from "./api.js";
 import { Query } from "./query.js";
 import { firstOf } from "./signals.js";
-import { SseStream } from "./sse.js";
+import { frame, SseStream } from "./sse.js";
 import type { Streams } from "./streams.js";
 import { wireWatched } from "./wire.js";
 
@@ -32,11 +33,23 @@ export async function serveEvents(ctx: Context, id: string, { agent, options, st
     const stream = new SseStream(ctx.res, options.heartbeatMs);
     for (; !next.done && stream.open; next = await events.next()) {
       const event = next.value;
-      await stream.send(event.type, wireWatched(event), "cursor" in event ? event.cursor : undefined);
+      await stream.sendFrame(frameOf(event));
     }
     stream.close();
   } finally {
     untie();
     await events.return?.();
   }
+}
+
+/** All who are at the same place are told the same events: each is written once. */
+const frames = new WeakMap<WatchEvent, Buffer>();
+
+function frameOf(event: WatchEvent): Buffer {
+  let bytes = frames.get(event);
+  if (!bytes) {
+    bytes = Buffer.from(frame(event.type, wireWatched(event), "cursor" in event ? event.cursor : undefined));
+    frames.set(event, bytes);
+  }
+  return bytes;
 }

@@ -24,7 +24,8 @@ export interface Proof {
 }
 
 const BEGINNING: Cursor = { cuts: 0, seq: 0, within: undefined, proof: undefined };
-const CURSOR = /^([a-z0-9]{1,7})-(\d{1,15})\.(\d{1,15})(?:\.(\d{1,15})\.(\d{1,15}))?(?:-([a-z0-9]{1,7})\.([a-z0-9]{1,7})\.([a-z0-9]{1,7}))?$/;
+const CURSOR =
+  /^([a-z0-9]{1,7})-(\d{1,15})\.(\d{1,15})(?:\.(\d{1,15})\.(\d{1,15}))?(?:-([a-z0-9]{1,7})\.([a-z0-9]{1,7})\.([a-z0-9]{1,7}))?$/;
 
 /** Opaque to clients: a mark of the session, then `cuts.seq` behind a message, `cuts.seq.text.reasoning` in a growing one, then the proof. */
 export function formatCursor(rootId: string, { cuts, seq, within, proof }: Cursor): string {

@@ -1,17 +1,37 @@
 import type { Message } from "../ports/message.js";
-import type { SessionState } from "../ports/watch.js";
+import type { SessionState, WatchEvent } from "../ports/watch.js";
 import { endOf } from "../base/end-of.js";
 import type { StoredChange } from "../conversation/recorder.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import type { Place, Step } from "./place.js";
 
 /** Messages read from the store at a time. */
 const PAGE = 50;
+/** Of these so many are kept for others who read the same. */
+const PAGES = 4;
 /** A run that goes on elsewhere is looked at so often, in ms: the dead send no hints. */
 const LOOK_MS = 1000;
 /** Watchers are told what is new at most so often, in ms: what comes faster comes together. */
-const GAP_MS = 25;
+const GAP_MS = 50;
 /** Of a running tool's output so many characters are kept for watchers that are behind. */
 const PROGRESS = 64 * 1024;
+
+/** Of what watchers are told next so much is kept for others at the same place. */
+const STEPS = 64;
+
+type StateEvent = Extract<WatchEvent, { type: "state" }>;
+
+/** What is known at one version. */
+interface Asked {
+  readonly version: number;
+  state?: Promise<StateEvent | undefined>;
+  readonly pages: Map<number, Promise<Message[]>>;
+  readonly steps: Map<string, Step>;
+}
+
+function asked(version: number): Asked {
+  return { version, pages: new Map(), steps: new Map() };
+}
 
 /** What a running tool printed. */
 interface Progress {
@@ -38,11 +58,10 @@ export class Tail {
   #since = Infinity;
   #messages: Message[] = [];
   readonly #progress = new Map<string, Progress>();
-  /** What was asked of the store at this version, so that many watchers ask once. */
-  #asked: { version: number; state?: Promise<SessionState | undefined>; pages: Map<number, Promise<Message[]>> } = {
-    version: -1,
-    pages: new Map(),
-  };
+  /** What was asked of the store at this version, and what was made of it, so that many watchers ask once. */
+  #asked: Asked = asked(-1);
+  /** As JSON the state that was told last: one that says the same is the same. */
+  #told: { text: string; event: StateEvent } | undefined;
   #watchers = 0;
   #held = false;
   /** Whether a run went on when the store was asked last. */
@@ -100,7 +119,7 @@ export class Tail {
 
   /** Somebody new watches, who may know more than was asked of the store before. */
   refresh(): void {
-    this.#asked = { version: -1, pages: new Map() };
+    this.#asked = asked(-1);
   }
 
   /** Something of the chain is another now: what is known of its messages is void. */
@@ -134,13 +153,29 @@ export class Tail {
     return news;
   }
 
-  /** How the session stands; undefined when it was deleted. */
-  state(): Promise<SessionState | undefined> {
+  /** How the session stands, the same object as long as it says the same; undefined when it was deleted. */
+  state(): Promise<StateEvent | undefined> {
     return (this.#now().state ??= this.#stateOf().then((state) => {
       const { state: now = "finished" } = state?.run ?? {};
       this.#isRunning = now === "running" || now === "waiting";
-      return state;
+      if (!state) return undefined;
+      const text = JSON.stringify(state);
+      if (text !== this.#told?.text) this.#told = { text, event: { type: "state", state } };
+      return this.#told.event;
     }));
+  }
+
+  /** What a reader at a place lacks of a message; told to all who are there. */
+  step(place: Place, message: Message): Step {
+    const { steps } = this.#now();
+    const key = `${message.seq} ${place.key}`;
+    let step = steps.get(key);
+    if (!step) {
+      if (steps.size >= STEPS) steps.clear();
+      step = place.news(message);
+      steps.set(key, step);
+    }
+    return step;
   }
 
   /** The message with this `seq` and those behind it, at most a page of them; whether there may be more. */
@@ -157,6 +192,7 @@ export class Tail {
     const { pages } = this.#now();
     const query = { scope: "chain", after: seq - 1, limit: PAGE } as const;
     const page = pages.get(seq) ?? state.then(() => this.#store.messages(this.rootId, query));
+    if (pages.size >= PAGES) pages.clear();
     pages.set(seq, page);
     const messages = await page;
     return { messages, more: messages.length === PAGE };
@@ -212,7 +248,7 @@ export class Tail {
   }
 
   #now() {
-    if (this.#asked.version !== this.#version) this.#asked = { version: this.#version, pages: new Map() };
+    if (this.#asked.version !== this.#version) this.#asked = asked(this.#version);
     return this.#asked;
   }
 

@@ -85,9 +85,12 @@ async function byRules(call: ToolCall, args: unknown, run: RunContext): Promise<
   return judgedByRules(rules, call, args, run.signal);
 }
 
-/** Why a call that was allowed does not begin all the same: somebody changed the session's mode while a person was asked. Never rejects. */
+/** Why a call that was allowed does not begin all the same: somebody changed the session's mode while it was judged. Never rejects. */
 export async function refusedSince({ tool }: ToolCall, verdict: Verdict, run: RunContext): Promise<string | undefined> {
-  if (verdict === "allow" && !run.hooks.beforeToolCall) return undefined;
+  const { permissions, rules } = run.agent;
+  // Where nobody else has a word, it was read just now.
+  const isFresh = permissions.length + rules.length === 0 && !run.hooks.beforeToolCall;
+  if (verdict === "allow" && isFresh) return undefined;
   try {
     return refusedInMode(await currentMode(run), tool);
   } catch (error) {

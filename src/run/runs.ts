@@ -72,7 +72,7 @@ export class Runs {
 
   /**
    * End a run, whichever process it runs in. Resolves with the run as it is then: one that had ended before is left as it
-   * was, and one that does not end within five seconds still goes on. Rejects with `RunNotFoundError` or `StoreError`.
+   * was, and one that does not end within five seconds still goes on, until its process can follow. Rejects with `RunNotFoundError` or `StoreError`.
    */
   async cancel(id: string): Promise<RunRecord> {
     const store = await this.#store();
@@ -86,15 +86,14 @@ export class Runs {
       return this.#found(id);
     }
     const instruction = await this.#instruct(store, run, "cancel", "");
-    try {
-      for (const late = Date.now() + CANCEL_MS; Date.now() < late; await sleep(LOOK_MS)) {
-        const now = await this.#found(id);
-        if (!isOpen(now)) return now;
-      }
-      return await this.#found(id);
-    } finally {
+    for (const late = Date.now() + CANCEL_MS; Date.now() < late; await sleep(LOOK_MS)) {
+      const now = await this.#found(id);
+      if (isOpen(now)) continue;
       await store.withdraw(instruction.id);
+      return now;
     }
+    // A process that is stopped for now finds it when it goes on.
+    return this.#found(id);
   }
 
   /**
@@ -119,7 +118,7 @@ export class Runs {
   }
 
   /** Resolves with a run when it waits in line no more: it goes on, or has ended. Rejects as `ended`. */
-  async begun(id: string, signal = new AbortController().signal): Promise<RunRecord> {
+  async begun(id: string, signal: AbortSignal = new AbortController().signal): Promise<RunRecord> {
     for (;;) {
       const run = await this.#found(id);
       if (run.state !== "queued") return run;

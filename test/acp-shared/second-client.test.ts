@@ -247,6 +247,54 @@ describe("clients of one session", () => {
     assert.equal(other.received.length, mark + 1, "it is told nothing more");
   });
 
+  it("are shown what a command prints while it runs, the end of it, whoever prompts", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const held = gate();
+    const lines = Array.from({ length: 3_000 }, (_, n) => `line ${n}\n`);
+    const chatty = testTool("chatty", async (_args, { progress }) => {
+      progress("begun\n");
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      for (const line of lines) progress(line);
+      await held.wait();
+      return { text: "all" };
+    });
+    const agent = new Agent({
+      providers: [new ScriptedProvider([callTools(["chatty", {}]), "done"])],
+      tools: [chatty],
+      logger: silentLogger,
+    });
+    t.after(() => agent.close());
+    const server = new MemoryAcp(t, agent);
+    const [own, other, letter] = [server.connect(), server.connect(), server.connect()];
+    await own.initialize(EDITOR);
+    await other.initialize(EDITOR);
+    await letter.initialize();
+    for (const peer of [own, other]) peer.profile = "official";
+    const sessionId = await own.newSession(cwd);
+    for (const peer of [other, letter]) await peer.request("session/load", { sessionId, cwd });
+    const result = own.prompt(sessionId, "x");
+    const last = lines.at(-1)!.trim();
+    const printed = (peer: AcpPeer): string[] =>
+      peer
+        .updates()
+        .flatMap(({ status, content }) => (status === "in_progress" && content ? [content[0].content.text] : []));
+    for (const peer of [own, other]) await peer.seen(() => printed(peer).at(-1)?.includes(last) === true);
+    held.open();
+    await result;
+    for (const peer of [own, other]) {
+      await peer.seen(() => story(peer).includes("agent_message_chunk done"));
+      const texts = printed(peer);
+      assert.match(texts[0]!, /^begun/);
+      for (const text of texts) assert.ok(text.length < 8_300, `${text.length}`);
+      assert.match(texts.at(-1)!, /^\[…\]\nline \d+\n/, "whole lines");
+      const states = peer.updates().flatMap(({ status }) => (status === undefined ? [] : [status]));
+      assert.equal(states.at(-1), "completed", "nothing is told behind the result");
+      peer.assertClean();
+    }
+    await letter.seen(() => story(letter).includes("agent_message_chunk done"));
+    assert.deepEqual(printed(letter), []);
+  });
+
   it("a store that fails for a while loses nothing", async (t) => {
     const { path: cwd } = await tempDir(t);
     const store = new MemoryStore();

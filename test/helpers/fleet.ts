@@ -151,4 +151,4 @@ export class Fleet {
 }
 
 /** What a store is, of both kinds. */
-const NAMES = ["sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions"];
+const NAMES = ["sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions", "sessions.d"];

@@ -88,8 +88,9 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
   const mayForget = random() < 0.2;
   const session = await fleet.agent.sessions.create();
   const path = `/api/sessions/${session.id}`;
-  const watchers = [1, 2].map(
-    (n) => new HttpWatcher(`${path}/events`, () => fleet.any(random)?.url, randomOf(seed * 10 + n)),
+  // Each with numbers of its own, so that what is done stays the same however often connections drop.
+  const watchers = [randomOf(seed * 10 + 1), randomOf(seed * 10 + 2)].map(
+    (own) => new HttpWatcher(`${path}/events`, () => fleet.any(own)?.url, own),
   );
   /** Whatever is refused, or breaks off, because of what else happens. */
   const attempt = async <T>(work: () => Promise<T>): Promise<T | undefined> => work().catch(() => undefined);
@@ -194,7 +195,10 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
     for (const [n, { page }] of watchers.entries()) {
       const now = () => JSON.stringify({ messages: page.messages });
       for (let waited = 0; waited < 2_000 && now() !== wanted; waited += 1) await sleep(10);
-      if (now() !== wanted) throw new Error(`watcher ${n} saw another page: ${difference(now(), wanted)}\n${page.trace.slice(-100).join("\n")}`);
+      if (now() !== wanted)
+        throw new Error(
+          `watcher ${n} saw another page: ${difference(now(), wanted)}\n${page.trace.slice(-100).join("\n")}`,
+        );
     }
     // What is told late is told too often.
     await sleep(100);

@@ -25,7 +25,7 @@ describe("a page that follows a session over HTTP", { concurrency: true }, () =>
           for (const [name, count] of Object.entries(tally) as [keyof Tally, number][])
             sum[name] = (sum[name] ?? 0) + count;
         } catch (error) {
-          const why = error instanceof Error ? error.message : String(error);
+          const why = error instanceof Error ? (error.stack ?? "") : String(error);
           throw new Error(`SEED=${seed} SCHEDULES=1 STEPS=${STEPS}: ${why}`, { cause: error });
         }
       }
