@@ -11,6 +11,12 @@ const LOOK_MS = 1000;
 /** Of a running tool's output so many characters are kept for watchers that are behind. */
 const PROGRESS = 64 * 1024;
 
+/** How a session stands, and the same as text, so that many watchers find out quickly that it is what they told. */
+interface Told {
+  readonly state: SessionState;
+  readonly text: string;
+}
+
 /** What a running tool printed. */
 interface Progress {
   /** Characters in all, those that are not kept any more too. */
@@ -27,6 +33,8 @@ export class Tail {
   readonly rootId: string;
   readonly #store: SessionDriver;
   readonly #stateOf: () => Promise<SessionState | undefined>;
+  /** What was asked of the store, until something of it may be another. */
+  #state: Promise<Told | undefined> | undefined;
   #version = 0;
   #wake: (() => void)[] = [];
   /** Every visible message from this `seq` on is in `#messages`, as it is stored. */
@@ -34,10 +42,7 @@ export class Tail {
   #messages: Message[] = [];
   readonly #progress = new Map<string, Progress>();
   /** What was asked of the store at this version, so that many watchers ask once. */
-  #asked: { version: number; state?: Promise<SessionState | undefined>; pages: Map<number, Promise<Message[]>> } = {
-    version: -1,
-    pages: new Map(),
-  };
+  #asked = { version: -1, pages: new Map<number, Promise<Message[]>>() };
   #watchers = 0;
   #held = false;
   #attending = 0;
@@ -68,7 +73,9 @@ export class Tail {
   }
 
   /** The run that holds the chain stored something. */
-  stored({ add = [], append = [], finish = [] }: StoredChange): void {
+  stored({ add = [], append = [], finish = [], set }: StoredChange): void {
+    // Text that a message gains changes nothing else, and comes ten times a second.
+    if (append.length === 0 || add.length + finish.length > 0 || set) this.#state = undefined;
     for (const message of this.#held ? add : []) {
       if (this.#messages.length === 0) this.#since = message.seq;
       this.#messages.push(
@@ -95,11 +102,12 @@ export class Tail {
   changed(): void {
     this.#since = Infinity;
     this.#messages = [];
-    this.#bump();
+    this.touched();
   }
 
   /** Something beside its messages is another now. */
   touched(): void {
+    this.#state = undefined;
     this.#bump();
   }
 
@@ -123,8 +131,8 @@ export class Tail {
   }
 
   /** How the session stands; undefined when it was deleted. */
-  state(): Promise<SessionState | undefined> {
-    return (this.#now().state ??= this.#stateOf());
+  state(): Promise<Told | undefined> {
+    return (this.#state ??= this.#stateOf().then((state) => state && { state, text: JSON.stringify(state) }));
   }
 
   /** The message with this `seq` and those behind it, at most a page of them; whether there may be more. */
@@ -136,7 +144,8 @@ export class Tail {
         more: at >= 0 && at + PAGE < this.#messages.length,
       };
     }
-    const { pages } = this.#now();
+    if (this.#asked.version !== this.#version) this.#asked = { version: this.#version, pages: new Map() };
+    const { pages } = this.#asked;
     const page = pages.get(seq) ?? this.#store.messages(this.rootId, { scope: "chain", after: seq - 1, limit: PAGE });
     pages.set(seq, page);
     const messages = await page;
@@ -189,11 +198,6 @@ export class Tail {
       this.#unsubscribe = undefined;
       this.#timer = undefined;
     };
-  }
-
-  #now() {
-    if (this.#asked.version !== this.#version) this.#asked = { version: this.#version, pages: new Map() };
-    return this.#asked;
   }
 
   #bump(): void {

@@ -86,17 +86,16 @@ class Watch {
   /** Everything that there is now. */
   async *#news(): AsyncGenerator<WatchEvent, void, undefined> {
     for (let more = true; more;) {
-      const state = await this.#tail.state();
-      if (!state) {
+      const now = await this.#tail.state();
+      if (!now) {
         this.#deleted = true;
         if (this.#state === "") throw new SessionNotFoundError(this.#tail.rootId);
         yield { type: "deleted" };
         return;
       }
-      const { cuts } = state.session;
-      const text = JSON.stringify(state);
-      if (text !== this.#state) yield { type: "state", state };
-      this.#state = text;
+      const { cuts } = now.state.session;
+      if (now.text !== this.#state) yield { type: "state", state: now.state };
+      this.#state = now.text;
       if (cuts.length !== this.#cursor.cuts || this.#isLost) yield this.#cut(cuts);
       const page = await this.#tail.from(Math.max(1, this.#cursor.seq));
       for (const message of page.messages) for (const event of this.#eventsOf(message)) yield event;

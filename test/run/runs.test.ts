@@ -69,6 +69,7 @@ for (const [name, makeStore] of STORES) {
         provider: "scripted",
         model: "scripted-1",
         error: null,
+        retry: null,
         answer: null,
       };
       assert.deepEqual(states, [
