@@ -22,8 +22,9 @@ type Described = option.Option<unknown>;
 
 const entriesOf = ({ schema }: { schema?: StandardSchema<never> | StandardSchema }) =>
   (schema as option.Section).entries;
-const { session } = configOptions.entries;
+const { session, permissions } = configOptions.entries;
 const provider = entriesOf(aiSdk);
+const rule = permissions.entries.rules.told.item as unknown as option.Section;
 const model = (provider["models"] as Described).told.item as unknown as option.Section;
 
 /** Every section of the config as it stands in the file, those of adapters too, by the name of its table. */
@@ -34,6 +35,7 @@ export const SECTIONS: Readonly<Record<string, option.Section>> = {
   session: option.section({ ...session.entries, ...entriesOf(sqlite) }),
   providers: option.section(provider),
   "providers[].models[]": model,
+  "permissions.rules[]": rule,
   'providers[] with `"provider": "offline"`': option.section(entriesOf(offline)),
 };
 delete (SECTIONS as Record<string, unknown>)["$schema"];

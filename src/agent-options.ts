@@ -5,12 +5,14 @@ import type { CatalogueCache } from "./models/models.js";
 import type { BusEvent } from "./ports/bus-events.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelProvider } from "./ports/model-provider.js";
-import { EFFORTS, object, objects, oneOf } from "./run/input.js";
+import { EFFORTS, MODES, object, objects, oneOf } from "./run/input.js";
 import { UNATTENDED, type Unattended } from "./run/unattended.js";
 import type { ReasoningEffort } from "./ports/model-provider.js";
+import { checkRules } from "./run/rule-check.js";
+import type { SessionMode } from "./ports/session.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Hooks } from "./ports/hooks.js";
-import type { PermissionPolicy } from "./ports/permission-policy.js";
+import type { PermissionPolicy, PermissionRule } from "./ports/permission-policy.js";
 import type { Tool } from "./ports/tool.js";
 import type { ToolSource } from "./ports/tool-source.js";
 
@@ -22,8 +24,15 @@ export interface AgentOptions {
   driver?: SessionDriver;
   /** Tools, and sources that are opened for each session. Default: none. */
   tools?: readonly (Tool | ToolSource)[];
-  /** Default: tools that need permission ask where somebody can be asked, and run where nobody can. */
-  permissions?: PermissionPolicy;
+  /**
+   * Who judges calls, asked in order: the first that does not pass decides. Where all pass, `rules` do; where none of
+   * them fits, tools that need permission ask where somebody can be asked, and run where nobody can.
+   */
+  permissions?: PermissionPolicy | readonly PermissionPolicy[];
+  /** Which calls run, are asked about and are refused; the first that fits decides. Default: none. */
+  rules?: readonly PermissionRule[];
+  /** Of sessions that are new; default `auto`. */
+  mode?: SessionMode;
   /**
    * What becomes of a question where nobody is there to answer it: it is refused (`reject`, the default), allowed
    * (`allow`; a question that is no permission stays unanswered), or waits for somebody (`wait`), as long as `askTimeout`.
@@ -67,6 +76,8 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   driver: true,
   tools: true,
   permissions: true,
+  rules: true,
+  mode: true,
   unattended: true,
   askTimeout: true,
   hooks: true,
@@ -95,12 +106,16 @@ export function checkOptions(options: unknown): void {
   objects("providers", options["providers"], "model providers", ["models", "stream", "close"]);
   if (options["driver"] !== undefined)
     object("driver", options["driver"], "a session driver, with", ["open", "create", "write"]);
-  if (options["permissions"] !== undefined)
-    object("permissions", options["permissions"], "a permission policy, with", ["judge"]);
+  const { permissions } = options;
+  if (Array.isArray(permissions)) objects("permissions", permissions, "permission policies", ["judge"]);
+  else if (permissions !== undefined) object("permissions", permissions, "a permission policy, with", ["judge"]);
+  if (options["rules"] !== undefined) checkRules("rules", options["rules"]);
+  if (options["mode"] !== undefined) oneOf("mode", MODES, options["mode"]);
   if (options["unattended"] !== undefined) oneOf("unattended", UNATTENDED, options["unattended"]);
   const { askTimeout = 1 } = options;
-  if (typeof askTimeout !== "number" || !(askTimeout > 0))
-    throw new InputError("askTimeout", "a number of seconds above 0");
+  // Longer ones no timer holds.
+  if (typeof askTimeout !== "number" || !(askTimeout > 0 && askTimeout <= 86_400))
+    throw new InputError("askTimeout", "a number of seconds above 0, at most 86,400");
   if (options["hooks"] !== undefined) checkHooks(options["hooks"]);
   const { model } = options;
   if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { Compaction } from "./compaction/compaction.js";
 import { hasCode, InputError, SessionNotFoundError, ShuttingDownError } from "./ports/errors.js";
 import { BUS_EVENTS, checkOptions, type AgentOptions } from "./agent-options.js";
@@ -5,6 +6,7 @@ import { Bus } from "./base/bus.js";
 import type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 import type { Run, RunInput } from "./ports/run.js";
 import { onAbort } from "./base/abort.js";
+import { newId, now } from "./base/ids.js";
 import { Live } from "./live/live.js";
 import type { WatchEvent, WatchOptions } from "./ports/watch.js";
 import { Housekeeping } from "./sessions/housekeeping.js";
@@ -18,19 +20,17 @@ import { KeptConversations } from "./run/kept-conversations.js";
 import { Asks } from "./run/asks.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts, RunContext } from "./run/run-context.js";
+import type { RunQueue, Ticket } from "./run/queue.js";
 import { Runs, type Running } from "./run/runs.js";
 import { checkInput, oneOf, toolList } from "./run/input.js";
 import { Sessions } from "./sessions/sessions.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
-import { BY_MODE } from "./run/modes.js";
 import { projectInstructions } from "./run/system-prompt.js";
 import { ToolSources } from "./run/tool-sources.js";
 import { ToolStates } from "./run/tool-state.js";
 import { VERSION } from "./base/version.js";
 
-/** Seconds that a question waits where nobody is there. */
-const ASK_TIMEOUT = 300;
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
 
@@ -63,6 +63,7 @@ export class Agent {
   readonly #closing = new AbortController();
   readonly #live = new Live();
   readonly #running = new Map<string, Running>();
+  #queue: RunQueue | undefined;
   #refusing = false;
   #code: ReturnType<typeof runCode> | undefined;
   #opened: Promise<SessionDriver> | undefined;
@@ -76,6 +77,7 @@ export class Agent {
     const doubled = names.find((name, i) => names.indexOf(name) !== i);
     if (doubled !== undefined) throw new InputError("providers", `distinct names, got ${doubled} twice`);
     const { model, logger = silentLogger, projectDir = process.cwd() } = options;
+    const { mode = "auto" } = options;
     const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [] } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const kept = new KeptConversations();
@@ -90,6 +92,7 @@ export class Agent {
       bus,
       logger,
       projectDir,
+      mode,
       runs: (rootId) => this.#running.has(rootId),
       changed: (rootId, messages) => void this.#tell(rootId, messages),
       watch: (id, watched) => this.#watch(id, watched),
@@ -98,6 +101,7 @@ export class Agent {
     this.runs = new Runs({
       store,
       running: (rootId) => this.#running.get(rootId),
+      unqueue: (rootId, runId) => this.#queue?.cancel(rootId, runId),
       watch: (id, watched) => this.#watch(id, watched),
     });
     this.asks = new Asks({
@@ -121,8 +125,13 @@ export class Agent {
       logger,
       tools,
       sources: new ToolSources(tools.sources, bus, logger),
-      permissions: options.permissions ?? BY_MODE,
-      asking: { unattended: options.unattended ?? "reject", timeoutMs: (options.askTimeout ?? ASK_TIMEOUT) * 1000 },
+      permissions: [options.permissions ?? []].flat(),
+      rules: options.rules ?? [],
+      mode,
+      asking: {
+        unattended: options.unattended ?? "reject",
+        timeoutMs: (options.askTimeout ?? AGENT_DEFAULTS.askTimeout) * 1000,
+      },
       hooks: options.hooks ?? {},
       compaction: new Compaction(options.compaction ?? {}),
       extraPrompt: extra,
@@ -155,7 +164,8 @@ export class Agent {
   async run(input: RunInput): Promise<Run> {
     checkInput(input);
     if (this.#refusing) throw new ShuttingDownError();
-    return this.#parts.tasks.add(this.#start(input));
+    // Who asks first comes first, whatever takes longer to be looked up.
+    return this.#parts.tasks.add(this.#start(input, { id: newId(), at: now() }));
   }
 
   /** How a stored tool call is shown to a person; `input` undefined when the arguments are broken JSON. Never throws. */
@@ -184,6 +194,7 @@ export class Agent {
   /** Refuse new runs from now on, with `ShuttingDownError`. */
   refuseNew(): void {
     this.#refusing = true;
+    this.#queue?.close();
   }
 
   /** Refuse new runs, cancel those under way with `ShuttingDownError`, wait for them, close store and providers. Safe to call twice. */
@@ -197,7 +208,7 @@ export class Agent {
   }
 
   async #close(): Promise<void> {
-    this.#refusing = true;
+    this.refuseNew();
     this.#closing.abort(new ShuttingDownError());
     await this.#parts.tasks.settled();
     this.#parts.kept.clear();
@@ -238,12 +249,12 @@ export class Agent {
     return new Housekeeping({ driver, logger: this.#parts.logger, onDeleted });
   }
 
-  async #start(input: RunInput): Promise<Run> {
-    const [{ startRun }, { executeRun }, { ActiveRun }] = await (this.#code ??= runCode());
-    const run = await startRun(this.#parts, input).catch(async (error: unknown) => {
+  async #start(input: RunInput, ticket: Ticket): Promise<Run> {
+    const [, { executeRun }, { ActiveRun }] = await (this.#code ??= runCode());
+    const run = await this.#begin(input, ticket).catch(async (error: unknown) => {
       // Whose run died, or ended a day ago, may be used again.
       if (!hasCode(error, "run_key_taken") || !(await this.runs.freeKey(error.key))) throw error;
-      return startRun(this.#parts, input);
+      return this.#begin(input, ticket);
     });
     const work = executeRun(run);
     const { id, cancel, inbox } = run;
@@ -251,6 +262,7 @@ export class Agent {
     this.#running.set(run.sessionId, running);
     const result = work.finally(() => {
       if (this.#running.get(run.sessionId) === running) this.#running.delete(run.sessionId);
+      this.#queue?.look(run.sessionId);
     });
     void this.#parts.tasks.add(running.ended.then(() => this.#goOn(run, input)));
     void this.#parts.tasks.add(result);
@@ -260,13 +272,37 @@ export class Agent {
     return active;
   }
 
-  /** What came too late for a run is the session's next prompt. Never rejects. */
+  /** A run that holds its session, which it waits for where that is wanted. */
+  async #begin(input: RunInput, ticket: Ticket): Promise<RunContext> {
+    const [{ startRun }] = await (this.#code ??= runCode());
+    const isQueued = input.queue === true && input.sessionId !== undefined;
+    try {
+      // Where there is no place, it waits for that too.
+      if (!isQueued || !this.#parts.places.full) return await startRun(this.#parts, input);
+    } catch (error) {
+      if (!isQueued || !hasCode(error, "session_busy")) throw error;
+    }
+    const { RunQueue } = await import("./run/queue.js");
+    this.#queue ??= new RunQueue(this.#parts);
+    if (this.#refusing) throw new ShuttingDownError();
+    return this.#queue.wait(input, ticket, (turn) => startRun(this.#parts, input, turn));
+  }
+
+  /** What came too late for a run is the session's next prompt, behind those that wait in line. Never rejects. */
   async #goOn({ sessionId, inbox, recorder, logger }: RunContext, input: RunInput): Promise<void> {
     try {
       const late = await inbox.leftOver();
       if (late.length === 0 || recorder.run.state === "cancelled" || this.#refusing) return;
-      const { attachments: _, attach: __, signal: ___, ...same } = input;
-      await this.run({ ...same, message: late.map(({ text }) => text).join("\n\n"), sessionId });
+      const {
+        attachments: _,
+        attach: __,
+        signal: ___,
+        key: ____,
+        fingerprint: _____,
+        onQueued: ______,
+        ...same
+      } = input;
+      await this.run({ ...same, message: late.map(({ text }) => text).join("\n\n"), sessionId, queue: true });
     } catch (error) {
       logger.warn("what a run was told too late did not begin the next one", { session: sessionId, error });
     }
@@ -278,6 +314,8 @@ export class Agent {
     const { signal } = options;
     // Whoever watches holds no agent open.
     const ended = new AbortController();
+    // Any number may watch.
+    setMaxListeners(0, this.#closing.signal, ...(signal ? [signal] : []));
     const ties = [this.#closing.signal, ...(signal ? [signal] : [])].map((one) => onAbort(one, () => ended.abort()));
     try {
       yield* watch(this.#live, store, id, { ...options, signal: ended.signal });
@@ -293,6 +331,8 @@ export class Agent {
   }
 
   async #stopRun(rootId: string): Promise<void> {
+    // Or the next in line would begin.
+    await this.#queue?.drop(rootId, new SessionNotFoundError(rootId));
     const running = this.#running.get(rootId);
     running?.cancel.abort(new SessionNotFoundError(rootId));
     await running?.ended;

@@ -65,16 +65,16 @@ export type {
   ToolSpec,
 } from "./ports/tool.js";
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
-export type { Permission, PermissionPolicy, PermissionRequest } from "./ports/permission-policy.js";
+export type { Permission, PermissionPolicy, PermissionRequest, PermissionRule } from "./ports/permission-policy.js";
 export type { Hooks, ModelCall } from "./ports/hooks.js";
 export type { PlanEntry, SessionState, WatchEvent, WatchOptions } from "./ports/watch.js";
 export type { Notifier } from "./ports/notifier.js";
+export type { Holder } from "./ports/holder.js";
 export type {
   AskAnswered,
   AskQuery,
   ChainData,
   ChainHead,
-  Holder,
   Lease,
   MessagePage,
   PartDelta,

@@ -24,15 +24,17 @@ async function printed(t: TestContext, name: string, ...args: string[]): Promise
 }
 
 describe("the examples", () => {
-  it("are six, each short", () => {
+  it("are seven, each short", () => {
     const names = readdirSync(EXAMPLES).sort();
     assert.deepEqual(
       names.map((name) => name.slice(0, 3)),
-      ["01-", "02-", "03-", "04-", "05-", "06-"],
+      ["01-", "02-", "03-", "04-", "05-", "06-", "07-"],
     );
     for (const name of names) {
       const lines = readFileSync(path.join(EXAMPLES, name), "utf8").trimEnd().split("\n").length;
-      assert.ok(lines <= 45, `${name} has ${lines} lines`);
+      // A page brings its HTML and its buttons; `test/live/page.test.ts` has it in browsers.
+      const most = name.endsWith(".html") ? 70 : 45;
+      assert.ok(lines <= most, `${name} has ${lines} lines`);
     }
   });
 

@@ -40,6 +40,8 @@ export class ClientConnection implements Sink {
   readonly #streams = new Map<string | undefined, SseStream>();
   #kept: Letter[] = [];
   #keptBytes = 0;
+  /** Wait for a way that opens. */
+  #readers: (() => void)[] = [];
   #socket: SocketOutlet | undefined;
   #idle: NodeJS.Timeout | undefined;
   #touched = 0;
@@ -81,6 +83,7 @@ export class ClientConnection implements Sink {
   /** Speak over this socket. */
   useSocket(socket: SocketOutlet): void {
     this.#socket = socket;
+    this.#opened();
     this.touch();
   }
 
@@ -103,6 +106,7 @@ export class ClientConnection implements Sink {
     this.#kept = this.#kept.filter((letter) => !mine.includes(letter));
     this.#keptBytes = this.#kept.reduce((sum, { bytes }) => sum + bytes, 0);
     for (const letter of mine) stream.write(letter);
+    this.#opened();
     this.touch();
   }
 
@@ -116,6 +120,11 @@ export class ClientConnection implements Sink {
 
   ready(sessionId: string | undefined): Promise<void> | undefined {
     return this.#outlet(sessionId)?.ready();
+  }
+
+  reader(sessionId: string): Promise<void> | undefined {
+    if (this.closed || this.#outlet(sessionId)) return undefined;
+    return new Promise((resolve) => this.#readers.push(resolve));
   }
 
   /** The client is going: cancel its requests, answer them, then end every way. */
@@ -138,6 +147,7 @@ export class ClientConnection implements Sink {
 
   async #close(code: number, reason: string): Promise<void> {
     clearTimeout(this.#idle);
+    this.#opened();
     this.#server.disconnect(this.acp);
     this.#options.onClosed();
     const outlets: Outbox[] = [...this.#streams.values(), ...(this.#socket ? [this.#socket] : [])];
@@ -145,6 +155,10 @@ export class ClientConnection implements Sink {
     for (const stream of [...this.#streams.values()]) stream.end();
     this.#kept = [];
     await this.#socket?.close(code, reason);
+  }
+
+  #opened(): void {
+    for (const resolve of this.#readers.splice(0)) resolve();
   }
 
   #isUpdate(message: OutgoingMessage): boolean {

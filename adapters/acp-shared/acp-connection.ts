@@ -1,9 +1,10 @@
 import { setMaxListeners } from "node:events";
 import type { Session } from "gantry";
-import { ClientSessions, type ClientFacts, type ConnectionParts } from "./client-sessions.js";
+import { ClientSessions } from "./client-sessions.js";
 import { Dispatcher, type RequestContext, type Sink } from "./dispatcher.js";
 import { invalidParams, RpcError } from "./errors.js";
 import type { Frame } from "./frames.js";
+import type { ClientFacts, ConnectionParts } from "./open-sessions.js";
 import { readInitialize, readParams, readString, type Initialize } from "./params.js";
 import { mannerOf, type Manner } from "./profile.js";
 import { listSessions } from "./session-list.js";
@@ -47,6 +48,7 @@ export class AcpConnection implements ClientFacts {
       [METHODS.sessionList, (params) => listSessions(parts.agent, params, this.manner.profile)],
       [METHODS.sessionCancel, (params) => Promise.resolve(sessions.cancel(params))],
       [METHODS.setConfigOption, (params, context) => sessions.setConfigOption(params, context)],
+      [METHODS.setMode, (params, context) => sessions.setMode(params, context)],
     ]);
     if (parts.options.authMethods.length > 0) {
       methods.set(METHODS.authenticate, (params) => Promise.resolve(this.#authenticate(params)));
@@ -97,15 +99,16 @@ export class AcpConnection implements ClientFacts {
     this.#dispatcher.cancelAll();
   }
 
-  /** The client is gone: cancel everything, send nothing more. What was said is kept. */
-  close(): void {
+  /** The client is gone: cancel everything, send nothing more. What was said is kept. Resolves when nothing is watched any more. */
+  close(): Promise<void> {
     this.#closing.abort();
     this.#dispatcher.close();
+    return this.#sessions.ended();
   }
 
-  /** A session got a title; its clients are told. */
-  titled(session: Session): void {
-    this.#sessions.titled(session);
+  /** A session has another title, or is set to something else; its clients are told. */
+  updated(session: Session): void {
+    this.#sessions.updated(session);
   }
 
   /** A session is gone. */

@@ -12,6 +12,8 @@ export class AcpServer {
   readonly #turns = new Turns();
   readonly #refusing = new AbortController();
   readonly #connections = new Set<AcpConnection>();
+  /** Of clients that went what is still watched. */
+  readonly #ending = new Set<Promise<void>>();
   readonly #forget: (() => void)[];
 
   constructor(agent: Agent, options: AcpOptions, logger: Logger) {
@@ -19,8 +21,8 @@ export class AcpServer {
     this.#options = options;
     this.#logger = logger;
     this.#forget = [
-      agent.on("session.updated", ({ fields, session }) => {
-        if (fields.includes("title")) for (const connection of this.#connections) connection.titled(session);
+      agent.on("session.updated", ({ session }) => {
+        for (const connection of this.#connections) connection.updated(session);
       }),
       agent.on("session.deleted", ({ ids }) => {
         for (const connection of this.#connections) for (const id of ids) connection.deleted(id);
@@ -45,7 +47,9 @@ export class AcpServer {
   /** A client went: its prompts are cancelled, what was said is kept. */
   disconnect(connection: AcpConnection): void {
     this.#connections.delete(connection);
-    connection.close();
+    const ended = connection.close();
+    this.#ending.add(ended);
+    void ended.finally(() => this.#ending.delete(ended));
   }
 
   /** Take no new prompts, answer what is under way; when `signal` aborts, cancel it. Resolves when every request is answered. */
@@ -64,6 +68,6 @@ export class AcpServer {
   async close(): Promise<void> {
     for (const forget of this.#forget.splice(0)) forget();
     for (const connection of [...this.#connections]) this.disconnect(connection);
-    await this.#turns.idle();
+    await Promise.all([this.#turns.idle(), ...this.#ending]);
   }
 }

@@ -1,5 +1,6 @@
 import type { Agent, Logger, ReasoningEffort, Session } from "gantry";
 import { invalidParams } from "./errors.js";
+import { MODE_OPTION, modeOf, modeOption } from "./modes.js";
 import type { SelectOption } from "./wire.js";
 
 const MODEL = "model";
@@ -23,16 +24,33 @@ export interface ConfigOptions {
   complete: boolean;
 }
 
+/** What options are made of. */
+export interface OptionParts {
+  agent: Agent;
+  logger: Logger;
+  /** Whether the client is offered modes. */
+  modes: boolean;
+}
+
 /**
  * What a session's next run would use, and what else there is to choose: at once, of what is known already; where nothing
  * is, it waits a second at most. `patient`: when every provider was heard.
  */
 export async function configOptions(
-  agent: Agent,
+  parts: OptionParts,
   session: Session,
   signal: AbortSignal,
-  logger: Logger,
   patient = false,
+): Promise<ConfigOptions> {
+  const { options, complete } = await modelOptions(parts, session, signal, patient);
+  return { options: parts.modes ? [...options, modeOption(session.mode)] : options, complete };
+}
+
+async function modelOptions(
+  { agent, logger }: OptionParts,
+  session: Session,
+  signal: AbortSignal,
+  patient: boolean,
 ): Promise<ConfigOptions> {
   let { models: known, complete } = await agent.models.atHand();
   if (patient || known.length === 0) {
@@ -76,23 +94,23 @@ export async function configOptions(
 
 /** Set one option of a session. Throws `RpcError` for what is not on offer. */
 export async function setConfigOption(
-  agent: Agent,
+  parts: OptionParts,
   session: Session,
   configId: string,
   value: string,
   signal: AbortSignal,
-  logger: Logger,
 ): Promise<Session> {
+  const { agent } = parts;
   const named = ({ id }: SelectOption) => id === configId;
-  const { options, complete } = await configOptions(agent, session, signal, logger);
+  const { options, complete } = await configOptions(parts, session, signal);
   let option = options.find(named);
   const isOffered = () => option?.options.some((one) => one.value === value) === true;
   // Not heard of yet, perhaps.
-  if (!isOffered() && !complete)
-    option = (await configOptions(agent, session, signal, logger, true)).options.find(named);
+  if (!isOffered() && !complete) option = (await configOptions(parts, session, signal, true)).options.find(named);
   // Only what is on offer can be set: an effort of a model that does not reason would be stored for the next one.
   if (!option) throw invalidParams("configId", "the id of one of the session's options");
   if (!isOffered()) throw invalidParams("value", "one of the option's values");
+  if (configId === MODE_OPTION) return agent.sessions.update(session.id, { mode: modeOf(value) ?? session.mode });
   if (configId === EFFORT) {
     const effort = EFFORTS.find((one) => one.value === value)?.effort ?? "";
     return agent.sessions.update(session.id, { reasoningEffort: effort });

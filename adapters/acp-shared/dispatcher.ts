@@ -16,6 +16,8 @@ export interface Sink {
   send(message: OutgoingMessage, sessionId: string | undefined): void;
   /** Resolves when more can be sent without piling it up, undefined when it can be now; never rejects. */
   ready(sessionId: string | undefined): Promise<void> | undefined;
+  /** Resolves when the client may read what the session tells, undefined when it does now; never rejects. What comes before is kept for it. */
+  reader(sessionId: string): Promise<void> | undefined;
 }
 
 /** What a handler knows of the request that it answers. */

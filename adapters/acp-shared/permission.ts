@@ -1,50 +1,93 @@
-import type { AskAnswer, AskRequest } from "gantry";
+import type { Ask, AskRequest } from "gantry";
 import type { AcpClient } from "./client.js";
 import { RpcError } from "./errors.js";
-import { diffContent } from "./updates.js";
+import { diffContent, textBlock } from "./updates.js";
 import { visible } from "./visible.js";
-import { CODES, type PermissionOption, type ToolCallFields } from "./wire.js";
+import { CODES, type PermissionOption, type ToolCallContent, type ToolCallFields } from "./wire.js";
 
-const ANSWERS: ReadonlyMap<string, AskAnswer> = new Map([
-  ["allow_once", "allow"],
-  ["allow_always", "allow_always"],
-  ["reject_once", "reject"],
+/** What a person is asked, whichever run asks it. */
+export type Asking = Pick<Ask, "callId" | "kind" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason"> &
+  Pick<Ask, "choices" | "freeText">;
+
+/** What may be chosen of a permission, and which option stands for it. */
+const PERMISSION: ReadonlyMap<string, Pick<PermissionOption, "optionId" | "kind">> = new Map([
+  ["allow", { optionId: "allow_once", kind: "allow_once" }],
+  ["allow_always", { optionId: "allow_always", kind: "allow_always" }],
+  ["reject", { optionId: "reject_once", kind: "reject_once" }],
 ]);
+const LABELS: ReadonlyMap<string, string> = new Map([
+  ["allow", "Allow"],
+  ["reject", "Reject"],
+]);
+const CHOICES = [...PERMISSION.keys()].map((id) => ({ id, label: "" }));
 
-/** What the person can choose. A lasting permission says what it is for. */
-function choices(request: AskRequest): PermissionOption[] {
+/** The way out of a question. Ids of choices are numbers. */
+const NO_ANSWER: PermissionOption = { optionId: "no_answer", name: "No answer", kind: "reject_once" };
+const CHOICES_ALONE = "Only these can be chosen here; a text of one's own is given over the HTTP API.";
+
+/** What a run asks at its own door, as every question is put. */
+export function askingOf({ question, kind, diff = [], reason = "", ...request }: AskRequest): Asking {
+  const asked = question ? { kind: "question" as const, ...question } : { kind: "permission" as const };
+  return { choices: CHOICES, freeText: false, ...request, ...asked, toolKind: kind, diff, reason };
+}
+
+/** What the person can choose, with the choice that each stands for. */
+function optionsOf({ kind, toolKind, locations, choices }: Asking): { choice: string; option: PermissionOption }[] {
+  if (kind === "question")
+    return choices.map(({ id, label }) => ({
+      choice: id,
+      option: { optionId: id, name: visible(label), kind: "allow_once" },
+    }));
+  // A lasting permission says what it is for.
   const always =
-    request.kind === "edit" && request.locations.length > 0
+    toolKind === "edit" && locations.length > 0
       ? "Always allow for this file"
-      : request.kind === "execute"
+      : toolKind === "execute"
         ? "Always allow this command"
         : "Always allow exactly this";
+  return choices.flatMap(({ id }) => {
+    const option = PERMISSION.get(id);
+    return option ? [{ choice: id, option: { ...option, name: LABELS.get(id) ?? always } }] : [];
+  });
+}
+
+function contentOf({ reason, diff, kind, freeText }: Asking): ToolCallContent[] {
+  const notes = [...(reason === "" ? [] : [reason]), ...(kind === "question" && freeText ? [CHOICES_ALONE] : [])];
   return [
-    { optionId: "allow_once", name: "Allow", kind: "allow_once" },
-    { optionId: "allow_always", name: always, kind: "allow_always" },
-    { optionId: "reject_once", name: "Reject", kind: "reject_once" },
+    ...notes.map((note) => ({ type: "content" as const, content: textBlock(visible(note)) })),
+    ...diffContent(diff),
   ];
 }
 
-/** Ask the person at the client whether a tool may run. Rejects with `RpcError` where they did not choose: nobody has refused then. */
+/**
+ * Ask the person at the client. Resolves with the id of the choice; rejects with `RpcError` where they did not choose,
+ * which refuses nothing and allows nothing. `kind`: of the tool, as the client is told of it.
+ */
 export async function askClient(
   client: AcpClient,
-  request: AskRequest,
+  asking: Asking,
   kind: string,
   signal: AbortSignal,
-): Promise<AskAnswer> {
-  const { diff = [] } = request;
+): Promise<{ choice: string; text: string }> {
+  const offered = optionsOf(asking);
+  if (offered.length === 0) throw new RpcError(CODES.internal, "a client's person can choose, not write");
+  const content = contentOf(asking);
   const toolCall: ToolCallFields = {
-    toolCallId: request.callId,
-    title: visible(request.title),
+    toolCallId: asking.callId,
+    title: visible(asking.title),
     kind,
     status: "pending",
-    ...(diff.length > 0 ? { content: diffContent(diff) } : {}),
-    locations: request.locations.map((location) => ({ ...location })),
-    rawInput: request.input,
+    ...(content.length > 0 ? { content } : {}),
+    locations: asking.locations.map((location) => ({ ...location })),
+    rawInput: asking.input,
   };
-  const outcome = await client.requestPermission(toolCall, choices(request), { signal });
-  const answer = outcome.outcome === "selected" ? ANSWERS.get(outcome.optionId) : undefined;
-  if (answer === undefined) throw new RpcError(CODES.internal, "the client's person chose none of the options");
-  return answer;
+  const options = offered.map(({ option }) => option);
+  if (asking.kind === "question") options.push(NO_ANSWER);
+  const outcome = await client.requestPermission(toolCall, options, { signal });
+  const chosen =
+    outcome.outcome === "selected"
+      ? offered.find(({ option }) => option.optionId === outcome.optionId)?.choice
+      : undefined;
+  if (chosen === undefined) throw new RpcError(CODES.internal, "the client's person chose none of the options");
+  return { choice: chosen, text: "" };
 }

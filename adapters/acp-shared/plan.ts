@@ -1,4 +1,4 @@
-import { isRecord } from "gantry";
+import { isRecord, type PlanEntry as Planned } from "gantry";
 import { visible } from "./visible.js";
 import type { PlanEntry, SessionUpdate } from "./wire.js";
 
@@ -6,13 +6,26 @@ import type { PlanEntry, SessionUpdate } from "./wire.js";
 const TOOL = "todowrite";
 const STATUSES: ReadonlySet<string> = new Set(["pending", "in_progress", "completed"]);
 
+type PlanUpdate = Extract<SessionUpdate, { sessionUpdate: "plan" }>;
+
 /** The plan that a call of a tool set; undefined for any other tool. Todos that were given up are no part of it. */
-export function planOf(name: string, input: unknown): SessionUpdate | undefined {
+export function planOf(name: string, input: unknown): PlanUpdate | undefined {
   if (name !== TOOL || !isRecord(input) || !Array.isArray(input.todos)) return undefined;
-  const entries = input.todos.flatMap((todo: unknown): PlanEntry[] => {
-    if (!isRecord(todo) || typeof todo.content !== "string" || typeof todo.status !== "string") return [];
-    if (!STATUSES.has(todo.status)) return [];
-    return [{ content: visible(todo.content), priority: "medium", status: todo.status as PlanEntry["status"] }];
-  });
+  return planUpdate(
+    input.todos.flatMap((todo: unknown): Planned[] => {
+      if (!isRecord(todo) || typeof todo.content !== "string" || typeof todo.status !== "string") return [];
+      if (!STATUSES.has(todo.status)) return [];
+      return [{ content: todo.content, status: todo.status as Planned["status"] }];
+    }),
+  );
+}
+
+/** A plan as clients are told of it. */
+export function planUpdate(planned: readonly Planned[]): PlanUpdate {
+  const entries = planned.map(({ content, status }): PlanEntry => ({
+    content: visible(content),
+    priority: "medium",
+    status,
+  }));
   return { sessionUpdate: "plan", entries };
 }

@@ -1,9 +1,22 @@
-import { newId, type Agent, type AgentEvent, type Logger, type Run, type RunResult, type Session } from "gantry";
+import {
+  newId,
+  type Agent,
+  type AgentEvent,
+  type AskReply,
+  type AskRequest,
+  type Logger,
+  type Run,
+  type RunResult,
+  type Session,
+} from "gantry";
 import { announceClient, type AcpClient } from "./client.js";
 import { failureText, isCancellation, RpcError, toRpcError } from "./errors.js";
-import { askClient } from "./permission.js";
+import type { OpenSession, OwnRun } from "./open-session.js";
+import { askClient, askingOf } from "./permission.js";
 import { planOf } from "./plan.js";
+import { Printed } from "./printed.js";
 import type { PromptInput } from "./prompt-input.js";
+import { Shown } from "./shown.js";
 import { Spent } from "./spent.js";
 import type { Turn } from "./turns.js";
 import { promptResult, textBlock, updatesOf, usageUpdate } from "./updates.js";
@@ -16,11 +29,13 @@ export interface PromptParts {
   logger: Logger;
   profile: Profile;
   session: Session;
+  /** As the client has it open. */
+  open: OpenSession;
   input: PromptInput;
-  /** Where the tools run; undefined: the session's own folder. */
-  cwd: string | undefined;
   client: AcpClient;
-  /** Whether tools that need permission ask. */
+  /** Names the client in what is stored of its answers. */
+  askedAt: string;
+  /** Whether tools that need permission ask, whatever the session's mode. */
   ask: boolean;
   /** Whether the client shows compactions. */
   compaction: boolean;
@@ -43,41 +58,45 @@ const REFUSALS: ReadonlySet<string> = new Set([
 
 /** Run one prompt to its end. Nothing is sent once the turn is answered. */
 export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptResult> {
-  const { agent, session, input, profile, logger, client } = parts;
+  const { agent, session, open, input, profile, logger, client } = parts;
   const send = (update: SessionUpdate) => {
     if (!turn.answered) parts.send(update);
   };
   const leave = announceClient(session.chain.root, client);
   const shown = new Shown();
   const spent = new Spent(agent, session.chain.root);
+  const printed = new Printed(send);
+  const asks = parts.ask || session.mode !== "auto";
   let run: Run | undefined;
+  // Whoever answers: a call that was asked about begins then, unless it is refused.
+  const unhear = agent.on("ask.closed", ({ runId, ask }) => {
+    const goesOn = ask.kind === "question" || ask.reply?.choice === "allow" || ask.reply?.choice === "allow_always";
+    if (parts.editor && goesOn && runId === run?.id && shown.isAsked(ask.callId)) send(begun(ask.callId));
+  });
+  let own: OwnRun | undefined;
   try {
+    const settled = open.starts();
     try {
       run = await agent.run({
         message: input.message,
         attachments: input.attachments,
         sessionId: session.id,
-        projectDir: parts.cwd,
+        projectDir: open.cwd,
         signal: turn.signal,
         overflow: "merge",
         onWaiting: parts.editor ? waiting(send) : undefined,
-        ask: parts.ask
-          ? async (request, signal) => {
-              const { callId, kind } = request;
-              shown.asks(callId);
-              // The person sees the call before the question about it.
-              await shown.call(callId, signal);
-              const answer = await askClient(client, request, profile === "spec" ? "other" : kind, signal);
-              if (parts.editor && (answer === "allow" || answer === "allow_always")) send(begun(callId));
-              return answer;
-            }
-          : undefined,
+        ask: asks ? (request, signal) => askHere(request, signal, shown, parts) : undefined,
+        askedAt: parts.askedAt,
       });
+      own = { run, shown, asks };
+      open.began(own);
     } catch (error) {
       if (!turn.cancelled && REFUSALS.has(codeOf(error))) throw toRpcError(error, logger);
       throw error;
+    } finally {
+      settled();
     }
-    await forward(run, turn, send, shown, parts);
+    await forward(run, turn, send, shown, printed, parts);
     const result = await run.result;
     const usage = usageUpdate(result, profile);
     if (usage) send(usage);
@@ -98,9 +117,29 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
     if (usage) send(usage);
     return { stopReason: "error", _meta: { error: { message } } };
   } finally {
+    if (own) open.ended(own);
+    unhear();
+    printed.close();
     spent.end();
     leave();
   }
+}
+
+/** The person at the client answers what a tool asks. Rejects where they do not. */
+async function askHere(
+  request: AskRequest,
+  signal: AbortSignal,
+  shown: Shown,
+  { client, open, ask, profile }: PromptParts,
+): Promise<AskReply> {
+  const { callId, kind, question, reason } = request;
+  // Somebody gave the tools back their freedom since the run began; what a rule asks for has a reason.
+  const isFree = !ask && open.told.mode === "auto" && !question && reason === undefined;
+  if (isFree) return { choice: "allow", text: "" };
+  shown.asks(callId);
+  // The person sees the call before the question about it.
+  await shown.call(callId, signal);
+  return askClient(client, askingOf(request), profile === "spec" ? "other" : kind, signal);
 }
 
 function begun(toolCallId: string): SessionUpdate {
@@ -113,6 +152,7 @@ async function forward(
   turn: Turn,
   send: (update: SessionUpdate) => void,
   shown: Shown,
+  printed: Printed,
   { profile, compaction, editor, ready }: PromptParts,
 ): Promise<void> {
   const cancelled = new Promise<void>((resolve) => {
@@ -122,7 +162,9 @@ async function forward(
   /** Calls that have no result, with their input. */
   const open = new Map<string, unknown>();
   for await (const event of run) {
+    if (event.type === "tool_result") printed.end(event.callId);
     for (const update of updatesOf(event, profile, compaction)) send(update);
+    if (editor && event.type === "tool_progress") printed.add(event.callId, event.text);
     if (event.type === "tool_call") {
       open.set(event.callId, event.input);
       shown.add(event.callId);
@@ -162,36 +204,6 @@ function waiting(send: (update: SessionUpdate) => void): (why: string) => void {
     const text = `[waiting for a model${why === "" ? "" : `: ${visible(why)}`}]\n`;
     send({ sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) });
   };
-}
-
-/** Which tool calls the client was told of, and asked about. */
-class Shown {
-  readonly #calls = new Set<string>();
-  readonly #asked = new Set<string>();
-  readonly #waiting = new Map<string, () => void>();
-
-  /** A person is asked about the call, and it does not run before they answer. */
-  asks(callId: string): void {
-    this.#asked.add(callId);
-  }
-
-  isAsked(callId: string): boolean {
-    return this.#asked.has(callId);
-  }
-
-  add(callId: string): void {
-    this.#calls.add(callId);
-    this.#waiting.get(callId)?.();
-  }
-
-  /** Resolves when the client was told of the call, or the signal aborts. */
-  async call(callId: string, signal: AbortSignal): Promise<void> {
-    if (this.#calls.has(callId) || signal.aborted) return;
-    await new Promise<void>((resolve) => {
-      this.#waiting.set(callId, resolve);
-      signal.addEventListener("abort", () => resolve(), { once: true });
-    });
-  }
 }
 
 /** A run that ended well although it was cancelled: the cancel came too late for it, but not for the client. */

@@ -1,4 +1,4 @@
-import type { Agent, Logger, Run, Usage } from "gantry";
+import type { Agent, Logger, Run, RunRecord, Usage } from "gantry";
 import { usageUpdate } from "./updates.js";
 import type { Profile, SessionUpdate } from "./wire.js";
 
@@ -33,5 +33,37 @@ export class Spent {
 
   end(): void {
     this.#stop();
+  }
+}
+
+/** What runs use that come another way, as the store tells it. */
+export class RunSpent {
+  #run: Pick<RunRecord, "id" | "iterations"> & { tokens: number } = { id: "", iterations: 0, tokens: 0 };
+  /** Tokens of the last model call. */
+  #used = 0;
+
+  /** The record is another than before. */
+  seen({ id, iterations, usage }: RunRecord): void {
+    if (this.#run.id !== id) {
+      this.#run = { id, iterations: 0, tokens: 0 };
+      this.#used = 0;
+    }
+    const tokens = usage.totalTokens - this.#run.tokens;
+    if (tokens <= 0) return;
+    // Those of several calls that were seen at once are shared out.
+    this.#used = tokens / Math.max(1, iterations - this.#run.iterations);
+    this.#run = { id, iterations, tokens: usage.totalTokens };
+  }
+
+  /** Of a run that was seen; undefined when it used nothing. */
+  update(
+    { provider, model, usage }: RunRecord,
+    agent: Agent,
+    sessionUsage: Usage | undefined,
+    profile: Profile,
+  ): SessionUpdate | undefined {
+    const named = agent.models.known().find((one) => one.provider === provider && one.model.id === model);
+    const context = { used: this.#used, size: named?.model.contextWindow };
+    return usageUpdate({ context, usage, sessionUsage: sessionUsage ?? usage }, profile);
   }
 }

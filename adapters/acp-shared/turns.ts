@@ -79,9 +79,10 @@ export class Turns {
     turn.end();
   }
 
-  /** Cancel the prompt of a session, if there is one, and wait until its run has ended or time is up. */
-  async stop(sessionIds: readonly string[]): Promise<void> {
-    const turns = new Set(sessionIds.map((id) => this.#byId.get(id)).filter((turn) => turn !== undefined));
+  /** Cancel the prompt of a session, if there is one and `which` says so, and wait until its run has ended or time is up. */
+  async stop(sessionIds: readonly string[], which: (turn: Turn) => boolean): Promise<void> {
+    const found = sessionIds.map((id) => this.#byId.get(id)).filter((turn) => turn !== undefined);
+    const turns = new Set(found.filter(which));
     for (const turn of turns) turn.cancel();
     await Promise.all([...turns].map((turn) => Promise.race([turn.done, turn.abandoned])));
   }

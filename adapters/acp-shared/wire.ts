@@ -14,6 +14,7 @@ export const METHODS = {
   sessionList: "session/list",
   sessionCancel: "session/cancel",
   setConfigOption: "session/set_config_option",
+  setMode: "session/set_mode",
   /** The official name: cancels the request that it names. */
   cancelRequest: "$/cancel_request",
   /** Accepted, and does nothing. */
@@ -101,10 +102,16 @@ export interface SelectOption {
   id: string;
   name: string;
   description?: string;
-  category: "model" | "thought_level";
+  category: "model" | "thought_level" | "mode";
   type: "select";
   currentValue: string;
   options: { value: string; name: string; description?: string }[];
+}
+
+/** `modes` of what opens a session. */
+export interface ModeState {
+  currentModeId: string;
+  availableModes: { id: string; name: string; description?: string }[];
 }
 
 /** `params.update` of `session/update`. */
@@ -121,6 +128,7 @@ export type SessionUpdate =
   | { sessionUpdate: "plan"; entries: PlanEntry[] }
   | { sessionUpdate: "usage_update"; used: number; size: number; cost: { amount: number; currency: "USD" } }
   | { sessionUpdate: "config_option_update"; configOptions: SelectOption[] }
+  | { sessionUpdate: "current_mode_update"; currentModeId: string }
   | { sessionUpdate: "session_info_update"; title: string; updatedAt: string }
   | { sessionUpdate: "compaction_update"; compactionId: string; status: "completed" };
 
@@ -129,7 +137,8 @@ export type StopReason = "end_turn" | "max_tokens" | "max_turn_requests" | "refu
 /** Result of `session/prompt`. */
 export interface PromptResult {
   stopReason: StopReason;
-  _meta?: { error: { message: string } };
+  /** Why it failed; or, of a prompt with `_meta.steer`, the run under way that was told. */
+  _meta?: { error: { message: string } } | { steered: { runId: string } };
 }
 
 export type PermissionKind = "allow_once" | "allow_always" | "reject_once" | "reject_always";

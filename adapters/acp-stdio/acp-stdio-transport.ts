@@ -88,6 +88,10 @@ class StdioConnection extends Serving implements Sink {
     return this.#full;
   }
 
+  reader(): undefined {
+    return undefined;
+  }
+
   #taken(length: number): void {
     this.#piled -= length;
     if (this.#piled <= PILE / 2 && !this.stopping) this.#input.resume();

@@ -14,6 +14,8 @@ export interface ApiParts {
   isLoopback: () => boolean;
   /** Counts a stream of the port; undefined when there are too many. */
   takeStream: () => (() => void) | undefined;
+  /** Aborts when the server begins to stop: whoever only watches may go. */
+  stopping: AbortSignal;
   /** Aborts when runs must end. */
   shutdown: AbortSignal;
 }

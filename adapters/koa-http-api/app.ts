@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { hasCode, type Logger } from "gantry";
 import Koa, { type Context } from "koa";
 import { send, type ApiParts } from "./api.js";
+import { preflightHeaders } from "./cors.js";
 import { HttpError, isInternal, refusalFor } from "./errors.js";
 import { createRouter } from "./routes.js";
 
@@ -15,6 +16,7 @@ export function createApp(parts: ApiParts): (request: IncomingMessage, response:
     try {
       if (ctx.method === "OPTIONS") {
         ctx.status = 204;
+        ctx.set({ ...preflightHeaders(ctx, parts.options), ...parts.options.headers });
         return;
       }
       await next();

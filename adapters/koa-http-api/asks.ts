@@ -1,9 +1,10 @@
-import { AskNotFoundError, hasCode } from "gantry";
+import { AskNotFoundError, hasCode, SessionNotFoundError } from "gantry";
 import type { Context } from "koa";
 import type Router from "@koa/router";
 import { send, type ApiParts } from "./api.js";
-import { type BodyReader, textField } from "./body.js";
+import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
+import { Fields, invalidField } from "./fields.js";
 import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { wireAsk } from "./wire.js";
 
@@ -22,9 +23,12 @@ export function askRoutes(router: Router, { agent }: ApiParts, bodies: BodyReade
     const place = before === undefined ? undefined : await agent.asks.get(before);
     if (before !== undefined && !place)
       throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
+    const of = query.text("session_id") || undefined;
+    const session = of === undefined ? undefined : await agent.sessions.get(of);
+    if (of !== undefined && !session) throw new SessionNotFoundError(of);
     const asks = await agent.asks.list({
       limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
-      sessionId: query.text("session_id") || undefined,
+      sessionId: session?.id,
       open: query.oneOf("state", ["open", "all"]) !== "all",
       before: place,
     });
@@ -35,8 +39,10 @@ export function askRoutes(router: Router, { agent }: ApiParts, bodies: BodyReade
 
   router.post("/api/asks/:id", async (ctx) => {
     const { id } = await askOf(ctx);
-    const body = await bodies.json(ctx);
-    const reply = { choice: textField(body, "choice") ?? "", text: textField(body, "text") ?? "" };
+    const fields = new Fields(await bodies.json(ctx));
+    const reply = { choice: fields.text("choice") ?? "", text: fields.text("text") ?? "" };
+    // Which of the two counts nobody could tell.
+    if (reply.choice !== "" && reply.text !== "") throw invalidField("text");
     try {
       send(ctx, wireAsk(await agent.asks.answer(id, reply, "http")));
     } catch (error) {

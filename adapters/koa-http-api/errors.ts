@@ -43,7 +43,11 @@ export function isInternal({ message }: Refusal | HttpError): boolean {
 }
 
 /** Fields of a run's input as clients name them. */
-const FIELDS: Readonly<Record<string, string>> = { sessionId: "session_id", projectDir: "project_dir" };
+const FIELDS: Readonly<Record<string, string>> = {
+  sessionId: "session_id",
+  projectDir: "project_dir",
+  outputSchema: "output_schema",
+};
 
 /** What a client is told of a failure before a run, or outside of one. What is no one's fault but ours stays with us. */
 export function refusalFor(error: unknown): Refusal {

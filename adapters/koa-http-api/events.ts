@@ -1,37 +1,55 @@
 import type { Context } from "koa";
+import type { WatchEvent } from "gantry";
 import type { ApiParts } from "./api.js";
 import { Query } from "./query.js";
-import { SseStream } from "./sse.js";
+import { firstOf } from "./signals.js";
+import { frame, SseStream } from "./sse.js";
 import type { Streams } from "./streams.js";
 import { wireWatched } from "./wire.js";
 
 /** `GET /api/sessions/{id}/events`: what a session says, as server-sent events that `EventSource` reads. */
-export async function serveEvents(ctx: Context, id: string, { agent, options, shutdown }: ApiParts, streams: Streams) {
+export async function serveEvents(ctx: Context, id: string, { agent, options, stopping }: ApiParts, streams: Streams) {
   const query = new Query(ctx);
+  // HEAD is answered like GET, but for what it would wait for.
+  const follow = query.oneOf("follow", ["true", "false"]) !== "false" && ctx.method !== "HEAD";
   const gone = new AbortController();
   ctx.res.once("close", () => gone.abort());
+  const { signal, untie } = firstOf(gone.signal, stopping);
   const events = agent.sessions
     .watch(id, {
       after: query.text("after") ?? "",
       // `EventSource` sends it by itself when it comes back.
       lastSeen: ctx.get("Last-Event-ID"),
-      follow: query.oneOf("follow", ["true", "false"]) !== "false",
+      follow,
       answers: query.oneOf("answers", ["true", "false"]) === "true",
-      signal: AbortSignal.any([gone.signal, shutdown]),
+      signal,
     })
     [Symbol.asyncIterator]();
   try {
     // A session that is not there, and a cursor that never was, are answered as they are elsewhere.
     let next = await events.next();
-    streams.count(ctx);
+    streams.count(ctx, "watch");
     ctx.respond = false;
     const stream = new SseStream(ctx.res, options.heartbeatMs);
     for (; !next.done && stream.open; next = await events.next()) {
       const event = next.value;
-      await stream.send(event.type, wireWatched(event), "cursor" in event ? event.cursor : undefined);
+      await stream.sendFrame(frameOf(event));
     }
     stream.close();
   } finally {
+    untie();
     await events.return?.();
   }
+}
+
+/** All who are at the same place are told the same events: each is written once. */
+const frames = new WeakMap<WatchEvent, Buffer>();
+
+function frameOf(event: WatchEvent): Buffer {
+  let bytes = frames.get(event);
+  if (!bytes) {
+    bytes = Buffer.from(frame(event.type, wireWatched(event), "cursor" in event ? event.cursor : undefined));
+    frames.set(event, bytes);
+  }
+  return bytes;
 }

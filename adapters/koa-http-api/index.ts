@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { defineAdapter } from "gantry";
 import { KoaHttpTransport } from "./koa-http-transport.js";
 import { koaHttpOptions } from "./options.js";
@@ -9,6 +10,8 @@ export default defineAdapter({
   kind: "transport",
   name: "koa-http-api",
   schema: koaHttpOptions,
-  create: ({ limits, ...options }, { http, logger, allowPaths, deniedPaths }) =>
-    new KoaHttpTransport({ ...options, ...limits, allowPaths, deniedPaths }, http, logger),
+  create: ({ limits, ...options }, { http, logger, configDir, allowPaths, deniedPaths }) => {
+    const projectRoots = options.projectRoots.map((path) => resolve(configDir, path));
+    return new KoaHttpTransport({ ...options, ...limits, projectRoots, allowPaths, deniedPaths }, http, logger);
+  },
 });

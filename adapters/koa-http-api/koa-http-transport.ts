@@ -35,6 +35,7 @@ export class KoaHttpTransport implements Transport {
         logger: this.#logger,
         isLoopback: () => host.loopback,
         takeStream: () => host.takeStream(),
+        stopping: serving.begun,
         shutdown: serving.shutdown,
       });
     });

@@ -35,6 +35,11 @@ export const koaHttpOptions = option.section({
     'What happens to a run whose client goes away: `"cancel"` or `"continue"`.',
     { default: "cancel" },
   ),
+  project_roots: option.list(
+    option.path(""),
+    "Folders in which the `project_dir` of a run may be, beside the served one. Relative ones start at the config file's folder.",
+    { default: [] },
+  ),
   limits: option.section({ streams, json_depth }),
 });
 
@@ -43,7 +48,7 @@ type Read = option.Value<typeof koaHttpOptions>;
 /** What the transport is told; an embedder may leave everything out. What it has of `HttpHostOptions` holds only where it opens a port of its own. */
 export interface KoaHttpOptions
   extends
-    Omit<Read, "limits" | "requiredHeaders">,
+    Omit<Read, "limits" | "requiredHeaders" | "projectRoots">,
     Omit<Read["limits"], "streams">,
     Omit<HttpHostOptions, "logger" | "streams"> {
   /** Streams of events at the same time. */
@@ -52,7 +57,9 @@ export interface KoaHttpOptions
   heartbeatMs: number;
   /** Beyond loopback: folders whose files may be attached, beside the project and the temporary folder. Absolute. */
   allowPaths: readonly string[];
-  /** Never attached: gantry's home and store. Absolute. */
+  /** Folders in which runs may work, beside the agent's own. Absolute. */
+  projectRoots: readonly string[];
+  /** Never attached, and never worked in: gantry's home and store. Absolute. */
   deniedPaths: readonly string[];
 }
 
@@ -63,5 +70,5 @@ export function completeOptions(options: Partial<KoaHttpOptions>): KoaHttpOption
   const { required_headers, headers } = koaHttpOptions.entries;
   option.read(required_headers, options.requiredHeaders, "koa-http-api.requiredHeaders");
   option.read(headers, options.headers, "koa-http-api.headers");
-  return { ...defaults, ...limits, heartbeatMs: 15_000, allowPaths: [], deniedPaths: [], ...given };
+  return { ...defaults, ...limits, heartbeatMs: 15_000, allowPaths: [], projectRoots: [], deniedPaths: [], ...given };
 }

@@ -1,4 +1,4 @@
-import { hasCode, type Agent, type Run, type RunRecord } from "gantry";
+import { hasCode, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
 import type { Context } from "koa";
 import { HttpError, runRecordFailure } from "./errors.js";
 import type { SseStream } from "./sse.js";
@@ -24,7 +24,7 @@ export async function once(
   agent: Agent,
   key: string,
   fingerprint: string,
-  begin: (sessionId: string | undefined) => Promise<Run>,
+  begin: (sessionId: string | undefined) => Promise<Run | RunRecord>,
 ): Promise<Run | RunRecord> {
   for (let last = false; ; last = true) {
     const [there] = await agent.runs.list({ key, limit: 1 });
@@ -49,9 +49,15 @@ export async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal
 }
 
 /** The stream of a run that was begun before, from its first word on. */
-export async function joinStream(agent: Agent, run: RunRecord, stream: SseStream, signal: AbortSignal): Promise<void> {
+export async function joinStream(
+  agent: Agent,
+  asked: RunRecord,
+  stream: SseStream,
+  signal: AbortSignal,
+): Promise<void> {
+  const run = await agent.runs.begun(asked.id, signal);
   let after = "";
-  const tell = async (follow: boolean): Promise<void> => {
+  const tell = async (follow: boolean, until: number): Promise<void> => {
     const from = after === "" ? { behind: run.after } : { after };
     for await (const event of agent.sessions.watch(run.sessionId, { ...from, follow, signal })) {
       if (event.type === "state") {
@@ -59,20 +65,40 @@ export async function joinStream(agent: Agent, run: RunRecord, stream: SseStream
         if (follow && (now?.id !== run.id || now.endedAt !== "" || now.state === "interrupted")) return;
         continue;
       }
-      if (event.type === "deleted" || !stream.open) return;
+      if (event.type === "deleted" || !stream.open || seqOf(event) > until) return;
       if ("cursor" in event) after = event.cursor;
       for (const payload of wireOfWatched(event, run, agent.name)) await stream.send("agent", payload);
     }
   };
-  await tell(true);
-  // What was said with the end.
-  await tell(false);
+  // One that left the line said nothing.
+  if (run.line === null) {
+    await tell(true, Infinity);
+    // What was said with the end.
+    await tell(false, await endOf(agent, run));
+  }
   const ended = await agent.runs.ended(run.id, signal);
   if (ended.state === "finished") {
-    await stream.send("agent", wireDone(ended.usage));
-    stream.end("done", wireDone(ended.usage));
+    await stream.send("agent", wireDone(ended.usage, ended.answer));
+    stream.end("done", wireDone(ended.usage, ended.answer));
   } else {
     const { message, code } = runRecordFailure(ended);
     stream.end("error", { error: message, code });
+  }
+}
+
+function seqOf(event: WatchEvent): number {
+  return "message" in event ? event.message.seq : event.type === "delta" ? event.seq : 0;
+}
+
+/** Greatest `seq` of what a run said: where the next one began. */
+async function endOf(agent: Agent, run: RunRecord): Promise<number> {
+  let next: RunRecord | undefined;
+  for (let page: RunRecord[] = [], before: RunRecord | undefined; ; before = page.at(-1)) {
+    page = await agent.runs.list({ sessionId: run.sessionId, limit: 100, ...(before && { before }) });
+    for (const one of page) {
+      if (one.id === run.id) return next?.after ?? Infinity;
+      if (one.line === null) next = one;
+    }
+    if (page.length === 0) return Infinity;
   }
 }

@@ -6,14 +6,18 @@ import { send, type ApiParts } from "./api.js";
 import { HttpError } from "./errors.js";
 import { serveEvents } from "./events.js";
 import { askRoutes } from "./asks.js";
-import { BodyReader, textField } from "./body.js";
+import { BodyReader } from "./body.js";
+import { Fields } from "./fields.js";
 import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { Runs } from "./runs.js";
 import { Streams } from "./streams.js";
+import { updateSession } from "./session-update.js";
 import { SESSION_HEADER, wireMessage, wireModel, wireRun, wireSession } from "./wire.js";
 
 const MAX_MESSAGES = 1000;
-const STATES: readonly RunState[] = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"];
+const STATES: readonly RunState[] = ["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"];
+
+const UNDER_WAY: readonly RunState[] = ["running", "waiting"];
 
 /** Every endpoint. Paths are exact: case and final slashes count. */
 export function createRouter(parts: ApiParts): Router {
@@ -46,7 +50,10 @@ export function createRouter(parts: ApiParts): Router {
       projectDir: (isAbsolute(projectDir) ? resolve(projectDir) : projectDir) || undefined,
       search: query.text("search") || undefined,
     });
-    send(ctx, { sessions: sessions.map(wireSession), total, page, size });
+    const under = new Map(
+      (await agent.runs.list({ states: UNDER_WAY, limit: 1000 })).map((run) => [run.sessionId, run]),
+    );
+    send(ctx, { sessions: sessions.map((session) => wireSession(session, under.get(session.id))), total, page, size });
   });
 
   router.get("/api/sessions/:id", async (ctx) => {
@@ -55,7 +62,13 @@ export function createRouter(parts: ApiParts): Router {
     if (!session) throw new SessionNotFoundError(id);
     // The way from a follow-up, whose usage is its own alone, to the session that lists show.
     ctx.set(SESSION_HEADER, session.chain.root);
-    send(ctx, wireSession(session));
+    send(ctx, wireSession(session, await runOf(agent, id)));
+  });
+
+  router.patch("/api/sessions/:id", async (ctx) => {
+    const session = await updateSession(agent, idOf(ctx), await bodies.json(ctx), goneSignal(ctx));
+    ctx.set(SESSION_HEADER, session.id);
+    send(ctx, wireSession(session, await runOf(agent, session.id)));
   });
 
   router.get("/api/sessions/:id/messages", async (ctx) => {
@@ -74,16 +87,16 @@ export function createRouter(parts: ApiParts): Router {
   router.get("/api/sessions/:id/events", (ctx) => serveEvents(ctx, idOf(ctx), parts, streams));
 
   router.post("/api/sessions/:id/cancel", async (ctx) => {
-    const [run] = await agent.runs.list({ sessionId: idOf(ctx), states: ["running", "waiting"], limit: 1 });
+    const run = await runOf(agent, idOf(ctx));
     send(ctx, { run: run ? wireRun(await agent.runs.cancel(run.id)) : null });
   });
 
   router.post("/api/sessions/:id/steer", async (ctx) => {
     const id = idOf(ctx);
-    const text = textField(await bodies.json(ctx), "message");
+    const text = new Fields(await bodies.json(ctx)).text("message");
     if (text === undefined || text.trim() === "")
       throw new HttpError(400, "message is required", {}, "message_required");
-    const [run] = await agent.runs.list({ sessionId: id, states: ["running", "waiting"], limit: 1 });
+    const run = await runOf(agent, id);
     if (!run || !(await agent.runs.steer(run.id, text))) throw new HttpError(409, "no run to steer", {}, "no_run");
     send(ctx, { run_id: run.id });
   });
@@ -114,6 +127,12 @@ export function createRouter(parts: ApiParts): Router {
   });
 
   return router;
+}
+
+/** The run that is under way in a session; undefined when there is none. */
+async function runOf(agent: Agent, sessionId: string): Promise<RunRecord | undefined> {
+  const [run] = await agent.runs.list({ sessionId, states: UNDER_WAY, limit: 1 });
+  return run;
 }
 
 /** Where the page behind a run begins. */

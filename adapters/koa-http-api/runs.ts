@@ -8,9 +8,12 @@ import {
 } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
-import type { BodyReader, RunRequest } from "./body.js";
+import type { BodyReader } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
+import { projectFolder } from "./projects.js";
+import { runRequest, type RunRequest } from "./run-request.js";
 import { CANCEL_MS } from "./serving.js";
+import { firstOf } from "./signals.js";
 import { answerOf, joinStream, keyOf, once } from "./repeats.js";
 import { SseStream } from "./sse.js";
 import type { Streams } from "./streams.js";
@@ -33,54 +36,70 @@ export class Runs {
     const { res } = ctx;
     // The response, not the request: a request is over as soon as its body is read.
     res.once("close", () => res.writableFinished || gone.abort(new RunCancelledError()));
-    const request = await this.#bodies.read(ctx);
+    const request = runRequest(await this.#bodies.json(ctx));
     // Also on the answer of a run that fails: a misspelt name may be why.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
-    if (request.stream) this.#streams.count(ctx);
+    if (request.stream) this.#streams.count(ctx, "run");
     const key = keyOf(ctx);
-    const run =
-      key === undefined
-        ? await this.#start(request, gone.signal)
-        : await once(this.#parts.agent, key, request.fingerprint(), (sessionId) =>
-            this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, gone.signal, key),
-          );
-    const model = typeof run.model === "string" ? run.model : run.model.id;
-    ctx.set(SESSION_HEADER, headerText(run.sessionId));
-    ctx.set(RUN_HEADER, run.id);
-    ctx.set(MODEL_HEADER, headerText(`${run.provider}/${model}`));
-    if (request.background) send(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
-    else if (!("result" in run)) await this.#join(ctx, run, request.stream, gone.signal);
-    else if (request.stream) await this.#stream(ctx, run);
-    else await this.#answer(ctx, run);
+    const line = new Waiting((run) => this.#open(ctx, run), request.stream);
+    try {
+      const run =
+        key === undefined
+          ? await this.#start(request, line, gone.signal)
+          : await once(this.#parts.agent, key, request.fingerprint(), (sessionId) =>
+              this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, line, gone.signal, key),
+            );
+      if (!ctx.headerSent) name(ctx, run);
+      if (request.background) send(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
+      else if (!("result" in run)) await this.#join(ctx, run, request.stream, gone.signal);
+      else if (request.stream) await this.#stream(run, line.stream ?? this.#open(ctx));
+      else await this.#answer(ctx, run);
+    } catch (error) {
+      if (!line.stream) throw error;
+      const { message, code } = this.#told(error);
+      line.stream.end("error", { error: message, code });
+    }
+  }
+
+  #open(ctx: Context, run?: RunRecord): SseStream {
+    if (run) name(ctx, run);
+    ctx.respond = false;
+    return new SseStream(ctx.res, this.#parts.options.heartbeatMs);
   }
 
   /** A run that was begun before, under the same key. */
   async #join(ctx: Context, run: RunRecord, isStream: boolean, gone: AbortSignal): Promise<void> {
-    const { agent, options, shutdown } = this.#parts;
-    const signal = AbortSignal.any([shutdown, gone]);
-    if (!isStream) return send(ctx, await answerOf(agent, run, signal));
-    ctx.respond = false;
-    const stream = new SseStream(ctx.res, options.heartbeatMs);
+    const { agent, shutdown } = this.#parts;
+    const { signal, untie } = firstOf(shutdown, gone);
     try {
-      await joinStream(agent, run, stream, signal);
-    } catch (error) {
-      const { message, code } = this.#told(error);
-      stream.end("error", { error: message, code });
+      if (!isStream) return send(ctx, await answerOf(agent, run, signal));
+      const stream = this.#open(ctx);
+      try {
+        await joinStream(agent, run, stream, signal);
+      } catch (error) {
+        const { message, code } = this.#told(error);
+        stream.end("error", { error: message, code });
+      }
+    } finally {
+      untie();
     }
   }
 
-  async #start(request: RunRequest, gone: AbortSignal, key?: string): Promise<Run> {
+  /** A run that goes, or of a background one that waits in line how it is stored. */
+  async #start(request: RunRequest, line: Waiting, gone: AbortSignal, key?: string): Promise<Run | RunRecord> {
     const { agent, options, shutdown, isLoopback } = this.#parts;
     // Whoever names a run comes back for its answer.
     const otherwise = request.background || key !== undefined ? "continue" : options.onDisconnect;
     const isTied = (request.onDisconnect ?? otherwise) === "cancel";
-    const policy = {
-      projectDir: agent.projectDir,
-      anywhere: isLoopback(),
-      allowPaths: options.allowPaths,
-      deniedPaths: options.deniedPaths,
-    };
-    return agent.run({
+    const { projectRoots: roots, allowPaths, deniedPaths } = options;
+    const { projectDir: served } = agent;
+    const projectDir =
+      request.projectDir === undefined
+        ? undefined
+        : await projectFolder(request.projectDir, { projectDir: served, roots, denied: deniedPaths });
+    const policy = { projectDir: projectDir ?? served, anywhere: isLoopback(), allowPaths, deniedPaths };
+    const tied = isTied ? firstOf(shutdown, gone) : undefined;
+    const started = agent.run({
       message: request.message,
       // Read when the run has its place, for each takes its room in memory until it ends.
       attach:
@@ -88,12 +107,20 @@ export class Runs {
       provider: request.provider,
       model: request.model,
       sessionId: request.sessionId,
+      projectDir,
       mode: request.mode,
+      budget: request.budget,
+      outputSchema: request.outputSchema,
+      ...(request.queue ? { queue: true, onQueued: line.tell } : {}),
       askedAt: "http",
       ...(key === undefined ? {} : { key, fingerprint: request.fingerprint() }),
-      signal: isTied ? AbortSignal.any([shutdown, gone]) : shutdown,
+      signal: tied?.signal ?? shutdown,
       overflow: "drop",
     });
+    if (tied) void started.then(({ result }) => result).then(tied.untie, tied.untie);
+    // What becomes of one that waits is stored with it.
+    started.catch(() => undefined);
+    return request.background ? Promise.race([started, line.first]) : started;
   }
 
   async #answer(ctx: Context, run: Run): Promise<void> {
@@ -104,16 +131,15 @@ export class Runs {
     }
   }
 
-  async #stream(ctx: Context, run: Run): Promise<void> {
-    ctx.respond = false;
-    const stream = new SseStream(ctx.res, this.#parts.options.heartbeatMs);
+  async #stream(run: Run, stream: SseStream): Promise<void> {
     const pumped = pump(run, stream);
     try {
-      const { usage } = await ending(run.result, this.#parts.shutdown);
+      const result = await ending(run.result, this.#parts.shutdown);
       await pumped;
       tellDropped(run, stream);
-      await stream.send("agent", wireDone(usage));
-      stream.end("done", wireDone(usage));
+      const done = wireDone(result.usage, result);
+      await stream.send("agent", done);
+      stream.end("done", done);
     } catch (error) {
       const { message, code } = this.#told(error);
       // At a shutdown there is no time for a reader that is behind.
@@ -130,6 +156,39 @@ export class Runs {
     if (isInternal(refusal)) this.#parts.logger.error("a run failed", { error });
     return new HttpError(status, message, headers, code);
   }
+}
+
+/** How a client learns that its run waits in line. */
+class Waiting {
+  /** Resolves when it does, with the run as it is stored. */
+  readonly first: Promise<RunRecord>;
+  /** Where the client is told, once there is something to tell. */
+  stream: SseStream | undefined;
+  readonly #open: (run: RunRecord) => SseStream;
+  readonly #isStream: boolean;
+  #waits: (run: RunRecord) => void = () => undefined;
+
+  constructor(open: (run: RunRecord) => SseStream, isStream: boolean) {
+    this.#open = open;
+    this.#isStream = isStream;
+    this.first = new Promise((resolve) => (this.#waits = resolve));
+  }
+
+  readonly tell = (ahead: number, run: RunRecord): void => {
+    this.#waits(run);
+    if (!this.#isStream) return;
+    this.stream ??= this.#open(run);
+    void this.stream.send("agent", { type: "queued", ahead });
+  };
+}
+
+/** Say in the answer's headers which run it is, and as far as it is settled, which model answers. */
+function name(ctx: Context, run: Run | RunRecord): void {
+  ctx.set(SESSION_HEADER, headerText(run.sessionId));
+  ctx.set(RUN_HEADER, run.id);
+  if ("line" in run && run.line !== null) return;
+  const model = typeof run.model === "string" ? run.model : run.model.id;
+  ctx.set(MODEL_HEADER, headerText(`${run.provider}/${model}`));
 }
 
 /** Events as the reader has room for them; never fails. */

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Serving } from "gantry";
 import type { HttpHost } from "gantry/http";
@@ -10,6 +11,7 @@ const FLUSH_MS = 500;
 /** What is under way, and its end. */
 export class HttpServing extends Serving {
   address = "";
+  readonly #begun = new AbortController();
   readonly #active = new Set<ServerResponse>();
   /** The port, where it is this transport's own. */
   readonly #own: HttpHost | undefined;
@@ -18,6 +20,13 @@ export class HttpServing extends Serving {
   constructor(own: HttpHost | undefined) {
     super();
     this.#own = own;
+    // One of each watcher listens.
+    setMaxListeners(0, this.#begun.signal);
+  }
+
+  /** Aborts with the begin of a stop. */
+  get begun(): AbortSignal {
+    return this.#begun.signal;
   }
 
   /** A request whose answer a stop waits for. */
@@ -31,6 +40,7 @@ export class HttpServing extends Serving {
 
   protected async end(): Promise<void> {
     const { shutdown } = this;
+    this.#begun.abort();
     this.#own?.refuseNew();
     if (this.#active.size > 0) {
       let late: NodeJS.Timeout | undefined;

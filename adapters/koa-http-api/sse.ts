@@ -31,7 +31,12 @@ export class SseStream {
 
   /** Send one event; the promise resolves when the reader has room for more, or is gone. Undefined: it has room now. */
   send(event: string, data: unknown, id?: string): Promise<void> | undefined {
-    if (!this.#open || this.#write(frame(event, data, id))) return undefined;
+    return this.#open ? this.sendFrame(frame(event, data, id)) : undefined;
+  }
+
+  /** The same of an event that is a frame already. */
+  sendFrame(text: string | Buffer): Promise<void> | undefined {
+    if (!this.#open || this.#write(text)) return undefined;
     return new Promise((resolve) => {
       const done = () => {
         this.#response.off("drain", done);
@@ -60,7 +65,7 @@ export class SseStream {
     if (this.#open) this.#response.end(frame(event, data));
   }
 
-  #write(text: string): boolean {
+  #write(text: string | Buffer): boolean {
     if (this.#timer) this.#timer.refresh();
     else this.#timer = setTimeout(() => this.#beat(), this.#heartbeatMs);
     return this.#response.write(text);
@@ -74,7 +79,7 @@ export class SseStream {
 }
 
 /** One event. JSON keeps line feeds escaped; the line ends of Unicode, at which some clients split too, are escaped here. */
-function frame(event: string, data: unknown, id?: string): string {
+export function frame(event: string, data: unknown, id?: string): string {
   const json = JSON.stringify(data).replace(
     /[\u0085\u2028\u2029]/g,
     (end) => `\\u${end.charCodeAt(0).toString(16).padStart(4, "0")}`,

@@ -33,7 +33,8 @@ export function wireUsage(usage: Usage) {
   return { ...wireTokens(usage), cost: roundCost(usage.cost) };
 }
 
-export function wireSession(session: Session) {
+/** `run`: one that is under way in it. */
+export function wireSession(session: Session, run?: RunRecord) {
   return {
     id: session.id,
     title: session.title,
@@ -45,6 +46,8 @@ export function wireSession(session: Session) {
     created_at: session.createdAt,
     updated_at: session.updatedAt,
     usage: wireUsage(session.usage),
+    mode: session.mode,
+    ...(run && { run: { id: run.id, state: run.state } }),
   };
 }
 
@@ -106,7 +109,13 @@ export function wireResult(result: RunResult) {
     usage: wireUsage(result.usage),
     iterations: result.iterations,
     finish_reason: result.finishReason,
+    ...structuredOf(result),
   };
+}
+
+/** Where an answer of a certain form was asked for. */
+function structuredOf(answer: { structured?: unknown } | null): { structured?: unknown } {
+  return answer?.structured === undefined ? {} : { structured: answer.structured };
 }
 
 export function wireRun(run: RunRecord) {
@@ -122,6 +131,7 @@ export function wireRun(run: RunRecord) {
     iterations: run.iterations,
     ended_by: run.endedBy,
     error: run.error,
+    ...structuredOf(run.answer),
     // While it waits to ask its model again.
     ...(run.retry && { retry: run.retry }),
   };
@@ -156,9 +166,9 @@ export function wireWatched(event: WatchEvent): Record<string, unknown> {
   switch (event.type) {
     case "state": {
       const { session, run, asks, plan, elsewhere } = event.state;
-      const { mode, leave } = session;
+      const { leave } = session;
       return {
-        session: { ...wireSession(session), mode, leave },
+        session: { ...wireSession(session), leave },
         run: run && wireRun(run),
         asks: asks.map(wireAsk),
         plan,
@@ -186,8 +196,9 @@ export function wireWatched(event: WatchEvent): Record<string, unknown> {
 }
 
 /** As `wireResult`, of a run that ended before. */
-export function wireFinished({ usage, iterations }: RunRecord, { output, finishReason }: RunAnswer) {
-  return { output, usage: wireUsage(usage), iterations, finish_reason: finishReason };
+export function wireFinished({ usage, iterations }: RunRecord, answer: RunAnswer) {
+  const { output, finishReason } = answer;
+  return { output, usage: wireUsage(usage), iterations, finish_reason: finishReason, ...structuredOf(answer) };
 }
 
 /** Payloads of the `agent` events of a run's stream, of what its session told; what is not the run's is left out. */
@@ -263,8 +274,8 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
   }
 }
 
-export function wireDone(usage: Usage) {
-  return { type: "done", done: true, usage: wireTokens(usage) };
+export function wireDone(usage: Usage, answer: { structured?: unknown } | null) {
+  return { type: "done", done: true, usage: wireTokens(usage), ...structuredOf(answer) };
 }
 
 /** Without its empty fields. */

@@ -36,7 +36,7 @@ type OtherLine =
   | { followed: readonly string[]; of: string };
 
 /** What records of runs lack that an earlier version wrote. */
-const NEW_OF_RUN = { fingerprint: "", after: 0, retry: null, answer: null } as const;
+const NEW_OF_RUN = { fingerprint: "", after: 0, line: null, retry: null, answer: null } as const;
 
 /** A chain beside what the memory store says. */
 interface Known {

@@ -177,12 +177,12 @@ const RUNS = `SELECT r.record, l.holder FROM runs r
   LEFT JOIN leases l ON l.root = r.root AND l.fence = r.fence AND l.expires_at > ?`;
 
 /** Of a chain; the holder is whoever asks. With the plus the few are sorted: SQLite would look at all runs of the chain, in their order. */
-export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN ('running', 'waiting')
+export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN ('queued', 'running', 'waiting')
   ORDER BY +started_at DESC, id DESC`;
 
 /** What is stored of a run; a record of an earlier version lacks some. */
 function recordOf(record: string): RunRecord {
-  const lacking = { fingerprint: "", after: 0, retry: null, answer: null } as const;
+  const lacking = { fingerprint: "", after: 0, line: null, retry: null, answer: null } as const;
   return { ...lacking, ...(JSON.parse(record) as Omit<RunRecord, keyof typeof lacking>) };
 }
 

@@ -114,7 +114,7 @@ export function withdrawInstruction(db: Statements, id: string): boolean {
 
 export function forgetKeys(db: Statements, before: string): void {
   const rows = db.all<{ id: string; record: string }>(
-    `SELECT id, record FROM runs WHERE key <> '' AND started_at < ? AND state NOT IN ('running', 'waiting')`,
+    `SELECT id, record FROM runs WHERE key <> '' AND started_at < ? AND state NOT IN ('queued', 'running', 'waiting')`,
     before,
   );
   for (const { id, record } of rows) {

@@ -23,6 +23,7 @@ const TITLES: Readonly<Record<AdapterKind, string>> = {
   "model-provider": "Model providers (providers[])",
   tool: "Tools (agent.tools)",
   "tool-source": "Sources of tools (agent.tools)",
+  "permission-policy": "Permission policies (permissions.policies)",
   "compaction-strategy": "Compaction strategies (compaction.strategy)",
 };
 
@@ -66,6 +67,7 @@ async function adapterEntries(
     selection.driver(),
     ...(await selection.providers()),
     ...selection.tools(toolNames),
+    ...selection.policies(),
     selection.strategy(),
   ];
   for (const [i, one] of modules.entries()) {

@@ -44,6 +44,7 @@ export class Recorder {
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
   #failure: { error: unknown } | undefined;
+  #lastSeq: number;
   #onDisk = Promise.resolve();
   readonly #onFailure: (error: unknown) => void;
   readonly #onStored: (change: StoredChange) => void;
@@ -62,6 +63,7 @@ export class Recorder {
     this.#sessionId = sessionId;
     this.#fence = fence;
     this.#run = run;
+    this.#lastSeq = run.after;
     this.#sessionUsage = sessionUsage;
     this.#onFailure = onFailure;
     this.#onStored = onStored;
@@ -70,6 +72,11 @@ export class Recorder {
   /** The run as it was last written. */
   get run(): RunRecord {
     return this.#run;
+  }
+
+  /** Greatest `seq` of the messages that this run stored, or is about to. */
+  get lastSeq(): number {
+    return this.#lastSeq;
   }
 
   /** Of the whole chain, as the store has it: nobody else may count while the lease is held. */
@@ -88,6 +95,7 @@ export class Recorder {
   /** Begin the session with its first message, and the run with it. Rejects as the driver's `create`. */
   async begin(session: Session, message: Message): Promise<void> {
     const sync = this.#driver.synced === undefined;
+    this.#lastSeq = message.seq;
     await this.#driver.create({ session, messages: [message], run: this.#run, fence: this.#fence, sync });
     this.#bringToDisk();
     this.#onStored({ add: [message] });
@@ -167,6 +175,8 @@ export class Recorder {
     if (run) this.#run = { ...this.#run, ...run };
     const put = run ? [...runs, this.#run] : runs;
     const later = sync === "later";
+    // Before anybody can read them.
+    for (const { seq } of change.add ?? []) this.#lastSeq = Math.max(this.#lastSeq, seq);
     await this.#driver.write(this.#sessionId, {
       ...rest,
       sync: later ? this.#driver.synced === undefined : sync,

@@ -3,6 +3,7 @@ import { parentPort } from "node:worker_threads";
 import { editText } from "./apply-edit.js";
 import { compileExpression } from "./expression.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
+import { judgeCall } from "./judge-call.js";
 import { searchLines } from "./line-search.js";
 import { pageText } from "./page.js";
 import { WalkJobs } from "./walk-job.js";
@@ -17,6 +18,7 @@ const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise
   edit: editText,
   expression: compileExpression,
   search: searchLines,
+  judge: judgeCall,
 };
 
 type Question = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs] | { name: "reset" };

@@ -1,5 +1,6 @@
 import type { EditedFile, EditJob } from "./apply-edit.js";
 import type { FileMatches, SearchJob } from "./line-search.js";
+import type { JudgeJob, Judgement } from "./judge-call.js";
 import type { PageJob, PageText } from "./page.js";
 import type { Expression } from "./expression.js";
 import type { WalkedPart, WalkJob } from "./walk-job.js";
@@ -20,6 +21,8 @@ export interface Jobs {
   expression: Expression;
   /** Search lines of files. */
   search: SearchJob;
+  /** Hold a call against rules. */
+  judge: JudgeJob;
 }
 
 export interface Answers {
@@ -31,6 +34,7 @@ export interface Answers {
   edit: EditedFile | { refused: string };
   expression: { flags: string } | { refused: string };
   search: FileMatches[];
+  judge: Judgement;
 }
 
 /** What comes back from a thread. */

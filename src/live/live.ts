@@ -1,4 +1,4 @@
-import type { SessionDriver } from "../ports/session-driver.js";
+import type { SessionDriver, StoredRun } from "../ports/session-driver.js";
 import { isOurs } from "../sessions/holder.js";
 import { asItIs, isOpen } from "../sessions/stored-run.js";
 import type { SessionState } from "../ports/watch.js";
@@ -13,6 +13,7 @@ export class Live {
   open(rootId: string, store: SessionDriver): { tail: Tail; leave: () => void } {
     const known = this.#tails.get(rootId) ?? { tail: tailOf(rootId, store), users: 0 };
     known.users += 1;
+    known.tail.refresh();
     this.#tails.set(rootId, known);
     let here = true;
     return {
@@ -46,9 +47,9 @@ function tailOf(rootId: string, store: SessionDriver): Tail {
 
 /** How a session stands, by the id of its chain's original; undefined when there is none. */
 async function stateOf(store: SessionDriver, rootId: string, plan: Plan): Promise<SessionState | undefined> {
-  const [head, [stored], asks] = await Promise.all([
+  const [head, stored, asks] = await Promise.all([
     store.head(rootId, { messages: false }),
-    store.runs({ sessionId: rootId, limit: 1 }),
+    newestRun(store, rootId),
     store.asks({ sessionId: rootId, open: true, limit: 100 }),
   ]);
   if (!head) return undefined;
@@ -63,4 +64,13 @@ async function stateOf(store: SessionDriver, rootId: string, plan: Plan): Promis
     plan: await plan.at(session.cuts.length, newest.lastSeq),
     elsewhere: isGoing && !!stored?.holder && !isOurs(stored.holder),
   };
+}
+
+/** The newest that began: those in line are passed over, and those that left it. */
+async function newestRun(store: SessionDriver, rootId: string): Promise<StoredRun | undefined> {
+  const few = { sessionId: rootId, limit: 1 };
+  for (let page = await store.runs(few); ; page = await store.runs({ ...few, limit: 50, before: page.at(-1)!.run })) {
+    const begun = page.find(({ run }) => run.line === null);
+    if (begun || page.length === 0) return begun;
+  }
 }

@@ -1,20 +1,35 @@
 import type { Message } from "../ports/message.js";
-import type { SessionState } from "../ports/watch.js";
+import type { SessionState, WatchEvent } from "../ports/watch.js";
 import { endOf } from "../base/end-of.js";
 import type { StoredChange } from "../conversation/recorder.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import type { Place, Step } from "./place.js";
 
 /** Messages read from the store at a time. */
 const PAGE = 50;
-/** A watched session is looked at so often, in ms, whatever hints come: one may be lost, and the dead send none. */
+/** Of these so many are kept for others who read the same. */
+const PAGES = 4;
+/** A run that goes on elsewhere is looked at so often, in ms: the dead send no hints. */
 const LOOK_MS = 1000;
+/** Watchers are told what is new at most so often, in ms: what comes faster comes together. */
+const GAP_MS = 50;
 /** Of a running tool's output so many characters are kept for watchers that are behind. */
 const PROGRESS = 64 * 1024;
 
-/** How a session stands, and the same as text, so that many watchers find out quickly that it is what they told. */
-interface Told {
-  readonly state: SessionState;
-  readonly text: string;
+/** Of what watchers are told next so much is kept for others at the same place. */
+const STEPS = 64;
+
+type StateEvent = Extract<WatchEvent, { type: "state" }>;
+
+/** What is known at one version. */
+interface Asked {
+  readonly version: number;
+  readonly pages: Map<number, Promise<Message[]>>;
+  readonly steps: Map<string, Step>;
+}
+
+function asked(version: number): Asked {
+  return { version, pages: new Map(), steps: new Map() };
 }
 
 /** What a running tool printed. */
@@ -33,19 +48,26 @@ export class Tail {
   readonly rootId: string;
   readonly #store: SessionDriver;
   readonly #stateOf: () => Promise<SessionState | undefined>;
-  /** What was asked of the store, until something of it may be another. */
-  #state: Promise<Told | undefined> | undefined;
   #version = 0;
-  #wake: (() => void)[] = [];
+  readonly #waiting = new Set<() => void>();
+  /** Of those who wait, when it is too early to tell them. */
+  #wakes: NodeJS.Timeout | undefined;
+  #woken = -GAP_MS;
   /** Every visible message from this `seq` on is in `#messages`, as it is stored. */
   #since = Infinity;
   #messages: Message[] = [];
   readonly #progress = new Map<string, Progress>();
-  /** What was asked of the store at this version, so that many watchers ask once. */
-  #asked = { version: -1, pages: new Map<number, Promise<Message[]>>() };
+  /** What was asked of the store at this version, and what was made of it, so that many watchers ask once. */
+  #asked: Asked = asked(-1);
+  /** How the session stands, until something of that may be another. */
+  #state: Promise<StateEvent | undefined> | undefined;
+  /** As JSON the state that was told last: one that says the same is the same. */
+  #told: { text: string; event: StateEvent } | undefined;
   #watchers = 0;
   #held = false;
-  #attending = 0;
+  /** Whether a run went on when the store was asked last. */
+  #isRunning = false;
+  readonly #attending = new Set<() => boolean>();
   #unsubscribe: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
 
@@ -98,6 +120,12 @@ export class Tail {
     this.#bump();
   }
 
+  /** Somebody new watches, who may know more than was asked of the store before. */
+  refresh(): void {
+    this.#state = undefined;
+    this.#asked = asked(-1);
+  }
+
   /** Something of the chain is another now: what is known of its messages is void. */
   changed(): void {
     this.#since = Infinity;
@@ -130,9 +158,29 @@ export class Tail {
     return news;
   }
 
-  /** How the session stands; undefined when it was deleted. */
-  state(): Promise<Told | undefined> {
-    return (this.#state ??= this.#stateOf().then((state) => state && { state, text: JSON.stringify(state) }));
+  /** How the session stands, the same object as long as it says the same; undefined when it was deleted. */
+  state(): Promise<StateEvent | undefined> {
+    return (this.#state ??= this.#stateOf().then((state) => {
+      const { state: now = "finished" } = state?.run ?? {};
+      this.#isRunning = now === "running" || now === "waiting";
+      if (!state) return undefined;
+      const text = JSON.stringify(state);
+      if (text !== this.#told?.text) this.#told = { text, event: { type: "state", state } };
+      return this.#told.event;
+    }));
+  }
+
+  /** What a reader at a place lacks of a message; told to all who are there. */
+  step(place: Place, message: Message): Step {
+    const { steps } = this.#now();
+    const key = `${message.seq} ${place.key}`;
+    let step = steps.get(key);
+    if (!step) {
+      if (steps.size >= STEPS) steps.clear();
+      step = place.news(message);
+      steps.set(key, step);
+    }
+    return step;
   }
 
   /** The message with this `seq` and those behind it, at most a page of them; whether there may be more. */
@@ -144,49 +192,51 @@ export class Tail {
         more: at >= 0 && at + PAGE < this.#messages.length,
       };
     }
-    if (this.#asked.version !== this.#version) this.#asked = { version: this.#version, pages: new Map() };
-    const { pages } = this.#asked;
-    const page = pages.get(seq) ?? this.#store.messages(this.rootId, { scope: "chain", after: seq - 1, limit: PAGE });
+    // Never older than the state, which says what of it was cut.
+    const state = this.state();
+    const { pages } = this.#now();
+    const query = { scope: "chain", after: seq - 1, limit: PAGE } as const;
+    const page = pages.get(seq) ?? state.then(() => this.#store.messages(this.rootId, query));
+    if (pages.size >= PAGES) pages.clear();
     pages.set(seq, page);
     const messages = await page;
     return { messages, more: messages.length === PAGE };
   }
 
-  /** Resolves when something changed since `version`, or the signal aborts. */
+  /** Resolves when something changed since `version`, not too soon after it did last, or the signal aborts. */
   async next(version: number, signal: AbortSignal): Promise<void> {
-    if (this.#version !== version || signal.aborted) return;
+    if (signal.aborted) return;
     await new Promise<void>((resolve) => {
       const wake = () => {
         signal.removeEventListener("abort", wake);
+        this.#waiting.delete(wake);
         resolve();
       };
       signal.addEventListener("abort", wake, { once: true });
-      this.#wake.push(wake);
+      this.#waiting.add(wake);
+      if (this.#version !== version) this.#wakeSoon();
     });
   }
 
-  /** Whether somebody who watches answers questions too. */
+  /** Whether somebody who watches answers questions now. */
   get isAttended(): boolean {
-    return this.#attending > 0;
+    return [...this.#attending].some((answers) => answers());
   }
 
-  /** One more who answers questions; what is returned ends it. */
-  attended(): () => void {
-    this.#attending += 1;
-    let here = true;
-    return () => {
-      if (here) this.#attending -= 1;
-      here = false;
-    };
+  /** One more who answers questions, as long as `answers` says so; what is returned ends it. */
+  attended(answers: () => boolean = () => true): () => void {
+    const mine = () => answers();
+    this.#attending.add(mine);
+    return () => void this.#attending.delete(mine);
   }
 
   /** One more watcher; what is returned ends it. */
   watched(): () => void {
     this.#watchers += 1;
-    const look = () => (this.#held ? this.touched() : this.changed());
-    this.#unsubscribe ??= this.#store.notifier.subscribe(this.rootId, look);
+    const hint = () => (this.#held ? this.touched() : this.changed());
+    this.#unsubscribe ??= this.#store.notifier.subscribe(this.rootId, hint);
     // Whoever waits for what comes keeps the process.
-    this.#timer ??= setInterval(look, LOOK_MS);
+    this.#timer ??= setInterval(() => this.#isRunning && !this.#held && this.changed(), LOOK_MS);
     let here = true;
     return () => {
       if (!here) return;
@@ -195,15 +245,32 @@ export class Tail {
       if (this.#watchers > 0) return;
       this.#unsubscribe?.();
       clearInterval(this.#timer);
+      clearTimeout(this.#wakes);
+      this.#wakes = undefined;
       this.#unsubscribe = undefined;
       this.#timer = undefined;
     };
   }
 
+  #now() {
+    if (this.#asked.version !== this.#version) this.#asked = asked(this.#version);
+    return this.#asked;
+  }
+
   #bump(): void {
     this.#version += 1;
-    const wake = this.#wake;
-    this.#wake = [];
-    for (const one of wake) one();
+    if (this.#waiting.size > 0) this.#wakeSoon();
+  }
+
+  #wakeSoon(): void {
+    if (this.#wakes) return;
+    const wake = () => {
+      this.#wakes = undefined;
+      this.#woken = performance.now();
+      for (const one of [...this.#waiting]) one();
+    };
+    const early = this.#woken + GAP_MS - performance.now();
+    if (early > 0) this.#wakes = setTimeout(wake, early);
+    else wake();
   }
 }

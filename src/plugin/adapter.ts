@@ -2,6 +2,7 @@ import type { InjectionToken } from "tsyringe";
 import type { CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
+import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
@@ -27,6 +28,7 @@ export interface AdapterKinds {
   tool: Tool;
   "tool-source": ToolSource;
   "compaction-strategy": CompactionStrategy;
+  "permission-policy": PermissionPolicy;
 }
 /** The kinds of adapters. */
 export type AdapterKind = keyof AdapterKinds;

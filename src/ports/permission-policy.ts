@@ -8,9 +8,12 @@ export interface PermissionRequest extends ToolCall {
   readonly canAsk: boolean;
 }
 
-/** Whether a call may run. The reason of a `deny` is told to the model, that of an `ask` to the person. */
+/**
+ * Whether a call may run; `pass` leaves it to whoever is asked next. The reason of a `deny` is told to the model, that of
+ * an `ask` to the person.
+ */
 export interface Permission {
-  readonly action: "allow" | "deny" | "ask";
+  readonly action: "allow" | "deny" | "ask" | "pass";
   readonly reason?: string;
 }
 
@@ -19,8 +22,21 @@ export interface PermissionPolicy {
   readonly name: string;
   /**
    * Asked once for each call, before it is shown to anyone. `ask` puts it to the person at the client, unless that person allowed it for good before;
-   * where nobody can be asked the call does not run. A throw, and an answer that is none of the three, denies; an answer
+   * where nobody can be asked the call does not run. A throw, and an answer that is none of the four, denies; an answer
    * that comes after the run was cancelled is not waited for.
    */
   judge(request: PermissionRequest, signal: AbortSignal): Permission | Promise<Permission>;
+}
+
+/** Whether calls that it fits may run. Of several the first that fits decides. */
+export interface PermissionRule {
+  /** Name of a tool, or a glob for names. */
+  readonly tool: string;
+  /** Of commands: their words, each a glob; a `*` alone, and one at the end, stand for any number of words. */
+  readonly match?: string;
+  /** Glob for the paths that a call names: from the project folder, or from `/` or `~/`. */
+  readonly path?: string;
+  readonly action: "allow" | "ask" | "deny";
+  /** Told to the model of a `deny`, to the person of an `ask`. */
+  readonly reason?: string;
 }

@@ -1,5 +1,6 @@
 import type { AskReply } from "./ask.js";
 import type { AgentEvent } from "./events.js";
+import type { Holder } from "./holder.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
 import type { SessionMode } from "./session.js";
@@ -48,10 +49,13 @@ export interface RunInput {
   tools?: readonly (Tool | ToolSource)[];
   /** The one way to cancel. */
   signal?: AbortSignal;
-  /** Whether to wait in line for a session in which a run is under way, in place of `SessionBusyError`. Default false. */
+  /**
+   * Whether to wait in line for a session in which a run is under way, in place of `SessionBusyError`: as it was asked for,
+   * whichever process of the store asked. It is stored meanwhile, and takes no place of `concurrentRuns`. Default false.
+   */
   queue?: boolean;
-  /** Hears, when a run waits in line and whenever that changes, how many are before it, the one under way included. */
-  onQueued?: (ahead: number) => void;
+  /** Hears, when a run waits in line and whenever that changes, how many are before it, the one under way included, and how it is stored. */
+  onQueued?: (ahead: number, run: RunRecord) => void;
   /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
   onWaiting?: (why: string) => void;
   /**
@@ -104,6 +108,10 @@ export interface Run extends AsyncIterable<AgentEvent> {
   readonly sessionId: string;
   readonly provider: string;
   readonly model: Model;
+  /** Greatest `seq` of the session before it: the messages behind that, up to `lastSeq`, are its own. */
+  readonly after: number;
+  /** Greatest `seq` of the messages that it has stored so far, or is about to. */
+  readonly lastSeq: number;
   /** `token` events dropped so far because the reader was too slow. */
   readonly dropped: number;
   /** Rejects with `ProviderError`, `RepeatedCallsError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`, `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile); by then all is stored. */
@@ -111,10 +119,11 @@ export interface Run extends AsyncIterable<AgentEvent> {
 }
 
 /**
- * What became of a run. `waiting`: for a person's answer. `interrupted`: its process died before it could write its
- * end; told of a stored `running` or `waiting` one that nobody holds any more, and stored by the chain's next run.
+ * What became of a run. `queued`: it waits in line for its session. `waiting`: for a person's answer. `interrupted`: its
+ * process died before it could write its end; told of a stored one of these, or `running`, that nobody goes on with any
+ * more, and stored by the chain's next run.
  */
-export type RunState = "running" | "waiting" | "finished" | "failed" | "cancelled" | "interrupted";
+export type RunState = "queued" | "running" | "waiting" | "finished" | "failed" | "cancelled" | "interrupted";
 
 /** Something that somebody outside asks of a run, or of the run that a chain has then. */
 export interface Instruction {
@@ -152,7 +161,7 @@ export interface RunRecord {
   /** Of what was asked under the key, so that another question under it is told apart; `""` for none. */
   fingerprint: string;
   state: RunState;
-  /** ISO 8601 UTC. */
+  /** ISO 8601 UTC. Of one in line, or that left it without having begun, when it was asked for. */
   startedAt: string;
   /** `""` while it goes on. */
   endedAt: string;
@@ -166,6 +175,8 @@ export interface RunRecord {
   endedBy: RunResult["endedBy"] | "";
   /** Of one that failed, as clients are told; null of all others. */
   error: { code: string; message: string } | null;
+  /** Of one in line, or that left it without having begun, who waits, and until when (ISO 8601 UTC) that is to be believed; null of all that began. */
+  line: { holder: Holder; until: string } | null;
   /** While it waits to ask its model again; null otherwise. */
   retry: { attempt: number; at: string; reason: string } | null;
   /** Of one that finished and has a key; null of all others. */

@@ -1,4 +1,5 @@
 import type { Ask, AskReply } from "./ask.js";
+import type { Holder } from "./holder.js";
 import type { Message } from "./message.js";
 import type { ReasoningEffort } from "./model-provider.js";
 import type { Notifier } from "./notifier.js";
@@ -88,21 +89,11 @@ export interface ChainHead {
   newest: Session;
   /** What the newest began with (its view), then what was said in it: all that a model needs, so `shown` may be left out. */
   messages: Message[];
-  /** The chain's runs that are stored as `running` or `waiting`, newest first. To whoever holds the chain's lease they are interrupted. */
+  /**
+   * The chain's runs that are stored as `queued`, `running` or `waiting`, newest first. To whoever holds the chain's lease
+   * they are interrupted, but for those that wait in line and whose process lives.
+   */
   unfinished: RunRecord[];
-}
-
-/** Who holds a lease: enough to tell, on the same host, whether that process still lives. */
-export interface Holder {
-  /** Unique to the run that asked. */
-  id: string;
-  /** With the namespace in which its process ids count. */
-  host: string;
-  /** Boot id of the host; a holder of another boot is gone. */
-  boot: string;
-  pid: number;
-  /** Start time of the process in the host's own unit, so that a reused pid is not mistaken; `""` where unknown. */
-  started: string;
 }
 
 /** The right to write to a chain. */

@@ -21,6 +21,8 @@ export interface ToolSpec {
   readonly parallel: boolean;
   /** Whether a person is asked first, where a client can ask. */
   readonly needsPermission: boolean;
+  /** Whether it is of use only where somebody is there to answer: the models of other runs are not told of it. Default false. */
+  readonly needsPerson?: boolean;
 }
 
 /** What a call brought, for the model and for people. */

@@ -53,8 +53,11 @@ export interface WatchOptions {
   lastSeen?: string;
   /** Whether to wait for more; `false` ends when all was told. Default true. */
   follow?: boolean;
-  /** Whether this watcher answers what runs ask: as long as it watches, somebody is there. Default false. */
-  answers?: boolean;
+  /**
+   * Whether this watcher answers what runs ask: as long as it watches, somebody is there. A function says so each time
+   * it is asked. Default false.
+   */
+  answers?: boolean | (() => boolean);
   /** Ends it, without an error. */
   signal?: AbortSignal;
 }

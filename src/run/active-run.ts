@@ -27,6 +27,12 @@ export class ActiveRun implements Run {
   get model(): Model {
     return this.#run.model;
   }
+  get after(): number {
+    return this.#run.recorder.run.after;
+  }
+  get lastSeq(): number {
+    return this.#run.recorder.lastSeq;
+  }
   get dropped(): number {
     return this.#run.events.dropped;
   }

@@ -3,6 +3,7 @@ import { newId, now } from "../base/ids.js";
 import { AskClosedError, AskNotFoundError, InputError } from "../ports/errors.js";
 import type { Ask, AskReply } from "../ports/ask.js";
 import type { AskQuery, SessionDriver } from "../ports/session-driver.js";
+import { asItIs, isOpen } from "../sessions/stored-run.js";
 import type { RunContext } from "./run-context.js";
 import type { Running } from "./runs.js";
 
@@ -20,25 +21,32 @@ export function isAttended({ ask, tail }: RunContext): boolean {
   return ask !== undefined || tail.isAttended;
 }
 
+/** How a question ended without an answer: nobody can be asked, or nobody answered in time. */
+export type NoAnswer = "nobody" | "late";
+
+/** While a question is open it is looked so often, in ms, whether anybody is still there. */
+const LOOK_MS = 1000;
+
 /**
  * Put a question to whoever is there, stored, so that any door may answer it; `here` asks the person at the run's own
- * door. Resolves with the first answer; undefined when nobody answered. Rejects with the signal's reason.
+ * door. Resolves with the first answer. Rejects with the signal's reason.
  */
 export async function askPeople(
   run: RunContext,
   asked: Asked,
   here: ((signal: AbortSignal) => Promise<AskReply>) | undefined,
-): Promise<Ask | undefined> {
+): Promise<Ask | NoAnswer> {
   const { recorder, inbox, store, signal, bus, logger } = run;
+  const { timeoutMs, unattended } = run.agent.asking;
   const names = { runId: run.id, sessionId: run.sessionId };
   // Who is there takes their time; whoever may come is waited for so long.
-  const patience = isAttended(run) ? undefined : run.agent.asking.timeoutMs;
+  const isKnownLate = !isAttended(run);
   const ask: Ask = {
     ...asked,
     ...names,
     id: newId(),
     createdAt: now(),
-    deadline: patience === undefined ? "" : new Date(Date.now() + patience).toISOString(),
+    deadline: isKnownLate ? new Date(Date.now() + timeoutMs).toISOString() : "",
     state: "open",
     reply: null,
     answeredBy: "",
@@ -51,30 +59,53 @@ export async function askPeople(
   let closed: Ask = ask;
   try {
     run.asking.add(ask.id);
+    // At once: whoever shows the call knows by this that it waits.
+    const said = here?.(decided.signal);
+    let isHere = said !== undefined;
+    said?.catch(() => (isHere = false));
     await recorder.write({ sync: false, asks: [ask], run: { state: "waiting" } });
     bus.emit("ask.opened", { ...names, ask });
-    const outcomes: Promise<Ask | undefined>[] = [
-      answer,
-      new Promise((_, reject) => onAbort(signal, () => reject(signal.reason as Error))),
-    ];
-    if (patience !== undefined)
-      outcomes.push(new Promise((resolve) => (timer = setTimeout(() => resolve(undefined), patience))));
-    if (here)
+    const late = new Promise<NoAnswer>((resolve) => {
+      let since = Date.now();
+      const look = () => {
+        // Who watched and went is waited for only where whoever may come is.
+        const isThere = isHere || run.tail.isAttended;
+        if (!isThere && unattended !== "wait") return resolve("nobody");
+        if (isThere && !isKnownLate) since = Date.now();
+        const left = since + timeoutMs - Date.now();
+        if (left > 0) timer = setTimeout(look, isKnownLate ? left : Math.min(left, LOOK_MS));
+        else resolve("late");
+      };
+      look();
+    });
+    const cancelled = new Promise<never>((_, reject) =>
+      onAbort(decided.signal, () => reject(reasonOf(decided.signal))),
+    );
+    const outcomes: Promise<Ask | NoAnswer>[] = [answer, late, cancelled];
+    if (said)
       outcomes.push(
-        here(decided.signal).then(
+        said.then<Ask | NoAnswer, Ask | NoAnswer>(
           async (reply) => {
             const told = await store.answer(ask.id, { reply, answeredBy: run.askedAt, closedAt: now() });
-            return told?.ask;
+            return told?.ask ?? "nobody";
           },
-          (error: unknown) => {
+          (error: unknown): NoAnswer | Promise<Ask> => {
             if (!decided.signal.aborted) logger.warn("nobody could be asked at the run's own door", { error });
             // Somebody else may still answer.
-            return run.tail.isAttended ? answer : undefined;
+            return run.tail.isAttended || unattended === "wait" ? answer : "nobody";
           },
         ),
       );
-    closed = (await Promise.race(outcomes)) ?? ask;
-    return closed.state === "answered" ? closed : undefined;
+    const outcome = await Promise.race(outcomes);
+    if (typeof outcome !== "string") closed = outcome;
+    else {
+      closed = withdrawn(ask);
+      await recorder.write({ sync: false, asks: [closed] });
+      // Who answered until then was told that it counts.
+      closed = (await store.ask(ask.id)) ?? closed;
+    }
+    if (closed.state === "answered") return closed;
+    return typeof outcome === "string" ? outcome : "nobody";
   } finally {
     clearTimeout(timer);
     untie();
@@ -82,13 +113,20 @@ export async function askPeople(
     decided.abort();
     run.asking.delete(ask.id);
     const state = run.asking.size > 0 ? "waiting" : "running";
-    if (closed.state === "open") closed = { ...ask, state: "withdrawn", closedAt: now() };
-    const withdrawn = closed.state === "withdrawn" ? { asks: [closed] } : {};
-    await recorder.write({ sync: false, ...withdrawn, run: { state } }).catch((error: unknown) => {
+    const left = closed.state === "open" ? { asks: [(closed = withdrawn(ask))] } : {};
+    await recorder.write({ sync: false, ...left, run: { state } }).catch((error: unknown) => {
       logger.debug("the end of a question was not stored", { error });
     });
     bus.emit("ask.closed", { ...names, ask: closed });
   }
+}
+
+function withdrawn(ask: Ask): Ask {
+  return { ...ask, state: "withdrawn", closedAt: now() };
+}
+
+function reasonOf(signal: AbortSignal): Error {
+  return signal.reason as Error;
 }
 
 /** What `Asks` needs of the agent that it belongs to. */
@@ -111,7 +149,8 @@ export class Asks {
   /** By its id; undefined when there is none. Rejects with `StoreError`. */
   async get(id: string): Promise<Ask | undefined> {
     const store = await this.#options.store();
-    return store.ask(id);
+    const stored = await store.ask(id);
+    return stored && (await asTheyAre(store, [stored]))[0];
   }
 
   /** Newest first; without `limit` 50 of them. `sessionId` is any id of a chain. Rejects with `InputError` or `StoreError`. */
@@ -119,7 +158,8 @@ export class Asks {
     const { limit = PAGE } = query;
     if (!Number.isSafeInteger(limit) || limit < 0) throw new InputError("limit", "a whole number, at least 0");
     const store = await this.#options.store();
-    return store.asks({ ...query, limit });
+    const asks = await asTheyAre(store, await store.asks({ ...query, limit }));
+    return query.open === true ? asks.filter(({ state }) => state === "open") : asks;
   }
 
   /**
@@ -129,7 +169,7 @@ export class Asks {
    */
   async answer(id: string, { choice = "", text = "" }: Partial<AskReply>, by = "sdk"): Promise<Ask> {
     const store = await this.#options.store();
-    const ask = await store.ask(id);
+    const ask = await this.get(id);
     if (!ask) throw new AskNotFoundError(id);
     if (ask.state !== "open") throw new AskClosedError(ask);
     checkReply(ask, { choice, text });
@@ -142,6 +182,16 @@ export class Asks {
     this.#options.changed(sessionId);
     return told.ask;
   }
+}
+
+/** What a run asked that is dead nobody waits for, whatever the store says. */
+async function asTheyAre(store: SessionDriver, asks: readonly Ask[]): Promise<Ask[]> {
+  const open = [...new Set(asks.filter(({ state }) => state === "open").map(({ runId }) => runId))];
+  const runs = await Promise.all(open.map((id) => store.run(id)));
+  const waiting = new Set(runs.flatMap((stored) => (stored && isOpen(asItIs(stored)) ? [stored.run.id] : [])));
+  return asks.map((ask) =>
+    ask.state === "open" && !waiting.has(ask.runId) ? { ...ask, state: "withdrawn", closedAt: ask.createdAt } : ask,
+  );
 }
 
 /** Throws `InputError`. */

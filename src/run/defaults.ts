@@ -1,8 +1,9 @@
-/** What holds of an agent that is told nothing else; bytes, and `catalogueRefresh` in seconds. */
+/** What holds of an agent that is told nothing else; bytes, and `catalogueRefresh` and `askTimeout` in seconds. */
 export const AGENT_DEFAULTS = {
   maxIterations: 100,
   concurrentRuns: 512,
   attachedBytes: 268_435_456,
   toolOutputBytes: 1_048_576,
   catalogueRefresh: 300,
+  askTimeout: 300,
 };

@@ -24,6 +24,8 @@ export class Inbox {
   #steering: Instruction[] = [];
   /** Instructions that were seen, so that each is taken once. */
   readonly #seen = new Set<string>();
+  /** Those who asked for the end may wait for it no more. */
+  readonly #cancels: string[] = [];
   #looking: Promise<void> | undefined;
   #again = false;
 
@@ -80,6 +82,9 @@ export class Inbox {
     this.#unsubscribe();
     this.#waiting.clear();
     await this.#looking;
+    const { store, logger } = this.#options;
+    for (const id of this.#cancels)
+      await store.withdraw(id).catch((error: unknown) => logger.debug("a cancel was not taken back", { error }));
   }
 
   async #look(): Promise<void> {
@@ -88,8 +93,10 @@ export class Inbox {
       for (const instruction of await store.instructions(sessionId)) {
         if (instruction.runId !== runId || this.#seen.has(instruction.id)) continue;
         this.#seen.add(instruction.id);
-        if (instruction.kind === "cancel") cancel.abort(new RunCancelledError());
-        else this.#steering.push(instruction);
+        if (instruction.kind === "cancel") {
+          this.#cancels.push(instruction.id);
+          cancel.abort(new RunCancelledError());
+        } else this.#steering.push(instruction);
       }
       for (const id of [...this.#waiting.keys()]) {
         const ask = await store.ask(id);

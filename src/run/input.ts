@@ -61,6 +61,8 @@ export function checkInput(input: RunInput): void {
   if (input.reasoningEffort !== undefined) oneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
   if (input.mode !== undefined) oneOf("mode", MODES, input.mode);
   if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
+  if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
+  if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
   if (input.tools !== undefined) toolList(input.tools);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a prompt that is not empty");

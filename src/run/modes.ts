@@ -1,6 +1,7 @@
 import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { SessionMode } from "../ports/session.js";
 import type { ToolKind, ToolSpec } from "../ports/tool.js";
+import { MODES } from "./input.js";
 import type { RunContext } from "./run-context.js";
 
 /** Kinds of tools that change nothing; of those that need permission a person is asked. */
@@ -15,14 +16,19 @@ export function refusedInMode(mode: SessionMode, { kind, name }: ToolSpec): stri
   );
 }
 
-/** The mode as it is now: somebody may have changed it since the run began. */
+/**
+ * The mode as it is now: somebody may have changed it since the run began, and may have taken leave back. One that nobody
+ * knows counts as the strictest.
+ */
 export async function currentMode({ store, sessionId, conversation }: RunContext): Promise<SessionMode> {
-  const mode = (await store.get(sessionId))?.mode ?? conversation.session.mode;
-  if (mode !== conversation.session.mode) conversation.session = { ...conversation.session, mode };
+  const stored = (await store.get(sessionId)) ?? conversation.session;
+  const { leave } = stored;
+  const mode = MODES.includes(stored.mode) ? stored.mode : "plan";
+  conversation.session = { ...conversation.session, mode, leave };
   return mode;
 }
 
-/** Of an agent that was given no other: in `auto` tools that need permission ask where the run's own door answers, and run where it does not; in the other modes they ask. */
+/** Asked last: in `auto` tools that need permission ask where the run's own door answers, and run where it does not; in the other modes they ask. */
 export const BY_MODE: PermissionPolicy = {
   name: "mode",
   judge: ({ tool, mode, canAsk }) => ({

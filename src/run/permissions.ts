@@ -1,44 +1,101 @@
 import { abortable } from "../base/abort.js";
 import { now } from "../base/ids.js";
-import type { AskChoice, AskReply } from "../ports/ask.js";
+import type { Ask, AskChoice, AskReply } from "../ports/ask.js";
+import type { Permission } from "../ports/permission-policy.js";
 import type { Leave } from "../ports/session.js";
 import { askPeople, isAttended } from "./asks.js";
-import { currentMode, refusedInMode } from "./modes.js";
-import type { AskRequest, Tool, ToolCall, ToolContext } from "../ports/tool.js";
+import { BY_MODE, currentMode, refusedInMode } from "./modes.js";
+import { isFor } from "./rule-check.js";
+import type { RuleVerdict } from "./rules.js";
+import type { ToolCall, ToolContext, ToolSpec } from "../ports/tool.js";
 import type { RunContext } from "./run-context.js";
 
-/** Asks the person at the client. */
+/** Asks whoever is there. */
 export type Asker = ToolContext["ask"];
 
 /** Given to a model for a call that a cancel was faster than. */
 export const NOT_RUN = "[cancelled before it ran]";
 
-const NOBODY =
-  "This call needs leave, and nobody could be asked, so it did not run. It was not refused: go on without it, or say what you need it for.";
+const NOT_REFUSED = "It was not refused: go on without it, or say what you need it for.";
+const NOBODY = `This call needs leave, and nobody could be asked, so it did not run. ${NOT_REFUSED}`;
+
+/** Thrown where a question stays without an answer; `message` is for the model. */
+class Unanswered extends Error {}
 
 /** What came of judging a call: it runs, it does not and why, or a person is asked and why. */
 export type Verdict = "allow" | { readonly refused: string } | { readonly askedBecause: string };
 
-/** Have the agent's policy judge a call. Never rejects: whatever goes wrong refuses. */
-export async function judged(call: ToolCall, run: RunContext): Promise<Verdict> {
-  const { signal, logger } = run;
-  const { permissions } = run.agent;
+/**
+ * Have a call judged: by the session's mode, then by whoever is asked first and does not pass. `args`: its arguments as
+ * its tool reads them. Never rejects: whatever goes wrong refuses.
+ */
+export async function judged(call: ToolCall, args: unknown, run: RunContext): Promise<Verdict> {
+  const { signal, logger, agent } = run;
+  const { unattended } = agent.asking;
+  let by = "mode";
   try {
     const mode = await currentMode(run);
     const refused = refusedInMode(mode, call.tool);
     if (refused !== undefined) return { refused };
-    const judging = (async () => permissions.judge({ ...call, mode, canAsk: canAsk(run) }, signal))();
-    const { action, reason = "" } = await abortable(judging, signal);
-    if (action === "allow") return "allow";
+    const request = { ...call, mode, canAsk: canAsk(run) };
+    let said: { action: Action; reason: string } | undefined;
+    for (const policy of agent.permissions) {
+      by = policy.name;
+      said = permissionOf(await abortable((async () => policy.judge(request, signal))(), signal));
+      if (said.action !== "pass") break;
+    }
+    if (said === undefined || said.action === "pass") {
+      by = "rules";
+      const { rule, ...ruled } = await byRules(call, args, run);
+      if (rule !== undefined) by = `permissions.rules[${rule}]`;
+      said = ruled;
+    }
+    if (said.action === "pass") {
+      by = BY_MODE.name;
+      said = permissionOf(await BY_MODE.judge(request, signal));
+    }
+    if (by !== BY_MODE.name)
+      logger.debug("leave for a call was judged", { tool: call.tool.name, call: call.callId, by, action: said.action });
+    const { action, reason } = said;
     if (action === "deny") return { refused: `This call is not allowed: ${reason || "go on without it."}` };
-    if ((action as string) !== "ask") throw new Error("it said neither allow, deny nor ask");
-    if (canAsk(run) || run.agent.asking.unattended === "wait") return { askedBecause: reason };
-    return run.agent.asking.unattended === "allow" ? "allow" : { refused: NOBODY };
+    if (action === "allow") return "allow";
+    if (isAttended(run) || unattended === "wait") return { askedBecause: reason };
+    return unattended === "allow" ? "allow" : { refused: NOBODY };
   } catch (error) {
     if (signal.aborted) return { refused: NOT_RUN };
-    const names = { tool: call.tool.name, policy: permissions.name };
-    logger.error("the permission policy failed; the tool does not run", { ...names, error });
+    logger.error("a call could not be judged; the tool does not run", { tool: call.tool.name, policy: by, error });
     return { refused: "Whether this call may run could not be found out, so it did not run. Go on without it." };
+  }
+}
+
+type Action = Permission["action"];
+const ACTIONS: readonly unknown[] = ["allow", "deny", "ask", "pass"] satisfies Action[];
+
+/** An answer of a policy, each field looked at once. Throws for what is none. */
+function permissionOf(answer: Permission): { action: Action; reason: string } {
+  const { action, reason } = answer;
+  if (!ACTIONS.includes(action)) throw new Error("it said neither allow, deny, ask nor pass");
+  return { action, reason: typeof reason === "string" ? reason : "" };
+}
+
+async function byRules(call: ToolCall, args: unknown, run: RunContext): Promise<RuleVerdict> {
+  const { rules } = run.agent;
+  if (!rules.some((rule) => isFor(rule, call.tool.name))) return { action: "pass", reason: "", rule: undefined };
+  const { judgedByRules } = await import("./rules.js");
+  return judgedByRules(rules, call, args, run.signal);
+}
+
+/** Why a call that was allowed does not begin all the same: somebody changed the session's mode while it was judged. Never rejects. */
+export async function refusedSince({ tool }: ToolCall, verdict: Verdict, run: RunContext): Promise<string | undefined> {
+  const { permissions, rules } = run.agent;
+  // Where nobody else has a word, it was read just now.
+  const isFresh = permissions.length + rules.length === 0 && !run.hooks.beforeToolCall;
+  if (verdict === "allow" && isFresh) return undefined;
+  try {
+    return refusedInMode(await currentMode(run), tool);
+  } catch (error) {
+    run.logger.error("a session's mode could not be read; the tool does not run", { tool: tool.name, error });
+    return NOT_RUN;
   }
 }
 
@@ -60,7 +117,7 @@ export async function refusal(
   } catch (error) {
     if (signal.aborted) return NOT_RUN;
     logger.warn("nobody could be asked for leave; the tool does not run", { tool: call.tool.name, error });
-    return NOBODY;
+    return error instanceof Unanswered ? error.message : NOBODY;
   }
 }
 
@@ -76,63 +133,85 @@ const CHOICES: readonly AskChoice[] = [
   { id: "reject", label: "Reject" },
 ];
 
-/** The `ask` of one call. Only an exact yes is one: whatever else comes back refuses. Rejects where nobody could be asked. */
-export function asker(callId: string, tool: Tool, run: RunContext): Asker {
+/**
+ * The `ask` of one call. Only an exact yes is one: whatever else comes back refuses. Rejects where nobody answers. `own`:
+ * it is the tool itself that asks, in words that nobody has checked; leave for these is leave for nothing else.
+ */
+export function asker(callId: string, tool: ToolSpec, run: RunContext, own = false): Asker {
   return async (request) => {
-    const { locations, input, title, diff = [], reason = "" } = request;
-    const what = lastingKey(tool, request, run.projectDir);
+    const shown = shownOf(request);
+    const { title } = shown;
+    const what = own
+      ? JSON.stringify({ asked: shown, projectDir: run.projectDir })
+      : lastingKey(tool, shown, run.projectDir);
+    const { unattended, timeoutMs } = run.agent.asking;
     const given = run.conversation.session.leave;
     if (given.some((leave) => leave.tool === tool.name && leave.what === what)) return "allow";
-    if (!isAttended(run) && run.agent.asking.unattended !== "wait") {
-      if (run.agent.asking.unattended === "allow") return "allow";
-      throw new Error("nobody is there");
+    if (!isAttended(run) && unattended !== "wait") {
+      if (unattended === "allow") return "allow";
+      throw new Unanswered(NOBODY);
     }
-    const names = { callId, tool: tool.name, kind: tool.kind };
+    const names = { callId, tool: tool.name };
     const here = run.ask;
-    const asked = { callId, kind: "permission", tool: tool.name, toolKind: tool.kind, title, input } as const;
-    const ask = await askPeople(
+    const outcome = await askPeople(
       run,
-      { ...asked, locations, diff, reason, choices: CHOICES, freeText: false },
-      here && (async (signal) => replyOf(await here({ ...request, ...names }, signal))),
+      { ...shown, ...names, kind: "permission", toolKind: tool.kind, choices: CHOICES, freeText: false },
+      here && (async (signal) => replyOf(await here({ ...toldOf(shown), ...names, kind: tool.kind }, signal))),
     );
-    if (!ask) throw new Error("nobody answered");
-    const choice = ask.reply?.choice;
+    if (outcome === "late")
+      throw new Unanswered(
+        `This call needs leave, and nobody answered within ${timeoutMs / 1000} s, so it did not run. ${NOT_REFUSED}`,
+      );
+    if (outcome === "nobody") throw new Unanswered(NOBODY);
+    const choice = outcome.reply?.choice;
     if (choice === "allow_always")
-      await giveLeave(run, { tool: tool.name, what, title, by: ask.answeredBy, at: now() });
+      await giveLeave(run, { tool: tool.name, what, title, by: outcome.answeredBy, at: now() });
     return choice === "allow" || choice === "allow_always" ? choice : "reject";
   };
 }
 
+/** What people are shown of a call: as it is now, whatever its tool makes of it later. */
+type ShownCall = Pick<Ask, "title" | "input" | "locations" | "diff" | "reason">;
+
+/** Each field is looked at once, and copied. */
+function shownOf({ title, input, locations, diff = [], reason = "" }: Parameters<Asker>[0]): ShownCall {
+  const places = locations.map(({ path, line }) => ({ path: String(path), ...(line === undefined ? {} : { line }) }));
+  const changes = diff.map(({ path, oldText, newText }) => ({ path, oldText, newText }));
+  return { title: String(title), input: plainCopy(input), locations: places, diff: changes, reason: String(reason) };
+}
+
+/** In the form in which a door is asked, without what there is nothing of. */
+function toldOf({ diff, reason, ...shown }: ShownCall): Parameters<Asker>[0] {
+  return { ...shown, ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
+}
+
+function plainCopy(value: unknown): unknown {
+  return value === undefined ? undefined : (JSON.parse(JSON.stringify(value) ?? "null") as unknown);
+}
+
 /** The `question` of one call. */
-export function questioner(callId: string, tool: Tool, input: unknown, run: RunContext): ToolContext["question"] {
+export function questioner(callId: string, tool: ToolSpec, input: unknown, run: RunContext): ToolContext["question"] {
   return async ({ title, choices: labels = [], freeText = labels.length === 0 }) => {
     if (!isAttended(run) && run.agent.asking.unattended !== "wait") return undefined;
-    const choices = labels.map((label, i) => ({ id: String(i + 1), label }));
-    const shown = { title, input, locations: [] };
+    const choices = labels.map((label, i) => ({ id: String(i + 1), label: String(label) }));
+    const shown = { title: String(title), input: plainCopy(input), locations: [] };
+    const names = { callId, tool: tool.name };
     const here = run.ask;
-    const ask = await askPeople(
+    const outcome = await askPeople(
       run,
-      {
-        ...shown,
-        callId,
-        kind: "question",
-        tool: tool.name,
-        toolKind: tool.kind,
-        diff: [],
-        reason: "",
-        choices,
-        freeText,
-      },
+      { ...shown, ...names, kind: "question", toolKind: tool.kind, diff: [], reason: "", choices, freeText },
       here &&
         (async (signal) => {
           const question = { choices, freeText };
-          const reply = replyOf(await here({ ...shown, callId, tool: tool.name, kind: tool.kind, question }, signal));
+          const reply = replyOf(await here({ ...shown, ...names, kind: tool.kind, question }, signal));
           if (!choices.some(({ id }) => id === reply.choice) && !(freeText && reply.text !== ""))
             throw new Error("the person chose nothing");
           return reply;
         }),
     );
-    return ask?.reply ? (choices.find(({ id }) => id === ask.reply?.choice)?.label ?? ask.reply.text) : undefined;
+    if (typeof outcome === "string" || !outcome.reply) return undefined;
+    const { choice, text } = outcome.reply;
+    return choices.find(({ id }) => id === choice)?.label ?? text;
   };
 }
 
@@ -144,15 +223,16 @@ function replyOf(answer: unknown): AskReply {
   return { choice: typeof choice === "string" ? choice : "", text: typeof text === "string" ? text : "" };
 }
 
-/** Stored with the session, so that it holds in any process. */
-async function giveLeave({ conversation, recorder }: RunContext, leave: Leave): Promise<void> {
-  const all = [...conversation.session.leave, leave];
+/** Stored with the session, so that it holds in any process. What was taken back meanwhile stays so. */
+async function giveLeave({ conversation, recorder, store, sessionId }: RunContext, leave: Leave): Promise<void> {
+  const { leave: given } = (await store.get(sessionId)) ?? conversation.session;
+  const all = [...given, leave];
   conversation.session = { ...conversation.session, leave: all };
   await recorder.write({ sync: true, set: { leave: all } });
 }
 
 /** What a lasting permission is for. Whoever allows one command has not allowed the next one. */
-function lastingKey(tool: Tool, { input, locations }: Pick<AskRequest, "input" | "locations">, projectDir: string) {
+function lastingKey(tool: ToolSpec, { input, locations }: ShownCall, projectDir: string): string {
   const what =
     tool.kind === "edit" && locations.length > 0 ? locations.map(({ path }) => path).sort() : { projectDir, input };
   return JSON.stringify(what);

@@ -19,6 +19,7 @@ export class RunPlaces {
   readonly #runs: number;
   readonly #bytes: number;
   #active = 0;
+  #inLine = 0;
   #held = 0;
   #reading = 0;
   readonly #waiting: (() => void)[] = [];
@@ -28,9 +29,25 @@ export class RunPlaces {
     this.#bytes = bytes;
   }
 
+  /** Whether another run would be refused. */
+  get full(): boolean {
+    return this.#active >= this.#runs;
+  }
+
+  /** A place in some session's line: as many may wait as may go on. Call what is returned when it waits no more. Throws `TooManyRunsError`. */
+  wait(): () => void {
+    if (this.#inLine >= this.#runs) throw new TooManyRunsError(1000, "too many runs in line");
+    this.#inLine += 1;
+    let here = true;
+    return () => {
+      if (here) this.#inLine -= 1;
+      here = false;
+    };
+  }
+
   /** Throws `TooManyRunsError`. */
   take(): RunPlace {
-    if (this.#active >= this.#runs) throw new TooManyRunsError();
+    if (this.full) throw new TooManyRunsError();
     this.#active += 1;
     let mine = 0;
     let here = true;

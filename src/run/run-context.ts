@@ -8,9 +8,10 @@ import type { BusEvents } from "../ports/bus-events.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model, ModelProvider, ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
+import type { SessionMode } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Hooks } from "../ports/hooks.js";
-import type { PermissionPolicy } from "../ports/permission-policy.js";
+import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
 import type { Tool } from "../ports/tool.js";
 import type { KnownFile } from "../files/known-file.js";
 import type { HeldLease } from "../sessions/lease.js";
@@ -37,7 +38,11 @@ export interface AgentParts {
   readonly logger: Logger;
   readonly tools: ToolList;
   readonly sources: ToolSources;
-  readonly permissions: PermissionPolicy;
+  /** Asked in order, before the rules. */
+  readonly permissions: readonly PermissionPolicy[];
+  readonly rules: readonly PermissionRule[];
+  /** Of sessions that are new. */
+  readonly mode: SessionMode;
   readonly asking: { readonly unattended: Unattended; readonly timeoutMs: number };
   readonly hooks: Hooks;
   readonly compaction: Compaction;

@@ -17,6 +17,7 @@ export function begun(
     ...counts,
     endedBy: "",
     error: null,
+    line: null,
     retry: null,
     answer: null,
   };

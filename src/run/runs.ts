@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { settlesWithin } from "../base/abort.js";
+import { delay, settlesWithin } from "../base/abort.js";
 import { newId, now } from "../base/ids.js";
 import { InputError, RunCancelledError, RunNotFoundError, ShuttingDownError } from "../ports/errors.js";
 import type { Instruction, RunRecord, RunState } from "../ports/run.js";
@@ -12,7 +12,7 @@ import type { Inbox } from "./inbox.js";
 import { oneOf } from "./input.js";
 
 /** Every state of a run. */
-const STATES: readonly RunState[] = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"];
+const STATES: readonly RunState[] = ["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"];
 const KNOWN: Readonly<Record<keyof RunQuery, true>> = {
   sessionId: true,
   states: true,
@@ -26,6 +26,9 @@ const PAGE = 50;
 /** Whoever cancels a run of another process looks so often, in ms, whether it has ended, and so long. */
 const LOOK_MS = 50;
 const CANCEL_MS = 5_000;
+
+/** Whoever waits for one in line looks so often, in ms. */
+const LINE_LOOK_MS = 200;
 
 /** A run under way in this process. */
 export interface Running {
@@ -41,6 +44,8 @@ export interface RunsOptions {
   store: () => Promise<SessionDriver>;
   /** The run of a chain in this process. */
   running: (rootId: string) => Running | undefined;
+  /** Ends the waiting in line of a run in this process; undefined when it does not wait here. */
+  unqueue: (rootId: string, runId: string) => { ended: Promise<unknown> } | undefined;
   watch: (sessionId: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
 }
 
@@ -48,9 +53,11 @@ export interface RunsOptions {
 export class Runs {
   readonly #store: () => Promise<SessionDriver>;
   readonly #running: RunsOptions["running"];
+  readonly #unqueue: RunsOptions["unqueue"];
   readonly #watch: RunsOptions["watch"];
 
-  constructor({ store, running, watch }: RunsOptions) {
+  constructor({ store, running, unqueue, watch }: RunsOptions) {
+    this.#unqueue = unqueue;
     this.#watch = watch;
     this.#store = store;
     this.#running = running;
@@ -65,12 +72,13 @@ export class Runs {
 
   /**
    * End a run, whichever process it runs in. Resolves with the run as it is then: one that had ended before is left as it
-   * was, and one that does not end within five seconds still goes on. Rejects with `RunNotFoundError` or `StoreError`.
+   * was, and one that does not end within five seconds still goes on, until its process can follow. Rejects with `RunNotFoundError` or `StoreError`.
    */
   async cancel(id: string): Promise<RunRecord> {
     const store = await this.#store();
     const run = await this.#found(id);
     if (!isOpen(run)) return run;
+    await this.#unqueue(run.sessionId, id)?.ended;
     const here = this.#running(run.sessionId);
     if (here?.id === id) {
       here.cancel.abort(new RunCancelledError());
@@ -78,15 +86,14 @@ export class Runs {
       return this.#found(id);
     }
     const instruction = await this.#instruct(store, run, "cancel", "");
-    try {
-      for (const late = Date.now() + CANCEL_MS; Date.now() < late; await sleep(LOOK_MS)) {
-        const now = await this.#found(id);
-        if (!isOpen(now)) return now;
-      }
-      return await this.#found(id);
-    } finally {
+    for (const late = Date.now() + CANCEL_MS; Date.now() < late; await sleep(LOOK_MS)) {
+      const now = await this.#found(id);
+      if (isOpen(now)) continue;
       await store.withdraw(instruction.id);
+      return now;
     }
+    // A process that is stopped for now finds it when it goes on.
+    return this.#found(id);
   }
 
   /**
@@ -94,7 +101,7 @@ export class Runs {
    * session is deleted meanwhile), `StoreError`, or the signal's reason.
    */
   async ended(id: string, signal?: AbortSignal): Promise<RunRecord> {
-    const run = await this.#found(id);
+    const run = await this.begun(id, signal);
     if (!isOpen(run)) return run;
     // Told at each change, and once a second beside: the dead tell nothing.
     for await (const event of this.#watch(run.sessionId, {
@@ -108,6 +115,16 @@ export class Runs {
     }
     signal?.throwIfAborted();
     throw new ShuttingDownError();
+  }
+
+  /** Resolves with a run when it waits in line no more: it goes on, or has ended. Rejects as `ended`. */
+  async begun(id: string, signal: AbortSignal = new AbortController().signal): Promise<RunRecord> {
+    for (;;) {
+      const run = await this.#found(id);
+      if (run.state !== "queued") return run;
+      // A line is no part of what is told of its session.
+      await delay(LINE_LOOK_MS, signal);
+    }
   }
 
   /**
@@ -167,7 +184,9 @@ export class Runs {
     const { sessionId, states, key, limit = PAGE } = query;
     const store = await this.#store();
     // A store does not know who is dead.
-    const stored = states?.includes("interrupted") ? [...new Set([...states, "running", "waiting"] as const)] : states;
+    const stored = states?.includes("interrupted")
+      ? [...new Set([...states, "queued", "running", "waiting"] as const)]
+      : states;
     const narrowed = {
       limit,
       ...(sessionId === undefined ? {} : { sessionId: (await found(store, sessionId)).id }),

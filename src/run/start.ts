@@ -6,7 +6,7 @@ import { Conversation } from "../conversation/conversation.js";
 import { type DanglingCall, danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
 import { Recorder } from "../conversation/recorder.js";
 import type { ModelPair } from "../models/models.js";
-import { SessionNotFoundError } from "../ports/errors.js";
+import { SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
@@ -14,25 +14,26 @@ import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-d
 import type { Session } from "../ports/session.js";
 import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
-import { interrupted } from "../sessions/stored-run.js";
+import { interrupted, isBefore, waitsInLine } from "../sessions/stored-run.js";
 import { readHead } from "./chain-head.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
 import { Inbox } from "./inbox.js";
 import { toolList } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
+import type { Turn } from "./queue.js";
 import type { AgentParts, RunContext } from "./run-context.js";
 import { begun } from "./run-record.js";
 import { systemPrompt } from "./system-prompt.js";
 
 /**
  * A run that holds its session, with the user's message stored. Rejects, with nothing stored and nothing held, as
- * `Agent.run` says.
+ * `Agent.run` says. `turn`: of one that waited in line.
  */
-export async function startRun(agent: AgentParts, input: RunInput): Promise<RunContext> {
+export async function startRun(agent: AgentParts, input: RunInput, turn?: Turn): Promise<RunContext> {
   const place = agent.places.take();
   const cancel = new AbortController();
-  const others = [agent.closing, ...(input.signal ? [input.signal] : [])];
+  const others = [agent.closing, ...(input.signal ? [input.signal] : []), ...(turn ? [turn.signal] : [])];
   // Each tool of a run may listen, and many run at once.
   setMaxListeners(0, cancel.signal, ...others);
   // By hand: the composites of `AbortSignal.any` are dear, and wait for the garbage collector.
@@ -43,7 +44,7 @@ export async function startRun(agent: AgentParts, input: RunInput): Promise<RunC
   };
   try {
     place.reserve(attachedBytes(input));
-    return await begin(agent, input, place, cancel, leave);
+    return await begin(agent, input, place, cancel, leave, turn);
   } catch (error) {
     leave();
     throw ending(error, cancel.signal);
@@ -56,6 +57,7 @@ async function begin(
   place: RunPlace,
   cancel: AbortController,
   leave: () => void,
+  turn: Turn | undefined,
 ): Promise<RunContext> {
   const { signal } = cancel;
   const store = await agent.store();
@@ -71,15 +73,16 @@ async function begin(
     signal,
     input.onWaiting,
   );
-  const id = newId();
+  const id = turn?.record.id ?? newId();
   const logger = loggerWith(agent.logger, { run: id });
-  const original = stored ?? newSession({ projectDir }, projectDir);
+  const original = stored ?? newSession({}, { projectDir, mode: agent.mode });
   const sessionId = original.chain.root;
   const lease = await HeldLease.take(store, sessionId, logger, (reason) => cancel.abort(reason));
   let releaseTools = (): void => undefined;
   let releaseTail = (): void => undefined;
   let closeInbox = async (): Promise<void> => undefined;
   try {
+    await turn?.held();
     const whole = await attached(input, place, signal);
     const effort = input.reasoningEffort ?? chosenEffort(stored) ?? agent.reasoningEffort;
     const set = {
@@ -92,6 +95,7 @@ async function begin(
     const kept = stored && agent.kept.take(sessionId, lease.previous);
     const head = stored && (await readHead(store, stored, { messages: kept === undefined }));
     if (stored && !head) throw new SessionNotFoundError(sessionId);
+    if (head?.unfinished.some((run) => isAhead(run, turn?.record))) throw new SessionBusyError();
     const session = { ...(head ? goingOn(head) : original), ...set };
     const conversation = kept ?? new Conversation(session, head?.messages ?? []);
     conversation.session = session;
@@ -106,6 +110,7 @@ async function begin(
     closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live.open(sessionId, store);
     const unhold = tail.hold();
+    const someone = input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait";
     releaseTail = () => {
       unhold();
       leaveTail();
@@ -123,7 +128,7 @@ async function begin(
         extra: input.systemPrompt ?? agent.extraPrompt,
         missing,
       }),
-      tools,
+      tools: someone ? tools : tools.filter(({ needsPerson }) => needsPerson !== true),
       hooks: agent.hooks,
       limits: agent.limits,
       projectDir,
@@ -157,6 +162,8 @@ async function begin(
         leave();
         release();
         releaseTail();
+        // Who waits in line elsewhere saw its end before the lease was free.
+        store.notifier.publish(sessionId);
       },
     };
     // One that was kept was whole.
@@ -193,6 +200,11 @@ async function create({ id: runId, recorder, bus, conversation }: RunContext, in
   bus.emit("session.created", { session, runId });
 }
 
+/** Whether a run waits in line before another; before one that does not wait there are all of them. */
+function isAhead(run: RunRecord, own: RunRecord | undefined): boolean {
+  return waitsInLine(run) && run.id !== own?.id && (!own || isBefore(run, own));
+}
+
 /** Mend what a crash left, and store the user's message: one write. `dangling`: calls without a result, `unfinished`: runs that this one's lease ends. */
 async function goOn(
   run: RunContext,
@@ -204,7 +216,8 @@ async function goOn(
   const { id: runId, sessionId, conversation, recorder, bus } = run;
   const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, conversation.compose(prompt(input))];
-  const runs = [...unfinished.map(interrupted), recorder.run];
+  const dead = unfinished.filter((one) => one.id !== runId && !waitsInLine(one));
+  const runs = [...dead.map(interrupted), recorder.run];
   await recorder.write({ sync: "later", set: { ...set, updatedAt: now() }, add, runs });
   for (const message of add) conversation.add(message);
   bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId: sessionId });

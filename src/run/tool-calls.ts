@@ -9,7 +9,7 @@ import type { Tool, ToolCall, ToolContext, ToolOutput } from "../ports/tool.js";
 import { onAbort } from "../base/abort.js";
 import { describe } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
-import { asker, canAsk, judged, NOT_RUN, questioner, refusal, type Verdict } from "./permissions.js";
+import { asker, canAsk, judged, NOT_RUN, questioner, refusal, refusedSince, type Verdict } from "./permissions.js";
 import { Progress } from "./progress.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
@@ -135,7 +135,7 @@ function announce(one: Prepared, messageId: string, run: RunContext): void {
 /** Never rejects. */
 async function verdictOn(one: Prepared, run: RunContext): Promise<Verdict> {
   if (one.refusal !== undefined || !one.tool) return { refused: one.refusal ?? "" };
-  return judged(callOf(one, one.tool, run), run);
+  return judged(callOf(one, one.tool, run), one.args, run);
 }
 
 function callOf({ call, input, title, locations, diff }: Prepared, tool: Tool, run: RunContext): ToolCall {
@@ -195,7 +195,12 @@ async function perform(
   const call = callOf(one, tool, run);
   const { callId, sessionId, projectDir } = call;
   const ask = asker(callId, tool, run);
-  const refused = (await refusal(call, verdict, ask, run)) ?? (await unstored(run)) ?? (await refusedByHook(call, run));
+  const own = asker(callId, tool, run, true);
+  const refused =
+    (await refusal(call, verdict, ask, run)) ??
+    (await unstored(run)) ??
+    (await refusedByHook(call, run)) ??
+    (await refusedSince(call, verdict, run));
   if (refused !== undefined) return { text: capText(refused, limits.toolOutputBytes), failed: true };
   const context: ToolContext = {
     sessionId,
@@ -204,7 +209,7 @@ async function perform(
     signal: run.signal,
     // Of a session whose tools are free, one that asks by itself is as free as the others where nobody is there.
     ask: (request) =>
-      canAsk(run) || run.conversation.session.mode !== "auto" ? ask(request) : Promise.resolve("allow"),
+      canAsk(run) || run.conversation.session.mode !== "auto" ? own(request) : Promise.resolve("allow"),
     question: questioner(callId, tool, one.input, run),
     progress: (text) => progress.print(text),
     state,

@@ -9,10 +9,12 @@ import type { openHttpHost as OpenHttpHost } from "../http/http-host.js";
 import type { HttpHost } from "../ports/http-host.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
+import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { SandboxOptions } from "../tools/sandbox.js";
+import { emptyRules } from "../run/rule-check.js";
 import { childEnvironment, type LoadedConfig } from "./config.js";
 import { loadAdapter, missingMembers } from "./plugins.js";
 import { optionsOf, reasonOf, Selection, type Selected } from "./selected-adapters.js";
@@ -109,6 +111,21 @@ export class Builder {
       // Clients are served already; the first command says so again, to the model.
       this.#options.logger.warn("it could not be found out what commands run in", { error });
     }
+  }
+
+  /** In the order in which they are asked. */
+  async policies(): Promise<PermissionPolicy[]> {
+    return Promise.all(this.#selection.policies().map((selected) => this.#make(selected)));
+  }
+
+  /** Say which rules mean nothing. What tools there are in a source is not known before a session opens it. */
+  tellRules(tools: readonly (Tool | ToolSource)[]): void {
+    const { loaded, logger } = this.#options;
+    const { rules } = loaded.config.permissions;
+    const known = tools.filter((one): one is Tool => "run" in one);
+    if (rules.length === 0 || known.length < tools.length) return;
+    for (const empty of emptyRules(rules as readonly PermissionRule[], known))
+      logger.warn(`${loaded.file}: ${empty}, so the rule is for nothing`);
   }
 
   async strategy(): Promise<string | CompactionStrategy> {

@@ -61,21 +61,29 @@ async function build(options: ComposeOptions): Promise<Composition> {
   const builder = new Builder(options);
   const closing = new Closing();
   // Side by side, since each waits for its own modules to be read; nothing is opened yet.
-  const [made, providers, tools, transports, strategy] = await Promise.all([
+  const [made, providers, tools, transports, strategy, policies] = await Promise.all([
     builder.driver(),
     builder.providers(),
     builder.tools(),
     builder.transports(),
     builder.strategy(),
+    builder.policies(),
   ]);
   const driver = closing.watch(`the session driver ${config.session.driver}`, made);
   for (const provider of providers) closing.watch(`the provider ${provider.name}`, provider);
+  const { mode, rules, unattended, timeout } = config.permissions;
+  builder.tellRules(tools);
   const agent = new Agent({
     driver,
     providers,
     projectDir,
     ...config.agent,
     tools,
+    permissions: policies,
+    rules,
+    mode,
+    unattended,
+    askTimeout: timeout,
     deniedPaths: builder.denied(),
     concurrentRuns: config.limits.concurrentRuns,
     attachedBytes: config.limits.attachedBytes,

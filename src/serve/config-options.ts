@@ -4,17 +4,20 @@ import { isRecord } from "../base/json.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
 import { AGENT_DEFAULTS } from "../run/defaults.js";
+import { MODES } from "../run/input.js";
+import { EXPECTED, isCommandGlob, isPathGlob, isToolGlob, RULE_ACTIONS } from "../run/rule-check.js";
+import { UNATTENDED } from "../run/unattended.js";
 
 const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
 const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
-const { maxIterations, concurrentRuns, attachedBytes, toolOutputBytes, catalogueRefresh } = AGENT_DEFAULTS;
+const { maxIterations, concurrentRuns, attachedBytes, toolOutputBytes, catalogueRefresh, askTimeout } = AGENT_DEFAULTS;
 const { enabled, strategy, threshold, keepMessages, contextWindow } = COMPACTION_DEFAULTS;
 const texts = (about: string, ofThem: readonly string[] = []) =>
   option.list(option.text(""), about, { default: ofThem });
 const seconds = (about: string, time: number) => option.number(about, { unit: "seconds", above: 0, default: time });
 
 /** What names a module: a text, or an object with its options beside the name. */
-const module = <const Kind extends "transport" | "tool">(kind: Kind) =>
+const module = <const Kind extends "transport" | "tool" | "policy">(kind: Kind) =>
   option.custom<string | ({ readonly [Key in Kind]: string } & Readonly<Record<string, unknown>>)>("", {
     expected: `a ${kind}'s name, or an object with the key "${kind}" and its options`,
     type: "",
@@ -112,6 +115,50 @@ export const configOptions = option.section(
         'Tools on offer, by name or module; `"*"` is all built-in ones. `["read", "list", "glob", "grep"]` changes nothing. An object `{ "tool": module, … }` adds options.',
         { default: ["*"] },
       ),
+    }),
+    permissions: option.section({
+      mode: option.oneOf(
+        MODES,
+        'Of sessions that are new. `"auto"`: tools run. `"ask"`: those that change something or leave the machine wait for a person. `"plan"`: nothing runs that changes anything. See [permissions.md](permissions.md).',
+        { default: "auto" },
+      ),
+      rules: option.list(
+        option.section({
+          tool: option.text("Name of a tool, or a glob for names.", {
+            fits: isToolGlob,
+            expected: EXPECTED.tool,
+            required: true,
+          }),
+          match: option.text(
+            "Of commands: their words, each a glob; a `*` alone, and one at the end, stand for any number of words.",
+            { fits: isCommandGlob, expected: EXPECTED.match },
+          ),
+          path: option.text(
+            "Glob for the paths that a call names, from the project folder, or one that begins with `/` or `~/`.",
+            { fits: isPathGlob, expected: EXPECTED.path },
+          ),
+          action: option.oneOf(RULE_ACTIONS, '`"allow"`, `"ask"` or `"deny"`.', { required: true }),
+          reason: option.text("Told to the model of a `deny`, to the person of an `ask`."),
+        }),
+        "Which calls of tools run, are asked about and are refused: the first that fits decides. See [permissions.md](permissions.md#rules).",
+        { default: [] },
+      ),
+      policies: option.list(
+        module("policy"),
+        'Modules that judge calls before the rules do, asked in order. An object `{ "policy": module, … }` adds options.',
+        { default: [] },
+      ),
+      unattended: option.oneOf(
+        UNATTENDED,
+        'What becomes of a question that nobody is there to answer: `"reject"`, `"allow"`, or `"wait"` for somebody, as long as `timeout`.',
+        { default: "reject" },
+      ),
+      timeout: option.number("How long a question waits for an answer while nobody is there.", {
+        unit: "seconds",
+        above: 0,
+        max: 86_400,
+        default: askTimeout,
+      }),
     }),
     compaction: option.section({
       enabled: option.flag("Whether it happens at all.", { default: enabled }),

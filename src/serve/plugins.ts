@@ -1,7 +1,13 @@
 import { access } from "node:fs/promises";
 import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { defineAdapter, type AdapterDefinition, type AdapterDescriptor, type AdapterKind } from "../plugin/adapter.js";
+import {
+  defineAdapter,
+  type AdapterDefinition,
+  type AdapterDescriptor,
+  type AdapterKind,
+  type AdapterKinds,
+} from "../plugin/adapter.js";
 import { STRATEGIES } from "../compaction/names.js";
 import { AdapterError } from "../ports/errors.js";
 
@@ -26,6 +32,7 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
   "tool-source": {},
   // The built-in ones are the kernel's own.
   "compaction-strategy": {},
+  "permission-policy": {},
 };
 
 /** Names that config may use for a kind, without modules of strangers. */
@@ -44,13 +51,19 @@ async function toolNames(): Promise<string[]> {
   return ["*", ...builtinTools().map(({ name }) => name)];
 }
 
+/** Members that a port says are always there. */
+type Needed<Port> = { [Name in keyof Port]-?: object extends Pick<Port, Name> ? never : Name }[keyof Port];
+
 /** What each kind must have: fields by their type, so that plain JavaScript is checked too. */
-const MEMBERS: Readonly<
-  Record<AdapterKind, Readonly<Record<string, "string" | "number" | "boolean" | "function" | "object">>>
-> = {
+const MEMBERS: {
+  readonly [Kind in AdapterKind]: Readonly<
+    Record<Needed<AdapterKinds[Kind]>, "string" | "number" | "boolean" | "function" | "object">
+  >;
+} = {
   transport: { name: "string", start: "function" },
   "session-driver": {
     name: "string",
+    notifier: "object",
     open: "function",
     close: "function",
     create: "function",
@@ -62,6 +75,13 @@ const MEMBERS: Readonly<
     snapshots: "function",
     runs: "function",
     run: "function",
+    asks: "function",
+    ask: "function",
+    answer: "function",
+    instruct: "function",
+    instructions: "function",
+    withdraw: "function",
+    forgetKeys: "function",
     write: "function",
     delete: "function",
     lease: "function",
@@ -73,6 +93,7 @@ const MEMBERS: Readonly<
     name: "string",
     idleTimeoutMs: "number",
     maxRetries: "number",
+    maxWaitMs: "number",
     known: "object",
     models: "function",
     stream: "function",
@@ -91,12 +112,13 @@ const MEMBERS: Readonly<
   },
   "tool-source": { name: "string", open: "function" },
   "compaction-strategy": { name: "string", compact: "function" },
+  "permission-policy": { name: "string", judge: "function" },
 };
 
 /** Members of the kind's port that a part lacks, or has of another type. */
 export function missingMembers(kind: AdapterKind, part: object): string[] {
   const members = part as Readonly<Record<string, unknown>>;
-  return Object.entries(MEMBERS[kind]).flatMap(([name, type]) => (typeof members[name] === type ? [] : [name]));
+  return Object.entries<string>(MEMBERS[kind]).flatMap(([name, type]) => (typeof members[name] === type ? [] : [name]));
 }
 
 /**
@@ -195,7 +217,7 @@ async function locate(kind: AdapterKind, name: string, folder: string, where: st
   } catch (error) {
     const names = kind === "tool" ? await toolNames() : builtInNames(kind);
     throw new AdapterError(
-      `${where}: unknown ${kind} ${name}: expected ${names.join(", ")}, a package installed beside the config file, or a path`,
+      `${where}: unknown ${kind} ${name}: expected ${names.map((one) => `${one}, `).join("")}a package installed beside the config file, or a path`,
       { cause: error },
     );
   }

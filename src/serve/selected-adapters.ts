@@ -77,6 +77,14 @@ export class Selection {
     });
   }
 
+  policies(): Selected<"permission-policy">[] {
+    return this.#config.permissions.policies.map((entry, i) => {
+      const { policy: name, ...options } = typeof entry === "string" ? { policy: entry } : entry;
+      const key = `permissions.policies[${i}]`;
+      return { kind: "permission-policy", name, options, key, section: key };
+    });
+  }
+
   /** A built-in strategy by its name, or a module of a stranger. */
   strategy(): string | Selected<"compaction-strategy"> {
     const { strategy: name } = this.#config.compaction;
@@ -116,13 +124,14 @@ export class Selection {
 
   /** What tools may read and not change: the modules of strangers that the config names, since gantry loads them. */
   readOnly(builtInTools: readonly string[]): string[] {
-    const { session, providers, server, agent, compaction } = this.#config;
+    const { session, providers, server, agent, compaction, permissions } = this.#config;
     const names = [
       session.driver,
       compaction.strategy,
       ...providers.map((entry) => entry["driver"]),
       ...server.transports.map((entry) => (typeof entry === "string" ? entry : entry.transport)),
       ...agent.tools.map((entry) => (typeof entry === "string" ? entry : entry.tool)),
+      ...permissions.policies.map((entry) => (typeof entry === "string" ? entry : entry.policy)),
     ];
     const shipped: readonly unknown[] = ["*", ...builtInTools, ...builtInNames("compaction-strategy")];
     return [...new Set(names)]
@@ -246,6 +255,7 @@ const OWN_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
   "session-driver": "driver",
   transport: "transport",
   tool: "tool",
+  "permission-policy": "policy",
 };
 
 /** Whoever mistyped that key must find it among those that there are. */

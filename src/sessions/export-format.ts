@@ -55,13 +55,20 @@ const messageShape = v.object({
   shown: v.exactOptional(v.object({ diff: diffShape, locations: locationsShape })),
   finished: v.boolean(),
 });
+const holderShape = v.object({
+  id: v.string(),
+  host: v.string(),
+  boot: v.string(),
+  pid: v.pipe(v.number(), v.safeInteger()),
+  started: v.string(),
+});
 const runShape = v.object({
   id: v.pipe(v.string(), v.nonEmpty()),
   sessionId: v.string(),
   key: v.string(),
   fingerprint: v.optional(v.string(), ""),
   after: v.optional(whole, 0),
-  state: v.picklist(["running", "waiting", "finished", "failed", "cancelled", "interrupted"]),
+  state: v.picklist(["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"]),
   startedAt: time,
   endedAt: v.union([v.literal(""), time]),
   provider: v.string(),
@@ -70,6 +77,7 @@ const runShape = v.object({
   iterations: whole,
   endedBy: v.picklist(["", "model", "max_iterations", "budget"]),
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
+  line: v.optional(v.nullable(v.object({ holder: holderShape, until: time })), null),
   retry: v.optional(v.nullable(v.object({ attempt: whole, at: time, reason: v.string() })), null),
   answer: v.optional(
     v.nullable(

@@ -1,7 +1,7 @@
 import { readFileSync, readlinkSync } from "node:fs";
 import { hostname } from "node:os";
 import { newId } from "../base/ids.js";
-import type { Holder } from "../ports/session-driver.js";
+import type { Holder } from "../ports/holder.js";
 
 let self: Omit<Holder, "id"> | undefined;
 

@@ -2,7 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { LeaseLostError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import { holderState, thisHolder } from "./holder.js";
 import type { Logger } from "../ports/logger.js";
-import type { Holder, Lease, SessionDriver, StoredRun } from "../ports/session-driver.js";
+import type { Holder } from "../ports/holder.js";
+import type { Lease, SessionDriver, StoredRun } from "../ports/session-driver.js";
 
 /** A holder that does not renew for so long is taken for gone, wherever it runs. */
 export const LEASE_TTL_MS = 30_000;

@@ -6,12 +6,12 @@ import type { StoredFence } from "./memory-lists.js";
 import type { Ask } from "../ports/ask.js";
 import type { Notifier } from "../ports/notifier.js";
 import type { Instruction } from "../ports/run.js";
+import type { Holder } from "../ports/holder.js";
 import type {
   AskAnswered,
   AskQuery,
   ChainData,
   ChainHead,
-  Holder,
   Lease,
   MessagePage,
   RunQuery,

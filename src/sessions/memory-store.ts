@@ -25,7 +25,8 @@ import { isOpen } from "./stored-run.js";
 import type { StoredFence } from "./memory-lists.js";
 import type { Ask } from "../ports/ask.js";
 import type { Notifier } from "../ports/notifier.js";
-import type { AskAnswered, ChainData, Holder, Lease, SessionChange, SessionStart } from "../ports/session-driver.js";
+import type { Holder } from "../ports/holder.js";
+import type { AskAnswered, ChainData, Lease, SessionChange, SessionStart } from "../ports/session-driver.js";
 import type { Instruction, RunRecord } from "../ports/run.js";
 import type { Session } from "../ports/session.js";
 

@@ -9,7 +9,7 @@ import type { Bus } from "../base/bus.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import { newId, now } from "../base/ids.js";
 import type { Message } from "../ports/message.js";
-import type { Session, Snapshot } from "../ports/session.js";
+import type { Leave, Session, SessionMode, Snapshot } from "../ports/session.js";
 import type { SessionDriver, SessionFields, SessionPage, SessionQuery } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { NO_USAGE } from "../conversation/usage.js";
@@ -21,6 +21,8 @@ export interface SessionsOptions {
   bus: Bus<BusEvents>;
   logger: Logger;
   projectDir: string;
+  /** Of sessions that are new. */
+  mode: SessionMode;
   /** Whether a run of a chain goes on in this process. */
   runs: (rootId: string) => boolean;
   /** Who watches the chain is told that something is new; `messages`: also of what was said. */
@@ -51,6 +53,7 @@ export interface MessagesQuery {
   limit?: number;
 }
 
+const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 /** Sessions of a list that asks for no number. */
 const PAGE = 50;
 
@@ -64,7 +67,7 @@ export class Sessions {
 
   /** A session without a run. Rejects with `ProjectFolderError`, or `SessionExistsError` when the alias is taken. */
   async create(input: NewSession = {}): Promise<Session> {
-    const session = newSession(input, this.#options.projectDir);
+    const session = newSession(input, this.#options);
     await checkFolder(session.projectDir);
     const store = await this.#options.store();
     await store.create({ session });
@@ -105,13 +108,20 @@ export class Sessions {
     return this.#options.watch(id, options);
   }
 
-  /** Set what the session's next runs use, or its title. Rejects with `SessionNotFoundError`. */
+  /**
+   * Set what the session's next runs use, or its title; `mode` and `leave` hold at once, for a run under way too. Leave can
+   * be taken back so, and never given. Rejects with `InputError` or `SessionNotFoundError`.
+   */
   async update(
     id: string,
-    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort" | "mode">,
+    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort" | "mode" | "leave">,
   ): Promise<Session> {
     const store = await this.#options.store();
     const { id: own, chain } = await found(store, id);
+    const { mode, leave } = fields;
+    if (mode !== undefined && !MODES.includes(mode))
+      throw new InputError("mode", `one of ${MODES.map((one) => JSON.stringify(one)).join(", ")}`);
+    if (leave !== undefined) checkLeave(leave, (await found(store, chain.root)).leave);
     const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { titled: true }) };
     await store.write(((await store.newest(chain.root)) ?? { id: own }).id, { fence: null, sync: true, set });
     const session = await found(store, chain.root);
@@ -200,8 +210,15 @@ export class Sessions {
   }
 }
 
+/** Throws `InputError` for leave that is not there already. */
+function checkLeave(leave: readonly Leave[], given: readonly Leave[]): void {
+  const same = (a: Leave, b: Leave) => a?.tool === b.tool && a.what === b.what;
+  if (!Array.isArray(leave) || !leave.every((one) => given.some((other) => same(one as Leave, other))))
+    throw new InputError("leave", "some of what the session has, or none");
+}
+
 /** A new original with no message. */
-export function newSession(input: NewSession, projectDir: string): Session {
+export function newSession(input: NewSession, { projectDir, mode }: Pick<Session, "projectDir" | "mode">): Session {
   const id = newId();
   const createdAt = now();
   return {
@@ -212,7 +229,7 @@ export function newSession(input: NewSession, projectDir: string): Session {
     provider: "",
     model: "",
     reasoningEffort: "",
-    mode: "auto",
+    mode,
     leave: [],
     cuts: [],
     projectDir: input.projectDir ?? projectDir,

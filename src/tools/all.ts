@@ -1,5 +1,6 @@
 import type { Tool } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
+import { askUserTool } from "./ask-user.js";
 import { bashTool } from "./bash.js";
 import { deleteTool } from "./delete.js";
 import { editTool } from "./edit.js";
@@ -89,6 +90,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     webfetchTool({ allowPrivate: options.webfetch?.allowPrivate ?? false }),
     todowriteTool(),
     todoreadTool(),
+    askUserTool(),
   ];
   return tools.map((tool) => withoutSecrets(tool, redactor));
 }

@@ -25,6 +25,8 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
   readonly parallel?: boolean;
   /** Whether a person is asked first, where a client can ask. Default: unless the kind is `read`, `search` or `think`. */
   readonly needsPermission?: boolean;
+  /** Whether it is of use only where somebody is there to answer: the models of other runs are not told of it. Default false. */
+  readonly needsPerson?: boolean;
   /** One line for people; must not touch the disk. Default: the name and the arguments. */
   describe?(
     args: ToolArguments<Schema>,
@@ -56,6 +58,7 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
     kind,
     parallel,
     needsPermission,
+    ...(definition.needsPerson === true && { needsPerson: true }),
     parse: (input) => checked(name, check, input) as Args,
     describe(args, projectDir) {
       const shown = definition.describe?.(args, projectDir) ?? callOf(name, args);

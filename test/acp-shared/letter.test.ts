@@ -42,6 +42,7 @@ describe("a client written to the interface document", () => {
         if ("id" in message && !("method" in message)) answered.get(message.id)?.();
       },
       ready: () => undefined,
+      reader: () => undefined,
     });
     const ask = async (id: number, method: string, params: unknown): Promise<void> => {
       const answer = new Promise<void>((resolve) => answered.set(id, resolve));

@@ -13,6 +13,18 @@ const TWO = [
   { type: "text", text: "second" },
 ];
 
+/** Answers of what opens a session, where modes are shown. */
+const MODES = {
+  modes: {
+    currentModeId: "auto",
+    availableModes: [
+      { id: "auto", name: "Auto", description: "Tools run as the server's configuration has it" },
+      { id: "ask", name: "Ask", description: "Tools that change something wait for your leave" },
+      { id: "plan", name: "Plan", description: "Nothing that could change anything runs" },
+    ],
+  },
+};
+
 describe("acp.profile", () => {
   /** Profile, what the client says of itself, result of `session/load`, what the model reads of two texts. */
   const cases: [ProfileChoice, Json, Json, string][] = [
@@ -31,11 +43,11 @@ describe("acp.profile", () => {
     ...ACP_DEFAULTS.officialClients.map((name): [ProfileChoice, Json, Json, string] => [
       "auto",
       { clientInfo: { name: name.replace("*", "PyCharm"), version: "1" } },
-      {},
+      MODES,
       "first\nsecond",
     ]),
     ["spec", { clientInfo: { name: "zed", version: "1" }, clientCapabilities: FS }, null, "first"],
-    ["official", {}, {}, "first\nsecond"],
+    ["official", {}, MODES, "first\nsecond"],
   ];
   for (const [profile, params, loaded, read] of cases) {
     it(`${profile}: ${JSON.stringify(params)}`, async (t) => {
@@ -66,7 +78,11 @@ describe("acp.profile", () => {
     const server = new AcpServer(agent, ACP_DEFAULTS, logger);
     t.after(() => server.close());
     const peer = new AcpPeer((text) => connection.receive(text));
-    const connection = server.connect({ send: (message) => peer.take(message), ready: () => undefined });
+    const connection = server.connect({
+      send: (message) => peer.take(message),
+      ready: () => undefined,
+      reader: () => undefined,
+    });
     await peer.initialize({ clientInfo: { name: "mine", version: "1" } });
     const [one, other] = [await peer.newSession(cwd), await peer.newSession(cwd)];
     for (const sessionId of [one, one, other]) await peer.request("session/prompt", { sessionId, prompt: TWO });

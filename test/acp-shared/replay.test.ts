@@ -107,31 +107,32 @@ describe("session/load of edits", () => {
     const { agent } = processOn(t, new MemoryStore(), steps);
     const peer = await connected(t, agent);
     const session = await peer.newSession(cwd);
+    const results = () =>
+      peer
+        .updates()
+        .filter(({ sessionUpdate, status }) => sessionUpdate === "tool_call_update" && status !== "pending");
     await peer.prompt(session, "edit");
-    const before = peer.received.length;
+    const live = results();
     await peer.request("session/load", { sessionId: session, cwd });
-    const results = peer.received
-      .slice(before)
-      .flatMap(({ params }) => (params?.update?.sessionUpdate === "tool_call_update" ? [params.update] : []));
+    const replayed = results().slice(live.length);
+    const done = ({ status }: Json) => status === "completed";
+    assert.deepEqual(replayed.filter(done), live.filter(done), "what was shown then");
     const [a, b] = [`${cwd}/a.txt`, `${cwd}/b.txt`];
     assert.deepEqual(
-      results.slice(0, 3).map(({ content }) => content),
+      replayed.slice(0, 3).map(({ content }) => content),
       [
-        [{ type: "diff", path: a, oldText: "one", newText: "1" }],
-        [
-          { type: "diff", path: a, oldText: "1", newText: "I" },
-          { type: "diff", path: a, oldText: "two", newText: "2" },
-        ],
+        [{ type: "diff", path: a, oldText: "one\ntwo\n", newText: "1\ntwo\n" }],
+        [{ type: "diff", path: a, oldText: "1\ntwo\n", newText: "I\n2\n" }],
         [{ type: "diff", path: b, oldText: null, newText: "new\n" }],
       ],
     );
     assert.deepEqual(
-      results.map(({ locations }) => locations[0].path),
+      replayed.map(({ locations }) => locations[0].path),
       [a, a, b, a, a],
     );
-    assert.equal(results[3].status, "failed");
-    assert.equal(results[3].content[0].type, "content", "what failed has changed nothing");
-    assert.match(results[4].rawOutput, /2/);
+    assert.equal(replayed[3].status, "failed");
+    assert.equal(replayed[3].content[0].type, "content", "what failed has changed nothing");
+    assert.match(replayed[4].rawOutput, /2/);
     peer.assertClean();
   });
 });

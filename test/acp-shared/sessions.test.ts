@@ -49,7 +49,8 @@ for (const profile of PROFILES) {
         const peer = new MemoryAcp(t, second.agent, { profile }).connect();
         await peer.initialize();
         const answer = await peer.call("session/load", { sessionId, cwd, mcpServers: [] });
-        assert.deepEqual(answer.result, profile === "spec" ? null : {});
+        if (profile === "spec") assert.equal(answer.result, null);
+        else assert.deepEqual(Object.keys(answer.result), ["modes"]);
         const at = peer.received.indexOf(answer);
         const replayed = peer.received.slice(1, at).map((message) => message.params);
         assert.ok(replayed.every((params) => params.sessionId === sessionId));
@@ -85,7 +86,9 @@ for (const profile of PROFILES) {
       const { agent, provider } = agentOn(t, store, ["two"]);
       const peer = new MemoryAcp(t, agent, { profile }).connect();
       await peer.initialize();
-      assert.deepEqual(await peer.request("session/resume", { sessionId, cwd }), {});
+      const { modes, ...rest } = await peer.request("session/resume", { sessionId, cwd });
+      assert.deepEqual(rest, {});
+      assert.equal(modes?.currentModeId, profile === "spec" ? undefined : "auto");
       assert.equal(await peer.prompt(sessionId, "what?").then(({ stopReason }) => stopReason), "end_turn");
       assert.ok(!peer.updates().some((update) => update.sessionUpdate === "user_message_chunk"));
       assert.equal(provider.requests[0]?.messages.length, 3);

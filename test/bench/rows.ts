@@ -51,6 +51,7 @@ export const ROWS: readonly Row[] = [
     "the model alone",
   ),
   row("sse-20000", "20,000 tokens over SSE", "ms", { figure: "ratio", atMost: 4 }, "reading the stream"),
+  row("watch-20", "20,000 tokens that 20 watch", "ms", { figure: "ratio", atMost: 1.1 }, "the same, unwatched"),
   row("token-cpu", "CPU per streamed token, 100 streams", "ms", { figure: "value", atMost: 0.06 }, "floor server"),
   row(
     "first-token-100",

@@ -4,6 +4,7 @@ import { manyRuns, serveStart, singleRuns } from "./http-rows.js";
 import { stdioRows } from "./stdio-rows.js";
 import { jsonDriver, longList, longSession, slopes } from "./store-rows.js";
 import { firstToken, healthBeside, longStream, tokenCpu } from "./stream-rows.js";
+import { watchedStream } from "./watch-rows.js";
 
 /** Every row is measured by one of these. */
 export const SCENARIOS: readonly Scenario[] = [
@@ -13,6 +14,7 @@ export const SCENARIOS: readonly Scenario[] = [
   slopes,
   manyRuns,
   longStream,
+  watchedStream,
   tokenCpu,
   firstToken,
   healthBeside,

@@ -67,6 +67,7 @@ export class MemoryAcp {
       // Through JSON, as on a wire.
       send: (message) => peer.take(JSON.parse(JSON.stringify(message))),
       ready: () => undefined,
+      reader: () => undefined,
     });
     return Object.assign(peer, { connection });
   }

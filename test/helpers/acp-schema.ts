@@ -25,6 +25,7 @@ const RESULTS: Readonly<Record<string, string>> = {
   "session/close": "CloseSessionResponse",
   "session/list": "ListSessionsResponse",
   "session/set_config_option": "SetSessionConfigOptionResponse",
+  "session/set_mode": "SetSessionModeResponse",
 };
 /** Definitions of params that an agent sends, by method. */
 const PARAMS: Readonly<Record<string, string>> = {

@@ -63,6 +63,11 @@ export class EventPage {
     }
   }
 
+  /** The message with this `seq`, as far as it was told. */
+  at(seq: number): WireMessage | undefined {
+    return this.#messages.get(seq);
+  }
+
   get messages(): WireMessage[] {
     return [...this.#messages.entries()].sort(([a], [b]) => a - b).map(([, message]) => message);
   }

@@ -45,6 +45,7 @@ function configWith(section: string, key: string, value: unknown): unknown {
   if (section === "providers") return { providers: [{ ...lab, ...nested }] };
   if (section === "providers[].models[]")
     return { providers: [{ ...lab, models: [{ id: "m", ...nested, ...costOf(nested) }] }] };
+  if (section === "permissions.rules[]") return { permissions: { rules: [{ tool: "a", action: "ask", ...nested }] } };
   if (section.includes("offline")) return { providers: [{ provider: "offline", ...nested }] };
   return { [section]: nested };
 }
@@ -69,7 +70,13 @@ export async function wrongValues(sections: Readonly<Record<string, Leaves>>): P
     rows.push([
       `${section} (itself)`,
       5,
-      await refusalOf(section.includes("[") ? { providers: [5] } : { [section]: 5 }),
+      await refusalOf(
+        section.startsWith("permissions.")
+          ? { permissions: { rules: [5] } }
+          : section.includes("[")
+            ? { providers: [5] }
+            : { [section]: 5 },
+      ),
     ]);
   }
   rows.push(["(unknown)", 1, await refusalOf({ nonsense: 1 })], ["(itself)", [], await refusalOf([])]);

@@ -12,6 +12,16 @@ const ROUTES: [method: string, path: string, status: number, body?: string][] = 
   ["GET", "/api/sessions/x", 404],
   ["GET", "/api/sessions/x/messages", 404],
   ["DELETE", "/api/sessions/x", 404],
+  ["PATCH", "/api/sessions/x", 404, '{"title":"t"}'],
+  ["GET", "/api/sessions/x/events", 404],
+  ["POST", "/api/sessions/x/cancel", 404, "{}"],
+  ["POST", "/api/sessions/x/steer", 404, '{"message":"hi"}'],
+  ["GET", "/api/runs", 200],
+  ["GET", "/api/runs/x", 404],
+  ["POST", "/api/runs/x/cancel", 404, "{}"],
+  ["GET", "/api/asks", 200],
+  ["GET", "/api/asks/x", 404],
+  ["POST", "/api/asks/x", 404, "{}"],
   ["GET", "/api/nope", 404],
   ["PATCH", "/api/run", 405],
 ];
@@ -63,6 +73,25 @@ it("OPTIONS is 204 on any path, before authentication", async (t) => {
     await exchange(url, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
     /^HTTP\/1\.1 204 /,
   );
+});
+
+it("a preflight that asks for what is newer is told of it, all others as ever", async (t) => {
+  const { send } = await startApi(t, { http: { headers: { "X-Mine": "1" } } });
+  const lists = async (headers: Record<string, string>) => {
+    const answer = await send("/api/run", { method: "OPTIONS", headers });
+    assert.equal(answer.status, 204);
+    return ["methods", "headers"].map((what) => answer.headers[`access-control-allow-${what}`]);
+  };
+  const old = ["GET, POST, PUT, DELETE, OPTIONS", "Content-Type, Authorization, X-Mine"];
+  const wide = "Content-Type, Authorization, Idempotency-Key, Last-Event-ID, X-Mine";
+  const method = "access-control-request-method";
+  const names = "access-control-request-headers";
+  assert.deepEqual(await lists({}), old);
+  assert.deepEqual(await lists({ [method]: "POST", [names]: "content-type" }), old);
+  assert.deepEqual(await lists({ [method]: "PATCH" }), ["GET, POST, PUT, PATCH, DELETE, OPTIONS", old[1]]);
+  assert.deepEqual(await lists({ [method]: "POST", [names]: "content-type,idempotency-key" }), [old[0], wide]);
+  assert.deepEqual(await lists({ [method]: "GET", [names]: "Last-Event-ID" }), [old[0], wide]);
+  assert.match(String((await send("/api/health")).headers["access-control-expose-headers"]), /\bX-Run-Id\b/);
 });
 
 it("server.headers are on every response", async (t) => {

@@ -311,8 +311,16 @@ it("unknown paths are 404, known ones with another method 405 with Allow", async
     ["/api/models", ["GET", "HEAD", "OPTIONS"]],
     ["/api/run", ["OPTIONS", "POST"]],
     ["/api/sessions", ["GET", "HEAD", "OPTIONS"]],
-    ["/api/sessions/x", ["DELETE", "GET", "HEAD", "OPTIONS"]],
+    ["/api/sessions/x", ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH"]],
     ["/api/sessions/x/messages", ["GET", "HEAD", "OPTIONS"]],
+    ["/api/sessions/x/events", ["GET", "HEAD", "OPTIONS"]],
+    ["/api/sessions/x/cancel", ["OPTIONS", "POST"]],
+    ["/api/sessions/x/steer", ["OPTIONS", "POST"]],
+    ["/api/runs", ["GET", "HEAD", "OPTIONS"]],
+    ["/api/runs/x", ["GET", "HEAD", "OPTIONS"]],
+    ["/api/runs/x/cancel", ["OPTIONS", "POST"]],
+    ["/api/asks", ["GET", "HEAD", "OPTIONS"]],
+    ["/api/asks/x", ["GET", "HEAD", "OPTIONS", "POST"]],
   ];
   for (const [path, allow] of allowed) {
     for (const method of ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE"].filter(
@@ -410,6 +418,7 @@ it("GET /api/sessions/{id} has every field, always", async (t) => {
     created_at: empty.createdAt,
     updated_at: empty.updatedAt,
     usage: { ...USAGE, prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
+    mode: "auto",
   });
   assert.match(String(wire["created_at"]), TIMESTAMP);
   assert.match(empty.title, /^New Session /);

@@ -15,6 +15,7 @@ it("fills in defaults", () => {
     headers: {},
     maxBodyBytes: 10_485_760,
     onDisconnect: "cancel",
+    projectRoots: [],
     limits: { streams: 1024, jsonDepth: 64 },
   });
 });
@@ -25,6 +26,7 @@ it("takes what config gives", () => {
     headers: { "X-A": "1" },
     max_body_bytes: 5,
     on_disconnect: "continue",
+    project_roots: ["../repos"],
     limits: { streams: 2, json_depth: 8 },
   };
   assert.deepEqual(descriptor.parse(raw, CONTEXT), {
@@ -32,6 +34,7 @@ it("takes what config gives", () => {
     headers: { "X-A": "1" },
     maxBodyBytes: 5,
     onDisconnect: "continue",
+    projectRoots: ["../repos"],
     limits: { streams: 2, jsonDepth: 8 },
   });
 });

@@ -130,7 +130,9 @@ describe("POST /api/run", () => {
 
   it("takes the mode of its session, and whether a client that leaves ends it", async (t) => {
     const open = gate();
-    const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
+    // Nobody is there to be asked, as the mode wants it.
+    const agent = { tools: [waitTool(open)], unattended: "allow" } as const;
+    const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent });
     const gone = new AbortController();
     const body = JSON.stringify({ message: "hi", mode: "ask", on_disconnect: "continue" });
     const first = fetch(`${api.url}/api/run`, { method: "POST", body, signal: gone.signal });

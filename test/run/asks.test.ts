@@ -166,7 +166,7 @@ for (const [name, make] of STORES)
       for (const [options, wanted] of [
         [{}, /nobody could be asked/],
         [{ unattended: "allow" }, /^done$/],
-        [waited, /nobody could be asked/],
+        [waited, /nobody answered within 0.05 s/],
       ] as const) {
         const { here } = await two(t, driver, {
           permissions: { name: "strict", judge: () => ({ action: "ask" }) },
@@ -184,6 +184,31 @@ for (const [name, make] of STORES)
       }
     });
 
+    it("waits for nobody who watched and went, or says that they answer no more", async (t) => {
+      const agents = await two(t, await make(t));
+      const id = await session(agents.here, "ask");
+      for (const goes of [true, false]) {
+        const over = new AbortController();
+        const asked = new AbortController();
+        let answers = true;
+        const watching = (async () => {
+          const options = { answers: () => answers, signal: over.signal };
+          for await (const event of agents.here.sessions.watch(id, options)) {
+            asked.abort();
+            if (event.type !== "state" || event.state.asks.length === 0) continue;
+            if (goes) return;
+            answers = false;
+          }
+        })();
+        await new Promise((resolve) => asked.signal.addEventListener("abort", resolve));
+        const { told: outputs } = await told(agents.here, { sessionId: id });
+        assert.match(outputs[0]!, /nobody could be asked/);
+        over.abort();
+        await watching;
+      }
+      assert.deepEqual(agents.ran, []);
+    });
+
     it("is withdrawn with its run, and answered by nobody then", async (t) => {
       const agents = await two(t, await make(t), { unattended: "wait" });
       const cancel = new AbortController();
@@ -198,6 +223,102 @@ for (const [name, make] of STORES)
       assert.equal((await agents.there.runs.get(run.id))?.state, "cancelled");
       await assert.rejects(agents.there.asks.answer(open!.id, { choice: "allow" }), { code: "ask_closed" });
       assert.deepEqual(agents.ran, []);
+    });
+
+    it("is two at once where calls run beside each other, each answered for itself", async (t) => {
+      const make_ = await make(t);
+      const ran: string[] = [];
+      const beside = ["one", "two"].map((name) =>
+        defineTool({
+          name,
+          description: name,
+          kind: "fetch",
+          parallel: true,
+          run: () => (ran.push(name), "done"),
+        }),
+      );
+      const script = [callTools(["one", {}, "a"], ["two", {}, "b"]), "end"];
+      const agents = [new ScriptedProvider(script), new ScriptedProvider([])].map(
+        (provider) => new Agent({ driver: make_(), providers: [provider], tools: beside, unattended: "wait" }),
+      );
+      const [here, there] = agents as [Agent, Agent];
+      t.after(async () => void (await Promise.all(agents.map((agent) => agent.close()))));
+      const id = await session(here, "ask");
+      const run = await here.run({ message: "x", sessionId: id });
+      const open = async () => (await there.asks.list({ sessionId: id, open: true })).map(({ tool }) => tool).sort();
+      while ((await open()).length < 2) await new Promise((resolve) => setTimeout(resolve, 10));
+      assert.deepEqual(await open(), ["one", "two"]);
+      const asks = await there.asks.list({ sessionId: id, open: true });
+      const of = (name: string) => asks.find(({ tool }) => tool === name)!.id;
+      await there.asks.answer(of("two"), { choice: "allow" }, "there");
+      while (ran.length === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+      // One is still waited for.
+      assert.equal((await there.runs.get(run.id))?.state, "waiting");
+      await there.asks.answer(of("one"), { choice: "reject" }, "there");
+      await run.result;
+      assert.deepEqual(ran, ["two"]);
+      assert.equal((await there.runs.get(run.id))?.state, "finished");
+    });
+
+    it("counts once, however many answer at the same moment", async (t) => {
+      const agents = await two(t, await make(t), { unattended: "wait" });
+      const id = await session(agents.here, "ask");
+      const run = await agents.here.run({ message: "x", sessionId: id });
+      let [ask] = await agents.there.asks.list({ sessionId: id, open: true });
+      for (; !ask; [ask] = await agents.there.asks.list({ sessionId: id, open: true }))
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      const answers = await Promise.allSettled(
+        Array.from({ length: 12 }, (_, i) =>
+          (i % 2 ? agents.here : agents.there).asks.answer(ask.id, { choice: i % 3 ? "reject" : "allow" }, `door-${i}`),
+        ),
+      );
+      const counted = answers.filter(({ status }) => status === "fulfilled");
+      assert.equal(counted.length, 1);
+      const stored = await agents.there.asks.get(ask.id);
+      assert.deepEqual((counted[0] as PromiseFulfilledResult<Ask>).value, stored);
+      const question = async () => (await agents.there.asks.list({ sessionId: id, open: true }))[0];
+      let next = await question();
+      for (; !next; next = await question()) await new Promise((resolve) => setTimeout(resolve, 10));
+      assert.deepEqual(agents.ran, stored?.reply?.choice === "allow" ? [0] : []);
+      await agents.here.runs.cancel(run.id);
+      await assert.rejects(run.result, { code: "run_cancelled" });
+    });
+
+    it("lets always do for a file whatever edits it there next, from whichever door", async (t) => {
+      const driver = await make(t);
+      const folder = await tempDir(t, { "a.txt": "1" });
+      const asked: string[] = [];
+      const put = defineTool({
+        name: "put",
+        description: "x",
+        kind: "edit",
+        schema: { type: "object", properties: { path: { type: "string" }, n: { type: "integer" } } },
+        describe: ({ path, n }) => ({ title: `put ${n}`, locations: [{ path: folder.at(path ?? "") }] }),
+        run: () => "done",
+      });
+      const calls = (...names: string[]) => names.map((path, n) => callTools(["put", { path, n }, `${path}-${n}`]));
+      const agents = [calls("a.txt", "a.txt", "b.txt"), calls("a.txt", "b.txt")].map(
+        (script) =>
+          new Agent({
+            driver: driver(),
+            providers: [new ScriptedProvider([...script, "end"])],
+            tools: [put],
+            projectDir: folder.path,
+          }),
+      );
+      t.after(async () => void (await Promise.all(agents.map((agent) => agent.close()))));
+      let sessionId: string | undefined;
+      for (const [i, agent] of agents.entries()) {
+        const input = { ...(sessionId === undefined ? {} : { sessionId }), askedAt: `door-${i}` };
+        const run = await agent.run({
+          message: "x",
+          ...input,
+          ask: ({ callId }) => (asked.push(callId), Promise.resolve(callId === "a.txt-0" ? "allow_always" : "allow")),
+        });
+        await run.result;
+        ({ sessionId } = run);
+      }
+      assert.deepEqual(asked, ["a.txt-0", "b.txt-2", "b.txt-1"]);
     });
 
     it("takes no answer that is none of the choices, and none to what never was", async (t) => {

@@ -126,7 +126,7 @@ describe("a conversation that a process goes on with", () => {
   it("is kept for the lease it was written under, by one at a time, and within its bounds", () => {
     const kept = new KeptConversations(10_000);
     const of = (text: string) => {
-      const conversation = new Conversation(newSession({}, "/"), []);
+      const conversation = new Conversation(newSession({}, { projectDir: "/", mode: "auto" }), []);
       const message = { role: "user" as const, toolCallId: "", name: "", failed: false };
       conversation.add(conversation.compose({ ...message, parts: [{ type: "text", text }] }));
       return conversation;

@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, builtinTools, defineTool, type RunInput, type SessionMode, type ToolKind } from "gantry";
+import {
+  Agent,
+  builtinTools,
+  defineTool,
+  MemoryDriver,
+  MemoryStore,
+  type AgentOptions,
+  type RunInput,
+  type SessionMode,
+  type ToolKind,
+} from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { tempDir, type Hooks } from "../helpers/temp.js";
 
@@ -89,4 +99,76 @@ describe("a session's mode", () => {
     assert.equal(await folder.read("a.txt"), "a");
     await assert.rejects(folder.read("b.txt"));
   });
+});
+
+describe("a mode that changes while a call waits", () => {
+  /** What a call brought when plan mode began while `wait` had it. */
+  async function switched(t: Hooks, options: (plan: () => Promise<void>) => Partial<AgentOptions & RunInput>) {
+    const ran: string[] = [];
+    const act = defineTool({ name: "act", description: "x", kind: "edit", run: () => (ran.push("act"), "done") });
+    const store = new MemoryStore();
+    const other = new Agent({ driver: new MemoryDriver(store), providers: [new ScriptedProvider([])] });
+    t.after(() => other.close());
+    let id = "";
+    const plan = async () => void (await other.sessions.update(id, { mode: "plan" }));
+    const { ask, ...rest } = options(plan);
+    const provider = new ScriptedProvider([callTools(["act", {}, "a"]), "end"]);
+    const agent = new Agent({ driver: new MemoryDriver(store), providers: [provider], tools: [act], ...rest });
+    t.after(() => agent.close());
+    ({ id } = await agent.sessions.create());
+    const told: string[] = [];
+    for await (const event of await agent.run({ message: "x", sessionId: id, ...(ask && { ask }) }))
+      if (event.type === "tool_result") told.push(event.output);
+    return { ran, told };
+  }
+
+  it("holds for a call that a person allowed meanwhile", async (t) => {
+    const { ran, told } = await switched(t, (plan) => ({ ask: () => plan().then(() => "allow") }));
+    assert.deepEqual(ran, []);
+    assert.match(told[0]!, /plan mode/);
+  });
+
+  it("holds for a call that a hook or a policy held up", async (t) => {
+    for (const where of ["hook", "policy"] as const) {
+      const { ran, told } = await switched(t, (plan) =>
+        where === "hook"
+          ? { hooks: { beforeToolCall: plan } }
+          : { permissions: { name: "slow", judge: () => plan().then(() => ({ action: "allow" })) } },
+      );
+      assert.deepEqual(ran, [], where);
+      assert.match(told[0]!, /plan mode/);
+    }
+  });
+
+  it("counts as the strictest where the store has one that nobody knows", async (t) => {
+    const store = new MemoryStore();
+    const driver = new MemoryDriver(store);
+    const { ran, told } = await switched(t, () => ({
+      ask: () => Promise.resolve("allow"),
+      permissions: {
+        name: "odd",
+        judge: async ({ sessionId }) => {
+          await driver
+            .write(sessionId, { fence: null, sync: false, set: { mode: "yolo" as never } })
+            .catch(() => undefined);
+          return { action: "allow" };
+        },
+      },
+      driver,
+    }));
+    assert.deepEqual([ran, /plan mode/.test(told[0]!)], [[], true]);
+  });
+});
+
+it("is that of the options for sessions that are new, of a run's own for its session", async (t) => {
+  const agent = new Agent({ providers: [new ScriptedProvider([])], mode: "ask" });
+  t.after(() => agent.close());
+  const run = await agent.run({ message: "x" });
+  await run.result;
+  assert.equal((await agent.sessions.get(run.sessionId))?.mode, "ask");
+  assert.equal((await agent.sessions.create()).mode, "ask");
+  const other = await agent.run({ message: "x", mode: "plan" });
+  await other.result;
+  assert.equal((await agent.sessions.get(other.sessionId))?.mode, "plan");
+  assert.throws(() => new Agent({ providers: [new ScriptedProvider([])], mode: "free" as never }), { field: "mode" });
 });

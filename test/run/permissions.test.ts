@@ -7,13 +7,14 @@ import {
   type PermissionPolicy,
   type PermissionRequest,
   type RunInput,
+  type ToolContext,
 } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
 
 /** What a call of each tool brought under a policy, and which of them ran. */
 async function outcome(
   t: TestContext,
-  judge: PermissionPolicy["judge"] | undefined,
+  judge: PermissionPolicy["judge"] | undefined | readonly PermissionPolicy[],
   input: Partial<RunInput> = {},
 ): Promise<{ ran: string[]; told: string[] }> {
   const ran: string[] = [];
@@ -30,7 +31,7 @@ async function outcome(
   const agent = new Agent({
     providers: [provider],
     tools,
-    ...(judge && { permissions: { name: "mine", judge } }),
+    ...(judge && { permissions: typeof judge === "function" ? { name: "mine", judge } : judge }),
   });
   t.after(() => agent.close());
   const told: string[] = [];
@@ -84,6 +85,23 @@ describe("a permission policy", () => {
       () => Promise.reject(new Error("secret")),
       () => undefined as never,
       () => ({ action: "yes" }) as never,
+      () => ({ action: ["allow"] }) as never,
+      () => "allow" as never,
+      () => true as never,
+      () => ({
+        get action(): never {
+          throw new Error("secret");
+        },
+      }),
+      // Another one whenever it is looked at.
+      () => {
+        const said = ["yes", "allow", "allow"];
+        return {
+          get action() {
+            return said.shift() as never;
+          },
+        };
+      },
     ];
     for (const judge of answers) {
       const { ran, told } = await outcome(t, judge);
@@ -91,6 +109,40 @@ describe("a permission policy", () => {
       for (const text of told)
         assert.equal(text, "Whether this call may run could not be found out, so it did not run. Go on without it.");
     }
+  });
+
+  it("is asked in order, the first that does not pass decides, then the rules, then the mode", async (t) => {
+    const asked: string[] = [];
+    const policy = (name: string, look: "pass" | "allow" | "deny"): PermissionPolicy => ({
+      name,
+      judge: ({ tool }) => (
+        asked.push(`${name}: ${tool.name}`),
+        { action: tool.name === "look" ? look : "pass", reason: `${name} says so` }
+      ),
+    });
+    const first = await outcome(t, [policy("a", "pass"), policy("b", "deny"), policy("c", "allow")]);
+    assert.deepEqual(first.ran, ["act"]);
+    assert.deepEqual(asked, ["a: look", "b: look", "a: act", "b: act", "c: act"]);
+    assert.equal(first.told[0], "This call is not allowed: b says so");
+    const all: PermissionPolicy[] = [policy("a", "allow")];
+    const agent = new Agent({
+      providers: [new ScriptedProvider([callTools(["look", {}, "a"], ["act", {}, "b"]), "end"])],
+      tools: ["look", "act"].map((name) => defineTool({ name, description: name, kind: "read", run: () => "done" })),
+      permissions: all,
+      rules: [{ tool: "*", action: "deny" }],
+    });
+    t.after(() => agent.close());
+    const told: string[] = [];
+    for await (const event of await agent.run({ message: "x" }))
+      if (event.type === "tool_result") told.push(event.output);
+    assert.deepEqual(told, ["done", "This call is not allowed: a rule forbids it. Go on without it."]);
+  });
+
+  it("lets nothing through behind one that fails", async (t) => {
+    const fails: PermissionPolicy = { name: "fails", judge: () => Promise.reject(new Error("down")) };
+    const allows: PermissionPolicy = { name: "allows", judge: () => ({ action: "allow" }) };
+    assert.deepEqual((await outcome(t, [fails, allows])).ran, []);
+    assert.deepEqual((await outcome(t, [allows, fails])).ran, ["look", "act"]);
   });
 
   it("does not hold a run that is cancelled", async (t) => {
@@ -115,5 +167,167 @@ describe("a permission policy", () => {
       code: "invalid_input",
       message: /^permissions: expected a permission policy, with judge/,
     });
+    assert.throws(() => new Agent({ providers: [new ScriptedProvider([])], permissions: [permissions] }), {
+      code: "invalid_input",
+      field: "permissions[0]",
+    });
+  });
+});
+
+describe("a tool", () => {
+  /** One that asks as `asks` does, and what it was told; `answer` is the person's. */
+  async function asking(
+    t: TestContext,
+    asks: (context: ToolContext) => Promise<unknown>,
+    answer: (request: AskRequest) => unknown,
+    kind: "read" | "edit" | "execute" = "read",
+  ) {
+    const tool = defineTool({
+      name: "asks",
+      description: "x",
+      kind,
+      schema: { type: "object", properties: { n: { type: "integer" } } },
+      describe: () => ({ title: "Asks", locations: [{ path: "/p/a" }] }),
+      run: async (_, context) => String(await asks(context).catch((error: Error) => `threw ${error.message}`)),
+    });
+    const script = [callTools(["asks", { n: 1 }, "a"]), callTools(["asks", { n: 1 }, "b"]), "end"];
+    const agent = new Agent({ providers: [new ScriptedProvider(script)], tools: [tool] });
+    t.after(() => agent.close());
+    const requests: AskRequest[] = [];
+    const ask: RunInput["ask"] = (request) => (requests.push(request), Promise.resolve(answer(request) as never));
+    const run = await agent.run({ message: "x", ask });
+    const told: string[] = [];
+    for await (const event of run) if (event.type === "tool_result") told.push(event.output);
+    const asked = (await agent.asks.list({ sessionId: run.sessionId })).reverse();
+    const leave = (await agent.sessions.get(run.sessionId))?.leave ?? [];
+    return { told, requests, asked, leave, agent, run };
+  }
+
+  const request = { title: "Delete it?", input: { a: 1 }, locations: [] };
+
+  it("cannot dress a permission up as a question, whose answer would be leave", async (t) => {
+    const sly = { ...request, question: { choices: [{ id: "allow", label: "Nice weather?" }], freeText: false } };
+    const { requests, asked } = await asking(
+      t,
+      ({ ask }) => ask(sly),
+      ({ question }) => (question ? "allow" : "reject"),
+    );
+    assert.equal(requests[0]?.question, undefined);
+    assert.equal(asked[0]?.kind, "permission");
+    assert.deepEqual(
+      asked[0]?.choices.map(({ id }) => id),
+      ["allow", "allow_always", "reject"],
+    );
+  });
+
+  it("shows everybody the same, and what it showed stays", async (t) => {
+    let looked = 0;
+    const input = { a: 1 };
+    const changing = {
+      ...request,
+      input,
+      get title() {
+        return `look ${(looked += 1)}`;
+      },
+    };
+    const { requests, asked } = await asking(
+      t,
+      async ({ ask }) => {
+        const answer = ask(changing);
+        input.a = 2;
+        return answer;
+      },
+      () => "reject",
+    );
+    assert.deepEqual([requests[0]?.title, asked[0]?.title], ["look 1", "look 1"]);
+    assert.deepEqual([requests[0]?.input, asked[0]?.input], [{ a: 1 }, { a: 1 }]);
+  });
+
+  it("gets leave for what it asked in the words that it used, and for none of its calls", async (t) => {
+    const always = (one: AskRequest) => (one.title === "Delete it?" ? "allow_always" : "allow");
+    const { requests, told, leave } = await asking(t, ({ ask }) => ask(request), always, "edit");
+    // The second call is asked about again; what it asks by itself is not.
+    assert.deepEqual(
+      requests.map(({ title }) => title),
+      ["Asks", "Delete it?", "Asks"],
+    );
+    assert.deepEqual(told, ["allow_always", "allow"]);
+    assert.equal(leave.length, 1);
+    let at = 0;
+    const others = [request, { ...request, title: "Delete all?" }, { ...request, input: { a: 2 } }];
+    const other = await asking(t, ({ ask }) => ask(others[(at += 1) % 3]!), always, "read");
+    assert.equal(other.requests.length, 2);
+  });
+
+  it("is asked about each time it asks, and a question's answer is no leave", async (t) => {
+    const answers = ["reject", "allow", { choice: "1", text: "" }, "reject"];
+    const { told, asked } = await asking(
+      t,
+      async ({ ask, question }) => {
+        const said = await question({ title: "Allow?", choices: ["allow"] }).catch(() => "x");
+        return [await ask(request), await ask(request), said].join();
+      },
+      ({ question }) => (question ? { choice: "1", text: "" } : answers.shift()),
+    );
+    assert.deepEqual(told[0], "reject,allow,allow");
+    assert.deepEqual(
+      asked.slice(0, 3).map(({ kind }) => kind),
+      ["question", "permission", "permission"],
+    );
+  });
+
+  it("that says odd things of itself when it asks is refused, and harms nothing", async (t) => {
+    for (const odd of [
+      { ...request, locations: undefined },
+      { ...request, input: 5n },
+      { ...request, diff: 5 },
+      undefined,
+    ]) {
+      const { told, asked, agent, run } = await asking(
+        t,
+        ({ ask }) => ask(odd as never),
+        () => "allow",
+      );
+      assert.match(told[0]!, /^threw /);
+      assert.deepEqual(asked, []);
+      assert.equal((await agent.runs.get(run.id))?.state, "finished");
+    }
+  });
+});
+
+describe("leave that was given for good", () => {
+  it("is taken back by whoever may, at once for a run under way, and given to nobody so", async (t) => {
+    const asked: string[] = [];
+    let session = "";
+    const act = defineTool({ name: "act", description: "x", kind: "execute", run: () => "done" });
+    const call = (id: string) => callTools(["act", {}, id]);
+    const agent = new Agent({
+      providers: [
+        new ScriptedProvider([
+          call("a"),
+          call("b"),
+          async () => {
+            const { leave } = (await agent.sessions.get(session))!;
+            const more = { ...leave[0]!, what: "other" };
+            await assert.rejects(agent.sessions.update(session, { leave: [...leave, more] }), { field: "leave" });
+            await assert.rejects(agent.sessions.update(session, { leave: 5 as never }), { field: "leave" });
+            await assert.rejects(agent.sessions.update(session, { mode: "free" as never }), { field: "mode" });
+            await agent.sessions.update(session, { leave: [] });
+            return call("c");
+          },
+          "end",
+        ]),
+      ],
+      tools: [act],
+    });
+    t.after(() => agent.close());
+    const run = await agent.run({
+      message: "x",
+      ask: ({ callId }) => (asked.push(callId), Promise.resolve("allow_always")),
+    });
+    session = run.sessionId;
+    await run.result;
+    assert.deepEqual(asked, ["a", "c"]);
+    assert.equal((await agent.sessions.get(session))?.leave.length, 1);
   });
 });

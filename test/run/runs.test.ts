@@ -69,6 +69,7 @@ for (const [name, makeStore] of STORES) {
         provider: "scripted",
         model: "scripted-1",
         error: null,
+        line: null,
         retry: null,
         answer: null,
       };
@@ -79,6 +80,26 @@ for (const [name, makeStore] of STORES) {
       ]);
       const stored = await other.runs.get(run.id);
       assert.deepEqual(stored?.usage, usage);
+    });
+
+    it("says which messages are its own, also when others follow", async (t) => {
+      const open = await makeStore(t);
+      const agent = make(t, open(), [callTools(["noop", {}]), "done", callTools(["noop", {}]), hangs, "again"]);
+      const first = await agent.run({ message: "x" });
+      const { sessionId } = first;
+      await first.result;
+      const cancel = new AbortController();
+      const second = await agent.run({ message: "y", sessionId, signal: cancel.signal });
+      for await (const event of second) if (event.type === "token") cancel.abort();
+      await second.result.catch(() => undefined);
+      const third = await agent.run({ message: "z", sessionId });
+      await third.result;
+      const seqs = (await agent.sessions.messages(sessionId)).map(({ seq }) => seq);
+      const own = [first, second, third].flatMap(({ after, lastSeq }) =>
+        seqs.filter((seq) => seq > after && seq <= lastSeq),
+      );
+      assert.deepEqual(own, seqs, "each message is one run's");
+      assert.deepEqual([first.after, second.after, third.after], [0, first.lastSeq, second.lastSeq]);
     });
 
     it("says how a run ended that came to no answer", async (t) => {

@@ -34,6 +34,7 @@ const INPUTS: Readonly<Record<string, { input: () => unknown; slow?: () => unkno
   webfetch: { input: () => ({ url: url("/") }), slow: () => ({ url: url("/slow") }) },
   todowrite: { input: () => ({ todos: [{ content: "look", status: "pending" }] }) },
   todoread: { input: () => ({}) },
+  ask_user: { input: () => ({ question: "Which?", choices: ["a", "b"] }) },
 };
 
 for (const { name } of builtinTools()) {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Holder } from "../../ports/session-driver.js";
+import type { Holder } from "../../ports/holder.js";
 import { rejectsWith } from "../check.js";
 import { aHolder, aMessage, aSession, change, growing, leaseOf, seqs } from "./rule.js";
 import type { Rule } from "./rule.js";

@@ -1,12 +1,6 @@
 import type { Ask } from "../../ports/ask.js";
-import type {
-  AskAnswered,
-  Holder,
-  Lease,
-  SessionChange,
-  SessionDriver,
-  SessionQuery,
-} from "../../ports/session-driver.js";
+import type { Holder } from "../../ports/holder.js";
+import type { AskAnswered, Lease, SessionChange, SessionDriver, SessionQuery } from "../../ports/session-driver.js";
 import type { Message } from "../../ports/message.js";
 import type { Instruction, RunRecord } from "../../ports/run.js";
 import type { Session } from "../../ports/session.js";
@@ -145,6 +139,7 @@ export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> =
     iterations: 0,
     endedBy: "",
     error: null,
+    line: null,
     retry: null,
     answer: null,
     ...fields,

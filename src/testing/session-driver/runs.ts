@@ -155,6 +155,26 @@ export const runRules: readonly Rule[] = [
     },
   ],
   [
+    "runs: one that waits in line is unfinished and keeps its key; when it begins it stands where it began",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a"), run: aRun("r1", "a", { startedAt: at(1) }) });
+      const line = { holder: aHolder("h"), until: at(9) };
+      const queued = aRun("r2", "a", { state: "queued", key: "k", startedAt: at(2), line });
+      await driver.write("a", change({ runs: [queued, aRun("r3", "a", { state: "queued", startedAt: at(3), line })] }));
+      assert.deepEqual((await driver.run("r2"))?.run, queued);
+      assert.deepEqual(await ids(driver, { states: ["queued"] }), ["r3", "r2"]);
+      assert.deepEqual(
+        (await driver.head("a"))?.unfinished.map(({ id }) => id),
+        ["r3", "r2", "r1"],
+      );
+      await driver.forgetKeys(at(8));
+      assert.deepEqual(await ids(driver, { key: "k" }), ["r2"]);
+      await driver.write("a", change({ runs: [{ ...queued, state: "running", startedAt: at(4), line: null }] }));
+      assert.deepEqual(await ids(driver, {}), ["r2", "r3", "r1"]);
+      assert.equal((await driver.run("r2"))?.run.line, null);
+    },
+  ],
+  [
     "runs: pages from a known entry hold every run once",
     async ({ driver }) => {
       await driver.create({ session: aSession("a") });

@@ -1,0 +1,159 @@
+import { isRecord } from "gantry";
+import type { RequestContext } from "./dispatcher.js";
+import { invalidParams, RpcError, sessionBusy } from "./errors.js";
+import type { ClientFacts, ConnectionParts, OpenSessions } from "./open-sessions.js";
+import { readString } from "./params.js";
+import { runPrompt } from "./prompt.js";
+import { readPrompt, type PromptInput } from "./prompt-input.js";
+import type { Turn } from "./turns.js";
+import { CODES, type PromptResult } from "./wire.js";
+
+type Params = Readonly<Record<string, unknown>>;
+
+/** What one client prompts, tells runs under way, and cancels. */
+export class Prompts {
+  readonly #parts: ConnectionParts;
+  readonly #facts: ClientFacts;
+  readonly #sessions: OpenSessions;
+  readonly #order: ReadonlyMap<string, Promise<unknown>>;
+  readonly #own = new Set<Turn>();
+  /** Sessions, by their persisted id, of which the log was told that parts of their prompts are left out. */
+  readonly #told = new Set<string>();
+
+  /** `order`: what must be done before a session's next request begins, by the client's id. */
+  constructor(
+    parts: ConnectionParts,
+    facts: ClientFacts,
+    sessions: OpenSessions,
+    order: ReadonlyMap<string, Promise<unknown>>,
+  ) {
+    this.#parts = parts;
+    this.#facts = facts;
+    this.#sessions = sessions;
+    this.#order = order;
+  }
+
+  /** Whether a turn is this client's. */
+  isOwn(turn: Turn): boolean {
+    return this.#own.has(turn);
+  }
+
+  forget(rootId: string): void {
+    this.#told.delete(rootId);
+  }
+
+  /** `session/prompt`; the frame behind it finds its turn already there. */
+  prompt(params: Params, context: RequestContext): Promise<PromptResult> {
+    const sessionId = readString(params, "sessionId");
+    const input = readPrompt(params.prompt, this.#facts.manner.editor);
+    const { turns, refusing } = this.#parts;
+    if (refusing.aborted) throw new RpcError(CODES.internal, "server shutting down");
+    if (isRecord(params._meta) && params._meta.steer === true) return this.#steer(sessionId, input, context);
+    // Up to here nothing was awaited: a cancel that comes right behind finds the turn.
+    const before = turns.get(sessionId);
+    if (before && !before.cancelled) throw sessionBusy(sessionId);
+    return this.#begin(sessionId, input, before, context);
+  }
+
+  /** `session/cancel`; waits for nothing. */
+  cancel(params: Params): null {
+    const sessionId = readString(params, "sessionId");
+    const turn = this.#parts.turns.get(sessionId);
+    if (turn) turn.cancel();
+    else void this.#cancelElsewhere(sessionId);
+    return null;
+  }
+
+  #begin(sessionId: string, input: PromptInput, before: Turn | undefined, context: RequestContext) {
+    const { turns } = this.#parts;
+    const turn = turns.begin(sessionId);
+    this.#own.add(turn);
+    const cancel = () => turn.cancel();
+    if (context.signal.aborted) cancel();
+    context.signal.addEventListener("abort", cancel, { once: true });
+    const earlier = Promise.all([before?.done, this.#order.get(sessionId)]);
+    const work = this.#turn(turn, earlier, sessionId, input).finally(() => {
+      turns.end(turn);
+      this.#own.delete(turn);
+    });
+    const late = turn.abandoned.then((): PromptResult => ({ stopReason: "cancelled" }));
+    return Promise.race([work, late]).finally(() => {
+      turn.answered = true;
+      // Whoever lost the race is waited for by `turns`, and must not be an unhandled rejection.
+      work.catch(() => undefined);
+    });
+  }
+
+  async #turn(turn: Turn, earlier: Promise<unknown>, sessionId: string, input: PromptInput): Promise<PromptResult> {
+    const { agent, logger, turns, options } = this.#parts;
+    const sessions = this.#sessions;
+    await earlier;
+    const session = await sessions.stored(sessionId);
+    if (turn.cancelled) return { stopReason: "cancelled" };
+    turns.name(turn, [session.id, session.alias, session.chain.root]);
+    const open = sessions.opened(session, sessionId);
+    this.#tellIgnored(open.root, input.ignored);
+    const { manner, client } = this.#facts;
+    return runPrompt(turn, {
+      agent,
+      logger,
+      profile: manner.profile,
+      session,
+      open,
+      input,
+      client: sessions.client(sessionId),
+      askedAt: sessions.askedAt,
+      ask: options.requestPermission,
+      compaction: client?.compaction === true,
+      editor: manner.editor,
+      send: (update) => sessions.update(sessionId, update),
+      ready: () => sessions.ready(sessionId),
+    }).finally(() => void sessions.watch(open));
+  }
+
+  /** Tell the run under way; where there is none, the prompt is one like any other. */
+  async #steer(sessionId: string, input: PromptInput, context: RequestContext): Promise<PromptResult> {
+    const { agent, turns } = this.#parts;
+    const run = await this.#running(sessionId);
+    if (run) {
+      if (input.attachments.length > 0) throw invalidParams("prompt", "text alone, for a run under way");
+      this.#tellIgnored(run.sessionId, input.ignored);
+      const _meta = { steered: { runId: run.id } };
+      if (await agent.runs.steer(run.id, input.message)) return { stopReason: "end_turn", _meta };
+    }
+    const before = turns.get(sessionId);
+    // One that has come, and is no run yet.
+    if (before && !before.cancelled && !run) throw sessionBusy(sessionId);
+    return this.#begin(sessionId, input, before, context);
+  }
+
+  /** A run of another door or process, in a session that the client has open. Never rejects. */
+  async #cancelElsewhere(sessionId: string): Promise<void> {
+    const { agent, logger } = this.#parts;
+    try {
+      const run = await this.#running(sessionId);
+      if (run && this.#sessions.get(run.sessionId)) await agent.runs.cancel(run.id);
+    } catch (error) {
+      if (!(error instanceof RpcError)) logger.warn("a run could not be cancelled", { error });
+    }
+  }
+
+  /** The run of a session, whichever door and process it came by. */
+  async #running(sessionId: string) {
+    const { chain } = await this.#sessions.stored(sessionId);
+    const { runs } = this.#parts.agent;
+    const [run] = await runs.list({ sessionId: chain.root, states: ["running", "waiting"], limit: 1 });
+    return run;
+  }
+
+  /** Once a session: who asks must be able to find out where the question went. */
+  #tellIgnored(rootId: string, types: readonly string[]): void {
+    if (types.length === 0 || this.#told.has(rootId)) return;
+    this.#told.add(rootId);
+    const { client, manner } = this.#facts;
+    const why = manner.editor
+      ? "parts of a prompt were left out: gantry cannot read them"
+      : "parts of a prompt were left out: only the first text is read; acp.profile or --acp-profile official reads all";
+    this.#parts.logger.warn(why, { types: [...new Set(types)], client: client?.clientName ?? "", session: rootId });
+  }
+}

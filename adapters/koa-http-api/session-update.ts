@@ -1,0 +1,49 @@
+import { SessionNotFoundError, type Agent, type ReasoningEffort, type Session } from "gantry";
+import { Fields, invalidField } from "./fields.js";
+import { MODES } from "./run-request.js";
+
+const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high"];
+/** Characters of a title, as of one that was generated. */
+const TITLE = 50;
+
+/** `PATCH /api/sessions/{id}`: what its next runs use, its title, or its mode. Rejects with `HttpError`, or as `Sessions.update`. */
+export async function updateSession(
+  agent: Agent,
+  id: string,
+  body: Record<string, unknown>,
+  signal: AbortSignal,
+): Promise<Session> {
+  const session = await agent.sessions.get(id);
+  if (!session) throw new SessionNotFoundError(id);
+  const fields = new Fields(body);
+  const title = fields.own("title");
+  if (title !== undefined && !isTitle(title)) throw invalidField("title");
+  const effort = EFFORTS.find((one) => one === fields.own("reasoning_effort"));
+  if (effort === undefined && fields.own("reasoning_effort") !== undefined) throw invalidField("reasoning_effort");
+  const mode = fields.oneOf("mode", MODES);
+  const [provider, model] = [fields.text("provider"), fields.text("model")];
+  if ((provider === undefined) !== (model === undefined))
+    throw invalidField(provider === undefined ? "provider" : "model");
+  // A pair that is not to be had is refused now, not with the next run.
+  if (provider !== undefined && model !== undefined)
+    await agent.models.resolve(
+      { provider, model },
+      { provider: "", model: "" },
+      () => Promise.resolve(undefined),
+      signal,
+    );
+  const set = {
+    ...(title !== undefined && { title: title.trim() }),
+    ...(provider !== undefined && model !== undefined && { provider, model }),
+    ...(effort !== undefined && { reasoningEffort: effort }),
+    ...(mode !== undefined && { mode }),
+  };
+  if (Object.keys(set).length > 0) return agent.sessions.update(id, set);
+  return (await agent.sessions.get(session.chain.root)) ?? session;
+}
+
+function isTitle(value: unknown): value is string {
+  if (typeof value !== "string" || /[\p{Cc}\p{Surrogate}]/u.test(value)) return false;
+  const { length } = [...value.trim()];
+  return length > 0 && length <= TITLE;
+}

@@ -1,0 +1,192 @@
+import { NotUnderstood, type Command, type Word } from "./command.js";
+
+/** What a command starts: further commands, and those that were read from a text. */
+export interface Unwrapped {
+  readonly inner: readonly (Command | { readonly parsed: readonly Command[] })[];
+  /** It does nothing beside. */
+  readonly starter: boolean;
+}
+
+/** How a program is told which other one to start. */
+interface Form {
+  /** Options with a value, in the next word or in the same one. */
+  readonly values?: readonly string[];
+  /** Options without one. */
+  readonly flags?: RegExp;
+  /** Words of its own before the command. */
+  readonly operands?: number;
+  /** Whether variables may be set before the command. */
+  readonly assigns?: boolean;
+  /** Whether further words come to the command while it runs. */
+  readonly appends?: boolean;
+  /** Whether the command runs as if it stood alone. */
+  readonly plain?: boolean;
+  /** Whether nothing behind it means a shell that reads commands. */
+  readonly shell?: boolean;
+}
+
+const FORMS: ReadonlyMap<string, Form> = new Map(
+  Object.entries({
+    sudo: {
+      values: ["-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-U", "-D", "-R"],
+      flags: /^-[AbBEHiKklnPSsVv]+$|^--(non-interactive|preserve-env|set-home|background|stdin)$/,
+      assigns: true,
+      shell: true,
+    },
+    doas: { values: ["-u", "-C"], flags: /^-[nLs]+$/, shell: true },
+    env: { values: ["-u", "-C"], flags: /^-[i0v]*$|^--ignore-environment$/, assigns: true, plain: true },
+    nice: { values: ["-n"], flags: /^-\d+$/, plain: true },
+    nohup: { plain: true },
+    setsid: { flags: /^-[cfw]+$/, plain: true },
+    timeout: {
+      values: ["-s", "-k"],
+      flags: /^--(preserve-status|foreground|verbose)$|^--(signal|kill-after)=/,
+      operands: 1,
+      plain: true,
+    },
+    time: { values: ["-f", "-o"], flags: /^-[pvqa]+$/ },
+    stdbuf: { values: ["-i", "-o", "-e"], plain: true },
+    ionice: { values: ["-c", "-n"], flags: /^-t$/, plain: true },
+    command: { flags: /^-p$/, plain: true },
+    builtin: { plain: true },
+    exec: { values: ["-a"], flags: /^-[cl]+$/ },
+    busybox: {},
+    toybox: {},
+    xargs: {
+      values: ["-I", "-n", "-P", "-L", "-d", "-E", "-s", "-a"],
+      flags: /^-[0rtpox]+$|^--(null|no-run-if-empty|verbose|exit|open-tty)$/,
+      appends: true,
+      plain: true,
+    },
+  } satisfies Record<string, Form>),
+);
+
+/** They run what is in no word of theirs, or change what words mean. */
+const UNREADABLE = new Set(
+  (
+    "alias bind chroot compgen complete compopt csh declare enable entr fish flock hash ksh let local mapfile nsenter " +
+    "parallel powershell pwsh readarray readonly rush runuser script setpriv shopt strace ltrace su systemd-run tcsh " +
+    "typeset unshare watch zsh"
+  ).split(" "),
+);
+const SHELLS = new Set(["sh", "bash", "dash", "ash"]);
+/** Of the shell itself, which look for commands in names of variables. */
+const NAMING = new Set(["read", "unset", "printf", "test", "[", "wait", "export", "getopts"]);
+const STARTS_OTHERS = new Set(["-exec", "-execdir", "-ok", "-okdir"]);
+/** What may become none, one or many words. */
+const REST: Word = { text: "", known: false, many: true, quoted: false, assigns: false };
+
+/** What a command starts. `parse` reads a text. Throws `NotUnderstood`. */
+export function unwrapped(command: Command, parse: (text: string) => readonly Command[]): Unwrapped {
+  const [program, ...words] = command.words.slice(command.assigned);
+  if (!program?.known) return { inner: [], starter: false };
+  const name = program.text.slice(program.text.lastIndexOf("/") + 1).toLowerCase();
+  const setting = command.words.slice(0, command.assigned);
+  if (UNREADABLE.has(name)) throw new NotUnderstood(name);
+  if (NAMING.has(name) && words.some(({ text }) => /\[[^]*[$`]/.test(text))) throw new NotUnderstood(name);
+  if (name === "eval") return { inner: [{ parsed: parse(known(words).join(" ")) }], starter: setting.length === 0 };
+  if (name === "trap") return { inner: trapped(words, parse), starter: false };
+  if (name === "." || name === "source") {
+    known(words.slice(0, 1));
+    return { inner: [], starter: false };
+  }
+  if (SHELLS.has(name)) return ofShell(words, parse, setting.length === 0 && !command.files);
+  if (name === "find" || name === "fd" || name === "fdfind")
+    return { inner: ofFind(name, words, command), starter: false };
+  if (name === "git" && words.some(({ text }) => /^(alias\..*|--config-env.*|-c.*alias\..*)$/is.test(text)))
+    throw new NotUnderstood("an alias of git");
+  const form = FORMS.get(name);
+  if (!form) return { inner: [], starter: false };
+  if (name === "command" && /^-[vV]/.test(words[0]?.text ?? "")) return { inner: [], starter: false };
+  const given = form.assigns ? words.map(asSetting) : words;
+  const inner = behind(given, form);
+  if (inner.length === 0) {
+    if (form.shell && words.some(({ text }) => /^-\w*[is]/.test(text)))
+      throw new NotUnderstood("a shell that reads commands");
+    return { inner: [], starter: false };
+  }
+  const all = [...setting, ...inner, ...(form.appends ? [REST] : [])];
+  const own = all.findIndex(({ assigns }) => !assigns);
+  const assigned = form.assigns ? (own < 0 ? all.length : own) : setting.length;
+  return {
+    inner: [{ words: all, assigned, files: command.files, starter: false }],
+    starter: form.plain === true,
+  };
+}
+
+/** Such a program takes whatever has a `=` for a variable, quoted or not. */
+function asSetting(word: Word): Word {
+  return /^[^-=][^=]*=/.test(word.text) ? { ...word, assigns: true } : word;
+}
+
+/** The words of the command behind a program's own. */
+function behind(words: readonly Word[], { values = [], flags, operands = 0, assigns = false }: Form): readonly Word[] {
+  let at = 0;
+  let options = true;
+  for (let left = operands; at < words.length; at++) {
+    const word = words[at]!;
+    if (!word.known && !word.assigns) {
+      // Which of its words is the program, nobody knows.
+      if (left > 0 || word.many || assigns) throw new NotUnderstood("a program that starts others");
+      return words.slice(at);
+    }
+    if (assigns && word.assigns) return words.slice(at);
+    if (!options || !word.text.startsWith("-") || (word.text === "-" && !flags?.test("-"))) {
+      if (left === 0) return words.slice(at);
+      left -= 1;
+      options = false;
+    } else if (word.text === "--") options = false;
+    else if (values.includes(word.text)) {
+      at += 1;
+      if (words[at]?.many !== false) throw new NotUnderstood("an option");
+    } else if (!flags?.test(word.text) && !values.some((value) => word.text.startsWith(value)))
+      throw new NotUnderstood(`the option ${word.text}`);
+  }
+  return [];
+}
+
+function ofShell(words: readonly Word[], parse: (text: string) => readonly Command[], alone: boolean): Unwrapped {
+  for (let at = 0; at < words.length; at++) {
+    const word = words[at]!;
+    if (!word.known) throw new NotUnderstood("a shell's words");
+    if (/^-[abefhlmnprtuvx]*c[abefhlmnprtuvx]*$/.test(word.text)) {
+      const text = words[at + 1];
+      if (text?.known !== true || text.text.startsWith("-")) throw new NotUnderstood("a shell's commands");
+      return { inner: [{ parsed: parse(text.text) }], starter: alone };
+    }
+    if (word.text === "-o" || word.text === "+o") at += 1;
+    else if (/^[-+]/.test(word.text)) {
+      if (!/^([-+][abefhlmnpruvx]+|--(norc|noprofile|posix|login|version|help))$/.test(word.text))
+        throw new NotUnderstood(`the option ${word.text} of a shell`);
+      if (word.text === "--version" || word.text === "--help") return { inner: [], starter: false };
+    } else return { inner: [], starter: false };
+  }
+  throw new NotUnderstood("a shell that reads commands");
+}
+
+function trapped(words: readonly Word[], parse: (text: string) => readonly Command[]): Unwrapped["inner"] {
+  const [text = ""] = known(words.slice(0, 1));
+  if (text === "" || text.startsWith("-")) return [];
+  return [{ parsed: parse(text) }];
+}
+
+function ofFind(name: string, words: readonly Word[], command: Command): Command[] {
+  const inner: Command[] = [];
+  for (let at = 0; at < words.length; at++) {
+    const { text, known: isKnown } = words[at]!;
+    if (!isKnown && /[$`]/.test(text)) throw new NotUnderstood("what it looks for is not known before");
+    if (name !== "find" && (/^-[a-z]*[xX]/.test(text) || text.startsWith("--exec"))) throw new NotUnderstood(text);
+    if (name !== "find" || !isKnown || !STARTS_OTHERS.has(text)) continue;
+    const end = words.findIndex((word, i) => i > at && (word.text === ";" || word.text === "+"));
+    if (end < 0) throw new NotUnderstood(text);
+    const its = words.slice(at + 1, end).map((word) => (word.text.includes("{}") ? { ...word, known: false } : word));
+    inner.push({ words: [...its, REST], assigned: 0, files: command.files, starter: false });
+    at = end;
+  }
+  return inner;
+}
+
+function known(words: readonly Word[]): string[] {
+  if (words.some((word) => !word.known)) throw new NotUnderstood("what it runs is not known before");
+  return words.map(({ text }) => text);
+}

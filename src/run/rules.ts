@@ -1,0 +1,82 @@
+import { homedir } from "node:os";
+import { resolve } from "node:path";
+import { isRecord } from "../base/json.js";
+import { PathGuard } from "../files/path-guard.js";
+import type { CallPlace, Judgement } from "../hostile/judge-call.js";
+import { withThread } from "../hostile/threads.js";
+import type { PermissionRule } from "../ports/permission-policy.js";
+import type { ToolCall } from "../ports/tool.js";
+import { isFor, ON_FILES } from "./rule-check.js";
+
+/** For a call to be held against the rules, in ms. */
+const JUDGE_MS = 5_000;
+/** Where tools have what they run. */
+const COMMANDS = ["command", "cmd", "script"];
+const PASS = { action: "pass", reason: "", rule: undefined } as const;
+
+/** What the rules say of a call, and which of them. */
+export interface RuleVerdict {
+  readonly action: Judgement["action"];
+  readonly reason: string;
+  /** Place of the one that decided, from 0; undefined for none. */
+  readonly rule: number | undefined;
+}
+
+/**
+ * What the rules say of a call; `args` are its arguments as the tool itself reads them. Rejects where that could not be
+ * found out.
+ */
+export async function judgedByRules(
+  rules: readonly PermissionRule[],
+  call: ToolCall,
+  args: unknown,
+  signal: AbortSignal,
+): Promise<RuleVerdict> {
+  const { tool, projectDir } = call;
+  const places = rules.flatMap((rule, i) => (isFor(rule, tool.name) ? [i] : []));
+  const own = places.map((i) => rules[i]!);
+  const [only] = own;
+  if (!only) return PASS;
+  // Most have nothing to be matched.
+  if (only.match === undefined && only.path === undefined) return told(only, places[0], false);
+  const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
+  const job = {
+    rules: own.map(({ tool: named, action, match, path }) => ({
+      action,
+      ...(match === undefined ? {} : { match }),
+      ...(path === undefined ? {} : { path }),
+      exact: named === tool.name,
+    })),
+    command: commandOf(args),
+    executes: tool.kind === "execute",
+    places: await Promise.all(call.locations.map(({ path }) => placeOf(guard, resolve(projectDir, path), call))),
+    files: ON_FILES.includes(tool.kind),
+    projectDir,
+    realProjectDir: (await guard.resolve(projectDir)).path,
+    homeDir: homedir(),
+  };
+  const { action, rule, unread } = await withThread(signal, (thread) => thread.ask("judge", job, { ms: JUDGE_MS }));
+  const decided = own[rule];
+  return decided && action !== "pass" ? { ...told(decided, places[rule], unread), action } : PASS;
+}
+
+function told({ action, reason }: PermissionRule, rule: number | undefined, unread: boolean): RuleVerdict {
+  const standard = {
+    allow: "",
+    ask: unread ? "the command cannot be read by the rules" : "a rule wants to know",
+    deny: "a rule forbids it. Go on without it.",
+  };
+  return { action, reason: unread ? standard.ask : (reason ?? standard[action]), rule };
+}
+
+function commandOf(args: unknown): string | string[] | undefined {
+  if (!isRecord(args)) return undefined;
+  const given = COMMANDS.map((name) => args[name]).find((value) => value !== undefined);
+  if (typeof given === "string") return given;
+  return Array.isArray(given) && given.every((word) => typeof word === "string") ? given : undefined;
+}
+
+async function placeOf(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallPlace> {
+  const { ways, path: real, isFolder } = await guard.resolve(path);
+  return { ways, real, whole: tool.kind === "search" || (tool.kind === "delete" && isFolder) };
+}

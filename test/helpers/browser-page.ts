@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { once } from "node:events";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { openBrowser, type BrowserName } from "./browser.js";
+import type { Hooks } from "./temp.js";
+
+/** A page in a browser, as a person would have it before them. */
+export interface BrowserPage {
+  /** Run the body of an async function there, which has the page's `window` and `document`; resolves with what it returns, as JSON. */
+  evaluate<T>(body: string): Promise<T>;
+  /** Evaluate an expression until `fits` says that it is what was awaited. */
+  until<T>(expression: string, fits: (value: T) => boolean): Promise<T>;
+}
+
+/** In a frame of its own, so that a page is as it is, and what is evaluated comes from beside it. */
+const AROUND = `<!doctype html><title>around</title><iframe></iframe><script type="module">
+const frame = document.querySelector("iframe");
+frame.src = "/page" + location.search;
+await new Promise((loaded) => (frame.onload = loaded));
+const run = (body) => Object.getPrototypeOf(async () => {}).constructor("window", "document", body)(frame.contentWindow, frame.contentDocument);
+let told;
+for (;;) {
+  const body = await (await fetch("/next", { method: "POST", body: JSON.stringify(told ?? null) })).text();
+  told = await run(body).then((value) => ({ value }), (error) => ({ error: String(error) }));
+}
+</script>`;
+
+/** Open an HTML file with a query in a browser; both are gone after the test. */
+export async function openPage(hooks: Hooks, name: BrowserName, file: string, query: string): Promise<BrowserPage> {
+  const page = await readFile(file);
+  const bodies: string[] = [];
+  const told: ((answer: { value?: unknown; error?: string }) => void)[] = [];
+  let waiting: ServerResponse | undefined;
+  const hand = () => {
+    const body = waiting ? bodies.shift() : undefined;
+    if (body === undefined) return;
+    waiting?.end(body);
+    waiting = undefined;
+  };
+  const server = createServer((request, response) => {
+    const { pathname } = new URL(request.url ?? "", "http://x");
+    if (request.method !== "POST") {
+      const html = pathname === "/" ? AROUND : pathname === "/page" ? page : undefined;
+      return void response.writeHead(html ? 200 : 404, { "content-type": "text/html; charset=utf-8" }).end(html ?? "");
+    }
+    let text = "";
+    request.setEncoding("utf8").on("data", (more: string) => (text += more));
+    request.on("end", () => {
+      const answer = JSON.parse(text) as { value?: unknown; error?: string } | null;
+      if (answer) told.shift()?.(answer);
+      waiting = response;
+      hand();
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  hooks.after(async () => {
+    const closed = once(server, "close");
+    server.close();
+    server.closeAllConnections();
+    await closed;
+  });
+  const { port } = server.address() as AddressInfo;
+  const { ended } = await openBrowser(hooks, name, `http://127.0.0.1:${port}/?${query}`, {
+    through: [],
+    loopbackName: "page.example",
+  });
+  const evaluate = async <T>(body: string): Promise<T> => {
+    const answer = new Promise<{ value?: unknown; error?: string }>((resolve) => told.push(resolve));
+    bodies.push(body);
+    hand();
+    const { value, error } = await Promise.race([answer, ended]);
+    assert.equal(error, undefined);
+    return value as T;
+  };
+  const until = async <T>(expression: string, fits: (value: T) => boolean): Promise<T> => {
+    // Only there so that a page that never comes so far fails the test with what it shows.
+    for (const late = Date.now() + 60_000; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
+      const value = await evaluate<T>(`return ${expression}`);
+      if (fits(value)) return value;
+      if (Date.now() > late) throw new Error(`${expression} is ${JSON.stringify(value)}`);
+    }
+  };
+  return { evaluate, until };
+}

@@ -1,0 +1,154 @@
+import { cp, mkdir, rm } from "node:fs/promises";
+import { Agent, defineTool, type AgentOptions } from "gantry";
+import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import type { ScriptedProvider } from "gantry/testing";
+import type { FakeModelServer } from "./fake-model-server.js";
+import { labConfig } from "./lab.js";
+import { startServer, type GantryServer } from "./server.js";
+import { tempDir, type Hooks, type TempDir } from "./temp.js";
+
+export type DiskStore = "sqlite" | "json";
+
+/** How often what happened to a fleet. */
+export interface FleetCounts {
+  kills: number;
+  restarts: number;
+  forgotten: number;
+}
+
+/** Does nothing, well. */
+const noop = defineTool({ name: "noop", description: "Does nothing.", run: () => "done" });
+
+/** Servers on one store, each of which may be down, and this process with an agent of its own on it. */
+export class Fleet {
+  readonly counts: FleetCounts = { kills: 0, restarts: 0, forgotten: 0 };
+  readonly #hooks: Hooks;
+  readonly #store: DiskStore;
+  readonly #config: Record<string, unknown>;
+  readonly #home: TempDir;
+  readonly #project: TempDir;
+  readonly #provider: () => ScriptedProvider;
+  readonly #servers: (GantryServer | undefined)[];
+  #agent: Agent;
+
+  /** With `count` servers, which listen. `provider` makes the models of this process's own agent. */
+  static async start(
+    hooks: Hooks,
+    store: DiskStore,
+    models: FakeModelServer,
+    provider: () => ScriptedProvider,
+    count = 2,
+  ): Promise<Fleet> {
+    const [home, project] = [await tempDir(hooks), await tempDir(hooks)];
+    const config = labConfig(models, {
+      session: { driver: store },
+      compaction: { context_window: 7_000, keep_messages: 4 },
+    });
+    const fleet = new Fleet(hooks, store, config, home, project, provider, count);
+    hooks.after(() => fleet.#agent.close());
+    await Promise.all(Array.from({ length: count }, (_, n) => fleet.#up(n)));
+    return fleet;
+  }
+
+  private constructor(
+    hooks: Hooks,
+    store: DiskStore,
+    config: Record<string, unknown>,
+    home: TempDir,
+    project: TempDir,
+    provider: () => ScriptedProvider,
+    count: number,
+  ) {
+    this.#hooks = hooks;
+    this.#store = store;
+    this.#config = config;
+    this.#home = home;
+    this.#project = project;
+    this.#provider = provider;
+    this.#servers = Array.from({ length: count }, () => undefined);
+    this.#agent = this.#open();
+  }
+
+  /** Of this process, on the same store. */
+  get agent(): Agent {
+    return this.#agent;
+  }
+
+  /** One of the servers that are up; undefined when none is. */
+  any(random: () => number): GantryServer | undefined {
+    const up = this.#servers.filter((server) => server !== undefined);
+    return up[Math.floor(random() * up.length)];
+  }
+
+  /** kill -9 of one, or an orderly end, and a new one in its place. Nothing where it is down already. */
+  async restart(n: number, signal: "SIGKILL" | "SIGTERM"): Promise<void> {
+    const server = this.#servers[n];
+    if (!server) return;
+    this.counts[signal === "SIGKILL" ? "kills" : "restarts"] += 1;
+    this.#servers[n] = undefined;
+    await server.stop(signal);
+    await this.#up(n);
+  }
+
+  /** Kill all and have the store as it is now put aside. */
+  async keepDisk(): Promise<void> {
+    await this.#allDown(async () => {
+      await rm(this.#home.at("kept"), { recursive: true, force: true });
+      await mkdir(this.#home.at("kept"));
+      await this.#copy(this.#home.path, this.#home.at("kept"));
+    });
+  }
+
+  /** Kill all and bring the store back as it was put aside: what came since was never on the disk. */
+  async forgetDisk(): Promise<void> {
+    await this.#allDown(async () => {
+      for (const name of NAMES) await rm(this.#home.at(name), { recursive: true, force: true });
+      await this.#copy(this.#home.at("kept"), this.#home.path);
+    });
+    this.counts.forgotten += 1;
+  }
+
+  async #allDown(work: () => Promise<void>): Promise<void> {
+    const ended = this.#servers.map((server, n) => {
+      this.#servers[n] = undefined;
+      return server?.stop("SIGKILL");
+    });
+    await Promise.all([this.#agent.close(), ...ended]);
+    await work();
+    this.#agent = this.#open();
+    await Promise.all(this.#servers.map((_, n) => this.#up(n)));
+  }
+
+  async #copy(from: string, to: string): Promise<void> {
+    for (const name of NAMES.filter((one) => !one.endsWith("-shm")))
+      await cp(`${from}/${name}`, `${to}/${name}`, { recursive: true }).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== "ENOENT") throw error;
+      });
+  }
+
+  async #up(n: number): Promise<void> {
+    this.#servers[n] = await startServer(this.#hooks, {
+      config: this.#config,
+      home: this.#home.path,
+      projectDir: this.#project.path,
+    });
+  }
+
+  #open(): Agent {
+    const options: AgentOptions = {
+      driver:
+        this.#store === "sqlite"
+          ? new SqliteDriver({ path: this.#home.at("sessions.db") })
+          : new LowdbJsonDriver({ path: this.#home.at("sessions") }),
+      providers: [this.#provider()],
+      tools: [noop],
+      projectDir: this.#project.path,
+      compaction: { strategy: "sliding-window", threshold: 0.01 },
+    };
+    return new Agent(options);
+  }
+}
+
+/** What a store is, of both kinds. */
+const NAMES = ["sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions", "sessions.d"];
