@@ -189,14 +189,22 @@ const FILES = [
   { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   {
+    name: "acp-turn",
+    needs: ["serve", "stdio"],
+    deferred: true,
+    modules: ["permission", "plan", "printed", "prompt", "prompt-input", "session-list", "spent", "updates"].map(
+      (name) => `adapters/acp-shared/${name}.ts`,
+    ),
+  },
+  {
     name: "run",
     needs: ["serve"],
     deferred: true,
     modules: [
       // What a first turn needs of the provider is in serve: it would wait here for what the start saves.
       ...["active-run", "execution", "start"].map((name) => `src/run/${name}.ts`),
-      "src/conversation/messages.ts",
-      "src/live/tail.ts",
+      ...["messages", "stored-state"].map((name) => `src/conversation/${name}.ts`),
+      ...["live", "tail"].map((name) => `src/live/${name}.ts`),
       "src/sessions/holder.ts",
       "src/sessions/lease.ts",
       ...["catalogue-entry", "guard", "limits", "listing", "local-catalogue", "prices", "specification", "unreadable"]
@@ -254,7 +262,7 @@ const FILES = [
     modules: [
       ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
       ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
-      ...["errors", "fault", "from-ai-sdk", "module", "package-source"].map(
+      ...["errors", "fault", "files", "from-ai-sdk", "module", "package-source"].map(
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),
       "adapters/sqlite-driver/dump.ts",

@@ -57,7 +57,7 @@ export class Agent {
   #driver: SessionDriver | undefined;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
-  readonly #live = new Live();
+  #live: Live | undefined;
   readonly #running = new Map<string, Running>();
   #runs: Runs | undefined;
   #asks: Asks | undefined;
@@ -138,12 +138,16 @@ export class Agent {
       ),
       states: new ToolStates(),
       kept,
-      live: this.#live,
+      live: () => this.#watched,
       naming: new Set(),
       closing: this.#closing.signal,
       tasks: new TaskSet(),
       stragglers: new TaskSet(),
     };
+  }
+
+  get #watched(): Live {
+    return (this.#live ??= new Live());
   }
 
   /** Those of other processes on the store too. */
@@ -327,7 +331,7 @@ export class Agent {
     setMaxListeners(0, this.#closing.signal, ...(signal ? [signal] : []));
     const ties = [this.#closing.signal, ...(signal ? [signal] : [])].map((one) => onAbort(one, () => ended.abort()));
     try {
-      yield* watch(this.#live, store, id, { ...options, signal: ended.signal });
+      yield* watch(this.#watched, store, id, { ...options, signal: ended.signal });
     } finally {
       for (const untie of ties) untie();
     }
@@ -335,8 +339,8 @@ export class Agent {
 
   async #tell(rootId: string, messages: boolean): Promise<void> {
     const store = await this.#store();
-    if (messages) this.#live.changed(rootId, store);
-    else this.#live.touched(rootId, store);
+    if (messages) this.#watched.changed(rootId, store);
+    else this.#watched.touched(rootId, store);
   }
 
   async #stopRun(rootId: string): Promise<void> {

@@ -119,7 +119,7 @@ async function begin(
     releaseTools = release;
     const inbox = new Inbox({ runId: id, sessionId, store, cancel, logger });
     closeInbox = () => inbox.close();
-    const { tail, leave: leaveTail } = agent.live.open(sessionId, store);
+    const { tail, leave: leaveTail } = agent.live().open(sessionId, store);
     const unhold = tail.hold();
     const someone = input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait";
     releaseTail = () => {

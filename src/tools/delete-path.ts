@@ -6,7 +6,7 @@ import type { ToolContext, ToolOutput } from "../ports/tool.js";
 import { size, sniff } from "./content.js";
 import { exclusively, guardForChange, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
-import { readWhole } from "./read.js";
+import { readWhole } from "./read-file.js";
 
 /** Clients are shown what was in deleted text files up to this size. */
 const DIFF_BYTES = 256 * 1024;
