@@ -138,7 +138,7 @@ export class Runs {
       const result = await ending(run.result, this.#parts.shutdown);
       await pumped;
       tellDropped(run, stream);
-      const done = wireDone(result.usage, result);
+      const done = wireDone(result.usage, result, result.endedBy);
       await stream.send("agent", done);
       stream.end("done", done);
     } catch (error) {

@@ -1,5 +1,5 @@
 import type { Ask, RunAnswer, RunRecord, WatchEvent } from "gantry";
-import { filled, structuredOf, textOf, wireMessage, wireSession, wireUsage } from "./wire.js";
+import { endedEarly, filled, structuredOf, textOf, wireMessage, wireSession, wireUsage } from "./wire.js";
 
 export function wireRun(run: RunRecord) {
   return {
@@ -15,6 +15,8 @@ export function wireRun(run: RunRecord) {
     ended_by: run.endedBy,
     error: run.error,
     ...structuredOf(run.answer),
+    // While it waits to ask its model again.
+    ...(run.retry && { retry: run.retry }),
   };
 }
 
@@ -46,9 +48,15 @@ export function wireAsk(ask: Ask) {
 export function wireWatched(event: WatchEvent): Record<string, unknown> {
   switch (event.type) {
     case "state": {
-      const { session, run, asks } = event.state;
+      const { session, run, asks, plan, elsewhere } = event.state;
       const { leave } = session;
-      return { session: { ...wireSession(session), leave }, run: run && wireRun(run), asks: asks.map(wireAsk) };
+      return {
+        session: { ...wireSession(session), leave },
+        run: run && wireRun(run),
+        asks: asks.map(wireAsk),
+        plan,
+        elsewhere,
+      };
     }
     case "message":
       return { message: wireMessage(event.message) };
@@ -71,9 +79,16 @@ export function wireWatched(event: WatchEvent): Record<string, unknown> {
 }
 
 /** As `wireResult`, of a run that ended before. */
-export function wireFinished({ usage, iterations }: RunRecord, answer: RunAnswer) {
+export function wireFinished({ usage, iterations, endedBy }: RunRecord, answer: RunAnswer) {
   const { output, finishReason } = answer;
-  return { output, usage: wireUsage(usage), iterations, finish_reason: finishReason, ...structuredOf(answer) };
+  return {
+    output,
+    usage: wireUsage(usage),
+    iterations,
+    finish_reason: finishReason,
+    ...endedEarly(endedBy),
+    ...structuredOf(answer),
+  };
 }
 
 /** Payloads of the `agent` events of a run's stream, of what its session told; what is not the run's is left out. */
