@@ -8,7 +8,8 @@ import { runOf, UNDER_WAY } from "./under-way.js";
 import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { Runs } from "./runs.js";
 import { Streams } from "./streams.js";
-import { SESSION_HEADER, wireMessage, wireModel, wireSession } from "./wire.js";
+import { SESSION_HEADER } from "./headers.js";
+import { wireMessage, wireModel, wireSession } from "./wire.js";
 
 const MAX_MESSAGES = 1000;
 
