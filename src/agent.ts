@@ -172,7 +172,8 @@ export class Agent {
   /**
    * Start a run. Rejects before anything is stored or asked with `InputError`, `SessionNotFoundError`, `SessionBusyError`,
    * `ProjectFolderError`, `ModelSelectionError`, `ModelTimeoutError`, `TooManyRunsError`, `ShuttingDownError`, `StoreError`,
-   * or `RunCancelledError` when the signal aborts meanwhile. Resolves with a run that is already going.
+   * or `RunCancelledError` when the signal aborts meanwhile. Resolves with a run that is already going. One that waited in
+   * line is stored before that, and when it rejects, with why.
    */
   async run(input: RunInput): Promise<Run> {
     checkInput(input);
