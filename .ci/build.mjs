@@ -231,6 +231,7 @@ const FILES = [
     modules: [
       ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
       ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
+      "src/run/rule-check.ts",
       ...["errors", "fault", "from-ai-sdk", "module", "package-source"].map(
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),

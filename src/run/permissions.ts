@@ -3,7 +3,7 @@ import { now } from "../base/ids.js";
 import type { Ask, AskChoice, AskReply } from "../ports/ask.js";
 import type { Permission } from "../ports/permission-policy.js";
 import type { Leave } from "../ports/session.js";
-import { askPeople, isAttended } from "./asks.js";
+import { askPeople, isAttended } from "./ask-people.js";
 import { BY_MODE, currentMode, refusedInMode } from "./modes.js";
 import { isFor } from "./rule-check.js";
 import type { RuleVerdict } from "./rules.js";
