@@ -142,6 +142,20 @@ describe("permission rules", () => {
     assert.equal(reasons[0], "think of it");
   });
 
+  it("are named in the log, at debug, for the call that they decided, and nothing of what it was about", async (t) => {
+    const lines: [message: string, fields: unknown][] = [];
+    const note = (message: string, fields?: object) => void lines.push([message, fields]);
+    const logger = { debug: note, info: note, warn: note, error: note };
+    const rules: PermissionRule[] = [
+      { tool: "grep", action: "deny" },
+      { tool: "read", path: "src/**", action: "allow" },
+    ];
+    await outcome(t, rules, [["read", { path: "src/a.ts" }]], { logger });
+    const [, judged] = lines.find(([message]) => message === "leave for a call was judged") ?? [];
+    const { run: _, ...fields } = judged as Record<string, unknown>;
+    assert.deepEqual(fields, { tool: "read", call: "c-0", by: "permissions.rules[1]", action: "allow" });
+  });
+
   it("come behind plan mode, which no rule opens", async (t) => {
     const rules: PermissionRule[] = [{ tool: "*", action: "allow" }];
     const { told } = await outcome(t, rules, [["write", { path: "x", content: "x" }]], { mode: "plan" });
