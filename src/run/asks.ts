@@ -1,12 +1,132 @@
-import { now } from "../base/ids.js";
+import { onAbort } from "../base/abort.js";
+import { newId, now } from "../base/ids.js";
 import { AskClosedError, AskNotFoundError, InputError } from "../ports/errors.js";
 import type { Ask, AskReply } from "../ports/ask.js";
 import type { AskQuery, SessionDriver } from "../ports/session-driver.js";
 import { asItIs, isOpen } from "../sessions/stored-run.js";
+import { isAttended } from "./modes.js";
+import type { RunContext } from "./run-context.js";
 import type { Running } from "./runs.js";
 
 /** Asks of a list that asks for no number. */
 const PAGE = 50;
+
+/** A question as a run puts it. */
+export type Asked = Pick<
+  Ask,
+  "callId" | "kind" | "tool" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason" | "choices" | "freeText"
+>;
+
+/** How a question ended without an answer: nobody can be asked, or nobody answered in time. */
+export type NoAnswer = "nobody" | "late";
+
+/** While a question is open it is looked so often, in ms, whether anybody is still there. */
+const LOOK_MS = 1000;
+
+/**
+ * Put a question to whoever is there, stored, so that any door may answer it; `here` asks the person at the run's own
+ * door. Resolves with the first answer. Rejects with the signal's reason.
+ */
+export async function askPeople(
+  run: RunContext,
+  asked: Asked,
+  here: ((signal: AbortSignal) => Promise<AskReply>) | undefined,
+): Promise<Ask | NoAnswer> {
+  const { recorder, inbox, store, signal, bus, logger } = run;
+  const { timeoutMs, unattended } = run.agent.asking;
+  const names = { runId: run.id, sessionId: run.sessionId };
+  // Who is there takes their time; whoever may come is waited for so long.
+  const isKnownLate = !isAttended(run);
+  const ask: Ask = {
+    ...asked,
+    ...names,
+    id: newId(),
+    createdAt: now(),
+    deadline: isKnownLate ? new Date(Date.now() + timeoutMs).toISOString() : "",
+    state: "open",
+    reply: null,
+    answeredBy: "",
+    closedAt: "",
+  };
+  const [answer, forget] = inbox.answerOf(ask.id);
+  const decided = new AbortController();
+  const untie = onAbort(signal, () => decided.abort(signal.reason));
+  let timer: NodeJS.Timeout | undefined;
+  let closed: Ask = ask;
+  try {
+    run.asking.add(ask.id);
+    run.clock?.stand();
+    // At once: whoever shows the call knows by this that it waits.
+    const said = here?.(decided.signal);
+    let isHere = said !== undefined;
+    said?.catch(() => (isHere = false));
+    await recorder.write({ sync: false, asks: [ask], run: { state: "waiting" } });
+    bus.emit("ask.opened", { ...names, ask });
+    const late = new Promise<NoAnswer>((resolve) => {
+      let since = Date.now();
+      const look = () => {
+        // Who watched and went is waited for only where whoever may come is.
+        const isThere = isHere || run.tail.isAttended;
+        if (!isThere && unattended !== "wait") return resolve("nobody");
+        if (isThere && !isKnownLate) since = Date.now();
+        const left = since + timeoutMs - Date.now();
+        if (left > 0) timer = setTimeout(look, isKnownLate ? left : Math.min(left, LOOK_MS));
+        else resolve("late");
+      };
+      look();
+    });
+    const cancelled = new Promise<never>((_, reject) =>
+      onAbort(decided.signal, () => reject(reasonOf(decided.signal))),
+    );
+    const outcomes: Promise<Ask | NoAnswer>[] = [answer, late, cancelled];
+    if (said)
+      outcomes.push(
+        said.then<Ask | NoAnswer, Ask | NoAnswer>(
+          async (reply) => {
+            const told = await store.answer(ask.id, { reply, answeredBy: run.askedAt, closedAt: now() });
+            return told?.ask ?? "nobody";
+          },
+          (error: unknown): NoAnswer | Promise<Ask> => {
+            if (!decided.signal.aborted) logger.warn("nobody could be asked at the run's own door", { error });
+            // Somebody else may still answer.
+            return run.tail.isAttended || unattended === "wait" ? answer : "nobody";
+          },
+        ),
+      );
+    const outcome = await Promise.race(outcomes);
+    if (typeof outcome !== "string") closed = outcome;
+    else {
+      closed = withdrawn(ask);
+      await recorder.write({ sync: false, asks: [closed] });
+      // Who answered until then was told that it counts.
+      closed = (await store.ask(ask.id)) ?? closed;
+    }
+    if (closed.state === "answered") return closed;
+    return typeof outcome === "string" ? outcome : "nobody";
+  } finally {
+    clearTimeout(timer);
+    untie();
+    forget();
+    decided.abort();
+    run.asking.delete(ask.id);
+    const state = run.asking.size > 0 ? "waiting" : "running";
+    // One that has ended meanwhile has no clock to go on.
+    if (state === "running" && !signal.aborted) run.clock?.go();
+    const left = closed.state === "open" ? { asks: [(closed = withdrawn(ask))] } : {};
+    await recorder.write({ sync: false, ...left, run: { state } }).catch((error: unknown) => {
+      logger.debug("the end of a question was not stored", { error });
+    });
+    bus.emit("ask.closed", { ...names, ask: closed });
+  }
+}
+
+function withdrawn(ask: Ask): Ask {
+  return { ...ask, state: "withdrawn", closedAt: now() };
+}
+
+function reasonOf(signal: AbortSignal): Error {
+  return signal.reason as Error;
+}
 
 /** What `Asks` needs of the agent that it belongs to. */
 export interface AsksOptions {

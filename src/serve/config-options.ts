@@ -128,17 +128,17 @@ export const configOptions = option.section(
       rules: option.list(
         option.section({
           tool: option.text("Name of a tool, or a glob for names.", {
-            fits: (given) => isToolGlob(given),
+            fits: (text) => isToolGlob(text),
             expected: EXPECTED.tool,
             required: true,
           }),
           match: option.text(
             "Of commands: their words, each a glob; a `*` alone, and one at the end, stand for any number of words.",
-            { fits: (given) => isCommandGlob(given), expected: EXPECTED.match },
+            { fits: (text) => isCommandGlob(text), expected: EXPECTED.match },
           ),
           path: option.text(
             "Glob for the paths that a call names, from the project folder, or one that begins with `/` or `~/`.",
-            { fits: (given) => isPathGlob(given), expected: EXPECTED.path },
+            { fits: (text) => isPathGlob(text), expected: EXPECTED.path },
           ),
           action: option.oneOf(RULE_ACTIONS, '`"allow"`, `"ask"` or `"deny"`.', { required: true }),
           reason: option.text("Told to the model of a `deny`, to the person of an `ask`."),
