@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   Agent,
   defineTool,
+  estimatePrompt,
   MemoryDriver,
   ProviderError,
   type AgentEvent,
@@ -95,7 +97,8 @@ describe("a budget", () => {
     const { agent, provider } = make(t, [
       ({ maxTokens = Infinity }) => [
         text("a lot"),
-        finish("length", { inputTokens: 200, outputTokens: Math.min(maxTokens, 4000) }),
+        // Fewer than it may: it is the limit all the same.
+        finish("length", { inputTokens: 200, outputTokens: Math.min(maxTokens, 4000) - 100 }),
       ],
     ]);
     const run = await agent.run({ message: "x", systemPrompt: "", budget: { usd: 1 } });
@@ -197,23 +200,21 @@ describe("a budget", () => {
   it("believes no provider that tells too little", async (t) => {
     const long = "x".repeat(40_000);
     const lie = { inputTokens: 1, outputTokens: 1 };
-    const steps = Array.from({ length: 20 }, (_, i) => [
-      text(long),
-      ...callTools(["noop", { i }]).slice(0, -1),
-      finish("tool_calls", lie),
-    ]);
-    const { agent, provider } = make(
-      t,
-      steps,
-      {},
-      { models: [{ ...PRICED, maxOutput: 100_000, contextWindow: 10_000_000 }] },
-    );
-    const run = await agent.run({ message: "x", budget: { tokens: 50_000 } });
-    assert.equal((await run.result).endedBy, "budget");
-    assert.ok(provider.requests.length < 5, `${provider.requests.length}`);
+    const models = [{ ...PRICED, maxOutput: 100_000, contextWindow: 10_000_000 }];
+    const lying = [text(long), ...callTools(["noop", {}]).slice(0, -1), finish("tool_calls", lie)];
+    const { agent, provider } = make(t, [lying, say("ok")], {}, { models });
+    await (
+      await agent.run({ message: "x", budget: { tokens: 50_000 } })
+    ).result;
+    const [, second] = provider.requests;
+    assert.ok(second);
+    // Eight characters a token, and there is none of which more are known.
+    const told = 50_000 - 2 - (40_000 / 8 - 1) - estimatePrompt(second);
+    assert.ok(Math.abs((second.maxTokens ?? 0) - told) <= 2, `${second.maxTokens} of ${told}`);
     const cheap = { inputTokens: 1000, outputTokens: 100, cost: 0, costReported: true };
     const free = make(t, [], { maxIterations: 1_000 }, { usage: cheap });
     assert.equal((await (await free.agent.run({ message: "x", budget: { usd: 3 } })).result).endedBy, "budget");
+    assert.ok(free.provider.requests.length <= 5, `${free.provider.requests.length}`);
   });
 
   it("gives no title when it is used up", async (t) => {
@@ -323,31 +324,26 @@ describe("a budget of time", () => {
     );
   });
 
-  it("does not pass while people are asked", async (t) => {
+  it("does not pass while people are asked, and goes on then", async (t) => {
     const asks = defineTool({
       name: "asks",
       description: "Asks.",
+      kind: "think",
       run: async (_: unknown, { question }) => (await question({ title: "Well?" })) ?? "nobody",
     });
-    const { agent } = make(t, [callTools(["asks", {}]), say("done")], { tools: [asks] });
-    let ask = (): void => undefined;
-    const asked = new Promise<void>((resolve) => (ask = resolve));
-    let answer = (_: { choice: string; text: string }): void => undefined;
-    const answered = new Promise<{ choice: string; text: string }>((resolve) => (answer = resolve));
+    const { agent } = make(t, [callTools(["asks", {}]), { hang: true }], { tools: [asks] });
     const run = await agent.run({
       message: "x",
-      budget: { seconds: 5 },
-      ask: () => {
-        ask();
-        return answered;
+      budget: { seconds: 2 },
+      // Longer than the run may take.
+      ask: async (_, signal) => {
+        await sleep(2_500, undefined, { signal });
+        return { choice: "", text: "yes" };
       },
     });
-    t.mock.timers.enable({ apis: ["setTimeout"] });
-    await asked;
-    t.mock.timers.tick(60_000);
-    answer({ choice: "", text: "yes" });
-    t.mock.timers.reset();
-    assert.equal((await run.result).endedBy, "model");
+    assert.equal((await run.result).endedBy, "budget");
+    const result = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool");
+    assert.deepEqual(result?.parts, [{ type: "text", text: "yes" }]);
   });
 });
 
