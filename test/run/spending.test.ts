@@ -117,6 +117,26 @@ describe("a budget", () => {
     assert.equal(provider.requests[0]?.maxTokens, undefined);
   });
 
+  it("tells no limit beyond the model's own, and believes how long the provider says that the conversation is", async (t) => {
+    const short = make(t, [say("ok")], {}, { models: [{ ...PRICED, maxOutput: 500 }] });
+    await (
+      await short.agent.run({ message: "x", budget: { tokens: 4_000 } })
+    ).result;
+    assert.equal(short.provider.requests[0]?.maxTokens, undefined);
+    const calling = [
+      ...callTools(["noop", {}]).slice(0, -1),
+      finish("tool_calls", { inputTokens: 250, outputTokens: 10 }),
+    ];
+    const { agent, provider } = make(t, [calling, say("ok")], {}, { models: [{ ...PRICED, maxOutput: 50_000 }] });
+    await (
+      await agent.run({ message: "x".repeat(600), budget: { tokens: 10_000 } })
+    ).result;
+    const [first, second] = provider.requests;
+    assert.ok(first && second);
+    const told = 10_000 - 260 - 250 - (estimatePrompt(second) - estimatePrompt(first));
+    assert.ok(Math.abs((second.maxTokens ?? 0) - told) <= 1, `${second.maxTokens} of ${told}`);
+  });
+
   it("ends an answer whose provider does not care how long it may be, and keeps what was said", async (t) => {
     const { agent } = make(t, [endless]);
     const run = await agent.run({ message: "x", budget: { tokens: 2_000 } });
