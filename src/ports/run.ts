@@ -70,6 +70,11 @@ export interface RunInput {
    */
   ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer | AskReply>;
   /**
+   * Whether tools that need permission ask at this door in a session whose mode is `auto` too. Default true; `false`:
+   * there it is asked only what a rule or a policy wants, and what tools want to know.
+   */
+  asksInAuto?: boolean;
+  /**
    * Names the run for whoever asks again: a second run with the same key is refused with `RunKeyTakenError` for a day,
    * and `Runs.list` finds the first. What it answers is stored with it.
    */

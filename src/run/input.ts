@@ -31,6 +31,7 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   onWaiting: true,
   overflow: true,
   ask: true,
+  asksInAuto: true,
   askedAt: true,
   key: true,
   fingerprint: true,
@@ -63,6 +64,7 @@ export function checkInput(input: RunInput): void {
   if (input.mode !== undefined) oneOf("mode", MODES, input.mode);
   checkBudget("budget", input.budget);
   if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
+  if (typeof (input.asksInAuto ?? true) !== "boolean") throw new InputError("asksInAuto", "true or false");
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
   if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
   if (input.tools !== undefined) toolList(input.tools);

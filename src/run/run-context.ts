@@ -119,6 +119,8 @@ export interface RunContext {
   /** Events for whoever reads the run. */
   readonly events: EventBuffer;
   readonly ask: RunInput["ask"];
+  /** Whether tools that need permission ask there whatever the session's mode. */
+  readonly asksInAuto: boolean;
   /** Names the door of `ask`. */
   readonly askedAt: string;
   /** Ids of what it asks people now. */

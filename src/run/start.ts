@@ -23,7 +23,7 @@ import { ending } from "./execution.js";
 import { Inbox } from "./inbox.js";
 import { toolList } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
-import type { Turn } from "./queue.js";
+import type { Turn } from "./waiter.js";
 import type { AgentParts, RunContext } from "./run-context.js";
 import { begun } from "./run-record.js";
 import { systemPrompt } from "./system-prompt.js";
@@ -172,6 +172,7 @@ async function begin(
       logger,
       events: new EventBuffer(input.overflow ?? "drop"),
       ask: input.ask,
+      asksInAuto: input.asksInAuto ?? true,
       askedAt: input.askedAt ?? "sdk",
       asking: new Set(),
       cancel,
