@@ -18,6 +18,7 @@ import {
 import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { noop } from "../helpers/noop-tool.js";
 import { STORES } from "../helpers/stores.js";
+import { WindowProvider } from "../helpers/window-provider.js";
 
 /** A dollar for a thousand tokens of answer, half of it for a thousand of prompt. */
 const PRICED: Model = {
@@ -137,6 +138,14 @@ describe("a budget", () => {
     assert.ok(Math.abs((second.maxTokens ?? 0) - told) <= 1, `${second.maxTokens} of ${told}`);
   });
 
+  it("ends no answer that the model's own limit holds, however long its words", async (t) => {
+    const long = Array.from({ length: 100 }, () => text("abcdefghi".repeat(20)));
+    const { agent } = make(t, [[...long, finish("stop", { inputTokens: 250, outputTokens: 4_000 })]]);
+    const run = await agent.run({ message: "x", budget: { tokens: 5_500 } });
+    const { endedBy, output, usage } = await run.result;
+    assert.deepEqual([endedBy, output.length, usage.totalTokens], ["model", 18_000, 4_250]);
+  });
+
   it("ends an answer whose provider does not care how long it may be, and keeps what was said", async (t) => {
     const { agent } = make(t, [endless]);
     const run = await agent.run({ message: "x", budget: { tokens: 2_000 } });
@@ -196,6 +205,51 @@ describe("a budget", () => {
     );
     // A session of its own.
     assert.equal((await (await agent.run({ message: "x", sessionId: fork.id })).result).endedBy, "model");
+  });
+
+  it("of a session counts along its chain, whatever a compaction made of it", async (t) => {
+    let calls = 0;
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: () => [["noop", { text: "word ".repeat(200), n: (calls += 1) }]],
+    });
+    const agent = new Agent({
+      providers: [provider],
+      tools: [noop],
+      projectInstructions: false,
+      maxIterations: 15,
+      sessionBudget: { tokens: 60_000 },
+    });
+    t.after(() => agent.close());
+    let compacted = 0;
+    agent.on("session.compacted", () => (compacted += 1));
+    const ends: string[] = [];
+    let sessionId: string | undefined;
+    while (ends.at(-1) !== "budget" && ends.length < 20) {
+      const run = await agent.run({ message: "Go on.", ...(sessionId === undefined ? {} : { sessionId }) });
+      sessionId = run.sessionId;
+      ends.push((await run.result).endedBy);
+    }
+    const spent = (await agent.sessions.get(sessionId ?? ""))?.usage.totalTokens ?? 0;
+    assert.ok(compacted > 0 && ends.length > 1 && ends.at(-1) === "budget", `${compacted} ${ends.join()}`);
+    assert.ok(spent <= 60_000 && spent > 50_000, `${spent}`);
+    assert.deepEqual(provider.violations, []);
+  });
+
+  it("is not got around by what a run is told too late", async (t) => {
+    const { agent, provider } = make(
+      t,
+      [],
+      { sessionBudget: { tokens: 3_000 } },
+      { usage: { inputTokens: 250, outputTokens: 10 } },
+    );
+    const run = await agent.run({ message: "x" });
+    const ended = run.result;
+    await agent.runs.steer(run.id, "And go on.");
+    assert.equal((await ended).endedBy, "budget");
+    await agent.close();
+    const asked = provider.requests.length;
+    assert.ok(asked < 12, `${asked}`);
   });
 
   it("counts what was begun and broke off", async (t) => {
