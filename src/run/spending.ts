@@ -45,8 +45,17 @@ export class RunBudget implements Allowance {
     const { model, maxTokens = Infinity } = request;
     const natural = Math.min(maxTokens, model.maxOutput ?? Infinity);
     const tellable = natural < Infinity ? natural : TELLABLE[model.reasoning === true ? "reasoning" : "plain"];
-    const bounded = most < natural && most <= tellable;
-    return { request: bounded ? { ...request, maxTokens: most } : request, promptTokens, most, bounded };
+    // Prompt and answer share the window: many providers refuse a request that allows for more.
+    const room = Math.floor(((model.contextWindow ?? Infinity) - promptTokens) * 0.95);
+    const isLess = most < Math.min(natural, room);
+    const bounded = isLess && most <= tellable;
+    return {
+      request: bounded ? { ...request, maxTokens: most } : request,
+      promptTokens,
+      most,
+      bounded,
+      free: isLess && !bounded,
+    };
   }
 
   answered(purpose: ModelPurpose, { request }: Admitted, meter: Meter, usage: ModelUsage): void {
