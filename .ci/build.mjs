@@ -195,7 +195,9 @@ const FILES = [
     modules: [
       // What a first turn needs of the provider is in serve: it would wait here for what the start saves.
       ...["active-run", "execution", "start"].map((name) => `src/run/${name}.ts`),
+      "src/conversation/messages.ts",
       "src/live/tail.ts",
+      "src/sessions/holder.ts",
       "src/sessions/lease.ts",
       ...["catalogue-entry", "guard", "limits", "listing", "local-catalogue", "prices", "specification", "unreadable"]
         // The wire that nearly all speak: a file of its own would cost every first turn more than it saves any.
@@ -216,9 +218,16 @@ const FILES = [
     deferred: true,
     modules: [
       ...["describe-call", "tool-calls"].map((name) => `src/run/${name}.ts`),
-      ...["edit-file", "files", "grep-search", "replace-file", "search-folder", "shell-output", "web-page"].map(
-        (name) => `src/tools/${name}.ts`,
-      ),
+      ...[
+        "delete-path",
+        "edit-file",
+        "files",
+        "grep-search",
+        "replace-file",
+        "search-folder",
+        "shell-output",
+        "web-page",
+      ].map((name) => `src/tools/${name}.ts`),
       ...["by-handle", "by-name", "names", "opened-folder", "path-guard", "reach"].map(
         (name) => `src/files/${name}.ts`,
       ),
@@ -235,6 +244,7 @@ const FILES = [
         (name) => `src/run/${name}.ts`,
       ),
       ...["plan", "watch"].map((name) => `src/live/${name}.ts`),
+      "adapters/sqlite-driver/asks.ts",
     ],
   },
   {
@@ -248,6 +258,7 @@ const FILES = [
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),
       "adapters/sqlite-driver/dump.ts",
+      "src/serve/strangers.ts",
     ],
   },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
