@@ -19,6 +19,13 @@ const STEPS = [
   ["kill -9 of a writer, 100 times (json)", "test/lowdb-json-driver/processes.test.ts", { SEED: seed, TRIALS: 100 }],
   ["four servers with 50 prompts each on one store", "test/reliability/processes.test.ts", { PROMPTS: 50 }],
   [
+    "a page that follows a session through 200 schedules on each driver",
+    "test/live/processes.test.ts",
+    { SEED: seed, SCHEDULES: 200, STEPS: 10 },
+  ],
+  ["the same key asked of two servers at once, 100 times", "test/reliability/left-runs.test.ts", { KEYS: 100 }],
+  ["schedules of watchers in one process", "test/live/watch.test.ts", { SEED: seed, SCHEDULES: 100 }],
+  [
     "100 turns whose connection breaks at every fifth",
     "test/ai-sdk-provider/many-turns.test.ts",
     { SEED: seed, TURNS: 100 },

@@ -42,14 +42,21 @@ export async function serveEvents(ctx: Context, id: string, { agent, options, st
   }
 }
 
-/** All who are at the same place are told the same events: each is written once. */
-const frames = new WeakMap<WatchEvent, Buffer>();
+/** All who are at the same place are told the same events: each is written once, as long as they keep step. */
+const frames = new Map<WatchEvent, Buffer>();
+const FRAMES = 64;
+/** Bytes of one that is kept. */
+const FRAME = 64 * 1024;
 
 function frameOf(event: WatchEvent): Buffer {
-  let bytes = frames.get(event);
-  if (!bytes) {
-    bytes = Buffer.from(frame(event.type, wireWatched(event), "cursor" in event ? event.cursor : undefined));
-    frames.set(event, bytes);
+  const made = frames.get(event);
+  if (made) return made;
+  const bytes = Buffer.from(frame(event.type, wireWatched(event), "cursor" in event ? event.cursor : undefined));
+  if (bytes.length > FRAME) return bytes;
+  frames.set(event, bytes);
+  for (const [oldest] of frames) {
+    if (frames.size <= FRAMES) break;
+    frames.delete(oldest);
   }
   return bytes;
 }

@@ -47,20 +47,17 @@ function tailOf(rootId: string, store: SessionDriver): Tail {
 
 /** How a session stands, by the id of its chain's original; undefined when there is none. */
 async function stateOf(store: SessionDriver, rootId: string, plan: Plan): Promise<SessionState | undefined> {
-  const [head, stored, asks] = await Promise.all([
-    store.head(rootId, { messages: false }),
-    newestRun(store, rootId),
-    store.asks({ sessionId: rootId, open: true, limit: 100 }),
-  ]);
+  const [head, stored] = await Promise.all([store.head(rootId, { messages: false }), newestRun(store, rootId)]);
   if (!head) return undefined;
   const { original: session, newest } = head;
   const run = stored ? asItIs(stored) : null;
   const isGoing = run !== null && isOpen(run);
+  const asks = isGoing ? await store.asks({ sessionId: rootId, open: true, limit: 100 }) : [];
   return {
     session,
     run,
     // What a dead run asks nobody waits for.
-    asks: isGoing ? asks.filter(({ runId }) => runId === run.id).reverse() : [],
+    asks: asks.filter(({ runId }) => runId === run?.id).reverse(),
     plan: await plan.at(session.cuts.length, newest.lastSeq),
     elsewhere: isGoing && !!stored?.holder && !isOurs(stored.holder),
   };

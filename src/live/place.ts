@@ -7,6 +7,9 @@ type Hashes = Readonly<Record<Kind, number>>;
 
 const EMPTY: Hashes = { text: hashOf(""), reasoning: hashOf("") };
 
+/** Most characters of a delta: who is behind is not sent all of it at once. */
+const DELTA = 16 * 1024;
+
 /** Events that bring a reader from one place to another. */
 export interface Step {
   readonly events: readonly WatchEvent[];
@@ -89,10 +92,11 @@ export class Place {
     const events: WatchEvent[] = [];
     let place = new Place(this.#rootId, this.cursor, this.#hashOfCuts, told);
     for (const kind of ["reasoning", "text"] as const) {
-      const text = said[kind].slice(within[kind]);
-      if (text === "") continue;
-      place = place.#grown(message.id, kind, text);
-      events.push({ type: "delta", cursor: place.id, messageId: message.id, seq, kind, text });
+      for (let at = within[kind]; at < said[kind].length; at += DELTA) {
+        const text = said[kind].slice(at, at + DELTA);
+        place = place.#grown(message.id, kind, text);
+        events.push({ type: "delta", cursor: place.id, messageId: message.id, seq, kind, text });
+      }
     }
     if (message.finished) {
       place = place.#behind(message);
@@ -102,6 +106,12 @@ export class Place {
   }
 
   #whole(message: Message): Step {
+    const { text, reasoning } = saidOf(message);
+    if (!message.finished && text.length + reasoning.length > DELTA) {
+      const first = this.#whole({ ...message, parts: [] });
+      const rest = first.place.news(message);
+      return { events: [...first.events, ...rest.events], place: rest.place };
+    }
     const place = this.#behind(message);
     return { events: [{ type: "message", cursor: place.id, message: copyOf(message) }], place };
   }

@@ -107,12 +107,14 @@ describe("who watches", { concurrency: true }, () => {
       const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
       t.after(() => agent.close());
       const over = new AbortController();
+      let began = 0;
       const sessions = await Promise.all(Array.from({ length: 20 }, () => agent.sessions.create()));
       const watched = sessions.map(async ({ id }) => {
-        for await (const _ of agent.sessions.watch(id, { signal: over.signal }));
+        for await (const _ of agent.sessions.watch(id, { signal: over.signal })) began += 1;
       });
+      while (began < sessions.length) await sleep(10);
       // A first look at the store is due.
-      await sleep(700);
+      for (let last = -1; last < calls.length; await sleep(600)) last = calls.length;
       const before = calls.length;
       await sleep(2_200);
       assert.deepEqual(calls.slice(before), []);
