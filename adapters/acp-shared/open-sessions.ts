@@ -60,8 +60,13 @@ export class OpenSessions {
 
   /** Names the client in what is stored of its answers. */
   get askedAt(): string {
-    const name = visible(this.#facts.client?.clientName ?? "").slice(0, NAME);
+    const name = [...visible(this.#facts.client?.clientName ?? "")].slice(0, NAME).join("");
     return name === "" ? "acp" : `acp:${name}`;
+  }
+
+  /** Whether a session's runs may ask the client: editors know how, of any other somebody has to have said so. */
+  mayAsk({ mode }: Pick<Session, "mode">): boolean {
+    return this.#parts.options.requestPermission || this.#facts.manner.editor || mode !== "auto";
   }
 
   get(root: string): OpenSession | undefined {
@@ -128,7 +133,7 @@ export class OpenSessions {
   async watching(open: OpenSession, { projectDir }: Session): Promise<Watching> {
     // No start and no first prompt needs it.
     const { Watching } = await import("./watching.js");
-    const { agent, logger, options } = this.#parts;
+    const { agent, logger } = this.#parts;
     const { manner } = this.#facts;
     return new Watching({
       agent,
@@ -138,7 +143,7 @@ export class OpenSessions {
       ...manner,
       client: this.client(open.id),
       askedAt: this.askedAt,
-      mayAsk: ({ mode }) => options.requestPermission || manner.editor || mode !== "auto",
+      mayAsk: (now) => this.mayAsk(now),
       send: (update) => this.update(open.id, update),
       ready: () => this.#sink.reader(open.id) ?? this.#sink.ready(open.id),
       changed: (session) => void this.news.found(open, session),

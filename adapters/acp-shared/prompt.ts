@@ -35,8 +35,10 @@ export interface PromptParts {
   client: AcpClient;
   /** Names the client in what is stored of its answers. */
   askedAt: string;
-  /** Whether tools that need permission ask, whatever the session's mode. */
+  /** Whether the client's person answers what a run asks. */
   ask: boolean;
+  /** Whether tools that need permission ask them whatever the session's mode. */
+  asksInAuto: boolean;
   /** Whether the client shows compactions. */
   compaction: boolean;
   /** Whether it is told what editors show besides: plans, tools that begin to run, retries. */
@@ -66,7 +68,6 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
   const shown = new Shown();
   const spent = new Spent(agent, session.chain.root);
   const printed = new Printed(send);
-  const asks = parts.ask || session.mode !== "auto";
   let run: Run | undefined;
   // Whoever answers: a call that was asked about begins then, unless it is refused.
   const unhear = agent.on("ask.closed", ({ runId, ask }) => {
@@ -85,10 +86,11 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
         signal: turn.signal,
         overflow: "merge",
         onWaiting: parts.editor ? waiting(send) : undefined,
-        ask: asks ? (request, signal) => askHere(request, signal, shown, parts) : undefined,
+        ask: parts.ask ? (request, signal) => askHere(request, signal, shown, parts) : undefined,
+        asksInAuto: parts.asksInAuto,
         askedAt: parts.askedAt,
       });
-      own = { run, shown, asks };
+      own = { run, shown, asks: parts.ask };
       open.began(own);
     } catch (error) {
       if (!turn.cancelled && REFUSALS.has(codeOf(error))) throw toRpcError(error, logger);
@@ -130,12 +132,9 @@ async function askHere(
   request: AskRequest,
   signal: AbortSignal,
   shown: Shown,
-  { client, open, ask, profile }: PromptParts,
+  { client, profile }: PromptParts,
 ): Promise<AskReply> {
-  const { callId, kind, question, reason } = request;
-  // Somebody gave the tools back their freedom since the run began; what a rule asks for has a reason.
-  const isFree = !ask && open.told.mode === "auto" && !question && reason === undefined;
-  if (isFree) return { choice: "allow", text: "" };
+  const { callId, kind } = request;
   shown.asks(callId);
   // The person sees the call before the question about it.
   await shown.call(callId, signal);

@@ -109,8 +109,14 @@ export function wireResult(result: RunResult) {
     usage: wireUsage(result.usage),
     iterations: result.iterations,
     finish_reason: result.finishReason,
+    ...endedEarly(result.endedBy),
     ...structuredOf(result),
   };
+}
+
+/** Told only of runs that have a budget, and came to its end. */
+function endedEarly(endedBy: RunRecord["endedBy"]): { ended_by?: "budget" } {
+  return endedBy === "budget" ? { ended_by: endedBy } : {};
 }
 
 /** Where an answer of a certain form was asked for. */
@@ -266,8 +272,9 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
   }
 }
 
-export function wireDone(usage: Usage, answer: { structured?: unknown } | null) {
-  return { type: "done", done: true, usage: wireTokens(usage), ...structuredOf(answer) };
+export function wireDone(usage: Usage, answer: { structured?: unknown } | null, endedBy: RunRecord["endedBy"]) {
+  const early = endedBy === "budget" ? { finish_reason: "length", ...endedEarly(endedBy) } : {};
+  return { type: "done", done: true, usage: wireTokens(usage), ...early, ...structuredOf(answer) };
 }
 
 /** Without its empty fields. */

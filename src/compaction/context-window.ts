@@ -15,7 +15,7 @@ import type { CompactionInput, CompactionStrategy } from "../ports/compaction-st
 import type { ModelRequest, ModelUsage } from "../ports/model-provider.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
-import type { ToolSpec } from "../ports/tool.js";
+import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import type { Recorder } from "../conversation/recorder.js";
 import { cutMiddle } from "../base/cut-text.js";
 
@@ -36,6 +36,8 @@ export interface WindowContext extends ModelCaller {
   readonly effort: ReasoningEffort;
   readonly system: string;
   readonly tools: readonly ToolSpec[];
+  /** Of the last answer; undefined: any. */
+  readonly outputSchema?: JsonSchema | undefined;
   readonly conversation: Conversation;
   readonly recorder: Recorder;
   readonly events: { push(event: AgentEvent): void };
@@ -114,7 +116,7 @@ export class ContextWindow {
   }
 
   #request(): ModelRequest {
-    const { provider, model, effort, conversation, sessionId } = this.#context;
+    const { provider, model, effort, conversation, sessionId, outputSchema } = this.#context;
     const { size } = this.#rules;
     const request: ModelRequest = {
       model,
@@ -128,6 +130,7 @@ export class ContextWindow {
       effort,
       cacheKey: sessionId,
     };
+    if (outputSchema) request.outputSchema = outputSchema;
     // Prompt and answer share the window; many providers refuse a request that allows for more.
     const room = Math.floor((size - this.#promptTokens()) * 0.95);
     if (this.#rules.enabled && model.maxOutput !== undefined && model.maxOutput > room) {

@@ -121,9 +121,9 @@ export async function refusal(
   }
 }
 
-/** Whether a person is there who answers: at the run's own door, and where the session's mode wants one, at any. */
+/** Whether a person is there who is asked for leave: where the session's mode wants one, at any door; else where the run's own does. */
 export function canAsk(run: RunContext): boolean {
-  return run.ask !== undefined || (run.conversation.session.mode !== "auto" && isAttended(run));
+  return (run.ask !== undefined && run.asksInAuto) || (run.conversation.session.mode !== "auto" && isAttended(run));
 }
 
 /** What a person may say of a call. */

@@ -23,7 +23,8 @@ function watched(t: { after(run: () => unknown): void }, url: string, drop: () =
   const done = (async () => {
     while (!over.signal.aborted && !page.deleted) {
       const one = new AbortController();
-      over.signal.addEventListener("abort", () => one.abort());
+      const end = () => one.abort();
+      over.signal.addEventListener("abort", end);
       try {
         for await (const event of eventsOf(
           url,
@@ -37,6 +38,7 @@ function watched(t: { after(run: () => unknown): void }, url: string, drop: () =
         if (!over.signal.aborted) throw error;
       }
       one.abort();
+      over.signal.removeEventListener("abort", end);
     }
   })();
   const end = async () => {
