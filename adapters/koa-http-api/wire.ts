@@ -138,6 +138,8 @@ export function wireRun(run: RunRecord) {
     ended_by: run.endedBy,
     error: run.error,
     ...structuredOf(run.answer),
+    // While it waits to ask its model again.
+    ...(run.retry && { retry: run.retry }),
   };
 }
 
@@ -169,9 +171,15 @@ export function wireAsk(ask: Ask) {
 export function wireWatched(event: WatchEvent): Record<string, unknown> {
   switch (event.type) {
     case "state": {
-      const { session, run, asks } = event.state;
+      const { session, run, asks, plan, elsewhere } = event.state;
       const { leave } = session;
-      return { session: { ...wireSession(session), leave }, run: run && wireRun(run), asks: asks.map(wireAsk) };
+      return {
+        session: { ...wireSession(session), leave },
+        run: run && wireRun(run),
+        asks: asks.map(wireAsk),
+        plan,
+        elsewhere,
+      };
     }
     case "message":
       return { message: wireMessage(event.message) };

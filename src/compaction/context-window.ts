@@ -11,6 +11,7 @@ import { hasCode, ProviderError } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
 import { modelView, repaired } from "../conversation/messages.js";
 import { callModel, type ModelCaller } from "../models/model-call.js";
+import { toldWaits } from "../models/told-waits.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { ModelRequest, ModelUsage } from "../ports/model-provider.js";
 import type { Message, ModelMessage } from "../ports/message.js";
@@ -243,7 +244,8 @@ export class ContextWindow {
     });
     const room = this.#limit - estimatePrompt(asking("")) - maxTokens;
     const request = asking(cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN));
-    const answer = await callModel(this.#context, "summary", request, signal);
+    const waits = toldWaits((retry) => recorder.waits(retry));
+    const answer = await callModel(this.#context, "summary", request, signal, waits);
     if ("error" in answer) throw answer.error;
     await recorder.write({ sync: false, usage: answer.paid });
     return answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");

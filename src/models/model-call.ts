@@ -49,8 +49,10 @@ export interface BrokenOff {
 /** What a caller wants to hear of a call while it goes. */
 export interface ModelCallHooks {
   onText?: OnText;
-  /** The call is made again after `delayMs`. */
-  onRetry?(attempt: number, delayMs: number, error: Error): void;
+  /** The call is made again after `delayMs`; what it returns is waited for, and fails the call where it rejects. */
+  onRetry?(attempt: number, delayMs: number, error: Error): void | Promise<void>;
+  /** The wait is over, and the model is asked again. As `onRetry`. */
+  onAgain?(): void | Promise<void>;
   /**
    * An answer of which something was told broke off, and is to be gone on with: keep what there is of it. Resolves with
    * the request that asks for the rest. Left out by those who told nobody: they ask for the whole again.
@@ -170,8 +172,9 @@ async function attempts(
         before = undefined;
       }
       asking.admitted = await allowance?.admit(purpose, asking.request);
-      hooks.onRetry?.(attempt, wait, error);
+      await hooks.onRetry?.(attempt, wait, error);
       await delay(wait, signal);
+      await hooks.onAgain?.();
     } catch (reason) {
       return { error: reason, parts: [] };
     }

@@ -3,8 +3,10 @@ import { hasCode, OutputSchemaError } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
 import { now } from "../base/ids.js";
 import { callsOf, textOf, toolMessage } from "../conversation/messages.js";
+import { withState } from "../conversation/stored-state.js";
 import { toldOf as toldPartsOf, uniqueCalls } from "../models/answer.js";
 import { callModel, type BrokenOff, type ModelCallHooks } from "../models/model-call.js";
+import { toldWaits } from "../models/told-waits.js";
 import type { FinishReason } from "../ports/model-provider.js";
 import type { Message, Part } from "../ports/message.js";
 import { RepeatedCalls } from "./repeated-calls.js";
@@ -15,7 +17,6 @@ import { finished } from "./run-record.js";
 import type { Read } from "./structured.js";
 import { nameSession } from "./title.js";
 import { runToolCalls } from "./tool-calls.js";
-import { withState } from "./tool-state.js";
 
 export type LoopResult = Pick<RunResult, "output" | "structured" | "iterations" | "finishReason" | "endedBy"> & {
   used: number;
@@ -163,6 +164,7 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
     run.bus.emit("model.retried", { runId: run.id, sessionId, provider: provider.name, model: model.id, ...retry });
     run.events.push({ type: "retry", ...retry });
   };
+  const waits = toldWaits((retry) => recorder.waits(retry));
   const hooks: ModelCallHooks = {
     onText: (type, part, text) => {
       const message = begin();
@@ -180,7 +182,11 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
       await keep(parts);
       return window.request();
     },
-    onRetry: again,
+    onRetry: (attempt, delayMs, error) => {
+      again(attempt, delayMs, error);
+      return waits.onRetry(attempt, delayMs, error);
+    },
+    onAgain: waits.onAgain,
   };
   let request = await window.request();
   for (let slips = 0; ;) {

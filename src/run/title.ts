@@ -74,7 +74,7 @@ async function askForTitle(run: RunContext, message: string, signal: AbortSignal
       if (type === "text") said += text.length;
       if (said > MAX_ANSWER) enough.abort(new Error("the model gave no title, but a long answer"));
     },
-    onRetry: () => (said = 0),
+    onRetry: () => void (said = 0),
   };
   const time = deadline(TIME_MS, signal, enough.signal);
   try {

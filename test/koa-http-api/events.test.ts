@@ -89,7 +89,7 @@ describe("GET /api/sessions/{id}/events", () => {
     }
     assert.deepEqual(types, ["state", "message", "message"]);
     assert.deepEqual(page.messages, await messagesOf(api, id));
-    assert.deepEqual(Object.keys(page.state), ["session", "run", "asks"]);
+    assert.deepEqual(Object.keys(page.state), ["session", "run", "asks", "plan", "elsewhere"]);
     const rest: string[] = [];
     for await (const { type } of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false&after=${page.lastId}`))
       rest.push(type);
