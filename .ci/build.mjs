@@ -195,6 +195,8 @@ const FILES = [
     modules: [
       // What a first turn needs of the provider is in serve: it would wait here for what the start saves.
       ...["active-run", "execution", "start"].map((name) => `src/run/${name}.ts`),
+      "src/live/tail.ts",
+      "src/sessions/lease.ts",
       ...["catalogue-entry", "guard", "limits", "listing", "local-catalogue", "prices", "specification", "unreadable"]
         // The wire that nearly all speak: a file of its own would cost every first turn more than it saves any.
         .concat(["wires/openai", "writing"])
@@ -214,7 +216,7 @@ const FILES = [
     deferred: true,
     modules: [
       ...["describe-call", "tool-calls"].map((name) => `src/run/${name}.ts`),
-      ...["edit-file", "files", "grep-search", "replace-file", "search-folder", "web-page"].map(
+      ...["edit-file", "files", "grep-search", "replace-file", "search-folder", "shell-output", "web-page"].map(
         (name) => `src/tools/${name}.ts`,
       ),
       ...["by-handle", "by-name", "names", "opened-folder", "path-guard", "reach"].map(
@@ -222,6 +224,17 @@ const FILES = [
       ),
       "src/hostile/threads.ts",
       "src/base/cut-text.ts",
+    ],
+  },
+  {
+    name: "live",
+    needs: ["serve", "run"],
+    deferred: true,
+    modules: [
+      ...["asks", "budget-check", "queue", "rule-check", "rules", "runs", "spending", "structured"].map(
+        (name) => `src/run/${name}.ts`,
+      ),
+      ...["plan", "watch"].map((name) => `src/live/${name}.ts`),
     ],
   },
   {
