@@ -82,6 +82,16 @@ describe("what the pages say is true", () => {
     }
   });
 
+  it("live.md tells of every event", () => {
+    const events = readFileSync(path.join(ROOT, "src/ports/watch.ts"), "utf8").matchAll(/^ {2}\| \{ type: "(\w+)"/gm);
+    const text = readFileSync(path.join(ROOT, "docs/live.md"), "utf8");
+    const rows = [...text.matchAll(/^\| `(\w+)` /gm)].map(([, name]) => name);
+    assert.deepEqual(
+      rows,
+      [...events].map(([, name]) => name),
+    );
+  });
+
   describe("embedding.md", () => {
     const text = readFileSync(path.join(ROOT, "docs/embedding.md"), "utf8");
     it("tells of every error", () => {

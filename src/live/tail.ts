@@ -83,6 +83,11 @@ export class Tail {
     return this.#version;
   }
 
+  /** Whether a run of this process has the chain's lease. */
+  get isHeld(): boolean {
+    return this.#held;
+  }
+
   /** A run of this process has the chain's lease, until what is returned is called: nobody else writes messages meanwhile. */
   hold(): () => void {
     this.#held = true;

@@ -2,6 +2,7 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { InputError, SessionNotFoundError } from "../ports/errors.js";
 import { found } from "../sessions/sessions.js";
+import { isOpen } from "../sessions/stored-run.js";
 import { type Cursor, isStored, parseCursor } from "./cursor.js";
 import type { Live } from "./live.js";
 import { onAbort } from "../base/abort.js";
@@ -100,8 +101,7 @@ class Watch {
         yield { type: "deleted" };
         return;
       }
-      if (state !== this.#told) yield state;
-      this.#told = state;
+      if (!this.#told) yield (this.#told = state);
       const { cuts } = state.state.session;
       const cut = this.#isLost ? 0 : this.#place.cutOf(cuts);
       const page = await this.#tail.from(Math.max(1, Math.min(this.#place.cursor.seq, cut ?? Infinity)));
@@ -110,6 +110,10 @@ class Watch {
       this.#isLost = false;
       for (const message of page.messages) yield* this.#step(this.#tail.step(this.#place, message));
       more = page.more;
+      // Behind what was said by then: who hears that a run ended has all of it.
+      const { run } = state.state;
+      if (more || state === this.#told || (this.#tail.isHeld && !(run && isOpen(run)))) continue;
+      yield (this.#told = state);
     }
     for (const { callId, text } of this.#tail.progress(this.#progress)) yield { type: "tool_progress", callId, text };
   }

@@ -68,7 +68,9 @@ describe("GET /api/sessions/{id}/events", () => {
       await api.agent.sessions.revert(id, third!);
       await api.run({ message: "again", session_id: id });
       const wanted = await messagesOf(api, id);
-      for (let n = 0; n < 200 && !isDeepStrictEqual(page.messages, wanted); n += 1) await soon(10);
+      // How it stands is told behind what was said.
+      const isThere = () => isDeepStrictEqual(page.messages, wanted) && page.state.run.state === "finished";
+      for (let n = 0; n < 200 && !isThere(); n += 1) await soon(10);
       assert.deepEqual(page.messages, wanted);
       assert.equal(page.state.run.state, "finished");
       await end();
