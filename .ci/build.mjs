@@ -189,6 +189,14 @@ const FILES = [
   { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   {
+    name: "prompt",
+    needs: ["serve", "stdio"],
+    deferred: true,
+    modules: ["permission", "plan", "printed", "prompt", "shown", "spent", "updates"].map(
+      (name) => `adapters/acp-shared/${name}.ts`,
+    ),
+  },
+  {
     name: "run",
     needs: ["serve"],
     deferred: true,
