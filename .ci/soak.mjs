@@ -23,6 +23,7 @@ const STEPS = [
     "test/ai-sdk-provider/many-turns.test.ts",
     { SEED: seed, TURNS: 100 },
   ],
+  ["any run at any door of a session answered and cancelled at any other", "test/live/doors.test.ts", { DOORS: "all" }],
   ["5,000 mutated frames on each wire", "test/reliability/mutations.test.ts", { SEED: seed, FRAMES: 5_000 }],
   ["10,000 calls of each file tool while a parent folder flips", "test/files/race.test.ts", { CALLS: 10_000 }],
 ];

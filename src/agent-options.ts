@@ -4,12 +4,14 @@ import { isRecord } from "./base/json.js";
 import type { CatalogueCache } from "./models/models.js";
 import type { BusEvent } from "./ports/bus-events.js";
 import type { Logger } from "./ports/logger.js";
-import type { ModelProvider } from "./ports/model-provider.js";
+import type { ModelPrices, ModelProvider } from "./ports/model-provider.js";
 import { EFFORTS, MODES, object, objects, oneOf } from "./run/input.js";
 import { UNATTENDED, type Unattended } from "./run/unattended.js";
 import type { ReasoningEffort } from "./ports/model-provider.js";
 import { checkRules } from "./run/rule-check.js";
 import type { SessionMode } from "./ports/session.js";
+import { checkBudget, checkPrice, type SessionBudget } from "./run/limits.js";
+import type { Budget } from "./ports/run.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Hooks } from "./ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "./ports/permission-policy.js";
@@ -58,6 +60,12 @@ export interface AgentOptions {
   attachedBytes?: number;
   /** Bytes kept of a tool's output; default 1 MiB. */
   toolOutputBytes?: number;
+  /** What each run may cost at most; see `RunInput.budget` for less. Default: nothing is bounded. */
+  budget?: Budget;
+  /** What all runs of a session may cost together. Default: nothing is bounded. */
+  sessionBudget?: SessionBudget;
+  /** USD per million tokens of a model whose price nobody knows; left out, such a model costs 0, and is refused to a run with a budget in USD. */
+  unknownPrice?: ModelPrices;
   /** How sessions outlive the model's window. */
   compaction?: CompactionOptions;
   /** Where a run names none. Default: the first model. */
@@ -89,6 +97,9 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   concurrentRuns: true,
   attachedBytes: true,
   toolOutputBytes: true,
+  budget: true,
+  sessionBudget: true,
+  unknownPrice: true,
   compaction: true,
   model: true,
   modelTimeoutMs: true,
@@ -116,6 +127,9 @@ export function checkOptions(options: unknown): void {
   // Longer ones no timer holds.
   if (typeof askTimeout !== "number" || !(askTimeout > 0 && askTimeout <= 86_400))
     throw new InputError("askTimeout", "a number of seconds above 0, at most 86,400");
+  checkBudget("budget", options["budget"]);
+  checkBudget("sessionBudget", options["sessionBudget"], ["usd", "tokens"]);
+  checkPrice("unknownPrice", options["unknownPrice"]);
   if (options["hooks"] !== undefined) checkHooks(options["hooks"]);
   const { model } = options;
   if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");

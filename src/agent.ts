@@ -139,6 +139,9 @@ export class Agent {
       limits: {
         iterations: options.maxIterations ?? AGENT_DEFAULTS.maxIterations,
         toolOutputBytes: options.toolOutputBytes ?? AGENT_DEFAULTS.toolOutputBytes,
+        budget: options.budget ?? {},
+        sessionBudget: options.sessionBudget ?? {},
+        unknownPrice: options.unknownPrice,
       },
       projectDir,
       reasoningEffort: model?.reasoningEffort ?? "",

@@ -9,6 +9,7 @@ export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 export type { Budget, Instruction, Run, RunAnswer, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
 export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
 export type { Runs } from "./run/runs.js";
+export type { SessionBudget } from "./run/limits.js";
 export type { Asks } from "./run/asks.js";
 export type { Unattended } from "./run/unattended.js";
 export type { CatalogueCache, ModelEntry, ModelPair, Models } from "./models/models.js";
@@ -131,6 +132,7 @@ export {
   AskClosedError,
   AskNotFoundError,
   AttachmentError,
+  BudgetSpentError,
   ConfigError,
   GantryError,
   hasCode,
@@ -139,6 +141,7 @@ export {
   ListenError,
   ModelSelectionError,
   ModelTimeoutError,
+  OutputSchemaError,
   PathError,
   PointNotFoundError,
   ProjectFolderError,

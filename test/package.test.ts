@@ -150,6 +150,18 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.match(output, /^package\.json$/m);
   });
 
+  it("finds what looks at schemas in them", async () => {
+    const output = await node(`
+      import { Agent } from "gantry";
+      import { ScriptedProvider } from "gantry/testing";
+      const agent = new Agent({ providers: [new ScriptedProvider(["36", "[1]"])] });
+      for (const [$schema, type] of [["https://json-schema.org/draft/2020-12/schema", "integer"], ["http://json-schema.org/draft-07/schema#", "array"]])
+        console.log(JSON.stringify((await (await agent.run({ message: "x", outputSchema: { $schema, type } })).result).structured));
+      await agent.close();
+    `);
+    assert.equal(output, "36\n[1]");
+  });
+
   it("has types that a strict compiler takes", async () => {
     await folder.write({
       "check.ts": `

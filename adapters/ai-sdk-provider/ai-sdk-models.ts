@@ -1,4 +1,4 @@
-import type { Logger, Model, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "gantry";
+import type { Logger, Model, ModelChunk, ModelPrices, ModelProvider, ModelRequest, ModelUsage } from "gantry";
 import { complete } from "./catalogue.js";
 import type { FaultContext } from "./errors.js";
 import { inputOf } from "./files.js";
@@ -6,7 +6,7 @@ import type { CallOptions } from "./language-model.js";
 import { answerLimit } from "./limits.js";
 import { PromptMemory, toPrompt } from "./messages.js";
 import type { Settings } from "./options.js";
-import { listedCost } from "./prices.js";
+import { listedCost, listedPrices } from "./prices.js";
 import type { PartSource } from "./reading/answer-body.js";
 import { Refusals } from "./refusals.js";
 import { streamAnswer, type Attempt } from "./stream.js";
@@ -58,6 +58,10 @@ export class AiSdkModels implements ModelProvider {
     return streamAnswer(() => this.#attempt(request, signal), request, signal);
   }
 
+  prices(model: Model, promptTokens: number): Promise<ModelPrices | undefined> {
+    return listedPrices(model.id, promptTokens, this.#settings);
+  }
+
   async close(): Promise<void> {}
 
   async #attempt(request: ModelRequest, signal: AbortSignal): Promise<Attempt> {
@@ -97,6 +101,11 @@ export class AiSdkModels implements ModelProvider {
     if (temperature !== undefined && !refused.has("temperature") && !/^(o\d|gpt-5)/.test(model.id)) {
       base.temperature = temperature;
       sent.add("temperature");
+    }
+    const { outputSchema } = request;
+    if (outputSchema !== undefined && !refused.has("json") && (await wire.ownJson?.(asking)) === true) {
+      base.responseFormat = { type: "json", schema: outputSchema, name: "answer" };
+      sent.add("json");
     }
     const options: CallOptions = { ...base, ...(await wire.options(asking, base)) };
     if (request.effort !== "") sent.add("effort");

@@ -123,6 +123,8 @@ function packageWire(modelOf: (id: string) => AiSdkModel, providerOptions: FromA
     thinkTags: true,
     cost: passedCost,
     input: () => ["text"],
+    // Some make a tool of it, which must be the only one.
+    ownJson: ({ request: { tools } }) => tools.length === 0,
     // Packages differ in what they make of media within results; behind them all understand it.
     rules: () => ({ toolMedia: "behind", toolIds: "plain", reasoningOnMessage: false }),
     async options({ request: { model, effort }, refused }) {

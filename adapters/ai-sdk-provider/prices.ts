@@ -1,4 +1,4 @@
-import type { ModelUsage } from "gantry";
+import type { ModelPrices, ModelUsage } from "gantry";
 import { bag } from "./json.js";
 import type { Settings } from "./options.js";
 import type { ReportedUsage } from "./usage.js";
@@ -52,7 +52,7 @@ export function passedCost({ raw, metadata }: ReportedUsage): number | undefined
 
 /** USD from the public price list; undefined when it does not know the model. */
 export async function listedCost(
-  usage: ModelUsage,
+  usage: Counts,
   modelId: string,
   settings: Pick<Settings, "local" | "priceProvider">,
   at = new Date(),
@@ -75,6 +75,31 @@ export async function listedCost(
     // Counts that contradict each other: no price is better than a wrong one.
     return undefined;
   }
+}
+
+type Counts = Pick<ModelUsage, "inputTokens" | "cacheReadTokens" | "cacheWriteTokens" | "outputTokens">;
+
+/** Of a prompt of so many tokens, since long ones may be dearer; undefined when the public price list does not know the model. */
+export async function listedPrices(
+  modelId: string,
+  promptTokens: number,
+  settings: Pick<Settings, "local" | "priceProvider">,
+): Promise<ModelPrices | undefined> {
+  const tokens = Math.max(1, promptTokens);
+  const at = new Date();
+  const cost = (changes: Partial<Counts>) => {
+    const counts = { inputTokens: tokens, cacheReadTokens: 0, cacheWriteTokens: 0, outputTokens: 0, ...changes };
+    return listedCost(counts, modelId, settings, at);
+  };
+  const [prompt, written, answered] = [
+    await cost({}),
+    await cost({ cacheWriteTokens: tokens }),
+    await cost({ outputTokens: tokens }),
+  ];
+  if (prompt === undefined || answered === undefined) return undefined;
+  const perMillion = (usd: number) => (usd / tokens) * 1_000_000;
+  const cacheWrite = written === undefined ? {} : { cacheWrite: perMillion(written) };
+  return { input: perMillion(prompt), output: perMillion(answered - prompt), ...cacheWrite };
 }
 
 /** Context window of a model, where the price list tells it. */

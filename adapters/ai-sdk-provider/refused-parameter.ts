@@ -8,9 +8,13 @@ const NAMES: readonly (readonly [Optional, RegExp])[] = [
   ["max_tokens", /max_completion_tokens|max_tokens|max_output_tokens/i],
   ["cache_key", /prompt_cache_key|promptCacheKey/i],
   ["stream_options", /stream_options|include_usage/i],
+  [
+    "json",
+    /response_?format|json_?schema|structured[-_ ]?outputs?|output_(config|format)|response_?schema|response_?mime_?type|additionalProperties|\bschema\b/i,
+  ],
 ];
 const REFUSED =
-  /unsupported|not support|n't support|only (the )?default|only 1 |unrecognized|unknown|unexpected|extra (inputs|fields)|not permitted|not allowed|deprecated|invalid|not available|must be verified|instead/i;
+  /unsupported|not support|n't support|only (the )?default|only 1 |unrecognized|unknown|unexpected|extra (inputs|fields)|not permitted|not allowed|deprecated|invalid|not available|unavailable|must be verified|instead/i;
 
 /** The optional parameter that a provider refused, when it was sent and can be left out. */
 export function refusedParameter(error: unknown, sent: ReadonlySet<Optional>): Optional | undefined {

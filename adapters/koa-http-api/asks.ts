@@ -1,6 +1,5 @@
-import { AskNotFoundError, hasCode, SessionNotFoundError } from "gantry";
+import { AskNotFoundError, hasCode, SessionNotFoundError, type Ask } from "gantry";
 import type { Context } from "koa";
-import type Router from "@koa/router";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
@@ -8,47 +7,50 @@ import { Fields, invalidField } from "./fields.js";
 import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { wireAsk } from "./wire.js";
 
-/** What runs ask of people. */
-export function askRoutes(router: Router, { agent }: ApiParts, bodies: BodyReader): void {
-  const askOf = async (ctx: Context) => {
-    const id = idIn(ctx);
-    const ask = id === undefined ? undefined : await agent.asks.get(id);
-    if (!ask) throw new AskNotFoundError(id ?? "");
-    return ask;
-  };
+type Parts = Pick<ApiParts, "agent">;
 
-  router.get("/api/asks", async (ctx) => {
-    const query = new Query(ctx);
-    const before = query.text("before");
-    const place = before === undefined ? undefined : await agent.asks.get(before);
-    if (before !== undefined && !place)
-      throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
-    const of = query.text("session_id") || undefined;
-    const session = of === undefined ? undefined : await agent.sessions.get(of);
-    if (of !== undefined && !session) throw new SessionNotFoundError(of);
-    const asks = await agent.asks.list({
-      limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
-      sessionId: session?.id,
-      open: query.oneOf("state", ["open", "all"]) !== "all",
-      before: place,
-    });
-    send(ctx, { asks: asks.map(wireAsk) });
+/** `GET /api/asks`. */
+export async function listAsks(ctx: Context, { agent }: Parts): Promise<void> {
+  const query = new Query(ctx);
+  const before = query.text("before");
+  const place = before === undefined ? undefined : await agent.asks.get(before);
+  if (before !== undefined && !place) throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
+  const of = query.text("session_id") || undefined;
+  const session = of === undefined ? undefined : await agent.sessions.get(of);
+  if (of !== undefined && !session) throw new SessionNotFoundError(of);
+  const asks = await agent.asks.list({
+    limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
+    sessionId: session?.id,
+    open: query.oneOf("state", ["open", "all"]) !== "all",
+    before: place,
   });
+  send(ctx, { asks: asks.map(wireAsk) });
+}
 
-  router.get("/api/asks/:id", async (ctx) => send(ctx, wireAsk(await askOf(ctx))));
+/** `GET /api/asks/{id}`. */
+export async function showAsk(ctx: Context, parts: Parts): Promise<void> {
+  send(ctx, wireAsk(await askOf(ctx, parts)));
+}
 
-  router.post("/api/asks/:id", async (ctx) => {
-    const { id } = await askOf(ctx);
-    const fields = new Fields(await bodies.json(ctx));
-    const reply = { choice: fields.text("choice") ?? "", text: fields.text("text") ?? "" };
-    // Which of the two counts nobody could tell.
-    if (reply.choice !== "" && reply.text !== "") throw invalidField("text");
-    try {
-      send(ctx, wireAsk(await agent.asks.answer(id, reply, "http")));
-    } catch (error) {
-      if (!hasCode(error, "ask_closed")) throw error;
-      // Whoever comes late is told what was decided.
-      send(ctx, { error: error.message, code: error.code, ask: wireAsk(error.ask) }, 409);
-    }
-  });
+/** `POST /api/asks/{id}`. */
+export async function answerAsk(ctx: Context, parts: Parts, bodies: BodyReader): Promise<void> {
+  const { id } = await askOf(ctx, parts);
+  const fields = new Fields(await bodies.json(ctx));
+  const reply = { choice: fields.text("choice") ?? "", text: fields.text("text") ?? "" };
+  // Which of the two counts nobody could tell.
+  if (reply.choice !== "" && reply.text !== "") throw invalidField("text");
+  try {
+    send(ctx, wireAsk(await parts.agent.asks.answer(id, reply, "http")));
+  } catch (error) {
+    if (!hasCode(error, "ask_closed")) throw error;
+    // Whoever comes late is told what was decided.
+    send(ctx, { error: error.message, code: error.code, ask: wireAsk(error.ask) }, 409);
+  }
+}
+
+async function askOf(ctx: Context, { agent }: Parts): Promise<Ask> {
+  const id = idIn(ctx);
+  const ask = id === undefined ? undefined : await agent.asks.get(id);
+  if (!ask) throw new AskNotFoundError(id ?? "");
+  return ask;
 }

@@ -57,7 +57,9 @@ export function refusalFor(error: unknown): Refusal {
   if (hasCode(error, "invalid_input")) {
     const { field } = error;
     if (field === "message") return { status: 400, message: "message is required", code: "message_required" };
-    return { status: 400, message: `invalid field: ${FIELDS[field] ?? field}`, code: "invalid_field" };
+    // What is wrong with a schema nobody guesses.
+    const why = field === "outputSchema" ? error.message.slice(field.length) : "";
+    return { status: 400, message: `invalid field: ${FIELDS[field] ?? field}${why}`, code: "invalid_field" };
   }
   if (hasCode(error, "session_busy") || hasCode(error, "too_many_runs")) {
     const headers = { "Retry-After": String(Math.max(1, Math.ceil(error.retryAfterMs / 1000))) };
@@ -83,6 +85,7 @@ const STATUS: Readonly<Record<string, number>> = {
   run_cancelled: 500,
   provider: 500,
   repeated_calls: 500,
+  output_schema: 500,
   lease_lost: 500,
 };
 

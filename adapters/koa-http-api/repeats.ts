@@ -78,8 +78,8 @@ export async function joinStream(
   }
   const ended = await agent.runs.ended(run.id, signal);
   if (ended.state === "finished") {
-    await stream.send("agent", wireDone(ended.usage, ended.answer));
-    stream.end("done", wireDone(ended.usage, ended.answer));
+    await stream.send("agent", wireDone(ended.usage, ended.answer, ended.endedBy));
+    stream.end("done", wireDone(ended.usage, ended.answer, ended.endedBy));
   } else {
     const { message, code } = runRecordFailure(ended);
     stream.end("error", { error: message, code });

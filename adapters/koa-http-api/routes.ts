@@ -4,14 +4,11 @@ import { RunNotFoundError, SessionNotFoundError, type Agent, type RunRecord, typ
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import { HttpError } from "./errors.js";
-import { serveEvents } from "./events.js";
-import { askRoutes } from "./asks.js";
 import { BodyReader } from "./body.js";
 import { Fields } from "./fields.js";
 import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { Runs } from "./runs.js";
 import { Streams } from "./streams.js";
-import { updateSession } from "./session-update.js";
 import { SESSION_HEADER, wireMessage, wireModel, wireRun, wireSession } from "./wire.js";
 
 const MAX_MESSAGES = 1000;
@@ -27,7 +24,11 @@ export function createRouter(parts: ApiParts): Router {
   const streams = new Streams(parts);
   const bodies = new BodyReader(parts.options);
   const runs = new Runs(parts, streams, bodies);
-  askRoutes(router, parts, bodies);
+  // What few ask for is loaded with the first of them.
+  const asks = () => import("./asks.js");
+  router.get("/api/asks", async (ctx) => (await asks()).listAsks(ctx, parts));
+  router.get("/api/asks/:id", async (ctx) => (await asks()).showAsk(ctx, parts));
+  router.post("/api/asks/:id", async (ctx) => (await asks()).answerAsk(ctx, parts, bodies));
 
   router.get("/api/health", (ctx) => send(ctx, { status: "ok", version: agent.version }));
 
@@ -66,6 +67,7 @@ export function createRouter(parts: ApiParts): Router {
   });
 
   router.patch("/api/sessions/:id", async (ctx) => {
+    const { updateSession } = await import("./session-update.js");
     const session = await updateSession(agent, idOf(ctx), await bodies.json(ctx), goneSignal(ctx));
     ctx.set(SESSION_HEADER, session.id);
     send(ctx, wireSession(session, await runOf(agent, session.id)));
@@ -84,7 +86,10 @@ export function createRouter(parts: ApiParts): Router {
     send(ctx, { messages: messages.map(wireMessage) });
   });
 
-  router.get("/api/sessions/:id/events", (ctx) => serveEvents(ctx, idOf(ctx), parts, streams));
+  router.get("/api/sessions/:id/events", async (ctx) => {
+    const { serveEvents } = await import("./events.js");
+    await serveEvents(ctx, idOf(ctx), parts, streams);
+  });
 
   router.post("/api/sessions/:id/cancel", async (ctx) => {
     const run = await runOf(agent, idOf(ctx));

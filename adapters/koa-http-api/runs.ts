@@ -10,11 +10,9 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
-import { projectFolder } from "./projects.js";
 import { runRequest, type RunRequest } from "./run-request.js";
 import { CANCEL_MS } from "./serving.js";
 import { firstOf } from "./signals.js";
-import { answerOf, joinStream, keyOf, once } from "./repeats.js";
 import { SseStream } from "./sse.js";
 import type { Streams } from "./streams.js";
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER, wireDone, wireEvent, wireResult } from "./wire.js";
@@ -40,13 +38,14 @@ export class Runs {
     // Also on the answer of a run that fails: a misspelt name may be why.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
     if (request.stream) this.#streams.count(ctx, "run");
-    const key = keyOf(ctx);
+    const repeats = ctx.headers["idempotency-key"] === undefined ? undefined : await import("./repeats.js");
+    const key = repeats?.keyOf(ctx);
     const line = new Waiting((run) => this.#open(ctx, run), request.stream);
     try {
       const run =
-        key === undefined
+        repeats === undefined || key === undefined
           ? await this.#start(request, line, gone.signal)
-          : await once(this.#parts.agent, key, request.fingerprint(), (sessionId) =>
+          : await repeats.once(this.#parts.agent, key, request.fingerprint(), (sessionId) =>
               this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, line, gone.signal, key),
             );
       if (!ctx.headerSent) name(ctx, run);
@@ -70,6 +69,7 @@ export class Runs {
   /** A run that was begun before, under the same key. */
   async #join(ctx: Context, run: RunRecord, isStream: boolean, gone: AbortSignal): Promise<void> {
     const { agent, shutdown } = this.#parts;
+    const { answerOf, joinStream } = await import("./repeats.js");
     const { signal, untie } = firstOf(shutdown, gone);
     try {
       if (!isStream) return send(ctx, await answerOf(agent, run, signal));
@@ -93,10 +93,11 @@ export class Runs {
     const isTied = (request.onDisconnect ?? otherwise) === "cancel";
     const { projectRoots: roots, allowPaths, deniedPaths } = options;
     const { projectDir: served } = agent;
-    const projectDir =
-      request.projectDir === undefined
-        ? undefined
-        : await projectFolder(request.projectDir, { projectDir: served, roots, denied: deniedPaths });
+    let projectDir: string | undefined;
+    if (request.projectDir !== undefined) {
+      const { projectFolder } = await import("./projects.js");
+      projectDir = await projectFolder(request.projectDir, { projectDir: served, roots, denied: deniedPaths });
+    }
     const policy = { projectDir: projectDir ?? served, anywhere: isLoopback(), allowPaths, deniedPaths };
     const tied = isTied ? firstOf(shutdown, gone) : undefined;
     const started = agent.run({
@@ -137,7 +138,7 @@ export class Runs {
       const result = await ending(run.result, this.#parts.shutdown);
       await pumped;
       tellDropped(run, stream);
-      const done = wireDone(result.usage, result);
+      const done = wireDone(result.usage, result, result.endedBy);
       await stream.send("agent", done);
       stream.end("done", done);
     } catch (error) {

@@ -109,8 +109,14 @@ export function wireResult(result: RunResult) {
     usage: wireUsage(result.usage),
     iterations: result.iterations,
     finish_reason: result.finishReason,
+    ...endedEarly(result.endedBy),
     ...structuredOf(result),
   };
+}
+
+/** Told only of runs that have a budget, and came to its end. */
+function endedEarly(endedBy: RunRecord["endedBy"]): { ended_by?: "budget" } {
+  return endedBy === "budget" ? { ended_by: endedBy } : {};
 }
 
 /** Where an answer of a certain form was asked for. */
@@ -132,6 +138,8 @@ export function wireRun(run: RunRecord) {
     ended_by: run.endedBy,
     error: run.error,
     ...structuredOf(run.answer),
+    // While it waits to ask its model again.
+    ...(run.retry && { retry: run.retry }),
   };
 }
 
@@ -163,9 +171,15 @@ export function wireAsk(ask: Ask) {
 export function wireWatched(event: WatchEvent): Record<string, unknown> {
   switch (event.type) {
     case "state": {
-      const { session, run, asks } = event.state;
+      const { session, run, asks, plan, elsewhere } = event.state;
       const { leave } = session;
-      return { session: { ...wireSession(session), leave }, run: run && wireRun(run), asks: asks.map(wireAsk) };
+      return {
+        session: { ...wireSession(session), leave },
+        run: run && wireRun(run),
+        asks: asks.map(wireAsk),
+        plan,
+        elsewhere,
+      };
     }
     case "message":
       return { message: wireMessage(event.message) };
@@ -266,8 +280,9 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
   }
 }
 
-export function wireDone(usage: Usage, answer: { structured?: unknown } | null) {
-  return { type: "done", done: true, usage: wireTokens(usage), ...structuredOf(answer) };
+export function wireDone(usage: Usage, answer: { structured?: unknown } | null, endedBy: RunRecord["endedBy"]) {
+  const early = endedBy === "budget" ? { finish_reason: "length", ...endedEarly(endedBy) } : {};
+  return { type: "done", done: true, usage: wireTokens(usage), ...early, ...structuredOf(answer) };
 }
 
 /** Without its empty fields. */

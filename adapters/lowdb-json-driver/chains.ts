@@ -65,6 +65,8 @@ export class Chains {
   damaged = false;
   /** Chains of which another process said something since somebody emptied it. */
   readonly news = new Set<string>();
+  /** The same where any may be another: a chain that is in the log no more is in none of its lines. */
+  allNew = false;
   /** Chains whose messages are in memory, the last used last. */
   readonly #whole = new Set<string>();
 
@@ -89,6 +91,7 @@ export class Chains {
 
   /** Forget all. */
   clear(): void {
+    this.allNew = true;
     this.known.clear();
     this.#whole.clear();
     this.damaged = false;

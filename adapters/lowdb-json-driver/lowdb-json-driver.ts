@@ -10,9 +10,11 @@ export class LowdbJsonDriver implements SessionDriver {
   /** What others wrote is read from the log. */
   readonly notifier = new LookingNotifier(() => {
     const { chains } = this.#store ?? {};
-    chains?.refresh();
-    const news = [...(chains?.news ?? [])];
-    chains?.news.clear();
+    if (!chains) return false;
+    chains.refresh();
+    const news = chains.allNew || [...chains.news];
+    chains.allNew = false;
+    chains.news.clear();
     return news;
   });
   readonly #life: DriverLife<Store>;

@@ -122,11 +122,12 @@ export function messagesStatement(
     ...(page.after === undefined ? [] : ["seq > ?"]),
     ...(page.before === undefined ? [] : ["seq < ?"]),
     ...(page.hiddenBy === undefined ? ["cut = ''"] : ["cut = ?", "cut <> ''"]),
+    ...(page.tool === undefined ? [] : ["name = ?"]),
   ];
   return {
     sql: `SELECT ${columns} FROM messages WHERE ${conditions.join(" AND ")} ORDER BY seq ${descending ? "DESC" : "ASC"} LIMIT ?`,
     descending,
-    limits: [page.after, page.before, page.hiddenBy, limitOf(page.limit ?? Infinity)].filter(
+    limits: [page.after, page.before, page.hiddenBy, page.tool, limitOf(page.limit ?? Infinity)].filter(
       (value) => value !== undefined,
     ),
   };

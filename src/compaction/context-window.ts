@@ -11,11 +11,12 @@ import { hasCode, ProviderError } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
 import { modelView, repaired } from "../conversation/messages.js";
 import { callModel, type ModelCaller } from "../models/model-call.js";
+import { toldWaits } from "../models/told-waits.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { ModelRequest, ModelUsage } from "../ports/model-provider.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
-import type { ToolSpec } from "../ports/tool.js";
+import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import type { Recorder } from "../conversation/recorder.js";
 import { cutMiddle } from "../base/cut-text.js";
 
@@ -36,6 +37,8 @@ export interface WindowContext extends ModelCaller {
   readonly effort: ReasoningEffort;
   readonly system: string;
   readonly tools: readonly ToolSpec[];
+  /** Of the last answer; undefined: any. */
+  readonly outputSchema?: JsonSchema | undefined;
   readonly conversation: Conversation;
   readonly recorder: Recorder;
   readonly events: { push(event: AgentEvent): void };
@@ -114,7 +117,7 @@ export class ContextWindow {
   }
 
   #request(): ModelRequest {
-    const { provider, model, effort, conversation, sessionId } = this.#context;
+    const { provider, model, effort, conversation, sessionId, outputSchema } = this.#context;
     const { size } = this.#rules;
     const request: ModelRequest = {
       model,
@@ -128,6 +131,7 @@ export class ContextWindow {
       effort,
       cacheKey: sessionId,
     };
+    if (outputSchema) request.outputSchema = outputSchema;
     // Prompt and answer share the window; many providers refuse a request that allows for more.
     const room = Math.floor((size - this.#promptTokens()) * 0.95);
     if (this.#rules.enabled && model.maxOutput !== undefined && model.maxOutput > room) {
@@ -240,7 +244,8 @@ export class ContextWindow {
     });
     const room = this.#limit - estimatePrompt(asking("")) - maxTokens;
     const request = asking(cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN));
-    const answer = await callModel(this.#context, "summary", request, signal);
+    const waits = toldWaits((retry) => recorder.waits(retry));
+    const answer = await callModel(this.#context, "summary", request, signal, waits);
     if ("error" in answer) throw answer.error;
     await recorder.write({ sync: false, usage: answer.paid });
     return answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");

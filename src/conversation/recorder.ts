@@ -7,7 +7,7 @@ import type { Usage } from "../ports/usage.js";
 import { addUsage } from "./usage.js";
 
 /** What watchers see of a change. */
-export type StoredChange = Pick<SessionChange, "add" | "append" | "finish">;
+export type StoredChange = Pick<SessionChange, "add" | "append" | "finish" | "set">;
 
 /**
  * A change under a run's lease, and what it changes of the run. `sync` as that of the driver; `later`: the disk is not
@@ -158,6 +158,11 @@ export class Recorder {
     const usage = change.usage && { usage: addUsage(this.#run.usage, change.usage) };
     await this.#write(change, run || usage ? { ...run, ...usage } : undefined);
     if (change.usage) this.#sessionUsage = addUsage(this.#sessionUsage, change.usage);
+  }
+
+  /** The run waits to ask its model again; null: no more. Rejects as the driver's `write`. */
+  async waits(retry: RunRecord["retry"]): Promise<void> {
+    await this.write({ sync: false, run: { retry } });
   }
 
   /** How the run ended, where no change before said so; also where one before could not be written. */

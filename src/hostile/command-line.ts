@@ -98,9 +98,11 @@ class Shell {
         growing.closed = true;
       } else if (char === ")") throw new NotUnderstood(char);
       else {
-        if (heredocs.waiting && /[$`<>]\(|`/.test(this.#text.slice(this.#at, this.#at + 2)))
-          throw new NotUnderstood("a substitution beside a here-document");
-        this.#take(growing, this.#word());
+        const from = this.#at;
+        const word = this.#word();
+        if (heredocs.waiting && this.#text.slice(from, this.#at).includes("\n"))
+          throw new NotUnderstood("a line's end before a here-document");
+        this.#take(growing, word);
       }
     }
   }
@@ -259,6 +261,8 @@ class Shell {
   /** What begins with the `$` that was read; what it stands for where that is known. */
   #dollar(inQuotes: boolean, unknown: (many: boolean) => void): string {
     const char = this.#text[this.#at];
+    // What the next line begins with stands right behind the `$`.
+    if (char === "\\" && this.#text[this.#at + 1] === "\n") throw new NotUnderstood("a $ at the end of a line");
     if (char === "(") {
       if (this.#text[this.#at + 1] !== "(") {
         this.#at += 1;

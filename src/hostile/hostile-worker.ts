@@ -18,6 +18,8 @@ const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise
   edit: editText,
   expression: compileExpression,
   search: searchLines,
+  // Its library is large, and few calls need it.
+  schema: async (job) => (await import("./schema-check.js")).checkSchema(job),
   judge: judgeCall,
 };
 

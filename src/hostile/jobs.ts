@@ -3,6 +3,7 @@ import type { FileMatches, SearchJob } from "./line-search.js";
 import type { JudgeJob, Judgement } from "./judge-call.js";
 import type { PageJob, PageText } from "./page.js";
 import type { Expression } from "./expression.js";
+import type { SchemaAnswer, SchemaJob } from "./schema-check.js";
 import type { WalkedPart, WalkJob } from "./walk-job.js";
 
 /** What a thread can be asked. */
@@ -21,6 +22,8 @@ export interface Jobs {
   expression: Expression;
   /** Search lines of files. */
   search: SearchJob;
+  /** Check a JSON Schema, and a value by it. */
+  schema: SchemaJob;
   /** Hold a call against rules. */
   judge: JudgeJob;
 }
@@ -34,6 +37,7 @@ export interface Answers {
   edit: EditedFile | { refused: string };
   expression: { flags: string } | { refused: string };
   search: FileMatches[];
+  schema: SchemaAnswer;
   judge: Judgement;
 }
 

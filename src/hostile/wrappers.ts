@@ -64,9 +64,10 @@ const FORMS: ReadonlyMap<string, Form> = new Map(
 /** They run what is in no word of theirs, or change what words mean. */
 const UNREADABLE = new Set(
   (
-    "alias bind chroot compgen complete compopt csh declare enable entr fish flock hash ksh let local mapfile nsenter " +
-    "parallel powershell pwsh readarray readonly rush runuser script setpriv shopt strace ltrace su systemd-run tcsh " +
-    "typeset unshare watch zsh"
+    "alias at batch bind capsh chroot chrt compgen complete compopt csh dbus-run-session declare enable entr expect " +
+    "fakeroot fish flock gosu hash ksh let local mapfile nsenter numactl parallel pkexec powershell prlimit proot pwsh " +
+    "readarray readonly runuser rush screen script setarch setpriv shopt strace ltrace su su-exec systemd-run taskset " +
+    "tcsh tmux typeset unbuffer unshare watch zsh"
   ).split(" "),
 );
 const SHELLS = new Set(["sh", "bash", "dash", "ash"]);
@@ -87,7 +88,7 @@ export function unwrapped(command: Command, parse: (text: string) => readonly Co
   if (name === "eval") return { inner: [{ parsed: parse(known(words).join(" ")) }], starter: setting.length === 0 };
   if (name === "trap") return { inner: trapped(words, parse), starter: false };
   if (name === "." || name === "source") {
-    known(words.slice(0, 1));
+    if (known(words.slice(0, 1)).some(isStream)) throw new NotUnderstood("a file that is none");
     return { inner: [], starter: false };
   }
   if (SHELLS.has(name)) return ofShell(words, parse, setting.length === 0 && !command.files);
@@ -159,9 +160,15 @@ function ofShell(words: readonly Word[], parse: (text: string) => readonly Comma
       if (!/^([-+][abefhlmnpruvx]+|--(norc|noprofile|posix|login|version|help))$/.test(word.text))
         throw new NotUnderstood(`the option ${word.text} of a shell`);
       if (word.text === "--version" || word.text === "--help") return { inner: [], starter: false };
-    } else return { inner: [], starter: false };
+    } else if (isStream(word.text)) break;
+    else return { inner: [], starter: false };
   }
   throw new NotUnderstood("a shell that reads commands");
+}
+
+/** What another command says there. */
+function isStream(path: string): boolean {
+  return /^\/+(dev|proc)\//.test(path);
 }
 
 function trapped(words: readonly Word[], parse: (text: string) => readonly Command[]): Unwrapped["inner"] {

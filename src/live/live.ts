@@ -1,6 +1,8 @@
 import type { SessionDriver, StoredRun } from "../ports/session-driver.js";
+import { isOurs } from "../sessions/holder.js";
 import { asItIs, isOpen } from "../sessions/stored-run.js";
 import type { SessionState } from "../ports/watch.js";
+import { Plan } from "./plan.js";
 import { Tail } from "./tail.js";
 
 /** The chains of which somebody in this process wants to know at once what happens. */
@@ -9,7 +11,7 @@ export class Live {
 
   /** The tail of a chain, shared; `leave` when it is needed no more. */
   open(rootId: string, store: SessionDriver): { tail: Tail; leave: () => void } {
-    const known = this.#tails.get(rootId) ?? { tail: new Tail(rootId, store, () => stateOf(store, rootId)), users: 0 };
+    const known = this.#tails.get(rootId) ?? { tail: tailOf(rootId, store), users: 0 };
     known.users += 1;
     known.tail.refresh();
     this.#tails.set(rootId, known);
@@ -38,18 +40,30 @@ export class Live {
   }
 }
 
+function tailOf(rootId: string, store: SessionDriver): Tail {
+  const plan = new Plan(rootId, store);
+  return new Tail(rootId, store, () => stateOf(store, rootId, plan));
+}
+
 /** How a session stands, by the id of its chain's original; undefined when there is none. */
-async function stateOf(store: SessionDriver, rootId: string): Promise<SessionState | undefined> {
-  const [session, stored, asks] = await Promise.all([
-    store.get(rootId),
+async function stateOf(store: SessionDriver, rootId: string, plan: Plan): Promise<SessionState | undefined> {
+  const [head, stored, asks] = await Promise.all([
+    store.head(rootId, { messages: false }),
     newestRun(store, rootId),
     store.asks({ sessionId: rootId, open: true, limit: 100 }),
   ]);
-  if (!session) return undefined;
+  if (!head) return undefined;
+  const { original: session, newest } = head;
   const run = stored ? asItIs(stored) : null;
-  // What a dead run asks nobody waits for.
-  const open = run && isOpen(run) ? asks.filter(({ runId }) => runId === run.id) : [];
-  return { session, run, asks: open.reverse(), plan: [] };
+  const isGoing = run !== null && isOpen(run);
+  return {
+    session,
+    run,
+    // What a dead run asks nobody waits for.
+    asks: isGoing ? asks.filter(({ runId }) => runId === run.id).reverse() : [],
+    plan: await plan.at(session.cuts.length, newest.lastSeq),
+    elsewhere: isGoing && !!stored?.holder && !isOurs(stored.holder),
+  };
 }
 
 /** The newest that began: those in line are passed over, and those that left it. */

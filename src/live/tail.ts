@@ -24,7 +24,6 @@ type StateEvent = Extract<WatchEvent, { type: "state" }>;
 /** What is known at one version. */
 interface Asked {
   readonly version: number;
-  state?: Promise<StateEvent | undefined>;
   readonly pages: Map<number, Promise<Message[]>>;
   readonly steps: Map<string, Step>;
 }
@@ -60,6 +59,8 @@ export class Tail {
   readonly #progress = new Map<string, Progress>();
   /** What was asked of the store at this version, and what was made of it, so that many watchers ask once. */
   #asked: Asked = asked(-1);
+  /** How the session stands, until something of that may be another. */
+  #state: Promise<StateEvent | undefined> | undefined;
   /** As JSON the state that was told last: one that says the same is the same. */
   #told: { text: string; event: StateEvent } | undefined;
   #watchers = 0;
@@ -94,7 +95,9 @@ export class Tail {
   }
 
   /** The run that holds the chain stored something. */
-  stored({ add = [], append = [], finish = [] }: StoredChange): void {
+  stored({ add = [], append = [], finish = [], set }: StoredChange): void {
+    // Text that a message gains changes nothing else, and comes ten times a second.
+    if (append.length === 0 || add.length + finish.length > 0 || set) this.#state = undefined;
     for (const message of this.#held ? add : []) {
       if (this.#messages.length === 0) this.#since = message.seq;
       this.#messages.push(
@@ -119,6 +122,7 @@ export class Tail {
 
   /** Somebody new watches, who may know more than was asked of the store before. */
   refresh(): void {
+    this.#state = undefined;
     this.#asked = asked(-1);
   }
 
@@ -126,11 +130,12 @@ export class Tail {
   changed(): void {
     this.#since = Infinity;
     this.#messages = [];
-    this.#bump();
+    this.touched();
   }
 
   /** Something beside its messages is another now. */
   touched(): void {
+    this.#state = undefined;
     this.#bump();
   }
 
@@ -155,7 +160,7 @@ export class Tail {
 
   /** How the session stands, the same object as long as it says the same; undefined when it was deleted. */
   state(): Promise<StateEvent | undefined> {
-    return (this.#now().state ??= this.#stateOf().then((state) => {
+    return (this.#state ??= this.#stateOf().then((state) => {
       const { state: now = "finished" } = state?.run ?? {};
       this.#isRunning = now === "running" || now === "waiting";
       if (!state) return undefined;

@@ -4,6 +4,7 @@ import { InputError, SessionNotFoundError } from "../ports/errors.js";
 import { found } from "../sessions/sessions.js";
 import { type Cursor, isStored, parseCursor } from "./cursor.js";
 import type { Live } from "./live.js";
+import { onAbort } from "../base/abort.js";
 import { Place, type Step } from "./place.js";
 import type { Tail } from "./tail.js";
 
@@ -34,9 +35,16 @@ export async function* watch(
   const { tail, leave } = live.open(chain.root, store);
   const unwatch = follow ? tail.watched() : leave;
   const unattend = answers ? tail.attended(answers === true ? undefined : answers) : leave;
+  // Also of a reader that takes no further event, and never says so.
+  const untie = onAbort(signal, () => {
+    unattend();
+    unwatch();
+    leave();
+  });
   try {
     yield* new Watch(tail, start, isLost).events(follow, signal);
   } finally {
+    untie();
     unattend();
     unwatch();
     leave();

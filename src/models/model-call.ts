@@ -9,8 +9,9 @@ import { GantryError, hasCode, ProviderError } from "../ports/errors.js";
 import type { Hooks } from "../ports/hooks.js";
 import type { Logger } from "../ports/logger.js";
 import type { Part } from "../ports/message.js";
-import type { Model, ModelProvider, ModelRequest } from "../ports/model-provider.js";
+import type { Model, ModelPrices, ModelProvider, ModelRequest } from "../ports/model-provider.js";
 import type { Usage } from "../ports/usage.js";
+import { Meter, type Admitted, type Allowance } from "./allowance.js";
 import { Gathering, type Answer, type OnText } from "./answer.js";
 import { toUsage } from "./usage.js";
 
@@ -25,11 +26,17 @@ export interface ModelCaller {
   readonly hooks: Hooks;
   /** Resolves when what is said to the model is on the disk: it hears nothing before. */
   readonly recorder: { readonly onDisk: Promise<void> };
+  /** Left out: its calls may cost what they like. */
+  readonly allowance?: Allowance | undefined;
+  /** What a model takes whose price nobody knows; left out: nothing. */
+  readonly unknownPrice?: ModelPrices | undefined;
 }
 
 /** An answer that came whole, and what it cost. */
 export interface WholeAnswer extends Answer {
   paid: Usage;
+  /** It is no longer because there was not enough for more. */
+  spent: boolean;
 }
 
 /** A call that failed or was aborted, and what had been said until then. */
@@ -42,8 +49,10 @@ export interface BrokenOff {
 /** What a caller wants to hear of a call while it goes. */
 export interface ModelCallHooks {
   onText?: OnText;
-  /** The call is made again after `delayMs`. */
-  onRetry?(attempt: number, delayMs: number, error: Error): void;
+  /** The call is made again after `delayMs`; what it returns is waited for, and fails the call where it rejects. */
+  onRetry?(attempt: number, delayMs: number, error: Error): void | Promise<void>;
+  /** The wait is over, and the model is asked again. As `onRetry`. */
+  onAgain?(): void | Promise<void>;
   /**
    * An answer of which something was told broke off, and is to be gone on with: keep what there is of it. Resolves with
    * the request that asks for the rest. Left out by those who told nobody: they ask for the whole again.
@@ -55,6 +64,8 @@ export interface ModelCallHooks {
 const MAX_BACKOFF_MS = 60_000;
 /** Of all answers of the process: it has one event loop. */
 const loop = new LoopShare();
+/** Thrown where an answer is ended: there is not enough for more of it. */
+const CUT = new Error("the budget is used up");
 /** What is no answer at all (a page of a proxy) seldom becomes one: it is asked for again so often. */
 const BLIND_RETRIES = 2;
 
@@ -71,8 +82,17 @@ export async function callModel(
 ): Promise<WholeAnswer | BrokenOff> {
   const { id: runId, sessionId, provider, model, bus } = caller;
   const names = { runId, sessionId, callId: newId(), provider: provider.name, model: model.id, purpose };
+  let admitted: Admitted | undefined;
   try {
-    const call = { runId, sessionId, provider: provider.name, model: model.id, purpose, request };
+    admitted = await caller.allowance?.admit(purpose, request);
+    const call = {
+      runId,
+      sessionId,
+      provider: provider.name,
+      model: model.id,
+      purpose,
+      request: admitted?.request ?? request,
+    };
     await abortable((async () => caller.hooks.beforeModelCall?.(call, signal))(), signal);
     if (!provider.waits) await caller.recorder.onDisk;
   } catch (error) {
@@ -82,35 +102,54 @@ export async function callModel(
   const passed = () => Math.round(ticks() - began);
   let firstTokenMs: number | undefined;
   bus.emit("model.started", names);
-  const asked = provider.waits ? { ...request, before: caller.recorder.onDisk } : request;
-  const answer = await attempts(caller, asked, signal, hooks, () => (firstTokenMs ??= passed()));
+  const asking: Asking = { purpose, request, admitted, signal };
+  const answer = await attempts(caller, asking, hooks, () => (firstTokenMs ??= passed()));
   const times = { durationMs: passed(), firstTokenMs };
   if ("error" in answer) {
     bus.emit("model.failed", { ...names, ...times, error: asError(answer.error) });
     return answer;
   }
-  const paid = toUsage(answer.usage, model.prices);
+  const paid = toUsage(answer.usage, model.prices, caller.unknownPrice);
   bus.emit("model.called", { ...names, ...times, usage: paid });
   return { ...answer, paid };
 }
 
+/** What is asked, by whom and for what. */
+interface Asking {
+  readonly purpose: ModelPurpose;
+  request: ModelRequest;
+  /** Undefined: nobody counts. */
+  admitted: Admitted | undefined;
+  readonly signal: AbortSignal;
+}
+
 /** Ask again after a fault that may pass, also amid an answer. */
 async function attempts(
-  { provider, model, logger }: ModelCaller,
-  request: ModelRequest,
-  signal: AbortSignal,
+  caller: ModelCaller,
+  asking: Asking,
   hooks: ModelCallHooks,
   onFirst: () => void,
-): Promise<Answer | BrokenOff> {
-  let asking = request;
+): Promise<(Answer & { spent: boolean }) | BrokenOff> {
+  const { provider, model, logger, allowance } = caller;
+  const { purpose, signal } = asking;
+  // Later requests ask for what was stored before they were made.
+  let before = provider.waits ? { before: caller.recorder.onDisk } : undefined;
   for (let attempt = 1; ; attempt += 1) {
+    const { admitted } = asking;
+    const request = { ...(admitted?.request ?? asking.request), ...before };
     const gathering = new Gathering(provider.name, model.id, hooks.onText);
+    const meter = admitted && new Meter(admitted);
     let error: unknown;
     try {
-      return await once(provider, asking, signal, gathering, onFirst);
+      const answer = await once(provider, request, signal, gathering, meter, onFirst);
+      if (!admitted || !meter) return { ...answer, spent: false };
+      if (allowance && meter.cut) return { ...answer, usage: await allowance.priced(answer.usage), spent: true };
+      allowance?.answered(purpose, admitted, meter, answer.usage);
+      return { ...answer, spent: admitted.bounded && answer.reason === "length" };
     } catch (caught) {
       error = signal.aborted ? (signal.reason as unknown) : known(provider, caught, logger);
     }
+    if (meter && gathering.begun) await allowance?.brokeOff(purpose, meter.estimated);
     const parts = gathering.told();
     if (signal.aborted || !hasCode(error, "provider") || attempt > retriesOf(error, provider, gathering)) {
       return { error, parts };
@@ -122,15 +161,20 @@ async function attempts(
     const wait = error.retryAfterMs ?? backoff;
     logger.warn(parts.length === 0 ? "model call failed; trying again" : "an answer broke off; going on with it", {
       provider: provider.name,
-      session: request.cacheKey,
+      session: asking.request.cacheKey,
       attempt,
       waitMs: Math.round(wait),
       error: error.message,
     });
     try {
-      if (parts.length > 0 && hooks.onBrokenOff) asking = await hooks.onBrokenOff(parts);
-      hooks.onRetry?.(attempt, wait, error);
+      if (parts.length > 0 && hooks.onBrokenOff) {
+        asking.request = await hooks.onBrokenOff(parts);
+        before = undefined;
+      }
+      asking.admitted = await allowance?.admit(purpose, asking.request);
+      await hooks.onRetry?.(attempt, wait, error);
       await delay(wait, signal);
+      await hooks.onAgain?.();
     } catch (reason) {
       return { error: reason, parts: [] };
     }
@@ -164,6 +208,7 @@ async function once(
   request: ModelRequest,
   signal: AbortSignal,
   gathering: Gathering,
+  meter: Meter | undefined,
   onFirst: () => void,
 ): Promise<Answer> {
   const watchdog = new AbortController();
@@ -178,12 +223,14 @@ async function once(
     await takeEach(chunks, watchdog.signal, (chunk) => {
       timer.refresh();
       if (chunk.type !== "finish") onFirst();
+      if (meter?.isTooMuch(chunk)) throw CUT;
       gathering.take(chunk);
       // What came in one piece would run to its end before any other answer has its turn.
       return loop.turn();
     });
     return gathering.whole();
   } catch (error) {
+    if (error === CUT && meter) return { parts: gathering.told(), reason: "length", usage: meter.estimated };
     // A watchdog's abort may come back dressed as whatever the provider makes of an abort.
     if (watchdog.signal.aborted && !signal.aborted) throw watchdog.signal.reason;
     throw error;

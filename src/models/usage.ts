@@ -2,20 +2,22 @@ import type { ModelPrices, ModelUsage } from "../ports/model-provider.js";
 import type { Usage } from "../ports/usage.js";
 
 /**
- * USD of one model call: what the provider reported, else configured prices, else 0.
- * Cached tokens are part of `inputTokens` and priced apart.
+ * USD of one model call: what the provider reported, else configured prices, else public ones, else what `unknown` says,
+ * else 0. Cached tokens are part of `inputTokens` and priced apart.
  */
-export function costOf(usage: ModelUsage, prices: ModelPrices | undefined): number {
-  if (prices !== undefined && !usage.costReported) {
-    const fresh = Math.max(0, usage.inputTokens - usage.cacheReadTokens - usage.cacheWriteTokens);
-    const sum =
-      fresh * prices.input +
-      usage.cacheReadTokens * (prices.cacheRead ?? prices.input) +
-      usage.cacheWriteTokens * (prices.cacheWrite ?? prices.input) +
-      usage.outputTokens * prices.output;
-    return sum / 1_000_000;
-  }
-  return usage.cost ?? 0;
+export function costOf(usage: ModelUsage, prices: ModelPrices | undefined, unknown?: ModelPrices): number {
+  if (prices !== undefined && !usage.costReported) return priced(usage, prices);
+  return usage.cost ?? (unknown === undefined ? 0 : priced(usage, unknown));
+}
+
+function priced(usage: ModelUsage, prices: ModelPrices): number {
+  const fresh = Math.max(0, usage.inputTokens - usage.cacheReadTokens - usage.cacheWriteTokens);
+  const sum =
+    fresh * prices.input +
+    usage.cacheReadTokens * (prices.cacheRead ?? prices.input) +
+    usage.cacheWriteTokens * (prices.cacheWrite ?? prices.input) +
+    usage.outputTokens * prices.output;
+  return sum / 1_000_000;
 }
 
 /** USD as told to clients: sums of fractions drift in their last digits, which mean nothing. */
@@ -24,11 +26,11 @@ export function roundCost(cost: number): number {
 }
 
 /** The usage of one model call in the shape that is stored. */
-export function toUsage(usage: ModelUsage, prices: ModelPrices | undefined): Usage {
+export function toUsage(usage: ModelUsage, prices: ModelPrices | undefined, unknown?: ModelPrices): Usage {
   return {
     promptTokens: usage.inputTokens,
     completionTokens: usage.outputTokens,
     totalTokens: usage.inputTokens + usage.outputTokens,
-    cost: costOf(usage, prices),
+    cost: costOf(usage, prices, unknown),
   };
 }

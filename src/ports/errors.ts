@@ -204,6 +204,25 @@ export class RunCancelledError extends GantryError {
   }
 }
 
+/**
+ * What a run or its session may spend is used up; also the reason with which a run ends that took too long. Told to
+ * nobody as a failure: the run ends well, `endedBy` its budget.
+ */
+export class BudgetSpentError extends GantryError {
+  readonly code = "budget";
+  constructor() {
+    super("the budget is used up");
+  }
+}
+
+/** A model gave no answer that `outputSchema` holds true of, also when it was asked again. */
+export class OutputSchemaError extends GantryError {
+  readonly code = "output_schema";
+  constructor(why: string) {
+    super(`the answer does not fit the output schema: ${why}`);
+  }
+}
+
 /** What went wrong at a provider. */
 export type ProviderErrorKind =
   | "authentication"
@@ -334,6 +353,8 @@ interface ErrorByCode {
   too_many_runs: TooManyRunsError;
   shutting_down: ShuttingDownError;
   run_cancelled: RunCancelledError;
+  budget: BudgetSpentError;
+  output_schema: OutputSchemaError;
   provider: ProviderError;
   repeated_calls: RepeatedCallsError;
   path: PathError;

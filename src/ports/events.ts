@@ -2,6 +2,9 @@ import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./tool.js";
 import type { Usage } from "./usage.js";
 
+/** What ended a run that succeeded: its model had no more to do, or it came to a limit. */
+export type EndedBy = "model" | "max_iterations" | "budget";
+
 /** What a run tells while it goes. Telemetry: tokens that come together may be joined, under backpressure also dropped; other events never. */
 export type AgentEvent =
   | {
@@ -68,6 +71,6 @@ export type AgentEvent =
       messageId: string;
     }
   /** Last event of a run that succeeded. */
-  | { type: "done"; usage: Usage }
+  | { type: "done"; usage: Usage; endedBy: EndedBy }
   /** Last event of one that did not; the same as `Run.result` rejects with. */
   | { type: "error"; error: Error };

@@ -1,5 +1,5 @@
 import type { ModelMessage, Opaque } from "./message.js";
-import type { ToolSpec } from "./tool.js";
+import type { JsonSchema, ToolSpec } from "./tool.js";
 
 /** USD per million tokens. */
 export interface ModelPrices {
@@ -42,6 +42,8 @@ export interface ModelRequest {
   /** Most tokens of the answer; default: the model's own limit. */
   maxTokens?: number;
   effort: ReasoningEffort;
+  /** JSON Schema that the answer's text is to fit once it makes no calls. Only for providers that can see to it without harm; the kernel looks by itself. */
+  outputSchema?: JsonSchema;
   /** The same for all calls of one session. */
   cacheKey: string;
   /** What must be over before the question leaves: that it is stored. Only for providers that say `waits`; others are asked then. */
@@ -93,6 +95,11 @@ export interface ModelProvider {
   readonly known: readonly Model[];
   /** Models on offer, the known ones included. May go to the network; the kernel caches the answer. */
   models(signal: AbortSignal): Promise<Model[]>;
+  /**
+   * What a model takes for a prompt of so many tokens, where its entry of the catalogue does not say; undefined: nobody
+   * knows. Asked only where a run has a budget of money.
+   */
+  prices?(model: Model, promptTokens: number): Promise<ModelPrices | undefined>;
   /** Ask a model. A fault rejects with `ProviderError` (kind, status, retryAfterMs; `malformed_answer` with a hint for the model), never after a `finish`; an abort with `signal.reason`. */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
   /** Let go of sockets. Safe to call twice. */

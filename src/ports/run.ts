@@ -1,5 +1,5 @@
 import type { AskReply } from "./ask.js";
-import type { AgentEvent } from "./events.js";
+import type { AgentEvent, EndedBy } from "./events.js";
 import type { Holder } from "./holder.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
@@ -11,11 +11,11 @@ import type { Usage } from "./usage.js";
 /** What a run may cost at most; whatever is left out has no bound. */
 export interface Budget {
   /** USD of all its model calls. */
-  usd?: number;
+  usd?: number | undefined;
   /** Prompt and completion tokens of all its model calls. */
-  tokens?: number;
+  tokens?: number | undefined;
   /** Of wall time, the wait for people's answers left out. */
-  seconds?: number;
+  seconds?: number | undefined;
 }
 
 /** What a run is asked to do. */
@@ -96,7 +96,7 @@ export interface RunResult {
   /** Model calls of the main loop. */
   iterations: number;
   finishReason: FinishReason;
-  endedBy: "model" | "max_iterations" | "budget";
+  endedBy: EndedBy;
   /** The chain's first session. */
   sessionId: string;
   /** Of the last model call: prompt and completion tokens, and the model's window where it is known. */

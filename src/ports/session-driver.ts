@@ -39,6 +39,8 @@ export interface MessagePage {
   scope?: "session" | "chain";
   /** Only messages that the cut of this snapshot hides. `""` hides nothing, so nothing comes. */
   hiddenBy?: string;
+  /** Only results of the tool with this name; not `""`. */
+  tool?: string;
 }
 
 /** What `runs` returns: matching runs by `startedAt`, newest first, ties by id, greatest first; at most `limit` of them. */

@@ -19,6 +19,8 @@ export interface SessionState {
   asks: readonly Ask[];
   /** The todo list, as the tools left it last; empty without one. */
   plan: readonly PlanEntry[];
+  /** Whether the run goes on in another process, which alone tells what its tools print. */
+  elsewhere: boolean;
 }
 
 /**

@@ -59,6 +59,7 @@ export async function askPeople(
   let closed: Ask = ask;
   try {
     run.asking.add(ask.id);
+    run.clock?.stand();
     // At once: whoever shows the call knows by this that it waits.
     const said = here?.(decided.signal);
     let isHere = said !== undefined;
@@ -113,6 +114,8 @@ export async function askPeople(
     decided.abort();
     run.asking.delete(ask.id);
     const state = run.asking.size > 0 ? "waiting" : "running";
+    // One that has ended meanwhile has no clock to go on.
+    if (state === "running" && !signal.aborted) run.clock?.go();
     const left = closed.state === "open" ? { asks: [(closed = withdrawn(ask))] } : {};
     await recorder.write({ sync: false, ...left, run: { state } }).catch((error: unknown) => {
       logger.debug("the end of a question was not stored", { error });

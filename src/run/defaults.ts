@@ -7,3 +7,6 @@ export const AGENT_DEFAULTS = {
   catalogueRefresh: 300,
   askTimeout: 300,
 };
+
+/** The most that a budget may say, so that a slip of the keyboard is none. */
+export const BUDGET_LIMITS = { usd: 1_000_000, tokens: 1_000_000_000_000, seconds: 1_000_000 };

@@ -10,8 +10,12 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
   const { id: runId, sessionId, recorder, bus, events, logger } = run;
   const names = { sessionId, provider: run.provider.name, model: run.model.id };
   bus.emit("run.started", { runId, ...names });
+  run.clock?.go();
   try {
-    const { used, ...outcome } = await runLoop(run).finally(() => Promise.all([recorder.close(), run.inbox.close()]));
+    const { used, ...outcome } = await runLoop(run).finally(() => {
+      run.clock?.stand();
+      return Promise.all([recorder.close(), run.inbox.close()]);
+    });
     // An answer without calls brought the end with it.
     if (recorder.run.state === "running") {
       const { output, finishReason, endedBy } = outcome;
@@ -29,7 +33,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
       sessionUsage: recorder.sessionUsage,
     };
     bus.emit("run.finished", { runId, sessionId, result });
-    events.push({ type: "done", usage: result.usage });
+    events.push({ type: "done", usage: result.usage, endedBy: result.endedBy });
     // One whose first answer made calls was named beside them. Here whoever waits for the answer has it first.
     if (outcome.iterations === 1 && outcome.endedBy === "model") nameSession(run);
     return result;
@@ -47,6 +51,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     events.push({ type: "error", error });
     throw error;
   } finally {
+    run.clock?.stand();
     run.leave();
     events.end();
   }

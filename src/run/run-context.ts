@@ -6,13 +6,13 @@ import type { Recorder } from "../conversation/recorder.js";
 import type { Models } from "../models/models.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Logger } from "../ports/logger.js";
-import type { Model, ModelProvider, ReasoningEffort } from "../ports/model-provider.js";
+import type { Model, ModelPrices, ModelProvider, ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
 import type { SessionMode } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Hooks } from "../ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
-import type { Tool } from "../ports/tool.js";
+import type { JsonSchema, Tool } from "../ports/tool.js";
 import type { KnownFile } from "../files/known-file.js";
 import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
@@ -22,8 +22,11 @@ import type { Tail } from "../live/tail.js";
 import type { Unattended } from "./unattended.js";
 import type { Inbox } from "./inbox.js";
 import type { KeptConversations } from "./kept-conversations.js";
+import type { RunBudget } from "./spending.js";
+import type { RunClock } from "./clock.js";
 import type { RunLimits } from "./limits.js";
 import type { RunPlaces } from "./places.js";
+import type { Structure } from "./structured.js";
 import type { ToolSources } from "./tool-sources.js";
 import type { ToolStates } from "./tool-state.js";
 
@@ -88,6 +91,14 @@ export interface RunContext {
   readonly tools: readonly Tool[];
   readonly hooks: Hooks;
   readonly limits: RunLimits;
+  /** What its model calls may spend; undefined: what they like. */
+  readonly allowance: RunBudget | undefined;
+  /** Ends it when its time is over; undefined: it has as long as it takes. */
+  readonly clock: RunClock | undefined;
+  readonly unknownPrice: ModelPrices | undefined;
+  /** Of its last answer; undefined: any. */
+  readonly structure: Structure | undefined;
+  readonly outputSchema: JsonSchema | undefined;
   /** Absolute path of the folder where its tools run. */
   readonly projectDir: string;
   /** What was said so far; of a chain its newest session. */

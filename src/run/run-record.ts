@@ -25,7 +25,7 @@ export function begun(
 
 /** One that came to its result. */
 export function finished(endedBy: RunResult["endedBy"], answer: RunAnswer | null): Partial<RunRecord> {
-  return { state: "finished", endedBy, endedAt: now(), error: null, answer };
+  return { state: "finished", endedBy, endedAt: now(), error: null, retry: null, answer };
 }
 
 /** Whether it ended so because somebody wanted it. */
@@ -35,7 +35,8 @@ export function isCancel(error: Error): boolean {
 
 /** One that came to none. */
 export function failed(error: Error): Partial<RunRecord> {
-  return { state: isCancel(error) ? "cancelled" : "failed", endedBy: "", endedAt: now(), error: told(error) };
+  const state = isCancel(error) ? "cancelled" : "failed";
+  return { state, endedBy: "", endedAt: now(), error: told(error), retry: null };
 }
 
 /** What clients may know of an error; the rest is in the log. */

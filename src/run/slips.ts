@@ -10,6 +10,14 @@ import type { ModelMessage } from "../ports/message.js";
 /** So often a model is asked again within one turn. */
 export const SLIPS = 3;
 
+/** So often a model is asked for another answer within one run, since its last one did not fit what was asked for. */
+export const ASKED_AGAIN = 2;
+
+/** What a model is told whose answer does not fit. */
+export function wordAbout(misfit: string): string {
+  return `[Your answer could not be used: ${misfit}. Answer again with the whole JSON, and nothing else.]`;
+}
+
 /** The slip that a provider told. */
 export function slipOf(error: unknown): ProviderError | undefined {
   return hasCode(error, "provider") && error.kind === "malformed_answer" ? error : undefined;

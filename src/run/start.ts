@@ -6,7 +6,7 @@ import { Conversation } from "../conversation/conversation.js";
 import { type DanglingCall, danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
 import { Recorder } from "../conversation/recorder.js";
 import type { ModelPair } from "../models/models.js";
-import { SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
+import { BudgetSpentError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
@@ -15,13 +15,15 @@ import type { Session } from "../ports/session.js";
 import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
 import { interrupted, isBefore, waitsInLine } from "../sessions/stored-run.js";
+import { isOfMoney, isSpending, pricesOf, purseOf, RunBudget } from "./spending.js";
 import { readHead } from "./chain-head.js";
+import { RunClock } from "./clock.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
 import { Inbox } from "./inbox.js";
 import { toolList } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
-import type { Turn } from "./queue.js";
+import type { Turn } from "./waiter.js";
 import type { AgentParts, RunContext } from "./run-context.js";
 import { begun } from "./run-record.js";
 import { systemPrompt } from "./system-prompt.js";
@@ -73,6 +75,14 @@ async function begin(
     signal,
     input.onWaiting,
   );
+  const purse = purseOf(agent.limits, input);
+  // Nobody who has a budget of money asks a model of which nobody knows what it takes.
+  if (isOfMoney(purse)) await pricesOf(chosen.provider, chosen.model, 0, purse.unknownPrice);
+  const { outputSchema } = input;
+  const structure =
+    outputSchema === undefined
+      ? undefined
+      : await (await import("./structured.js")).Structure.open(outputSchema, signal);
   const id = turn?.record.id ?? newId();
   const logger = loggerWith(agent.logger, { run: id });
   const original = stored ?? newSession({}, { projectDir, mode: agent.mode });
@@ -115,6 +125,19 @@ async function begin(
       unhold();
       leaveTail();
     };
+    const recorder = new Recorder(
+      store,
+      session.id,
+      lease.fence,
+      record,
+      (head?.original ?? original).usage,
+      (error) => cancel.abort(error),
+      (change) => {
+        tail.stored(change);
+        store.notifier.publish(sessionId);
+      },
+    );
+    const { seconds } = purse.run;
     const run: RunContext = {
       agent,
       id,
@@ -127,27 +150,22 @@ async function begin(
         instructions: (await instructions) ?? "",
         extra: input.systemPrompt ?? agent.extraPrompt,
         missing,
+        answer: structure?.instructions ?? "",
       }),
       tools: someone ? tools : tools.filter(({ needsPerson }) => needsPerson !== true),
       hooks: agent.hooks,
       limits: agent.limits,
+      allowance: isSpending(purse) ? new RunBudget(purse, { ...chosen, recorder }) : undefined,
+      clock: seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetSpentError())),
+      unknownPrice: purse.unknownPrice,
+      structure,
+      outputSchema: structure?.schema,
       projectDir,
       conversation,
       state: await agent.states.of(conversation, store),
       store,
       lease,
-      recorder: new Recorder(
-        store,
-        session.id,
-        lease.fence,
-        record,
-        (head?.original ?? original).usage,
-        (error) => cancel.abort(error),
-        (change) => {
-          tail.stored(change);
-          store.notifier.publish(sessionId);
-        },
-      ),
+      recorder,
       tail,
       inbox,
       bus: agent.bus,

@@ -26,13 +26,15 @@ export interface PromptParts {
   extra: string;
   /** Names of those whose tools could not be had. */
   missing: readonly string[];
+  /** Of what form the last answer must be; `""`: of any. */
+  answer: string;
 }
 
 /**
  * The system prompt of a session. The same bytes for every call as long as the project's instructions do not change,
  * so that providers can cache it: no time, no state.
  */
-export function systemPrompt({ projectDir, instructions, extra, missing }: PromptParts): string {
+export function systemPrompt({ projectDir, instructions, extra, missing, answer }: PromptParts): string {
   const parts = [BASE, `Project folder: ${projectDir}\nOperating system: ${process.platform}`];
   if (extra.trim() !== "") parts.push(extra.trim());
   if (instructions !== "") parts.push(`Instructions of this project (AGENTS.md):\n\n${instructions}`);
@@ -40,5 +42,6 @@ export function systemPrompt({ projectDir, instructions, extra, missing }: Promp
     parts.push(
       `Tools that could not be had this time: those of ${missing.join(", ")}. Say so where one of them is needed.`,
     );
+  if (answer !== "") parts.push(answer);
   return parts.join("\n\n");
 }

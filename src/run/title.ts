@@ -1,6 +1,7 @@
 import { deadline } from "../base/abort.js";
 import { textOf } from "../conversation/messages.js";
 import { callModel, type ModelCallHooks } from "../models/model-call.js";
+import { hasCode } from "../ports/errors.js";
 import type { RunContext } from "./run-context.js";
 
 const MAX_CHARACTERS = 50;
@@ -35,7 +36,8 @@ export function nameSession(run: RunContext): void {
       bus.emit("session.updated", { sessionId, fields: ["title"], session: { ...untitled, title, titled: true } });
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
-      if (!closing.aborted) logger.warn("no title was generated", { session: sessionId, error: why });
+      if (hasCode(error, "budget")) logger.debug("no title was generated", { session: sessionId, error: why });
+      else if (!closing.aborted) logger.warn("no title was generated", { session: sessionId, error: why });
     } finally {
       naming.delete(sessionId);
     }
@@ -72,7 +74,7 @@ async function askForTitle(run: RunContext, message: string, signal: AbortSignal
       if (type === "text") said += text.length;
       if (said > MAX_ANSWER) enough.abort(new Error("the model gave no title, but a long answer"));
     },
-    onRetry: () => (said = 0),
+    onRetry: () => void (said = 0),
   };
   const time = deadline(TIME_MS, signal, enough.signal);
   try {

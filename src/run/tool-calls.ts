@@ -1,5 +1,6 @@
 import { ToolInputError } from "../ports/errors.js";
 import { INTERRUPTED } from "../conversation/messages.js";
+import type { StateChanges } from "../conversation/stored-state.js";
 import { parseJson } from "../base/json.js";
 import type { Logger } from "../ports/logger.js";
 import type { ToolCallPart } from "../ports/message.js";
@@ -12,7 +13,7 @@ import { asker, canAsk, judged, NOT_RUN, questioner, refusal, refusedSince, type
 import { Progress } from "./progress.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
-import { CallState, type StateChanges } from "./tool-state.js";
+import { CallState } from "./tool-state.js";
 import { capText } from "../base/cut-text.js";
 
 /** Calls of one answer that may run at the same time. */

@@ -1,18 +1,9 @@
 import type { Conversation } from "../conversation/conversation.js";
-import type { Message, ModelMessage, Opaque } from "../ports/message.js";
+import { isPlainJson, LEAVE, stateOf, type StateChanges } from "../conversation/stored-state.js";
 import type { SessionDriver } from "../ports/session-driver.js";
-
-/** Whose the state is that goes with a tool's result; no model, so that none is ever sent it. */
-const OWNER = { provider: "gantry", model: "tool state" } as const;
-
-/** Begins the keys that say for which tools a person gave leave for good. */
-export const LEAVE = "leave:";
 
 /** Sessions whose state is at hand; that of others is read from what they stored. */
 const STATES = 256;
-
-/** What a call changed of its session's state; null: it was taken away. */
-export type StateChanges = Record<string, unknown>;
 
 /**
  * The state of a session as one call sees it. It writes down what the call changes, so that it can be stored with the
@@ -92,43 +83,4 @@ export class ToolStates {
     if (this.#states.size > STATES && oldest !== undefined) this.#states.delete(oldest);
     return state;
   }
-}
-
-/** A tool's result with what its call changed. */
-export function withState(result: ModelMessage, changes: StateChanges): ModelMessage {
-  const [first, ...rest] = result.parts;
-  if (Object.keys(changes).length === 0 || first?.type !== "text") return result;
-  return { ...result, parts: [{ ...first, opaque: { ...OWNER, data: changes } }, ...rest] };
-}
-
-/** The state that a conversation left behind. */
-export function stateOf(messages: readonly Message[]): Map<string, unknown> {
-  const state = new Map<string, unknown>();
-  for (const { role, parts } of messages) {
-    if (role !== "tool") continue;
-    for (const part of parts) {
-      if (part.type !== "text" || !isOurs(part.opaque)) continue;
-      for (const [key, value] of Object.entries(part.opaque.data as StateChanges)) {
-        // Leave is a person's to give, not a stored conversation's.
-        if (value === null || key.startsWith(LEAVE)) state.delete(key);
-        else state.set(key, value);
-      }
-    }
-  }
-  return state;
-}
-
-function isOurs(opaque: Opaque | undefined): opaque is Opaque {
-  return opaque?.provider === OWNER.provider && opaque.model === OWNER.model && isPlainJson(opaque.data);
-}
-
-function isPlainJson(value: unknown, depth = 0): boolean {
-  if (value === null || typeof value === "string" || typeof value === "boolean") return true;
-  if (typeof value === "number") return Number.isFinite(value);
-  if (typeof value !== "object" || depth > 20) return false;
-  if (Array.isArray(value)) return value.every((one) => isPlainJson(one, depth + 1));
-  const proto: unknown = Object.getPrototypeOf(value);
-  return (
-    (proto === Object.prototype || proto === null) && Object.values(value).every((one) => isPlainJson(one, depth + 1))
-  );
 }

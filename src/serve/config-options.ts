@@ -3,7 +3,7 @@ import { HTTP_DEFAULTS } from "../http/defaults.js";
 import { isRecord } from "../base/json.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
-import { AGENT_DEFAULTS } from "../run/defaults.js";
+import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../run/defaults.js";
 import { MODES } from "../run/input.js";
 import { EXPECTED, isCommandGlob, isPathGlob, isToolGlob, RULE_ACTIONS } from "../run/rule-check.js";
 import { UNATTENDED } from "../run/unattended.js";
@@ -12,6 +12,8 @@ const { max_body_bytes, streams, connections, json_depth, frame_bytes } = shared
 const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
 const { maxIterations, concurrentRuns, attachedBytes, toolOutputBytes, catalogueRefresh, askTimeout } = AGENT_DEFAULTS;
 const { enabled, strategy, threshold, keepMessages, contextWindow } = COMPACTION_DEFAULTS;
+const money = { unit: "USD", above: 0, max: BUDGET_LIMITS.usd } as const;
+const price = { unit: "USD per million tokens", min: 0 } as const;
 const texts = (about: string, ofThem: readonly string[] = []) =>
   option.list(option.text(""), about, { default: ofThem });
 const seconds = (about: string, time: number) => option.number(about, { unit: "seconds", above: 0, default: time });
@@ -223,6 +225,26 @@ export const configOptions = option.section(
         min: 1024,
         default: toolOutputBytes,
       }),
+      budget: option.section({
+        usd: option.number("What a run may cost, in USD.", money),
+        tokens: option.whole("Prompt and completion tokens of a run.", { min: 1, max: BUDGET_LIMITS.tokens }),
+        seconds: option.number("How long a run may take; the wait for people's answers is left out.", {
+          unit: "seconds",
+          above: 0,
+          max: BUDGET_LIMITS.seconds,
+        }),
+      }),
+      session_budget: option.section({
+        usd: option.number("What all runs of a session may cost together, in USD.", money),
+        tokens: option.whole("Their prompt and completion tokens.", { min: 1, max: BUDGET_LIMITS.tokens }),
+      }),
+      unknown_price: option.section(
+        {
+          input: option.number("Of a prompt of a model whose price nobody knows.", { ...price, required: true }),
+          output: option.number("Of its answer.", { ...price, required: true }),
+        },
+        { optional: true },
+      ),
       header_timeout: seconds("Time for a request's headers.", headerTimeout),
       request_timeout: seconds("Time for a whole request to arrive.", requestTimeout),
       keep_alive_timeout: seconds("How long an idle connection is kept.", keepAliveTimeout),

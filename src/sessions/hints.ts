@@ -35,7 +35,7 @@ export class LookingNotifier implements Notifier {
   readonly #look: () => Iterable<string> | boolean;
   #timer: NodeJS.Timeout | undefined;
 
-  /** `look` tells the chains that others changed since it was asked last, or only whether there are any. It must be quick and must not throw. */
+  /** `look` tells the chains that others changed since it was asked last, or only whether there are any. It must be quick; where it throws there may be some of any: who reads the store then hears why. */
   constructor(look: () => Iterable<string> | boolean) {
     this.#look = look;
   }
@@ -55,7 +55,12 @@ export class LookingNotifier implements Notifier {
   }
 
   #tell(): void {
-    const news = this.#look();
+    let news: Iterable<string> | boolean = true;
+    try {
+      news = this.#look();
+    } catch {
+      // Nobody waits for a look.
+    }
     if (news === true) this.#hints.tell();
     else if (news !== false) for (const root of new Set(news)) this.#hints.tell(root);
   }

@@ -17,6 +17,12 @@ export function thisHolder(id = newId()): Holder {
   return { ...self, id };
 }
 
+/** Whether a holder is of this process. */
+export function isOurs(holder: Holder): boolean {
+  const here = thisHolder(holder.id);
+  return (["host", "boot", "pid", "started"] as const).every((name) => holder[name] === here[name]);
+}
+
 /** Whether the process of a holder lives; `elsewhere` where only its own host could tell. */
 export function holderState(holder: Holder): "alive" | "dead" | "elsewhere" {
   const here = thisHolder();

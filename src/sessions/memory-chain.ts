@@ -43,10 +43,11 @@ export function newestOf({ sessions }: Chain): StoredSession | undefined {
 
 /** What was said in a session, or in its chain: the store's own objects. */
 export function said({ session, chain }: StoredSession, page: MessagePage): Message[] {
-  const { after = 0, before = Infinity, limit = Infinity, hiddenBy } = page;
+  const { after = 0, before = Infinity, limit = Infinity, hiddenBy, tool } = page;
   const isWanted = ({ cut, message }: StoredMessage): boolean =>
     (hiddenBy === undefined ? cut === "" : cut === hiddenBy && cut !== "") &&
-    (page.scope === "chain" || message.sessionId === session.id);
+    (page.scope === "chain" || message.sessionId === session.id) &&
+    (tool === undefined || message.name === tool);
   const { items } = chain.messages;
   const from = chain.messages.count(({ message }) => message.seq <= after);
   const to = chain.messages.count(({ message }) => message.seq < before);

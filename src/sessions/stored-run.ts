@@ -21,7 +21,7 @@ export function asItIs(stored: StoredRun): RunRecord {
 
 /** One whose process died before it could write its end; when that was nobody saw. */
 export function interrupted(run: RunRecord): RunRecord {
-  return { ...run, state: "interrupted" };
+  return { ...run, state: "interrupted", retry: null };
 }
 
 /** The order of a line: by time, then by id. */

@@ -1,6 +1,11 @@
+import { isRecord } from "../base/json.js";
 import type { Tool, ToolContext } from "../ports/tool.js";
+import type { PlanEntry } from "../ports/watch.js";
 import { defineArguments, list, object, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
+
+/** Keeps the list. */
+export const PLAN_TOOL = "todowrite";
 
 const STATE = "todos";
 const MARKS: Readonly<Record<string, string>> = {
@@ -29,7 +34,7 @@ const schema = defineArguments({
 /** Keeps the session's list of things to do. */
 export function todowriteTool(): Tool {
   return defineTool({
-    name: "todowrite",
+    name: PLAN_TOOL,
     description:
       "Keep a list of the steps of a task that has several. Send the whole list each time something changes.",
     schema,
@@ -43,6 +48,19 @@ export function todowriteTool(): Tool {
       return show(todos);
     },
   });
+}
+
+/** What is to be done, as a session's tools remember it; what was given up is no part of it. Undefined where they never said. */
+export function planIn(state: ReadonlyMap<string, unknown>): PlanEntry[] | undefined {
+  const todos = state.get(STATE);
+  if (!Array.isArray(todos)) return undefined;
+  return (todos as unknown[]).flatMap((todo) => (isRecord(todo) ? (entryOf(todo) ?? []) : []));
+}
+
+function entryOf({ content, status }: Record<string, unknown>): PlanEntry | undefined {
+  const isEntry =
+    typeof content === "string" && (status === "pending" || status === "in_progress" || status === "completed");
+  return isEntry ? { content, status } : undefined;
 }
 
 /** Shows the session's list of things to do. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { promisify } from "node:util";
@@ -127,6 +128,11 @@ const NOT_READ = [
   'sh -c "$X"',
   "echo git push | sh",
   "bash -s",
+  "echo git push | sh /dev/stdin",
+  ". /proc/self/fd/0 <<< 'git push'",
+  'echo "$\\\n(git push)"',
+  "cat <<E $(\na\n)\nE",
+  "tmux new 'git push'",
   "bash -i",
   "sudo -nu root git push",
   "sudo -i",
@@ -317,6 +323,7 @@ describe("rules for commands", () => {
       ["/usr/bin/git push", "deny"],
       ["X=1 git push", "deny"],
       ["env X=1 git push", "deny"],
+      ["env 'X=1' git push", "deny"],
       ["sudo -u x git push", "deny"],
       ["ls | xargs git push", "deny"],
       ["ls | xargs git", "ask"],
@@ -358,6 +365,19 @@ describe("rules for commands", () => {
     assert.equal(judged([rule("allow"), rule("deny", "x")], "case"), "allow");
     // It may be the one that is denied, or the one that is allowed.
     assert.equal(judged([rule("deny", "git push"), rule("allow")], "git $X"), "ask");
+  });
+
+  it("are for what docs/permissions.md says", () => {
+    const page = readFileSync(new URL("../../docs/permissions.md", import.meta.url), "utf8");
+    const said = { allow: "allowed", deny: "refused", ask: "asked", "ask (unread)": "asked", pass: "no rule" };
+    let rows = 0;
+    for (const [, action = "", match, table = ""] of page.matchAll(/<!-- commands: (\w+) (.+?) -->\n\n(.*?)\n\n/gs))
+      for (const [, command = "", wanted] of table.matchAll(/^\| `(.+)` +\| (.+?) +\|$/gm)) {
+        const became = judged([rule(action as RuleForCall["action"], match)], command.replaceAll("\\|", "|"));
+        assert.equal(said[became as keyof typeof said], wanted, command);
+        rows += 1;
+      }
+    assert.equal(rows, 21);
   });
 
   it("a program's words are judged without a shell, and a tool that says none is asked about", () => {

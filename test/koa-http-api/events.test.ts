@@ -23,7 +23,8 @@ function watched(t: { after(run: () => unknown): void }, url: string, drop: () =
   const done = (async () => {
     while (!over.signal.aborted && !page.deleted) {
       const one = new AbortController();
-      over.signal.addEventListener("abort", () => one.abort());
+      const end = () => one.abort();
+      over.signal.addEventListener("abort", end);
       try {
         for await (const event of eventsOf(
           url,
@@ -37,6 +38,7 @@ function watched(t: { after(run: () => unknown): void }, url: string, drop: () =
         if (!over.signal.aborted) throw error;
       }
       one.abort();
+      over.signal.removeEventListener("abort", end);
     }
   })();
   const end = async () => {
@@ -85,7 +87,7 @@ describe("GET /api/sessions/{id}/events", () => {
     }
     assert.deepEqual(types, ["state", "message", "message"]);
     assert.deepEqual(page.messages, await messagesOf(api, id));
-    assert.deepEqual(Object.keys(page.state), ["session", "run", "asks"]);
+    assert.deepEqual(Object.keys(page.state), ["session", "run", "asks", "plan", "elsewhere"]);
     const rest: string[] = [];
     for await (const { type } of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false&after=${page.lastId}`))
       rest.push(type);

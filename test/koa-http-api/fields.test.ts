@@ -34,7 +34,7 @@ describe("POST /api/run, wrong fields", () => {
       assert.deepEqual([status, json()], [400, wrong(field)]);
     }
     assert.equal((await api.agent.sessions.list()).total, 0);
-    for (const budget of [{}, { usd: 1e300, tokens: 1e15, seconds: 0.5e9 }])
+    for (const budget of [{}, { tokens: 1e9, seconds: 1e6 }])
       assert.equal((await api.run({ message: "hi", budget })).status, 200);
     // Deeper than a body may be.
     const deep = `{"message":"hi","output_schema":${'{"a":'.repeat(80)}1${"}".repeat(80)}}`;

@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, thisHolder, type Message, type RunInput, type RunRecord, type SessionDriver } from "gantry";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  Agent,
+  MemoryDriver,
+  thisHolder,
+  type Message,
+  type RunInput,
+  type RunRecord,
+  type SessionDriver,
+} from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { gate, waitTool } from "../helpers/gate.js";
 import { STORES } from "../helpers/stores.js";
@@ -208,6 +217,44 @@ for (const [name, make] of STORES)
       assert.deepEqual(await said(), ["first", "a"]);
     });
 
+    it("wait for a place too, where all are taken by others", async (t) => {
+      const { here, open, under } = await busy(t, await make(t), { concurrentRuns: 1 });
+      const { id } = await here.sessions.create();
+      const heard: number[] = [];
+      const onQueued = (ahead: number) => void heard.push(ahead);
+      const waits = here.run({ message: "a", sessionId: id, queue: true, onQueued });
+      while (heard.length === 0) await sleep(5);
+      // Several looks later it waits still.
+      await sleep(600);
+      assert.equal(await here.sessions.isRunning(id), false);
+      open.open();
+      await under.result;
+      await (
+        await waits
+      ).result;
+      assert.deepEqual(heard, [0]);
+    });
+
+    it("wait on when their process was taken for dead, unless their key went to another", async (t) => {
+      const driver = await make(t);
+      const { here, open, sessionId, queued, said, stateOf } = await busy(t, driver);
+      const store = driver();
+      await store.open();
+      t.after(() => store.close());
+      const a = await queued(here, "a", { key: "ka" });
+      const b = await queued(here, "b", { key: "kb" });
+      const write = (...runs: RunRecord[]) => store.write(sessionId, { fence: null, sync: false, runs });
+      await write({ ...a.record, state: "interrupted" });
+      while ((await stateOf(a.id)) !== "queued") await sleep(20);
+      const other = { ...b.record, id: "other", state: "finished", line: null } as const;
+      await write({ ...b.record, state: "interrupted", key: "" }, other);
+      await assert.rejects(b.outcome, { code: "run_key_taken" });
+      assert.equal(await stateOf(b.id), "failed");
+      open.open();
+      await a.outcome;
+      assert.deepEqual(await said(), ["first", "a"]);
+    });
+
     it("keep why they could not begin, and their key", async (t) => {
       const { here, there, open, queued, sessionId } = await busy(t, await make(t));
       const attach = () => Promise.reject(new Error("the detail"));
@@ -222,6 +269,32 @@ for (const [name, make] of STORES)
       await next.result;
     });
   });
+
+describe("what a run was told too late", () => {
+  it("is the next in line, a run of its own with no key", async (t) => {
+    const driver = new MemoryDriver();
+    const line = await busy(t, () => driver);
+    const { here, open, under, sessionId, queued, said } = line;
+    const keyed = await queued(here, "keyed", { key: "k", fingerprint: "f" });
+    const last = await queued(here, "last");
+    // It comes between the keyed run's end in the store and its last look.
+    const { write } = driver;
+    driver.write = async (id, change) => {
+      await write.call(driver, id, change);
+      const ended = change.runs?.find((run) => run.id === keyed.id && run.endedAt !== "");
+      if (!ended) return;
+      const told = { id: "late", sessionId: id, runId: ended.id, kind: "steer", text: "late" } as const;
+      await driver.instruct({ ...told, createdAt: ended.endedAt });
+    };
+    open.open();
+    await Promise.all([under.result, keyed.outcome, last.outcome]);
+    for (let n = 0; n < 400 && (await said()).length < 4; n += 1) await sleep(10);
+    assert.deepEqual(await said(), ["first", "keyed", "last", "late"]);
+    for (let n = 0; n < 400 && (await here.sessions.isRunning(sessionId)); n += 1) await sleep(10);
+    const [run] = await here.runs.list({ key: "k" });
+    assert.equal(run?.id, keyed.id);
+  });
+});
 
 describe("RunInput.queue", () => {
   it("is checked, and changes nothing for a session that is new", async (t) => {

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, builtinTools, type SessionDriver, type Tool } from "gantry";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { CallState, stateOf } from "../../src/run/tool-state.js";
+import { stateOf } from "../../src/conversation/stored-state.js";
+import { CallState } from "../../src/run/tool-state.js";
 import { STORES } from "../helpers/stores.js";
 import { tempDir } from "../helpers/temp.js";
 

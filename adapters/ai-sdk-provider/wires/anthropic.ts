@@ -47,11 +47,23 @@ export const wire: OwnWire = {
     return writtenBy((modelId) => new AnthropicMessagesLanguageModel(modelId, config));
   },
 
-  async options({ request: { effort, model }, settings, refused, maxTokens }, { prompt, tools }) {
+  async ownJson({ request: { model, outputSchema }, settings }) {
+    if (settings.preset?.id !== "anthropic") return false;
+    const { getModelCapabilities, supportsNativeStructuredOutputSchema } = await import("@ai-sdk/anthropic/internal");
+    // Of two drafts of JSON Schema, which are one type to the package.
+    const schema = outputSchema as Parameters<typeof supportsNativeStructuredOutputSchema>[0];
+    return getModelCapabilities(model.id).supportsStructuredOutput && supportsNativeStructuredOutputSchema(schema);
+  },
+
+  async options({ request: { effort, model }, settings, refused, maxTokens }, { prompt, tools, responseFormat }) {
     const options: Partial<CallOptions> = { prompt: markPrompt(prompt) };
     if (tools !== undefined) options.tools = markTools(tools);
     // A field that others who speak this protocol need not know.
-    const plain = settings.preset?.id === "anthropic" ? {} : { toolStreaming: false };
+    const plain = {
+      ...(settings.preset?.id === "anthropic" ? {} : { toolStreaming: false }),
+      // Never as a call of a tool, which nobody here would take for an answer.
+      ...(responseFormat === undefined ? {} : { structuredOutputMode: "outputFormat" }),
+    };
     if (effort === "" || refused.has("effort")) return { ...options, providerOptions: { anthropic: plain } };
     const { adaptive } = await capabilities(model);
     if (adaptive) {
@@ -59,13 +71,14 @@ export const wire: OwnWire = {
       const level = effort === "minimal" ? "low" : effort;
       return { ...options, providerOptions: { anthropic: { ...plain, thinking, effort: level } } };
     }
-    // Thinking is a part of the answer, and must leave room for the rest of it.
+    // Thinking is a part of the answer, and must leave room for the rest of it; of a short one, all of it.
     const limit = maxTokens ?? 32_000;
+    if (limit < 2048) return { ...options, providerOptions: { anthropic: plain } };
     const budgetTokens = Math.max(1024, Math.min(BUDGETS[effort], Math.floor(limit / 2)));
     return {
       ...options,
       // The package adds the budget to what it is given.
-      maxOutputTokens: Math.max(1024, limit - budgetTokens),
+      maxOutputTokens: limit - budgetTokens,
       providerOptions: { anthropic: { ...plain, thinking: { type: "enabled", budgetTokens } } },
     };
   },

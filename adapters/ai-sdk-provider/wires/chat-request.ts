@@ -13,12 +13,13 @@ const NOT_SENT = new Set(["user", "reasoningEffort", "textVerbosity", "strictJso
  * `extra`: what it would take as the provider's options.
  */
 export function chatRequest(model: string, options: CallOptions, extra: Json, usage: boolean): Json {
-  const { tools, maxOutputTokens, temperature } = options;
+  const { tools, maxOutputTokens, temperature, responseFormat } = options;
   return {
     model,
     user: extra.user,
     max_tokens: maxOutputTokens,
     temperature,
+    response_format: responseFormat?.type === "json" ? jsonOf(responseFormat) : undefined,
     ...Object.fromEntries(Object.entries(extra).filter(([name]) => !NOT_SENT.has(name))),
     reasoning_effort: extra.reasoningEffort,
     verbosity: extra.textVerbosity,
@@ -27,6 +28,11 @@ export function chatRequest(model: string, options: CallOptions, extra: Json, us
     stream: true,
     stream_options: usage ? { include_usage: true } : undefined,
   };
+}
+
+/** Not strictly, which would refuse schemas with optional properties. */
+function jsonOf({ name, schema }: Extract<CallOptions["responseFormat"], { type: "json" }>): Json {
+  return { type: "json_schema", json_schema: { schema, strict: false, name } };
 }
 
 function functionOf({

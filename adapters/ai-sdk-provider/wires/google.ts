@@ -41,6 +41,9 @@ export const wire: OwnWire = {
     return writtenBy((modelId) => google(modelId));
   },
 
+  // Beside tools most models refuse it.
+  ownJson: ({ request: { tools } }) => tools.length === 0,
+
   async options({ request: { model, effort }, refused }) {
     const { id, reasoning } = model;
     if (!(reasoning ?? thinks(id)) || refused.has("effort")) return {};

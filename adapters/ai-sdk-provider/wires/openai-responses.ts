@@ -37,10 +37,14 @@ export const wire: OwnWire = {
     return writtenBy((modelId) => openai.responses(modelId));
   },
 
-  async options(asking, { tools }) {
+  ownJson: () => true,
+
+  async options(asking, { tools, responseFormat }) {
     const { request, refused } = asking;
     const { effort, model, cacheKey } = request;
     const openai: Record<string, string | boolean> = { store: false };
+    // Strictly, it would refuse schemas with optional properties.
+    if (responseFormat !== undefined) openai.strictJsonSchema = false;
     if (!refused.has("cache_key")) openai.promptCacheKey = cacheKey.slice(0, 64);
     if (reasons(asking)) {
       if (model.reasoning === true) openai.forceReasoning = true;

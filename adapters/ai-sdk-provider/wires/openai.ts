@@ -56,6 +56,10 @@ export const wire: OwnWire = {
     };
   },
 
+  // Of all who speak this, few let a model call tools that is held to a schema.
+  ownJson: ({ request: { tools }, settings: { preset } }) =>
+    tools.length === 0 || preset?.id === "openai" || preset?.id === "azure",
+
   async options({ request, settings: { quirks }, refused, maxTokens }) {
     const extra: Body = { ...quirks.body };
     if (quirks.cacheKey === true && !refused.has("cache_key")) extra.prompt_cache_key = request.cacheKey.slice(0, 64);

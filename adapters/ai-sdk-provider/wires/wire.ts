@@ -7,7 +7,7 @@ import type { AnswerReader } from "../reading/answer-reader.js";
 import type { ReportedUsage } from "../usage.js";
 
 /** Parameters that models may refuse; what was refused once is left out from then on. */
-export type Optional = "temperature" | "effort" | "max_tokens" | "cache_key" | "stream_options" | "summary";
+export type Optional = "temperature" | "effort" | "max_tokens" | "cache_key" | "stream_options" | "summary" | "json";
 
 /** One question, as the wire shall put it. */
 export interface Asking {
@@ -33,6 +33,8 @@ export interface Wire {
   rules(model: Model, settings: Settings): Pick<PromptRules, "toolMedia" | "toolIds" | "reasoningOnMessage">;
   /** Options beside prompt, tools, temperature and the answer's limit, or in their stead: both may be marked for caching. */
   options(asking: Asking, options: CallOptions): Promise<Partial<CallOptions>>;
+  /** Whether it can hold an answer to a schema, without harm to calls of tools. Default: no. */
+  readonly ownJson?: (asking: Asking) => boolean | Promise<boolean>;
   /** USD as the provider reported it. */
   cost(reported: ReportedUsage, settings: Settings): number | undefined;
   /** Opaque data that each reasoning part gets, so that it goes back to where it came from. */

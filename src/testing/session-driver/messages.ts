@@ -129,6 +129,30 @@ export const messageRules: readonly Rule[] = [
     },
   ],
   [
+    "messages: results of one tool can be asked for, in pages both ways, of a session and of its chain",
+    async ({ driver }) => {
+      const said = someMessages("a", 1, 12).map((message) => {
+        if (message.seq % 3 === 0) return aResult("a", message.seq, { name: message.seq % 2 === 0 ? "edit" : "plan" });
+        // Another's message is no result, whatever it is called.
+        return message.seq === 4 ? { ...message, parts: [{ type: "text" as const, text: "plan" }] } : message;
+      });
+      await driver.create({ session: aSession("a"), messages: said });
+      await driver.create({
+        session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 12 }),
+        messages: [aResult("a1", 13, { name: "plan" }), aResult("a1", 14)],
+      });
+      assert.deepEqual(await seqs(driver, "a", { tool: "plan" }), [3, 9]);
+      assert.deepEqual(await seqs(driver, "a1", { tool: "plan", scope: "chain" }), [3, 9, 13]);
+      assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", before: 13, limit: 1 }), [9]);
+      assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", after: 3, limit: 1 }), [9]);
+      assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", after: 3, before: 13 }), [9]);
+      assert.deepEqual(await seqs(driver, "a", { tool: "PLAN" }), []);
+      await driver.write("a", change({ cut: { id: "s", after: 8, createdAt: at(1) } }));
+      assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", before: 99, limit: 5 }), [3]);
+      assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", hiddenBy: "s" }), [9, 13]);
+    },
+  ],
+  [
     "messages: a page is the same however much lies around it",
     async ({ driver }) => {
       await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 600) });

@@ -1,0 +1,162 @@
+// Who watches leaves nothing behind, costs nothing while nothing happens, and shares what there is with others.
+import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Agent, type SessionDriver, type WatchEvent } from "gantry";
+import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
+import { gate } from "../helpers/gate.js";
+import { STORES } from "../helpers/stores.js";
+import { comparable, WatchedPage } from "../helpers/watched-page.js";
+
+/** A driver with what was asked of it, and how many listen to it. */
+function counted(driver: SessionDriver): { driver: SessionDriver; calls: string[]; listeners: () => number } {
+  let listeners = 0;
+  const calls: string[] = [];
+  const { notifier } = driver;
+  const subscribe: typeof notifier.subscribe = (root, hear) => {
+    listeners += 1;
+    const end = notifier.subscribe(root, hear);
+    return () => {
+      listeners -= 1;
+      end();
+    };
+  };
+  const listening = { publish: (root: string) => notifier.publish(root), subscribe };
+  const handler: ProxyHandler<SessionDriver> = {
+    get: (target, name) => {
+      if (name === "notifier") return listening;
+      const value = Reflect.get(target, name) as unknown;
+      if (typeof value !== "function") return value;
+      return (...args: unknown[]): unknown => {
+        calls.push(String(name));
+        return Reflect.apply(value, target, args) as unknown;
+      };
+    },
+  };
+  return { driver: new Proxy(driver, handler), calls, listeners: () => listeners };
+}
+
+/** A millisecond between two. */
+const words = (count: number): ScriptedChunk[] =>
+  Array.from({ length: count }, (_, n): ScriptedChunk[] => [
+    { type: "text", block: "0", text: `word${n} ${"and so on ".repeat(12)}` },
+    1,
+  ]).flat();
+
+describe("who watches", { concurrency: true }, () => {
+  for (const [name, make] of STORES) {
+    it(`${name}: leaves nothing that listens, wherever they stop`, async (t) => {
+      const { driver, listeners } = counted((await make(t))());
+      const agent = new Agent({ driver, providers: [new ScriptedProvider(["one"])] });
+      t.after(() => agent.close());
+      const { id } = await agent.sessions.create();
+      // So that nobody names it later.
+      await agent.sessions.update(id, { title: "one" });
+      await (
+        await agent.run({ message: "hi", sessionId: id })
+      ).result;
+      const ways: Record<string, (events: AsyncIterator<WatchEvent>, over: AbortController) => Promise<unknown>> = {
+        "between two events": async (events) => events.return?.(),
+        "by an error": (events) => assert.rejects(async () => events.throw?.(new Error("no more"))),
+        "by a signal between two events": async (events, over) => {
+          over.abort();
+          assert.equal(listeners(), 0);
+          while (!(await events.next()).done);
+        },
+        "by a signal while it waits": async (events, over) => {
+          await events.next();
+          await events.next();
+          const waiting = events.next();
+          await sleep(20);
+          assert.equal(listeners(), 1);
+          over.abort();
+          assert.equal((await waiting).done, true);
+        },
+      };
+      for (const [way, stop] of Object.entries(ways)) {
+        const over = new AbortController();
+        const events = agent.sessions.watch(id, { signal: over.signal })[Symbol.asyncIterator]();
+        await events.next();
+        await stop(events, over);
+        assert.equal(listeners(), 0, way);
+        assert.equal(getEventListeners(over.signal, "abort").length, 0, way);
+      }
+    });
+
+    it(`${name}: is told that another process deleted the session, and ends when the store closes`, async (t) => {
+      const open = await make(t);
+      const agents = [open(), open()].map((driver) => new Agent({ driver, providers: [new ScriptedProvider([])] }));
+      t.after(() => Promise.all(agents.map((agent) => agent.close())));
+      const [here, there] = agents as [Agent, Agent];
+      const [gone, kept] = [await here.sessions.create(), await here.sessions.create()];
+      const types: string[] = [];
+      const watched = [gone, kept].map(async ({ id }) => {
+        for await (const { type } of here.sessions.watch(id)) {
+          types.push(type);
+          if (types.length === 2) await there.sessions.delete(gone.id);
+          if (type === "deleted") void here.close();
+        }
+      });
+      await Promise.all(watched);
+      assert.deepEqual(types, ["state", "state", "deleted"]);
+    });
+
+    it(`${name}: asks the store nothing while nothing happens`, async (t) => {
+      const { driver, calls } = counted((await make(t))());
+      const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
+      t.after(() => agent.close());
+      const over = new AbortController();
+      const sessions = await Promise.all(Array.from({ length: 20 }, () => agent.sessions.create()));
+      const watched = sessions.map(async ({ id }) => {
+        for await (const _ of agent.sessions.watch(id, { signal: over.signal }));
+      });
+      // A first look at the store is due.
+      await sleep(700);
+      const before = calls.length;
+      await sleep(2_200);
+      assert.deepEqual(calls.slice(before), []);
+      over.abort();
+      await Promise.all(watched);
+    });
+  }
+
+  it("shares with others at the same place what is asked and made, and all see the same", async (t) => {
+    const open = gate();
+    const [, make] = STORES[1]!;
+    const { driver, calls } = counted((await make(t))());
+    const provider = new ScriptedProvider([[...words(5), open.wait(), ...words(300)]]);
+    const agent = new Agent({ driver, providers: [provider] });
+    t.after(() => agent.close());
+    const { id } = await agent.sessions.create();
+    const over = new AbortController();
+    const seen = new Map<string, WatchEvent>();
+    let shared = 0;
+    const pages = Array.from({ length: 20 }, () => new WatchedPage());
+    const watched = pages.map(async (page) => {
+      for await (const event of agent.sessions.watch(id, { signal: over.signal })) {
+        page.apply(event);
+        if (!("cursor" in event)) continue;
+        if (seen.get(event.cursor) === event) shared += 1;
+        seen.set(event.cursor, event);
+      }
+    });
+    const run = await agent.run({ message: "hi", sessionId: id });
+    await open.reached;
+    calls.length = 0;
+    open.open();
+    await run.result;
+    const wanted = (await agent.sessions.messages(id)).map(comparable);
+    while (pages.some(({ messages }) => messages.length < 2 || messages.some(({ finished }) => !finished)))
+      await sleep(5);
+    over.abort();
+    await Promise.all(watched);
+    for (const page of pages) assert.deepEqual(page.messages, wanted);
+    const told = pages.reduce((sum, page) => sum + page.told, 0);
+    assert.ok(shared > told / 2, `${shared} of ${told} events were made before`);
+    const batches = calls.filter((call) => call === "write").length;
+    const asked = calls.filter((call) => call === "asks").length;
+    assert.ok(batches > 100, `${batches} batches were stored`);
+    assert.ok(asked < batches / 2, `the store was asked ${asked} times how the session stands`);
+  });
+});
