@@ -103,8 +103,6 @@ export class Watching {
       }
     }
     yield this.#planned();
-    const run = this.#state?.run;
-    if (run && !isOpen(run)) this.#over = run.id;
   }
 
   /** Tell what comes from now on, until the end. Never rejects. */
@@ -117,7 +115,7 @@ export class Watching {
     const options = { lastSeen: this.#cursor, follow: false, signal };
     for await (const event of this.#agent.sessions.watch(root, options)) {
       if ("cursor" in event) this.#cursor = event.cursor;
-      if (event.type === "state") this.#state = event.state;
+      if (event.type === "state") this.#seen(event.state);
       if (event.type === "message" || event.type === "delta" || event.type === "message_end")
         yield this.#teller.updatesOf(event, true);
     }
@@ -165,10 +163,17 @@ export class Watching {
   async #grow(seq: number): Promise<void> {
     const options = { behind: seq - 1, follow: false };
     for await (const event of this.#agent.sessions.watch(this.#parts.open.root, options)) {
+      if (event.type === "state") this.#seen(event.state);
       if (!("cursor" in event)) continue;
       this.#cursor = event.cursor;
       if (event.type !== "cut") this.#send(this.#teller.updatesOf(event));
     }
+  }
+
+  /** How the session stands before anything of it is told. */
+  #seen(state: SessionState): void {
+    this.#state = state;
+    if (state.run && !isOpen(state.run)) this.#over = state.run.id;
   }
 
   async #take(event: WatchEvent, signal: AbortSignal): Promise<void> {
