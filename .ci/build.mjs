@@ -203,6 +203,10 @@ const FILES = [
     modules: [
       // What a first turn needs of the provider is in serve: it would wait here for what the start saves.
       ...["active-run", "execution", "start"].map((name) => `src/run/${name}.ts`),
+      "src/conversation/messages.ts",
+      "src/live/tail.ts",
+      "src/sessions/holder.ts",
+      "src/sessions/lease.ts",
       ...["catalogue-entry", "guard", "limits", "listing", "local-catalogue", "prices", "specification", "unreadable"]
         // The wire that nearly all speak: a file of its own would cost every first turn more than it saves any.
         .concat(["wires/openai", "writing"])
@@ -222,14 +226,33 @@ const FILES = [
     deferred: true,
     modules: [
       ...["describe-call", "tool-calls"].map((name) => `src/run/${name}.ts`),
-      ...["edit-file", "files", "grep-search", "replace-file", "search-folder", "web-page"].map(
-        (name) => `src/tools/${name}.ts`,
-      ),
+      ...[
+        "delete-path",
+        "edit-file",
+        "files",
+        "grep-search",
+        "replace-file",
+        "search-folder",
+        "shell-output",
+        "web-page",
+      ].map((name) => `src/tools/${name}.ts`),
       ...["by-handle", "by-name", "names", "opened-folder", "path-guard", "reach"].map(
         (name) => `src/files/${name}.ts`,
       ),
       "src/hostile/threads.ts",
       "src/base/cut-text.ts",
+    ],
+  },
+  {
+    name: "live",
+    needs: ["serve", "run"],
+    deferred: true,
+    modules: [
+      ...["asks", "budget-check", "queue", "rule-check", "rules", "runs", "spending", "structured"].map(
+        (name) => `src/run/${name}.ts`,
+      ),
+      ...["plan", "watch"].map((name) => `src/live/${name}.ts`),
+      "adapters/sqlite-driver/asks.ts",
     ],
   },
   {
@@ -243,6 +266,7 @@ const FILES = [
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),
       "adapters/sqlite-driver/dump.ts",
+      "src/serve/strangers.ts",
     ],
   },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },

@@ -51,10 +51,6 @@ export class Agent {
   /** Sorted by name; those of sources, which each session opens, are not among them. */
   readonly tools: readonly Tool[];
   readonly sessions: Sessions;
-  /** Those of other processes on the store too. */
-  readonly runs: Runs;
-  /** What runs ask of people. */
-  readonly asks: Asks;
   readonly models: Models;
 
   readonly #parts: AgentParts;
@@ -63,6 +59,8 @@ export class Agent {
   readonly #closing = new AbortController();
   readonly #live = new Live();
   readonly #running = new Map<string, Running>();
+  #runs: Runs | undefined;
+  #asks: Asks | undefined;
   #queue: RunQueue | undefined;
   #refusing = false;
   #code: ReturnType<typeof runCode> | undefined;
@@ -97,17 +95,6 @@ export class Agent {
       changed: (rootId, messages) => void this.#tell(rootId, messages),
       watch: (id, watched) => this.#watch(id, watched),
       stopRun: (rootId) => this.#stopRun(rootId),
-    });
-    this.runs = new Runs({
-      store,
-      running: (rootId) => this.#running.get(rootId),
-      unqueue: (rootId, runId) => this.#queue?.cancel(rootId, runId),
-      watch: (id, watched) => this.#watch(id, watched),
-    });
-    this.asks = new Asks({
-      store,
-      running: (rootId) => this.#running.get(rootId),
-      changed: (rootId) => void this.#tell(rootId, false),
     });
     this.models = new Models({
       providers: options.providers,
@@ -157,6 +144,25 @@ export class Agent {
       tasks: new TaskSet(),
       stragglers: new TaskSet(),
     };
+  }
+
+  /** Those of other processes on the store too. */
+  get runs(): Runs {
+    return (this.#runs ??= new Runs({
+      store: () => this.#store(),
+      running: (rootId) => this.#running.get(rootId),
+      unqueue: (rootId, runId) => this.#queue?.cancel(rootId, runId),
+      watch: (id, watched) => this.#watch(id, watched),
+    }));
+  }
+
+  /** What runs ask of people. */
+  get asks(): Asks {
+    return (this.#asks ??= new Asks({
+      store: () => this.#store(),
+      running: (rootId) => this.#running.get(rootId),
+      changed: (rootId) => void this.#tell(rootId, false),
+    }));
   }
 
   /**

@@ -9,7 +9,8 @@ import { Fields } from "./fields.js";
 import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { Runs } from "./runs.js";
 import { Streams } from "./streams.js";
-import { SESSION_HEADER, wireMessage, wireModel, wireRun, wireSession } from "./wire.js";
+import { SESSION_HEADER } from "./headers.js";
+import { wireMessage, wireModel, wireRun, wireSession } from "./wire.js";
 
 const MAX_MESSAGES = 1000;
 const STATES: readonly RunState[] = ["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"];
