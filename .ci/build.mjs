@@ -189,12 +189,20 @@ const FILES = [
   { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   {
-    name: "acp-turn",
+    name: "prompt",
     needs: ["serve", "stdio"],
     deferred: true,
-    modules: ["permission", "plan", "printed", "prompt", "prompt-input", "session-list", "spent", "updates"].map(
-      (name) => `adapters/acp-shared/${name}.ts`,
-    ),
+    modules: [
+      "permission",
+      "plan",
+      "printed",
+      "prompt",
+      "prompt-input",
+      "session-list",
+      "shown",
+      "spent",
+      "updates",
+    ].map((name) => `adapters/acp-shared/${name}.ts`),
   },
   {
     name: "run",

@@ -19,7 +19,7 @@ import type { PromptInput } from "./prompt-input.js";
 import { Shown } from "./shown.js";
 import { Spent } from "./spent.js";
 import type { Turn } from "./turns.js";
-import { promptResult, textBlock, updatesOf, usageUpdate } from "./updates.js";
+import { promptResult, retryThought, textBlock, updatesOf, usageUpdate } from "./updates.js";
 import { visible } from "./visible.js";
 import { CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
@@ -185,10 +185,8 @@ function besides(event: AgentEvent, shown: Shown, open: ReadonlyMap<string, unkn
       return shown.isAsked(event.callId) ? undefined : begun(event.callId);
     case "tool_result":
       return event.failed ? undefined : planOf(event.name, open.get(event.callId));
-    case "retry": {
-      const text = `[${visible(event.error.message)}; trying again in ${Math.ceil(event.delayMs / 1000)} s]\n`;
-      return { sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) };
-    }
+    case "retry":
+      return retryThought(event.error.message, event.delayMs);
     default:
       return undefined;
   }

@@ -46,6 +46,12 @@ export function updatesOf(event: AgentEvent, profile: Profile, compaction: boole
   }
 }
 
+/** That a call of the model is tried again in a while, in ms. */
+export function retryThought(reason: string, delayMs: number): SessionUpdate {
+  const text = `[${visible(reason)}; trying again in ${Math.max(1, Math.ceil(delayMs / 1000))} s]\n`;
+  return { sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) };
+}
+
 export interface ToolCallShown {
   callId: string;
   title: string;

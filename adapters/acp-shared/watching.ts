@@ -6,6 +6,7 @@ import type { OpenSession } from "./open-session.js";
 import { Printed } from "./printed.js";
 import { RunSpent } from "./spent.js";
 import { Teller, type TellerParts } from "./teller.js";
+import { retryThought } from "./updates.js";
 import type { SessionUpdate } from "./wire.js";
 
 /** After a store that failed it is looked again so much later, in ms. */
@@ -25,6 +26,8 @@ export interface WatchingParts extends TellerParts {
   /** Whether a session asks this client. */
   mayAsk: (session: Pick<SessionState["session"], "mode">) => boolean;
   send(update: SessionUpdate): void;
+  /** Resolves when the client reads what the session tells; undefined when it does now. */
+  reader(): Promise<void> | undefined;
   /** Resolves when the client takes more; undefined when it does now. */
   ready(): Promise<void> | undefined;
   /** The session is another than the client was told. */
@@ -56,6 +59,10 @@ export class Watching {
   #cursor = "";
   #state: SessionState | undefined;
   #hasPlan = false;
+  /** There is something to tell, and nobody reads. */
+  #isAway = false;
+  /** The wait for a provider that was told last. */
+  #waited = "";
   #ending: Ending | undefined;
   /** The newest run of which the end is told, or was there before. */
   #over: string | undefined;
@@ -96,8 +103,6 @@ export class Watching {
       }
     }
     yield this.#planned();
-    const run = this.#state?.run;
-    if (run && !isOpen(run)) this.#over = run.id;
   }
 
   /** Tell what comes from now on, until the end. Never rejects. */
@@ -110,7 +115,7 @@ export class Watching {
     const options = { lastSeen: this.#cursor, follow: false, signal };
     for await (const event of this.#agent.sessions.watch(root, options)) {
       if ("cursor" in event) this.#cursor = event.cursor;
-      if (event.type === "state") this.#state = event.state;
+      if (event.type === "state") this.#seen(event.state);
       if (event.type === "message" || event.type === "delta" || event.type === "message_end")
         yield this.#teller.updatesOf(event, true);
     }
@@ -158,10 +163,17 @@ export class Watching {
   async #grow(seq: number): Promise<void> {
     const options = { behind: seq - 1, follow: false };
     for await (const event of this.#agent.sessions.watch(this.#parts.open.root, options)) {
+      if (event.type === "state") this.#seen(event.state);
       if (!("cursor" in event)) continue;
       this.#cursor = event.cursor;
       if (event.type !== "cut") this.#send(this.#teller.updatesOf(event));
     }
+  }
+
+  /** How the session stands before anything of it is told. */
+  #seen(state: SessionState): void {
+    this.#state = state;
+    if (state.run && !isOpen(state.run)) this.#over = state.run.id;
   }
 
   async #take(event: WatchEvent, signal: AbortSignal): Promise<void> {
@@ -220,6 +232,7 @@ export class Watching {
     if (!isOwn) this.#send(planned);
     if (!run) return;
     this.#spent.seen(run);
+    if (!isOwn && this.#parts.editor) this.#retried(run);
     if (isOpen(run)) return;
     if (isOwn) this.#over = run.id;
     else if (this.#over !== run.id && this.#ending?.run.id !== run.id) await this.#ends(run, isFirst);
@@ -231,6 +244,13 @@ export class Watching {
     const isThere = plan.length > 0 || this.#hasPlan;
     this.#hasPlan = plan.length > 0;
     return isThere ? this.#teller.plan(plan) : [];
+  }
+
+  /** Each wait for a provider is told once. */
+  #retried({ id, retry }: RunRecord): void {
+    const wait = retry ? `${id} ${retry.at}` : this.#waited;
+    if (retry && wait !== this.#waited) this.#send([retryThought(retry.reason, Date.parse(retry.at) - Date.now())]);
+    this.#waited = wait;
   }
 
   /** What there is to say of a run's end comes behind its last message. One that had ended before the watch began is none of its business. */
@@ -255,7 +275,7 @@ export class Watching {
   /** Whether the client's person answers what a run asks now. What its own prompt asks comes by that. */
   get #answers(): boolean {
     const { open } = this.#parts;
-    return this.#mayAsk() && this.#asked.answers && !open.starting && !open.own?.asks;
+    return this.#mayAsk() && this.#asked.answers && !this.#isAway && !open.starting && !open.own?.asks;
   }
 
   #mayAsk(): boolean {
@@ -283,8 +303,13 @@ export class Watching {
 
   /** Resolves when the client takes more, or the signal aborts. */
   async #room(signal: AbortSignal): Promise<void> {
-    for (let room = this.#parts.ready(); room && !signal.aborted; room = this.#parts.ready())
-      await orAborted(room, signal);
+    const { reader, ready } = this.#parts;
+    for (let back = reader(); back && !signal.aborted; back = reader()) {
+      this.#isAway = true;
+      await orAborted(back, signal);
+    }
+    this.#isAway = false;
+    for (let room = ready(); room && !signal.aborted; room = ready()) await orAborted(room, signal);
   }
 }
 

@@ -1,7 +1,7 @@
 import { defineAdapter, type AdapterDefinition, type AdapterDescriptor, type AdapterKind } from "../plugin/adapter.js";
 import { STRATEGIES } from "../compaction/names.js";
 import { AdapterError } from "../ports/errors.js";
-import { foreign, importModule } from "./strangers.js";
+import { importModule } from "./strangers.js";
 
 type Load = () => Promise<{ default: unknown }>;
 
@@ -67,6 +67,13 @@ export async function loadAdapter<Kind extends AdapterKind>(
   const fits = descriptor.kind === kind || (kind === "tool" && descriptor.kind === "tool-source");
   if (!fits) throw new AdapterError(`${where}: ${name} is a ${descriptor.kind}, expected a ${kind}`);
   return descriptor as AdapterDescriptor<Kind>;
+}
+
+/** Modules that were not made for gantry, but that one of its adapters knows how to use. */
+async function foreign(kind: AdapterKind, module: unknown, name: string): Promise<AdapterDescriptor | undefined> {
+  if (kind !== "model-provider") return undefined;
+  const { describeAiSdkModule } = await import("../../adapters/ai-sdk-provider/index.js");
+  return describeAiSdkModule(module, name) as AdapterDescriptor | undefined;
 }
 
 /** Made by `defineAdapter` or not: a plugin without dependencies says `gantry: 1` itself. */

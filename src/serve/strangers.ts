@@ -1,7 +1,7 @@
 import { access } from "node:fs/promises";
 import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import type { AdapterDescriptor, AdapterKind, AdapterKinds } from "../plugin/adapter.js";
+import type { AdapterKind, AdapterKinds } from "../plugin/adapter.js";
 import { AdapterError } from "../ports/errors.js";
 import { isPath } from "./module-name.js";
 
@@ -139,17 +139,6 @@ async function locate(
       { cause: error },
     );
   }
-}
-
-/** Modules that were not made for gantry, but that one of its adapters knows how to use. */
-export async function foreign(
-  kind: AdapterKind,
-  module: unknown,
-  name: string,
-): Promise<AdapterDescriptor | undefined> {
-  if (kind !== "model-provider") return undefined;
-  const { describeAiSdkModule } = await import("../../adapters/ai-sdk-provider/index.js");
-  return describeAiSdkModule(module, name) as AdapterDescriptor | undefined;
 }
 
 /** The built-in tools are the kernel's own; they are loaded only to be named. */

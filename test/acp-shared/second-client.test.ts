@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, MemoryStore, silentLogger, type SessionDriver } from "gantry";
+import {
+  Agent,
+  builtinTools,
+  MemoryDriver,
+  MemoryStore,
+  ProviderError,
+  silentLogger,
+  type SessionDriver,
+} from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { MemoryAcp, testTool } from "../helpers/acp-agent.js";
 import type { AcpPeer, Json } from "../helpers/acp-peer.js";
@@ -172,6 +180,43 @@ for (const [name, make] of STORES)
       for (const one of [peer, resumed]) one.assertClean();
     });
 
+    it("is told nothing twice when another door takes back what was said, and puts it there again", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const { agent } = processOn(t, (await make(t))(), ["one", "two", "three", "four"]);
+      const peer = await connected(t, agent);
+      const sessionId = await peer.newSession(cwd);
+      await peer.request("session/load", { sessionId, cwd });
+      const runs = async (...prompts: string[]) => {
+        for (const message of prompts) {
+          await (
+            await agent.run({ message, sessionId })
+          ).result;
+          await peer.seen(({ params }) => params?.update?.content?.text === message);
+        }
+      };
+      await runs("a", "b");
+      const [, answer] = await agent.sessions.messages(sessionId);
+      const snapshot = await agent.sessions.revert(sessionId, answer!.id);
+      await runs("c");
+      await agent.sessions.restore(sessionId, snapshot.id);
+      await runs("d");
+      await peer.seen(({ params }) => params?.update?.content?.text === "four");
+      assert.deepEqual(
+        story(peer).filter((line) => line !== "usage_update"),
+        ["a", "one", "b", "two", "c", "three", "d", "four"].map(
+          (text, i) => `${i % 2 ? "agent" : "user"}_message_chunk ${text}`,
+        ),
+      );
+      await peer.request("session/load", { sessionId, cwd });
+      assert.deepEqual(
+        story(peer).slice(-6),
+        story(peer)
+          .filter((line) => / (a|one|b|two|d|four)$/.test(line))
+          .slice(-6),
+      );
+      peer.assertClean();
+    });
+
     it("cancels a run of any door, and nobody shows its call as running for ever", async (t) => {
       const { path: cwd } = await tempDir(t);
       const open = await make(t);
@@ -293,6 +338,106 @@ describe("clients of one session", () => {
     }
     await letter.seen(() => story(letter).includes("agent_message_chunk done"));
     assert.deepEqual(printed(letter), []);
+  });
+
+  it("are told the plan once for each change, and each wait for a provider", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const todos = (status: string) => [
+      { content: "look", status },
+      { content: "mend", status: "pending" },
+    ];
+    const overloaded = new ProviderError("scripted", "overloaded", "try later", { status: 503, retryAfterMs: 400 });
+    const agent = new Agent({
+      providers: [
+        new ScriptedProvider(
+          [
+            callTools(["todowrite", { todos: todos("in_progress") }]),
+            overloaded,
+            callTools(["todowrite", { todos: todos("completed") }]),
+            "done",
+          ],
+          { maxRetries: 1 },
+        ),
+      ],
+      tools: builtinTools(),
+      logger: silentLogger,
+    });
+    t.after(() => agent.close());
+    const server = new MemoryAcp(t, agent);
+    const [own, other, letter] = [server.connect(), server.connect(), server.connect()];
+    for (const peer of [own, other]) await peer.initialize(EDITOR);
+    await letter.initialize();
+    for (const peer of [own, other]) peer.profile = "official";
+    const sessionId = await own.newSession(cwd);
+    for (const peer of [other, letter]) await peer.request("session/load", { sessionId, cwd });
+    await own.prompt(sessionId, "x");
+    const plans = (peer: AcpPeer) =>
+      peer
+        .updates()
+        .flatMap(({ sessionUpdate, entries }) =>
+          sessionUpdate === "plan" ? [entries.map((one: Json) => one.status)] : [],
+        );
+    for (const peer of [other, letter]) await peer.seen(ended);
+    for (const peer of [own, other]) {
+      assert.deepEqual(plans(peer), [
+        ["in_progress", "pending"],
+        ["completed", "pending"],
+      ]);
+      assert.match(
+        peer.text(sessionId, "agent_thought_chunk"),
+        /^\[scripted: 503: try later; trying again in 1 s\]\n$/,
+      );
+      peer.assertClean();
+    }
+    assert.deepEqual(plans(letter), []);
+    assert.equal(letter.text(sessionId, "agent_thought_chunk"), "");
+    // Whoever comes later has the plan as it was left, and no wait that is over.
+    const late = server.connect();
+    await late.initialize(EDITOR);
+    await late.request("session/load", { sessionId, cwd });
+    assert.deepEqual(plans(late).at(-1), ["completed", "pending"]);
+    assert.equal(late.text(sessionId, "agent_thought_chunk"), "");
+  });
+
+  it("a prompt of one's own is not told as another's, however late the disk has it", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const driver = new MemoryDriver(new MemoryStore());
+    const { agent } = processOn(t, driver, ["one"]);
+    const peer = await connected(t, agent);
+    const session = await peer.newSession(cwd);
+    await peer.request("session/load", { sessionId: session, cwd });
+    const other = await connected(t, agent);
+    await other.request("session/load", { sessionId: session, cwd });
+    const isTold = other.seen(({ params }) => params?.update?.sessionUpdate === "user_message_chunk");
+    // The run is said to have begun when the disk has its prompt; by then another client knows of it.
+    Object.assign(driver, { synced: () => isTold });
+    await peer.prompt(session, "mine");
+    assert.deepEqual(
+      story(peer).filter((line) => line !== "usage_update"),
+      ["agent_message_chunk one"],
+    );
+  });
+
+  it("one that resumes a session in the middle of an answer is told the rest, and of runs before nothing", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    let go = (): void => undefined;
+    const half = new Promise<void>((resolve) => (go = resolve));
+    const { agent } = processOn(t, new MemoryDriver(new MemoryStore()), ["one", halves(half)]);
+    const { sessionId, result } = await agent.run({ message: "x", projectDir: cwd });
+    await result;
+    const idle = await connected(t, agent);
+    await idle.request("session/resume", { sessionId, cwd });
+    const run = await agent.run({ message: "y", sessionId });
+    await idle.seen(({ params }) => params?.update?.content?.text?.startsWith("first half"));
+    assert.deepEqual(story(idle), ["user_message_chunk y", "agent_message_chunk first half, "]);
+    const peer = await connected(t, agent);
+    await peer.request("session/resume", { sessionId, cwd });
+    await peer.request("session/list", {});
+    go();
+    await run.result;
+    await peer.seen(({ params }) => params?.update?.content?.text?.endsWith("second half"));
+    assert.equal(peer.text(sessionId), "second half");
+    assert.equal(peer.text(sessionId, "user_message_chunk"), "");
   });
 
   it("a store that fails for a while loses nothing", async (t) => {
