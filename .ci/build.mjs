@@ -239,6 +239,7 @@ const FILES = [
         "edit-file",
         "files",
         "grep-search",
+        "read-file",
         "replace-file",
         "search-folder",
         "shell-output",
