@@ -205,7 +205,8 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
     for (const [n, { page }] of watchers.entries()) {
       if (JSON.stringify({ messages: page.messages }) !== wanted) throw new Error(`watcher ${n} was told more`);
       if (page.faults.length > 0) throw new Error(`watcher ${n} was told ${page.faults.join("; ").slice(0, 2_000)}`);
-      if (page.retold > 0 && !mayForget) throw new Error(`watcher ${n} was told ${page.retold} messages twice`);
+      if (page.retold > 0 && !mayForget)
+        throw new Error(`watcher ${n} was told ${page.retold} messages twice\n${page.trace.slice(-100).join("\n")}`);
     }
   } finally {
     for (const watcher of watchers) {
