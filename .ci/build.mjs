@@ -189,12 +189,24 @@ const FILES = [
   { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   {
+    name: "acp-turn",
+    needs: ["serve", "stdio"],
+    deferred: true,
+    modules: ["permission", "plan", "printed", "prompt", "prompt-input", "session-list", "spent", "updates"].map(
+      (name) => `adapters/acp-shared/${name}.ts`,
+    ),
+  },
+  {
     name: "run",
     needs: ["serve"],
     deferred: true,
     modules: [
       // What a first turn needs of the provider is in serve: it would wait here for what the start saves.
       ...["active-run", "execution", "start"].map((name) => `src/run/${name}.ts`),
+      ...["messages", "stored-state"].map((name) => `src/conversation/${name}.ts`),
+      ...["live", "tail"].map((name) => `src/live/${name}.ts`),
+      "src/sessions/holder.ts",
+      "src/sessions/lease.ts",
       ...["catalogue-entry", "guard", "limits", "listing", "local-catalogue", "prices", "specification", "unreadable"]
         // The wire that nearly all speak: a file of its own would cost every first turn more than it saves any.
         .concat(["wires/openai", "writing"])
@@ -214,14 +226,33 @@ const FILES = [
     deferred: true,
     modules: [
       ...["describe-call", "tool-calls"].map((name) => `src/run/${name}.ts`),
-      ...["edit-file", "files", "grep-search", "replace-file", "search-folder", "web-page"].map(
-        (name) => `src/tools/${name}.ts`,
-      ),
+      ...[
+        "delete-path",
+        "edit-file",
+        "files",
+        "grep-search",
+        "replace-file",
+        "search-folder",
+        "shell-output",
+        "web-page",
+      ].map((name) => `src/tools/${name}.ts`),
       ...["by-handle", "by-name", "names", "opened-folder", "path-guard", "reach"].map(
         (name) => `src/files/${name}.ts`,
       ),
       "src/hostile/threads.ts",
       "src/base/cut-text.ts",
+    ],
+  },
+  {
+    name: "live",
+    needs: ["serve", "run"],
+    deferred: true,
+    modules: [
+      ...["asks", "budget-check", "queue", "rule-check", "rules", "runs", "spending", "structured"].map(
+        (name) => `src/run/${name}.ts`,
+      ),
+      ...["plan", "watch"].map((name) => `src/live/${name}.ts`),
+      "adapters/sqlite-driver/asks.ts",
     ],
   },
   {
@@ -231,10 +262,11 @@ const FILES = [
     modules: [
       ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
       ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
-      ...["errors", "fault", "from-ai-sdk", "module", "package-source"].map(
+      ...["errors", "fault", "files", "from-ai-sdk", "module", "package-source"].map(
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),
       "adapters/sqlite-driver/dump.ts",
+      "src/serve/strangers.ts",
     ],
   },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },

@@ -32,6 +32,11 @@ const STEPS = [
   ],
   ["any run at any door of a session answered and cancelled at any other", "test/live/doors.test.ts", { DOORS: "all" }],
   ["5,000 mutated frames on each wire", "test/reliability/mutations.test.ts", { SEED: seed, FRAMES: 5_000 }],
+  [
+    "10,000 texts for a shell: every program that bash starts was told before",
+    "test/hostile/command-line.test.ts",
+    { SEED: seed, TEXTS: 10_000 },
+  ],
   ["10,000 calls of each file tool while a parent folder flips", "test/files/race.test.ts", { CALLS: 10_000 }],
 ];
 

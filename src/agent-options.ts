@@ -10,7 +10,8 @@ import { UNATTENDED, type Unattended } from "./run/unattended.js";
 import type { ReasoningEffort } from "./ports/model-provider.js";
 import { checkRules } from "./run/rule-check.js";
 import type { SessionMode } from "./ports/session.js";
-import { checkBudget, checkPrice, type SessionBudget } from "./run/limits.js";
+import { checkBudget, checkPrice } from "./run/budget-check.js";
+import type { SessionBudget } from "./run/limits.js";
 import type { Budget } from "./ports/run.js";
 import type { SessionDriver } from "./ports/session-driver.js";
 import type { Hooks } from "./ports/hooks.js";
@@ -120,16 +121,18 @@ export function checkOptions(options: unknown): void {
   const { permissions } = options;
   if (Array.isArray(permissions)) objects("permissions", permissions, "permission policies", ["judge"]);
   else if (permissions !== undefined) object("permissions", permissions, "a permission policy, with", ["judge"]);
-  if (options["rules"] !== undefined) checkRules("rules", options["rules"]);
+  const { rules = [] } = options;
+  if (!Array.isArray(rules) || rules.length > 0) checkRules("rules", rules);
   if (options["mode"] !== undefined) oneOf("mode", MODES, options["mode"]);
   if (options["unattended"] !== undefined) oneOf("unattended", UNATTENDED, options["unattended"]);
   const { askTimeout = 1 } = options;
   // Longer ones no timer holds.
   if (typeof askTimeout !== "number" || !(askTimeout > 0 && askTimeout <= 86_400))
     throw new InputError("askTimeout", "a number of seconds above 0, at most 86,400");
-  checkBudget("budget", options["budget"]);
-  checkBudget("sessionBudget", options["sessionBudget"], ["usd", "tokens"]);
-  checkPrice("unknownPrice", options["unknownPrice"]);
+  const { budget, sessionBudget, unknownPrice } = options;
+  if (!isEmpty(budget)) checkBudget("budget", budget);
+  if (!isEmpty(sessionBudget)) checkBudget("sessionBudget", sessionBudget, ["usd", "tokens"]);
+  if (unknownPrice !== undefined) checkPrice("unknownPrice", unknownPrice);
   if (options["hooks"] !== undefined) checkHooks(options["hooks"]);
   const { model } = options;
   if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");
@@ -169,3 +172,8 @@ const NAMES: Readonly<Record<BusEvent, true>> = {
 };
 /** Every event that there is. */
 export const BUS_EVENTS = Object.keys(NAMES) as readonly BusEvent[];
+
+/** Whether a record says nothing: most budgets do. */
+function isEmpty(value: unknown): boolean {
+  return value === undefined || (isRecord(value) && Object.values(value).every((one) => one === undefined));
+}

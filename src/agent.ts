@@ -51,18 +51,16 @@ export class Agent {
   /** Sorted by name; those of sources, which each session opens, are not among them. */
   readonly tools: readonly Tool[];
   readonly sessions: Sessions;
-  /** Those of other processes on the store too. */
-  readonly runs: Runs;
-  /** What runs ask of people. */
-  readonly asks: Asks;
   readonly models: Models;
 
   readonly #parts: AgentParts;
   #driver: SessionDriver | undefined;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
-  readonly #live = new Live();
+  #live: Live | undefined;
   readonly #running = new Map<string, Running>();
+  #runs: Runs | undefined;
+  #asks: Asks | undefined;
   #queue: RunQueue | undefined;
   #refusing = false;
   #code: ReturnType<typeof runCode> | undefined;
@@ -97,17 +95,6 @@ export class Agent {
       changed: (rootId, messages) => void this.#tell(rootId, messages),
       watch: (id, watched) => this.#watch(id, watched),
       stopRun: (rootId) => this.#stopRun(rootId),
-    });
-    this.runs = new Runs({
-      store,
-      running: (rootId) => this.#running.get(rootId),
-      unqueue: (rootId, runId) => this.#queue?.cancel(rootId, runId),
-      watch: (id, watched) => this.#watch(id, watched),
-    });
-    this.asks = new Asks({
-      store,
-      running: (rootId) => this.#running.get(rootId),
-      changed: (rootId) => void this.#tell(rootId, false),
     });
     this.models = new Models({
       providers: options.providers,
@@ -151,7 +138,7 @@ export class Agent {
       ),
       states: new ToolStates(),
       kept,
-      live: this.#live,
+      live: () => this.#watched,
       naming: new Set(),
       closing: this.#closing.signal,
       tasks: new TaskSet(),
@@ -159,10 +146,34 @@ export class Agent {
     };
   }
 
+  get #watched(): Live {
+    return (this.#live ??= new Live());
+  }
+
+  /** Those of other processes on the store too. */
+  get runs(): Runs {
+    return (this.#runs ??= new Runs({
+      store: () => this.#store(),
+      running: (rootId) => this.#running.get(rootId),
+      unqueue: (rootId, runId) => this.#queue?.cancel(rootId, runId),
+      watch: (id, watched) => this.#watch(id, watched),
+    }));
+  }
+
+  /** What runs ask of people. */
+  get asks(): Asks {
+    return (this.#asks ??= new Asks({
+      store: () => this.#store(),
+      running: (rootId) => this.#running.get(rootId),
+      changed: (rootId) => void this.#tell(rootId, false),
+    }));
+  }
+
   /**
    * Start a run. Rejects before anything is stored or asked with `InputError`, `SessionNotFoundError`, `SessionBusyError`,
    * `ProjectFolderError`, `ModelSelectionError`, `ModelTimeoutError`, `TooManyRunsError`, `ShuttingDownError`, `StoreError`,
-   * or `RunCancelledError` when the signal aborts meanwhile. Resolves with a run that is already going.
+   * or `RunCancelledError` when the signal aborts meanwhile. Resolves with a run that is already going. One that waited in
+   * line is stored before that, and when it rejects, with why.
    */
   async run(input: RunInput): Promise<Run> {
     checkInput(input);
@@ -321,7 +332,7 @@ export class Agent {
     setMaxListeners(0, this.#closing.signal, ...(signal ? [signal] : []));
     const ties = [this.#closing.signal, ...(signal ? [signal] : [])].map((one) => onAbort(one, () => ended.abort()));
     try {
-      yield* watch(this.#live, store, id, { ...options, signal: ended.signal });
+      yield* watch(this.#watched, store, id, { ...options, signal: ended.signal });
     } finally {
       for (const untie of ties) untie();
     }
@@ -329,8 +340,8 @@ export class Agent {
 
   async #tell(rootId: string, messages: boolean): Promise<void> {
     const store = await this.#store();
-    if (messages) this.#live.changed(rootId, store);
-    else this.#live.touched(rootId, store);
+    if (messages) this.#watched.changed(rootId, store);
+    else this.#watched.touched(rootId, store);
   }
 
   async #stopRun(rootId: string): Promise<void> {

@@ -1,7 +1,7 @@
 import type { Agent, Logger } from "gantry";
 import type { Context } from "koa";
 import type { KoaHttpOptions } from "./options.js";
-import { JSON_TYPE } from "./wire.js";
+import { JSON_TYPE } from "./headers.js";
 
 /** What the API is made of. */
 export interface ApiParts {

@@ -5,7 +5,7 @@ import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields, invalidField } from "./fields.js";
 import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
-import { wireAsk } from "./wire.js";
+import { wireAsk } from "./wire-live.js";
 
 type Parts = Pick<ApiParts, "agent">;
 

@@ -1,6 +1,6 @@
 import type { Context } from "koa";
 import type { KoaHttpOptions } from "./options.js";
-import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./wire.js";
+import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
 
 const METHODS = "GET, POST, PUT, DELETE, OPTIONS";
 /** What only those ask for who use it: the lists stay as they were for all others. */

@@ -5,7 +5,7 @@ import { Query } from "./query.js";
 import { firstOf } from "./signals.js";
 import { frame, SseStream } from "./sse.js";
 import type { Streams } from "./streams.js";
-import { wireWatched } from "./wire.js";
+import { wireWatched } from "./wire-live.js";
 
 /** `GET /api/sessions/{id}/events`: what a session says, as server-sent events that `EventSource` reads. */
 export async function serveEvents(ctx: Context, id: string, { agent, options, stopping }: ApiParts, streams: Streams) {

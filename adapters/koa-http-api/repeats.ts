@@ -2,7 +2,8 @@ import { hasCode, type Agent, type Run, type RunRecord, type WatchEvent } from "
 import type { Context } from "koa";
 import { HttpError, runRecordFailure } from "./errors.js";
 import type { SseStream } from "./sse.js";
-import { wireDone, wireFinished, wireOfWatched } from "./wire.js";
+import { wireDone } from "./wire.js";
+import { wireFinished, wireOfWatched } from "./wire-live.js";
 
 const KEY_HEADER = "Idempotency-Key";
 /** What may be a key: visible ASCII, as long as an id. */

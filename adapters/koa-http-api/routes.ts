@@ -1,20 +1,17 @@
 import { isAbsolute, resolve } from "node:path";
 import Router from "@koa/router";
-import { RunNotFoundError, SessionNotFoundError, type Agent, type RunRecord, type RunState } from "gantry";
+import { SessionNotFoundError } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
-import { HttpError } from "./errors.js";
 import { BodyReader } from "./body.js";
-import { Fields } from "./fields.js";
+import { runOf, UNDER_WAY } from "./under-way.js";
 import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { Runs } from "./runs.js";
 import { Streams } from "./streams.js";
-import { SESSION_HEADER, wireMessage, wireModel, wireRun, wireSession } from "./wire.js";
+import { SESSION_HEADER } from "./headers.js";
+import { wireMessage, wireModel, wireSession } from "./wire.js";
 
 const MAX_MESSAGES = 1000;
-const STATES: readonly RunState[] = ["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"];
-
-const UNDER_WAY: readonly RunState[] = ["running", "waiting"];
 
 /** Every endpoint. Paths are exact: case and final slashes count. */
 export function createRouter(parts: ApiParts): Router {
@@ -91,40 +88,12 @@ export function createRouter(parts: ApiParts): Router {
     await serveEvents(ctx, idOf(ctx), parts, streams);
   });
 
-  router.post("/api/sessions/:id/cancel", async (ctx) => {
-    const run = await runOf(agent, idOf(ctx));
-    send(ctx, { run: run ? wireRun(await agent.runs.cancel(run.id)) : null });
-  });
-
-  router.post("/api/sessions/:id/steer", async (ctx) => {
-    const id = idOf(ctx);
-    const text = new Fields(await bodies.json(ctx)).text("message");
-    if (text === undefined || text.trim() === "")
-      throw new HttpError(400, "message is required", {}, "message_required");
-    const run = await runOf(agent, id);
-    if (!run || !(await agent.runs.steer(run.id, text))) throw new HttpError(409, "no run to steer", {}, "no_run");
-    send(ctx, { run_id: run.id });
-  });
-
-  router.get("/api/runs", async (ctx) => {
-    const query = new Query(ctx);
-    const state = query.oneOf("state", STATES);
-    const runs = await agent.runs.list({
-      limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
-      sessionId: query.text("session_id") || undefined,
-      states: state && [state],
-      before: await placeOf(agent, query.text("before")),
-    });
-    send(ctx, { runs: runs.map(wireRun) });
-  });
-
-  router.get("/api/runs/:id", async (ctx) => {
-    const run = await agent.runs.get(runIdOf(ctx));
-    if (!run) throw new RunNotFoundError(runIdOf(ctx));
-    send(ctx, wireRun(run));
-  });
-
-  router.post("/api/runs/:id/cancel", async (ctx) => send(ctx, wireRun(await agent.runs.cancel(runIdOf(ctx)))));
+  const ofRuns = () => import("./run-routes.js");
+  router.post("/api/sessions/:id/cancel", async (ctx) => (await ofRuns()).cancelSession(ctx, idOf(ctx), agent));
+  router.post("/api/sessions/:id/steer", async (ctx) => (await ofRuns()).steer(ctx, idOf(ctx), agent, bodies));
+  router.get("/api/runs", async (ctx) => (await ofRuns()).listRuns(ctx, agent));
+  router.get("/api/runs/:id", async (ctx) => (await ofRuns()).showRun(ctx, agent));
+  router.post("/api/runs/:id/cancel", async (ctx) => (await ofRuns()).cancelRun(ctx, agent));
 
   router.delete("/api/sessions/:id", async (ctx) => {
     await agent.sessions.delete(idOf(ctx));
@@ -132,26 +101,6 @@ export function createRouter(parts: ApiParts): Router {
   });
 
   return router;
-}
-
-/** The run that is under way in a session; undefined when there is none. */
-async function runOf(agent: Agent, sessionId: string): Promise<RunRecord | undefined> {
-  const [run] = await agent.runs.list({ sessionId, states: UNDER_WAY, limit: 1 });
-  return run;
-}
-
-/** Where the page behind a run begins. */
-async function placeOf(agent: Agent, id: string | undefined): Promise<RunRecord | undefined> {
-  if (id === undefined) return undefined;
-  const run = await agent.runs.get(id);
-  if (!run) throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
-  return run;
-}
-
-function runIdOf(ctx: Context): string {
-  const id = idIn(ctx);
-  if (id === undefined) throw new RunNotFoundError("");
-  return id;
 }
 
 function idOf(ctx: Context): string {

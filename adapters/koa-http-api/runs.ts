@@ -15,7 +15,8 @@ import { CANCEL_MS } from "./serving.js";
 import { firstOf } from "./signals.js";
 import { SseStream } from "./sse.js";
 import type { Streams } from "./streams.js";
-import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER, wireDone, wireEvent, wireResult } from "./wire.js";
+import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
+import { wireDone, wireEvent, wireResult } from "./wire.js";
 
 /** `POST /api/run`. */
 export class Runs {

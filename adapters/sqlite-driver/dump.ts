@@ -1,10 +1,11 @@
 import { RunKeyTakenError } from "gantry";
 import type { ChainData } from "gantry";
-import { listAsks, listRuns, viewOf, wholeMessage } from "./reads.js";
+import { listAsks, putAsk } from "./asks.js";
+import { listRuns, viewOf, wholeMessage } from "./reads.js";
 import { rowOfSnapshot, sessionOf, snapshotOf } from "./rows.js";
 import type { MessageRow, SessionRow, SnapshotRow } from "./rows.js";
 import type { Statements } from "./statements.js";
-import { createSession, putAsk, putRun } from "./writes.js";
+import { createSession, putRun } from "./writes.js";
 
 /** All of a chain as of one moment. */
 export function dumpChain(db: Statements, id: string): ChainData | undefined {

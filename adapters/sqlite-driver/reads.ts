@@ -1,6 +1,4 @@
 import type {
-  Ask,
-  AskQuery,
   ChainHead,
   Holder,
   Instruction,
@@ -232,24 +230,6 @@ function placeOf({ run }: StoredRun): string {
   return `${run.startedAt}\0${run.id}`;
 }
 
-export function listAsks(db: Statements, { sessionId, open = false, before, limit }: AskQuery): Ask[] {
-  const where = [
-    ...(sessionId === undefined ? [] : ["root = (SELECT root FROM sessions WHERE id = ?)"]),
-    ...(open ? ["state = 'open'"] : []),
-    ...(before === undefined ? [] : ["(created_at, id) < (?, ?)"]),
-  ];
-  const values = [sessionId, before?.createdAt, before?.id, limitOf(limit)].filter((value) => value !== undefined);
-  const sql = `SELECT ask FROM asks WHERE ${["1", ...where].join(" AND ")} ORDER BY created_at DESC, id DESC LIMIT ?`;
-  return db.all<{ ask: string }>(sql, ...values).map(askOf);
-}
-
-export function getAsk(db: Statements, id: string): Ask | undefined {
-  const row = db.get<{ ask: string }>("SELECT ask FROM asks WHERE id = ?", id);
-  return row && askOf(row);
-}
-
-const askOf = ({ ask }: { ask: string }): Ask => JSON.parse(ask) as Ask;
-
 export function listInstructions(db: Statements, sessionId: string): Instruction[] {
   const sql = "SELECT instruction FROM instructions WHERE root = (SELECT root FROM sessions WHERE id = ?) ORDER BY n";
   return db
@@ -267,6 +247,7 @@ export function listSnapshots(db: Statements, id: string): Snapshot[] {
     .map(snapshotOf);
 }
 
-function limitOf(limit: number): number {
+/** As SQLite has it. */
+export function limitOf(limit: number): number {
   return Number.isFinite(limit) ? Math.max(0, Math.trunc(limit)) : -1;
 }

@@ -22,16 +22,15 @@ import type {
   Snapshot,
   StoredRun,
 } from "gantry";
+import { answerAsk, forgetKeys, getAsk, listAsks } from "./asks.js";
 import { connect } from "./connection.js";
 import type { Connection } from "./connection.js";
 import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
 import {
-  getAsk,
   getRun,
   getSession,
   headOf,
-  listAsks,
   listInstructions,
   listMessages,
   listRuns,
@@ -46,11 +45,9 @@ import { Statements } from "./statements.js";
 import { dumpChain, loadChain } from "./dump.js";
 import { WriteQueue, patiently } from "./write-queue.js";
 import {
-  answerAsk,
   changeSession,
   createSession,
   deleteChains,
-  forgetKeys,
   instruct,
   releaseLease,
   takeLease,

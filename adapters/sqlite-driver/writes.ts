@@ -7,8 +7,6 @@ import {
   SessionNotFoundError,
 } from "gantry";
 import type {
-  Ask,
-  AskAnswered,
   Holder,
   Instruction,
   Lease,
@@ -19,6 +17,7 @@ import type {
   SessionStart,
   Snapshot,
 } from "gantry";
+import { putAsk } from "./asks.js";
 import { newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
 import type { Statements, Value } from "./statements.js";
@@ -76,29 +75,6 @@ export function changeSession(db: Statements, id: string, change: SessionChange)
     db.run("DELETE FROM instructions WHERE id = ? AND root = ?", one, place.root);
 }
 
-/** A new ask, or in place of the one of the chain that has its id and was not answered. */
-export function putAsk(db: Statements, root: string, ask: Ask): void {
-  const { id, state, createdAt } = ask;
-  const known = db.get<{ root: string; state: string }>("SELECT root, state FROM asks WHERE id = ?", id);
-  if (known && known.root !== root) throw new SessionExistsError(id);
-  const row = { root, state, created_at: createdAt, ask: JSON.stringify({ ...ask, sessionId: root }) };
-  if (!known) db.insert("asks", { id, ...row });
-  else if (known.state !== "answered") db.update("asks", "id", id, row);
-}
-
-export function answerAsk(
-  db: Statements,
-  id: string,
-  answered: AskAnswered,
-): { ask: Ask; counts: boolean } | undefined {
-  const row = db.get<{ root: string; ask: string }>("SELECT root, ask FROM asks WHERE id = ?", id);
-  if (!row) return undefined;
-  const ask = JSON.parse(row.ask) as Ask;
-  if (ask.state !== "open") return { ask, counts: false };
-  putAsk(db, row.root, { ...ask, ...answered, state: "answered" });
-  return { ask: { ...ask, ...answered, state: "answered" }, counts: true };
-}
-
 export function instruct(db: Statements, instruction: Instruction): void {
   const { id, sessionId } = instruction;
   const place = placeOf(db, sessionId);
@@ -110,17 +86,6 @@ export function instruct(db: Statements, instruction: Instruction): void {
 /** Whether there was one. */
 export function withdrawInstruction(db: Statements, id: string): boolean {
   return db.run("DELETE FROM instructions WHERE id = ?", id).changes > 0;
-}
-
-export function forgetKeys(db: Statements, before: string): void {
-  const rows = db.all<{ id: string; record: string }>(
-    `SELECT id, record FROM runs WHERE key <> '' AND started_at < ? AND state NOT IN ('queued', 'running', 'waiting')`,
-    before,
-  );
-  for (const { id, record } of rows) {
-    const run: RunRecord = { ...(JSON.parse(record) as RunRecord), key: "", fingerprint: "", answer: null };
-    db.update("runs", "id", id, { key: "", record: JSON.stringify(run) });
-  }
 }
 
 /** A new run, or in place of the one of the chain that has its id. */

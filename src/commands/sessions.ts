@@ -3,7 +3,8 @@ import { StringDecoder } from "node:string_decoder";
 import { openStore } from "../serve/compose.js";
 import { ConfigError, hasCode, SessionNotFoundError } from "../ports/errors.js";
 import { createLogger } from "../base/log.js";
-import type { SessionDriver } from "../ports/session-driver.js";
+import type { SessionMode } from "../ports/session.js";
+import type { ChainData, SessionDriver } from "../ports/session-driver.js";
 import { chainLines, ChainReader, headerLine } from "../sessions/export-format.js";
 import { loadFor, refuseArguments, type Command, type CommandContext, type Output } from "./command.js";
 
@@ -16,21 +17,22 @@ export const run: Command = async (context) => {
     );
   }
   if (what === "import") refuseArguments(ids);
-  const store = await open(context);
+  const { store, mode } = await open(context);
   try {
     if (what === "export") await exportSessions(store, ids, context.output);
-    else await importSessions(store, context.input, context.output);
+    else await importSessions(store, mode, context.input, context.output);
   } finally {
     await store.close();
   }
   return 0;
 };
 
-async function open({ flags, output }: CommandContext): Promise<SessionDriver> {
+async function open({ flags, output }: CommandContext): Promise<{ store: SessionDriver; mode: SessionMode }> {
   const { loaded, home } = await loadFor(flags);
   const { config, secrets } = loaded;
   const logger = createLogger({ level: config.log.level, write: (line) => output.tell(line), secrets: () => secrets });
-  return openStore({ loaded, home, projectDir: resolve("."), logger });
+  const store = await openStore({ loaded, home, projectDir: resolve("."), logger });
+  return { store, mode: config.permissions.mode };
 }
 
 async function exportSessions(store: SessionDriver, wanted: readonly string[], output: Output): Promise<void> {
@@ -60,7 +62,12 @@ async function allRoots(store: SessionDriver): Promise<string[]> {
   return sessions.map(({ id }) => id).reverse();
 }
 
-async function importSessions(store: SessionDriver, input: AsyncIterable<Uint8Array>, output: Output): Promise<void> {
+async function importSessions(
+  store: SessionDriver,
+  mode: SessionMode,
+  input: AsyncIterable<Uint8Array>,
+  output: Output,
+): Promise<void> {
   const reader = new ChainReader();
   let taken = 0;
   let there = 0;
@@ -70,7 +77,7 @@ async function importSessions(store: SessionDriver, input: AsyncIterable<Uint8Ar
       const chain = reader.take(line);
       if (!chain) continue;
       try {
-        await store.load(chain);
+        await store.load(asStrange(chain, mode));
         taken++;
       } catch (error) {
         if (!hasCode(error, "session_exists")) throw error;
@@ -82,6 +89,19 @@ async function importSessions(store: SessionDriver, input: AsyncIterable<Uint8Ar
     const left = there > 0 ? `, ${count(there)} left out that exist already` : "";
     output.tell(`${count(taken)} imported${left}`);
   }
+}
+
+/** From the most free to the strictest. */
+const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
+
+/** Whoever wrote the file gives no leave here, and none of its sessions is freer than new ones are. */
+function asStrange(chain: ChainData, mode: SessionMode): ChainData {
+  const least = MODES.indexOf(mode);
+  const sessions = chain.sessions.map((data) => {
+    const own = MODES[Math.max(least, MODES.indexOf(data.session.mode))] ?? mode;
+    return { ...data, session: { ...data.session, leave: [], mode: own } };
+  });
+  return { ...chain, sessions };
 }
 
 /** Split on LF alone: other line breaks may stand in a JSON text. */

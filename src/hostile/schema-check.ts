@@ -21,7 +21,8 @@ export function checkSchema({ schema: text, value }: SchemaJob): SchemaAnswer {
   const schema = JSON.parse(text) as Record<string, unknown>;
   const { $schema: draft = "2020-12" } = schema;
   const isOld = typeof draft === "string" && /draft-0?7\b/.test(draft);
-  if (!isOld && !(typeof draft === "string" && draft.includes("2020-12"))) return { refused: "draft 2020-12 or draft-07 in $schema" };
+  if (!isOld && !(typeof draft === "string" && draft.includes("2020-12")))
+    return { refused: "draft 2020-12 or draft-07 in $schema" };
   // One that answers with a promise has answered nothing yet.
   if ("$async" in schema) return { refused: "a schema without $async" };
   let validate: ValidateFunction;

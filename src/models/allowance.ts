@@ -11,6 +11,8 @@ export interface Admitted {
   readonly most: number;
   /** Whether the request says so. */
   readonly bounded: boolean;
+  /** Whether nothing else ends the answer before that: neither the request nor the model's own limits. */
+  readonly free: boolean;
 }
 
 /** What somebody's model calls may cost. */
@@ -48,7 +50,7 @@ export class Meter {
 
   /** Tokens so far: no piece has less than one. Of an answer without a limit of its own rather too many. */
   get tokens(): number {
-    return Math.max(this.#pieces, Math.ceil(this.#characters / (this.#admitted.bounded ? SPARSE : DENSE)));
+    return Math.max(this.#pieces, Math.ceil(this.#characters / (this.#admitted.free ? DENSE : SPARSE)));
   }
 
   /** As few tokens as it can be. */

@@ -184,6 +184,6 @@ export interface RunRecord {
   line: { holder: Holder; until: string } | null;
   /** While it waits to ask its model again; null otherwise. */
   retry: { attempt: number; at: string; reason: string } | null;
-  /** Of one that finished and has a key; null of all others. */
+  /** Of one that finished and has a key, or an answer of a certain form; null of all others. */
   answer: RunAnswer | null;
 }

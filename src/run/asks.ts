@@ -4,6 +4,7 @@ import { AskClosedError, AskNotFoundError, InputError } from "../ports/errors.js
 import type { Ask, AskReply } from "../ports/ask.js";
 import type { AskQuery, SessionDriver } from "../ports/session-driver.js";
 import { asItIs, isOpen } from "../sessions/stored-run.js";
+import { isAttended } from "./modes.js";
 import type { RunContext } from "./run-context.js";
 import type { Running } from "./runs.js";
 
@@ -15,11 +16,6 @@ export type Asked = Pick<
   Ask,
   "callId" | "kind" | "tool" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason" | "choices" | "freeText"
 >;
-
-/** Whether somebody is there who may answer what a run asks. */
-export function isAttended({ ask, tail }: RunContext): boolean {
-  return ask !== undefined || tail.isAttended;
-}
 
 /** How a question ended without an answer: nobody can be asked, or nobody answered in time. */
 export type NoAnswer = "nobody" | "late";

@@ -1,7 +1,7 @@
 import { InputError } from "../ports/errors.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
-import { checkBudget } from "./limits.js";
+import { checkBudget } from "./budget-check.js";
 import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
@@ -62,7 +62,7 @@ export function checkInput(input: RunInput): void {
     if (!Object.hasOwn(KNOWN, field)) throw new InputError(field, `one of ${Object.keys(KNOWN).join(", ")}`);
   if (input.reasoningEffort !== undefined) oneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
   if (input.mode !== undefined) oneOf("mode", MODES, input.mode);
-  checkBudget("budget", input.budget);
+  if (input.budget !== undefined) checkBudget("budget", input.budget);
   if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
   if (typeof (input.asksInAuto ?? true) !== "boolean") throw new InputError("asksInAuto", "true or false");
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");

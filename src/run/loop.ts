@@ -206,7 +206,8 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
       const isEnd = isLast && !fault && !(read && "misfit" in read);
       const iterations = progress.iterations + 1;
       const answered = { output: whole, finishReason: answer.reason, ...structured(read ?? undefined) };
-      const end = isEnd ? finished("model", recorder.run.key === "" ? null : answered) : {};
+      const isKept = recorder.run.key !== "" || "structured" in answered;
+      const end = isEnd ? finished("model", isKept ? answered : null) : {};
       await recorder.finish(message, { usage: answer.paid, run: { iterations, ...end } });
       conversation.add(message);
       window.answered(answer.usage);

@@ -35,3 +35,8 @@ export const BY_MODE: PermissionPolicy = {
     action: tool.needsPermission && (mode !== "auto" || canAsk) ? "ask" : "allow",
   }),
 };
+
+/** Whether somebody is there who may answer what a run asks. */
+export function isAttended({ ask, tail }: RunContext): boolean {
+  return ask !== undefined || tail.isAttended;
+}

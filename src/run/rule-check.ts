@@ -2,15 +2,7 @@ import { isRecord } from "../base/json.js";
 import { InputError } from "../ports/errors.js";
 import type { PermissionRule } from "../ports/permission-policy.js";
 import type { ToolKind } from "../ports/tool.js";
-
-/** What a rule may say of calls. */
-export const RULE_ACTIONS: readonly PermissionRule["action"][] = ["allow", "ask", "deny"];
-/** After `expected`. */
-export const EXPECTED = {
-  tool: "the name of a tool, or a glob for names",
-  match: "words of one command, each a glob, without quotes and operators",
-  path: "a glob from the project folder, or one that begins with / or ~/",
-} as const;
+import { EXPECTED, RULE_ACTIONS } from "./rule-words.js";
 
 /** Ways that braces can be chosen in a glob. */
 const MAX_CHOICES = 256;

@@ -33,12 +33,20 @@ export async function judgedByRules(
   signal: AbortSignal,
 ): Promise<RuleVerdict> {
   const { tool, projectDir } = call;
-  const places = rules.flatMap((rule, i) => (isFor(rule, tool.name) ? [i] : []));
+  const command = commandOf(args);
+  const executes = tool.kind === "execute";
+  const files = ON_FILES.includes(tool.kind);
+  const canFit = (rule: PermissionRule): boolean => {
+    if (!isFor(rule, tool.name)) return false;
+    if (rule.match !== undefined && command === undefined && !executes) return false;
+    return rule.path === undefined || call.locations.length > 0 || files || rule.tool === tool.name;
+  };
+  const places = rules.flatMap((rule, i) => (canFit(rule) ? [i] : []));
   const own = places.map((i) => rules[i]!);
   const [only] = own;
   if (!only) return PASS;
   // Most have nothing to be matched.
-  if (only.match === undefined && only.path === undefined) return told(only, places[0], false);
+  if (only.match === undefined && only.path === undefined) return told(only, places[0], only.action, false);
   const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
   const job = {
     rules: own.map(({ tool: named, action, match, path }) => ({
@@ -47,26 +55,29 @@ export async function judgedByRules(
       ...(path === undefined ? {} : { path }),
       exact: named === tool.name,
     })),
-    command: commandOf(args),
-    executes: tool.kind === "execute",
+    command,
+    executes,
     places: await Promise.all(call.locations.map(({ path }) => placeOf(guard, resolve(projectDir, path), call))),
-    files: ON_FILES.includes(tool.kind),
+    files,
     projectDir,
     realProjectDir: (await guard.resolve(projectDir)).path,
     homeDir: homedir(),
   };
   const { action, rule, unread } = await withThread(signal, (thread) => thread.ask("judge", job, { ms: JUDGE_MS }));
   const decided = own[rule];
-  return decided && action !== "pass" ? { ...told(decided, places[rule], unread), action } : PASS;
+  return decided && action !== "pass" ? told(decided, places[rule], action, unread) : PASS;
 }
 
-function told({ action, reason }: PermissionRule, rule: number | undefined, unread: boolean): RuleVerdict {
-  const standard = {
-    allow: "",
-    ask: unread ? "the command cannot be read by the rules" : "a rule wants to know",
-    deny: "a rule forbids it. Go on without it.",
-  };
-  return { action, reason: unread ? standard.ask : (reason ?? standard[action]), rule };
+/** `action`: what came of the rule, which may be a question where it would have been more. */
+function told(
+  { reason }: PermissionRule,
+  rule: number | undefined,
+  action: PermissionRule["action"],
+  unread: boolean,
+): RuleVerdict {
+  if (unread) return { action, reason: "the command cannot be read by the rules", rule };
+  const standard = { allow: "", ask: "a rule wants to know", deny: "a rule forbids it. Go on without it." };
+  return { action, reason: reason ?? standard[action], rule };
 }
 
 function commandOf(args: unknown): string | string[] | undefined {

@@ -61,7 +61,7 @@ export interface AgentParts {
   readonly states: ToolStates;
   readonly kept: KeptConversations;
   /** Who watches. */
-  readonly live: Live;
+  readonly live: () => Live;
   /** Sessions that a title is being made for. */
   readonly naming: Set<string>;
   /** Aborted when the agent closes. */

@@ -5,8 +5,7 @@ import type { Recorder } from "../conversation/recorder.js";
 import type { ModelPurpose } from "../ports/bus-events.js";
 import { BudgetSpentError, ModelSelectionError } from "../ports/errors.js";
 import type { Model, ModelPrices, ModelProvider, ModelRequest, ModelUsage } from "../ports/model-provider.js";
-import type { Budget, RunInput } from "../ports/run.js";
-import { smaller, type RunLimits, type SessionBudget } from "./limits.js";
+import { isOfMoney, type Purse } from "./purse.js";
 
 /** Fewer tokens are no answer, and some providers refuse to give so few. */
 const LEAST_ANSWER = 16;
@@ -14,30 +13,6 @@ const LEAST_ANSWER = 16;
 const TELLABLE = { plain: 4_096, reasoning: 32_000 };
 /** A reported prompt is believed when it has at least one token for so many bytes; some servers leave cached tokens out. */
 const PLAUSIBLE_BYTES = 8;
-
-/** What model calls of a run may spend. */
-export interface Purse {
-  /** Of the run. */
-  readonly run: Budget;
-  /** Of all runs of its session. */
-  readonly session: SessionBudget;
-  /** What a model takes whose price nobody knows. */
-  readonly unknownPrice: ModelPrices | undefined;
-}
-
-/** Of a run: what is asked for counts where it is less than what the agent allows. */
-export function purseOf({ budget, sessionBudget, unknownPrice }: RunLimits, input: Pick<RunInput, "budget">): Purse {
-  return { run: smaller(budget, input.budget), session: sessionBudget, unknownPrice };
-}
-
-export function isOfMoney({ run, session }: Purse): boolean {
-  return run.usd !== undefined || session.usd !== undefined;
-}
-
-/** Whether its model calls are counted. */
-export function isSpending(purse: Purse): boolean {
-  return isOfMoney(purse) || purse.run.tokens !== undefined || purse.session.tokens !== undefined;
-}
 
 /** What of a run its budget knows. */
 export interface Spender {
@@ -70,8 +45,17 @@ export class RunBudget implements Allowance {
     const { model, maxTokens = Infinity } = request;
     const natural = Math.min(maxTokens, model.maxOutput ?? Infinity);
     const tellable = natural < Infinity ? natural : TELLABLE[model.reasoning === true ? "reasoning" : "plain"];
-    const bounded = most < natural && most <= tellable;
-    return { request: bounded ? { ...request, maxTokens: most } : request, promptTokens, most, bounded };
+    // Prompt and answer share the window: many providers refuse a request that allows for more.
+    const room = Math.floor(((model.contextWindow ?? Infinity) - promptTokens) * 0.95);
+    const isLess = most < Math.min(natural, room);
+    const bounded = isLess && most <= tellable;
+    return {
+      request: bounded ? { ...request, maxTokens: most } : request,
+      promptTokens,
+      most,
+      bounded,
+      free: isLess && !bounded,
+    };
   }
 
   answered(purpose: ModelPurpose, { request }: Admitted, meter: Meter, usage: ModelUsage): void {

@@ -15,7 +15,7 @@ import type { Session } from "../ports/session.js";
 import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
 import { interrupted, isBefore, waitsInLine } from "../sessions/stored-run.js";
-import { isOfMoney, isSpending, pricesOf, purseOf, RunBudget } from "./spending.js";
+import { pricesOf, RunBudget } from "./spending.js";
 import { readHead } from "./chain-head.js";
 import { RunClock } from "./clock.js";
 import { EventBuffer } from "./event-buffer.js";
@@ -23,6 +23,7 @@ import { ending } from "./execution.js";
 import { Inbox } from "./inbox.js";
 import { toolList } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
+import { isOfMoney, isSpending, purseOf } from "./purse.js";
 import type { Turn } from "./waiter.js";
 import type { AgentParts, RunContext } from "./run-context.js";
 import { begun } from "./run-record.js";
@@ -118,7 +119,7 @@ async function begin(
     releaseTools = release;
     const inbox = new Inbox({ runId: id, sessionId, store, cancel, logger });
     closeInbox = () => inbox.close();
-    const { tail, leave: leaveTail } = agent.live.open(sessionId, store);
+    const { tail, leave: leaveTail } = agent.live().open(sessionId, store);
     const unhold = tail.hold();
     const someone = input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait";
     releaseTail = () => {

@@ -32,7 +32,7 @@ export function nameSession(run: RunContext): void {
       const untitled = await store.get(sessionId);
       if (untitled?.titled !== false) return;
       await store.write(session.id, { fence: null, sync: false, set: { title, titled: true } });
-      run.agent.live.touched(sessionId, store);
+      run.agent.live().touched(sessionId, store);
       bus.emit("session.updated", { sessionId, fields: ["title"], session: { ...untitled, title, titled: true } });
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);

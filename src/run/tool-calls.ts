@@ -7,10 +7,10 @@ import type { ToolCallPart } from "../ports/message.js";
 import type { Diff, Location, Shown } from "../ports/shown.js";
 import type { Tool, ToolCall, ToolContext, ToolOutput } from "../ports/tool.js";
 import { onAbort } from "../base/abort.js";
+import { Paced } from "../base/paced.js";
 import { describe } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
 import { asker, canAsk, judged, NOT_RUN, questioner, refusal, refusedSince, type Verdict } from "./permissions.js";
-import { Progress } from "./progress.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
 import { CallState } from "./tool-state.js";
@@ -160,8 +160,8 @@ async function settle(one: Prepared, verdict: Verdict, state: CallState, run: Ru
 }
 
 /** What a call prints, for whoever reads its run or watches its session. */
-function progressOf(callId: string, { events, hooks, tail }: RunContext): Progress {
-  return new Progress((text) => {
+function progressOf(callId: string, { events, hooks, tail }: RunContext): Paced {
+  return new Paced((text) => {
     // What the hook has not seen is nobody's to see.
     if (hooks.afterToolCall) return;
     events.push({ type: "tool_progress", callId, text });
@@ -188,7 +188,7 @@ async function perform(
   tool: Tool,
   verdict: Verdict,
   state: CallState,
-  progress: Progress,
+  progress: Paced,
   run: RunContext,
 ): Promise<ToolOutput> {
   const { limits } = run;
@@ -211,7 +211,7 @@ async function perform(
     ask: (request) =>
       canAsk(run) || run.conversation.session.mode !== "auto" ? own(request) : Promise.resolve("allow"),
     question: questioner(callId, tool, one.input, run),
-    progress: (text) => progress.print(text),
+    progress: (text) => progress.push(text),
     state,
   };
   const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);

@@ -16,7 +16,8 @@ import type { ToolSource } from "../ports/tool-source.js";
 import type { SandboxOptions } from "../tools/sandbox.js";
 import { emptyRules } from "../run/rule-check.js";
 import { childEnvironment, type LoadedConfig } from "./config.js";
-import { loadAdapter, missingMembers } from "./plugins.js";
+import { isBuiltIn, loadAdapter } from "./plugins.js";
+import { missingMembers } from "./strangers.js";
 import { optionsOf, reasonOf, Selection, type Selected } from "./selected-adapters.js";
 
 /** What parts are made from. */
@@ -168,7 +169,7 @@ export class Builder {
         return host() as AdapterContext<Kind>["http"];
       },
     });
-    const missing = missingMembers(descriptor.kind, part);
+    const missing = isBuiltIn(selected.kind, selected.name) ? [] : missingMembers(descriptor.kind, part);
     if (missing.length === 0) return part;
     throw new AdapterError(`${where}: ${selected.name} is no ${descriptor.kind}: ${missing.join(", ")} is missing`);
   }

@@ -80,7 +80,8 @@ async function build(options: ComposeOptions): Promise<Composition> {
     ...config.agent,
     tools,
     permissions: policies,
-    rules,
+    // Who checks them is loaded with them.
+    ...(rules.length > 0 && { rules }),
     mode,
     unattended,
     askTimeout: timeout,

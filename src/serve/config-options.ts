@@ -5,7 +5,8 @@ import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
 import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../run/defaults.js";
 import { MODES } from "../run/input.js";
-import { EXPECTED, isCommandGlob, isPathGlob, isToolGlob, RULE_ACTIONS } from "../run/rule-check.js";
+import { isCommandGlob, isPathGlob, isToolGlob } from "../run/rule-check.js";
+import { EXPECTED, RULE_ACTIONS } from "../run/rule-words.js";
 import { UNATTENDED } from "../run/unattended.js";
 
 const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
@@ -127,17 +128,17 @@ export const configOptions = option.section(
       rules: option.list(
         option.section({
           tool: option.text("Name of a tool, or a glob for names.", {
-            fits: isToolGlob,
+            fits: (text) => isToolGlob(text),
             expected: EXPECTED.tool,
             required: true,
           }),
           match: option.text(
             "Of commands: their words, each a glob; a `*` alone, and one at the end, stand for any number of words.",
-            { fits: isCommandGlob, expected: EXPECTED.match },
+            { fits: (text) => isCommandGlob(text), expected: EXPECTED.match },
           ),
           path: option.text(
             "Glob for the paths that a call names, from the project folder, or one that begins with `/` or `~/`.",
-            { fits: isPathGlob, expected: EXPECTED.path },
+            { fits: (text) => isPathGlob(text), expected: EXPECTED.path },
           ),
           action: option.oneOf(RULE_ACTIONS, '`"allow"`, `"ask"` or `"deny"`.', { required: true }),
           reason: option.text("Told to the model of a `deny`, to the person of an `ask`."),

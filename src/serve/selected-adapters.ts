@@ -6,7 +6,8 @@ import type { Section } from "../plugin/options.js";
 import { ConfigError, hasCode } from "../ports/errors.js";
 import { configOptions, type Config } from "./config-options.js";
 import { environment, type LoadedConfig } from "./config.js";
-import { builtInNames, isBuiltIn, isPath } from "./plugins.js";
+import { isPath } from "./module-name.js";
+import { builtInNames, isBuiltIn } from "./plugins.js";
 
 const BUILT_IN_KINDS: readonly AdapterKind[] = ["transport", "session-driver", "model-provider"];
 

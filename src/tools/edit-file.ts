@@ -6,7 +6,7 @@ import type { ToolContext, ToolOutput } from "../ports/tool.js";
 import { size, sniff } from "./content.js";
 import { diffOf, exclusively, guardForChange, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
-import { readWhole } from "./read.js";
+import { readWhole } from "./read-file.js";
 import { replaceFile } from "./replace-file.js";
 
 /** For all edits of a call, in ms. */

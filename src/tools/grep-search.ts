@@ -7,7 +7,7 @@ import type { ToolContext, ToolOutput } from "../ports/tool.js";
 import { size } from "./content.js";
 import { folderName, guardFor, pathFault, relativeTo, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
-import { readWhole } from "./read.js";
+import { readWhole } from "./read-file.js";
 import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
 import { ticks } from "../base/clock.js";
 import { MODEL_BYTES } from "../base/cut-text.js";

@@ -1,6 +1,8 @@
 import { ToolError } from "../ports/errors.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
+import { HiddenStream } from "../base/hidden-stream.js";
+import { Paced } from "../base/paced.js";
 import type { Redactor } from "../base/redact.js";
 
 /** The same tool, in whose results no known secret stands, wherever it found one: what goes to the model is stored. */
@@ -18,12 +20,16 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
     run: async (args: unknown, context) => {
+      const stream = new HiddenStream(redactor, (text) => context.progress(text));
+      const paced = new Paced((text, isCut) => stream.push(text, isCut));
       try {
-        return hideIn(await tool.run(args, context), redactor);
+        return hideIn(await tool.run(args, { ...context, progress: (text) => paced.push(text) }), redactor);
       } catch (error) {
         if (!(error instanceof Error)) throw error;
         const message = redactor.hide(error.message);
         throw message === error.message ? error : new ToolError(message);
+      } finally {
+        paced.end();
       }
     },
     close: async () => tool.close?.(),

@@ -1,4 +1,5 @@
 import { stripVTControlCharacters } from "node:util";
+import { HiddenStream } from "../base/hidden-stream.js";
 import type { Redactor } from "../base/redact.js";
 
 /** Output is told at most so often, in ms. What is over sooner needs no telling. */
@@ -7,8 +8,6 @@ const PAUSE_MS = 100;
 const TOLD_BYTES = 16 * 1024;
 /** Chunks may be tiny. */
 const CHUNKS = 256;
-/** Stands for what was left out. */
-const LEFT_OUT = "[...]";
 /** An escape sequence that may go on behind the end; a title of a window is one. */
 // eslint-disable-next-line no-control-regex
 const OPEN_SEQUENCE = /(?:[\u001b\u009b][[\]()#;?\d:<=>!]{0,64}|\u001b\][^\u0007\u001b\u009c]{0,256}|\r)$/;
@@ -28,10 +27,9 @@ function lastWritten(line: string): string {
  * they come. Of what comes faster than anybody reads, only the end.
  */
 export class LiveOutput {
-  readonly #redactor: Redactor;
+  readonly #stream: HiddenStream;
   /** What is kept in bytes, beside one chunk: what is told, and what a secret on the cut may take. */
   readonly #most: number;
-  readonly #tell: (text: string) => void;
   readonly #pauseMs: number;
   #timer: NodeJS.Timeout | undefined;
   #chunks: Buffer[] = [];
@@ -41,16 +39,12 @@ export class LiveOutput {
   #decoder = new TextDecoder();
   /** An escape sequence that is not whole yet. */
   #sequence = "";
-  /** Tidied: what was told last, as far as a secret may reach back into it, and what may be the begin of one. */
-  #before = "";
-  #open = "";
   /** The line that is written has something in it. */
   #inLine = false;
 
   constructor(redactor: Redactor, tell: (text: string) => void, pauseMs = PAUSE_MS) {
-    this.#redactor = redactor;
+    this.#stream = new HiddenStream(redactor, tell);
     this.#most = TOLD_BYTES + 4 * redactor.reach;
-    this.#tell = tell;
     this.#pauseMs = pauseMs;
   }
 
@@ -73,25 +67,6 @@ export class LiveOutput {
 
   #next(): void {
     this.#timer = undefined;
-    const isCut = this.#take();
-    const { reach } = this.#redactor;
-    const text = this.#before + this.#open;
-    const told = this.#before.length;
-    const settled = Math.max(told, this.#redactor.settled(text));
-    const hidden = this.#redactor.hide(text.slice(0, settled));
-    this.#before = text.slice(Math.max(0, settled - reach), settled);
-    this.#open = text.slice(settled);
-    // What lies on a cut cannot be told from other text.
-    if (isCut) this.#say(`\n${LEFT_OUT}\n${hidden.slice(reach)}`);
-    else this.#say(hidden.slice(alike(this.#redactor.hide(text.slice(0, told)), hidden)));
-  }
-
-  #say(text: string): void {
-    if (text !== "") this.#tell(text);
-  }
-
-  /** What came, tidied, behind what is still to be told. True when it does not go on from that. */
-  #take(): boolean {
     const whole = Buffer.concat(this.#chunks);
     const isCut = this.#dropped || whole.length > this.#most;
     const bytes = whole.subarray(Math.max(0, whole.length - this.#most));
@@ -100,7 +75,7 @@ export class LiveOutput {
     this.#dropped = false;
     if (isCut) {
       this.#decoder = new TextDecoder();
-      this.#sequence = this.#before = this.#open = "";
+      this.#sequence = "";
       this.#inLine = false;
     }
     const text = this.#sequence + this.#decoder.decode(bytes, { stream: true });
@@ -113,14 +88,6 @@ export class LiveOutput {
     const goesOn = this.#inLine && line.length < first.replace(/\r$/, "").length ? `\n${line}` : line;
     const lines = [goesOn, ...rest.map(lastWritten)];
     this.#inLine = rest.length === 0 ? this.#inLine || line !== "" : lines.at(-1) !== "";
-    this.#open += lines.join("\n").replaceAll("\0", "\uFFFD");
-    return isCut;
+    this.#stream.push(lines.join("\n").replaceAll("\0", "\uFFFD"), isCut);
   }
-}
-
-/** How much two texts have in common at their begin. */
-function alike(a: string, b: string): number {
-  let at = 0;
-  while (at < a.length && a[at] === b[at]) at += 1;
-  return at;
 }

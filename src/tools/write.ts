@@ -8,7 +8,7 @@ import { defineTool } from "./define-tool.js";
 import { diffOf, exclusively, guardForChange, location, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { prefersCrlf, toCrlf } from "../files/line-ends.js";
-import { readWhole } from "./read.js";
+import { readWhole } from "./read-file.js";
 import { replaceFile } from "./replace-file.js";
 
 const schema = defineArguments({

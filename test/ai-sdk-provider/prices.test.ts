@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { settle } from "../../adapters/ai-sdk-provider/options.js";
-import { listedCost, reportedCost } from "../../adapters/ai-sdk-provider/prices.js";
+import { listedCost, listedPrices, reportedCost } from "../../adapters/ai-sdk-provider/prices.js";
 import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
 import { startFakeModelServer } from "../helpers/fake-model-server.js";
 import { ask, model, take } from "../helpers/model-requests.js";
@@ -74,5 +74,15 @@ describe("cost", () => {
       await provider.close();
       await server.close();
     }
+  });
+
+  it("is told before a call, for a prompt as long as it will be", async () => {
+    const short = await listedPrices("gemini-2.5-pro", 1_000, settings("google"));
+    near(short?.input, 1.25);
+    near(short?.output, 10);
+    near((await listedPrices("gemini-2.5-pro", 300_000, settings("google")))?.input, 2.5);
+    near((await listedPrices("claude-sonnet-4-5", 1_000, settings("anthropic")))?.cacheWrite, 3.75);
+    assert.equal(await listedPrices("nobody-knows-it", 1_000, settings("openai")), undefined);
+    assert.deepEqual(await listedPrices("anything", 0, settings("ollama")), { input: 0, output: 0, cacheWrite: 0 });
   });
 });

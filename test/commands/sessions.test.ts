@@ -87,6 +87,45 @@ describe("gantry sessions", () => {
     assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found\n"]);
   });
 
+  it("import: takes no leave from the file, and no mode that is freer than the config's", async (t) => {
+    const source = await tempDir(t);
+    const agent = new Agent({ driver: sqlite(source), providers: [new ScriptedProvider([])] });
+    const ids: string[] = [];
+    for (const mode of ["auto", "plan"] as const) {
+      const { id } = await agent.sessions.create({ projectDir: source.path });
+      await agent.sessions.update(id, { mode });
+      ids.push(id);
+    }
+    await agent.close();
+    const driver = sqlite(source);
+    await driver.open();
+    const given = { tool: "bash", what: "x", title: "x", by: "x", at: new Date().toISOString() };
+    await driver.write(ids[0]!, { fence: null, sync: true, set: { leave: [given] } });
+    await driver.close();
+    const out = await runGantry(t, ["sessions", "export"], { home: source.path });
+    assert.match(out.stdout, /"tool":"bash"/);
+    for (const [config, modes] of [
+      [{}, ["auto", "plan"]],
+      [{ permissions: { mode: "ask" } }, ["ask", "plan"]],
+    ] as const) {
+      const home = await tempDir(t);
+      const { code, stderr } = await runGantry(t, ["sessions", "import"], {
+        home: home.path,
+        config,
+        input: out.stdout,
+      });
+      assert.equal(code, 0, stderr);
+      const there = sqlite(home);
+      await there.open();
+      const sessions = await Promise.all(ids.map((id) => there.get(id)));
+      await there.close();
+      assert.deepEqual(
+        sessions.map((session) => [session?.mode, session?.leave]),
+        modes.map((mode) => [mode, []]),
+      );
+    }
+  });
+
   it("import: what is no export is refused by line, and nothing of a broken session is stored", async (t) => {
     await using source = await makeTempDir();
     await work(sqlite(source), source.path);

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { defineTool } from "gantry";
 import { callTools } from "gantry/testing";
 import { EventPage, eventsOf } from "../helpers/event-page.js";
-import type { wireAsk } from "../../adapters/koa-http-api/wire.js";
+import type { wireAsk } from "../../adapters/koa-http-api/wire-live.js";
 import { gate, waitTool } from "../helpers/gate.js";
 import { startApi, type Api } from "./api.js";
 

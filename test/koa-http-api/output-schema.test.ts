@@ -19,6 +19,18 @@ describe("output_schema", () => {
     assert.deepEqual([done?.event, (done?.data as Record<string, unknown>)["structured"]], ["done", { age: 37 }]);
   });
 
+  it("of a run in the background is answered in its record", async (t) => {
+    const api = await startApi(t, { steps: ['{"age":36}', "no form"] });
+    const recordOf = async (body: object) => {
+      const { run_id: id } = (await api.run({ message: "x", background: true, ...body })).json() as { run_id: string };
+      await api.agent.runs.ended(id);
+      return (await api.send(`/api/runs/${id}`)).json() as Record<string, unknown>;
+    };
+    const run = await recordOf({ output_schema: SCHEMA });
+    assert.deepEqual([run["state"], run["structured"]], ["finished", { age: 36 }]);
+    assert.equal("structured" in (await recordOf({})), false);
+  });
+
   it("that no answer fits fails, and says why", async (t) => {
     const api = await startApi(t);
     const answer = await api.run({ message: "x", output_schema: { not: {} } });
@@ -53,6 +65,9 @@ describe("budget", () => {
     const streamed = await api.run({ message: "x", budget: { tokens: 20 }, stream: true });
     const done = sseEvents(streamed.text).at(-1)?.data as Record<string, unknown>;
     assert.deepEqual([done["finish_reason"], done["ended_by"]], ["length", "budget"]);
+    const key = { "Idempotency-Key": "k" };
+    const ask = () => api.run({ message: "x", budget: { tokens: 20 } }, key);
+    assert.equal((await ask()).text, (await ask()).text);
     const priced = await api.run({ message: "x", budget: { usd: 1 } });
     assert.deepEqual(priced.status, 400);
     assert.match((priced.json() as { error: string }).error, /limits\.unknown_price/);

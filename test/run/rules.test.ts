@@ -63,7 +63,9 @@ async function outcome(
   const asked: AskRequest[] = [];
   const ask: RunInput["ask"] = (request) => (asked.push(request), Promise.resolve("reject"));
   const told: string[] = [];
-  for await (const event of await agent.run({ message: "x", ...(input?.ask === undefined ? {} : { ask }), ...input }))
+  const { ask: answer } = input ?? {};
+  const asking = answer && { ask: (...given: Parameters<typeof ask>) => (void ask(...given), answer(...given)) };
+  for await (const event of await agent.run({ message: "x", ...input, ...asking }))
     if (event.type === "tool_result") told.push(event.output);
   return { told, ran, asked, folder };
 }
@@ -140,6 +142,32 @@ describe("permission rules", () => {
     await watching;
     assert.deepEqual(told, ["done"]);
     assert.equal(reasons[0], "think of it");
+  });
+
+  it("that may be for a call ask why in words of their own", async (t) => {
+    const rules: PermissionRule[] = [{ tool: "bash", match: "git push*", action: "deny" }];
+    const commands = ["git $X", "case x in x) true;; esac", "git push"].map((command): Call => ["bash", { command }]);
+    const { asked, told } = await outcome(t, rules, commands, { input: { ask: () => Promise.resolve("reject") } });
+    // Without a rule of its own each of them would be asked about all the same.
+    assert.deepEqual(
+      asked.map(({ reason }) => reason),
+      ["a rule wants to know", "the command cannot be read by the rules"],
+    );
+    assert.deepEqual(told.map(short), ["refused", "refused", "denied"]);
+  });
+
+  it("are named in the log, at debug, for the call that they decided, and nothing of what it was about", async (t) => {
+    const lines: [message: string, fields: unknown][] = [];
+    const note = (message: string, fields?: object) => void lines.push([message, fields]);
+    const logger = { debug: note, info: note, warn: note, error: note };
+    const rules: PermissionRule[] = [
+      { tool: "grep", action: "deny" },
+      { tool: "read", path: "src/**", action: "allow" },
+    ];
+    await outcome(t, rules, [["read", { path: "src/a.ts" }]], { logger });
+    const [, judged] = lines.find(([message]) => message === "leave for a call was judged") ?? [];
+    const { run: _, ...fields } = judged as Record<string, unknown>;
+    assert.deepEqual(fields, { tool: "read", call: "c-0", by: "permissions.rules[1]", action: "allow" });
   });
 
   it("come behind plan mode, which no rule opens", async (t) => {

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   Agent,
   defineTool,
+  estimatePrompt,
   MemoryDriver,
   ProviderError,
   type AgentEvent,
@@ -16,6 +18,7 @@ import {
 import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { noop } from "../helpers/noop-tool.js";
 import { STORES } from "../helpers/stores.js";
+import { WindowProvider } from "../helpers/window-provider.js";
 
 /** A dollar for a thousand tokens of answer, half of it for a thousand of prompt. */
 const PRICED: Model = {
@@ -95,7 +98,8 @@ describe("a budget", () => {
     const { agent, provider } = make(t, [
       ({ maxTokens = Infinity }) => [
         text("a lot"),
-        finish("length", { inputTokens: 200, outputTokens: Math.min(maxTokens, 4000) }),
+        // Fewer than it may: it is the limit all the same.
+        finish("length", { inputTokens: 200, outputTokens: Math.min(maxTokens, 4000) - 100 }),
       ],
     ]);
     const run = await agent.run({ message: "x", systemPrompt: "", budget: { usd: 1 } });
@@ -112,6 +116,34 @@ describe("a budget", () => {
       await agent.run({ message: "x", budget: { usd: 100 } })
     ).result;
     assert.equal(provider.requests[0]?.maxTokens, undefined);
+  });
+
+  it("tells no limit beyond the model's own, and believes how long the provider says that the conversation is", async (t) => {
+    const short = make(t, [say("ok")], {}, { models: [{ ...PRICED, maxOutput: 500 }] });
+    await (
+      await short.agent.run({ message: "x", budget: { tokens: 4_000 } })
+    ).result;
+    assert.equal(short.provider.requests[0]?.maxTokens, undefined);
+    const calling = [
+      ...callTools(["noop", {}]).slice(0, -1),
+      finish("tool_calls", { inputTokens: 250, outputTokens: 10 }),
+    ];
+    const { agent, provider } = make(t, [calling, say("ok")], {}, { models: [{ ...PRICED, maxOutput: 50_000 }] });
+    await (
+      await agent.run({ message: "x".repeat(600), budget: { tokens: 10_000 } })
+    ).result;
+    const [first, second] = provider.requests;
+    assert.ok(first && second);
+    const told = 10_000 - 260 - 250 - (estimatePrompt(second) - estimatePrompt(first));
+    assert.ok(Math.abs((second.maxTokens ?? 0) - told) <= 1, `${second.maxTokens} of ${told}`);
+  });
+
+  it("ends no answer that the model's own limit holds, however long its words", async (t) => {
+    const long = Array.from({ length: 100 }, () => text("abcdefghi".repeat(20)));
+    const { agent } = make(t, [[...long, finish("stop", { inputTokens: 250, outputTokens: 4_000 })]]);
+    const run = await agent.run({ message: "x", budget: { tokens: 5_500 } });
+    const { endedBy, output, usage } = await run.result;
+    assert.deepEqual([endedBy, output.length, usage.totalTokens], ["model", 18_000, 4_250]);
   });
 
   it("ends an answer whose provider does not care how long it may be, and keeps what was said", async (t) => {
@@ -175,6 +207,51 @@ describe("a budget", () => {
     assert.equal((await (await agent.run({ message: "x", sessionId: fork.id })).result).endedBy, "model");
   });
 
+  it("of a session counts along its chain, whatever a compaction made of it", async (t) => {
+    let calls = 0;
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: () => [["noop", { text: "word ".repeat(200), n: (calls += 1) }]],
+    });
+    const agent = new Agent({
+      providers: [provider],
+      tools: [noop],
+      projectInstructions: false,
+      maxIterations: 15,
+      sessionBudget: { tokens: 60_000 },
+    });
+    t.after(() => agent.close());
+    let compacted = 0;
+    agent.on("session.compacted", () => (compacted += 1));
+    const ends: string[] = [];
+    let sessionId: string | undefined;
+    while (ends.at(-1) !== "budget" && ends.length < 20) {
+      const run = await agent.run({ message: "Go on.", ...(sessionId === undefined ? {} : { sessionId }) });
+      sessionId = run.sessionId;
+      ends.push((await run.result).endedBy);
+    }
+    const spent = (await agent.sessions.get(sessionId ?? ""))?.usage.totalTokens ?? 0;
+    assert.ok(compacted > 0 && ends.length > 1 && ends.at(-1) === "budget", `${compacted} ${ends.join()}`);
+    assert.ok(spent <= 60_000 && spent > 50_000, `${spent}`);
+    assert.deepEqual(provider.violations, []);
+  });
+
+  it("is not got around by what a run is told too late", async (t) => {
+    const { agent, provider } = make(
+      t,
+      [],
+      { sessionBudget: { tokens: 3_000 } },
+      { usage: { inputTokens: 250, outputTokens: 10 } },
+    );
+    const run = await agent.run({ message: "x" });
+    const ended = run.result;
+    await agent.runs.steer(run.id, "And go on.");
+    assert.equal((await ended).endedBy, "budget");
+    await agent.close();
+    const asked = provider.requests.length;
+    assert.ok(asked < 12, `${asked}`);
+  });
+
   it("counts what was begun and broke off", async (t) => {
     const broken = {
       chunks: Array.from({ length: 100 }, () => text("word ")),
@@ -197,23 +274,21 @@ describe("a budget", () => {
   it("believes no provider that tells too little", async (t) => {
     const long = "x".repeat(40_000);
     const lie = { inputTokens: 1, outputTokens: 1 };
-    const steps = Array.from({ length: 20 }, (_, i) => [
-      text(long),
-      ...callTools(["noop", { i }]).slice(0, -1),
-      finish("tool_calls", lie),
-    ]);
-    const { agent, provider } = make(
-      t,
-      steps,
-      {},
-      { models: [{ ...PRICED, maxOutput: 100_000, contextWindow: 10_000_000 }] },
-    );
-    const run = await agent.run({ message: "x", budget: { tokens: 50_000 } });
-    assert.equal((await run.result).endedBy, "budget");
-    assert.ok(provider.requests.length < 5, `${provider.requests.length}`);
+    const models = [{ ...PRICED, maxOutput: 100_000, contextWindow: 10_000_000 }];
+    const lying = [text(long), ...callTools(["noop", {}]).slice(0, -1), finish("tool_calls", lie)];
+    const { agent, provider } = make(t, [lying, say("ok")], {}, { models });
+    await (
+      await agent.run({ message: "x", budget: { tokens: 50_000 } })
+    ).result;
+    const [, second] = provider.requests;
+    assert.ok(second);
+    // Eight characters a token, and there is none of which more are known.
+    const told = 50_000 - 2 - (40_000 / 8 - 1) - estimatePrompt(second);
+    assert.ok(Math.abs((second.maxTokens ?? 0) - told) <= 2, `${second.maxTokens} of ${told}`);
     const cheap = { inputTokens: 1000, outputTokens: 100, cost: 0, costReported: true };
     const free = make(t, [], { maxIterations: 1_000 }, { usage: cheap });
     assert.equal((await (await free.agent.run({ message: "x", budget: { usd: 3 } })).result).endedBy, "budget");
+    assert.ok(free.provider.requests.length <= 5, `${free.provider.requests.length}`);
   });
 
   it("gives no title when it is used up", async (t) => {
@@ -323,31 +398,26 @@ describe("a budget of time", () => {
     );
   });
 
-  it("does not pass while people are asked", async (t) => {
+  it("does not pass while people are asked, and goes on then", async (t) => {
     const asks = defineTool({
       name: "asks",
       description: "Asks.",
+      kind: "think",
       run: async (_: unknown, { question }) => (await question({ title: "Well?" })) ?? "nobody",
     });
-    const { agent } = make(t, [callTools(["asks", {}]), say("done")], { tools: [asks] });
-    let ask = (): void => undefined;
-    const asked = new Promise<void>((resolve) => (ask = resolve));
-    let answer = (_: { choice: string; text: string }): void => undefined;
-    const answered = new Promise<{ choice: string; text: string }>((resolve) => (answer = resolve));
+    const { agent } = make(t, [callTools(["asks", {}]), { hang: true }], { tools: [asks] });
     const run = await agent.run({
       message: "x",
-      budget: { seconds: 5 },
-      ask: () => {
-        ask();
-        return answered;
+      budget: { seconds: 2 },
+      // Longer than the run may take.
+      ask: async (_, signal) => {
+        await sleep(2_500, undefined, { signal });
+        return { choice: "", text: "yes" };
       },
     });
-    t.mock.timers.enable({ apis: ["setTimeout"] });
-    await asked;
-    t.mock.timers.tick(60_000);
-    answer({ choice: "", text: "yes" });
-    t.mock.timers.reset();
-    assert.equal((await run.result).endedBy, "model");
+    assert.equal((await run.result).endedBy, "budget");
+    const result = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool");
+    assert.deepEqual(result?.parts, [{ type: "text", text: "yes" }]);
   });
 });
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { builtinTools, Redactor } from "gantry";
 import type { Tool } from "gantry";
 import { withoutSecrets } from "../../src/tools/hidden.js";
@@ -63,4 +64,36 @@ it("wraps a tool that is a class, too", async () => {
   const tool = withoutSecrets(new Stranger(), new Redactor([KEY]));
   assert.equal((await callTool(tool, {}, toolContext("/"))).text, "key [redacted]");
   assert.equal(tool.name, "stranger");
+});
+
+it("no tool shows one while it runs, in whatever pieces it prints it, and whatever is left out between", async () => {
+  let said = "";
+  const tool: Tool = {
+    name: "printer",
+    description: "",
+    inputSchema: {},
+    kind: "other",
+    parallel: false,
+    needsPermission: false,
+    parse: () => ({}),
+    describe: () => ({ title: "", locations: [] }),
+    run: async (_, { progress }) => {
+      const seen = async (end: string): Promise<void> => {
+        while (!said.endsWith(end)) await sleep(5);
+      };
+      progress(`key ${KEY.slice(0, 6)}`);
+      for (const piece of KEY.slice(6).match(/.{1,5}/g)!) progress(piece);
+      progress(" one\n");
+      await seen(" one\n");
+      for (let n = 0; n < 10_000; n += 1) progress(`${n} ${KEY}`);
+      progress(" two\n");
+      await seen(" two\n");
+      return { text: "done" };
+    },
+  };
+  const progress = (text: string): void => void (said += text);
+  await callTool(withoutSecrets(tool, new Redactor([KEY])), {}, toolContext("/", { progress }));
+  assert.match(said, /^key \[redacted\] one\n/);
+  assert.match(said, /\n\[\.\.\.\]\n/);
+  for (let i = 0; i + 5 <= KEY.length; i++) assert.ok(!said.includes(KEY.slice(i, i + 5)), KEY.slice(i, i + 5));
 });

@@ -1,0 +1,95 @@
+import { basename, dirname, join, resolve } from "node:path";
+import { PathError, ToolError } from "../ports/errors.js";
+import { asPathError } from "../files/path-guard.js";
+import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
+import type { ToolContext, ToolOutput } from "../ports/tool.js";
+import { size, sniff } from "./content.js";
+import { exclusively, guardForChange, pathFault, SeenFiles, shown } from "./files.js";
+import type { FileToolOptions } from "./files.js";
+import { readWhole } from "./read-file.js";
+
+/** Clients are shown what was in deleted text files up to this size. */
+const DIFF_BYTES = 256 * 1024;
+
+/** The work of the delete tool. Rejects with `ToolError`, or the signal's reason. */
+export async function deletePath(
+  options: FileToolOptions,
+  { path, recursive }: { path: string; recursive: boolean },
+  context: ToolContext,
+): Promise<ToolOutput> {
+  const full = resolve(context.projectDir, path);
+  try {
+    const guard = await guardForChange(options, context.projectDir);
+    return await exclusively(full, () => remove(guard, full, recursive, shown(path, context.projectDir), context));
+  } catch (error) {
+    throw await pathFault(error, path, context.projectDir, options);
+  }
+}
+
+async function remove(
+  guard: PathGuard,
+  full: string,
+  recursive: boolean,
+  name: string,
+  context: ToolContext,
+): Promise<ToolOutput> {
+  // The parent is resolved and the last name is not: a link goes, not what it points to.
+  const parent = await guard.resolve(dirname(full)).catch((error: unknown) => {
+    // The parent of a root lies outside, and the answer should be about the root.
+    throw error instanceof PathError && error.reason === "outside" && guard.isRoot(full) ? isRoot(name) : error;
+  });
+  const target = join(parent.path, basename(full));
+  if (guard.isRoot(target)) throw isRoot(name);
+  if (guard.holdsDenied(target)) throw new PathError("denied", "access is denied");
+  if (basename(target) === ".git")
+    throw new ToolError(`${name}: holds the history of the repository and is not deleted. Ask the user to do it.`);
+  guard.refuseProtected(parent.ways.map((way) => join(way, basename(full))));
+  const folder = await guard.openFolder(parent.path);
+  try {
+    const own = basename(target);
+    await guard.refuseProtectedIn(folder, own);
+    const stats = await folder.stat(own);
+    if (!stats) throw new PathError("not_found", "not found");
+    context.signal.throwIfAborted();
+    if (stats.isDirectory()) {
+      if (recursive) await folder.removeTree(own, context.signal);
+      else if (!(await folder.removeEmpty(own)))
+        throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with all that is in it.`);
+    } else {
+      const before = stats.isFile() ? await textOf(guard, folder, own) : undefined;
+      await folder.unlink(own);
+      new SeenFiles(context).forget(target);
+      await folder.sync();
+      return {
+        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; what it points to is still there)" : ` (${size(stats.size)})`}.`,
+        ...(before === undefined ? {} : { diff: [{ path: target, oldText: before, newText: "" }] }),
+        locations: [{ path: target }],
+      };
+    }
+    await folder.sync();
+    return { text: `Deleted ${name}/${recursive ? " with all that was in it" : ""}.`, locations: [{ path: target }] };
+  } catch (error) {
+    throw error instanceof ToolError || context.signal.aborted ? error : asPathError(error);
+  } finally {
+    await folder.close();
+  }
+}
+
+function isRoot(name: string): ToolError {
+  return new ToolError(`${name}: is the folder that you work in, or holds it. Delete what is in it instead.`);
+}
+
+async function textOf(guard: PathGuard, folder: OpenedFolder, name: string): Promise<string | undefined> {
+  try {
+    const file = await guard.openFile(join(folder.path, name));
+    try {
+      if (file.stats.size > DIFF_BYTES) return undefined;
+      const content = await readWhole(file, DIFF_BYTES);
+      return sniff(content.subarray(0, 8_192)).kind === "text" ? content.toString() : undefined;
+    } finally {
+      await file.handle.close();
+    }
+  } catch {
+    return undefined;
+  }
+}
