@@ -248,6 +248,7 @@ const FILES = [
       ...["by-handle", "by-name", "names", "opened-folder", "path-guard", "reach"].map(
         (name) => `src/files/${name}.ts`,
       ),
+      "src/files/attachments.ts",
       "src/hostile/threads.ts",
       "src/base/cut-text.ts",
     ],
