@@ -1,4 +1,5 @@
-import { hasCode, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
+import { createHash } from "node:crypto";
+import { hasCode, isRecord, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
 import type { Context } from "koa";
 import { HttpError, runRecordFailure } from "./errors.js";
 import type { SseStream } from "./sse.js";
@@ -17,6 +18,20 @@ export function keyOf(ctx: Context): string | undefined {
   return key;
 }
 
+/** What a run is found again by. */
+export interface Named {
+  readonly key: string;
+  /** Of all that was asked, the same for the same. */
+  readonly fingerprint: string;
+}
+
+/** JSON whose fields stand in one order. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_, one: unknown) =>
+    isRecord(one) ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1))) : one,
+  );
+}
+
 /**
  * A run that is asked for under a key: `begin` makes it, unless there is one, whichever process it runs in, or ran.
  * Throws `HttpError` for another question under the same key.
@@ -24,9 +39,10 @@ export function keyOf(ctx: Context): string | undefined {
 export async function once(
   agent: Agent,
   key: string,
-  fingerprint: string,
-  begin: (sessionId: string | undefined) => Promise<Run | RunRecord>,
+  body: Readonly<Record<string, unknown>>,
+  begin: (sessionId: string | undefined, named: Named) => Promise<Run | RunRecord>,
 ): Promise<Run | RunRecord> {
+  const fingerprint = createHash("sha256").update(canonical(body)).digest("base64url");
   for (let last = false; ; last = true) {
     const [there] = await agent.runs.list({ key, limit: 1 });
     if (there && there.fingerprint !== fingerprint)
@@ -34,7 +50,7 @@ export async function once(
     // What was interrupted is begun again, in its session.
     if (there && there.state !== "interrupted") return there;
     try {
-      return await begin(there?.sessionId);
+      return await begin(there?.sessionId, { key, fingerprint });
     } catch (error) {
       // Somebody was faster.
       if (last || !hasCode(error, "run_key_taken")) throw error;

@@ -10,6 +10,7 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
+import type { Named } from "./repeats.js";
 import { runRequest, type RunRequest } from "./run-request.js";
 import { CANCEL_MS } from "./serving.js";
 import { firstOf } from "./signals.js";
@@ -35,7 +36,7 @@ export class Runs {
     const { res } = ctx;
     // The response, not the request: a request is over as soon as its body is read.
     res.once("close", () => res.writableFinished || gone.abort(new RunCancelledError()));
-    const request = runRequest(await this.#bodies.json(ctx));
+    const request = await runRequest(await this.#bodies.json(ctx));
     // Also on the answer of a run that fails: a misspelt name may be why.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
     if (request.stream) this.#streams.count(ctx, "run");
@@ -46,8 +47,8 @@ export class Runs {
       const run =
         repeats === undefined || key === undefined
           ? await this.#start(request, line, gone.signal)
-          : await repeats.once(this.#parts.agent, key, request.fingerprint(), (sessionId) =>
-              this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, line, gone.signal, key),
+          : await repeats.once(this.#parts.agent, key, request.body, (sessionId, named) =>
+              this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, line, gone.signal, named),
             );
       if (!ctx.headerSent) name(ctx, run);
       if (request.background) send(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
@@ -87,10 +88,10 @@ export class Runs {
   }
 
   /** A run that goes, or of a background one that waits in line how it is stored. */
-  async #start(request: RunRequest, line: Waiting, gone: AbortSignal, key?: string): Promise<Run | RunRecord> {
+  async #start(request: RunRequest, line: Waiting, gone: AbortSignal, named?: Named): Promise<Run | RunRecord> {
     const { agent, options, shutdown, isLoopback } = this.#parts;
     // Whoever names a run comes back for its answer.
-    const otherwise = request.background || key !== undefined ? "continue" : options.onDisconnect;
+    const otherwise = request.background || named !== undefined ? "continue" : options.onDisconnect;
     const isTied = (request.onDisconnect ?? otherwise) === "cancel";
     const { projectRoots: roots, allowPaths, deniedPaths } = options;
     const { projectDir: served } = agent;
@@ -115,7 +116,7 @@ export class Runs {
       outputSchema: request.outputSchema,
       ...(request.queue ? { queue: true, onQueued: line.tell } : {}),
       askedAt: "http",
-      ...(key === undefined ? {} : { key, fingerprint: request.fingerprint() }),
+      ...named,
       signal: tied?.signal ?? shutdown,
       overflow: "drop",
     });
