@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { hasCode, isRecord, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
 import type { Context } from "koa";
-import { HttpError, runRecordFailure } from "./errors.js";
+import { HttpError, INTERNAL } from "./errors.js";
 import type { SseStream } from "./sse.js";
 import { wireDone } from "./wire.js";
 import { wireFinished, wireOfWatched } from "./wire-live.js";
@@ -58,20 +58,22 @@ export async function once(
   }
 }
 
+/** The run told to a stream, from its first word on; its answer where there is none. Rejects with `HttpError`. */
+export async function join(agent: Agent, run: RunRecord, stream: SseStream | undefined, signal: AbortSignal) {
+  if (!stream) return answerOf(agent, run, signal);
+  await joinStream(agent, run, stream, signal);
+  return undefined;
+}
+
 /** What a run of before answered, or will. Rejects with `HttpError`. */
-export async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
+async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
   const ended = await agent.runs.ended(run.id, signal);
   if (ended.state !== "finished" || !ended.answer) throw runRecordFailure(ended);
   return wireFinished(ended, ended.answer);
 }
 
 /** The stream of a run that was begun before, from its first word on. */
-export async function joinStream(
-  agent: Agent,
-  asked: RunRecord,
-  stream: SseStream,
-  signal: AbortSignal,
-): Promise<void> {
+async function joinStream(agent: Agent, asked: RunRecord, stream: SseStream, signal: AbortSignal): Promise<void> {
   const run = await agent.runs.begun(asked.id, signal);
   let after = "";
   const tell = async (follow: boolean, until: number): Promise<void> => {
@@ -118,4 +120,10 @@ async function endOf(agent: Agent, run: RunRecord): Promise<number> {
     }
     if (page.length === 0) return Infinity;
   }
+}
+
+/** What a client is told of a run that ended before it was asked for, as the store knows it. */
+function runRecordFailure({ state, error }: RunRecord): HttpError {
+  if (state === "cancelled") return new HttpError(500, "run cancelled", {}, "run_cancelled");
+  return new HttpError(500, error?.message ?? INTERNAL, {}, error?.code ?? state);
 }

@@ -3,7 +3,7 @@ import { SessionNotFoundError } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import { BodyReader } from "./body.js";
-import { idIn } from "./query.js";
+import { idIn } from "./id-in.js";
 import { Runs } from "./runs.js";
 import { Streams } from "./streams.js";
 
