@@ -80,6 +80,7 @@ const LINES = {
     ["const accepts = require('accepts')", ""],
     ["const contentType = require('content-type')", ""],
     ["const fresh = require('fresh')", ""],
+    ["const sp = require('./search-params.js')", ""],
   ],
   "koa/lib/response.js": [
     ["const assert = require('node:assert')", "const assert = (holds, why) => { if (!holds) throw new Error(why) }"],
