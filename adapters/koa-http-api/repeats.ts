@@ -76,7 +76,8 @@ async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
 async function joinStream(agent: Agent, asked: RunRecord, stream: SseStream, signal: AbortSignal): Promise<void> {
   const run = await agent.runs.begun(asked.id, signal);
   let after = "";
-  const tell = async (follow: boolean, until: number): Promise<void> => {
+  const tell = async (follow: boolean, end: number): Promise<void> => {
+    let until = end;
     const from = after === "" ? { behind: run.after } : { after };
     for await (const event of agent.sessions.watch(run.sessionId, { ...from, follow, signal })) {
       if (event.type === "state") {
@@ -84,6 +85,9 @@ async function joinStream(agent: Agent, asked: RunRecord, stream: SseStream, sig
         if (follow && (now?.id !== run.id || now.endedAt !== "" || now.state === "interrupted")) return;
         continue;
       }
+      // The next run may have begun before it was told that this one had ended: then this is its prompt.
+      if (follow && event.type === "message" && event.message.role === "user" && event.message.seq > run.after + 1)
+        until = await endOf(agent, run);
       if (event.type === "deleted" || !stream.open || seqOf(event) > until) return;
       if ("cursor" in event) after = event.cursor;
       for (const payload of wireOfWatched(event, run, agent.name)) await stream.send("agent", payload);
