@@ -13,6 +13,7 @@ export async function serveEvents(ctx: Context, id: string, { agent, options, st
   // HEAD is answered like GET, but for what it would wait for.
   const follow = query.oneOf("follow", ["true", "false"]) !== "false" && ctx.method !== "HEAD";
   const gone = new AbortController();
+  if (ctx.res.closed) gone.abort();
   ctx.res.once("close", () => gone.abort());
   const { signal, untie } = firstOf(gone.signal, stopping);
   const events = agent.sessions

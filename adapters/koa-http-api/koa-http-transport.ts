@@ -55,10 +55,12 @@ export class KoaHttpTransport implements Transport {
         open: ["/api/health"],
         headers,
         handler: (request, response) => {
+          // Who has left is told nothing, and a stop would wait for them.
+          if (response.closed) return;
           serving.track(request, response);
           if (serving.stopping)
             refuse(response, { status: 503, message: "server shutting down", code: "shutting_down" });
-          else loaded().then((handle) => handle(request, response), broken(response));
+          else loaded().then((handle) => void (response.closed || handle(request, response)), broken(response));
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),
       });

@@ -252,7 +252,11 @@ class NodeHttpHost implements HttpHost {
 
   #serve(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
     this.#sockets.begin(request.socket, response);
-    if (toOriginForm(request)) gate.whenKnown(request, () => this.#pass(request, response, gate));
+    const known = () => {
+      // Whoever has left meanwhile is not waited for, and nothing is done for them.
+      if (!response.closed) this.#pass(request, response, gate);
+    };
+    if (toOriginForm(request)) gate.whenKnown(request, known);
     else answer(response, badRequest("invalid request target"), this.#headers());
   }
 

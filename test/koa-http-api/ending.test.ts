@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { it } from "node:test";
-import { Agent, builtinTools, ListenError } from "gantry";
+import { Agent, builtinTools, ListenError, MemoryDriver } from "gantry";
+import { openHttpHost, type HttpHost } from "gantry/http";
 import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import type { Tool } from "gantry";
 import { send, sseEvents, wire, type Wire } from "../helpers/http.js";
+import { gate } from "../helpers/gate.js";
 import { tempDir } from "../helpers/temp.js";
 import { startApi, type Api } from "./api.js";
 
@@ -257,3 +259,43 @@ it(
     for (const pid of pids) while (await lives(pid)) await new Promise((resolve) => setTimeout(resolve, 20));
   },
 );
+
+it("whoever has left before their request is looked at gets nothing done, and stop does not wait for them", async (t) => {
+  const agent = new Agent({ providers: [new ScriptedProvider(["never"])], driver: new MemoryDriver() });
+  const host = openHttpHost({ port: 0 });
+  t.after(async () => {
+    await host.close(AbortSignal.abort());
+    await agent.close();
+  });
+  let [reached, handled] = [gate(), gate()];
+  // It learns late whose the connection is.
+  const late: HttpHost = {
+    loopback: true,
+    takeStream: () => host.takeStream(),
+    refuseNew: () => host.refuseNew(),
+    close: (signal) => host.close(signal),
+    mount: (mount) =>
+      host.mount({
+        ...mount,
+        handler: (request, response) => {
+          reached.open();
+          const pass = () => {
+            mount.handler(request, response);
+            handled.open();
+          };
+          response.once("close", () => setImmediate(pass));
+        },
+      }),
+  };
+  const listening = await new KoaHttpTransport({}, late).start(agent);
+  const run = await agent.run({ message: "hi" });
+  await run.result;
+  for (const path of [`/api/sessions/${run.sessionId}/events`, "/api/sessions"]) {
+    [reached, handled] = [gate(), gate()];
+    const client = (await wire(listening.address)).write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+    await reached.wait();
+    client.destroy();
+    await handled.wait();
+  }
+  await listening.stop(new AbortController().signal);
+});
