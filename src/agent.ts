@@ -314,6 +314,10 @@ export class Agent {
         key: ____,
         fingerprint: _____,
         onQueued: ______,
+        // The session has them, as somebody may have set them meanwhile.
+        mode: _______,
+        provider: ________,
+        model: _________,
         ...same
       } = input;
       await this.run({ ...same, message: late.map(({ text }) => text).join("\n\n"), sessionId, queue: true });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { callTools, type ScriptedChunk } from "gantry/testing";
 import { gate, waitTool } from "../helpers/gate.js";
 import { sseEvents } from "../helpers/http.js";
@@ -70,6 +71,23 @@ describe("Idempotency-Key", () => {
       assert.deepEqual(sseEvents(text).at(-1), sseEvents(third[0]!.text).at(-1));
     }
     assert.equal(await total(api), 1);
+  });
+
+  it("joins a stream that ends where the next run of the session begins", async (t) => {
+    const open = gate();
+    const steps = [callTools(["wait", {}]), "first", "second", "third"];
+    const api = await startApi(t, { steps, agent: { tools: [waitTool(open)] } });
+    const ask = () => api.run({ message: "hi", stream: true }, withKey("k"));
+    const first = ask();
+    await open.reached;
+    const joined = ask();
+    const [{ sessionId } = assert.fail()] = await api.agent.runs.list();
+    const behind = ["and", "then"].map((message) => api.run({ message, session_id: sessionId, queue: true }));
+    // Both are in line.
+    while ((await api.agent.runs.list({ states: ["queued"] })).length < 2) await setImmediate();
+    open.open();
+    for (const { text } of await Promise.all([first, joined])) assert.equal(tokens(text), "first");
+    await Promise.all(behind);
   });
 
   it("keeps a run whose client goes away, who finds it again", async (t) => {

@@ -28,6 +28,22 @@ async function two(t: Hooks, driver: () => SessionDriver, script: readonly Scrip
 
 const waits: ScriptedStep = callTools(["wait", {}]);
 
+/** Tell the run that ends next a text, between its end in the store and its last look. */
+function tellLate(driver: SessionDriver): { text: string } {
+  const late = { text: "" };
+  const { write } = driver;
+  driver.write = async (id, change) => {
+    await write.call(driver, id, change);
+    const [ended] = change.runs ?? [];
+    if (!ended || ended.endedAt === "" || late.text === "") return;
+    const { text } = late;
+    late.text = "";
+    const at = { sessionId: id, runId: ended.id, createdAt: ended.endedAt };
+    await driver.instruct({ id: text, kind: "steer", text, ...at });
+  };
+  return late;
+}
+
 for (const [name, make] of STORES)
   describe(`a run is told something from outside (${name})`, () => {
     for (const from of ["its own process", "another process"] as const) {
@@ -98,24 +114,8 @@ for (const [name, make] of STORES)
     it("makes the next prompt of what came too late, once, and nothing of it when it is cancelled", async (t) => {
       const driver = (await make(t))();
       const agents = await two(t, () => driver, ["first", "second", { hang: true }, "never"]);
-      // It comes between the run's end in the store and its last look.
-      const { write } = driver;
-      let text = "too late";
-      driver.write = async (id, change) => {
-        await write.call(driver, id, change);
-        const [ended] = change.runs ?? [];
-        if (!ended || ended.endedAt === "" || text === "") return;
-        const told = text;
-        text = "";
-        await driver.instruct({
-          id: told,
-          sessionId: id,
-          runId: ended.id,
-          kind: "steer",
-          text: told,
-          createdAt: ended.endedAt,
-        });
-      };
+      const late = tellLate(driver);
+      late.text = "too late";
       const run = await agents.here.run({ message: "hi" });
       await run.result;
       const { sessionId } = run;
@@ -124,12 +124,27 @@ for (const [name, make] of STORES)
       assert.deepEqual(await agents.said(sessionId), wanted);
       for (let n = 0; n < 200 && (await agents.here.sessions.isRunning(sessionId)); n += 1) await sleep(10);
       const third = await agents.here.run({ message: "third", sessionId });
-      text = "no more";
+      late.text = "no more";
       await agents.here.runs.cancel(third.id);
       await assert.rejects(third.result);
       await sleep(50);
       assert.deepEqual(await agents.said(sessionId), [...wanted, "user: third"]);
       assert.deepEqual(await driver.instructions(sessionId), []);
+    });
+
+    it("takes back nothing that somebody set meanwhile, when what came too late begins the next run", async (t) => {
+      const driver = (await make(t))();
+      const agents = await two(t, () => driver, [waits, "first", "second"]);
+      tellLate(driver).text = "too late";
+      const run = await agents.here.run({ message: "hi", mode: "auto" });
+      await agents.open.reached;
+      await agents.there.sessions.update(run.sessionId, { mode: "plan" });
+      agents.open.open();
+      await run.result;
+      const isOver = async () => (await agents.said(run.sessionId)).at(-1) === "assistant: second";
+      for (let n = 0; n < 200 && !(await isOver()); n += 1) await sleep(10);
+      assert.ok(await isOver());
+      assert.equal((await agents.there.sessions.get(run.sessionId))?.mode, "plan");
     });
 
     it("refuses what cannot be told, and says so of a run that has ended", async (t) => {
