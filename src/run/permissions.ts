@@ -38,6 +38,7 @@ export async function judged(call: ToolCall, args: unknown, run: RunContext): Pr
   const { signal, logger, agent } = run;
   const { unattended } = agent.asking;
   let by = "mode";
+  let doubtful = false;
   try {
     const mode = await currentMode(run);
     const refused = refusedInMode(mode, call.tool);
@@ -51,7 +52,8 @@ export async function judged(call: ToolCall, args: unknown, run: RunContext): Pr
     }
     if (said === undefined || said.action === "pass") {
       by = "rules";
-      const { rule, ...ruled } = await byRules(call, args, run);
+      const { rule, mayBeDenied, ...ruled } = await byRules(call, args, run);
+      doubtful = mayBeDenied;
       if (rule !== undefined) by = `permissions.rules[${rule}]`;
       said = ruled;
     }
@@ -65,7 +67,7 @@ export async function judged(call: ToolCall, args: unknown, run: RunContext): Pr
     if (action === "deny") return { refused: `This call is not allowed: ${reason || "go on without it."}` };
     if (action === "allow") return "allow";
     if (isAttended(run) || unattended === "wait") return { askedBecause: reason, lasting: await lastingKey(call) };
-    return unattended === "allow" ? "allow" : { refused: NOBODY };
+    return unattended === "allow" && !doubtful ? "allow" : { refused: NOBODY };
   } catch (error) {
     if (signal.aborted) return { refused: NOT_RUN };
     logger.error("a call could not be judged; the tool does not run", { tool: call.tool.name, policy: by, error });
@@ -85,7 +87,8 @@ function permissionOf(answer: Permission): { action: Action; reason: string } {
 
 async function byRules(call: ToolCall, args: unknown, run: RunContext): Promise<RuleVerdict> {
   const { rules } = run.agent;
-  if (!rules.some((rule) => isFor(rule, call.tool.name))) return { action: "pass", reason: "", rule: undefined };
+  if (!rules.some((rule) => isFor(rule, call.tool.name)))
+    return { action: "pass", reason: "", rule: undefined, mayBeDenied: false };
   const { judgedByRules } = await import("./rules.js");
   return judgedByRules(rules, call, args, run.signal);
 }

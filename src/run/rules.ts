@@ -12,7 +12,7 @@ import { isFor, ON_FILES } from "./rule-check.js";
 const JUDGE_MS = 5_000;
 /** Where tools have what they run. */
 const COMMANDS = ["command", "cmd", "script"];
-const PASS = { action: "pass", reason: "", rule: undefined } as const;
+const PASS = { action: "pass", reason: "", rule: undefined, mayBeDenied: false } as const;
 
 /** What the rules say of a call, and which of them. */
 export interface RuleVerdict {
@@ -20,6 +20,8 @@ export interface RuleVerdict {
   readonly reason: string;
   /** Place of the one that decided, from 0; undefined for none. */
   readonly rule: number | undefined;
+  /** Of an `ask`: a rule may forbid it, which could not be found out. Only a person may let it run. */
+  readonly mayBeDenied: boolean;
 }
 
 /**
@@ -65,7 +67,9 @@ export async function judgedByRules(
   };
   const { action, rule, unread } = await withThread(signal, (thread) => thread.ask("judge", job, { ms: JUDGE_MS }));
   const decided = own[rule];
-  return decided && action !== "pass" ? told(decided, places[rule], action, unread) : PASS;
+  if (!decided || action === "pass") return PASS;
+  const mayBeDenied = action === "ask" && (unread || decided.action === "deny") && own.some(isDenying);
+  return { ...told(decided, places[rule], action, unread), mayBeDenied };
 }
 
 /** `action`: what came of the rule, which may be a question where it would have been more. */
@@ -75,9 +79,14 @@ function told(
   action: PermissionRule["action"],
   unread: boolean,
 ): RuleVerdict {
-  if (unread) return { action, reason: "the command cannot be read by the rules", rule };
+  const mayBeDenied = false;
+  if (unread) return { action, reason: "the command cannot be read by the rules", rule, mayBeDenied };
   const standard = { allow: "", ask: "a rule wants to know", deny: "a rule forbids it. Go on without it." };
-  return { action, reason: reason ?? standard[action], rule };
+  return { action, reason: reason ?? standard[action], rule, mayBeDenied };
+}
+
+function isDenying({ action }: PermissionRule): boolean {
+  return action === "deny";
 }
 
 function commandOf(args: unknown): string | string[] | undefined {

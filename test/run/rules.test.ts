@@ -99,6 +99,21 @@ describe("permission rules", () => {
     assert.deepEqual(told.map(short), ["denied", "denied", "nobody", "ran"]);
   });
 
+  it("let a person alone say yes to what a rule may forbid, whatever is allowed where nobody is there", async (t) => {
+    const deny: PermissionRule = { tool: "bash", match: "touch *", action: "deny" };
+    const calls: Call[] = [
+      ["bash", { command: "touch made" }],
+      ["bash", { command: "alias a=b; touch made" }],
+      ["bash", { command: "echo ok" }],
+    ];
+    const alone = await outcome(t, [deny], calls, { unattended: "allow" });
+    assert.deepEqual(alone.told.map(short), ["denied", "nobody", "ran"]);
+    await assert.rejects(alone.folder.read("made"));
+    const wanted: PermissionRule = { tool: "bash", match: "touch *", action: "ask" };
+    const asked = await outcome(t, [wanted], calls.slice(0, 2), { unattended: "allow" });
+    assert.deepEqual(asked.told.map(short), ["ran", "ran"]);
+  });
+
   it("ask whoever is there, with the reason; in mode auto a watcher too, and nobody where nobody is", async (t) => {
     const rules: PermissionRule[] = [{ tool: "read", action: "ask", reason: "think of it" }];
     const calls: Call[] = [["read", { path: "src/a.ts" }]];
