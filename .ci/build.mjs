@@ -80,6 +80,7 @@ const LINES = {
     ["const accepts = require('accepts')", ""],
     ["const contentType = require('content-type')", ""],
     ["const fresh = require('fresh')", ""],
+    ["const sp = require('./search-params.js')", ""],
   ],
   "koa/lib/response.js": [
     ["const assert = require('node:assert')", "const assert = (holds, why) => { if (!holds) throw new Error(why) }"],
@@ -248,6 +249,7 @@ const FILES = [
       ...["by-handle", "by-name", "names", "opened-folder", "path-guard", "reach"].map(
         (name) => `src/files/${name}.ts`,
       ),
+      "src/files/attachments.ts",
       "src/hostile/threads.ts",
       "src/base/cut-text.ts",
     ],

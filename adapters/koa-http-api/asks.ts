@@ -4,7 +4,8 @@ import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields, invalidField } from "./fields.js";
-import { idIn, MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
+import { idIn } from "./id-in.js";
+import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { wireAsk } from "./wire-live.js";
 
 type Parts = Pick<ApiParts, "agent">;

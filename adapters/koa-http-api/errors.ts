@@ -1,4 +1,4 @@
-import { hasCode, JsonError, type GantryError, type RunRecord } from "gantry";
+import { hasCode, JsonError, type GantryError } from "gantry";
 import type { Refusal } from "gantry/http";
 
 /** An answer that is an error, thrown anywhere below the first layer. */
@@ -88,14 +88,6 @@ const STATUS: Readonly<Record<string, number>> = {
   output_schema: 500,
   lease_lost: 500,
 };
-
-/** The same of a run that ended before it was asked for, as the store knows it. */
-export function runRecordFailure({ state, error }: RunRecord): HttpError {
-  if (state === "cancelled") return new HttpError(500, "run cancelled", {}, "run_cancelled");
-  // Its process died: no log has more of it.
-  if (state === "interrupted") return new HttpError(500, "run interrupted", {}, "run_interrupted");
-  return new HttpError(500, error?.message ?? INTERNAL, {}, error?.code ?? state);
-}
 
 /** What a client is told of a run that failed after it had begun. */
 export function runFailure(error: unknown): Refusal {

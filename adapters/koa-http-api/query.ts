@@ -5,16 +5,6 @@ const wrong = (name: string) => new HttpError(400, `invalid query parameter: ${n
 
 export const PAGE_SIZE = 20;
 export const MAX_PAGE_SIZE = 100;
-/** What no id has; asking the store for it would be a waste, or worse. */
-// eslint-disable-next-line no-control-regex
-const NO_ID = /^$|^.{257,}$|[\u0000-\u001f\u007f]/s;
-
-/** The id in a request's path; undefined for what can be none. */
-export function idIn(ctx: Context): string | undefined {
-  const { id = "" } = ctx["params"] as { id?: string };
-  return NO_ID.test(id) ? undefined : id;
-}
-
 /** The query of a request; a parameter given twice is refused, for one of the two would be ignored. */
 export class Query {
   readonly #params: URLSearchParams;

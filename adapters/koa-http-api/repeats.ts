@@ -1,6 +1,7 @@
-import { hasCode, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
+import { createHash } from "node:crypto";
+import { hasCode, isRecord, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
 import type { Context } from "koa";
-import { HttpError, runRecordFailure } from "./errors.js";
+import { HttpError, INTERNAL } from "./errors.js";
 import type { SseStream } from "./sse.js";
 import { wireDone } from "./wire.js";
 import { wireFinished, wireOfWatched } from "./wire-live.js";
@@ -17,6 +18,20 @@ export function keyOf(ctx: Context): string | undefined {
   return key;
 }
 
+/** What a run is found again by. */
+export interface Named {
+  readonly key: string;
+  /** Of all that was asked, the same for the same. */
+  readonly fingerprint: string;
+}
+
+/** JSON whose fields stand in one order. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_, one: unknown) =>
+    isRecord(one) ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1))) : one,
+  );
+}
+
 /**
  * A run that is asked for under a key: `begin` makes it, unless there is one, whichever process it runs in, or ran.
  * Throws `HttpError` for another question under the same key.
@@ -24,9 +39,10 @@ export function keyOf(ctx: Context): string | undefined {
 export async function once(
   agent: Agent,
   key: string,
-  fingerprint: string,
-  begin: (sessionId: string | undefined) => Promise<Run | RunRecord>,
+  body: Readonly<Record<string, unknown>>,
+  begin: (sessionId: string | undefined, named: Named) => Promise<Run | RunRecord>,
 ): Promise<Run | RunRecord> {
+  const fingerprint = createHash("sha256").update(canonical(body)).digest("base64url");
   for (let last = false; ; last = true) {
     const [there] = await agent.runs.list({ key, limit: 1 });
     if (there && there.fingerprint !== fingerprint)
@@ -34,7 +50,7 @@ export async function once(
     // What was interrupted is begun again, in its session.
     if (there && there.state !== "interrupted") return there;
     try {
-      return await begin(there?.sessionId);
+      return await begin(there?.sessionId, { key, fingerprint });
     } catch (error) {
       // Somebody was faster.
       if (last || !hasCode(error, "run_key_taken")) throw error;
@@ -42,20 +58,22 @@ export async function once(
   }
 }
 
+/** The run told to a stream, from its first word on; its answer where there is none. Rejects with `HttpError`. */
+export async function join(agent: Agent, run: RunRecord, stream: SseStream | undefined, signal: AbortSignal) {
+  if (!stream) return answerOf(agent, run, signal);
+  await joinStream(agent, run, stream, signal);
+  return undefined;
+}
+
 /** What a run of before answered, or will. Rejects with `HttpError`. */
-export async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
+async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
   const ended = await agent.runs.ended(run.id, signal);
   if (ended.state !== "finished" || !ended.answer) throw runRecordFailure(ended);
   return wireFinished(ended, ended.answer);
 }
 
 /** The stream of a run that was begun before, from its first word on. */
-export async function joinStream(
-  agent: Agent,
-  asked: RunRecord,
-  stream: SseStream,
-  signal: AbortSignal,
-): Promise<void> {
+async function joinStream(agent: Agent, asked: RunRecord, stream: SseStream, signal: AbortSignal): Promise<void> {
   const run = await agent.runs.begun(asked.id, signal);
   let after = "";
   const tell = async (follow: boolean, end: number): Promise<void> => {
@@ -106,4 +124,12 @@ async function endOf(agent: Agent, run: RunRecord): Promise<number> {
     }
     if (page.length === 0) return Infinity;
   }
+}
+
+/** What a client is told of a run that ended before it was asked for, as the store knows it. */
+function runRecordFailure({ state, error }: RunRecord): HttpError {
+  if (state === "cancelled") return new HttpError(500, "run cancelled", {}, "run_cancelled");
+  // Its process died: no log has more of it.
+  if (state === "interrupted") return new HttpError(500, "run interrupted", {}, "run_interrupted");
+  return new HttpError(500, error?.message ?? INTERNAL, {}, error?.code ?? state);
 }

@@ -10,11 +10,13 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
+import type { Named } from "./repeats.js";
 import { runRequest, type RunRequest } from "./run-request.js";
 import { CANCEL_MS } from "./serving.js";
 import { firstOf } from "./signals.js";
 import { SseStream } from "./sse.js";
 import type { Streams } from "./streams.js";
+import type { Waiting } from "./waiting.js";
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
 import { wireDone, wireEvent, wireResult } from "./wire.js";
 
@@ -35,27 +37,28 @@ export class Runs {
     const { res } = ctx;
     // The response, not the request: a request is over as soon as its body is read.
     res.once("close", () => res.writableFinished || gone.abort(new RunCancelledError()));
-    const request = runRequest(await this.#bodies.json(ctx));
+    const request = await runRequest(await this.#bodies.json(ctx));
     // Also on the answer of a run that fails: a misspelt name may be why.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
     if (request.stream) this.#streams.count(ctx, "run");
     const repeats = ctx.headers["idempotency-key"] === undefined ? undefined : await import("./repeats.js");
     const key = repeats?.keyOf(ctx);
-    const line = new Waiting((run) => this.#open(ctx, run), request.stream);
+    const waiting = request.queue ? await import("./waiting.js") : undefined;
+    const line = waiting && new waiting.Waiting((run) => this.#open(ctx, run), request.stream);
     try {
       const run =
         repeats === undefined || key === undefined
           ? await this.#start(request, line, gone.signal)
-          : await repeats.once(this.#parts.agent, key, request.fingerprint(), (sessionId) =>
-              this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, line, gone.signal, key),
+          : await repeats.once(this.#parts.agent, key, request.body, (sessionId, named) =>
+              this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, line, gone.signal, named),
             );
       if (!ctx.headerSent) name(ctx, run);
       if (request.background) send(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
       else if (!("result" in run)) await this.#join(ctx, run, request.stream, gone.signal);
-      else if (request.stream) await this.#stream(run, line.stream ?? this.#open(ctx));
+      else if (request.stream) await this.#stream(run, line?.stream ?? this.#open(ctx));
       else await this.#answer(ctx, run);
     } catch (error) {
-      if (!line.stream) throw error;
+      if (!line?.stream) throw error;
       const { message, code } = this.#told(error);
       line.stream.end("error", { error: message, code });
     }
@@ -69,28 +72,31 @@ export class Runs {
 
   /** A run that was begun before, under the same key. */
   async #join(ctx: Context, run: RunRecord, isStream: boolean, gone: AbortSignal): Promise<void> {
-    const { agent, shutdown } = this.#parts;
-    const { answerOf, joinStream } = await import("./repeats.js");
-    const { signal, untie } = firstOf(shutdown, gone);
+    const { join } = await import("./repeats.js");
+    const { signal, untie } = firstOf(this.#parts.shutdown, gone);
+    const stream = isStream ? this.#open(ctx) : undefined;
     try {
-      if (!isStream) return send(ctx, await answerOf(agent, run, signal));
-      const stream = this.#open(ctx);
-      try {
-        await joinStream(agent, run, stream, signal);
-      } catch (error) {
-        const { message, code } = this.#told(error);
-        stream.end("error", { error: message, code });
-      }
+      const answer = await join(this.#parts.agent, run, stream, signal);
+      if (answer) send(ctx, answer);
+    } catch (error) {
+      if (!stream) throw error;
+      const { message, code } = this.#told(error);
+      stream.end("error", { error: message, code });
     } finally {
       untie();
     }
   }
 
   /** A run that goes, or of a background one that waits in line how it is stored. */
-  async #start(request: RunRequest, line: Waiting, gone: AbortSignal, key?: string): Promise<Run | RunRecord> {
+  async #start(
+    request: RunRequest,
+    line: Waiting | undefined,
+    gone: AbortSignal,
+    named?: Named,
+  ): Promise<Run | RunRecord> {
     const { agent, options, shutdown, isLoopback } = this.#parts;
     // Whoever names a run comes back for its answer.
-    const otherwise = request.background || key !== undefined ? "continue" : options.onDisconnect;
+    const otherwise = request.background || named !== undefined ? "continue" : options.onDisconnect;
     const isTied = (request.onDisconnect ?? otherwise) === "cancel";
     const { projectRoots: roots, allowPaths, deniedPaths } = options;
     const { projectDir: served } = agent;
@@ -113,16 +119,16 @@ export class Runs {
       mode: request.mode,
       budget: request.budget,
       outputSchema: request.outputSchema,
-      ...(request.queue ? { queue: true, onQueued: line.tell } : {}),
+      ...(line && { queue: true, onQueued: line.tell }),
       askedAt: "http",
-      ...(key === undefined ? {} : { key, fingerprint: request.fingerprint() }),
+      ...named,
       signal: tied?.signal ?? shutdown,
       overflow: "drop",
     });
     if (tied) void started.then(({ result }) => result).then(tied.untie, tied.untie);
     // What becomes of one that waits is stored with it.
     started.catch(() => undefined);
-    return request.background ? Promise.race([started, line.first]) : started;
+    return request.background && line ? Promise.race([started, line.first]) : started;
   }
 
   async #answer(ctx: Context, run: Run): Promise<void> {
@@ -158,30 +164,6 @@ export class Runs {
     if (isInternal(refusal)) this.#parts.logger.error("a run failed", { error });
     return new HttpError(status, message, headers, code);
   }
-}
-
-/** How a client learns that its run waits in line. */
-class Waiting {
-  /** Resolves when it does, with the run as it is stored. */
-  readonly first: Promise<RunRecord>;
-  /** Where the client is told, once there is something to tell. */
-  stream: SseStream | undefined;
-  readonly #open: (run: RunRecord) => SseStream;
-  readonly #isStream: boolean;
-  #waits: (run: RunRecord) => void = () => undefined;
-
-  constructor(open: (run: RunRecord) => SseStream, isStream: boolean) {
-    this.#open = open;
-    this.#isStream = isStream;
-    this.first = new Promise((resolve) => (this.#waits = resolve));
-  }
-
-  readonly tell = (ahead: number, run: RunRecord): void => {
-    this.#waits(run);
-    if (!this.#isStream) return;
-    this.stream ??= this.#open(run);
-    void this.stream.send("agent", { type: "queued", ahead });
-  };
 }
 
 /** Say in the answer's headers which run it is, and as far as it is settled, which model answers. */

@@ -1,6 +1,6 @@
 import { SessionNotFoundError, type Agent, type ReasoningEffort, type Session } from "gantry";
 import { Fields, invalidField } from "./fields.js";
-import { MODES } from "./run-request.js";
+import { MODES } from "./run-extras.js";
 
 const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high"];
 /** Characters of a title, as of one that was generated. */

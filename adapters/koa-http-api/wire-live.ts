@@ -1,5 +1,6 @@
 import type { Ask, RunAnswer, RunRecord, WatchEvent } from "gantry";
-import { endedEarly, filled, structuredOf, textOf, wireMessage, wireSession, wireUsage } from "./wire.js";
+import { textOf, wireMessage, wireSession } from "./wire-stored.js";
+import { endedEarly, filled, structuredOf, wireUsage } from "./wire.js";
 
 export function wireRun(run: RunRecord) {
   return {

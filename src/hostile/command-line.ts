@@ -1,5 +1,6 @@
 import { NotUnderstood, type Command, type Word } from "./command.js";
 import { Heredocs } from "./heredocs.js";
+import { isCommanding } from "./odd-commands.js";
 import { unwrapped } from "./wrappers.js";
 
 /**
@@ -124,7 +125,8 @@ class Shell {
   #loopHead(): void {
     this.#blanks();
     const name = this.#word();
-    if (!name.known || name.quoted || !/^[A-Za-z_]\w*$/.test(name.text)) throw new NotUnderstood("for");
+    if (!name.known || name.quoted || !/^[A-Za-z_]\w*$/.test(name.text) || isCommanding(name.text))
+      throw new NotUnderstood("for");
     this.#blanks();
     if (this.#text[this.#at] === ";" || this.#text[this.#at] === "\n") return;
     if (this.#word().text !== "in") throw new NotUnderstood("for");
@@ -141,6 +143,7 @@ class Shell {
     if (words.length === 0 && !files) return;
     const behind = words.findIndex(({ assigns }) => !assigns);
     const assigned = behind < 0 ? words.length : behind;
+    if (words.some(({ text, assigns }) => assigns && isCommanding(text))) throw new NotUnderstood("a variable");
     this.#keep({ words, files, assigned, starter: false });
   }
 

@@ -44,7 +44,8 @@ export class CommandPattern {
     for (const perhaps of [false, true])
       for (const way of [...ways, words])
         if (fits(this.#folded, way.map(folded), { perhaps, gaps: true })) return perhaps ? "maybe" : "yes";
-    return "no";
+    // It may be one that starts others: `env`, `eval`, a shell.
+    return program?.known === false ? "maybe" : "no";
   }
 }
 

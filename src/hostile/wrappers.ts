@@ -1,4 +1,6 @@
+import { posix } from "node:path";
 import { NotUnderstood, type Command, type Word } from "./command.js";
+import { runsMore } from "./odd-commands.js";
 
 /** What a command starts: further commands, and those that were read from a text. */
 export interface Unwrapped {
@@ -64,15 +66,14 @@ const FORMS: ReadonlyMap<string, Form> = new Map(
 /** They run what is in no word of theirs, or change what words mean. */
 const UNREADABLE = new Set(
   (
-    "alias at batch bind capsh chroot chrt compgen complete compopt csh dbus-run-session declare enable entr expect " +
-    "fakeroot fish flock gosu hash ksh let local mapfile nsenter numactl parallel pkexec powershell prlimit proot pwsh " +
-    "readarray readonly runuser rush screen script setarch setpriv shopt strace ltrace su su-exec systemd-run taskset " +
-    "tcsh tmux typeset unbuffer unshare watch zsh"
+    "alias at batch bind bwrap capsh catchsegv cgexec choom chroot chrt compgen complete compopt cpulimit csh " +
+    "dbus-launch dbus-run-session declare enable entr expect fakeroot firejail fish flock gosu hash i386 i686 ksh let " +
+    "linux32 linux64 local logsave mapfile newgrp nsenter numactl parallel pkexec powershell prlimit proot pwsh " +
+    "readarray readonly runcon runuser rush screen script setarch setpriv sg shopt ssh-agent start-stop-daemon strace " +
+    "ltrace su su-exec systemd-run taskset tcsh tmux typeset unbuffer uname26 unshare watch x86_64 xvfb-run zsh"
   ).split(" "),
 );
-const SHELLS = new Set(["sh", "bash", "dash", "ash"]);
-/** Of the shell itself, which look for commands in names of variables. */
-const NAMING = new Set(["read", "unset", "printf", "test", "[", "wait", "export", "getopts"]);
+const SHELLS = new Set(["sh", "bash", "rbash", "dash", "ash"]);
 const STARTS_OTHERS = new Set(["-exec", "-execdir", "-ok", "-okdir"]);
 /** What may become none, one or many words. */
 const REST: Word = { text: "", known: false, many: true, quoted: false, assigns: false };
@@ -83,19 +84,17 @@ export function unwrapped(command: Command, parse: (text: string) => readonly Co
   if (!program?.known) return { inner: [], starter: false };
   const name = program.text.slice(program.text.lastIndexOf("/") + 1).toLowerCase();
   const setting = command.words.slice(0, command.assigned);
-  if (UNREADABLE.has(name)) throw new NotUnderstood(name);
-  if (NAMING.has(name) && words.some(({ text }) => /\[[^]*[$`]/.test(text))) throw new NotUnderstood(name);
-  if (name === "eval") return { inner: [{ parsed: parse(known(words).join(" ")) }], starter: setting.length === 0 };
-  if (name === "trap") return { inner: trapped(words, parse), starter: false };
+  if (UNREADABLE.has(name) || /^ld(-linux.*)?\.so/.test(name) || runsMore(name, words)) throw new NotUnderstood(name);
+  if (name === "eval")
+    return { inner: [{ parsed: parse(known(operands(words)).join(" ")) }], starter: setting.length === 0 };
+  if (name === "trap") return { inner: trapped(operands(words), parse), starter: false };
   if (name === "." || name === "source") {
-    if (known(words.slice(0, 1)).some(isStream)) throw new NotUnderstood("a file that is none");
+    if (known(operands(words).slice(0, 1)).some(isStream)) throw new NotUnderstood("a file that is none");
     return { inner: [], starter: false };
   }
   if (SHELLS.has(name)) return ofShell(words, parse, setting.length === 0 && !command.files);
   if (name === "find" || name === "fd" || name === "fdfind")
     return { inner: ofFind(name, words, command), starter: false };
-  if (name === "git" && words.some(({ text }) => /^(alias\..*|--config-env.*|-c.*alias\..*)$/is.test(text)))
-    throw new NotUnderstood("an alias of git");
   const form = FORMS.get(name);
   if (!form) return { inner: [], starter: false };
   if (name === "command" && /^-[vV]/.test(words[0]?.text ?? "")) return { inner: [], starter: false };
@@ -106,7 +105,11 @@ export function unwrapped(command: Command, parse: (text: string) => readonly Co
       throw new NotUnderstood("a shell that reads commands");
     return { inner: [], starter: false };
   }
-  const all = [...setting, ...inner, ...(form.appends ? [REST] : [])];
+  const place = name === "xargs" ? placeholder(words.slice(0, words.length - inner.length)) : undefined;
+  const read = inner.map((word) =>
+    place !== undefined && word.text.includes(place) ? { ...word, known: false } : word,
+  );
+  const all = [...setting, ...read, ...(form.appends ? [REST] : [])];
   const own = all.findIndex(({ assigns }) => !assigns);
   const assigned = form.assigns ? (own < 0 ? all.length : own) : setting.length;
   return {
@@ -115,9 +118,24 @@ export function unwrapped(command: Command, parse: (text: string) => readonly Co
   };
 }
 
+/** What stands for the words that come to the command of `xargs`, after its options; undefined where nothing does. */
+function placeholder(options: readonly Word[]): string | undefined {
+  const at = options.findIndex(({ text }) => text.startsWith("-I"));
+  const option = options[at];
+  if (!option) return undefined;
+  // One that nobody knows may be any of the words.
+  const own = option.text === "-I" ? options[at + 1] : { ...option, text: option.text.slice(2) };
+  return own?.known ? own.text : "";
+}
+
+/** Those behind `--`. */
+function operands(words: readonly Word[]): readonly Word[] {
+  return words[0]?.text === "--" ? words.slice(1) : words;
+}
+
 /** Such a program takes whatever has a `=` for a variable, quoted or not. */
 function asSetting(word: Word): Word {
-  return /^[^-=][^=]*=/.test(word.text) ? { ...word, assigns: true } : word;
+  return /^([^-=][^=]*)?=/.test(word.text) ? { ...word, assigns: true } : word;
 }
 
 /** The words of the command behind a program's own. */
@@ -152,7 +170,7 @@ function ofShell(words: readonly Word[], parse: (text: string) => readonly Comma
     if (!word.known) throw new NotUnderstood("a shell's words");
     if (/^-[abefhlmnprtuvx]*c[abefhlmnprtuvx]*$/.test(word.text)) {
       const text = words[at + 1];
-      if (text?.known !== true || text.text.startsWith("-")) throw new NotUnderstood("a shell's commands");
+      if (text?.known !== true || /^[-+]/.test(text.text)) throw new NotUnderstood("a shell's commands");
       return { inner: [{ parsed: parse(text.text) }], starter: alone };
     }
     if (word.text === "-o" || word.text === "+o") at += 1;
@@ -166,9 +184,9 @@ function ofShell(words: readonly Word[], parse: (text: string) => readonly Comma
   throw new NotUnderstood("a shell that reads commands");
 }
 
-/** What another command says there. */
+/** What another command says there, from whichever folder. */
 function isStream(path: string): boolean {
-  return /^\/+(dev|proc)\//.test(path);
+  return /^\/+(dev|proc)\/|(^|\/)(stdin|fd\/\d+)$/.test(posix.normalize(path));
 }
 
 function trapped(words: readonly Word[], parse: (text: string) => readonly Command[]): Unwrapped["inner"] {
@@ -181,7 +199,8 @@ function ofFind(name: string, words: readonly Word[], command: Command): Command
   const inner: Command[] = [];
   for (let at = 0; at < words.length; at++) {
     const { text, known: isKnown } = words[at]!;
-    if (!isKnown && /[$`]/.test(text)) throw new NotUnderstood("what it looks for is not known before");
+    if (!isKnown && (/[$`]/.test(text) || mayStartOthers(text)))
+      throw new NotUnderstood("what it looks for is not known before");
     if (name !== "find" && (/^-[a-z]*[xX]/.test(text) || text.startsWith("--exec"))) throw new NotUnderstood(text);
     if (name !== "find" || !isKnown || !STARTS_OTHERS.has(text)) continue;
     const end = words.findIndex((word, i) => i > at && (word.text === ";" || word.text === "+"));
@@ -191,6 +210,16 @@ function ofFind(name: string, words: readonly Word[], command: Command): Command
     at = end;
   }
   return inner;
+}
+
+/** Whether a pattern for file names, or one in braces, may become an option that starts a command. */
+function mayStartOthers(text: string): boolean {
+  const bare = text.replace(/["'\\]/g, "");
+  if (/\{[^{}]*(,|\.\.)/.test(bare)) return bare.includes("-");
+  const wanted = bare.replace(/[^\w-]/g, (char) => (char === "*" ? ".*" : char === "?" ? "." : `\\${char}`));
+  return bare.includes("[")
+    ? /^[-*?[]/.test(bare)
+    : [...STARTS_OTHERS].some((one) => new RegExp(`^${wanted}$`).test(one));
 }
 
 function known(words: readonly Word[]): string[] {

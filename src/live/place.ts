@@ -74,18 +74,21 @@ export class Place {
     return { events: [{ type: "cut", cursor: place.id, after }], place };
   }
 
-  /** What the reader lacks of a message. */
-  news(message: Message): Step {
+  /**
+   * What the reader lacks of a message. `isGrowing`: as the process knows it that writes it, where others may have read
+   * more in the store a moment before.
+   */
+  news(message: Message, isGrowing = false): Step {
     const { seq, within, proof } = this.cursor;
     if (message.seq < seq) return { events: [], place: this };
     if (message.seq > seq) return this.#whole(message);
     // One that was told as whole and is not has lost its end.
-    if (!within) return message.finished || !proof?.message ? { events: [], place: this } : this.#whole(message);
+    if (!within)
+      return message.finished || isGrowing || !proof?.message ? { events: [], place: this } : this.#whole(message);
     const said = saidOf(message);
     const told = this.#told ?? hashesOf(said, within);
     const isShorter = said.text.length < within.text || said.reasoning.length < within.reasoning;
-    // What was told is stored; the tail of a run is told so a moment later.
-    if (this.#told && !message.finished && isShorter) return { events: [], place: this };
+    if ((this.#told || isGrowing) && !message.finished && isShorter) return { events: [], place: this };
     // While it is watched a message only grows; how it ends is another matter.
     const found = message.finished ? hashesOf(said, within) : told;
     if (isShorter || (proof && both(found) !== proof.said)) return this.#whole(message);

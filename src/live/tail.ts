@@ -12,7 +12,7 @@ const PAGES = 4;
 /** A run that goes on elsewhere is looked at so often, in ms: the dead send no hints. */
 const LOOK_MS = 1000;
 /** Watchers are told what is new at most so often, in ms: what comes faster comes together. */
-const GAP_MS = 50;
+const GAP_MS = 100;
 /** Of a running tool's output so many characters are kept for watchers that are behind. */
 const PROGRESS = 64 * 1024;
 
@@ -182,7 +182,7 @@ export class Tail {
     let step = steps.get(key);
     if (!step) {
       if (steps.size >= STEPS) steps.clear();
-      step = place.news(message);
+      step = place.news(message, this.#held && message.seq >= this.#since);
       steps.set(key, step);
     }
     return step;

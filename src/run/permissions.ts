@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { abortable } from "../base/abort.js";
 import { now } from "../base/ids.js";
 import type { Ask, AskChoice, AskReply } from "../ports/ask.js";
@@ -23,7 +24,11 @@ const NOBODY = `This call needs leave, and nobody could be asked, so it did not 
 class Unanswered extends Error {}
 
 /** What came of judging a call: it runs, it does not and why, or a person is asked and why. */
-export type Verdict = "allow" | { readonly refused: string } | { readonly askedBecause: string };
+export type Verdict =
+  | "allow"
+  | { readonly refused: string }
+  /** `lasting`: what leave for good would be for. */
+  | { readonly askedBecause: string; readonly lasting: string };
 
 /**
  * Have a call judged: by the session's mode, then by whoever is asked first and does not pass. `args`: its arguments as
@@ -59,7 +64,7 @@ export async function judged(call: ToolCall, args: unknown, run: RunContext): Pr
     const { action, reason } = said;
     if (action === "deny") return { refused: `This call is not allowed: ${reason || "go on without it."}` };
     if (action === "allow") return "allow";
-    if (isAttended(run) || unattended === "wait") return { askedBecause: reason };
+    if (isAttended(run) || unattended === "wait") return { askedBecause: reason, lasting: await lastingKey(call) };
     return unattended === "allow" ? "allow" : { refused: NOBODY };
   } catch (error) {
     if (signal.aborted) return { refused: NOT_RUN };
@@ -134,16 +139,15 @@ const CHOICES: readonly AskChoice[] = [
 ];
 
 /**
- * The `ask` of one call. Only an exact yes is one: whatever else comes back refuses. Rejects where nobody answers. `own`:
- * it is the tool itself that asks, in words that nobody has checked; leave for these is leave for nothing else.
+ * The `ask` of one call. Only an exact yes is one: whatever else comes back refuses. Rejects where nobody answers.
+ * `lasting`: what leave for good is for. Left out, it is the tool itself that asks, in words that nobody has checked; leave
+ * for these is leave for nothing else.
  */
-export function asker(callId: string, tool: ToolSpec, run: RunContext, own = false): Asker {
+export function asker(callId: string, tool: ToolSpec, run: RunContext, lasting?: string): Asker {
   return async (request) => {
     const shown = shownOf(request);
     const { title } = shown;
-    const what = own
-      ? JSON.stringify({ asked: shown, projectDir: run.projectDir })
-      : lastingKey(tool, shown, run.projectDir);
+    const what = lasting ?? JSON.stringify({ asked: shown, projectDir: run.projectDir });
     const { unattended, timeoutMs } = run.agent.asking;
     const given = run.conversation.session.leave;
     if (given.some((leave) => leave.tool === tool.name && leave.what === what)) return "allow";
@@ -232,8 +236,19 @@ async function giveLeave({ conversation, recorder, store, sessionId }: RunContex
 }
 
 /** What a lasting permission is for. Whoever allows one command has not allowed the next one. */
-function lastingKey(tool: ToolSpec, { input, locations }: ShownCall, projectDir: string): string {
-  const what =
-    tool.kind === "edit" && locations.length > 0 ? locations.map(({ path }) => path).sort() : { projectDir, input };
-  return JSON.stringify(what);
+async function lastingKey({ tool, input, locations, projectDir }: ToolCall): Promise<string> {
+  if (tool.kind !== "edit" || locations.length === 0) return JSON.stringify({ projectDir, input });
+  const paths = locations.map(({ path }) => path).sort();
+  return JSON.stringify(await Promise.all(paths.map((path) => fileOf(path, projectDir))));
+}
+
+/** A file, also by what it really is where that is another: somebody may put a link in its place. */
+async function fileOf(path: string, projectDir: string): Promise<string | [string, string]> {
+  const { PathGuard } = await import("../files/path-guard.js");
+  const real = async () => {
+    const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
+    return (await guard.resolve(resolve(projectDir, path))).path;
+  };
+  const found = await real().catch(() => "");
+  return found === path ? path : [path, found];
 }

@@ -89,5 +89,10 @@ function commandOf(args: unknown): string | string[] | undefined {
 
 async function placeOf(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallPlace> {
   const { ways, path: real, isFolder } = await guard.resolve(path);
-  return { ways, real, whole: tool.kind === "search" || (tool.kind === "delete" && isFolder) };
+  // Who reads a folder reads what lies below it.
+  return {
+    ways,
+    real,
+    whole: tool.kind === "search" || (isFolder && (tool.kind === "delete" || tool.kind === "read")),
+  };
 }

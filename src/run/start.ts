@@ -163,7 +163,7 @@ async function begin(
       outputSchema: structure?.schema,
       projectDir,
       conversation,
-      state: await agent.states.of(conversation, store),
+      state: await agent.states.of(conversation, store, kept !== undefined),
       store,
       lease,
       recorder,

@@ -194,8 +194,9 @@ async function perform(
   const { limits } = run;
   const call = callOf(one, tool, run);
   const { callId, sessionId, projectDir } = call;
-  const ask = asker(callId, tool, run);
-  const own = asker(callId, tool, run, true);
+  const isAsked = typeof verdict === "object" && "askedBecause" in verdict;
+  const ask = asker(callId, tool, run, isAsked ? verdict.lasting : undefined);
+  const own = asker(callId, tool, run);
   const refused =
     (await refusal(call, verdict, ask, run)) ??
     (await unstored(run)) ??

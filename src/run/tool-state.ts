@@ -72,11 +72,17 @@ export class ToolStates {
   /** Newest last, so that the one longest unused goes first. */
   readonly #states = new Map<string, Map<string, unknown>>();
 
-  async of({ session, messages }: Conversation, store: SessionDriver): Promise<Map<string, unknown>> {
+  /** `isSame`: nobody else has gone on with the conversation since its last run here. */
+  async of({ session, messages }: Conversation, store: SessionDriver, isSame: boolean): Promise<Map<string, unknown>> {
     const { root, index } = session.chain;
-    // A follow-up's view may have left out the results that have it.
-    const state =
-      this.#states.get(root) ?? stateOf(index === 0 ? messages : await store.messages(root, { scope: "chain" }));
+    const known = this.#states.get(root);
+    let state = known;
+    if (!state || !isSame) {
+      // A follow-up's view may have left out the results that have it.
+      state = stateOf(index === 0 ? messages : await store.messages(root, { scope: "chain" }));
+      // What no store keeps lives as long as this process.
+      for (const [key, value] of known ?? []) if (key.startsWith(LEAVE) || !isPlainJson(value)) state.set(key, value);
+    }
     this.#states.delete(root);
     this.#states.set(root, state);
     const oldest = this.#states.keys().next().value;

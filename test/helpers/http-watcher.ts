@@ -25,6 +25,7 @@ export class CountedPage extends EventPage {
     }
     if (id !== undefined && this.#ids.has(id)) this.faults.push(`${type} with a cursor of before: ${id}`);
     if (id !== undefined) this.#ids.add(id);
+    if (this.trace.at(-1)?.startsWith("connection") && type !== "state") this.faults.push(`${type} before any state`);
     this.trace.push(`${type} ${id ?? ""}`);
     const before = this.at(data.seq ?? data.message?.seq ?? 0);
     if (type === "message" && before) this.retold += 1;
@@ -95,7 +96,9 @@ export class HttpWatcher {
     this.connections += 1;
     this.page.trace.push(`connection ${byQuery ? "?after=" : ""}${lastId}`);
     return new Promise((resolve) => {
+      let answer: IncomingMessage | undefined;
       const asked = request(url, { headers, agent: false, signal: this.#over.signal }, (response) => {
+        answer = response;
         if (response.statusCode === 200) this.#read(response, limit, () => asked.destroy());
         else {
           if (response.statusCode === 400) {
@@ -108,7 +111,8 @@ export class HttpWatcher {
       });
       // A server that dies, or is not there.
       asked.on("error", () => {});
-      asked.on("close", resolve);
+      // A reader that pauses may have more to read of a connection that is over, and comes back behind that.
+      asked.on("close", () => (answer && !answer.closed ? answer.once("close", resolve) : resolve()));
       asked.end();
     });
   }

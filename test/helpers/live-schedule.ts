@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedReply } from "gantry/testing";
 import type { FakePiece, FakeStep } from "./fake-model-server.js";
 import type { Fleet } from "./fleet.js";
-import { HttpWatcher } from "./http-watcher.js";
+import { HttpWatcher, type CountedPage } from "./http-watcher.js";
 import { randomOf } from "./random.js";
 
 /** What a schedule did, beside what it did to its fleet. */
@@ -186,26 +186,23 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
       }
     }
     await Promise.all(under.splice(0));
-    // What was steered too late begins a run by itself.
     const open = () => fleet.agent.runs.list({ sessionId: session.id, states: ["running", "waiting"], limit: 1 });
-    for (let quiet = 0; quiet < 3; await sleep(30)) quiet = (await open()).length > 0 ? 0 : quiet + 1;
+    const stored = async () => (await fetch(new URL(`${path}/messages`, fleet.any(random)?.url))).text();
+    let wanted = "";
+    // What was steered too late begins a run by itself, also after a while.
+    for (let now = await stored(); now !== wanted; now = await stored()) {
+      for (let quiet = 0; quiet < 3; await sleep(30)) quiet = (await open()).length > 0 ? 0 : quiet + 1;
+      wanted = await stored();
+      for (const { page } of watchers)
+        for (let waited = 0; waited < 2_000 && textOf(page) !== wanted; waited += 1) await sleep(10);
+      // What is told late is told too often.
+      await sleep(100);
+    }
     const said = await fleet.agent.sessions.messages(session.id);
     tally.compactions = new Set(said.map(({ sessionId }) => sessionId)).size - 1;
-    const wanted = await (await fetch(new URL(`${path}/messages`, fleet.any(random)?.url))).text();
     for (const [n, { page }] of watchers.entries()) {
-      const now = () => JSON.stringify({ messages: page.messages });
-      for (let waited = 0; waited < 2_000 && now() !== wanted; waited += 1) await sleep(10);
-      if (now() !== wanted)
-        throw new Error(
-          `watcher ${n} saw another page: ${difference(now(), wanted)}\n${page.trace.slice(-100).join("\n")}`,
-        );
-    }
-    // What is told late is told too often.
-    await sleep(100);
-    for (const [n, { page }] of watchers.entries()) {
-      if (JSON.stringify({ messages: page.messages }) !== wanted) throw new Error(`watcher ${n} was told more`);
-      if (page.faults.length > 0) throw new Error(`watcher ${n} was told ${page.faults.join("; ").slice(0, 2_000)}`);
-      if (page.retold > 0 && !mayForget) throw new Error(`watcher ${n} was told ${page.retold} messages twice`);
+      const fault = faultOf(page, wanted, mayForget);
+      if (fault !== "") throw new Error(`watcher ${n} ${fault}\n${page.trace.slice(-100).join("\n")}`);
     }
   } finally {
     for (const watcher of watchers) {
@@ -218,6 +215,17 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
     await Promise.all(under.splice(0));
   }
   return tally;
+}
+
+function textOf({ messages }: CountedPage): string {
+  return JSON.stringify({ messages });
+}
+
+/** What is wrong with a page, in words. */
+function faultOf(page: CountedPage, wanted: string, mayForget: boolean): string {
+  if (textOf(page) !== wanted) return `saw another page: ${difference(textOf(page), wanted)}`;
+  if (page.faults.length > 0) return `was told ${page.faults.join("; ").slice(0, 2_000)}`;
+  return page.retold > 0 && !mayForget ? `was told ${page.retold} messages twice` : "";
 }
 
 /** Where two texts part, and how they go on. */

@@ -183,4 +183,48 @@ describe("a reader that comes back", { concurrency: true }, () => {
     assert.ok(drops > 3, `${drops} connections`);
     await check();
   });
+
+  it("from a process that has read more to the one that writes it is told nothing twice", async (t) => {
+    const [, make] = STORES[1]!;
+    const open = await make(t);
+    const driver = open();
+    // The disk takes its time, as others see already what is written.
+    const slow = new Proxy(driver, {
+      get: (target, name) => {
+        const value = Reflect.get(target, name) as unknown;
+        if (typeof value !== "function") return value;
+        return async (...args: unknown[]): Promise<unknown> => {
+          const done: unknown = await Reflect.apply(value, target, args);
+          if (name === "write") await new Promise((resolve) => setTimeout(resolve, 40));
+          return done;
+        };
+      },
+    });
+    const words = (count: number) =>
+      Array.from({ length: count }, (_, n) => [{ type: "text", block: "0", text: `word ${n} and more ` } as const, 2]);
+    const script = [[...words(150).flat(), ...callTools(["none", {}])], words(50).flat()];
+    const agents = [
+      new Agent({ driver: slow, providers: [new ScriptedProvider(script)] }),
+      new Agent({ driver: open(), providers: [new ScriptedProvider([])] }),
+    ] as const;
+    t.after(() => Promise.all(agents.map((agent) => agent.close())));
+    const { id } = await agents[0].sessions.create();
+    const run = await agents[0].run({ message: "hi", sessionId: id });
+    let over = false;
+    void run.result.then(() => (over = true));
+    const page = new WatchedPage();
+    const seen = new Set<number>();
+    for (let n = 0; !over; n += 1) {
+      // All that the other process reads now, and then a moment of the one that writes.
+      const watched = agents[(n + 1) % 2]!.sessions.watch(id, { lastSeen: page.cursor, follow: false });
+      for await (const event of watched) {
+        if (event.type === "message") assert.ok(!seen.has(event.message.seq), `message ${event.message.seq} again`);
+        if (event.type === "message") seen.add(event.message.seq);
+        page.apply(event);
+      }
+    }
+    await run.result;
+    for await (const event of agents[1].sessions.watch(id, { lastSeen: page.cursor, follow: false })) page.apply(event);
+    assert.deepEqual(page.messages, (await agents[1].sessions.messages(id)).map(comparable));
+  });
 });

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { readFile, rm, symlink } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
 import {
   Agent,
+  builtinTools,
   defineTool,
   type AskRequest,
   type PermissionPolicy,
@@ -10,6 +12,7 @@ import {
   type ToolContext,
 } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
+import { tempDir } from "../helpers/temp.js";
 
 /** What a call of each tool brought under a policy, and which of them ran. */
 async function outcome(
@@ -329,5 +332,37 @@ describe("leave that was given for good", () => {
     await run.result;
     assert.deepEqual(asked, ["a", "c"]);
     assert.equal((await agent.sessions.get(session))?.leave.length, 1);
+  });
+
+  it("for a file is for none that a link in its place leads to, and for the file by any of its names", async (t) => {
+    const folder = await tempDir(t, { "a.txt": "a", "b.txt": "b" });
+    const asked: string[] = [];
+    const write = (id: string, path: string) => callTools(["write", { path, content: id }, id]);
+    const agent = new Agent({
+      providers: [
+        new ScriptedProvider([
+          write("1", "a.txt"),
+          write("2", "./a.txt"),
+          async () => {
+            await rm(folder.at("a.txt"));
+            await symlink("b.txt", folder.at("a.txt"));
+            return write("3", "a.txt");
+          },
+          write("4", "a.txt"),
+          "end",
+        ]),
+      ],
+      tools: builtinTools(),
+      projectDir: folder.path,
+    });
+    t.after(() => agent.close());
+    const answers = ["allow_always", "reject", "allow_always"];
+    const run = await agent.run({
+      message: "x",
+      ask: ({ callId }) => (asked.push(callId), Promise.resolve(answers[asked.length - 1]! as "reject")),
+    });
+    await run.result;
+    assert.deepEqual(asked, ["1", "3", "4"]);
+    assert.equal(await readFile(folder.at("b.txt"), "utf8"), "4");
   });
 });

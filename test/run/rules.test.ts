@@ -257,6 +257,18 @@ describe("permission rules", () => {
     assert.deepEqual(told.map(short), ["denied", "denied", "denied", "ran", "nobody", "ran"]);
   });
 
+  it("ask about a listing of a folder in which a denied one may lie", async (t) => {
+    const calls: Call[] = [
+      ["list", { path: ".", depth: 5 }],
+      ["list", {}],
+      ["list", { path: "infra" }],
+      ["list", { path: "src" }],
+      ["read", { path: "src/a.ts" }],
+    ];
+    const { told } = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls);
+    assert.deepEqual(told.map(short), ["nobody", "nobody", "denied", "ran", "ran"]);
+  });
+
   it("allow paths by what really lies there alone, and all paths of a call", async (t) => {
     const links = { "src/out": "outside", "src/in": "work" };
     const write = (path: string): Call => ["write", { path, content: "x" }];

@@ -79,6 +79,37 @@ describe("what a session's tools remember", () => {
     assert.deepEqual(texts, ["[ ] mind me"]);
   });
 
+  for (const [name, makeStore] of STORES) {
+    it(`is what the session says, when another process or a revert changed it (${name})`, async (t) => {
+      const open = await makeStore(t);
+      const list = (content: string) => callTools(["todowrite", { todos: [{ content, status: "pending" }] }]);
+      const tools = builtinTools().filter(({ name }) => /todo/.test(name));
+      const [here, there] = [new ScriptedProvider([list("mine"), say("ok")]), new ScriptedProvider([])];
+      const agents = [here, there].map((provider) => new Agent({ providers: [provider], driver: open(), tools }));
+      t.after(() => Promise.all(agents.map((agent) => agent.close())));
+      const [one, other] = agents as [Agent, Agent];
+      const first = await one.run({ message: "x" });
+      await first.result;
+      const { sessionId } = first;
+      there.push(list("theirs"), say("ok"));
+      await (
+        await other.run({ message: "y", sessionId })
+      ).result;
+      const read = async () => {
+        here.push(callTools(["todoread", {}]), say("ok"));
+        const run = await one.run({ message: "read", sessionId });
+        const texts: string[] = [];
+        for await (const event of run) if (event.type === "tool_result") texts.push(event.output);
+        return texts;
+      };
+      assert.deepEqual(await read(), ["[ ] theirs"]);
+      const said = await one.sessions.messages(sessionId);
+      const prompts = said.filter(({ role }) => role === "user");
+      await one.sessions.revert(sessionId, said[said.indexOf(prompts[1]!) - 1]!.id);
+      assert.deepEqual(await read(), ["[ ] mine"]);
+    });
+  }
+
   it("is plain JSON alone, and never a person's leave", () => {
     const shared = new Map<string, unknown>([["old", 1]]);
     const state = new CallState(shared);

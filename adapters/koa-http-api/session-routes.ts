@@ -1,0 +1,78 @@
+import { isAbsolute, resolve } from "node:path";
+import { SessionNotFoundError, type Agent } from "gantry";
+import type { Context } from "koa";
+import { send } from "./api.js";
+import type { BodyReader } from "./body.js";
+import { SESSION_HEADER } from "./headers.js";
+import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
+import { updateSession } from "./session-update.js";
+import { runOf, UNDER_WAY } from "./under-way.js";
+import { wireMessage, wireModel, wireSession } from "./wire-stored.js";
+
+const MAX_MESSAGES = 1000;
+
+/** `GET /api/models`. */
+export async function listModels(ctx: Context, agent: Agent): Promise<void> {
+  const entries = await agent.models.list(goneSignal(ctx));
+  send(ctx, { models: entries.map(wireModel) });
+}
+
+/** `GET /api/sessions`. */
+export async function listSessions(ctx: Context, agent: Agent): Promise<void> {
+  const query = new Query(ctx);
+  const page = query.integer("page", 1) ?? 1;
+  const size = Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE);
+  const projectDir = query.text("project_dir") ?? "";
+  const { sessions, total } = await agent.sessions.list({
+    limit: size,
+    offset: Math.min((page - 1) * size, Number.MAX_SAFE_INTEGER),
+    // Stored without a final slash.
+    projectDir: (isAbsolute(projectDir) ? resolve(projectDir) : projectDir) || undefined,
+    search: query.text("search") || undefined,
+  });
+  const under = new Map((await agent.runs.list({ states: UNDER_WAY, limit: 1000 })).map((run) => [run.sessionId, run]));
+  send(ctx, { sessions: sessions.map((session) => wireSession(session, under.get(session.id))), total, page, size });
+}
+
+/** `GET /api/sessions/{id}`. */
+export async function showSession(ctx: Context, id: string, agent: Agent): Promise<void> {
+  const session = await agent.sessions.get(id);
+  if (!session) throw new SessionNotFoundError(id);
+  // The way from a follow-up, whose usage is its own alone, to the session that lists show.
+  ctx.set(SESSION_HEADER, session.chain.root);
+  send(ctx, wireSession(session, await runOf(agent, id)));
+}
+
+/** `PATCH /api/sessions/{id}`. */
+export async function changeSession(ctx: Context, id: string, agent: Agent, bodies: BodyReader): Promise<void> {
+  const session = await updateSession(agent, id, await bodies.json(ctx), goneSignal(ctx));
+  ctx.set(SESSION_HEADER, session.id);
+  send(ctx, wireSession(session, await runOf(agent, session.id)));
+}
+
+/** `DELETE /api/sessions/{id}`. */
+export async function deleteSession(ctx: Context, id: string, agent: Agent): Promise<void> {
+  await agent.sessions.delete(id);
+  send(ctx, { status: "deleted" });
+}
+
+/** `GET /api/sessions/{id}/messages`. */
+export async function listMessages(ctx: Context, id: string, agent: Agent): Promise<void> {
+  const query = new Query(ctx);
+  const view = query.oneOf("view", ["all", "model"]) ?? "all";
+  const limit = query.integer("limit", 1);
+  const messages = await agent.sessions.messages(id, {
+    view,
+    after: query.integer("after", 0),
+    before: query.integer("before", 1),
+    limit: limit && Math.min(limit, MAX_MESSAGES),
+  });
+  send(ctx, { messages: messages.map(wireMessage) });
+}
+
+/** Aborts when the client goes away before it is answered. */
+function goneSignal({ res }: Context): AbortSignal {
+  const gone = new AbortController();
+  res.once("close", () => res.writableFinished || gone.abort());
+  return gone.signal;
+}

@@ -1,0 +1,73 @@
+import type { Message, ModelEntry, Part, RunRecord, Session } from "gantry";
+import { wireUsage } from "./wire.js";
+
+/** `run`: one that is under way in it. */
+export function wireSession(session: Session, run?: RunRecord) {
+  return {
+    id: session.id,
+    title: session.title,
+    provider: session.provider,
+    model: session.model,
+    reasoning_effort: session.reasoningEffort,
+    project_dir: session.projectDir,
+    parent_id: session.parentId,
+    created_at: session.createdAt,
+    updated_at: session.updatedAt,
+    usage: wireUsage(session.usage),
+    mode: session.mode,
+    ...(run && { run: { id: run.id, state: run.state } }),
+  };
+}
+
+export function wireMessage(message: Message) {
+  const reasoning = textOf(message.parts, "reasoning");
+  return {
+    id: message.id,
+    session_id: message.sessionId,
+    seq: message.seq,
+    role: message.role,
+    content: wireContent(message.parts),
+    reasoning: reasoning === "" ? null : reasoning,
+    name: message.name,
+    tool_call_id: message.toolCallId,
+    tool_calls: message.parts.flatMap((part) =>
+      part.type === "tool_call"
+        ? [{ id: part.id, type: "function", function: { name: part.name, arguments: part.arguments } }]
+        : [],
+    ),
+    created_at: message.createdAt,
+    // Where it is true of most, nobody need read it.
+    ...(message.finished ? {} : { finished: false }),
+  };
+}
+
+type WirePart =
+  | { type: "text"; text: string }
+  | { type: "image"; media_type: string; data: string }
+  | { type: "file"; media_type: string; filename: string; data: string };
+
+/** A string when there is text alone, else a list of parts. */
+function wireContent(parts: readonly Part[]): string | WirePart[] {
+  if (!parts.some((part) => part.type === "image" || part.type === "file")) return textOf(parts, "text");
+  return parts.flatMap((part): WirePart[] => {
+    switch (part.type) {
+      case "text":
+        return [{ type: "text", text: part.text }];
+      case "image":
+        return [{ type: "image", media_type: part.mediaType, data: part.data }];
+      case "file":
+        return [{ type: "file", media_type: part.mediaType, filename: part.filename, data: part.data }];
+      default:
+        return [];
+    }
+  });
+}
+
+/** All text, or all reasoning, of a message. */
+export function textOf(parts: readonly Part[], type: "text" | "reasoning"): string {
+  return parts.map((part) => (part.type === type ? part.text : "")).join("");
+}
+
+export function wireModel({ provider, model }: ModelEntry) {
+  return { provider, model: { id: model.id, name: model.name, owned_by: model.ownedBy } };
+}
