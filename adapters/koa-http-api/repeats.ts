@@ -129,5 +129,7 @@ async function endOf(agent: Agent, run: RunRecord): Promise<number> {
 /** What a client is told of a run that ended before it was asked for, as the store knows it. */
 function runRecordFailure({ state, error }: RunRecord): HttpError {
   if (state === "cancelled") return new HttpError(500, "run cancelled", {}, "run_cancelled");
+  // Its process died: no log has more of it.
+  if (state === "interrupted") return new HttpError(500, "run interrupted", {}, "run_interrupted");
   return new HttpError(500, error?.message ?? INTERNAL, {}, error?.code ?? state);
 }

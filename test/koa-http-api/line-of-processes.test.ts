@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
+import { sseEvents } from "../helpers/http.js";
 import { lab, labConfig, stored, until } from "../helpers/lab.js";
 import { startServer, type GantryServer } from "../helpers/server.js";
 import { makeTempDir } from "../helpers/temp.js";
@@ -46,3 +47,32 @@ for (const driver of ["sqlite", "json"])
     const { runs } = (await (await b.fetch("/api/runs?state=queued")).json()) as { runs: unknown[] };
     assert.deepEqual(runs, []);
   });
+
+it("who joined a run whose server is killed is told so, and may ask again", async (t) => {
+  const models = await lab(t);
+  models.enqueue({ say: [{ gate: "never" }, { text: "never" }] });
+  const home = await makeTempDir();
+  t.after(() => home.remove());
+  const config = labConfig(models);
+  const [a, b] = await Promise.all([
+    startServer(t, { home: home.path, config }),
+    startServer(t, { home: home.path, config }),
+  ]);
+  const ask = (server: GantryServer) =>
+    server.fetch("/api/run", {
+      method: "POST",
+      headers: { "idempotency-key": "k" },
+      body: JSON.stringify({ message: "once", stream: true }),
+    });
+  const first = await ask(a);
+  await models.request(1);
+  const joined = await ask(b);
+  assert.equal(joined.headers.get("x-run-id"), first.headers.get("x-run-id"));
+  await a.stop("SIGKILL");
+  await assert.rejects(first.text());
+  const told = sseEvents(await joined.text());
+  assert.deepEqual(told, [{ event: "error", data: { error: "run interrupted", code: "run_interrupted" } }]);
+  const again = await ask(b);
+  assert.match(await again.text(), /event: done/);
+  assert.equal(again.headers.get("x-session-id"), first.headers.get("x-session-id"));
+});
