@@ -61,11 +61,21 @@ describe("the state of a session is told behind what was said by then", () => {
       /** What a watcher had when it heard that a run had ended. */
       const had = new Map<string, Message[]>();
       const asked = new Set<string>();
-      watchers = agents.map(async (agent, at) => {
+      /** Who was told the first state, which comes before all messages. */
+      const begun = new Set<number>();
+      let fault: unknown;
+      const until = async (holds: () => boolean): Promise<void> => {
+        while (!holds()) {
+          if (fault) throw fault as Error;
+          await new Promise((next) => setTimeout(next, 5));
+        }
+      };
+      const watch = async (agent: Agent, at: number): Promise<void> => {
         const page = new WatchedPage();
         for await (const event of agent.sessions.watch(id, { signal: over.signal })) {
           page.apply(event);
           if (event.type !== "state") continue;
+          begun.add(at);
           const { run, asks } = event.state;
           const place = `${at} ${String(run?.id)}`;
           if (run?.state === "finished" && !had.has(place)) had.set(place, page.messages);
@@ -78,12 +88,14 @@ describe("the state of a session is told behind what was said by then", () => {
             await agent.asks.answer(ask, { choice: "allow" });
           }
         }
-      });
+      };
+      watchers = agents.map((agent, at) => watch(agent, at).catch((error: unknown) => void (fault ??= error)));
+      await until(() => begun.size === agents.length);
       for (let n = 0; n < RUNS; n += 1) {
         const run = await here.run({ message: `prompt ${n}`, sessionId: id });
         await run.result;
         // Both have heard of it before the next one begins.
-        while ([0, 1].some((at) => !had.has(`${at} ${run.id}`))) await new Promise((next) => setTimeout(next, 5));
+        await until(() => [0, 1].every((at) => had.has(`${at} ${run.id}`)));
         const said = (await here.sessions.messages(id)).map(comparable);
         for (const at of [0, 1]) assert.deepEqual(had.get(`${at} ${run.id}`), said, `watcher ${at}, run ${n}`);
       }
