@@ -20,11 +20,12 @@ class FolderDriver extends MemoryDriver {
       await this.load(JSON.parse(await readFile(join(this.#folder, name), "utf8")) as ChainData);
   }
 
-  override async write(id: string, change: SessionChange): Promise<void> {
-    await super.write(id, change);
+  override async write(id: string, change: SessionChange): ReturnType<MemoryDriver["write"]> {
+    const left = await super.write(id, change);
     const chain = await this.dump(id);
     const root = chain?.sessions[0]?.session.id ?? id;
     if (change.sync) await writeFile(join(this.#folder, `${root}.json`), JSON.stringify(chain));
+    return left;
   }
 }
 

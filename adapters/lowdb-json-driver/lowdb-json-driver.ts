@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { DriverLife, LookingNotifier, SessionExistsError, SessionNotFoundError } from "gantry";
-import type { ChainData, Logger, MemoryDriver, SessionChange, SessionDriver, SessionStart } from "gantry";
+import type { ChainData, Instruction, Logger, MemoryDriver, SessionChange, SessionDriver, SessionStart } from "gantry";
 import type { LowdbJsonOptions } from "./options.js";
 import { Store } from "./store.js";
 
@@ -59,21 +59,26 @@ export class LowdbJsonDriver implements SessionDriver {
     });
   }
 
-  write(id: string, { runs, asks, followed = [], fence, ...change }: SessionChange): Promise<void> {
+  write(
+    id: string,
+    { runs, asks, followed = [], fence, release = false, ...change }: SessionChange,
+  ): Promise<Instruction[]> {
     return this.#change(change.sync, ({ chains, folding }) => {
       const root = chains.rootOf(id);
       if (!chains.load(root)) throw new SessionNotFoundError(id);
       const text = JSON.stringify({ id, change: { ...change, fence: null } });
       const own = JSON.parse(text) as { change: SessionChange };
       const others = { ...(runs && { runs }), ...(asks && { asks }) };
-      chains.store.write(id, { ...own.change, fence, ...others, followed });
+      const left = chains.store.write(id, { ...own.change, fence, ...others, followed, release });
       const all = change.cut !== undefined || change.restore !== undefined;
       // Text that only grows changes nothing that a list shows.
       const some = change.set !== undefined || change.usage !== undefined || change.add !== undefined;
       const sessions = chains.sessionsOf(root).filter((one) => all || (some && [id, root].includes(one.id)));
       chains.addChange(root, { sessions, ...others }, text);
       if (followed.length > 0) chains.add({ followed, of: root });
+      if (release && fence !== null) chains.add({ released: root });
       folding.note(root);
+      return left;
     });
   }
 
@@ -110,10 +115,14 @@ export class LowdbJsonDriver implements SessionDriver {
       for (const id of ids) if (chains.store.sessions.has(id)) chains.delete(chains.rootOf(id));
     });
 
-  readonly lease: SessionDriver["lease"] = (...asked) =>
+  readonly lease: SessionDriver["lease"] = (rootId, holder, ttlMs, options = {}) =>
     this.#change(false, ({ chains }) => {
-      const answer = chains.store.lease(...asked);
-      if (!("heldBy" in answer)) chains.add({ lease: answer });
+      // What is told of its messages is read from its file.
+      if (options.head) chains.load(chains.rootOf(rootId));
+      const answer = chains.store.lease(rootId, holder, ttlMs, options);
+      if ("heldBy" in answer) return answer;
+      const { head: _, ...lease } = answer;
+      chains.add({ lease });
       return answer;
     });
 

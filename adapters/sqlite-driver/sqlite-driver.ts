@@ -9,6 +9,9 @@ import type {
   Holder,
   Instruction,
   Lease,
+  LeaseHeld,
+  LeaseOptions,
+  LeaseTaken,
   Logger,
   Message,
   MessagePage,
@@ -175,7 +178,7 @@ export class SqliteDriver implements SessionDriver {
     return this.#write(false, (db) => forgetKeys(db, before));
   }
 
-  write(id: string, change: SessionChange): Promise<void> {
+  write(id: string, change: SessionChange): Promise<Instruction[]> {
     return this.#write(change.sync, (db) => changeSession(db, id, change));
   }
 
@@ -183,8 +186,8 @@ export class SqliteDriver implements SessionDriver {
     return this.#write(true, (db) => deleteChains(db, ids));
   }
 
-  lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }> {
-    return this.#write(false, (db) => takeLease(db, rootId, holder, ttlMs, replacing));
+  lease(rootId: string, holder: Holder, ttlMs: number, options?: LeaseOptions): Promise<LeaseTaken | LeaseHeld> {
+    return this.#write(false, (db) => takeLease(db, rootId, holder, ttlMs, options));
   }
 
   release(lease: Lease): Promise<void> {

@@ -10,6 +10,9 @@ import type {
   Holder,
   Instruction,
   Lease,
+  LeaseHeld,
+  LeaseOptions,
+  LeaseTaken,
   Message,
   PartDelta,
   RunRecord,
@@ -18,7 +21,7 @@ import type {
   Snapshot,
 } from "gantry";
 import { putAsk } from "./asks.js";
-import { newestOfChain } from "./reads.js";
+import { headOf, listInstructions, newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
 import type { Statements, Value } from "./statements.js";
 
@@ -57,7 +60,8 @@ export function createSession(
   return n;
 }
 
-export function changeSession(db: Statements, id: string, change: SessionChange): void {
+/** Tells the instructions that are left where the lease was given back. */
+export function changeSession(db: Statements, id: string, change: SessionChange): Instruction[] {
   const place = placeOf(db, id);
   if (!place) throw new SessionNotFoundError(id);
   checkFence(place.root, change.fence, place.fence);
@@ -73,6 +77,9 @@ export function changeSession(db: Statements, id: string, change: SessionChange)
   for (const ask of change.asks ?? []) putAsk(db, place.root, ask);
   for (const one of change.followed ?? [])
     db.run("DELETE FROM instructions WHERE id = ? AND root = ?", one, place.root);
+  if (change.release !== true || change.fence === null) return [];
+  releaseLease(db, { rootId: place.root, fence: change.fence });
+  return listInstructions(db, place.root);
 }
 
 export function instruct(db: Statements, instruction: Instruction): void {
@@ -122,8 +129,8 @@ export function takeLease(
   rootId: string,
   holder: Holder,
   ttlMs: number,
-  replacing: string | undefined,
-): Lease | { heldBy: Holder } {
+  { replacing, head: wanted }: LeaseOptions = {},
+): LeaseTaken | LeaseHeld {
   const now = Date.now();
   const known = placeOf(db, rootId);
   const root = known?.root ?? rootId;
@@ -135,19 +142,31 @@ export function takeLease(
           root,
         );
   const mine = held?.holder_id === holder.id;
-  if (held && !mine && held.expires_at > now && held.holder_id !== replacing) {
-    return { heldBy: JSON.parse(held.holder) as Holder };
+  if (held && !mine && held.expires_at > now && held.fence !== replacing) {
+    const rival = JSON.parse(held.holder) as Holder;
+    return {
+      heldBy: { rootId: root, holder: rival, fence: held.fence, expiresAt: new Date(held.expires_at).toISOString() },
+    };
   }
   const fence = held && mine ? held.fence : nextFence(db);
   const expires = now + ttlMs;
   const sql = "INSERT OR REPLACE INTO leases (root, fence, holder_id, holder, expires_at) VALUES (?, ?, ?, ?, ?)";
   db.run(sql, root, fence, holder.id, JSON.stringify(holder), expires);
-  const lease = { rootId: root, holder: { ...holder }, fence, expiresAt: new Date(expires).toISOString() };
-  return held && !mine ? { ...lease, previous: Math.abs(held.fence) } : lease;
+  const previous = held && !mine ? Math.abs(held.fence) : undefined;
+  const isKnown = wanted?.known !== undefined && wanted.known === previous;
+  const head = wanted && known && headOf(db, root, { messages: wanted.messages && !isKnown });
+  return {
+    rootId: root,
+    holder: { ...holder },
+    fence,
+    expiresAt: new Date(expires).toISOString(),
+    ...(previous !== undefined && { previous }),
+    ...(head && { head }),
+  };
 }
 
 /** Its row stays, with a fence that nobody writes under: it tells the next who was the last. */
-export function releaseLease(db: Statements, lease: Lease): void {
+export function releaseLease(db: Statements, lease: Pick<Lease, "rootId" | "fence">): void {
   db.run(
     "UPDATE leases SET fence = -fence, holder_id = '', holder = '', expires_at = 0 WHERE root = ? AND fence = ?",
     lease.rootId,

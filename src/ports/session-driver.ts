@@ -111,6 +111,28 @@ export interface Lease {
   previous?: number;
 }
 
+/** What is wanted with a lease. */
+export interface LeaseOptions {
+  /** Fence of the lease to be replaced, as it was told: whoever asks has found its holder dead. */
+  replacing?: number;
+  /**
+   * Tell the chain's head too, as it is under the lease. With `messages: false` they may be left out, and with `known`
+   * where the chain's last lease before this one had that fence: whoever asks has them.
+   */
+  head?: { messages: boolean; known?: number };
+}
+
+/** A lease that was had. */
+export interface LeaseTaken extends Lease {
+  /** Where it was asked for; left out where the session is not there yet. */
+  head?: ChainHead;
+}
+
+/** That somebody else has the lease, and which: as of now, without `previous`. */
+export interface LeaseHeld {
+  heldBy: Lease;
+}
+
 /**
  * Text that a growing message gained: at the end of a part of it, or as its next part. A surrogate pair may be split
  * over two deltas, and is whole again in what is read.
@@ -187,6 +209,8 @@ export interface SessionChange {
   asks?: readonly Ask[];
   /** Ids of instructions that were followed, or are void: they are gone then. Unknown ones are ignored. */
   followed?: readonly string[];
+  /** Give the lease of `fence` back with the change, as `release` does; `fence` is none then. */
+  release?: boolean;
   /**
    * Undo the cut of this snapshot; applied after `cut`, so that one change swaps what was said since for what it hid.
    * What an earlier cut hid stays hidden under its own snapshot. The snapshot is gone then.
@@ -293,8 +317,10 @@ export interface SessionDriver {
    * Change a session. Rejects with `SessionNotFoundError`, `SeqTakenError`, `RunKeyTakenError`, `PointNotFoundError` (no
    * such snapshot, no such growing message in the chain), or `LeaseLostError` when the fence is not the chain's current
    * one or was released; one that only ran out, and that nobody took, still counts. Nothing of a refused change is left.
+   * Resolves with what `instructions` tells of the chain where the lease was given back, else with nothing: whoever
+   * leaves an instruction that is not among these finds the change done.
    */
-  write(id: string, change: SessionChange): Promise<void>;
+  write(id: string, change: SessionChange): Promise<Instruction[]>;
   /**
    * Chains whole (given any of their ids), with messages, snapshots, runs, asks, instructions and leases, what a cut hides too. Unknown ids
    * are ignored. All that was unique is free then. A later write of a holder rejects, also when the id is used again.
@@ -302,11 +328,11 @@ export interface SessionDriver {
   delete(ids: readonly string[]): Promise<void>;
   /**
    * Take or renew (same `holder.id`, same fence) the right to write to a chain: one holder at a time across processes and
-   * hosts. A holder whose time ran out is replaced at once, and so is one whose id is `replacing`: whoever asks has found
-   * it dead. Nobody else ever is. Else tells who has it. `rootId` may be any session's id of the chain, or the id of a
-   * session that is not there yet; the lease names the root.
+   * hosts. A holder whose time ran out is replaced at once, and so is one whose lease has the fence `replacing`: whoever
+   * asks has found it dead. Nobody else ever is. Else tells the lease of whoever has it. `rootId` may be any
+   * session's id of the chain, or the id of a session that is not there yet; the lease names the root.
    */
-  lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }>;
+  lease(rootId: string, holder: Holder, ttlMs: number, options?: LeaseOptions): Promise<LeaseTaken | LeaseHeld>;
   /** Give a lease back; nothing happens when it is no longer held. */
   release(lease: Lease): Promise<void>;
   /**

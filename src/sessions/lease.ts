@@ -53,12 +53,12 @@ export class HeldLease {
     onLost: (reason: Error) => void = () => undefined,
   ): Promise<HeldLease> {
     const holder = thisHolder();
-    for (let dead: string | undefined; ;) {
-      const lease = await driver.lease(rootId, holder, LEASE_TTL_MS, dead);
+    for (let dead: number | undefined; ;) {
+      const lease = await driver.lease(rootId, holder, LEASE_TTL_MS, dead === undefined ? {} : { replacing: dead });
       if (!("heldBy" in lease)) return new HeldLease(driver, lease, logger, onLost);
-      const { heldBy } = lease;
-      if (heldBy.id === dead || !isGone(heldBy)) throw new SessionBusyError();
-      dead = heldBy.id;
+      const rival = lease.heldBy;
+      if (rival.fence === dead || !isGone(rival.holder)) throw new SessionBusyError();
+      dead = rival.fence;
     }
   }
 

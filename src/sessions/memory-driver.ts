@@ -13,6 +13,9 @@ import type {
   ChainData,
   ChainHead,
   Lease,
+  LeaseHeld,
+  LeaseOptions,
+  LeaseTaken,
   MessagePage,
   RunQuery,
   SessionChange,
@@ -64,13 +67,7 @@ export class MemoryDriver implements SessionDriver {
   }
 
   async head(id: string, wanted = { messages: true }): Promise<ChainHead | undefined> {
-    const chain = this.#store.find(id)?.chain;
-    const original = chain?.sessions.get(0)?.session;
-    const newest = chain && newestOf(chain);
-    if (!original || !newest) return undefined;
-    const messages = wanted.messages ? [...newest.view, ...said(newest, {})] : [];
-    const unfinished = this.#store.runs.unfinished(original.id);
-    return copied({ original, newest: newest.session, messages, unfinished });
+    return this.#store.head(id, wanted.messages);
   }
 
   async list(query: SessionQuery): Promise<SessionPage> {
@@ -124,8 +121,8 @@ export class MemoryDriver implements SessionDriver {
     this.#store.forgetKeys(before);
   }
 
-  async write(id: string, { add = [], finish = [], ...change }: SessionChange): Promise<void> {
-    this.#store.write(id, { ...change, add: copied(add), finish: copied(finish) });
+  async write(id: string, { add = [], finish = [], ...change }: SessionChange): Promise<Instruction[]> {
+    return this.#store.write(id, { ...change, add: copied(add), finish: copied(finish) });
   }
 
   async delete(ids: readonly string[]): Promise<void> {
@@ -136,8 +133,8 @@ export class MemoryDriver implements SessionDriver {
     }
   }
 
-  async lease(rootId: string, holder: Holder, ttlMs: number, replacing?: string): Promise<Lease | { heldBy: Holder }> {
-    return this.#store.lease(rootId, holder, ttlMs, replacing);
+  async lease(rootId: string, holder: Holder, ttlMs: number, options?: LeaseOptions): Promise<LeaseTaken | LeaseHeld> {
+    return this.#store.lease(rootId, holder, ttlMs, options);
   }
 
   async release(lease: Lease): Promise<void> {

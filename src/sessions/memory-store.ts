@@ -16,6 +16,7 @@ import {
   grow,
   newChain,
   newestOf,
+  said as saidIn,
   restoreChain,
 } from "./memory-chain.js";
 import type { Chain, StoredMessage, StoredSession } from "./memory-chain.js";
@@ -26,7 +27,17 @@ import type { StoredFence } from "./memory-lists.js";
 import type { Ask } from "../ports/ask.js";
 import type { Notifier } from "../ports/notifier.js";
 import type { Holder } from "../ports/holder.js";
-import type { AskAnswered, ChainData, Lease, SessionChange, SessionStart } from "../ports/session-driver.js";
+import type {
+  AskAnswered,
+  ChainData,
+  ChainHead,
+  Lease,
+  LeaseHeld,
+  LeaseOptions,
+  LeaseTaken,
+  SessionChange,
+  SessionStart,
+} from "../ports/session-driver.js";
 import type { Instruction, RunRecord } from "../ports/run.js";
 import type { Session } from "../ports/session.js";
 
@@ -102,7 +113,7 @@ export class MemoryStore {
   }
 
   /** As `SessionDriver.write`. */
-  write(id: string, change: SessionChange): void {
+  write(id: string, change: SessionChange): Instruction[] {
     const stored = this.sessions.get(id);
     if (!stored) throw new SessionNotFoundError(id);
     const { chain } = stored;
@@ -133,6 +144,9 @@ export class MemoryStore {
     for (const ask of asks)
       if (this.asks.get(ask.id)?.state !== "answered") this.asks.set(ask.id, { ...copied(ask), sessionId: root });
     for (const one of followed) if (this.instructions.get(one)?.sessionId === root) this.instructions.delete(one);
+    if (change.release !== true || change.fence === null) return [];
+    this.release({ rootId: root, fence: change.fence });
+    return copied(this.instructionsOf(root));
   }
 
   /** As `SessionDriver.answer`. */
@@ -168,23 +182,35 @@ export class MemoryStore {
   }
 
   /** As `SessionDriver.lease`. */
-  lease(id: string, holder: Holder, ttlMs: number, replacing?: string): Lease | { heldBy: Holder } {
+  lease(id: string, holder: Holder, ttlMs: number, { replacing, head }: LeaseOptions = {}): LeaseTaken | LeaseHeld {
     const rootId = this.sessions.get(id)?.session.chain.root ?? id;
     const now = Date.now();
     const held = this.leases.get(rootId);
     const mine = held?.holder.id === holder.id;
-    if (held && !mine && Date.parse(held.expiresAt) > now && held.holder.id !== replacing)
-      return { heldBy: { ...held.holder } };
+    if (held && !mine && Date.parse(held.expiresAt) > now && held.fence !== replacing) return { heldBy: copied(held) };
     const fence = held && mine ? held.fence : ++this.fence;
     const lease = { rootId, holder: { ...holder }, fence, expiresAt: new Date(now + ttlMs).toISOString() };
     this.leases.set(rootId, lease);
     const previous = mine ? undefined : (held?.fence ?? this.released.get(rootId));
     this.released.delete(rootId);
-    return { ...copied(lease), ...(previous !== undefined && { previous }) };
+    const isKnown = head?.known !== undefined && head.known === previous;
+    const told = head && this.head(rootId, head.messages && !isKnown);
+    return { ...copied(lease), ...(previous !== undefined && { previous }), ...(told && { head: told }) };
+  }
+
+  /** As `SessionDriver.head`. */
+  head(id: string, messages: boolean): ChainHead | undefined {
+    const chain = this.find(id)?.chain;
+    const original = chain?.sessions.get(0)?.session;
+    const newest = chain && newestOf(chain);
+    if (!original || !newest) return undefined;
+    const unfinished = this.runs.unfinished(original.id);
+    const all = messages ? [...newest.view, ...saidIn(newest, {})] : [];
+    return copied({ original, newest: newest.session, messages: all, unfinished });
   }
 
   /** As `SessionDriver.release`. False when it was no longer held. */
-  release({ rootId, fence }: Lease): boolean {
+  release({ rootId, fence }: Pick<Lease, "rootId" | "fence">): boolean {
     if (this.leases.get(rootId)?.fence !== fence) return false;
     this.leases.delete(rootId);
     this.released.set(rootId, fence);

@@ -18,9 +18,10 @@ const steps = Array.from({ length: RUNS }, (_, run): ScriptedStep[] => [
 
 /** What is stored is there for others before this process knows that it is. */
 class LateDriver extends MemoryDriver {
-  override async write(id: string, change: SessionChange): Promise<void> {
-    await super.write(id, change);
+  override async write(id: string, change: SessionChange): ReturnType<MemoryDriver["write"]> {
+    const left = await super.write(id, change);
     await new Promise((later) => setTimeout(later, 10));
+    return left;
   }
 }
 

@@ -33,13 +33,14 @@ function tellLate(driver: SessionDriver): { text: string } {
   const late = { text: "" };
   const { write } = driver;
   driver.write = async (id, change) => {
-    await write.call(driver, id, change);
+    const left = await write.call(driver, id, change);
     const [ended] = change.runs ?? [];
-    if (!ended || ended.endedAt === "" || late.text === "") return;
+    if (!ended || ended.endedAt === "" || late.text === "") return left;
     const { text } = late;
     late.text = "";
     const at = { sessionId: id, runId: ended.id, createdAt: ended.endedAt };
     await driver.instruct({ id: text, kind: "steer", text, ...at });
+    return left;
   };
   return late;
 }

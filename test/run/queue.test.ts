@@ -280,11 +280,12 @@ describe("what a run was told too late", () => {
     // It comes between the keyed run's end in the store and its last look.
     const { write } = driver;
     driver.write = async (id, change) => {
-      await write.call(driver, id, change);
+      const left = await write.call(driver, id, change);
       const ended = change.runs?.find((run) => run.id === keyed.id && run.endedAt !== "");
-      if (!ended) return;
+      if (!ended) return left;
       const told = { id: "late", sessionId: id, runId: ended.id, kind: "steer", text: "late" } as const;
       await driver.instruct({ ...told, createdAt: ended.endedAt });
+      return left;
     };
     open.open();
     await Promise.all([under.result, keyed.outcome, last.outcome]);

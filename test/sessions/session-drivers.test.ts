@@ -185,8 +185,12 @@ async function take(side: Side, one: Step): Promise<unknown> {
       return driver.delete(one.places);
     case "lease": {
       const other = HOLDERS.find((holder) => holder !== one.holder);
-      const lease = await driver.lease(one.place, aHolder(one.holder), 600_000, one.gone ? other : undefined);
-      if ("heldBy" in lease) return lease.heldBy.id;
+      const first = await driver.lease(one.place, aHolder(one.holder), 600_000);
+      const isGone = one.gone && "heldBy" in first && first.heldBy.holder.id === other;
+      const lease = isGone
+        ? await driver.lease(one.place, aHolder(one.holder), 600_000, { replacing: first.heldBy.fence })
+        : first;
+      if ("heldBy" in lease) return lease.heldBy.holder.id;
       const before = side.fences.get(lease.rootId) ?? 0;
       side.fences.set(lease.rootId, lease.fence);
       assert.ok(lease.fence >= before, "fences only grow");

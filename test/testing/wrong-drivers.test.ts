@@ -2,6 +2,7 @@ import { describe, it } from "node:test";
 import type {
   ChainData,
   ChainHead,
+  Instruction,
   Lease,
   Message,
   MessagePage,
@@ -123,7 +124,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "ignores the fence",
     class extends Driver {
-      override write(id: string, change: SessionChange): Promise<void> {
+      override write(id: string, change: SessionChange): Promise<Instruction[]> {
         return super.write(id, { ...change, fence: null });
       }
     },
@@ -133,7 +134,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "gives a lease to everyone",
     class extends Driver {
       override lease(...[root, holder, ttl]: Parameters<MemoryDriver["lease"]>) {
-        return super.lease(root, holder, ttl, this.memory.leases.get(root)?.holder.id);
+        return super.lease(root, holder, ttl, { replacing: this.memory.leases.get(root)?.fence ?? 0 });
       }
     },
     "lease: one holder at a time; others are told who has it",
@@ -151,10 +152,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "writes a change in two steps",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<void> {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
         const { add, ...rest } = change;
         if (add) await super.write(id, { fence: null, sync: false, add });
-        await super.write(id, rest);
+        return super.write(id, rest);
       }
     },
     "write: a refused change leaves nothing of itself behind",
@@ -162,11 +163,11 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "shows half of a change",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<void> {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
         const [first, ...rest] = change.add ?? [];
         if (first) await super.write(id, { fence: null, sync: false, add: [first] });
         await tick();
-        await super.write(id, { ...change, add: rest });
+        return super.write(id, { ...change, add: rest });
       }
     },
     "a reader never sees half of a change",
@@ -174,13 +175,14 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "reads, thinks, and writes back: usage is lost",
     class extends Driver {
-      override async write(id: string, { usage, ...change }: SessionChange): Promise<void> {
+      override async write(id: string, { usage, ...change }: SessionChange): Promise<Instruction[]> {
         const before = (await this.get(id))?.usage;
         await tick();
-        await super.write(id, change);
-        if (!usage || !before) return;
+        const left = await super.write(id, change);
+        if (!usage || !before) return left;
         for (const key of ["promptTokens", "completionTokens", "totalTokens", "cost"] as const)
           this.stored(id).usage = { ...this.stored(id).usage, [key]: before[key] + usage[key] };
+        return left;
       }
     },
     "two drivers that write one session at once: usage adds up, every seq has one winner",
@@ -217,9 +219,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "lets updatedAt go back",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<void> {
-        await super.write(id, change);
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const left = await super.write(id, change);
         if (change.set?.updatedAt !== undefined) this.stored(id).updatedAt = change.set.updatedAt;
+        return left;
       }
     },
     "write: updatedAt never goes back, the rest of such a change counts",
@@ -236,9 +239,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "uses the seq of a cut message again",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<void> {
-        await super.write(id, change);
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const left = await super.write(id, change);
         if (change.cut) this.stored(id).lastSeq = change.cut.after;
+        return left;
       }
     },
     "cut: across a chain hides later sessions too; the one it was made in is the newest, and its lastSeq is the chain's",
@@ -246,10 +250,11 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "keeps a snapshot that was restored",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<void> {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
         const kept = this.memory.sessions.get(id)?.chain.snapshots.find((one) => one.id === change.restore);
-        await super.write(id, change);
+        const left = await super.write(id, change);
         if (kept) this.memory.sessions.get(id)?.chain.snapshots.push(kept);
+        return left;
       }
     },
     "restore: brings back what its cut hid, messages and sessions, and the snapshot is gone",
@@ -285,7 +290,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "joins the parts of a growing message",
     class extends Driver {
-      override write(id: string, change: SessionChange): Promise<void> {
+      override write(id: string, change: SessionChange): Promise<Instruction[]> {
         const append = change.append?.map((delta) => ({ ...delta, part: 0 }));
         return super.write(id, { ...change, ...(append ? { append } : {}) });
       }
@@ -295,9 +300,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "sets usage instead of adding it",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<void> {
-        await super.write(id, change);
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const left = await super.write(id, change);
         if (change.usage) this.stored(id).usage = { ...change.usage };
+        return left;
       }
     },
     "write: usage is added up",
@@ -362,9 +368,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "gives one key to two runs",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<void> {
-        await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
         for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.key = run.key;
+        return left;
       }
     },
     "runs: a key is unique in the store; what is refused for it leaves nothing",
@@ -372,12 +379,13 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "looks for a key, thinks, and writes",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<void> {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
         const keys = [...this.memory.runs.values()].map(({ run }) => run.key);
         if (change.runs?.some(({ key }) => keys.includes(key))) return super.write(id, change);
         await tick();
-        await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
+        const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
         for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.key = run.key;
+        return left;
       }
     },
     "runs: of many that come with one key at once through two drivers, one is stored",
@@ -385,7 +393,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "keeps a run that is there",
     class extends Driver {
-      override write(id: string, change: SessionChange): Promise<void> {
+      override write(id: string, change: SessionChange): Promise<Instruction[]> {
         const runs = change.runs?.filter((run) => !this.memory.runs.has(run.id)) ?? [];
         return super.write(id, { ...change, runs });
       }
@@ -395,7 +403,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "lets a chain take another's run",
     class extends Driver {
-      override write(id: string, change: SessionChange): Promise<void> {
+      override write(id: string, change: SessionChange): Promise<Instruction[]> {
         for (const run of change.runs ?? []) this.memory.runs.delete(run.id);
         return super.write(id, change);
       }
@@ -405,9 +413,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "keeps runs of the session alone",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<void> {
-        await super.write(id, change);
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const left = await super.write(id, change);
         for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.sessionId = id;
+        return left;
       }
     },
     "runs: of a follow-up they are the chain's, under its original's id, whatever the record says",
@@ -570,11 +579,13 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "replaces whoever holds a lease when somebody is to be replaced",
     class extends Driver {
-      override lease(...[root, holder, ttl, replacing]: Parameters<MemoryDriver["lease"]>) {
-        return super.lease(root, holder, ttl, replacing && this.memory.leases.get(root)?.holder.id);
+      override lease(...[root, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
+        const fence = this.memory.leases.get(root)?.fence;
+        const isWanted = options?.replacing !== undefined && fence !== undefined;
+        return super.lease(root, holder, ttl, isWanted ? { ...options, replacing: fence } : options);
       }
     },
-    "lease: `replacing` replaces the holder of that id at once, and nobody else",
+    "lease: `replacing` replaces the lease of that fence at once, and nobody else's",
   ],
   [
     "replaces nobody whose time runs",
@@ -583,15 +594,17 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.lease(root, holder, ttl);
       }
     },
-    "lease: `replacing` replaces the holder of that id at once, and nobody else",
+    "lease: `replacing` replaces the lease of that fence at once, and nobody else's",
   ],
   [
     "looks who is to be replaced, thinks, and replaces",
     class extends Driver {
-      override async lease(...[root, holder, ttl, replacing]: Parameters<MemoryDriver["lease"]>) {
-        const held = this.memory.leases.get(root)?.holder.id;
+      override async lease(...[root, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
+        const held = this.memory.leases.get(root)?.fence;
         await tick();
-        return super.lease(root, holder, ttl, held === replacing ? this.memory.leases.get(root)?.holder.id : undefined);
+        const fence = this.memory.leases.get(root)?.fence;
+        const isDead = held === options?.replacing && fence !== undefined;
+        return super.lease(root, holder, ttl, isDead ? { ...options, replacing: fence } : {});
       }
     },
     "lease: of many that replace the same dead holder at once through two drivers, exactly one gets it",

@@ -81,7 +81,7 @@ export const changeRules: readonly Rule[] = [
     "write: a growing message gains text part by part",
     async ({ driver }) => {
       await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
-      const append = (part: number, type: "text" | "reasoning", text: string): Promise<void> =>
+      const append = (part: number, type: "text" | "reasoning", text: string): Promise<unknown> =>
         driver.write("a", change({ append: [{ messageId: "a-2", part, type, text }] }));
       await append(0, "reasoning", "th");
       await append(0, "reasoning", "ink");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Holder } from "../../ports/holder.js";
 import { rejectsWith } from "../check.js";
-import { aHolder, aMessage, aSession, change, growing, leaseOf, seqs } from "./rule.js";
+import { aHolder, aMessage, anInstruction, aRun, aSession, change, growing, leaseOf, seqs } from "./rule.js";
 import type { Rule } from "./rule.js";
 
 export const leaseRules: readonly Rule[] = [
@@ -17,9 +17,9 @@ export const leaseRules: readonly Rule[] = [
       assert.ok("fence" in lease);
       assert.deepEqual([lease.rootId, lease.holder], ["a", holder]);
       assert.ok(Date.parse(lease.expiresAt) >= before + 60_000 && Date.parse(lease.expiresAt) <= Date.now() + 60_000);
-      assert.deepEqual(await store.driver.lease("a", aHolder("h2"), 60_000), { heldBy: holder });
+      assert.deepEqual(await store.driver.lease("a", aHolder("h2"), 60_000), { heldBy: lease });
       const other = await store.second();
-      assert.deepEqual(await other.lease("a", aHolder("h3"), 60_000), { heldBy: holder });
+      assert.deepEqual(await other.lease("a", aHolder("h3"), 60_000), { heldBy: lease });
       assert.ok("fence" in (await other.lease("b", aHolder("h2"), 60_000)), "another chain is free");
     },
   ],
@@ -66,28 +66,32 @@ export const leaseRules: readonly Rule[] = [
     },
   ],
   [
-    "lease: `replacing` replaces the holder of that id at once, and nobody else",
+    "lease: `replacing` replaces the lease of that fence at once, and nobody else's",
     async (store) => {
       const { driver } = store;
       await driver.create({ session: aSession("a") });
       const first = await leaseOf(driver, "a", "h1");
-      const told = await driver.lease("a", aHolder("h2"), 60_000, "another");
-      assert.deepEqual(told, { heldBy: aHolder("h1") });
-      const second = await (await store.second()).lease("a", aHolder("h2"), 60_000, "h1");
+      const told = await driver.lease("a", aHolder("h2"), 60_000, { replacing: first.fence + 1 });
+      assert.deepEqual(told, { heldBy: first });
+      const other = await store.second();
+      const second = await other.lease("a", aHolder("h2"), 60_000, { replacing: first.fence });
       assert.ok("fence" in second && second.fence > first.fence);
       assert.equal(second.holder.id, "h2");
       await rejectsWith(driver.write("a", change({ fence: first.fence, set: { title: "x" } })), "lease_lost", "gone");
-      // Whoever comes too late replaces nobody.
-      assert.deepEqual(await driver.lease("a", aHolder("h3"), 60_000, "h1"), { heldBy: aHolder("h2") });
+      // Whoever comes too late replaces nobody, also not the same holder under its next lease.
+      const late = await driver.lease("a", aHolder("h3"), 60_000, { replacing: first.fence });
+      assert.ok("heldBy" in late);
+      assert.deepEqual([late.heldBy.holder, late.heldBy.fence], [aHolder("h2"), second.fence]);
       await driver.release(second);
-      assert.ok("fence" in (await driver.lease("a", aHolder("h3"), 60_000, "h1")), "a free one is had all the same");
+      const free = await driver.lease("a", aHolder("h3"), 60_000, { replacing: first.fence });
+      assert.ok("fence" in free, "a free one is had all the same");
     },
   ],
   [
     "lease: of a session that is not there yet, and its fence is that of the create",
     async ({ driver }) => {
       const lease = await leaseOf(driver, "a", "h1");
-      assert.deepEqual(await driver.lease("a", aHolder("h2"), 60_000), { heldBy: aHolder("h1") });
+      assert.deepEqual(await driver.lease("a", aHolder("h2"), 60_000), { heldBy: lease });
       const session = aSession("a");
       await rejectsWith(driver.create({ session, fence: lease.fence + 1 }), "lease_lost", "another fence");
       assert.equal(await driver.get("a"), undefined);
@@ -96,21 +100,104 @@ export const leaseRules: readonly Rule[] = [
     },
   ],
   [
+    "lease: tells the chain's head where it is asked for, as it is under the lease",
+    async (store) => {
+      const { driver } = store;
+      const run = aRun("r1", "a");
+      await driver.create({ session: aSession("a", { alias: "x" }), messages: [aMessage("a", 1)], run });
+      const other = await store.second();
+      const first = await leaseOf(other, "a", "h1");
+      await other.write("a", change({ fence: first.fence, add: [aMessage("a", 2)], runs: [aRun("r2", "a")] }));
+      await other.release(first);
+      const taken = await driver.lease("a", aHolder("h2"), 60_000, { head: { messages: true } });
+      assert.ok("fence" in taken && taken.head);
+      assert.deepEqual(taken.head, await driver.head("a"));
+      assert.deepEqual(
+        taken.head.messages.map(({ seq }) => seq),
+        [1, 2],
+      );
+      const rival = await other.lease("a", aHolder("h3"), 60_000, { head: { messages: true } });
+      assert.ok("heldBy" in rival && !("head" in rival), "nothing is told to whoever does not have it");
+      const plain = await driver.lease("a", aHolder("h2"), 60_000);
+      assert.ok("fence" in plain && plain.head === undefined, "nobody asked");
+      const nobody = await driver.lease("b", aHolder("h2"), 60_000, { head: { messages: true } });
+      assert.ok("fence" in nobody && nobody.head === undefined, "there is no session");
+    },
+  ],
+  [
+    "lease: with the head, messages are left out only where they need not be told",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+      const first = await leaseOf(driver, "a", "h1");
+      await driver.release(first);
+      // Whoever held another lease than the last does not have what was said under that.
+      const unknown = { head: { messages: true, known: first.fence + 1 } };
+      const told = await driver.lease("a", aHolder("h2"), 60_000, unknown);
+      assert.ok("fence" in told);
+      assert.deepEqual(told.head?.messages, [aMessage("a", 1)]);
+      await driver.release(told);
+      const known = { head: { messages: true, known: told.fence } };
+      const again = await driver.lease("a", aHolder("h3"), 60_000, known);
+      assert.ok("fence" in again && again.head);
+      assert.ok(again.head.messages.length === 0 || again.previous === told.fence);
+      assert.deepEqual(again.head.newest, await driver.get("a"));
+    },
+  ],
+  [
+    "write: with `release` it gives the lease back, and tells what instructions are left",
+    async (store) => {
+      const { driver } = store;
+      await driver.create({ session: aSession("a") });
+      const other = await store.second();
+      const first = await leaseOf(driver, "a", "h1");
+      await other.instruct(anInstruction("i1", "a"));
+      await other.instruct(anInstruction("i2", "a"));
+      const none = await driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] }));
+      assert.deepEqual(none, [], "the lease was not given back");
+      const last = change({ fence: first.fence, add: [aMessage("a", 2)], followed: ["i1"], release: true });
+      assert.deepEqual(await driver.write("a", last), [anInstruction("i2", "a")]);
+      assert.deepEqual(await other.instructions("a"), [anInstruction("i2", "a")], "it is still there");
+      await rejectsWith(
+        driver.write("a", change({ fence: first.fence, add: [aMessage("a", 3)] })),
+        "lease_lost",
+        "given back",
+      );
+      const second = await leaseOf(other, "a", "h2");
+      assert.ok(second.fence > first.fence);
+      assert.ok(second.previous === undefined || second.previous === first.fence);
+      await rejectsWith(driver.write("a", { ...last, add: [] }), "lease_lost", "it was given back before");
+      assert.ok("heldBy" in (await driver.lease("a", aHolder("h3"), 60_000)), "the next keeps it");
+    },
+  ],
+  [
+    "write: a refused one gives no lease back",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+      const { fence } = await leaseOf(driver, "a", "h1");
+      await rejectsWith(
+        driver.write("a", change({ fence, add: [aMessage("a", 1)], release: true })),
+        "seq_taken",
+        "it",
+      );
+      assert.ok("heldBy" in (await driver.lease("a", aHolder("h2"), 60_000)));
+      await driver.write("a", change({ fence, add: [aMessage("a", 2)] }));
+    },
+  ],
+  [
     "lease: of many that replace the same dead holder at once through two drivers, exactly one gets it",
     async (store) => {
       await store.driver.create({ session: aSession("a") });
       const drivers = [store.driver, await store.second()];
-      let dead = "h";
-      await leaseOf(store.driver, "a", dead);
+      let { fence: dead } = await leaseOf(store.driver, "a", "h");
       for (let round = 0; round < 5; round++) {
         const answers = await Promise.all(
           Array.from({ length: 8 }, (_, n) =>
-            (drivers[n % 2] ?? store.driver).lease("a", aHolder(`h${round}-${n}`), 60_000, dead),
+            (drivers[n % 2] ?? store.driver).lease("a", aHolder(`h${round}-${n}`), 60_000, { replacing: dead }),
           ),
         );
-        const won = answers.flatMap((answer) => ("fence" in answer ? [answer.holder.id] : []));
+        const won = answers.flatMap((answer) => ("fence" in answer ? [answer.fence] : []));
         assert.equal(won.length, 1, `${won.length} holders in round ${round}`);
-        dead = won[0] ?? "";
+        dead = won[0] ?? 0;
       }
     },
   ],

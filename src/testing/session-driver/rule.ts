@@ -194,7 +194,7 @@ export function aHolder(id: string): Holder {
 /** The lease, which must be had. */
 export async function leaseOf(driver: SessionDriver, rootId: string, holder: string, ttlMs = 60_000): Promise<Lease> {
   const lease = await driver.lease(rootId, aHolder(holder), ttlMs);
-  if ("heldBy" in lease) throw new Error(`the lease of ${rootId} is held by ${lease.heldBy.id}`);
+  if ("heldBy" in lease) throw new Error(`the lease of ${rootId} is held by ${lease.heldBy.holder.id}`);
   return lease;
 }
 

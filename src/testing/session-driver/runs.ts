@@ -222,7 +222,7 @@ export const runRules: readonly Rule[] = [
       await driver.create({ session: aSession("a") });
       const first = await leaseOf(driver, "a", "h1");
       await driver.write("a", change({ fence: first.fence, runs: [aRun("r1", "a"), aRun("r2", "a")] }));
-      const second = await driver.lease("a", aHolder("h2"), 60_000, "h1");
+      const second = await driver.lease("a", aHolder("h2"), 60_000, { replacing: first.fence });
       assert.ok("fence" in second);
       assert.equal(await holderOf(driver, "r1"), null);
       await driver.write("a", change({ fence: second.fence, runs: [aRun("r1", "a", { state: "interrupted" })] }));
