@@ -5,6 +5,7 @@ import { inspect } from "node:util";
 export default async function* reporter(source) {
   const files = new Map();
   const failures = [];
+  const skipped = new Map();
   const counts = { pass: 0, fail: 0, skip: 0 };
   for await (const { type, data } of source) {
     if (type === "test:pass" || type === "test:fail") {
@@ -23,8 +24,11 @@ export default async function* reporter(source) {
           yield `FAILED  ${file}: ${data.name}\n`;
         }
       } else if (!isBracket) {
-        if (data.skip !== undefined || data.todo !== undefined) counts.skip++;
-        else counts.pass++;
+        if (data.skip !== undefined || data.todo !== undefined) {
+          counts.skip++;
+          const why = [data.skip, data.todo].find((reason) => typeof reason === "string" && reason !== "");
+          if (why) skipped.set(why, (skipped.get(why) ?? 0) + 1);
+        } else counts.pass++;
         tally.pass++;
       }
     } else if (type === "test:stderr" && data.message.trim() !== "") {
@@ -39,5 +43,6 @@ export default async function* reporter(source) {
       yield `    actual: ${inspect(cause.actual, { depth: 6 })}\n    expected: ${inspect(cause.expected, { depth: 6 })}\n`;
     }
   }
+  for (const [why, count] of skipped) yield `\nskipped ${count}: ${why}\n`;
   yield `\n${counts.pass} passed, ${counts.fail} failed, ${counts.skip} skipped, in ${files.size} files\n`;
 }

@@ -1,4 +1,6 @@
 // `npm test`: types, lint, format, build, every test. `--only FILE...` runs tests of these files and nothing else.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import {
   mkdirSync,
   mkdtempSync,
@@ -30,8 +32,11 @@ const failed = [];
 const startedAt = Date.now();
 const seconds = (since) => `${((Date.now() - since) / 1000).toFixed(1)} s`;
 
+const files = only ?? testFiles();
+// One for all files, made ready beside the checks; a file that runs alone starts its own when it needs one.
+const postgres = files.length > 1 && !process.env.GANTRY_TEST_POSTGRES ? startPostgres() : undefined;
 if (!only) await checks();
-await tests(only ?? testFiles());
+await tests();
 
 process.stdout.write(
   failed.length === 0
@@ -99,12 +104,14 @@ async function checks() {
   );
 }
 
-async function tests(files) {
+async function tests() {
   // A temporary folder of this run alone: what is left in it, or still runs with it, was left behind by a test.
   const temporary = mkdtempSync(path.join(realpathSync(tmpdir()), "gt-"));
   keepTsxCache(temporary);
   const env = { ...process.env, TMPDIR: temporary, TEMP: temporary, TMP: temporary };
   if (!only && buildStamp()?.digest === sourceDigest()) env.GANTRY_TEST_DIST = "1";
+  const url = await postgres?.url;
+  if (url) env.GANTRY_TEST_POSTGRES = url;
   const since = Date.now();
   const code = await run(
     process.execPath,
@@ -124,6 +131,7 @@ async function tests(files) {
   );
   process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${files.length} test files (${seconds(since)})\n`);
   if (code !== 0) failed.push("tests");
+  await postgres?.stop();
 
   const left = await leftProcesses(temporary);
   if (left.length > 0) {
@@ -143,6 +151,27 @@ async function tests(files) {
     process.stdout.write(`left behind in the temporary folder: ${names.join(", ")}\n`);
   }
   rmSync(temporary, { recursive: true, force: true });
+}
+
+/**
+ * A private PostgreSQL server, which ends with this process however that ends. Its URL is undefined where it cannot be
+ * started: then the tests that need one say what is missing.
+ */
+function startPostgres() {
+  const script = at("test/helpers/postgres-server.ts");
+  const child = spawn(process.execPath, ["--import=tsx", "--conditions=@gantry/source", script], {
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  const ended = once(child, "close");
+  child.stdin.on("error", () => undefined);
+  const url = Promise.race([once(child.stdout, "data"), ended.then(() => [])]).then(([line]) =>
+    line instanceof Buffer ? JSON.parse(line.toString()).url : undefined,
+  );
+  const stop = async () => {
+    child.stdin.end();
+    await ended;
+  };
+  return { url, stop };
 }
 
 /** tsx keeps what it compiled in the temporary folder; lead it to a lasting one. */

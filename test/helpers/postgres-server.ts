@@ -1,0 +1,253 @@
+// A private PostgreSQL server in a folder of its own. Usage: postgres-server.ts [name=value ...], settings of the server.
+// Tells `{"url":...,"pid":...}` on stdout when it is ready, then does what lines on stdin say (`stop`, `kill`, `start`, `pause`,
+// `go`) and answers each with a line. When stdin ends, however whoever started it ended, the server and its folder go.
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import {
+  accessSync,
+  chmodSync,
+  chownSync,
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer, connect } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { findPostgres } from "./postgres-binaries.js";
+
+/** Longest that a server may take to be ready, or to go. */
+const READY_MS = 60_000;
+/** As quick as can be; a test that is about what a crash leaves sets `fsync=on`. */
+const SETTINGS: Readonly<Record<string, string>> = {
+  fsync: "off",
+  full_page_writes: "off",
+  max_connections: "200",
+  shared_buffers: "64MB",
+  wal_level: "minimal",
+  max_wal_senders: "0",
+  max_wal_size: "256MB",
+  listen_addresses: "127.0.0.1",
+  unix_socket_directories: "",
+};
+
+const password = randomBytes(12).toString("hex");
+const found = findPostgres();
+if (!found) throw new Error("PostgreSQL's server is not installed");
+const binaries: string = found;
+const settings = { ...SETTINGS, ...Object.fromEntries(process.argv.slice(2).map((pair) => pair.split(/=(.*)/s))) };
+const user = serverUser();
+const folder = makeFolder();
+let port = 0;
+let server: ChildProcess | undefined;
+
+// Before anything is started: it may be over at any moment.
+const lines = createInterface({ input: process.stdin });
+lines.once("close", leave);
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.once(signal, leave);
+
+try {
+  initialize();
+  await start();
+} catch (error) {
+  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+  leave();
+}
+const url = `postgres://gantry:${password}@127.0.0.1:${port}/postgres`;
+process.stdout.write(`${JSON.stringify({ url, pid: server?.pid, user: user?.uid })}\n`);
+
+const DEEDS: Readonly<Record<string, () => Promise<void> | void>> = {
+  start,
+  /** Connections are told, and what they had under way is broken off. */
+  stop: () => stop("SIGINT"),
+  /** As after a crash: nothing is told to anybody, and the next start recovers. */
+  kill: () => stop("SIGQUIT"),
+  pause: () => signalAll("SIGSTOP"),
+  go: () => signalAll("SIGCONT"),
+};
+for await (const line of lines) {
+  try {
+    await DEEDS[line]?.();
+    process.stdout.write("ok\n");
+  } catch (error) {
+    process.stdout.write(`${error instanceof Error ? error.message : String(error)}\n`);
+  }
+}
+
+/** It refuses to run as root: then as the user that packages make for it, else as nobody. */
+function serverUser(): { uid: number; gid: number } | undefined {
+  if (process.getuid?.() !== 0) return undefined;
+  for (const name of ["postgres", "_postgres", "nobody"]) {
+    const line = readFileSync("/etc/passwd", "utf8")
+      .split("\n")
+      .find((entry) => entry.startsWith(`${name}:`));
+    const [, , uid, gid] = line?.split(":") ?? [];
+    if (uid && gid) return { uid: Number(uid), gid: Number(gid) };
+  }
+  throw new Error("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody");
+}
+
+/** In the temporary folder, where the server's user can come to it. */
+function makeFolder(): string {
+  const place = [tmpdir(), "/tmp", "/var/tmp"].find((candidate) => user === undefined || openToAll(candidate));
+  if (!place) throw new Error("there is no temporary folder that the server's user can come to");
+  const made = mkdtempSync(path.join(realpathSync(place), "gt-pg-"));
+  if (user) chownSync(made, user.uid, user.gid);
+  return made;
+}
+
+/** Whether another user can go into a folder, from the root on. */
+function openToAll(place: string): boolean {
+  try {
+    accessSync(place, constants.W_OK);
+    for (let at = realpathSync(place); ; at = path.dirname(at)) {
+      if ((statSync(at).mode & 0o001) === 0) return false;
+      if (at === path.dirname(at)) return true;
+    }
+  } catch {
+    return false;
+  }
+}
+
+/** Make the database files. In the order of a language where that can be: who forgets to say the order finds out. */
+function initialize(): void {
+  const secret = path.join(folder, "secret");
+  writeFileSync(secret, password, { mode: 0o600 });
+  if (user) chownSync(secret, user.uid, user.gid);
+  const args = ["-D", path.join(folder, "data"), "-U", "gantry", "-A", "scram-sha-256", `--pwfile=${secret}`];
+  args.push("-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions");
+  const make = (more: string[]) =>
+    spawnSync(path.join(binaries, "initdb"), [...args, ...more], { ...as(), encoding: "utf8" });
+  let made = make(["--locale-provider=icu", "--icu-locale=en-US"]);
+  if (made.status !== 0) made = make([]);
+  if (made.status !== 0) throw new Error(`initdb: ${made.error?.message ?? made.stderr}`);
+  rmSync(secret);
+}
+
+function as(): { uid?: number; gid?: number; cwd: string; env: NodeJS.ProcessEnv } {
+  // Nothing of libpq's; what else is there tells whose process this is.
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("PG")));
+  return { ...user, cwd: folder, env: { ...env, LC_ALL: "C", TZ: "UTC" } };
+}
+
+/** On the same port always, once there is one. */
+async function start(): Promise<void> {
+  if (server) return;
+  for (let attempt = 0; ; attempt++) {
+    const chosen = port || (await freePort());
+    if (await ready(chosen)) {
+      port = chosen;
+      return;
+    }
+    if (attempt === 5) throw new Error(`the server does not start: ${readFileSync(log(), "utf8").slice(-2000)}`);
+  }
+}
+
+function log(): string {
+  return path.join(folder, "server.log");
+}
+
+/** Start it; false when it ended before it was ready. */
+async function ready(chosen: number): Promise<boolean> {
+  const output = openSync(log(), "a");
+  chmodSync(log(), 0o644);
+  const args = ["-D", path.join(folder, "data"), "-p", String(chosen)];
+  for (const [name, value] of Object.entries(settings)) args.push("-c", `${name}=${value}`);
+  const child = spawn(path.join(binaries, "postgres"), args, {
+    ...as(),
+    stdio: ["ignore", output, output],
+    detached: true,
+  });
+  closeSync(output);
+  server = child;
+  child.once("exit", () => {
+    if (server === child) server = undefined;
+  });
+  child.once("error", () => (server = undefined));
+  for (const until = Date.now() + READY_MS; Date.now() < until; await sleep(20)) {
+    if (server !== child) return false;
+    if (readStatus() === "ready" && (await reachable(chosen))) return true;
+  }
+  throw new Error("the server is not ready after a minute");
+}
+
+/** What the server itself says of its state, in the last line of its file. */
+function readStatus(): string {
+  try {
+    return (readFileSync(path.join(folder, "data", "postmaster.pid"), "utf8").split("\n")[7] ?? "").trim();
+  } catch {
+    return "";
+  }
+}
+
+function reachable(at: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: "127.0.0.1", port: at });
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => resolve(false));
+  });
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, "127.0.0.1");
+  await once(probe, "listening");
+  const address = probe.address();
+  probe.close();
+  await once(probe, "close");
+  return typeof address === "object" && address ? address.port : 0;
+}
+
+async function stop(signal: "SIGINT" | "SIGQUIT"): Promise<void> {
+  const child = server;
+  if (!child) return;
+  const gone = once(child, "exit");
+  signalAll("SIGCONT");
+  child.kill(signal);
+  await gone;
+}
+
+/** The server and its children, each of which leads a group of its own. */
+function signalAll(signal: "SIGSTOP" | "SIGCONT" | "SIGKILL"): void {
+  const first = server?.pid;
+  if (first === undefined) return;
+  const rows = execFileSync("ps", ["-A", "-o", "pid=,ppid="], { encoding: "utf8" }).trim().split("\n");
+  const children = rows.map((row) => row.trim().split(/\s+/).map(Number)).filter(([, parent]) => parent === first);
+  for (const pid of [first, ...children.map(([pid]) => pid)]) {
+    try {
+      if (pid) process.kill(pid, signal);
+    } catch {
+      // It ended meanwhile.
+    }
+  }
+}
+
+/** Nothing of it is worth keeping: as quick as it can be. */
+function leave(): void {
+  const child = server;
+  const end = (): never => {
+    rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 });
+    process.exit(port === 0 ? 1 : 0);
+  };
+  if (!child) return end();
+  child.removeAllListeners("exit");
+  child.once("exit", end);
+  signalAll("SIGCONT");
+  child.kill("SIGQUIT");
+  // One that does not hear any more.
+  setTimeout(() => {
+    signalAll("SIGKILL");
+  }, 5000);
+}
