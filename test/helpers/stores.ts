@@ -1,6 +1,8 @@
 import { MemoryDriver, MemoryStore, type SessionDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
+import { PostgresDriver, type PostgresOptions } from "gantry/adapters/postgres-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { NO_POSTGRES, postgresSchema } from "./postgres.js";
 import { makeTempDir, type Hooks } from "./temp.js";
 
 /** A store of one kind; each call of the function gives another driver on it, as another process would have. */
@@ -30,6 +32,15 @@ const memory: StoreKind = [
     return Promise.resolve(() => new MemoryDriver(store));
   },
 ];
+
+/** Options of a PostgresDriver, as a config that names url and schema alone leads to, but for what is given. */
+export function postgresOptions(
+  place: { url: string; schema: string },
+  others: Partial<PostgresOptions> = {},
+): PostgresOptions {
+  const pool = { size: 10, connectTimeout: 10, idleTimeout: 30, statementTimeout: 30 };
+  return { ...place, durability: "full", pool, ...others };
+}
 
 /** Those that are quick enough for long conversations. */
 export const QUICK_STORES: readonly StoreKind[] = [
