@@ -1,6 +1,5 @@
 /** What a read tells, row by row; what a column means depends on the kind. */
-const PARTS =
-  "TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)";
+const PARTS = "TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)";
 
 /** What a growing message gained since it was stored. */
 const GAINED = `CASE WHEN m.finished THEN NULL ELSE (SELECT '[' || string_agg(p.deltas, ',' ORDER BY p.n) || ']'

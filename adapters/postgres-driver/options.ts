@@ -20,19 +20,27 @@ export const postgresOptions = option.section({
       default: "gantry",
       fits: (value) => /^[a-z_][a-z0-9_]{0,39}$/.test(value) && !value.startsWith("pg_"),
       pattern: "^(?!pg_)[a-z_][a-z0-9_]{0,39}$",
-      expected: "a name of at most 40 small letters, digits and underscores that begins with no digit and not with `pg_`",
+      expected:
+        "a name of at most 40 small letters, digits and underscores that begins with no digit and not with `pg_`",
     },
   ),
   durability: sharedOptions.durability,
   pool: option.section({
-    size: option.whole("Most connections of one process, beside the one that listens for news.", {
+    size: option.whole("Most connections of a process, beside the one that listens for news.", {
       min: 1,
       max: 1000,
       default: 10,
     }),
-    connect_timeout: option.number("For a connection to be made.", { unit: "seconds", above: 0, default: 10 }),
-    idle_timeout: option.number("After which an unused connection is closed.", { unit: "seconds", above: 0, default: 30 }),
-    statement_timeout: option.number("For one statement.", { unit: "seconds", above: 0, default: 30 }),
+    connect_timeout: option.number(
+      "Longest that a call waits for a connection, with all attempts to reach the server again; beyond it 503.",
+      { unit: "seconds", above: 0, default: 10 },
+    ),
+    idle_timeout: option.number("How long an unused connection is kept.", { unit: "seconds", above: 0, default: 30 }),
+    statement_timeout: option.number("Longest that a statement may take.", { unit: "seconds", above: 0, default: 15 }),
+    listen_url: option.text(
+      "A `postgres://` URL past a pooler in transaction mode, to listen for news at. Default: that of `url`.",
+      { default: "", secret: true, fits: (value) => value === "" || isUrl(value), expected: "a postgres:// URL" },
+    ),
   }),
 });
 

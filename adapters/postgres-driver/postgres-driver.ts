@@ -25,6 +25,7 @@ import type {
   StoredRun,
 } from "gantry";
 import { Connections } from "./connections.js";
+import { explain } from "./errors.js";
 import type { PostgresOptions } from "./options.js";
 import { Order } from "./order.js";
 import {
@@ -58,29 +59,31 @@ import {
 } from "./writes.js";
 import type { Work } from "./writes.js";
 
-interface Opened {
-  connections: Connections;
-  store: Store;
-}
-
 /** Sessions in a schema of a PostgreSQL database that any number of processes on any number of hosts share. */
 export class PostgresDriver implements SessionDriver {
   readonly name = "postgres";
   readonly notifier = new LookingNotifier(() => true);
-  readonly #life: DriverLife<Opened>;
+  readonly #life: DriverLife<Store>;
   readonly #order = new Order();
   readonly #full: boolean;
 
+  /** Throws `ConfigError` for a URL that says no place. */
   constructor(options: PostgresOptions, logger?: Logger) {
     this.#full = options.durability === "full";
+    const connections = new Connections(options, logger);
     this.#life = new DriverLife({
-      where: `in PostgreSQL, schema ${options.schema}`,
+      where: connections.where,
       open: async () => {
-        const connections = new Connections(options, logger);
-        await connections.open((query) => prepareSchema(query, options.schema));
-        return { connections, store: new Store(connections, options.schema) };
+        try {
+          await connections.open((query) => prepareSchema(query, options.schema));
+        } catch (error) {
+          await connections.close();
+          throw error;
+        }
+        return new Store(connections, options.schema);
       },
-      close: ({ connections }) => connections.close(),
+      close: () => connections.close(),
+      explain,
     });
   }
 
@@ -220,11 +223,11 @@ export class PostgresDriver implements SessionDriver {
   }
 
   #read<T>(read: (store: Store) => Promise<T>): Promise<T> {
-    return this.#life.do(({ store }) => read(store));
+    return this.#life.do((store) => read(store));
   }
 
   #change<T>(touched: readonly (string | undefined)[], ready: () => Work<T>): Promise<T> {
-    return this.#life.do(async ({ store }) => {
+    return this.#life.do(async (store) => {
       try {
         const change = ready();
         return await this.#order.after(touched, () => change(store));

@@ -53,7 +53,9 @@ export async function prepareSchema(query: Query, schema: string): Promise<void>
 
 function steps({ version, functions }: Found, schema: string): string[] {
   return [
-    ...(version > 0 ? [] : [`CREATE SCHEMA IF NOT EXISTS "${schema}"`, "CREATE TABLE @.version (version integer NOT NULL)"]),
+    ...(version > 0
+      ? []
+      : [`CREATE SCHEMA IF NOT EXISTS "${schema}"`, "CREATE TABLE @.version (version integer NOT NULL)"]),
     ...(version > 0 ? [] : ["INSERT INTO @.version VALUES (0)"]),
     ...MIGRATIONS.slice(version),
     `UPDATE @.version SET version = ${VERSION}`,

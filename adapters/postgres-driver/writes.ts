@@ -162,12 +162,7 @@ export function answerAsk(
 }
 
 export function instructRun(instruction: Instruction): Work<void> {
-  const values = [
-    stored(instruction.sessionId),
-    randomUUID(),
-    stored(instruction.id),
-    JSON.stringify(instruction),
-  ];
+  const values = [stored(instruction.sessionId), randomUUID(), stored(instruction.id), JSON.stringify(instruction)];
   return async (store) => void (await store.change("SELECT @.instruct@v($1, $2, $3, $4)", values));
 }
 
