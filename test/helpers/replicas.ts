@@ -1,4 +1,6 @@
 import { readFile } from "node:fs/promises";
+import type { SessionDriver } from "gantry";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { Balancer, type BalancerOptions } from "./balancer.js";
 import type { FakeModelServer } from "./fake-model-server.js";
 import { labConfig } from "./lab.js";
@@ -14,6 +16,14 @@ export interface SharedStore {
 /** A new store in a file. */
 export async function sqliteStore(hooks: Hooks): Promise<SharedStore> {
   return { name: "sqlite", session: { driver: "sqlite", path: (await tempDir(hooks)).at("sessions.db") } };
+}
+
+/** This process on a store, closed after the test. */
+export async function driverOf(hooks: Hooks, { session }: SharedStore): Promise<SessionDriver> {
+  const driver = new SqliteDriver({ path: String(session["path"]) });
+  await driver.open();
+  hooks.after(() => driver.close());
+  return driver;
 }
 
 /** Each kind that a team may use: its name, why it is not to be had here, and a new one. */
