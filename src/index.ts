@@ -4,6 +4,7 @@
 // Embedding: an agent, its parts, what it tells.
 export { Agent } from "./agent.js";
 export type { AgentOptions } from "./agent-options.js";
+export type { NotReady, Readiness } from "./ports/readiness.js";
 export type { AgentEvent } from "./ports/events.js";
 export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 export type { Budget, Instruction, Run, RunAnswer, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";

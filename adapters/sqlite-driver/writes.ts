@@ -52,6 +52,7 @@ export function createSession(
   if (original && db.get("SELECT 1 FROM sessions WHERE root = ? AND idx = ?", chain.root, chain.index)) {
     throw new SessionExistsError(id);
   }
+  if (original && fence === null) forgetLease(db, chain.root);
   const lastSeq = Math.max(session.lastSeq, lastOf(messages));
   const { lastInsertRowid: n } = db.insert("sessions", rowOfSession({ ...session, lastSeq }));
   addMessages(db, { n, chain: original?.n ?? n }, messages);

@@ -165,14 +165,18 @@ export class Tail {
 
   /** How the session stands, the same object as long as it says the same; undefined when it was deleted. */
   state(): Promise<StateEvent | undefined> {
-    return (this.#state ??= this.#stateOf().then((state) => {
+    if (this.#state) return this.#state;
+    const asked = this.#stateOf().then((state) => {
       const { state: now = "finished" } = state?.run ?? {};
       this.#isRunning = now === "running" || now === "waiting";
       if (!state) return undefined;
       const text = JSON.stringify(state);
       if (text !== this.#told?.text) this.#told = { text, event: { type: "state", state } };
       return this.#told.event;
-    }));
+    });
+    // What could not be asked is asked again.
+    asked.catch(() => this.#state === asked && (this.#state = undefined));
+    return (this.#state = asked);
   }
 
   /** What a reader at a place lacks of a message; told to all who are there. */
@@ -204,6 +208,7 @@ export class Tail {
     const page = pages.get(seq) ?? state.then(() => this.#store.messages(this.rootId, query));
     if (pages.size >= PAGES) pages.clear();
     pages.set(seq, page);
+    page.catch(() => pages.delete(seq));
     const messages = await page;
     return { messages, more: messages.length === PAGE };
   }

@@ -14,7 +14,7 @@ export type {
   ScriptedStep,
 } from "./scripted-provider.js";
 export { sessionDriverChecks } from "./session-driver-checks.js";
-export type { SessionDriverFixture } from "./session-driver/fixture.js";
+export type { SessionDriverFixture, StoreHold } from "./session-driver/fixture.js";
 export { toolChecks } from "./tool-checks.js";
 export type { ToolFixture, ToolGround } from "./tool-checks.js";
 export { transportChecks } from "./transport-checks.js";

@@ -7,6 +7,8 @@ import { leaseRules } from "./session-driver/leases.js";
 import { listRules } from "./session-driver/lists.js";
 import { messageRules } from "./session-driver/messages.js";
 import { Store } from "./session-driver/rule.js";
+import type { Rule } from "./session-driver/rule.js";
+import { raceRules } from "./session-driver/races.js";
 import { runRules } from "./session-driver/runs.js";
 import { sessionRules } from "./session-driver/sessions.js";
 import { sharingRules } from "./session-driver/sharing.js";
@@ -25,18 +27,17 @@ export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
     ...runRules,
     ...askRules,
     ...sharingRules,
+    ...raceRules,
     ...textRules,
     ...transferRules,
   ];
-  return rules.map(([name, body]) => ({
-    name,
-    run: async () => {
-      const store = await Store.create(fixture);
-      try {
-        await body(store);
-      } finally {
-        await store.end();
-      }
-    },
-  }));
+  return rules.map(([name, body]) => ({ name, run: () => checked(name, body, fixture) }));
+}
+
+/** Makes one check, and cleans up after it. What the rule fails with is told rather than how the end goes. */
+async function checked(name: string, body: Rule[1], fixture: SessionDriverFixture): Promise<void> {
+  const store = await Store.create(fixture, name);
+  const [made] = await Promise.allSettled([body(store)]);
+  const [ended] = await Promise.allSettled([store.end()]);
+  for (const result of [made, ended]) if (result.status === "rejected") throw result.reason;
 }

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "../check.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import {
-  aHolder,
+  aMessage,
   anAsk,
   anInstruction,
   answered,
@@ -228,33 +228,43 @@ export const askRules: readonly Rule[] = [
     async (store) => {
       const { driver } = store;
       const other = await store.second();
-      await driver.create({ session: aSession("a") });
-      // The store may look at itself now and then: what was before is told first, if at all.
-      let hints = 0;
-      const end = driver.notifier.subscribe("a", () => (hints += 1));
-      await sleep(500);
-      for (const act of [
-        async () => other.write("a", change({ set: { title: "new" } })),
-        async () => other.instruct(anInstruction("i", "a")),
-        async () => {
-          const { fence } = await leaseOf(other, "a", "h");
-          await other.write("a", change({ fence, add: someMessages("a", 1, 1) }));
+      const acts: ((id: string) => Promise<unknown>)[] = [
+        (id) => other.write(id, change({ set: { title: "new" } })),
+        (id) => other.instruct(anInstruction(`i of ${id}`, id)),
+        async (id) => {
+          const { fence } = await leaseOf(other, id, "h");
+          await other.write(id, change({ fence, add: [aMessage(id, 1)] }));
         },
-      ]) {
-        const before = hints;
-        await act();
-        other.notifier.publish("a");
-        for (let waited = 0; hints === before && waited < 200; waited += 1) await sleep(10);
-        assert.ok(hints > before, "no hint came within two seconds");
+      ];
+      const hints = new Map<string, number>();
+      const listen = (id: string) => driver.notifier.subscribe(id, () => hints.set(id, (hints.get(id) ?? 0) + 1));
+      /** Does it, and waits until that is told. */
+      const told = async (id: string, act: (id: string) => Promise<unknown>): Promise<void> => {
+        const before = hints.get(id) ?? 0;
+        await act(id);
+        other.notifier.publish(id);
+        await until(() => (hints.get(id) ?? 0) > before, `a hint of ${id}`, 2000);
+      };
+      const ids = acts.map((_, n) => `a${n}`);
+      for (const id of [...ids, "last"]) await driver.create({ session: aSession(id) });
+      const ends = ids.map(listen);
+      listen("last");
+      // What was before is told first, if at all: with the last one's hint it has been.
+      await told("last", acts[0]!);
+      for (const [n, act] of acts.entries()) await told(`a${n}`, act);
+      for (const end of ends) end();
+      const before = ids.map((id) => hints.get(id));
+      for (const id of ids) {
+        await other.write(id, change({ set: { title: "newer" } }));
+        other.notifier.publish(id);
       }
-      end();
-      await sleep(500);
-      const before = hints;
-      await other.release({ ...(await leaseOf(other, "a", "h")), holder: aHolder("h") });
-      await other.write("a", change({ set: { title: "newer" } }));
-      other.notifier.publish("a");
-      await sleep(500);
-      assert.equal(hints, before);
+      await told("last", acts[0]!);
+      await told("last", acts[0]!);
+      assert.deepEqual(
+        ids.map((id) => hints.get(id)),
+        before,
+        "nobody listens any more",
+      );
     },
   ],
 ];

@@ -135,6 +135,23 @@ export const chainRules: readonly Rule[] = [
     },
   ],
   [
+    "restore: alone, too, the one that is the newest then has the chain's lastSeq",
+    async (store) => {
+      await aChain(store.driver);
+      await store.driver.write("a", change({ cut: snapshot("s", 2) }));
+      await store.driver.write("a", change({ add: someMessages("a", 10, 11) }));
+      await store.driver.write("a", change({ restore: "s" }));
+      for (const driver of [store.driver, await store.second()]) {
+        const newest = await driver.newest("a");
+        assert.deepEqual([newest?.id, newest?.lastSeq], ["a2", 11]);
+        assert.equal((await driver.head("a"))?.newest.lastSeq, 11);
+      }
+      await rejectsWith(store.driver.write("a2", change({ add: [aMessage("a2", 10)] })), "seq_taken", "said since");
+      await store.driver.write("a2", change({ add: [aMessage("a2", 12)] }));
+      assert.deepEqual(await seqs(store.driver, "a2"), [8, 9, 12]);
+    },
+  ],
+  [
     "restore: what an earlier cut hid stays hidden under its own snapshot",
     async ({ driver }) => {
       await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 6) });

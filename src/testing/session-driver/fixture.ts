@@ -10,4 +10,24 @@ export interface SessionDriverFixture {
   reopen(driver: SessionDriver): Promise<SessionDriver>;
   /** Remove what `create` left behind. Called at the end of every check, when it has closed every driver, also a failed one. */
   clean(): Promise<void>;
+  /**
+   * Hold up the next change that comes to the store, at the place where all of it is written and nobody sees it yet: of a
+   * transaction, before its commit. Changes that come after it are not held; they may have to wait for it. So the checks
+   * force races, which without it are left to luck. Left out for a store where nothing can come between what a call
+   * reads and what it writes: one that does each call in one step, or one call at a time.
+   *
+   * Part 0 is that alone. With a part from 1 on, whoever reads that part of the store waits for the held change as well,
+   * so that a reader is caught between two parts (of a database, its tables, in any order). Undefined behind the last.
+   */
+  hold?(part: number): Promise<StoreHold | undefined>;
+  /** A call that was not answered after so many milliseconds hangs: its check fails, and the next one is made. Default 30,000. */
+  patienceMs?: number;
+}
+
+/** A store where the next change is held up. */
+export interface StoreHold {
+  /** How many calls cannot go on now: the change that is held, and those that wait for it. */
+  waiting(): Promise<number>;
+  /** Let the change go on, and hold up nothing any more. */
+  letGo(): Promise<void>;
 }

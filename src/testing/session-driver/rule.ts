@@ -4,48 +4,87 @@ import type { AskAnswered, Lease, SessionChange, SessionDriver, SessionQuery } f
 import type { Message } from "../../ports/message.js";
 import type { Instruction, RunRecord } from "../../ports/run.js";
 import type { Session } from "../../ports/session.js";
-import type { SessionDriverFixture } from "./fixture.js";
+import { soon } from "../check.js";
+import type { SessionDriverFixture, StoreHold } from "./fixture.js";
+import { patient } from "./patient.js";
 
 /** A rule of the contract: its name, and what shows that it is kept. */
 export type Rule = readonly [name: string, body: (store: Store) => Promise<void>];
 
-/** The store of one check, and the drivers on it. */
+/** The store of one check, and the drivers on it. Whatever hangs fails with its name. */
 export class Store {
   /** The driver that the check works with. */
   driver: SessionDriver;
   readonly #fixture: SessionDriverFixture;
-  readonly #drivers: Set<SessionDriver>;
+  readonly #check: string;
+  /** Open ones: as the checks have them, and as the fixture gave them. */
+  readonly #drivers = new Map<SessionDriver, SessionDriver>();
+  #beside: SessionDriver | undefined;
 
-  private constructor(fixture: SessionDriverFixture, driver: SessionDriver) {
+  private constructor(fixture: SessionDriverFixture, check: string, driver: SessionDriver) {
     this.#fixture = fixture;
-    this.driver = driver;
-    this.#drivers = new Set([driver]);
+    this.#check = check;
+    this.driver = this.#taken(driver);
   }
 
-  static async create(fixture: SessionDriverFixture): Promise<Store> {
-    return new Store(fixture, await fixture.create());
+  static async create(fixture: SessionDriverFixture, check: string): Promise<Store> {
+    const driver = await soon(fixture.create(), `${check}: the fixture's create() hangs`, patienceOf(fixture));
+    return new Store(fixture, check, driver);
+  }
+
+  /** Whether changes can be held up. */
+  get holds(): boolean {
+    return this.#fixture.hold !== undefined;
   }
 
   /** Another driver beside the first. */
   async second(): Promise<SessionDriver> {
-    const driver = await this.#fixture.second(this.driver);
-    this.#drivers.add(driver);
-    return driver;
+    return this.#taken(await this.#fixtures("second", this.#fixture.second(this.#given(this.driver))));
+  }
+
+  /** The same other driver whenever it is asked for. */
+  async beside(): Promise<SessionDriver> {
+    return (this.#beside ??= await this.second());
+  }
+
+  /** As the fixture's `hold`. */
+  async hold(part: number): Promise<StoreHold | undefined> {
+    return this.#fixture.hold && this.#fixtures("hold", this.#fixture.hold(part));
   }
 
   /** Close the driver and go on with a new one. */
   async reopen(): Promise<SessionDriver> {
+    const closed = this.#given(this.driver);
     await this.driver.close();
     this.#drivers.delete(this.driver);
-    this.driver = await this.#fixture.reopen(this.driver);
-    this.#drivers.add(this.driver);
+    this.driver = this.#taken(await this.#fixtures("reopen", this.#fixture.reopen(closed)));
     return this.driver;
   }
 
+  /** Closes and cleans all, whatever fails or hangs; rejects with what did so first. */
   async end(): Promise<void> {
-    for (const driver of this.#drivers) await driver.close();
-    await this.#fixture.clean();
+    const closed = await Promise.allSettled([...this.#drivers.keys()].map((driver) => driver.close()));
+    const cleaned = await Promise.allSettled([this.#fixtures("clean", this.#fixture.clean())]);
+    for (const result of [...closed, ...cleaned]) if (result.status === "rejected") throw result.reason;
   }
+
+  #taken(given: SessionDriver): SessionDriver {
+    const driver = patient(given, this.#check, patienceOf(this.#fixture));
+    this.#drivers.set(driver, given);
+    return driver;
+  }
+
+  #given(driver: SessionDriver): SessionDriver {
+    return this.#drivers.get(driver) ?? driver;
+  }
+
+  async #fixtures<T>(name: string, promise: Promise<T>): Promise<T> {
+    return soon(promise, `${this.#check}: the fixture's ${name}() hangs`, patienceOf(this.#fixture));
+  }
+}
+
+function patienceOf({ patienceMs = 30_000 }: SessionDriverFixture): number {
+  return patienceMs;
 }
 
 /** A time, so many seconds after another. */

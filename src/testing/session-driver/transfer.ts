@@ -136,6 +136,44 @@ export const transferRules: readonly Rule[] = [
     },
   ],
   [
+    "load: what a growing message had gained is there, and it gains more, part by part, until it is finished",
+    async (store) => {
+      const { driver } = store;
+      const begun = aMessage("a", 1, { role: "assistant", finished: false, parts: [{ type: "text", text: "be" }] });
+      await driver.create({ session: aSession("a"), messages: [begun, growing("a", 2), growing("a", 3)] });
+      const append = (messageId: string, part: number, type: "text" | "reasoning", text: string) =>
+        store.driver.write(messageId.slice(0, -2), change({ append: [{ messageId, part, type, text }] }));
+      await append("a-1", 0, "text", "gun");
+      await append("a-1", 1, "reasoning", "hm");
+      await append("a-2", 0, "reasoning", "think");
+      await append("a-2", 0, "reasoning", "ing");
+      await append("a-2", 1, "text", "Hel");
+      const data = await dumped(driver, "a");
+      const told = ["begun|hm", "thinking|Hel", ""];
+      assert.deepEqual(
+        data.sessions[0]?.messages.map(({ message }) => textOf(message)),
+        told,
+      );
+      await driver.load(renamed(data));
+      for (const id of ["a", "z"]) {
+        if (id === "a") await driver.delete(["a"]);
+        if (id === "a") await driver.load(data);
+        assert.deepEqual((await driver.messages(id)).map(textOf), told, id);
+        await append(`${id}-1`, 1, "reasoning", "m");
+        await append(`${id}-2`, 1, "text", "lo");
+        await append(`${id}-2`, 2, "text", "more");
+        await append(`${id}-3`, 0, "text", "new");
+      }
+      const again = await store.reopen();
+      for (const id of ["a", "z"]) {
+        assert.deepEqual((await again.messages(id)).map(textOf), ["begun|hmm", "thinking|Hello|more", "new"], id);
+        await again.write(id, change({ finish: [aMessage(id, 2)] }));
+        assert.deepEqual((await again.messages(id)).map(textOf), ["begun|hmm", "text 2", "new"], id);
+        await rejectsWith(append(`${id}-2`, 0, "text", "late"), "point_not_found", "finished");
+      }
+    },
+  ],
+  [
     "load: counts and lists the original alone, beside what is there",
     async ({ driver }) => {
       await aFullChain(driver);

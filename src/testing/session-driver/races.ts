@@ -1,0 +1,323 @@
+import assert from "node:assert/strict";
+import { gate } from "../check.js";
+import type { ChainData } from "../../ports/session-driver.js";
+import type { Message } from "../../ports/message.js";
+import { race } from "./race.js";
+import type { Act, Ground } from "./race.js";
+import { aHolder, aMessage, anAsk, anInstruction, answered, aRun, aSession, at, change } from "./rule.js";
+import type { Rule, Store } from "./rule.js";
+
+const USAGE = { promptTokens: 1, completionTokens: 2, totalTokens: 3, cost: 0.25 };
+const ENDED = { state: "finished", endedBy: "model", endedAt: at(9), startedAt: at(1) } as const;
+const HEAD = { head: { messages: true } };
+const grown = (text: string) => [{ messageId: "a1-4", part: 0, type: "text" as const, text }];
+
+/** A chain that is in no store yet. */
+function another(): ChainData {
+  const messages: { message: Message; cut: string }[] = [{ message: aMessage("z", 1), cut: "" }];
+  const session = aSession("z", { alias: "zx", lastSeq: 1, projectDir: "/one" });
+  const runs = [aRun("zr", "z", { key: "k1", state: "finished", endedBy: "model", endedAt: at(1) })];
+  return { sessions: [{ session, cut: "", view: [], messages }], snapshots: [], runs, asks: [] };
+}
+
+const act = (name: string, call: Act["do"]): Act => ({ name, do: call });
+
+const SAY = act("write under the lease", (driver, fence) =>
+  driver.write(
+    "a1",
+    change({
+      fence,
+      add: [aMessage("a1", 5)],
+      append: grown("said "),
+      set: { title: "said", updatedAt: at(10) },
+      usage: USAGE,
+      runs: [aRun("r1", "a", ENDED)],
+    }),
+  ),
+);
+const SAY_MORE = act("another write under the lease", (driver, fence) =>
+  driver.write(
+    "a1",
+    change({
+      fence,
+      add: [aMessage("a1", 6)],
+      append: grown("more "),
+      set: { model: "m2", updatedAt: at(11) },
+      usage: USAGE,
+      runs: [aRun("r2", "a", { startedAt: at(2) })],
+    }),
+  ),
+);
+const SAY_SAME = act("write of a seq that is taken at this moment", (driver, fence) =>
+  driver.write("a1", change({ fence, add: [aMessage("a1", 5, { id: "same" })], set: { title: "same" }, usage: USAGE })),
+);
+const TITLE = act("write of a title", (driver) =>
+  driver.write("a", change({ set: { title: "titled", titled: true }, usage: USAGE })),
+);
+const MODE = act("write of a mode", (driver) => driver.write("a1", change({ set: { mode: "plan" }, usage: USAGE })));
+const UNLEASED = act("write of a message without a lease", (driver) =>
+  driver.write("a1", change({ add: [aMessage("a1", 5)] })),
+);
+const FINISH = act("finish of a message that grows", (driver, fence) =>
+  driver.write("a1", change({ fence, finish: [aMessage("a1", 4, { role: "assistant" })] })),
+);
+const CUT = act("cut", (driver, fence) =>
+  driver.write("a1", change({ fence, cut: { id: "s", after: 3, createdAt: at(5) } })),
+);
+const END = act("write that gives the lease back", (driver, fence) =>
+  driver.write("a1", change({ fence, add: [aMessage("a1", 5)], runs: [aRun("r1", "a", ENDED)], release: true })),
+);
+const RELEASE = act("release", (driver, fence) =>
+  driver.release({ rootId: "a", holder: aHolder("h1"), fence, expiresAt: at(0) }),
+);
+const RENEW = act("renewal", (driver) => driver.lease("a", aHolder("h1"), 90_000, HEAD));
+const TAKE = act("lease", (driver) => driver.lease("a1", aHolder("h2"), 60_000, HEAD));
+const TAKE_TOO = act("lease of another holder", (driver) => driver.lease("a", aHolder("h3"), 60_000, HEAD));
+const STEAL = act("lease that replaces the holder", (driver, fence) =>
+  driver.lease("a", aHolder("h2"), 60_000, { replacing: fence, ...HEAD }),
+);
+const STEAL_TOO = act("lease that replaces the same holder", (driver, fence) =>
+  driver.lease("a1", aHolder("h3"), 60_000, { replacing: fence, ...HEAD }),
+);
+const TAKE_NEW = act("lease of a session to come", (driver) => driver.lease("z", aHolder("h2"), 60_000));
+const TAKE_NEW_TOO = act("lease of the same session to come", (driver) => driver.lease("z", aHolder("h3"), 60_000));
+
+const FOLLOW = act("create of a follow-up", (driver, fence) =>
+  driver.create({
+    session: aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 4, projectDir: "/one" }),
+    view: [aMessage("a", 1)],
+    messages: [aMessage("a2", 5)],
+    run: aRun("r3", "a", { startedAt: at(3) }),
+    fence,
+  }),
+);
+const FOLLOW_TOO = act("create of a follow-up with the same index", (driver) =>
+  driver.create({ session: aSession("y", { chain: { root: "a", index: 2 } }) }),
+);
+const DELETE = act("delete", (driver) => driver.delete(["a1"]));
+const DELETE_TOO = act("delete by another id of the chain", (driver) => driver.delete(["a"]));
+const INSTRUCT = act("instruction", (driver) => driver.instruct(anInstruction("i2", "a1")));
+const INSTRUCT_SAME = act("instruction with the same id", (driver) =>
+  driver.instruct(anInstruction("i2", "a", { text: "again" })),
+);
+const INSTRUCT_TOO = act("another instruction", (driver) => driver.instruct(anInstruction("i0", "a")));
+const WITHDRAW = act("withdrawal of an instruction", (driver) => driver.withdraw("i1"));
+const FOLLOWED = act("write that followed the instruction", (driver, fence) =>
+  driver.write("a1", change({ fence, followed: ["i1"] })),
+);
+const ANSWER = act("answer", (driver) => driver.answer("q", answered("allow", "one")));
+const ANSWER_TOO = act("another answer", (driver) => driver.answer("q", answered("reject", "two")));
+const UNASK = act("write that withdraws the ask", (driver, fence) =>
+  driver.write("a1", change({ fence, asks: [anAsk("q", "a", { state: "withdrawn", closedAt: at(2) })] })),
+);
+
+const KEY = act("write of a run with a key", (driver, fence) =>
+  driver.write("a1", change({ fence, runs: [aRun("r4", "a", { key: "k1" })], set: { title: "key" } })),
+);
+const CREATE_KEY = act("create with a run with that key", (driver) =>
+  driver.create({ session: aSession("y", { projectDir: "/one" }), run: aRun("r5", "y", { key: "k1" }) }),
+);
+const FREED_KEY = act("create with a run with an old key", (driver) =>
+  driver.create({ session: aSession("y"), run: aRun("r5", "y", { key: "k0" }) }),
+);
+const FORGET = act("forgetting of old keys", (driver) => driver.forgetKeys(at(8)));
+const CREATE = act("create", (driver) =>
+  driver.create({ session: aSession("z", { projectDir: "/two" }), messages: [aMessage("z", 1, { id: "first" })] }),
+);
+const CREATE_SAME = act("create with the same id", (driver) =>
+  driver.create({ session: aSession("z", { title: "same", projectDir: "/one" }), messages: [aMessage("z", 1)] }),
+);
+const CREATE_ALIAS = act("create with that id as its alias", (driver) =>
+  driver.create({ session: aSession("y", { alias: "z", projectDir: "/one" }) }),
+);
+const LOAD = act("load", (driver) => driver.load(another()));
+const LOAD_TOO = act("load of the same chain", (driver) => driver.load(another()));
+
+const MOVE = act("move to another folder", (driver) => driver.write("a1", change({ set: { projectDir: "/two" } })));
+const MOVE_TOO = act("move to a third folder", (driver) =>
+  driver.write("a", change({ set: { projectDir: "/three" } })),
+);
+const MOVE_OTHER = act("move of another session", (driver) =>
+  driver.write("other", change({ set: { projectDir: "/one" } })),
+);
+const FIRST_WORD = act("write of a session's first message", (driver) =>
+  driver.write("other", change({ add: [aMessage("other", 1)], set: { updatedAt: at(3) } })),
+);
+const TOUCH = act("write of a later updatedAt", (driver) =>
+  driver.write("other", change({ set: { updatedAt: at(2), model: "m3" } })),
+);
+const DELETE_OTHER = act("delete of another session", (driver) => driver.delete(["other"]));
+const LIST = act("list", (driver) => driver.list({ limit: 9 }));
+const LIST_FOLDER = act("list of a folder", (driver) => driver.list({ limit: 9, projectDir: "/one" }));
+const LIST_EMPTY = act("list of empty sessions", (driver) => driver.list({ limit: 9, emptyBefore: at(99) }));
+const DUMP = act("dump", (driver) => driver.dump("a1"));
+const READ_HEAD = act("head", (driver) => driver.head("x"));
+
+type Pair = readonly [first: Act, second: Act, ground?: Ground];
+
+/** Each pair both ways: either may be the one that is held up. */
+async function races(store: Store, pairs: readonly Pair[]): Promise<void> {
+  for (const [one, two, ground = "held"] of pairs) {
+    await race(store, ground, one, two);
+    if (one !== two) await race(store, ground, two, one);
+  }
+}
+
+/** Each reader with each change, which is held up; also at each part of the store, behind which the reader waits. */
+async function looks(store: Store, readers: readonly Act[], changes: readonly Act[]): Promise<void> {
+  for (const one of changes)
+    for (const reader of readers)
+      for (let part = 0; await race(store, "held", one, reader, part); part++) if (!store.holds) break;
+}
+
+export const raceRules: readonly Rule[] = [
+  [
+    "hold: a fixture that can hold a change up does: nobody sees it, others go on, and it is done when it is let go",
+    async (store) => {
+      const { driver } = store;
+      await driver.create({ session: aSession("a") });
+      await driver.create({ session: aSession("b") });
+      const hold = await store.hold(0);
+      if (!hold) return;
+      const done = gate();
+      const held = driver.write("a", change({ set: { title: "new" } })).finally(done.open);
+      for (let waiting = 0; waiting === 0; waiting = await hold.waiting()) {
+        const isDone = await Promise.race([done.opened.then(() => true), Promise.resolve(false)]);
+        assert.ok(!isDone, "the change was not held up");
+      }
+      const other = await store.beside();
+      assert.equal((await other.get("a"))?.title, "Title of a");
+      await other.write("b", change({ set: { title: "beside" } }));
+      await hold.letGo();
+      await held;
+      assert.deepEqual([(await other.get("a"))?.title, (await other.get("b"))?.title], ["new", "beside"]);
+    },
+  ],
+  [
+    "race: a write is done before its lease is another's, and told with the head, or refused",
+    (store) =>
+      races(store, [
+        [SAY, STEAL],
+        [END, STEAL],
+        [FOLLOW, STEAL],
+        [SAY, RELEASE],
+        [SAY, RENEW],
+        [END, TAKE],
+        [END, SAY_MORE],
+        [UNLEASED, TAKE, "free"],
+        [FOLLOW_TOO, TAKE, "free"],
+      ]),
+  ],
+  [
+    "race: of any that want one lease, one has it, and the others are told who",
+    (store) =>
+      races(store, [
+        [TAKE, TAKE_TOO, "free"],
+        [STEAL, STEAL_TOO],
+        [STEAL, RENEW],
+        [STEAL, RELEASE],
+        [RELEASE, TAKE],
+        [RENEW, TAKE],
+        [RENEW, RELEASE],
+        [TAKE_NEW, TAKE_NEW_TOO],
+      ]),
+  ],
+  [
+    "race: changes of one chain lose nothing of each other",
+    (store) =>
+      races(store, [
+        [SAY, SAY_MORE],
+        [SAY, SAY_SAME],
+        [SAY, TITLE],
+        [TITLE, MODE],
+        [SAY, FINISH],
+        [SAY, CUT],
+        [SAY, FOLLOW],
+        [CUT, FOLLOW],
+        [SAY, MOVE],
+      ]),
+  ],
+  [
+    "race: of a chain that is deleted nothing is left, whatever comes at the same time",
+    (store) =>
+      races(store, [
+        [DELETE, SAY],
+        [DELETE, TITLE],
+        [DELETE, FOLLOW],
+        [DELETE, FOLLOW_TOO],
+        [DELETE, INSTRUCT],
+        [DELETE, WITHDRAW],
+        [DELETE, ANSWER],
+        [DELETE, STEAL],
+        [DELETE, END],
+        [DELETE, DELETE_TOO],
+        [DELETE, MOVE],
+      ]),
+  ],
+  [
+    "race: an id, an alias, an index and a run's key have one owner",
+    (store) =>
+      races(store, [
+        [CREATE, CREATE_SAME],
+        [CREATE, CREATE_ALIAS],
+        [FOLLOW, FOLLOW_TOO],
+        [KEY, CREATE_KEY],
+        [FORGET, FREED_KEY],
+        [FORGET, SAY],
+      ]),
+  ],
+  [
+    "race: of two that load one chain, or what is in it, one does, and the other leaves nothing",
+    (store) =>
+      races(store, [
+        [LOAD, LOAD_TOO],
+        [LOAD, CREATE],
+        [LOAD, CREATE_ALIAS],
+        [LOAD, CREATE_KEY],
+        [LOAD, KEY],
+      ]),
+  ],
+  [
+    "race: an ask has one answer, an instruction one end, and instructions their order",
+    (store) =>
+      races(store, [
+        [ANSWER, ANSWER_TOO],
+        [ANSWER, UNASK],
+        [WITHDRAW, WITHDRAW],
+        [WITHDRAW, FOLLOWED],
+        [INSTRUCT, INSTRUCT_SAME],
+        [INSTRUCT, INSTRUCT_TOO],
+      ]),
+  ],
+  [
+    "race: an instruction is told by the write that gives the lease back, or finds that change done",
+    (store) =>
+      races(store, [
+        [END, INSTRUCT],
+        [END, WITHDRAW],
+      ]),
+  ],
+  [
+    "race: totals are those of what is there, whatever comes, goes and moves",
+    (store) =>
+      races(store, [
+        [CREATE, DELETE_OTHER],
+        [CREATE, CREATE_KEY],
+        [MOVE, MOVE_TOO],
+        [MOVE, DELETE_OTHER],
+        [MOVE_OTHER, DELETE_OTHER],
+        [MOVE_OTHER, DELETE],
+        [MOVE_OTHER, FIRST_WORD],
+        [FIRST_WORD, DELETE_OTHER],
+        [FIRST_WORD, TOUCH],
+        [LOAD, MOVE],
+        [DELETE_OTHER, DELETE_OTHER],
+      ]),
+  ],
+  ["race: a dump is of one moment", (store) => looks(store, [DUMP], [SAY, CUT, FOLLOW, UNASK, DELETE])],
+  ["race: the head is of one moment", (store) => looks(store, [READ_HEAD], [SAY, CUT, FOLLOW, DELETE])],
+  [
+    "race: a list and its total are of one moment",
+    (store) => looks(store, [LIST, LIST_FOLDER, LIST_EMPTY], [CREATE_ALIAS, MOVE_OTHER, FIRST_WORD, DELETE_OTHER]),
+  ],
+];
