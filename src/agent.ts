@@ -23,7 +23,10 @@ import type { AgentParts, RunContext } from "./run/run-context.js";
 import type { RunQueue, Ticket } from "./run/queue.js";
 import { Runs, type Running } from "./run/runs.js";
 import { checkInput, oneOf, toolList } from "./run/input.js";
+import { quietInOutage } from "./sessions/outage.js";
 import { Sessions } from "./sessions/sessions.js";
+import type { ReadinessCheck } from "./agent-readiness.js";
+import type { NotReady, Readiness } from "./ports/readiness.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
 import { projectInstructions } from "./run/system-prompt.js";
@@ -33,6 +36,8 @@ import { VERSION } from "./base/version.js";
 
 /** Tools that a cancel could not end get so long, in ms, when the agent closes. */
 const STRAGGLER_MS = 2_500;
+
+const DRAINING: NotReady = { code: "draining", message: "the server is about to stop" };
 
 /** More than half of an agent is needed by nobody before the first run. */
 function runCode() {
@@ -63,6 +68,8 @@ export class Agent {
   #asks: Asks | undefined;
   #queue: RunQueue | undefined;
   #refusing = false;
+  #isDraining = false;
+  #readiness: Promise<ReadinessCheck> | undefined;
   #code: ReturnType<typeof runCode> | undefined;
   #opened: Promise<SessionDriver> | undefined;
   #closed: Promise<void> | undefined;
@@ -74,8 +81,9 @@ export class Agent {
     const names = options.providers.map((provider) => provider.name);
     const doubled = names.find((name, i) => names.indexOf(name) !== i);
     if (doubled !== undefined) throw new InputError("providers", `distinct names, got ${doubled} twice`);
-    const { model, logger = silentLogger, projectDir = process.cwd() } = options;
+    const { model, projectDir = process.cwd() } = options;
     const { mode = "auto" } = options;
+    const logger = quietInOutage(options.logger ?? silentLogger);
     const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [] } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const kept = new KeptConversations();
@@ -156,6 +164,7 @@ export class Agent {
       store: () => this.#store(),
       running: (rootId) => this.#running.get(rootId),
       unqueue: (rootId, runId) => this.#queue?.cancel(rootId, runId),
+      waits: (rootId, runId) => this.#queue?.waits(rootId, runId),
       watch: (id, watched) => this.#watch(id, watched),
     }));
   }
@@ -205,8 +214,28 @@ export class Agent {
     await this.#parts.tasks.add((this.#code ??= runCode())).catch(() => undefined);
   }
 
+  /**
+   * Whether work should be given to it: not while its store cannot be reached, its providers are asked for their first
+   * lists of models, or it is about to end. The store is opened for that. As of a second ago at most, however many
+   * ask. Rejects with the signal's reason alone.
+   */
+  async readiness(signal?: AbortSignal): Promise<Readiness> {
+    // Nobody needs to know more of one that ends, and its store may be closed.
+    if (!this.#isDraining) {
+      const reasons = await (await this.#checksReadiness()).reasons(signal);
+      if (!this.#isDraining) return { ready: reasons.length === 0, reasons };
+    }
+    return { ready: false, reasons: [DRAINING] };
+  }
+
+  /** Be not ready from now on, and go on as before: whoever chooses between agents has time to see it. */
+  drain(): void {
+    this.#isDraining = true;
+  }
+
   /** Refuse new runs from now on, with `ShuttingDownError`. */
   refuseNew(): void {
+    this.#isDraining = true;
     this.#refusing = true;
     this.#queue?.close();
   }
@@ -242,6 +271,13 @@ export class Agent {
       );
     const failed = (await Promise.allSettled(closing)).find((outcome) => outcome.status === "rejected");
     if (failed) throw failed.reason;
+  }
+
+  #checksReadiness(): Promise<ReadinessCheck> {
+    return (this.#readiness ??= import("./agent-readiness.js").then(({ ReadinessCheck }) => {
+      const { logger } = this.#parts;
+      return new ReadinessCheck({ store: () => this.#store(), models: this.models, logger });
+    }));
   }
 
   #store(): Promise<SessionDriver> {

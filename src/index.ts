@@ -4,6 +4,7 @@
 // Embedding: an agent, its parts, what it tells.
 export { Agent } from "./agent.js";
 export type { AgentOptions } from "./agent-options.js";
+export type { NotReady, Readiness } from "./ports/readiness.js";
 export type { AgentEvent } from "./ports/events.js";
 export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 export type { Budget, Instruction, Run, RunAnswer, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
@@ -121,6 +122,7 @@ export { Hints, LookingNotifier } from "./sessions/hints.js";
 export { holderState, thisHolder } from "./sessions/holder.js";
 export { MemoryDriver } from "./sessions/memory-driver.js";
 export { MemoryStore } from "./sessions/memory-store.js";
+export { brokeOff } from "./sessions/stored-run.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";
 export { isRecord, JsonDepthError, JsonError, parseJson } from "./base/json.js";
 export { headerSecrets, Redactor } from "./base/redact.js";

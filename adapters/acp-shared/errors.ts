@@ -47,8 +47,7 @@ export function toRpcError(error: unknown, logger: Logger): RpcError {
   if (hasCode(error, "too_many_runs") || hasCode(error, "shutting_down"))
     return new RpcError(CODES.internal, error.message);
   logger.error("a request failed", { error });
-  if (isFull(error)) return new RpcError(CODES.internal, STORE_FULL);
-  return new RpcError(CODES.internal, "internal error");
+  return new RpcError(CODES.internal, storeText(error) ?? "internal error");
 }
 
 /** Why a run failed, for the person at the client. */
@@ -57,14 +56,14 @@ export function failureText(error: unknown, logger: Logger): string {
   if (hasCode(error, "model_timeout") && error.why !== "") return `${error.message}: ${error.why}`;
   if (error instanceof Error && isGantryError(error) && !hasCode(error, "store")) return error.message;
   logger.error("a run failed", { error });
-  return isFull(error) ? STORE_FULL : "internal error";
+  return storeText(error) ?? "internal error";
 }
 
-/** The one failure of a store that its user can mend; its own message names files. */
-const STORE_FULL = "session store: no room left";
-
-function isFull(error: unknown): boolean {
-  return hasCode(error, "store") && error.full;
+/** What is told of a store that failed: what its user can mend, and what passes by itself. Its own message names files and hosts. */
+function storeText(error: unknown): string | undefined {
+  if (!hasCode(error, "store")) return undefined;
+  if (error.full) return "session store: no room left";
+  return error.unavailable ? "session store unavailable" : undefined;
 }
 
 /** By code, so that errors of another copy of the package count too. */

@@ -37,9 +37,17 @@ const UNEXPECTED: Refusal = { status: 500, message: INTERNAL, code: "internal" }
 /** The one failure of a store that its user can mend; its own message names files. */
 const STORE_FULL: Refusal = { status: 500, message: "session store: no room left", code: "store_full" };
 
+/** What passes by itself; its own message may name hosts. */
+const STORE_AWAY: Refusal = {
+  status: 503,
+  message: "session store unavailable",
+  code: "store_unavailable",
+  headers: { "Retry-After": "1" },
+};
+
 /** Whether the log alone has the whole story. */
 export function isInternal({ message }: Refusal | HttpError): boolean {
-  return message === INTERNAL || message === STORE_FULL.message;
+  return message === INTERNAL || message === STORE_FULL.message || message === STORE_AWAY.message;
 }
 
 /** Fields of a run's input as clients name them. */
@@ -67,6 +75,7 @@ export function refusalFor(error: unknown): Refusal {
     return { status: code === "session_busy" ? 409 : 503, message, code, headers };
   }
   if (hasCode(error, "store") && error.full) return STORE_FULL;
+  if (hasCode(error, "store") && error.unavailable) return STORE_AWAY;
   const { code } = error as GantryError;
   const status = STATUS[code];
   return status === undefined ? UNEXPECTED : { status, message: error.message, code };

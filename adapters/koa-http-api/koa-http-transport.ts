@@ -5,6 +5,9 @@ import { commonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
 import { HttpServing } from "./serving.js";
 
+const HEALTH = "/api/health";
+const READY = "/api/ready";
+
 /** The HTTP API under `/api`: JSON, with server-sent events where a run is streamed. */
 export class KoaHttpTransport implements Transport {
   readonly name = "koa-http-api";
@@ -52,13 +55,16 @@ export class KoaHttpTransport implements Transport {
         // With none of its own, those of the port hold.
         requiredHeaders: Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined,
         // Whoever asks whether it lives learns nothing else.
-        open: ["/api/health"],
+        open: [HEALTH],
+        headerless: options.openProbes ? [HEALTH, READY] : [],
+        // A balancer must see that this one goes, and why.
+        lasting: [READY],
         headers,
         handler: (request, response) => {
           // Who has left is told nothing, and a stop would wait for them.
           if (response.closed) return;
           serving.track(request, response);
-          if (serving.stopping)
+          if (serving.stopping && request.url?.split("?")[0] !== READY)
             refuse(response, { status: 503, message: "server shutting down", code: "shutting_down" });
           else loaded().then((handle) => void (response.closed || handle(request, response)), broken(response));
         },

@@ -35,6 +35,10 @@ export const koaHttpOptions = option.section({
     'What happens to a run whose client goes away: `"cancel"` or `"continue"`.',
     { default: "cancel" },
   ),
+  open_probes: option.flag(
+    "Answer `GET /api/health` and `GET /api/ready` without the required headers, as probes of balancers send none.",
+    { default: false },
+  ),
   project_roots: option.list(
     option.path(""),
     "Folders in which the `project_dir` of a run may be, beside the served one. Relative ones start at the config file's folder.",

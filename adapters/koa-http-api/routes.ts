@@ -23,6 +23,8 @@ export function createRouter(parts: ApiParts): Router {
 
   router.get("/api/health", (ctx) => send(ctx, { status: "ok", version: agent.version }));
 
+  router.get("/api/ready", async (ctx) => (await import("./ready.js")).showReadiness(ctx, parts));
+
   router.post("/api/run", (ctx) => runs.serve(ctx));
 
   router.get("/api/sessions/:id/events", async (ctx) => {

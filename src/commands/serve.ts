@@ -22,7 +22,7 @@ export const run: Command = async ({ args, flags, output }) => {
   const logger = makeLogger(loaded, output);
   if (flags.stdio) output.keepStdoutClean();
   const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
-  live(composition, logger);
+  live(composition, loaded.config.server.drainDelay * 1000, logger);
   logger.info(`working in ${composition.agent.projectDir} with ${modelsOf(loaded, composition)}`);
   // The first client is on its way, or there already: it is answered first.
   setTimeout(() => {
@@ -44,8 +44,9 @@ function makeLogger({ config, secrets }: LoadedConfig, output: Output): Logger {
 }
 
 /** Say where it listens, and live until a signal or until a transport has ended. */
-function live({ listening, stop }: Composition, logger: Logger): void {
+function live({ agent, listening, stop }: Composition, drainMs: number, logger: Logger): void {
   let stopping = false;
+  let draining = false;
   const end = (code: number) => {
     if (stopping) return;
     stopping = true;
@@ -56,8 +57,13 @@ function live({ listening, stop }: Composition, logger: Logger): void {
   };
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {
-      if (stopping) process.exit(1);
-      end(0);
+      if (stopping || draining) process.exit(1);
+      if (signal !== "SIGTERM" || drainMs === 0) return end(0);
+      // Whoever sends requests here has time to see that it should not any more.
+      draining = true;
+      agent.drain();
+      logger.info(`draining for ${drainMs / 1000} s`);
+      setTimeout(() => end(0), drainMs);
     });
   }
   process.stdout.on("error", () => end(0));

@@ -22,6 +22,11 @@ export interface GateOptions {
 
 const OTHER_USER: Refusal = { status: 403, message: "connection of another user refused", code: "other_user" };
 
+/** Whether one of these paths is asked for, and nothing to be changed. */
+export function gets(request: IncomingMessage, paths: readonly string[] = []): boolean {
+  return /^(GET|HEAD)$/.test(request.method ?? "") && paths.includes(pathOf(request));
+}
+
 /** Every check of who asks, of every mount of a port: the user, the Host, the page, the required headers. */
 export class HttpGate {
   readonly #options: GateOptions;
@@ -65,8 +70,9 @@ export class HttpGate {
   refusal(request: IncomingMessage, mount: HttpMount, upgrade: boolean): Refusal | undefined {
     if (mount.checksItself === true) return undefined;
     const authenticated = this.proves(mount);
-    const open = /^(GET|HEAD)$/.test(request.method ?? "") && (mount.open ?? []).includes(pathOf(request));
-    if (!authenticated && !open && this.#peers?.isTrusted(request.socket) === false) return OTHER_USER;
+    const open = gets(request, mount.open);
+    const headerless = gets(request, mount.headerless);
+    if (!authenticated && !open && !headerless && this.#peers?.isTrusted(request.socket) === false) return OTHER_USER;
     const refused = (upgrade ? upgradeRefusalOf : refusalOf)(request, {
       authenticated,
       boundHost: this.#boundHost,
@@ -78,7 +84,7 @@ export class HttpGate {
       allowedOrigins: mount.allowedOrigins ?? [],
     });
     // A browser asks for permission without any header of its page's.
-    if (refused || request.method === "OPTIONS") return refused;
+    if (refused || headerless || request.method === "OPTIONS") return refused;
     const fault = headerFault(request, this.#required(mount));
     return fault === undefined ? undefined : { status: 401, message: fault, code: "unauthorized" };
   }

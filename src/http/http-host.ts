@@ -6,7 +6,7 @@ import { onAbort } from "../base/abort.js";
 import { ListenError } from "../ports/errors.js";
 import { answer, answerBroken } from "./answers.js";
 import { HTTP_DEFAULTS } from "./defaults.js";
-import { HttpGate, type GateOptions } from "./gate.js";
+import { gets, HttpGate, type GateOptions } from "./gate.js";
 import { HttpSockets } from "./sockets.js";
 import { pathOf, toOriginForm } from "./target.js";
 import { silentLogger } from "../base/log.js";
@@ -242,7 +242,7 @@ class NodeHttpHost implements HttpHost {
     upgrade: boolean,
   ): Refusal | undefined {
     if (this.#sockets.isOver(request.socket)) return TOO_MANY;
-    if (this.#refusing) return SHUTTING_DOWN;
+    if (this.#refusing && !gets(request, mount?.lasting)) return SHUTTING_DOWN;
     const hosts = headerValues(request, "host");
     if (hosts.length > 1) return badRequest("more than one host header");
     if (hosts.length === 0 && request.httpVersionMinor > 0) return badRequest("missing host header");

@@ -2,16 +2,20 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { InputError, SessionNotFoundError } from "../ports/errors.js";
 import { found } from "../sessions/sessions.js";
+import { isAway } from "../sessions/outage.js";
 import { isOpen } from "../sessions/stored-run.js";
 import { type Cursor, isStored, parseCursor } from "./cursor.js";
 import type { Live } from "./live.js";
-import { onAbort } from "../base/abort.js";
+import { delay, onAbort } from "../base/abort.js";
 import { Place, type Step } from "./place.js";
 import type { Tail } from "./tail.js";
 
+/** While the store is away it is asked again so long after, in ms: at first, and at most. */
+const AGAIN_MS = { first: 250, most: 2_000 };
+
 /**
  * What a session says, from a cursor on, and then as it comes. Rejects with `InputError` (a cursor that never was),
- * `SessionNotFoundError` or `StoreError`.
+ * `SessionNotFoundError` or `StoreError`. Whoever follows, and was told something, waits for a store that cannot be reached.
  */
 export async function* watch(
   live: Live,
@@ -77,9 +81,19 @@ class Watch {
   }
 
   async *events(follow: boolean, signal: AbortSignal): AsyncGenerator<WatchEvent, void, undefined> {
+    let pause = AGAIN_MS.first;
     while (!signal.aborted) {
       const seen = this.#tail.version;
-      yield* this.#news();
+      try {
+        yield* this.#news();
+        pause = AGAIN_MS.first;
+      } catch (error) {
+        if (!follow || !this.#told || !isAway(error)) throw error;
+        // Not all at once, as soon as it is back.
+        await delay(pause * (0.5 + Math.random() / 2), signal).catch(() => undefined);
+        pause = Math.min(2 * pause, AGAIN_MS.most);
+        continue;
+      }
       if (this.#deleted || (!follow && (await this.#isUncut()))) return;
       if (follow) await this.#tail.next(seen, signal);
     }

@@ -87,6 +87,23 @@ export class Models {
   }
 
   /**
+   * Whether each provider was asked for its list in this process, and told it or failed; begins that where nobody has, and
+   * waits so long for it, in ms.
+   */
+  async synced(waitMs: number): Promise<boolean> {
+    const limit = deadline(waitMs);
+    try {
+      if (!this.#catalogue.isHeard())
+        await Promise.all(this.#options.providers.map((provider) => this.#catalogue.heard(provider, limit.signal)));
+    } catch (error) {
+      if (!limit.expired) throw error;
+    } finally {
+      limit.clear();
+    }
+    return this.#catalogue.isHeard();
+  }
+
+  /**
    * The model of a run. Both names given: that very pair, or `ModelSelectionError`. One name: the best match; a provider
    * that is configured is never replaced by another. Neither: the session's `stored` pair, then the preferred one. What
    * nobody knows falls back to the preferred model, with a warning. What is missing is asked for anew.

@@ -136,9 +136,15 @@ export class StoreError extends GantryError {
   readonly code = "store";
   /** Nothing more fits: what a client may be told, while the message names files. */
   readonly full: boolean;
-  constructor(message: string, { full = false, ...options }: { cause?: unknown; full?: boolean } = {}) {
+  /** It cannot be reached now (its server is away, its disk not mounted): the same asked again later may well be done. */
+  readonly unavailable: boolean;
+  constructor(
+    message: string,
+    { full = false, unavailable = false, ...options }: { cause?: unknown; full?: boolean; unavailable?: boolean } = {},
+  ) {
     super(message, options);
     this.full = full;
+    this.unavailable = unavailable;
   }
 }
 

@@ -27,6 +27,10 @@ export interface HttpMount {
   readonly checksItself?: boolean;
   /** Whole paths that anybody may GET, pages of other sites too: what holds no secret and changes nothing. */
   readonly open?: readonly string[];
+  /** Whole paths that anybody may GET without the required headers, whichever user of the machine asks. */
+  readonly headerless?: readonly string[];
+  /** Whole paths that may be had with GET while the port refuses all else, because it is about to close. */
+  readonly lasting?: readonly string[];
   /** Origins of pages that may open a socket here, beside the server's own and loopback ones. */
   readonly allowedOrigins?: readonly string[];
   /** Headers of every answer; the host sends them too, with what it answers before it knows whose a request is. */

@@ -4,6 +4,7 @@ import { deadline } from "../base/abort.js";
 import { Agent } from "../agent.js";
 import { FileCatalogueCache } from "../models/catalogue-cache.js";
 import { AdapterError, ConfigError, GantryError, hasCode } from "../ports/errors.js";
+import { quietInOutage } from "../sessions/outage.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Listening, Transport } from "../plugin/transport.js";
 import { Builder, type Parts } from "./builder.js";
@@ -54,8 +55,10 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
   }
 }
 
-async function build(options: ComposeOptions): Promise<Composition> {
-  const { loaded, home, projectDir, logger } = options;
+async function build(given: ComposeOptions): Promise<Composition> {
+  const logger = quietInOutage(given.logger);
+  const options = { ...given, logger };
+  const { loaded, home, projectDir } = options;
   const { config } = loaded;
   makeHome(home);
   const builder = new Builder(options);

@@ -75,13 +75,21 @@ export const configOptions = option.section(
           { default: false },
         ),
         allowed_hosts: texts("Further values of `Host` that are accepted while nothing authenticates."),
+        drain_delay: option.number(
+          "When SIGTERM tells it to stop, the server goes on as before for so long, while `GET /api/ready` says that it drains; only then it stops.",
+          { unit: "seconds", min: 0, max: 3_600, default: 0 },
+        ),
         insecure: option.flag("Bind beyond loopback without authentication; flag `--insecure`.", { default: false }),
       },
       { open: true },
     ),
     acp: option.section({}, { open: true }),
     session: option.section(
-      { driver: option.text("`sqlite`, `json`, or a module; flag `--session-driver`.", { default: "sqlite" }) },
+      {
+        driver: option.text("`sqlite`, `json`, `postgres`, or a module; flag `--session-driver`.", {
+          default: "sqlite",
+        }),
+      },
       { open: true },
     ),
     providers: option.list(anObject, "", { default: [] }),

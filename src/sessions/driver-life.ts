@@ -1,6 +1,13 @@
 import { TaskSet } from "../base/task-set.js";
 import { GantryError, StoreError } from "../ports/errors.js";
 
+/** Why a store failed; `full` and `unavailable` as in `StoreError`. */
+interface StoreFailure {
+  why: string;
+  full?: boolean;
+  unavailable?: boolean;
+}
+
 /** What a driver's life is made of. */
 export interface DriverLifeOptions<Opened> {
   /** Where the store is, for messages. */
@@ -10,7 +17,7 @@ export interface DriverLifeOptions<Opened> {
   /** Let go of it all. Called when nothing is under way any more. */
   close: (opened: Opened) => Promise<void> | void;
   /** What to tell of a failure that is not one of the system's own. Left out: its message. */
-  explain?: (error: unknown) => { why: string; full?: boolean } | undefined;
+  explain?: (error: unknown) => StoreFailure | undefined;
 }
 
 /** A session driver's life: opened once however often it is asked, closed when nothing is under way, and between the two every failure a `StoreError` that says where and why. */
@@ -72,14 +79,27 @@ export class DriverLife<Opened> {
   #failure(error: unknown): Error {
     if (error instanceof GantryError) return error;
     const message = error instanceof Error ? error.message : String(error);
-    const { why, full = false } = this.#options.explain?.(error) ?? systemFailure(error) ?? { why: message };
-    return new StoreError(`session store ${this.#options.where}: ${why}`, { cause: error, full });
+    const { why, ...kind } = this.#options.explain?.(error) ?? systemFailure(error) ?? { why: message };
+    return new StoreError(`session store ${this.#options.where}: ${why}`, { cause: error, ...kind });
   }
 }
 
+/** What the system says of a file on a disk that is not there now: of another host, or pulled out. */
+const AWAY: ReadonlySet<string> = new Set([
+  "ESTALE",
+  "ENOTCONN",
+  "ETIMEDOUT",
+  "EHOSTDOWN",
+  "EHOSTUNREACH",
+  "ENODEV",
+  "ENXIO",
+]);
+
 /** What to do about a disk that is full or a file that cannot be written; undefined for all else. */
-function systemFailure(error: unknown): { why: string; full?: boolean } | undefined {
+function systemFailure(error: unknown): StoreFailure | undefined {
   const { code } = error as { code?: unknown };
+  if (typeof code === "string" && AWAY.has(code))
+    return { why: `its disk cannot be reached (${code})`, unavailable: true };
   if (code === "ENOSPC" || code === "EDQUOT")
     return { why: `there is no room left; free some and try again (${code})`, full: true };
   if (code === "EACCES" || code === "EPERM" || code === "EROFS")

@@ -12,6 +12,9 @@ import { markdown, resultOf, table } from "./report.js";
 import { ROWS, passes, rowOf } from "./rows.js";
 import { SCENARIOS } from "./scenarios.js";
 import { median, quantile, summary } from "./statistics.js";
+import { CountingProxy, Messages, nameOf } from "./pg-wire.js";
+import { BenchDatabase } from "./postgres-server.js";
+import { NO_POSTGRES } from "../helpers/postgres.js";
 
 let bench: Bench;
 let model: HttpClient;
@@ -161,6 +164,51 @@ describe("the rows", () => {
     assert.match(lines[2] ?? "", /^20,000 tokens over SSE .* FAIL /);
     assert.match(lines.join("\n"), /20,000 tokens over SSE: slow/);
     assert.match(markdown(results, ["here"]), /^here\n\n\| row \|.*\| other \|\n\| --- \|/);
+  });
+});
+
+describe("what goes to PostgreSQL", () => {
+  it("is cut into messages however it comes", () => {
+    const start = Buffer.from([0, 0, 0, 8, 0, 3, 0, 0]);
+    const bytes = Buffer.concat([start, Buffer.from("Q\0\0\0\x0bselect\0S\0\0\0\x04", "latin1")]);
+    for (const size of [1, 3, bytes.length]) {
+      const messages = new Messages(true);
+      const types: string[] = [];
+      for (let at = 0; at < bytes.length; at += size)
+        for (const { type, body } of messages.read(bytes.subarray(at, at + size))) types.push(`${type}${body.length}`);
+      assert.deepEqual(types, ["4", "Q7", "S0"]);
+    }
+  });
+
+  it("is named by the function that is called, else by its first words", () => {
+    assert.equal(nameOf("SELECT * FROM gantry.write_1a2b3c4d($1, $2)"), "write");
+    assert.equal(nameOf('select "a ""b".forget_keys($1)'), "forget_keys");
+    assert.equal(nameOf(" NOTIFY channel, 'x'"), "NOTIFY channel,");
+  });
+
+  it("is counted: statements, round trips, bytes", { skip: NO_POSTGRES }, async () => {
+    const { default: pg } = await import("pg");
+    await using database = await BenchDatabase.create();
+    const proxy = await CountingProxy.start(database.address);
+    const client = new pg.Client({ connectionString: database.session(proxy.port).url });
+    try {
+      await client.connect();
+      assert.deepEqual(proxy.take(), { statements: [], roundTrips: 0, sent: 0, received: 0, notices: 0 });
+      const named = { name: "one", text: "SELECT length($1::text)", values: ["x".repeat(100_000)] };
+      for (let n = 0; n < 2; n++) assert.deepEqual((await client.query(named)).rows, [{ length: 100_000 }]);
+      const { sent, received, ...rest } = proxy.take();
+      assert.deepEqual(rest, {
+        statements: ["SELECT length($1::text)", "SELECT length($1::text)"],
+        roundTrips: 2,
+        notices: 0,
+      });
+      assert.ok(sent > 200_000 && sent < 201_000 && received > 0 && received < 1000, `${sent} ${received}`);
+      await client.query("LISTEN a; NOTIFY a");
+      assert.equal(proxy.take().notices, 1);
+    } finally {
+      await client.end();
+      await proxy.close();
+    }
   });
 });
 

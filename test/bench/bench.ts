@@ -55,6 +55,8 @@ export interface Line {
 /** Measures some rows at once. Only what is wanted need be told. */
 export interface Scenario {
   rows: readonly string[];
+  /** Why it cannot be measured here; undefined where it can. */
+  lacks?(): Promise<string | undefined>;
   run(bench: Bench): Promise<Line[]>;
 }
 
@@ -90,12 +92,12 @@ export class Bench {
     return this.options.rows.length === 0 || this.options.rows.includes(row);
   }
 
-  /** A home with the config of somebody who has one provider; the driver of sessions is the default unless it is named. */
-  home(driver?: string): string {
+  /** A home with the config of somebody who has one provider; sessions are stored as by default unless `session` says how. */
+  home(session?: { driver: string; [option: string]: unknown }): string {
     const home = folder();
     const models = [{ id: "m1", name: "M1", context_window: 10_000_000 }];
     const provider = { name: "lab", driver: "openai", base_url: this.model, api_key: "no-key", models };
-    const config = { providers: [provider], ...(driver ? { session: { driver } } : {}) };
+    const config = { providers: [provider], ...(session ? { session } : {}) };
     writeFileSync(path.join(home, "config.json"), JSON.stringify(config));
     return home;
   }

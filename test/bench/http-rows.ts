@@ -6,7 +6,8 @@ import { HttpPeerServer, figuresOfPeers } from "./http-peer.js";
 import { cpuOf, end, start } from "./processes.js";
 import { mean, median, quantile } from "./statistics.js";
 
-const AT_ONCE = 64;
+/** Clients that ask at once. */
+export const AT_ONCE = 64;
 
 /** A question as `gantry` asks it, without gantry. */
 export const direct = (message: string) => ({
@@ -29,6 +30,7 @@ export async function run(
 export async function atOnce(
   jobs: number,
   work: (worker: number) => Promise<{ ms: number }>,
+  workers = AT_ONCE,
 ): Promise<{ perSecond: number; samples: number[] }> {
   const samples: number[] = [];
   let left = jobs;
@@ -36,7 +38,7 @@ export async function atOnce(
   const worker = async (_: unknown, index: number): Promise<void> => {
     while (left-- > 0) samples.push((await work(index)).ms);
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: workers }, worker));
   return { perSecond: (samples.length / (performance.now() - since)) * 1000, samples };
 }
 

@@ -9,6 +9,7 @@ import { HELP, optionsOf } from "./options.js";
 import { endAll, endWithSignals } from "./processes.js";
 import { profile } from "./profile.js";
 import { markdown, resultOf, table, verdict, type Result } from "./report.js";
+import { rowOf } from "./rows.js";
 import { SCENARIOS } from "./scenarios.js";
 
 const args = process.argv.slice(2);
@@ -35,7 +36,13 @@ const results: Result[] = [];
 const bench = await Bench.create(options);
 try {
   for (const scenario of SCENARIOS) {
-    if (!scenario.rows.some((row) => bench.wants(row))) continue;
+    const wanted = scenario.rows.filter((row) => bench.wants(row));
+    if (wanted.length === 0) continue;
+    const lacks = await scenario.lacks?.();
+    if (lacks !== undefined) {
+      for (const row of wanted) console.log(`SKIP  ${rowOf(row).title}: ${lacks}`);
+      continue;
+    }
     for (const line of await scenario.run(bench)) {
       if (!bench.wants(line.row)) continue;
       const result = resultOf(line);

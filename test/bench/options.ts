@@ -5,7 +5,7 @@ import { ROOT, type BenchOptions, type Peer } from "./bench.js";
 import { httpPeerOf } from "./http-peer.js";
 import { ROWS, rowOf } from "./rows.js";
 
-export const PROFILES = ["start", "turn", "runs", "stream"] as const;
+export const PROFILES = ["start", "turn", "runs", "stream", "postgres-turn", "postgres-runs"] as const;
 export type Profiled = (typeof PROFILES)[number];
 
 /** What is done, beside what is measured. */

@@ -108,7 +108,12 @@ function treeOf(root: number): number[] {
 
 /** CPU milliseconds, user and system, of a process with all that it started, so far; in steps of 10. NaN where unknown. */
 export function cpuOf({ pid }: ChildProcess, whole = true): number {
-  if (process.platform !== "linux" || pid === undefined) return NaN;
+  return pid === undefined ? NaN : cpuOfTree(pid, whole);
+}
+
+/** The same, by its number. */
+export function cpuOfTree(pid: number, whole = true): number {
+  if (process.platform !== "linux") return NaN;
   let ticks = 0;
   for (const each of whole ? treeOf(pid) : [pid]) {
     const stat = statOf(each);

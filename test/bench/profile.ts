@@ -1,4 +1,4 @@
-// `npm run bench -- --profile start|turn|runs|stream`: the ten largest costs of one kind of work, by package and by
+// `npm run bench -- --profile WHAT`: the ten largest costs of one kind of work, by package and by
 // function, as V8 samples them, told in the words of the sources.
 import { readdirSync, readFileSync } from "node:fs";
 import { SourceMap } from "node:module";
@@ -9,6 +9,7 @@ import type { Bench } from "./bench.js";
 import { HttpClient, textOfRun } from "./http-client.js";
 import { atOnce, run } from "./http-rows.js";
 import type { Profiled } from "./options.js";
+import { BenchDatabase } from "./postgres-server.js";
 import { end, folder, start } from "./processes.js";
 
 const LARGEST = 10;
@@ -79,19 +80,10 @@ const WORK: Record<Profiled, (bench: Bench, nodeArgs: readonly string[]) => Prom
     }
     throw new Error("nothing was profiled");
   },
-  /** Turns on one session, one after the other. */
-  turn: (bench, nodeArgs) =>
-    served(bench, nodeArgs, async (client) => {
-      const { id } = await run(client, "hi");
-      return async (times) => {
-        for (let n = 0; n < times; n++) await run(client, "hi", id);
-      };
-    }),
-  /** Fresh runs, 64 at once. */
-  runs: (bench, nodeArgs) =>
-    served(bench, nodeArgs, async (client) => async (times) => {
-      await atOnce(times, () => run(client, "hi"));
-    }),
+  turn: (bench, nodeArgs) => served(bench, nodeArgs, turns),
+  runs: (bench, nodeArgs) => served(bench, nodeArgs, manyRuns),
+  "postgres-turn": (bench, nodeArgs) => onPostgres(bench, nodeArgs, turns),
+  "postgres-runs": (bench, nodeArgs) => onPostgres(bench, nodeArgs, manyRuns),
   /** Streams of 20,000 tokens, one after the other. */
   stream: (bench, nodeArgs) =>
     served(
@@ -105,13 +97,34 @@ const WORK: Record<Profiled, (bench: Bench, nodeArgs: readonly string[]) => Prom
     ),
 };
 
+type Prepare = (client: HttpClient) => Promise<(times: number) => Promise<void>>;
+
+/** Turns on one session, one after the other. */
+const turns: Prepare = async (client) => {
+  const { id } = await run(client, "hi");
+  return async (times) => {
+    for (let n = 0; n < times; n++) await run(client, "hi", id);
+  };
+};
+
+/** Fresh runs, 64 at once. */
+const manyRuns: Prepare = async (client) => async (times) => {
+  await atOnce(times, () => run(client, "hi"));
+};
+
+async function onPostgres(bench: Bench, nodeArgs: readonly string[], prepare: Prepare): Promise<Window> {
+  await using database = await BenchDatabase.create();
+  return await served(bench, nodeArgs, prepare, undefined, bench.home(database.session()));
+}
+
 async function served(
   bench: Bench,
   nodeArgs: readonly string[],
-  prepare: (client: HttpClient) => Promise<(times: number) => Promise<void>>,
+  prepare: Prepare,
   [warmUp, times]: readonly [number, number] = [200, 640],
+  home = bench.home(),
 ): Promise<Window> {
-  const server = await bench.serve(bench.home(), bench.project(), nodeArgs);
+  const server = await bench.serve(home, bench.project(), nodeArgs);
   const client = new HttpClient(server.base);
   const work = await prepare(client);
   await work(warmUp);

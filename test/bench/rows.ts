@@ -12,7 +12,7 @@ export interface Goal {
 export interface Row {
   id: string;
   title: string;
-  unit: "ms" | "MB" | "runs/s" | "turns/s";
+  unit: "ms" | "MB" | "runs/s" | "turns/s" | "round trips" | "bytes";
   goal: Goal;
   /** What stands in the floor's column. */
   floor: string;
@@ -77,7 +77,38 @@ export const ROWS: readonly Row[] = [
     "SQLite driver",
   ),
   row("json-slope", "JSON driver: slope per stored turn", "ms", { figure: "value", atMost: 0.02 }, ""),
+  postgres("runs-1", "fresh runs, one at a time", "runs/s"),
+  postgres("turns-1", "turns on a stored session, one at a time", "turns/s"),
+  postgres("runs-64", "fresh runs at 64 at once", "runs/s"),
+  postgres("turns-64", "turns on stored sessions at 64 at once", "turns/s"),
+  row("pg-trips", "PostgreSQL: round trips of a turn", "round trips", { figure: "value", atMost: 4 }, ""),
+  row(
+    "pg-trips-cold",
+    "PostgreSQL: round trips of a turn on what another process said",
+    "round trips",
+    { figure: "value", atMost: 4 },
+    "",
+  ),
+  row(
+    "pg-bytes",
+    "PostgreSQL: bytes of a turn on 10,000 messages",
+    "bytes",
+    { figure: "ratio", atMost: 1.05 },
+    "on one message",
+  ),
+  row(
+    "pg-bytes-cold",
+    "PostgreSQL: bytes of a message that another process said",
+    "bytes",
+    { figure: "ratio", atMost: 4 },
+    "as the model is sent it",
+  ),
 ];
+
+/** A row that compares PostgreSQL with SQLite. */
+function postgres(id: string, title: string, unit: Row["unit"]): Row {
+  return row(`pg-${id}`, `PostgreSQL: ${title}`, unit, { figure: "ratio", atLeast: 0.5 }, "SQLite driver");
+}
 
 function row(id: string, title: string, unit: Row["unit"], goal: Goal, floor: string): Row {
   return { id, title, unit, goal, floor };

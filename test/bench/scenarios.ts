@@ -1,6 +1,8 @@
 // What measures the rows, in the order in which it is done.
 import type { Scenario } from "./bench.js";
 import { manyRuns, serveStart, singleRuns } from "./http-rows.js";
+import { postgresRuns } from "./postgres-rows.js";
+import { postgresTraffic } from "./postgres-traffic.js";
 import { stdioRows } from "./stdio-rows.js";
 import { jsonDriver, longList, longSession, slopes } from "./store-rows.js";
 import { firstToken, healthBeside, longStream, tokenCpu } from "./stream-rows.js";
@@ -21,4 +23,6 @@ export const SCENARIOS: readonly Scenario[] = [
   longList,
   longSession,
   jsonDriver,
+  postgresRuns,
+  postgresTraffic,
 ];

@@ -21,14 +21,17 @@ interface Prepared {
   file: string;
 }
 
-/** A server on a store that holds what `groups` say: `100000x0` sessions without messages, `1x50000` one of so many. */
-async function prepared(bench: Bench, driver: Driver, groups: readonly string[]): Promise<Prepared> {
-  const home = bench.home(driver);
-  const project = bench.project();
-  const file = path.join(home, driver === "json" ? "sessions" : "sessions.db");
+/** Fill a store with what `groups` say: `100000x0` sessions without messages, `1x50000` one of so many. Resolves with the ids of few. */
+export async function filled(
+  bench: Bench,
+  driver: Driver | "postgres",
+  options: object,
+  project: string,
+  groups: readonly string[],
+): Promise<string[]> {
   const { node, product } = bench.options;
-  const child = start([node, beside("store.mjs"), product, driver, file, project, ...groups], {
-    env: bench.environment(home),
+  const child = start([node, beside("store.mjs"), product, driver, JSON.stringify(options), project, ...groups], {
+    env: bench.environment(""),
     stderr: "inherit",
   });
   let output = "";
@@ -36,8 +39,17 @@ async function prepared(bench: Bench, driver: Driver, groups: readonly string[])
   const [code] = (await once(child, "close")) as [number | null];
   await end(child);
   if (code !== 0) throw new Error("the store could not be prepared");
+  return output.trim().split("\n");
+}
+
+/** A server on a store that was filled. */
+async function prepared(bench: Bench, driver: Driver, groups: readonly string[]): Promise<Prepared> {
+  const home = bench.home({ driver });
+  const project = bench.project();
+  const file = path.join(home, driver === "json" ? "sessions" : "sessions.db");
+  const ids = await filled(bench, driver, { path: file }, project, groups);
   const server = await bench.serve(home, project);
-  return { server, client: new HttpClient(server.base), ids: output.trim().split("\n"), file };
+  return { server, client: new HttpClient(server.base), ids, file };
 }
 
 async function closed({ client, server }: Prepared): Promise<void> {
@@ -146,7 +158,7 @@ export const jsonDriver: Scenario = {
     const jobs = bench.rounds(640, 320);
     const stores = await Promise.all(
       (["json", "sqlite"] as const).map(async (driver) => {
-        const server = await bench.serve(bench.home(driver));
+        const server = await bench.serve(bench.home({ driver }));
         return { server, client: new HttpClient(server.base), load: load() };
       }),
     );

@@ -1,18 +1,22 @@
-// Prepares a store through the product's own driver: `node store.mjs PRODUCT DRIVER PATH PROJECT SESSIONS...`, where each
-// of SESSIONS is `count x messages` (`100000x0`, `1x50000`). Prints the ids, one a line, of which there are few.
+// Prepares a store through the product's own driver: `node store.mjs PRODUCT DRIVER OPTIONS PROJECT SESSIONS...`: options
+// of the driver as JSON, and sessions as `count x messages` (`100000x0`, `1x50000`). Prints the ids, one a line, of which there are few.
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [product, kind, file, projectDir, ...groups] = process.argv.slice(2);
+const [product, kind, options, projectDir, ...groups] = process.argv.slice(2);
 /** Changes that nobody waits for are written together. */
 const TOGETHER = 1000;
 
-const name = kind === "json" ? "lowdb-json-driver" : "sqlite-driver";
+const [name, face] = {
+  json: ["lowdb-json-driver", "LowdbJsonDriver"],
+  sqlite: ["sqlite-driver", "SqliteDriver"],
+  postgres: ["postgres-driver", "PostgresDriver"],
+}[kind];
 const { exports } = JSON.parse(readFileSync(path.join(product, "package.json"), "utf8"));
-const face = exports["./adapters/*"].default.replace("*", name);
-const module = await import(pathToFileURL(path.join(product, face)).href);
-const driver = new (kind === "json" ? module.LowdbJsonDriver : module.SqliteDriver)({ path: file });
+const file = path.join(product, exports["./adapters/*"].default.replace("*", name));
+const { [face]: Driver } = await import(pathToFileURL(file).href);
+const driver = new Driver(JSON.parse(options));
 await driver.open();
 
 const at = (seconds) => new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
@@ -24,6 +28,9 @@ const session = (id, seconds) => ({
   provider: "lab",
   model: "m1",
   reasoningEffort: "",
+  mode: "auto",
+  leave: [],
+  cuts: [],
   projectDir,
   parentId: "",
   chain: { root: id, index: 0 },

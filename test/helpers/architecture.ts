@@ -32,7 +32,7 @@ const ROOMS: readonly (readonly [name: string, has: RegExp])[] = [
   ...["commands", "serve", "testing"].map(room),
   ["index.ts", /^src\/index\.ts$/],
   room("plugin"),
-  ["agent.ts", /^src\/agent(-options)?\.ts$/],
+  ["agent.ts", /^src\/agent(-options|-readiness)?\.ts$/],
   ...["run", "live", "compaction", "sessions", "models", "conversation", "tools", "hostile", "http"].map(room),
   ...["files", "base", "ports"].map(room),
 ];

@@ -6,6 +6,7 @@ import { startApi } from "./api.js";
 /** Every route, with what it answers a welcome client. */
 const ROUTES: [method: string, path: string, status: number, body?: string][] = [
   ["GET", "/api/health", 200],
+  ["GET", "/api/ready", 200],
   ["GET", "/api/models", 200],
   ["POST", "/api/run", 200, '{"message":"hi"}'],
   ["GET", "/api/sessions", 200],

@@ -15,6 +15,7 @@ it("fills in defaults", () => {
     headers: {},
     maxBodyBytes: 10_485_760,
     onDisconnect: "cancel",
+    openProbes: false,
     projectRoots: [],
     limits: { streams: 1024, jsonDepth: 64 },
   });
@@ -26,6 +27,7 @@ it("takes what config gives", () => {
     headers: { "X-A": "1" },
     max_body_bytes: 5,
     on_disconnect: "continue",
+    open_probes: true,
     project_roots: ["../repos"],
     limits: { streams: 2, json_depth: 8 },
   };
@@ -34,6 +36,7 @@ it("takes what config gives", () => {
     headers: { "X-A": "1" },
     maxBodyBytes: 5,
     onDisconnect: "continue",
+    openProbes: true,
     projectRoots: ["../repos"],
     limits: { streams: 2, jsonDepth: 8 },
   });

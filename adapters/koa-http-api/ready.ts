@@ -1,0 +1,17 @@
+import type { NotReady } from "gantry";
+import type { Context } from "koa";
+import { send, type ApiParts } from "./api.js";
+
+/** Of this door, where the agent itself goes on. */
+const DRAINING: NotReady = { code: "draining", message: "the server is about to stop" };
+
+/** `GET /api/ready`: whether runs should be sent here, for those who choose between servers. */
+export async function showReadiness(ctx: Context, { agent, stopping }: ApiParts): Promise<void> {
+  const { ready, reasons } = stopping.aborted ? { ready: false, reasons: [DRAINING] } : await agent.readiness();
+  if (ready) {
+    send(ctx, { status: "ready", version: agent.version });
+    return;
+  }
+  ctx.set("Retry-After", "1");
+  send(ctx, { error: "not ready", code: "not_ready", status: "not_ready", reasons }, 503);
+}

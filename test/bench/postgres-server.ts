@@ -1,0 +1,86 @@
+// The PostgreSQL that is measured: a private server with the durability that a user's has, its files where the other stores
+// are. Where no server is installed, the one that GANTRY_TEST_POSTGRES names.
+import { randomBytes } from "node:crypto";
+import { cpuOfTree } from "./processes.js";
+
+/** What tests turn off for speed, as it is by default. */
+const AS_BY_DEFAULT = {
+  fsync: "on",
+  full_page_writes: "on",
+  shared_buffers: "128MB",
+  wal_level: "replica",
+  max_wal_size: "1GB",
+};
+
+/** Why PostgreSQL cannot be measured here; undefined where it can. */
+export async function lacksPostgres(): Promise<string | undefined> {
+  const { NO_POSTGRES } = await import("../helpers/postgres.js");
+  return NO_POSTGRES || undefined;
+}
+
+/** A schema of a server's, both gone when it is disposed of. */
+export class BenchDatabase implements AsyncDisposable {
+  readonly #url: URL;
+  readonly #schema = `gantry_${randomBytes(8).toString("hex")}`;
+  readonly #pid: number | undefined;
+  readonly #after: (() => unknown)[];
+
+  private constructor(url: string, pid: number | undefined, after: (() => unknown)[]) {
+    this.#url = new URL(url);
+    this.#pid = pid;
+    this.#after = after;
+  }
+
+  static async create(settings: Readonly<Record<string, string>> = {}): Promise<BenchDatabase> {
+    const { ownServer, postgresUrl, asAdmin } = await import("../helpers/postgres.js");
+    const { findPostgres } = await import("../helpers/postgres-binaries.js");
+    const after: (() => unknown)[] = [];
+    if (findPostgres()) {
+      const { url, pid } = await ownServer(
+        { after: (work) => void after.push(work) },
+        { ...AS_BY_DEFAULT, ...settings },
+      );
+      return new BenchDatabase(url, pid, after);
+    }
+    const url = await postgresUrl();
+    const database = new BenchDatabase(url, undefined, after);
+    after.push(() => asAdmin(url, `DROP SCHEMA IF EXISTS ${database.#schema} CASCADE`));
+    return database;
+  }
+
+  /** Of an administrator. */
+  get url(): string {
+    return this.#url.href;
+  }
+
+  get schema(): string {
+    return this.#schema;
+  }
+
+  get address(): { host: string; port: number } {
+    return { host: this.#url.hostname, port: Number(this.#url.port || 5432) };
+  }
+
+  /** The `session` of a config, by way of a port of this machine's where one is named. */
+  session(port?: number): { driver: string; url: string; schema: string } {
+    const url = new URL(this.#url);
+    if (port !== undefined) [url.hostname, url.port] = ["127.0.0.1", String(port)];
+    return { driver: "postgres", url: url.href, schema: this.#schema };
+  }
+
+  /** What the driver is made with. */
+  options(size = 10): { url: string; schema: string; durability: "full"; pool: Record<string, number> } {
+    const { url, schema } = this.session();
+    const pool = { size, connectTimeout: 10, idleTimeout: 30, statementTimeout: 30 };
+    return { url, schema, durability: "full", pool };
+  }
+
+  /** CPU milliseconds of the server with all its connections so far; NaN where it is not ours. */
+  cpu(): number {
+    return this.#pid === undefined ? NaN : cpuOfTree(this.#pid);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const work of this.#after.splice(0)) await work();
+  }
+}

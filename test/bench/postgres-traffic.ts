@@ -1,0 +1,120 @@
+// Rows of what a turn sends to PostgreSQL and gets from it, however much was said before.
+import type { Line, Scenario } from "./bench.js";
+import { HttpClient } from "./http-client.js";
+import { run } from "./http-rows.js";
+import { CountingProxy, type Traffic } from "./pg-wire.js";
+import { BenchDatabase, lacksPostgres } from "./postgres-server.js";
+import { end } from "./processes.js";
+import { median } from "./statistics.js";
+import { filled } from "./store-rows.js";
+
+/** Messages that a session has before. */
+const HISTORIES = [1, 100, 10_000] as const;
+/** As chat completions are sent one of those messages, with the sign behind it. */
+const SENT = Buffer.byteLength('{"role":"assistant","content":"What is said as number 5000 of this conversation."},');
+
+/** An answer as slow as those of real models. */
+const SLOW = { tokens: 200, seconds: 4, prompt: "[tokens=200 every=20]" };
+
+type Counted = Pick<Traffic, "roundTrips" | "sent" | "received"> & { statements: string };
+
+/** The turns that were counted, as one: the middle of each figure, and the statements of most. */
+function middle(turns: readonly Traffic[]): Counted {
+  const figure = (of: (turn: Traffic) => number): number => median(turns.map(of));
+  const told = turns.map(({ statements }) => statements.join(", ")).sort();
+  const often = new Map(told.map((each) => [each, told.filter((other) => other === each).length]));
+  const [[statements = ""] = []] = [...often].sort(([, a], [, b]) => b - a);
+  return {
+    roundTrips: figure((turn) => turn.roundTrips),
+    sent: figure((turn) => turn.sent),
+    received: figure((turn) => turn.received),
+    statements,
+  };
+}
+
+const bytesOf = ({ sent, received }: Counted): number => sent + received;
+
+/** What was done before is done, and what a turn leaves for later is too. */
+const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 200));
+
+async function counted(proxy: CountingProxy, work: () => Promise<unknown>): Promise<Traffic> {
+  await settled();
+  proxy.take();
+  await work();
+  await settled();
+  return proxy.take();
+}
+
+/** Statements, round trips and bytes of a turn: on a session that the process had last, and on one that another had. */
+export const postgresTraffic: Scenario = {
+  rows: ["pg-trips", "pg-trips-cold", "pg-bytes", "pg-bytes-cold"],
+  lacks: lacksPostgres,
+  async run(bench) {
+    await using database = await BenchDatabase.create();
+    const proxy = await CountingProxy.start(database.address);
+    const project = bench.project();
+    const groups = HISTORIES.map((messages) => `1x${messages}`);
+    const ids = await filled(bench, "postgres", database.options(), project, groups);
+    const here = await bench.serve(bench.home(database.session(proxy.port)), project);
+    const elsewhere = await bench.serve(bench.home(database.session()), project);
+    const clients = { here: new HttpClient(here.base), elsewhere: new HttpClient(elsewhere.base) };
+    const rounds = bench.rounds(7, 3);
+    const warm: Counted[] = [];
+    const cold: Counted[] = [];
+    for (const id of ids) {
+      const turns: Record<"warm" | "cold", Traffic[]> = { warm: [], cold: [] };
+      await run(clients.here, "hi", id);
+      for (let n = 0; n < rounds; n++) {
+        turns.warm.push(await counted(proxy, () => run(clients.here, "hi", id)));
+        await run(clients.elsewhere, "hi", id);
+        turns.cold.push(await counted(proxy, () => run(clients.here, "hi", id)));
+      }
+      warm.push(middle(turns.warm));
+      cold.push(middle(turns.cold));
+    }
+    const fresh: Traffic[] = [];
+    const streamed: Traffic[] = [];
+    const [short = ""] = ids;
+    for (let n = 0; n < rounds; n++) {
+      fresh.push(await counted(proxy, () => run(clients.here, "hi")));
+      if (n < 3) streamed.push(await counted(proxy, () => run(clients.here, SLOW.prompt, short)));
+    }
+    for (const client of Object.values(clients)) client.close();
+    for (const { child } of [here, elsewhere]) await end(child);
+    await proxy.close();
+    return linesOf(warm, cold, middle(fresh), middle(streamed));
+  },
+};
+
+function linesOf(warm: readonly Counted[], cold: readonly Counted[], fresh: Counted, slow: Counted): Line[] {
+  const trips = (all: readonly Counted[]): number[] => all.map(({ roundTrips }) => roundTrips);
+  const [few, many] = [cold.at(0), cold.at(-1)].map((each) => (each ? bytesOf(each) : NaN));
+  const perMessage = ((many ?? NaN) - (few ?? NaN)) / ((HISTORIES.at(-1) ?? 0) - (HISTORIES.at(0) ?? 0));
+  const bytes = warm.map(bytesOf);
+  const told = (all: readonly Counted[]): string[] =>
+    all.map(
+      ({ sent, received, roundTrips, statements }, index) =>
+        `on ${HISTORIES[index]?.toLocaleString("en-US")}: ${roundTrips} round trips, ${sent.toLocaleString("en-US")} bytes there, ` +
+        `${received.toLocaleString("en-US")} back: ${statements}`,
+    );
+  return [
+    {
+      row: "pg-trips",
+      judged: Math.max(...trips(warm)),
+      gantry: { samples: trips(warm) },
+      notes: [
+        ...told(warm),
+        `a fresh run, with the title: ${fresh.roundTrips} round trips, ${bytesOf(fresh).toLocaleString("en-US")} bytes: ${fresh.statements}`,
+        `an answer of ${SLOW.tokens} tokens in ${SLOW.seconds} s: ${slow.roundTrips} round trips, ${bytesOf(slow).toLocaleString("en-US")} bytes`,
+      ],
+    },
+    { row: "pg-trips-cold", judged: Math.max(...trips(cold)), gantry: { samples: trips(cold) }, notes: told(cold) },
+    {
+      row: "pg-bytes",
+      judged: (bytes.at(-1) ?? NaN) / (bytes.at(0) ?? NaN),
+      gantry: { samples: bytes.slice(-1) },
+      floor: { samples: bytes.slice(0, 1) },
+    },
+    { row: "pg-bytes-cold", judged: perMessage / SENT, gantry: { samples: [perMessage] }, floor: { samples: [SENT] } },
+  ];
+}

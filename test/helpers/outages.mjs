@@ -1,0 +1,36 @@
+// A store that can be cut off: SQLite behind a line that a test closes. As a session driver of a config it looks for the
+// file `away` in gantry's home: `fail`, the line is cut; `hang`, nothing is answered any more.
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { defineAdapter, StoreError } from "gantry";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+
+/** The same driver, whose calls fail or hang as long as `state` says so. */
+export function withOutages(driver, state) {
+  return new Proxy(driver, {
+    get(target, name) {
+      const value = Reflect.get(target, name, target);
+      if (typeof value !== "function" || name === "close")
+        return typeof value === "function" ? value.bind(target) : value;
+      return async (...args) => {
+        if (state() === "hang") await new Promise(() => undefined);
+        if (state() === "fail")
+          throw new StoreError("session store postgres://ada@db.internal:5432/secret: connect ECONNREFUSED 10.1.2.3", {
+            unavailable: true,
+          });
+        return value.apply(target, args);
+      };
+    },
+  });
+}
+
+export default defineAdapter({
+  kind: "session-driver",
+  name: "outages",
+  parse: () => ({}),
+  create: (_options, { home, logger }) => {
+    const away = join(home, "away");
+    const state = () => (existsSync(away) ? readFileSync(away, "utf8") : "");
+    return withOutages(new SqliteDriver({ path: join(home, "sessions.db"), durability: "normal" }, logger), state);
+  },
+});
