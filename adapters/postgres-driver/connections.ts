@@ -35,9 +35,8 @@ export class Connections {
     this.#pool = new LinkPool(this.#address, options.pool, logger);
   }
 
-  /** `host:port/database`: what may be told. */
-  get where(): string {
-    return this.#address.where;
+  get address(): Address {
+    return this.#address;
   }
 
   /**
@@ -72,7 +71,7 @@ export class Connections {
     text: string,
     values: readonly Value[],
     again: "read" | "once",
-    seconds = this.#options.statementTimeout,
+    seconds = this.#options.statement_timeout,
   ): Promise<Row[]> {
     const size = sizeOf(values);
     let until = this.#soon();
@@ -86,7 +85,7 @@ export class Connections {
         const lost = link.lost || isLost(error);
         if (lost) link.destroy();
         else this.#pool.put(link);
-        if (error instanceof TooLong) throw unavailable(this.where, whetherDone(error.message, again));
+        if (error instanceof TooLong) throw unavailable(this.#address.where, whetherDone(error.message, again));
         if (lost) {
           // From here on it waits again; how long it was at work counts for nothing.
           if (losses++ === 0) until = this.#soon();
@@ -103,12 +102,12 @@ export class Connections {
   }
 
   #soon(): number {
-    return Date.now() + this.#options.connectTimeout * 1000;
+    return Date.now() + this.#options.connect_timeout * 1000;
   }
 
   /** A moment, so that nothing turns in circles; the error where no time is left. */
   async #again(losses: number, until: number, error: unknown, again: "read" | "once"): Promise<void> {
-    if (Date.now() >= until) throw unavailable(this.where, whetherDone(reason(error).why, again));
+    if (Date.now() >= until) throw unavailable(this.#address.where, whetherDone(reason(error).why, again));
     if (losses > 1) await sleep(Math.random() * Math.min(500, 10 * 2 ** losses));
   }
 }

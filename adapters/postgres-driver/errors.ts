@@ -89,10 +89,10 @@ function told(code: string, message: string): string {
 }
 
 /** For `DriverLife`: what to tell of whatever is no error of ours yet. */
-export function explain(error: unknown): { why: string; full: boolean } | undefined {
+export function explain(error: unknown): { why: string; full: boolean; unavailable: boolean } | undefined {
   if (codeOf(error) === "" && !isLost(error)) return undefined;
-  const { why, full } = reason(error);
-  return { why, full };
+  const { why, full, lasting } = reason(error);
+  return { why, full, unavailable: !full && !lasting };
 }
 
 /** A failed statement without what may be a user's words: its values, and where in a function it was. */
@@ -108,5 +108,5 @@ export function withoutWords(error: unknown): unknown {
 
 /** The store cannot be reached now: the same may succeed later. */
 export function unavailable(where: string, why: string): StoreError {
-  return new StoreError(`session store ${where}: ${why}`);
+  return new StoreError(`session store ${where}: ${why}`, { unavailable: true });
 }

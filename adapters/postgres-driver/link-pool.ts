@@ -8,11 +8,11 @@ export interface PoolOptions {
   /** Most connections at the same time. */
   size: number;
   /** Longest that a call waits for a connection, with all attempts to get one again. */
-  connectTimeout: number;
+  connect_timeout: number;
   /** How long an unused one is kept. */
-  idleTimeout: number;
+  idle_timeout: number;
   /** Longest that a statement may take. */
-  statementTimeout: number;
+  statement_timeout: number;
 }
 
 interface Waiter {
@@ -23,7 +23,7 @@ interface Waiter {
 }
 
 /** What waits for a connection at the same time: calls, and characters of what they carry. Beyond it they are refused at once. */
-const WAITING = { calls: 1000, size: 64 * 1024 * 1024 };
+const WAITING = { calls: 10_000, size: 64 * 1024 * 1024 };
 /** Longest for one attempt to connect, and between two attempts while nothing is reached, in ms. */
 const ATTEMPT_MS = 5000;
 const PAUSE_MS = 1000;
@@ -165,7 +165,7 @@ export class LinkPool {
 
   /** Connections that nobody needed for long go. */
   #rest(): void {
-    const before = Date.now() - this.#options.idleTimeout * 1000;
+    const before = Date.now() - this.#options.idle_timeout * 1000;
     while (this.#idle[0] && this.#idle[0].idleSince < before) own(this.#goodbyes, this.#idle[0].end());
     if (this.#idle.length > 0) return;
     clearInterval(this.#sweep);

@@ -64,24 +64,27 @@ export class Link {
     this.#client.on("notification", ({ payload }: Notification) => this.whenNotified?.(payload ?? ""));
   }
 
-  /** Connect. Rejects as `pg` or the system says why not; at the latest after `ms`, or when the signal says so. */
-  static async dial(address: Address, ms: number, signal: AbortSignal): Promise<Link> {
+  /** Connect. Rejects as `pg` or the system says why not; at the latest after `ms`, or when the signal says so. With `held` false it keeps no process from ending. */
+  static async dial(address: Address, ms: number, signal: AbortSignal, held = true): Promise<Link> {
     const { default: pg } = await import("pg");
     const soon = AbortSignal.any([signal, AbortSignal.timeout(ms)]);
     try {
-      return await new Link(pg, address, address.tls !== "none").#connect(soon);
+      return await new Link(pg, address, address.tls !== "none").#connect(soon, held);
     } catch (error) {
       if (address.tls !== "if offered" || !/does not support SSL/.test(String(error))) throw error;
-      return new Link(pg, address, false).#connect(soon);
+      return new Link(pg, address, false).#connect(soon, held);
     }
   }
 
-  async #connect(soon: AbortSignal): Promise<this> {
+  async #connect(soon: AbortSignal, held: boolean): Promise<this> {
     const end = (): void => this.destroy();
     soon.addEventListener("abort", end);
     try {
       soon.throwIfAborted();
+      this.hold(held);
       await this.#client.connect();
+      // Encryption brought another socket.
+      this.hold(held);
       return this;
     } catch (error) {
       this.destroy();
