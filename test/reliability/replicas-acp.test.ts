@@ -48,7 +48,7 @@ for (const [name, skip, open] of SHARED_STORES)
   describe(`ACP before replicas on ${name}`, { concurrency: true, skip }, () => {
     for (const affinity of ["header", "cookie"] as const)
       it(`over HTTP stays with one by ${affinity}, and goes on at another when that dies`, async (t) => {
-        const at = await place(t, await open(t), affinity);
+        const at = await place(t, await open(), affinity);
         const { replicas, balancer, models, url } = at;
         const others = await Promise.all([connect(url), connect(url)]);
         const before = [...balancer.answered];
@@ -74,7 +74,7 @@ for (const [name, skip, open] of SHARED_STORES)
       });
 
     it("over HTTP is told to initialize again where the server is another one", async (t) => {
-      const { balancer, url } = await place(t, await open(t), "none");
+      const { balancer, url } = await place(t, await open(), "none");
       const peer = new HttpPeer(url);
       await peer.open();
       const told = await Promise.all(
@@ -89,7 +89,7 @@ for (const [name, skip, open] of SHARED_STORES)
     });
 
     it("over a WebSocket sees the run of another one go on, and goes on itself when its own drains", async (t) => {
-      const at = await place(t, await open(t), "none");
+      const at = await place(t, await open(), "none");
       const { replicas, balancer, models, url } = at;
       models.enqueue({ say: [{ text: "One, " }, { gate: "two" }, { text: "two." }] });
       const first = new SocketPeer(url);
@@ -125,7 +125,7 @@ for (const [name, skip, open] of SHARED_STORES)
     });
 
     it("over a WebSocket whose server is killed in the middle of a prompt finds at another what was said", async (t) => {
-      const at = await place(t, await open(t), "none");
+      const at = await place(t, await open(), "none");
       const { replicas, balancer, models, url } = at;
       const first = new SocketPeer(url);
       const before = [...balancer.answered];

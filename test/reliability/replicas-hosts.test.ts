@@ -8,18 +8,22 @@ import { ask, lab, pause, stored, until } from "../helpers/lab.js";
 import { otherHost, withoutFolder } from "../helpers/namespaces.js";
 import { STUCK } from "../helpers/replica-scenarios.js";
 import { driverOf, Replicas, SHARED_STORES, type SharedStore } from "../helpers/replicas.js";
-import { tempDir, type Hooks } from "../helpers/temp.js";
+import { tempDir } from "../helpers/temp.js";
 
 const hosts = await Promise.all(["host-a", "host-b"].map(otherHost));
 const noHosts = hosts.find((host) => typeof host === "string") ?? false;
 
 /** Have the time of a chain's lease run out. */
-async function endLease(hooks: Hooks, store: SharedStore, session: string): Promise<void> {
-  const driver = await driverOf(hooks, store);
-  const held = await driver.lease(session, thisHolder("probe"), 1);
-  assert.ok("heldBy" in held, "the dead one's lease went to another before its time");
-  // Renewed in its name, for no time.
-  await driver.lease(session, held.heldBy.holder, 1);
+async function endLease(store: SharedStore, session: string): Promise<void> {
+  const driver = await driverOf(store);
+  try {
+    const held = await driver.lease(session, thisHolder("probe"), 1);
+    assert.ok("heldBy" in held, "the dead one's lease went to another before its time");
+    // Renewed in its name, for no time.
+    await driver.lease(session, held.heldBy.holder, 1);
+  } finally {
+    await driver.close();
+  }
 }
 
 for (const [name, skip, open] of SHARED_STORES)
@@ -32,7 +36,7 @@ for (const [name, skip, open] of SHARED_STORES)
       if (typeof through === "string") return t.skip(through);
       const models = await lab(t, { fallback: say("Yes.") });
       const config = { server: { transports: ["koa-http-api", "acp-http-sse-ws"] } };
-      const replicas = await Replicas.start(t, await open(t), models, {
+      const replicas = await Replicas.start(t, await open(), models, {
         count: 2,
         config,
         each: (n) => (n === 0 ? { projectDir: project } : { projectDir: other.path, through }),
@@ -75,7 +79,7 @@ for (const [name, skip, open] of SHARED_STORES)
 
     it("take a session over when the lease of a dead one ends, and not before; whoever waits is served then", async (t) => {
       const models = await lab(t, { fallback: say("Yes.") });
-      const store = await open(t);
+      const store = await open();
       const replicas = await Replicas.start(t, store, models, {
         count: 2,
         each: (n) => ({ through: hosts[n] as readonly string[] }),
@@ -105,7 +109,7 @@ for (const [name, skip, open] of SHARED_STORES)
       );
       await pause(300);
       assert.deepEqual(order, [], "nobody can know that it is dead");
-      if (process.env["LEASES"] !== "1") await endLease(t, store, sessionId);
+      if (process.env["LEASES"] !== "1") await endLease(store, sessionId);
       for (const answer of await Promise.all([again, inLine]))
         assert.deepEqual(answer, { status: 200, sessionId, output: "Yes.", error: "" });
       t.diagnostic(`${Date.now() - since} ms after the kill, ${order.join(" before ")}`);
