@@ -8,7 +8,7 @@ import { pack } from "./pack.mjs";
 import { CACHE, ROOT, at, buildStamp, filesBelow, install, run, sourceDigest } from "./project.mjs";
 
 /** Left to be found in node_modules: what is native, or what looks for its own files beside itself. */
-const EXTERNAL = ["better-sqlite3/package.json", "bindings"];
+const EXTERNAL = ["better-sqlite3/package.json", "bindings", "pg"];
 
 /** CommonJS packages call require for Node's own modules. */
 const REQUIRE =

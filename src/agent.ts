@@ -164,6 +164,7 @@ export class Agent {
       store: () => this.#store(),
       running: (rootId) => this.#running.get(rootId),
       unqueue: (rootId, runId) => this.#queue?.cancel(rootId, runId),
+      waits: (rootId, runId) => this.#queue?.waits(rootId, runId),
       watch: (id, watched) => this.#watch(id, watched),
     }));
   }

@@ -12,6 +12,7 @@ import type {
   Snapshot,
   StoredRun,
 } from "gantry";
+import { SessionNotFoundError } from "gantry";
 import { messageOf, sessionOf, snapshotOf } from "./rows.js";
 import type { MessageRow, PieceRow, SessionRow, SnapshotRow } from "./rows.js";
 import type { Statements, Value } from "./statements.js";
@@ -231,9 +232,15 @@ function placeOf({ run }: StoredRun): string {
 }
 
 export function listInstructions(db: Statements, sessionId: string): Instruction[] {
-  const sql = "SELECT instruction FROM instructions WHERE root = (SELECT root FROM sessions WHERE id = ?) ORDER BY n";
+  const session = db.get<{ root: string }>("SELECT root FROM sessions WHERE id = ?", sessionId);
+  if (!session) throw new SessionNotFoundError(sessionId);
+  return instructionsOf(db, session.root);
+}
+
+/** Of the chain with this original. */
+export function instructionsOf(db: Statements, root: string): Instruction[] {
   return db
-    .all<{ instruction: string }>(sql, sessionId)
+    .all<{ instruction: string }>("SELECT instruction FROM instructions WHERE root = ? ORDER BY n", root)
     .map(({ instruction }) => JSON.parse(instruction) as Instruction);
 }
 

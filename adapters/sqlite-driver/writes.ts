@@ -21,7 +21,7 @@ import type {
   Snapshot,
 } from "gantry";
 import { putAsk } from "./asks.js";
-import { headOf, listInstructions, newestOfChain } from "./reads.js";
+import { headOf, instructionsOf, newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
 import type { Statements, Value } from "./statements.js";
 
@@ -80,7 +80,7 @@ export function changeSession(db: Statements, id: string, change: SessionChange)
     db.run("DELETE FROM instructions WHERE id = ? AND root = ?", one, place.root);
   if (change.release !== true || change.fence === null) return [];
   releaseLease(db, { rootId: place.root, fence: change.fence });
-  return listInstructions(db, place.root);
+  return instructionsOf(db, place.root);
 }
 
 export function instruct(db: Statements, instruction: Instruction): void {

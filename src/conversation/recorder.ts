@@ -2,7 +2,7 @@ import { now } from "../base/ids.js";
 import type { Message } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 import type { PartDelta, SessionChange, SessionDriver } from "../ports/session-driver.js";
-import type { RunRecord } from "../ports/run.js";
+import type { Instruction, RunRecord } from "../ports/run.js";
 import type { Usage } from "../ports/usage.js";
 import { addUsage } from "./usage.js";
 
@@ -125,17 +125,17 @@ export class Recorder {
     this.#next();
   }
 
-  /** The final form of a message; nothing of it had to be streamed before. */
+  /** The final form of a message; nothing of it had to be streamed before. Resolves as the driver's `write`. */
   async finish(
     message: Message,
-    more: Pick<SessionChange, "usage"> & { run?: Partial<RunRecord> } = {},
-  ): Promise<void> {
+    more: Pick<SessionChange, "usage" | "followed" | "release"> & { run?: Partial<RunRecord> } = {},
+  ): Promise<Instruction[]> {
     await this.#settle();
     const begun = this.#begun && this.#growing?.id === message.id;
     this.#growing = undefined;
     this.#begun = false;
     const said = begun ? { finish: [message] } : { add: [message] };
-    await this.write({ sync: "later", ...said, ...more, set: { updatedAt: now() } });
+    return this.write({ sync: "later", ...said, ...more, set: { updatedAt: now() } });
   }
 
   /** A growing message that will grow no more, and is not whole: stored as far as it came, and never finished. */
@@ -152,12 +152,13 @@ export class Recorder {
     await this.write({ sync: true, add, append: pending, set: { updatedAt: now() } });
   }
 
-  /** Any other change, under the run's lease. What is used counts to the run too; `run`: fields of it that change. */
-  async write({ run, ...change }: RunChange): Promise<void> {
+  /** Any other change, under the run's lease. What is used counts to the run too; `run`: fields of it that change. Resolves as the driver's `write`. */
+  async write({ run, ...change }: RunChange): Promise<Instruction[]> {
     if (this.#failure) throw this.#failure.error;
     const usage = change.usage && { usage: addUsage(this.#run.usage, change.usage) };
-    await this.#write(change, run || usage ? { ...run, ...usage } : undefined);
+    const left = await this.#write(change, run || usage ? { ...run, ...usage } : undefined);
     if (change.usage) this.#sessionUsage = addUsage(this.#sessionUsage, change.usage);
+    return left;
   }
 
   /** The run waits to ask its model again; null: no more. Rejects as the driver's `write`. */
@@ -165,19 +166,19 @@ export class Recorder {
     await this.write({ sync: false, run: { retry } });
   }
 
-  /** How the run ended, where no change before said so; also where one before could not be written. */
-  async end(how: Partial<RunRecord>): Promise<void> {
-    await this.#write({ sync: true }, how);
+  /** How the run ended, where no change before said so; also where one before could not be written. Resolves as the driver's `write`. */
+  async end(how: Partial<RunRecord>, more: Pick<SessionChange, "followed" | "release"> = {}): Promise<Instruction[]> {
+    return this.#write({ sync: true, ...more }, how);
   }
 
-  async #write(change: Omit<RunChange, "run">, run: Partial<RunRecord> | undefined): Promise<void> {
+  async #write(change: Omit<RunChange, "run">, run: Partial<RunRecord> | undefined): Promise<Instruction[]> {
     const { runs = [], sync, ...rest } = change;
     if (run) this.#run = { ...this.#run, ...run };
     const put = run ? [...runs, this.#run] : runs;
     const later = sync === "later";
     // Before anybody can read them.
     for (const { seq } of change.add ?? []) this.#lastSeq = Math.max(this.#lastSeq, seq);
-    await this.#driver.write(this.#sessionId, {
+    const left = await this.#driver.write(this.#sessionId, {
       ...rest,
       sync: later ? this.#driver.synced === undefined : sync,
       fence: this.#fence,
@@ -185,6 +186,7 @@ export class Recorder {
     });
     if (later) this.#bringToDisk();
     this.#onStored(rest);
+    return left;
   }
 
   #bringToDisk(): void {
@@ -229,6 +231,7 @@ export class Recorder {
     const add = this.#begun ? {} : { add: [growing] };
     this.#begun = true;
     this.#writing = this.write({ sync: false, ...add, append })
+      .then(() => undefined)
       .catch((error: unknown) => {
         this.#failure ??= { error };
         this.#onFailure(error);

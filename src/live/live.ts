@@ -52,7 +52,7 @@ async function stateOf(store: SessionDriver, rootId: string, plan: Plan): Promis
   const { original: session, newest } = head;
   const run = stored ? asItIs(stored) : null;
   const isGoing = run !== null && isOpen(run);
-  const asks = isGoing ? await store.asks({ sessionId: rootId, open: true, limit: 100 }) : [];
+  const asks = run?.state === "waiting" ? await store.asks({ sessionId: rootId, open: true, limit: 100 }) : [];
   return {
     session,
     run,

@@ -11,8 +11,12 @@ const PAGE = 50;
 const PAGES = 4;
 /** A run that goes on elsewhere is looked at so often, in ms: the dead send no hints. */
 const LOOK_MS = 1000;
-/** Watchers are told what is new at most so often, in ms: what comes faster comes together. */
+/**
+ * Watchers are told what is new at most so often, in ms: what comes faster comes together. Of what goes on elsewhere each
+ * time is several calls to the store.
+ */
 const GAP_MS = 100;
+const FAR_GAP_MS = 250;
 /** Of a running tool's output so many characters are kept for watchers that are behind. */
 const PROGRESS = 64 * 1024;
 
@@ -30,6 +34,14 @@ interface Asked {
 
 function asked(version: number): Asked {
   return { version, pages: new Map(), steps: new Map() };
+}
+
+/** That a run of this process has a chain's lease. */
+export interface TailHold {
+  /** The run stored something. */
+  stored: (change: StoredChange) => void;
+  /** It has the lease no more. */
+  end: () => void;
 }
 
 /** What a running tool printed. */
@@ -52,7 +64,7 @@ export class Tail {
   readonly #waiting = new Set<() => void>();
   /** Of those who wait, when it is too early to tell them. */
   #wakes: NodeJS.Timeout | undefined;
-  #woken = -GAP_MS;
+  #woken = -FAR_GAP_MS;
   /** Every visible message from this `seq` on is in `#messages`, as it is stored. */
   #since = Infinity;
   #messages: Message[] = [];
@@ -64,7 +76,8 @@ export class Tail {
   /** As JSON the state that was told last: one that says the same is the same. */
   #told: { text: string; event: StateEvent } | undefined;
   #watchers = 0;
-  #held = false;
+  /** Of the run that has the chain's lease; one that gave it back may still say so when the next has begun. */
+  #holder: TailHold | undefined;
   /** Whether a run went on when the store was asked last. */
   #isRunning = false;
   readonly #attending = new Set<() => boolean>();
@@ -85,25 +98,35 @@ export class Tail {
 
   /** Whether a run of this process has the chain's lease. */
   get isHeld(): boolean {
-    return this.#held;
+    return this.#holder !== undefined;
   }
 
-  /** A run of this process has the chain's lease, until what is returned is called: nobody else writes messages meanwhile. */
-  hold(): () => void {
-    this.#held = true;
-    this.changed();
-    return () => {
-      this.#held = false;
-      this.#progress.clear();
-      this.changed();
+  /** A run of this process has the chain's lease, until it says that it has not: nobody else writes messages meanwhile. */
+  hold(): TailHold {
+    const mine: TailHold = {
+      stored: (change) => {
+        if (this.#holder === mine) this.#stored(change);
+        // What the next run said is known already, and this comes before it.
+        else this.changed();
+      },
+      end: () => {
+        if (this.#holder !== mine) return;
+        this.#holder = undefined;
+        this.#progress.clear();
+        this.changed();
+      },
     };
+    this.#holder = mine;
+    this.#progress.clear();
+    this.changed();
+    return mine;
   }
 
   /** The run that holds the chain stored something. */
-  stored({ add = [], append = [], finish = [], set }: StoredChange): void {
+  #stored({ add = [], append = [], finish = [], set }: StoredChange): void {
     // Text that a message gains changes nothing else, and comes ten times a second.
     if (append.length === 0 || add.length + finish.length > 0 || set) this.#state = undefined;
-    for (const message of this.#held ? add : []) {
+    for (const message of add) {
       if (this.#messages.length === 0) this.#since = message.seq;
       this.#messages.push(
         message.finished ? message : { ...message, parts: message.parts.map((part) => ({ ...part })) },
@@ -186,7 +209,7 @@ export class Tail {
     let step = steps.get(key);
     if (!step) {
       if (steps.size >= STEPS) steps.clear();
-      step = place.news(message, this.#held && message.seq >= this.#since);
+      step = place.news(message, this.isHeld && message.seq >= this.#since);
       steps.set(key, step);
     }
     return step;
@@ -243,10 +266,10 @@ export class Tail {
   /** One more watcher; what is returned ends it. */
   watched(): () => void {
     this.#watchers += 1;
-    const hint = () => (this.#held ? this.touched() : this.changed());
+    const hint = () => (this.isHeld ? this.touched() : this.changed());
     this.#unsubscribe ??= this.#store.notifier.subscribe(this.rootId, hint);
     // Whoever waits for what comes keeps the process.
-    this.#timer ??= setInterval(() => this.#isRunning && !this.#held && this.changed(), LOOK_MS);
+    this.#timer ??= setInterval(() => this.#isRunning && !this.isHeld && this.changed(), LOOK_MS);
     let here = true;
     return () => {
       if (!here) return;
@@ -279,7 +302,7 @@ export class Tail {
       this.#woken = performance.now();
       for (const one of [...this.#waiting]) one();
     };
-    const early = this.#woken + GAP_MS - performance.now();
+    const early = this.#woken + (this.isHeld ? GAP_MS : FAR_GAP_MS) - performance.now();
     if (early > 0) this.#wakes = setTimeout(wake, early);
     else wake();
   }

@@ -307,7 +307,7 @@ export interface SessionDriver {
   answer(id: string, answered: AskAnswered): Promise<{ ask: Ask; counts: boolean } | undefined>;
   /** Leave an instruction for a chain's run; needs no lease. Rejects with `SessionNotFoundError`; one that is there already is left as it is. */
   instruct(instruction: Instruction): Promise<void>;
-  /** Those of a chain (any id of it), in the order in which they came. */
+  /** Those of a chain (any id of it), in the order in which they came. Rejects with `SessionNotFoundError`: a run that looks learns by it that its session was deleted. */
   instructions(sessionId: string): Promise<Instruction[]>;
   /** Take an instruction back. False when there is none any more: somebody followed it. */
   withdraw(id: string): Promise<boolean>;

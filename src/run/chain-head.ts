@@ -1,32 +1,44 @@
 import { setImmediate as breath } from "node:timers/promises";
 import type { Message } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
-import type { ChainHead, SessionDriver } from "../ports/session-driver.js";
+import type { ChainHead, LeaseOptions, SessionDriver } from "../ports/session-driver.js";
 
 /** Messages that are read at once. */
 const PAGE = 1_000;
 
+/** What is wanted of a chain's head. */
+export type HeadWanted = NonNullable<LeaseOptions["head"]>;
+
 /**
- * What a run goes on from; for whoever holds the chain's lease, so that what was said stays as it is meanwhile. A long
- * conversation is read in pages, and others have their turn between two. `original`: as it was before the lease was taken.
+ * What is wanted with the lease of a chain, by its original as it was before. `known`: as `HeadWanted`. The messages of a
+ * long conversation come by themselves.
  */
-export async function readHead(
+export function headWith(original: Session, known: number | undefined): HeadWanted {
+  return { messages: original.lastSeq <= PAGE, ...(known !== undefined && { known }) };
+}
+
+/**
+ * The messages of a head that was told with the lease, those too that were left out: `wanted` and `previous` say whether.
+ * For whoever holds the lease, so that what was said stays as it is meanwhile. A long conversation is read in pages, and
+ * others have their turn between two.
+ */
+export async function messagesOf(
   store: SessionDriver,
-  original: Session,
-  wanted: { messages: boolean },
-): Promise<ChainHead | undefined> {
-  const { root } = original.chain;
-  if (!wanted.messages || original.lastSeq <= PAGE) return store.head(root, wanted);
-  const head = await store.head(root, { messages: false });
+  head: ChainHead,
+  wanted: HeadWanted | undefined,
+  previous: number | undefined,
+): Promise<Message[]> {
+  const isKnown = wanted?.known !== undefined && wanted.known === previous;
   // Not every store leaves them out.
-  if (!head || head.messages.length > 0) return head;
+  if (head.messages.length > 0 || (wanted?.messages === true && !isKnown)) return head.messages;
+  const { root } = head.original.chain;
   // A follow-up begins with a view, which the head alone tells; it was made to be short.
-  if (head.newest.chain.index > 0) return store.head(root);
+  if (head.newest.chain.index > 0) return (await store.head(root))?.messages ?? [];
   const messages: Message[] = [];
   for (let after = 0; ; after = messages.at(-1)?.seq ?? after) {
     const page = await store.messages(root, { after, limit: PAGE });
     messages.push(...page);
-    if (page.length < PAGE) return { ...head, messages };
+    if (page.length < PAGE) return messages;
     await breath();
   }
 }

@@ -1,5 +1,6 @@
 import { GantryError, RunCancelledError } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
+import { lastWrite } from "./last-write.js";
 import { runLoop } from "./loop.js";
 import type { RunContext } from "./run-context.js";
 import { failed, finished, isCancel } from "./run-record.js";
@@ -19,11 +20,12 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     // An answer without calls brought the end with it.
     if (recorder.run.state === "running") {
       const { output, finishReason, endedBy } = outcome;
-      await recorder.end(finished(endedBy, recorder.run.key === "" ? null : { output, finishReason }));
+      const end = finished(endedBy, recorder.run.key === "" ? null : { output, finishReason });
+      await lastWrite(run, (more) => recorder.end(end, more));
     }
     run.agent.kept.keep(sessionId, run.lease.fence, run.conversation);
     // What others write under the next lease comes behind this in the store, also after a power cut.
-    await Promise.all([run.lease.giveBack(), recorder.onDisk]);
+    await recorder.onDisk;
     const context = { used, size: run.model.contextWindow };
     const result: RunResult = {
       ...outcome,
@@ -43,10 +45,12 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     if (isCancel(error)) logger.info("run cancelled", why);
     else logger.warn("run failed", why);
     // A session that is deleted or went to another keeps no end of it.
-    await recorder
-      .end(failed(error))
-      .catch((unstored: unknown) => logger.debug("a run's end was not stored", { error: unstored }));
-    await run.lease.giveBack();
+    await lastWrite(run, (more) => recorder.end(failed(error), more)).catch(async (unstored: unknown) => {
+      logger.debug("a run's end was not stored", { error: unstored });
+      await run.lease.giveBack();
+      // Who waits in line elsewhere may have looked before the lease was free.
+      run.store.notifier.publish(sessionId);
+    });
     bus.emit("run.failed", { runId, sessionId, error });
     events.push({ type: "error", error });
     throw error;

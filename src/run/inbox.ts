@@ -1,5 +1,5 @@
 import type { Ask } from "../ports/ask.js";
-import { RunCancelledError } from "../ports/errors.js";
+import { hasCode, RunCancelledError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { Instruction } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
@@ -18,7 +18,7 @@ export interface InboxOptions {
 /** What others ask of a run under way, from whichever process: to end, to read something, to go on with an answer. */
 export class Inbox {
   readonly #options: InboxOptions;
-  readonly #unsubscribe: () => void;
+  #unsubscribe = (): void => undefined;
   readonly #waiting = new Map<string, (ask: Ask) => void>();
   /** Not yet put before the model. */
   #steering: Instruction[] = [];
@@ -28,10 +28,17 @@ export class Inbox {
   readonly #cancels: string[] = [];
   #looking: Promise<void> | undefined;
   #again = false;
+  /** What the end of the run left of its chain's. */
+  #left: readonly Instruction[] | undefined;
 
   constructor(options: InboxOptions) {
     this.#options = options;
-    this.#unsubscribe = options.store.notifier.subscribe(options.sessionId, () => void this.look());
+  }
+
+  /** Hear from now on, as the run is in the store: a session that is not there is one that was deleted. */
+  listen(): void {
+    const { store, sessionId } = this.#options;
+    this.#unsubscribe = store.notifier.subscribe(sessionId, () => void this.look());
   }
 
   /** Whether something waits to be put before the model. */
@@ -44,13 +51,24 @@ export class Inbox {
     return this.#steering.splice(0);
   }
 
-  /** Tells, and takes back, what nobody puts before a model any more. */
+  /** Ids of what asked for the end and was seen. */
+  get cancels(): readonly string[] {
+    return [...this.#cancels];
+  }
+
+  /** The run has ended in the store, and this is what was left for its chain then. */
+  isLeft(instructions: readonly Instruction[]): void {
+    this.#left = instructions;
+  }
+
+  /** Takes back what nobody follows any more, and tells what was to be put before a model. Rejects as the driver. */
   async leftOver(): Promise<Instruction[]> {
-    const { store } = this.#options;
-    await this.look();
-    const left = this.takeSteering();
+    const { store, sessionId, runId } = this.#options;
+    // Where the end was not stored, whoever told the run something could not know that it was over.
+    const all = this.#left ?? (await store.instructions(sessionId));
+    const left = all.filter((one) => one.runId === runId);
     const taken = await Promise.all(left.map(({ id }) => store.withdraw(id)));
-    return left.filter((_, i) => taken[i]);
+    return left.filter(({ kind }, i) => taken[i] && kind === "steer");
   }
 
   /** Resolves with an ask of this run when it was answered; the second function ends the waiting. */
@@ -64,7 +82,7 @@ export class Inbox {
     this.#waiting.get(ask.id)?.(ask);
   }
 
-  /** Look into the store for what came. Never rejects. */
+  /** Look into the store for what came; a run whose session is gone ends. Never rejects. */
   look(): Promise<void> {
     // What comes while it looks may be missed by that look.
     if (this.#looking) this.#again = true;
@@ -82,9 +100,6 @@ export class Inbox {
     this.#unsubscribe();
     this.#waiting.clear();
     await this.#looking;
-    const { store, logger } = this.#options;
-    for (const id of this.#cancels)
-      await store.withdraw(id).catch((error: unknown) => logger.debug("a cancel was not taken back", { error }));
   }
 
   async #look(): Promise<void> {
@@ -103,7 +118,8 @@ export class Inbox {
         if (ask && ask.state !== "open") this.answered(ask);
       }
     } catch (error) {
-      logger.warn("what others ask of a run could not be read; trying again with the next hint", { error });
+      if (hasCode(error, "session_not_found")) cancel.abort(error);
+      else logger.warn("what others ask of a run could not be read; trying again with the next hint", { error });
     }
   }
 }

@@ -29,6 +29,11 @@ export class KeptConversations {
     this.#most = most;
   }
 
+  /** Of what is kept of a chain, the lease under which it was last written. */
+  fenceOf(rootId: string): number | undefined {
+    return this.#kept.get(rootId)?.fence;
+  }
+
   /** Whoever takes it has it alone. `previous`: fence of the chain's last lease, as the next one tells it. */
   take(rootId: string, previous: number | undefined): Conversation | undefined {
     const kept = this.#kept.get(rootId);

@@ -11,6 +11,7 @@ import type { FinishReason } from "../ports/model-provider.js";
 import type { Message, Part } from "../ports/message.js";
 import { RepeatedCalls } from "./repeated-calls.js";
 import { ASKED_AGAIN, slipIn, slipOf, SLIPS, withWord, wordAbout, wordFor } from "./slips.js";
+import { lastWrite, type WithEnd } from "./last-write.js";
 import { limitReached } from "./limits.js";
 import type { RunContext } from "./run-context.js";
 import { finished } from "./run-record.js";
@@ -208,7 +209,9 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
       const answered = { output: whole, finishReason: answer.reason, ...structured(read ?? undefined) };
       const isKept = recorder.run.key !== "" || "structured" in answered;
       const end = isEnd ? finished("model", isKept ? answered : null) : {};
-      await recorder.finish(message, { usage: answer.paid, run: { iterations, ...end } });
+      const write = (more: Partial<WithEnd>) =>
+        recorder.finish(message, { usage: answer.paid, run: { iterations, ...end }, ...more });
+      await (isEnd ? lastWrite(run, write) : write({}));
       conversation.add(message);
       window.answered(answer.usage);
       Object.assign(progress, { output: whole, iterations, used: answer.paid.totalTokens });

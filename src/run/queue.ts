@@ -1,17 +1,20 @@
 import type { TaskSet } from "../base/task-set.js";
 import { NO_USAGE } from "../conversation/usage.js";
-import { RunCancelledError, SessionNotFoundError, ShuttingDownError } from "../ports/errors.js";
+import { hasCode, RunCancelledError, SessionNotFoundError, ShuttingDownError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
-import type { RunInput, RunRecord } from "../ports/run.js";
+import type { Instruction, RunInput, RunRecord } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import { Looks } from "../sessions/looks.js";
 import { found } from "../sessions/sessions.js";
 import { asItIs, isBefore, isOpen } from "../sessions/stored-run.js";
 import type { RunPlaces } from "./places.js";
 import type { RunContext } from "./run-context.js";
 import { Waiter, type Turn } from "./waiter.js";
 
-/** A line is looked at so often, in ms, whatever hints come: one may be lost, and the dead send none. */
-const LOOK_MS = 250;
+/** A line is looked at so often, in ms, also without a hint: the dead send none. */
+const LOOK_MS = 1_000;
+/** So often, in ms, at most for hints, and where it is the turn of one that could not begin: no hint says that a lease is free. */
+const GAP_MS = 250;
 /** When something was asked for, which is its place in line. */
 export interface Ticket {
   readonly id: string;
@@ -82,9 +85,23 @@ export class RunQueue {
     if (this.#lines.get(rootId)?.isEmpty) this.#lines.delete(rootId);
   }
 
-  /** Something happened to a chain. */
+  /** A run of a chain has ended in this process. */
   look(rootId: string): void {
     this.#lines.get(rootId)?.look();
+    // There is a place for one more.
+    for (const line of this.#lines.values())
+      if (line.wantsPlace) {
+        line.look();
+        break;
+      }
+  }
+
+  /** Settles when a run of this process waits no more; undefined when it does not wait here. Never rejects. */
+  waits(rootId: string, runId: string): Promise<unknown> | undefined {
+    return this.#lines
+      .get(rootId)
+      ?.waiter(runId)
+      ?.run.catch(() => undefined);
   }
 
   /** End the waiting of a run of this process, which `ended` says; undefined when it does not wait here. */
@@ -112,9 +129,10 @@ class Line {
   readonly #store: SessionDriver;
   readonly #options: RunQueueOptions;
   #waiters: Waiter[] = [];
-  #wake = (): void => undefined;
-  #news = false;
-  #serving = false;
+  #looks: Looks | undefined;
+  /** It is the turn of one of these, which may fail to begin. */
+  #isNext = false;
+  #wantsPlace = false;
 
   constructor(root: string, store: SessionDriver, options: RunQueueOptions) {
     this.#root = root;
@@ -126,6 +144,11 @@ class Line {
     return this.#waiters.length === 0;
   }
 
+  /** Whether it is the turn of one, and all places are taken. */
+  get wantsPlace(): boolean {
+    return this.#wantsPlace;
+  }
+
   /** Whether nobody serves yet. */
   add(waiter: Waiter): boolean {
     this.#waiters.push(waiter);
@@ -135,7 +158,7 @@ class Line {
     };
     waiter.run.then(gone, gone);
     this.look();
-    return !this.#serving;
+    return this.#looks === undefined;
   }
 
   waiter(runId: string): Waiter | undefined {
@@ -143,8 +166,7 @@ class Line {
   }
 
   look(): void {
-    this.#news = true;
-    this.#wake();
+    this.#looks?.now();
   }
 
   async drop(reason: Error): Promise<void> {
@@ -155,12 +177,10 @@ class Line {
 
   /** Until nobody waits. Never rejects. */
   async serve(): Promise<void> {
-    this.#serving = true;
     let hasFailed = false;
-    const unsubscribe = this.#store.notifier.subscribe(this.#root, () => this.look());
+    const looks = (this.#looks = new Looks(this.#store.notifier, this.#root, GAP_MS));
     try {
       while (this.#waiters.length > 0) {
-        this.#news = false;
         try {
           await this.#serveOnce();
           hasFailed = false;
@@ -169,45 +189,48 @@ class Line {
           if (!hasFailed) this.#options.logger.warn("a line of runs could not be looked at; trying again", { error });
           hasFailed = true;
         }
-        await this.#something();
+        await looks.next(this.#isNext ? GAP_MS : LOOK_MS);
       }
     } finally {
-      this.#serving = false;
-      unsubscribe();
+      this.#looks = undefined;
+      this.#wantsPlace = false;
+      looks.end();
     }
   }
 
   async #serveOnce(): Promise<void> {
     const query = { sessionId: this.#root, states: ["queued", "running", "waiting"] as const };
-    const stored = await this.#store.runs({ ...query, limit: Number.MAX_SAFE_INTEGER });
+    const all = this.#store.runs({ ...query, limit: Number.MAX_SAFE_INTEGER });
+    const [stored, instructions] = await Promise.all([all, this.#instructions()]);
+    this.#isNext = this.#wantsPlace = false;
     const open = stored.map(asItIs).filter(isOpen);
     const queued = open.filter(({ state }) => state === "queued").sort((a, b) => (isBefore(a, b) ? -1 : 1));
     const under = open.length - queued.length;
-    const instructions = await this.#store.instructions(this.#root);
     for (const waiter of [...this.#waiters]) {
       const { id } = waiter.record;
       const at = queued.findIndex((run) => run.id === id);
-      if (instructions.some(({ kind, runId }) => kind === "cancel" && runId === id))
+      if (instructions?.some(({ kind, runId }) => kind === "cancel" && runId === id))
         waiter.cancel(new RunCancelledError());
-      else if (waiter.isBeginning) continue;
+      else if (waiter.isBeginning) this.#isNext = true;
+      else if (!instructions) waiter.cancel(new SessionNotFoundError(this.#root));
       else if (at >= 0) {
         await waiter.renew();
         waiter.tell(under + at);
-        if (under + at === 0 && !this.#options.places.full) waiter.begin();
-      } else if (await this.#store.get(this.#root)) await waiter.restore();
-      else waiter.cancel(new SessionNotFoundError(this.#root));
+        if (under + at > 0) continue;
+        this.#wantsPlace = this.#options.places.full;
+        this.#isNext = !this.#wantsPlace;
+        if (this.#isNext) waiter.begin();
+      } else await waiter.restore();
     }
   }
 
-  /** News, or the time to look for some. */
-  #something(): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, LOOK_MS);
-      this.#wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-      if (this.#news) this.#wake();
-    });
+  /** Undefined when the session is gone. */
+  async #instructions(): Promise<Instruction[] | undefined> {
+    try {
+      return await this.#store.instructions(this.#root);
+    } catch (error) {
+      if (hasCode(error, "session_not_found")) return undefined;
+      throw error;
+    }
   }
 }

@@ -1,13 +1,13 @@
-import { setTimeout as sleep } from "node:timers/promises";
-import { delay, settlesWithin } from "../base/abort.js";
+import { settlesWithin } from "../base/abort.js";
 import { newId, now } from "../base/ids.js";
 import { InputError, RunCancelledError, RunNotFoundError, ShuttingDownError } from "../ports/errors.js";
 import type { Instruction, RunRecord, RunState } from "../ports/run.js";
 import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { KEY_MS } from "../sessions/housekeeping.js";
+import { Looks } from "../sessions/looks.js";
 import { found } from "../sessions/sessions.js";
-import { asItIs, isOpen } from "../sessions/stored-run.js";
+import { asItIs, brokeOff, isOpen } from "../sessions/stored-run.js";
 import type { Inbox } from "./inbox.js";
 import { oneOf } from "./input.js";
 
@@ -23,12 +23,16 @@ const KNOWN: Readonly<Record<keyof RunQuery, true>> = {
 /** Runs of a list that asks for no number. */
 const PAGE = 50;
 
-/** Whoever cancels a run of another process looks so often, in ms, whether it has ended, and so long. */
+/**
+ * Whoever cancels a run of another process looks whether it has ended after so long, in ms, then after twice as long, and
+ * after a hint; all in all so long.
+ */
 const LOOK_MS = 50;
 const CANCEL_MS = 5_000;
 
-/** Whoever waits for one in line looks so often, in ms. */
-const LINE_LOOK_MS = 200;
+/** Whoever waits for one in line looks so often, in ms, and at most so often for hints. */
+const LINE_LOOK_MS = 1_000;
+const LINE_GAP_MS = 200;
 
 /** A run under way in this process. */
 export interface Running {
@@ -46,6 +50,8 @@ export interface RunsOptions {
   running: (rootId: string) => Running | undefined;
   /** Ends the waiting in line of a run in this process; undefined when it does not wait here. */
   unqueue: (rootId: string, runId: string) => { ended: Promise<unknown> } | undefined;
+  /** Settles when a run of this process waits in line no more; undefined when it does not wait here. Never rejects. */
+  waits: (rootId: string, runId: string) => Promise<unknown> | undefined;
   watch: (sessionId: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
 }
 
@@ -54,10 +60,12 @@ export class Runs {
   readonly #store: () => Promise<SessionDriver>;
   readonly #running: RunsOptions["running"];
   readonly #unqueue: RunsOptions["unqueue"];
+  readonly #waits: RunsOptions["waits"];
   readonly #watch: RunsOptions["watch"];
 
-  constructor({ store, running, unqueue, watch }: RunsOptions) {
+  constructor({ store, running, unqueue, waits, watch }: RunsOptions) {
     this.#unqueue = unqueue;
+    this.#waits = waits;
     this.#watch = watch;
     this.#store = store;
     this.#running = running;
@@ -85,15 +93,22 @@ export class Runs {
       await settlesWithin(here.ended, CANCEL_MS);
       return this.#found(id);
     }
-    const instruction = await this.#instruct(store, run, "cancel", "");
-    for (const late = Date.now() + CANCEL_MS; Date.now() < late; await sleep(LOOK_MS)) {
-      const now = await this.#found(id);
-      if (isOpen(now)) continue;
-      await store.withdraw(instruction.id);
-      return now;
+    const looks = new Looks(store.notifier, run.sessionId, LOOK_MS);
+    try {
+      const instruction = await this.#instruct(store, run, "cancel", "");
+      const late = Date.now() + CANCEL_MS;
+      for (let wait = LOOK_MS; ; wait *= 2) {
+        const left = late - Date.now();
+        await looks.next(Math.max(0, Math.min(wait, left)));
+        const now = await this.#found(id);
+        // A process that is stopped for now finds it when it goes on.
+        if (isOpen(now) && left > 0) continue;
+        if (!isOpen(now)) await store.withdraw(instruction.id);
+        return now;
+      }
+    } finally {
+      looks.end();
     }
-    // A process that is stopped for now finds it when it goes on.
-    return this.#found(id);
   }
 
   /**
@@ -119,11 +134,20 @@ export class Runs {
 
   /** Resolves with a run when it waits in line no more: it goes on, or has ended. Rejects as `ended`. */
   async begun(id: string, signal: AbortSignal = new AbortController().signal): Promise<RunRecord> {
-    for (;;) {
-      const run = await this.#found(id);
-      if (run.state !== "queued") return run;
-      // A line is no part of what is told of its session.
-      await delay(LINE_LOOK_MS, signal);
+    const store = await this.#store();
+    const run = await this.#found(id);
+    if (run.state !== "queued") return run;
+    // A line is no part of what is told of its session.
+    const looks = new Looks(store.notifier, run.sessionId, LINE_GAP_MS);
+    void this.#waits(run.sessionId, id)?.then(() => looks.now());
+    try {
+      for (;;) {
+        await looks.next(LINE_LOOK_MS, signal);
+        const now = await this.#found(id);
+        if (now.state !== "queued") return now;
+      }
+    } finally {
+      looks.end();
     }
   }
 
@@ -144,14 +168,14 @@ export class Runs {
     return isOpen(await this.#found(id)) || !(await store.withdraw(instruction));
   }
 
-  /** Free a key whose run was interrupted, or ended and is older than a day. False when it is neither. */
+  /** Free a key whose run broke off, or ended and is older than a day. False when it is neither. */
   async freeKey(key: string): Promise<boolean> {
     const store = await this.#store();
     const before = new Date(Date.now() - KEY_MS).toISOString();
     const [stored] = await store.runs({ key, limit: 1 });
     if (!stored) return true;
     const run = asItIs(stored);
-    if (run.state === "interrupted") {
+    if (brokeOff(run)) {
       const runs = [{ ...run, key: "", fingerprint: "" }];
       await store.write(run.sessionId, { fence: null, sync: false, runs });
       return true;

@@ -16,7 +16,7 @@ import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
 import { interrupted, isBefore, waitsInLine } from "../sessions/stored-run.js";
 import { pricesOf, RunBudget } from "./spending.js";
-import { readHead } from "./chain-head.js";
+import { headWith, messagesOf } from "./chain-head.js";
 import { RunClock } from "./clock.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
@@ -88,7 +88,10 @@ async function begin(
   const logger = loggerWith(agent.logger, { run: id });
   const original = stored ?? newSession({}, { projectDir, mode: agent.mode });
   const sessionId = original.chain.root;
-  const lease = await HeldLease.take(store, sessionId, logger, (reason) => cancel.abort(reason));
+  // Told with the lease: until that was ours, another process may have gone on, compacted or deleted it.
+  const wanted = stored && headWith(stored, agent.kept.fenceOf(sessionId));
+  const lost = (reason: Error) => cancel.abort(reason);
+  const [lease, head] = await HeldLease.takeWithHead(store, sessionId, wanted, logger, lost);
   let releaseTools = (): void => undefined;
   let releaseTail = (): void => undefined;
   let closeInbox = async (): Promise<void> => undefined;
@@ -102,28 +105,27 @@ async function begin(
       reasoningEffort: effort,
       ...(input.mode && { mode: input.mode }),
     };
-    // Read again: until the lease was ours, another process may have gone on, compacted or deleted it.
-    const kept = stored && agent.kept.take(sessionId, lease.previous);
-    const head = stored && (await readHead(store, stored, { messages: kept === undefined }));
     if (stored && !head) throw new SessionNotFoundError(sessionId);
     if (head?.unfinished.some((run) => isAhead(run, turn?.record))) throw new SessionBusyError();
     const session = { ...(head ? goingOn(head) : original), ...set };
-    const conversation = kept ?? new Conversation(session, head?.messages ?? []);
+    const kept = head && agent.kept.take(sessionId, lease.previous);
+    const said = head && !kept ? await messagesOf(store, head, wanted, lease.previous) : [];
+    const conversation = kept ?? new Conversation(session, said);
     conversation.session = session;
     const { key = "", fingerprint = "" } = input;
     const after = conversation.lastSeq;
     const record = begun({ id, sessionId, provider: set.provider, model: set.model, after, key, fingerprint });
     const list = input.tools === undefined ? agent.tools : toolList(input.tools);
-    const wanted = { runId: id, sessionId, projectDir, logger, signal };
-    const { tools, missing, release } = await agent.sources.open(list, wanted);
+    const of = { runId: id, sessionId, projectDir, logger, signal };
+    const { tools, missing, release } = await agent.sources.open(list, of);
     releaseTools = release;
     const inbox = new Inbox({ runId: id, sessionId, store, cancel, logger });
     closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live().open(sessionId, store);
-    const unhold = tail.hold();
+    const hold = tail.hold();
     const someone = input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait";
     releaseTail = () => {
-      unhold();
+      hold.end();
       leaveTail();
     };
     const recorder = new Recorder(
@@ -134,7 +136,7 @@ async function begin(
       (head?.original ?? original).usage,
       (error) => cancel.abort(error),
       (change) => {
-        tail.stored(change);
+        hold.stored(change);
         store.notifier.publish(sessionId);
       },
     );
@@ -182,13 +184,14 @@ async function begin(
         leave();
         release();
         releaseTail();
-        // Who waits in line elsewhere saw its end before the lease was free.
-        store.notifier.publish(sessionId);
       },
     };
     // One that was kept was whole.
     const dangling = kept ? [] : danglingCalls(conversation.messages);
     await (head ? goOn(run, set, whole, dangling, head.unfinished) : create(run, whole));
+    inbox.listen();
+    // While it waited in line it was told something, maybe.
+    if (turn) void inbox.look();
     return run;
   } catch (error) {
     releaseTools();

@@ -3,11 +3,13 @@ import { LeaseLostError, SessionBusyError, SessionNotFoundError } from "../ports
 import { holderState, thisHolder } from "./holder.js";
 import type { Logger } from "../ports/logger.js";
 import type { Holder } from "../ports/holder.js";
-import type { Lease, SessionDriver, StoredRun } from "../ports/session-driver.js";
+import type { ChainHead, Lease, LeaseOptions, SessionDriver, StoredRun } from "../ports/session-driver.js";
 
 /** A holder that does not renew for so long is taken for gone, wherever it runs. */
 export const LEASE_TTL_MS = 30_000;
 const RENEW_MS = 10_000;
+/** A renewal that failed is tried again so soon, in ms. */
+const RENEW_AGAIN_MS = 2_000;
 /** Waits, in ms, between the attempts to give a lease back; the last attempt has none behind it. */
 const GIVE_BACK_MS = [50, 250, undefined] as const;
 
@@ -36,11 +38,13 @@ export class HeldLease {
   readonly previous: number | undefined;
   readonly #driver: SessionDriver;
   readonly #onLost: (reason: Error) => void;
-  readonly #timer: NodeJS.Timeout;
   readonly #logger: Logger;
   #lease: Lease;
+  #timer: NodeJS.Timeout | undefined;
+  /** At most one is under way: what comes to the store behind the release would take the lease anew. */
   #renewing: Promise<void> = Promise.resolve();
-  #released = false;
+  #stopped = false;
+  #isBack = false;
 
   /**
    * `onLost` hears why, should the right go to another or the session be deleted. Rejects with `SessionBusyError` when
@@ -52,27 +56,64 @@ export class HeldLease {
     logger: Logger,
     onLost: (reason: Error) => void = () => undefined,
   ): Promise<HeldLease> {
+    const [lease] = await HeldLease.takeWithHead(driver, rootId, undefined, logger, onLost);
+    return lease;
+  }
+
+  /** As `take`, with the chain's head as it is under the lease; none where nothing of it is wanted, or the session is not there. */
+  static async takeWithHead(
+    driver: SessionDriver,
+    rootId: string,
+    head: LeaseOptions["head"],
+    logger: Logger,
+    onLost: (reason: Error) => void,
+  ): Promise<[lease: HeldLease, head: ChainHead | undefined]> {
     const holder = thisHolder();
     for (let dead: number | undefined; ;) {
-      const lease = await driver.lease(rootId, holder, LEASE_TTL_MS, dead === undefined ? {} : { replacing: dead });
-      if (!("heldBy" in lease)) return new HeldLease(driver, lease, logger, onLost);
+      const lease = await driver.lease(rootId, holder, LEASE_TTL_MS, {
+        ...(dead !== undefined && { replacing: dead }),
+        ...(head && { head }),
+      });
+      // The head, which may be large, is not kept with the lease.
+      if (!("heldBy" in lease)) return [new HeldLease(driver, lease, logger, onLost), lease.head];
       const rival = lease.heldBy;
       if (rival.fence === dead || !isGone(rival.holder)) throw new SessionBusyError();
       dead = rival.fence;
     }
   }
 
-  private constructor(driver: SessionDriver, lease: Lease, logger: Logger, onLost: (reason: Error) => void) {
+  private constructor(
+    driver: SessionDriver,
+    { rootId, holder, fence, expiresAt, previous }: Lease,
+    logger: Logger,
+    onLost: (reason: Error) => void,
+  ) {
     this.#driver = driver;
-    this.#lease = lease;
+    this.#lease = { rootId, holder, fence, expiresAt };
     this.#logger = logger;
     this.#onLost = onLost;
-    this.fence = lease.fence;
-    this.previous = lease.previous;
-    this.#timer = setInterval(() => {
-      this.#renewing = this.#renew();
-    }, RENEW_MS);
-    this.#timer.unref();
+    this.fence = fence;
+    this.previous = previous;
+    this.#renewIn(RENEW_MS);
+  }
+
+  #renewIn(ms: number): void {
+    this.#timer = setTimeout(() => {
+      this.#renewing = this.#renew().then((next) => {
+        if (next !== undefined && !this.#stopped) this.#renewIn(next);
+      });
+    }, ms).unref();
+  }
+
+  /**
+   * Do the change that gives the lease back with it: nothing is renewed any more, also where the change is refused or
+   * fails. The lease is to be given back by itself then. Resolves and rejects as the change.
+   */
+  async backWith<T>(change: () => Promise<T>): Promise<T> {
+    await this.#stop();
+    const done = await change();
+    this.#isBack = true;
+    return done;
   }
 
   /** As `release`, tried again, and never rejects: this process knows a lease that it could not give back, for others it runs out. */
@@ -90,25 +131,36 @@ export class HeldLease {
   }
 
   async release(): Promise<void> {
-    this.#released = true;
-    clearInterval(this.#timer);
-    await this.#renewing;
+    await this.#stop();
+    if (this.#isBack) return;
     await this.#driver.release(this.#lease);
+    this.#isBack = true;
   }
 
-  async #renew(): Promise<void> {
+  async #stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    await this.#renewing;
+  }
+
+  /** Resolves with when to renew it next; undefined: never, as it is lost. Never rejects. */
+  async #renew(): Promise<number | undefined> {
     try {
       const lease = await this.#driver.lease(this.#lease.rootId, this.#lease.holder, LEASE_TTL_MS);
-      if (this.#released) return;
-      if ("heldBy" in lease) this.#onLost(new LeaseLostError(this.#lease.rootId));
-      else if (lease.fence !== this.fence) {
-        // Our entry was gone: it ran out and was taken meanwhile, or the session was deleted.
-        this.#lease = lease;
-        const exists = await this.#driver.get(lease.rootId);
-        this.#onLost(exists ? new LeaseLostError(lease.rootId) : new SessionNotFoundError(lease.rootId));
-      } else this.#lease = lease;
+      if ("heldBy" in lease) {
+        this.#onLost(new LeaseLostError(this.#lease.rootId));
+        return undefined;
+      }
+      // What is to be given back.
+      this.#lease = lease;
+      if (this.#stopped || lease.fence === this.fence) return RENEW_MS;
+      // Our entry was gone: it ran out and was taken meanwhile, or the session was deleted.
+      const exists = await this.#driver.get(lease.rootId);
+      this.#onLost(exists ? new LeaseLostError(lease.rootId) : new SessionNotFoundError(lease.rootId));
+      return undefined;
     } catch (error) {
       this.#logger.warn("lease not renewed; trying again", { session: this.#lease.rootId, error });
+      return RENEW_AGAIN_MS;
     }
   }
 }

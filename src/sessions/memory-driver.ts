@@ -1,5 +1,5 @@
 import { copied } from "../base/copy.js";
-import { StoreError } from "../ports/errors.js";
+import { SessionNotFoundError, StoreError } from "../ports/errors.js";
 import { newestOf, said } from "./memory-chain.js";
 import { copyOfSession, MemoryStore } from "./memory-store.js";
 import type { StoredFence } from "./memory-lists.js";
@@ -110,7 +110,9 @@ export class MemoryDriver implements SessionDriver {
   }
 
   async instructions(sessionId: string): Promise<Instruction[]> {
-    return copied(this.#store.instructionsOf(this.#rootOf(sessionId) ?? ""));
+    const stored = this.#store.sessions.get(sessionId);
+    if (!stored) throw new SessionNotFoundError(sessionId);
+    return copied(this.#store.instructionsOf(stored.session.chain.root));
   }
 
   async withdraw(id: string): Promise<boolean> {

@@ -68,6 +68,13 @@ export class BenchDatabase implements AsyncDisposable {
     return { driver: "postgres", url: url.href, schema: this.#schema };
   }
 
+  /** What the driver is made with. */
+  options(size = 10): { url: string; schema: string; durability: "full"; pool: Record<string, number> } {
+    const { url, schema } = this.session();
+    const pool = { size, connectTimeout: 10, idleTimeout: 30, statementTimeout: 30 };
+    return { url, schema, durability: "full", pool };
+  }
+
   /** CPU milliseconds of the server with all its connections so far; NaN where it is not ours. */
   cpu(): number {
     return this.#pid === undefined ? NaN : cpuOfTree(this.#pid);

@@ -17,13 +17,12 @@ const counted = new Counted();
 const LEASE = "[SELECT sessions, SELECT leases, UPDATE fence, INSERT leases]";
 const PROMPT = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, INSERT runs]";
 const ANSWER = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, UPDATE runs]";
+/** That with the end: the lease goes back, and what came too late for the run is told. */
+const END = ANSWER.replace("]", ", UPDATE leases, SELECT instructions]");
 const RESULT = "[SELECT sessions, UPDATE sessions, INSERT messages]";
 const SYNC = "sync";
-const RELEASE = "[UPDATE leases]";
-/** Whether somebody told the run something that it had no turn for. */
-const LEFT_OVER = "SELECT instructions";
-/** The session as it is, then under the lease what changed of it; what was said is at hand. */
-const GO_ON = ["SELECT sessions", LEASE, "[SELECT sessions, SELECT runs]"];
+/** The session as it is, then with the lease what changed of it; what was said is at hand. */
+const GO_ON = ["SELECT sessions", LEASE.replace("]", ", SELECT sessions, SELECT runs]")];
 
 interface Made {
   /** Resolves with the session's id. */
@@ -96,7 +95,7 @@ describe("what a turn asks of the disk", () => {
     const { store, files } = await counted.of(() => prompt("x"));
     const recent = "[SELECT totals, SELECT sessions]";
     const begin = "[SELECT sessions, SELECT leases, INSERT sessions, INSERT messages, SELECT runs, INSERT runs]";
-    assert.deepEqual(store, [recent, LEASE, begin, SYNC, ANSWER, SYNC, RELEASE, LEFT_OVER]);
+    assert.deepEqual(store, [recent, LEASE, begin, SYNC, END, SYNC]);
     assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project"]);
     await giveTitles();
   });
@@ -113,7 +112,7 @@ describe("what a turn asks of the disk", () => {
     const id = await prompt("x");
     await giveTitles();
     const { store, files } = await counted.of(() => prompt("y", id));
-    assert.deepEqual(store, [...GO_ON, PROMPT, SYNC, ANSWER, SYNC, RELEASE, LEFT_OVER]);
+    assert.deepEqual(store, [...GO_ON, PROMPT, SYNC, END, SYNC]);
     assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project"]);
   });
 
@@ -125,8 +124,7 @@ describe("what a turn asks of the disk", () => {
     const { store, files } = await counted.of(() => prompt("y", id));
     // Somebody may have put the session in another mode since the run began.
     const mode = "SELECT sessions";
-    const turn = [PROMPT, SYNC, ANSWER, SYNC, mode, RESULT, SYNC, ANSWER, SYNC];
-    assert.deepEqual(store, [...GO_ON, ...turn, RELEASE, LEFT_OVER]);
+    assert.deepEqual(store, [...GO_ON, PROMPT, SYNC, ANSWER, SYNC, mode, RESULT, SYNC, END, SYNC]);
     if (process.platform !== "linux") return;
     const guarded = ["realpathSync home", "open a.txt", "readlinkSync what is open", "open what is open"];
     assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project", ...guarded, "closeSync what is open"]);

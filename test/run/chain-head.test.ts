@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { readHead } from "../../src/run/chain-head.js";
-import { aMessage, aRun, aSession, change, leaseOf, someMessages } from "../../src/testing/session-driver/rule.js";
+import { thisHolder } from "gantry";
+import { headWith, messagesOf } from "../../src/run/chain-head.js";
+import { aMessage, aRun, aSession, change, someMessages } from "../../src/testing/session-driver/rule.js";
 import { STORES } from "../helpers/stores.js";
 
 for (const [name, makeStore] of STORES) {
@@ -10,27 +11,45 @@ for (const [name, makeStore] of STORES) {
       const driver = (await makeStore(t))();
       await driver.open();
       await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2_500), run: aRun("r", "a") });
-      const { fence } = await leaseOf(driver, "a", "h");
-      const same = async (): Promise<number> => {
+      /** Takes the lease, as a run would that knows what was said under the lease `known`. */
+      const take = async (known: number | undefined) => {
         const original = await driver.get("a");
         assert.ok(original);
-        const head = await readHead(driver, original, { messages: true });
-        assert.deepEqual(head, await driver.head("a"));
-        const bare = await readHead(driver, original, { messages: false });
-        assert.deepEqual({ ...bare, messages: head?.messages }, head);
-        return head?.messages.length ?? 0;
+        const wanted = headWith(original, known);
+        const lease = await driver.lease("a", thisHolder(), 30_000, { head: wanted });
+        assert.ok(!("heldBy" in lease) && lease.head);
+        const messages = await messagesOf(driver, lease.head, wanted, lease.previous);
+        assert.deepEqual({ ...lease.head, messages }, await driver.head("a"));
+        return { lease, said: messages.length };
       };
-      assert.equal(await same(), 2_500);
+      let known: number | undefined;
+      /** Whether it knows all of it, nothing or something that was said before: the messages are the same. */
+      const same = async (work?: (fence: number) => Promise<void>): Promise<number> => {
+        const said: number[] = [];
+        for (const one of [known, undefined, -1]) {
+          const taken = await take(one);
+          said.push(taken.said);
+          if (one === -1) await work?.(taken.lease.fence);
+          await driver.release(taken.lease);
+          known = taken.lease.fence;
+        }
+        assert.equal(new Set(said).size, 1);
+        return said[0] ?? -1;
+      };
       const cut = { id: "s", after: 2_000, createdAt: "2026-01-01T00:00:00.000Z" };
-      await driver.write("a", change({ fence, cut }));
-      assert.equal(await same(), 2_000);
-      await driver.write("a", change({ fence, add: [aMessage("a", 2_501)] }));
-      assert.equal(await same(), 2_001);
-      const next = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 2_501 });
-      await driver.create({ session: next, view: someMessages("a1", 1, 2), messages: [aMessage("a1", 2_502)], fence });
+      assert.equal(await same((fence) => driver.write("a", change({ fence, cut })).then(() => undefined)), 2_500);
+      const add = [aMessage("a", 2_501)];
+      assert.equal(await same((fence) => driver.write("a", change({ fence, add })).then(() => undefined)), 2_000);
+      const session = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 2_501 });
+      const [view, messages] = [someMessages("a1", 1, 2), [aMessage("a1", 2_502)]];
+      assert.equal(await same((fence) => driver.create({ session, view, messages, fence })), 2_001);
       assert.equal(await same(), 3);
-      const gone = aSession("b", { lastSeq: 2_000 });
-      assert.equal(await readHead(driver, gone, { messages: true }), undefined);
+      const few = { session: aSession("b"), messages: someMessages("b", 1, 3) };
+      await driver.create(few);
+      const wanted = headWith(few.session, undefined);
+      const short = await driver.lease("b", thisHolder(), 30_000, { head: wanted });
+      assert.ok(!("heldBy" in short));
+      assert.deepEqual(short.head?.messages, few.messages, "told with the lease");
     });
   });
 }

@@ -28,19 +28,19 @@ async function two(t: Hooks, driver: () => SessionDriver, script: readonly Scrip
 
 const waits: ScriptedStep = callTools(["wait", {}]);
 
-/** Tell the run that ends next a text, between its end in the store and its last look. */
+/** Tell the run that ends next a text, when it looks no more and its end is about to be stored. */
 function tellLate(driver: SessionDriver): { text: string } {
   const late = { text: "" };
   const { write } = driver;
   driver.write = async (id, change) => {
-    const left = await write.call(driver, id, change);
     const [ended] = change.runs ?? [];
-    if (!ended || ended.endedAt === "" || late.text === "") return left;
     const { text } = late;
-    late.text = "";
-    const at = { sessionId: id, runId: ended.id, createdAt: ended.endedAt };
-    await driver.instruct({ id: text, kind: "steer", text, ...at });
-    return left;
+    if (ended && ended.endedAt !== "" && text !== "") {
+      late.text = "";
+      const at = { sessionId: id, runId: ended.id, createdAt: ended.endedAt };
+      await driver.instruct({ id: text, kind: "steer", text, ...at });
+    }
+    return write.call(driver, id, change);
   };
   return late;
 }

@@ -20,10 +20,11 @@ interface Made {
 /** An agent as a process of its own would have it. */
 function make(t: Hooks, driver: SessionDriver, steps: ConstructorParameters<typeof ScriptedProvider>[0] = []): Made {
   const read: boolean[] = [];
-  const head = driver.head.bind(driver);
-  driver.head = (id, wanted = { messages: true }) => {
-    read.push(wanted.messages);
-    return head(id, wanted);
+  const lease = driver.lease.bind(driver);
+  driver.lease = async (id, holder, ttlMs, options) => {
+    const told = await lease(id, holder, ttlMs, options);
+    if (options?.head && "head" in told && told.head) read.push(told.head.messages.length > 0);
+    return told;
   };
   const provider = new ScriptedProvider(steps);
   const agent = new Agent({ providers: [provider], driver, tools: [noop] });

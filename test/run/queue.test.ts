@@ -277,15 +277,15 @@ describe("what a run was told too late", () => {
     const { here, open, under, sessionId, queued, said } = line;
     const keyed = await queued(here, "keyed", { key: "k", fingerprint: "f" });
     const last = await queued(here, "last");
-    // It comes between the keyed run's end in the store and its last look.
+    // It comes when the keyed run looks no more, and its end is about to be stored.
     const { write } = driver;
     driver.write = async (id, change) => {
-      const left = await write.call(driver, id, change);
       const ended = change.runs?.find((run) => run.id === keyed.id && run.endedAt !== "");
-      if (!ended) return left;
-      const told = { id: "late", sessionId: id, runId: ended.id, kind: "steer", text: "late" } as const;
-      await driver.instruct({ ...told, createdAt: ended.endedAt });
-      return left;
+      if (ended) {
+        const told = { id: "late", sessionId: id, runId: ended.id, kind: "steer", text: "late" } as const;
+        await driver.instruct({ ...told, createdAt: ended.endedAt });
+      }
+      return write.call(driver, id, change);
     };
     open.open();
     await Promise.all([under.result, keyed.outcome, last.outcome]);
