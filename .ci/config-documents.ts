@@ -11,6 +11,7 @@ import aiSdk, { WIRES } from "gantry/adapters/ai-sdk-provider";
 import koa from "gantry/adapters/koa-http-api";
 import json from "gantry/adapters/lowdb-json-driver";
 import offline from "gantry/adapters/offline-provider";
+import postgres from "gantry/adapters/postgres-driver";
 import sqlite from "gantry/adapters/sqlite-driver";
 import { configOptions } from "../src/serve/config-options.js";
 import { wholeSection } from "../src/serve/config.js";
@@ -33,6 +34,7 @@ export const SECTIONS: Readonly<Record<string, option.Section>> = {
   server: await wholeSection("server"),
   acp: await wholeSection("acp"),
   session: option.section({ ...session.entries, ...entriesOf(sqlite) }),
+  'session with `"driver": "postgres"`': option.section(entriesOf(postgres)),
   providers: option.section(provider),
   "providers[].models[]": model,
   "permissions.rules[]": rule,
@@ -87,6 +89,10 @@ export function configSchema(): JsonSchema {
     ...schemaOf(session),
     if: { properties: drivers },
     then: { properties: stored, additionalProperties: false },
+    else: {
+      if: { properties: { driver: { const: "postgres" } } },
+      then: schemaOf(option.section({ ...session.entries, ...entriesOf(postgres) })),
+    },
   };
   const named = schemaOf(option.section(provider));
   properties["providers"] = {

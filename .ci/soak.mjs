@@ -23,6 +23,11 @@ const STEPS = [
     "test/live/processes.test.ts",
     { SEED: seed, SCHEDULES: 200, STEPS: 10 },
   ],
+  [
+    "three replicas, 64 clients with 20 turns each, one killed or drained every 5 s; 20 kills beside watchers",
+    "test/reliability/replicas.test.ts",
+    { SEED: seed, CLIENTS: 64, TURNS: 20, EVERY: 5_000, ROUNDS: 20 },
+  ],
   ["the same key asked of two servers at once, 100 times", "test/reliability/left-runs.test.ts", { KEYS: 100 }],
   ["schedules of watchers in one process", "test/live/watch.test.ts", { SEED: seed, SCHEDULES: 100 }],
   [

@@ -122,6 +122,7 @@ export { Hints, LookingNotifier } from "./sessions/hints.js";
 export { holderState, thisHolder } from "./sessions/holder.js";
 export { MemoryDriver } from "./sessions/memory-driver.js";
 export { MemoryStore } from "./sessions/memory-store.js";
+export { brokeOff } from "./sessions/stored-run.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";
 export { isRecord, JsonDepthError, JsonError, parseJson } from "./base/json.js";
 export { headerSecrets, Redactor } from "./base/redact.js";

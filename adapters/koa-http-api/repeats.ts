@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { hasCode, isRecord, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
+import { brokeOff, hasCode, isRecord, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
 import type { Context } from "koa";
 import { HttpError, INTERNAL } from "./errors.js";
 import type { SseStream } from "./sse.js";
@@ -47,8 +47,8 @@ export async function once(
     const [there] = await agent.runs.list({ key, limit: 1 });
     if (there && there.fingerprint !== fingerprint)
       throw new HttpError(422, "this key was used for another request", {}, "key_reused");
-    // What was interrupted is begun again, in its session.
-    if (there && there.state !== "interrupted") return there;
+    // What broke off is begun again, in its session.
+    if (there && !brokeOff(there)) return there;
     try {
       return await begin(there?.sessionId, { key, fingerprint });
     } catch (error) {
@@ -58,22 +58,21 @@ export async function once(
   }
 }
 
-/** The run told to a stream, from its first word on; its answer where there is none. Rejects with `HttpError`. */
-export async function join(agent: Agent, run: RunRecord, stream: SseStream | undefined, signal: AbortSignal) {
-  if (!stream) return answerOf(agent, run, signal);
-  await joinStream(agent, run, stream, signal);
-  return undefined;
-}
-
-/** What a run of before answered, or will. Rejects with `HttpError`. */
-async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
+/** What a run of before answered, or will; undefined where it broke off. Rejects with `HttpError`. */
+export async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
   const ended = await agent.runs.ended(run.id, signal);
+  if (brokeOff(ended)) return undefined;
   if (ended.state !== "finished" || !ended.answer) throw runRecordFailure(ended);
   return wireFinished(ended, ended.answer);
 }
 
 /** The stream of a run that was begun before, from its first word on. */
-async function joinStream(agent: Agent, asked: RunRecord, stream: SseStream, signal: AbortSignal): Promise<void> {
+export async function joinStream(
+  agent: Agent,
+  asked: RunRecord,
+  stream: SseStream,
+  signal: AbortSignal,
+): Promise<void> {
   const run = await agent.runs.begun(asked.id, signal);
   let after = "";
   const tell = async (follow: boolean, end: number): Promise<void> => {
@@ -127,9 +126,10 @@ async function endOf(agent: Agent, run: RunRecord): Promise<number> {
 }
 
 /** What a client is told of a run that ended before it was asked for, as the store knows it. */
-function runRecordFailure({ state, error }: RunRecord): HttpError {
+function runRecordFailure(run: RunRecord): HttpError {
+  const { state, error } = run;
+  // Its process has gone: no log of this one has more of it.
+  if (brokeOff(run)) return new HttpError(500, "run interrupted", {}, "run_interrupted");
   if (state === "cancelled") return new HttpError(500, "run cancelled", {}, "run_cancelled");
-  // Its process died: no log has more of it.
-  if (state === "interrupted") return new HttpError(500, "run interrupted", {}, "run_interrupted");
   return new HttpError(500, error?.message ?? INTERNAL, {}, error?.code ?? state);
 }

@@ -45,18 +45,23 @@ export class Runs {
     const key = repeats?.keyOf(ctx);
     const waiting = request.queue ? await import("./waiting.js") : undefined;
     const line = waiting && new waiting.Waiting((run) => this.#open(ctx, run), request.stream);
+    const find = () =>
+      repeats === undefined || key === undefined
+        ? this.#start(request, line, gone.signal)
+        : repeats.once(this.#parts.agent, key, request.body, (sessionId, named) =>
+            this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, line, gone.signal, named),
+          );
     try {
-      const run =
-        repeats === undefined || key === undefined
-          ? await this.#start(request, line, gone.signal)
-          : await repeats.once(this.#parts.agent, key, request.body, (sessionId, named) =>
-              this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, line, gone.signal, named),
-            );
-      if (!ctx.headerSent) name(ctx, run);
-      if (request.background) send(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
-      else if (!("result" in run)) await this.#join(ctx, run, request.stream, gone.signal);
-      else if (request.stream) await this.#stream(run, line?.stream ?? this.#open(ctx));
-      else await this.#answer(ctx, run);
+      for (let isOver = false; !isOver;) {
+        const run = await find();
+        if (!ctx.headerSent) name(ctx, run);
+        isOver = true;
+        if (request.background) send(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
+        // Whoever waits for the answer of a run that breaks off waits for the one that is begun in its place.
+        else if (!("result" in run)) isOver = await this.#join(ctx, run, request.stream, gone.signal);
+        else if (request.stream) await this.#stream(run, line?.stream ?? this.#open(ctx));
+        else await this.#answer(ctx, run);
+      }
     } catch (error) {
       if (!line?.stream) throw error;
       const { message, code } = this.#told(error);
@@ -70,18 +75,24 @@ export class Runs {
     return new SseStream(ctx.res, this.#parts.options.heartbeatMs);
   }
 
-  /** A run that was begun before, under the same key. */
-  async #join(ctx: Context, run: RunRecord, isStream: boolean, gone: AbortSignal): Promise<void> {
-    const { join } = await import("./repeats.js");
+  /** A run that was begun before, under the same key. False when it broke off, and nothing was told of it. */
+  async #join(ctx: Context, run: RunRecord, isStream: boolean, gone: AbortSignal): Promise<boolean> {
+    const { answerOf, joinStream } = await import("./repeats.js");
     const { signal, untie } = firstOf(this.#parts.shutdown, gone);
     const stream = isStream ? this.#open(ctx) : undefined;
     try {
-      const answer = await join(this.#parts.agent, run, stream, signal);
+      if (stream) {
+        await joinStream(this.#parts.agent, run, stream, signal);
+        return true;
+      }
+      const answer = await answerOf(this.#parts.agent, run, signal);
       if (answer) send(ctx, answer);
+      return answer !== undefined;
     } catch (error) {
       if (!stream) throw error;
       const { message, code } = this.#told(error);
       stream.end("error", { error: message, code });
+      return true;
     } finally {
       untie();
     }

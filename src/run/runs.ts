@@ -7,7 +7,7 @@ import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { KEY_MS } from "../sessions/housekeeping.js";
 import { Looks } from "../sessions/looks.js";
 import { found } from "../sessions/sessions.js";
-import { asItIs, isOpen } from "../sessions/stored-run.js";
+import { asItIs, brokeOff, isOpen } from "../sessions/stored-run.js";
 import type { Inbox } from "./inbox.js";
 import { oneOf } from "./input.js";
 
@@ -168,14 +168,14 @@ export class Runs {
     return isOpen(await this.#found(id)) || !(await store.withdraw(instruction));
   }
 
-  /** Free a key whose run was interrupted, or ended and is older than a day. False when it is neither. */
+  /** Free a key whose run broke off, or ended and is older than a day. False when it is neither. */
   async freeKey(key: string): Promise<boolean> {
     const store = await this.#store();
     const before = new Date(Date.now() - KEY_MS).toISOString();
     const [stored] = await store.runs({ key, limit: 1 });
     if (!stored) return true;
     const run = asItIs(stored);
-    if (run.state === "interrupted") {
+    if (brokeOff(run)) {
       const runs = [{ ...run, key: "", fingerprint: "" }];
       await store.write(run.sessionId, { fence: null, sync: false, runs });
       return true;

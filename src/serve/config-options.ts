@@ -85,7 +85,11 @@ export const configOptions = option.section(
     ),
     acp: option.section({}, { open: true }),
     session: option.section(
-      { driver: option.text("`sqlite`, `json`, or a module; flag `--session-driver`.", { default: "sqlite" }) },
+      {
+        driver: option.text("`sqlite`, `json`, `postgres`, or a module; flag `--session-driver`.", {
+          default: "sqlite",
+        }),
+      },
       { open: true },
     ),
     providers: option.list(anObject, "", { default: [] }),

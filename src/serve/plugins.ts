@@ -15,6 +15,7 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
   "session-driver": {
     sqlite: () => import("../../adapters/sqlite-driver/index.js"),
     json: () => import("../../adapters/lowdb-json-driver/index.js"),
+    postgres: () => import("../../adapters/postgres-driver/index.js"),
   },
   "model-provider": {
     "ai-sdk": () => import("../../adapters/ai-sdk-provider/index.js"),

@@ -24,6 +24,14 @@ export function interrupted(run: RunRecord): RunRecord {
   return { ...run, state: "interrupted", retry: null };
 }
 
+/**
+ * Whether a run came to no end of its own: its process died, was told to stop, or lost its store. Under its key it is
+ * begun again; any other end is told again.
+ */
+export function brokeOff({ state, error }: RunRecord): boolean {
+  return state === "interrupted" || error?.code === "shutting_down" || error?.code === "store";
+}
+
 /** The order of a line: by time, then by id. */
 export function isBefore(a: Pick<RunRecord, "startedAt" | "id">, b: Pick<RunRecord, "startedAt" | "id">): boolean {
   return a.startedAt < b.startedAt || (a.startedAt === b.startedAt && a.id < b.id);

@@ -19,11 +19,11 @@ export interface Traffic {
 
 const none = (): Traffic => ({ statements: [], roundTrips: 0, sent: 0, received: 0, notices: 0 });
 
-/** What a statement is called here: the function that it calls, else its first two words. */
+/** What a statement is called here: the function of a schema that it calls, without what tells its version; else its first two words. */
 export function nameOf(text: string): string {
-  const [, called] = /\bfrom\s+(?:"(?:[^"]|"")*"\.|\w+\.)?"?(gantry_\w+)"?\s*\(/i.exec(text) ?? [];
-  const [, plain] = /^\s*select\s+(?:"(?:[^"]|"")*"\.|\w+\.)?"?(gantry_\w+)"?\s*\(/i.exec(text) ?? [];
-  return called ?? plain ?? text.trim().split(/\s+/).slice(0, 2).join(" ");
+  const [, called] =
+    /\b(?:from|select)\s+(?:"(?:[^"]|"")*"|\w+)\."?([a-z_]+?)(?:_?v?\d\w*|_[0-9a-f]{6,})?"?\s*\(/i.exec(text) ?? [];
+  return called ?? text.trim().split(/\s+/).slice(0, 2).join(" ");
 }
 
 /** The messages of one direction, cut out of what comes in pieces: a type, then a length that counts itself. */

@@ -3,7 +3,7 @@ import { interleaved, type Bench, type Line, type Scenario, type Server } from "
 import { HttpClient } from "./http-client.js";
 import { AT_ONCE, atOnce, load, run, type Load } from "./http-rows.js";
 import { BenchDatabase, lacksPostgres } from "./postgres-server.js";
-import { cpuOf, end } from "./processes.js";
+import { cpuOf, end, memoryOf } from "./processes.js";
 import { median, quantile } from "./statistics.js";
 
 /** Which row, how many clients, and whether each has a stored session. */
@@ -60,12 +60,17 @@ export const postgresRuns: Scenario = {
     for (const { each, kind } of pairs) await measure(each, kind, jobsOf(kind));
     for (const { loads } of subjects) loads.clear();
     await interleaved(pairs, bench.rounds(7, 3), ({ each, kind }) => measure(each, kind, jobsOf(kind)));
+    const peaks = subjects.map(({ server }) => memoryOf(server.child).peak.toFixed(0));
     for (const { client, server } of subjects) {
       client.close();
       await end(server.child);
     }
     const [own, beside] = subjects.map(({ loads }) => loads);
-    return kinds.map(({ row }) => lineOf(row, own?.get(row), beside?.get(row)));
+    const lines = kinds.map(({ row }) => lineOf(row, own?.get(row), beside?.get(row)));
+    const memory = `the process had ${peaks[0]} MB at most, with SQLite ${peaks[1]} MB`;
+    return lines.map((line, index) =>
+      index === lines.length - 1 ? { ...line, notes: [...(line.notes ?? []), memory] } : line,
+    );
   },
 };
 

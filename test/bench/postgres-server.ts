@@ -1,6 +1,7 @@
 // The PostgreSQL that is measured: a private server with the durability that a user's has, its files where the other stores
 // are. Where no server is installed, the one that GANTRY_TEST_POSTGRES names.
 import { randomBytes } from "node:crypto";
+import type { PostgresOptions } from "gantry/adapters/postgres-driver";
 import { cpuOfTree } from "./processes.js";
 
 /** What tests turn off for speed, as it is by default. */
@@ -66,6 +67,13 @@ export class BenchDatabase implements AsyncDisposable {
     const url = new URL(this.#url);
     if (port !== undefined) [url.hostname, url.port] = ["127.0.0.1", String(port)];
     return { driver: "postgres", url: url.href, schema: this.#schema };
+  }
+
+  /** What the driver is made with. */
+  options(size = 10): PostgresOptions {
+    const { url, schema } = this.session();
+    const pool = { size, connectTimeout: 10, idleTimeout: 30, statementTimeout: 30, listenUrl: "" };
+    return { url, schema, durability: "full", pool };
   }
 
   /** CPU milliseconds of the server with all its connections so far; NaN where it is not ours. */

@@ -13,6 +13,9 @@ const HISTORIES = [1, 100, 10_000] as const;
 /** As chat completions are sent one of those messages, with the sign behind it. */
 const SENT = Buffer.byteLength('{"role":"assistant","content":"What is said as number 5000 of this conversation."},');
 
+/** An answer as slow as those of real models. */
+const SLOW = { tokens: 200, seconds: 4, prompt: "[tokens=200 every=20]" };
+
 type Counted = Pick<Traffic, "roundTrips" | "sent" | "received"> & { statements: string };
 
 /** The turns that were counted, as one: the middle of each figure, and the statements of most. */
@@ -50,9 +53,8 @@ export const postgresTraffic: Scenario = {
     await using database = await BenchDatabase.create();
     const proxy = await CountingProxy.start(database.address);
     const project = bench.project();
-    const { driver: _, ...options } = database.session();
     const groups = HISTORIES.map((messages) => `1x${messages}`);
-    const ids = await filled(bench, "postgres", options, project, groups);
+    const ids = await filled(bench, "postgres", database.options(), project, groups);
     const here = await bench.serve(bench.home(database.session(proxy.port)), project);
     const elsewhere = await bench.serve(bench.home(database.session()), project);
     const clients = { here: new HttpClient(here.base), elsewhere: new HttpClient(elsewhere.base) };
@@ -71,15 +73,20 @@ export const postgresTraffic: Scenario = {
       cold.push(middle(turns.cold));
     }
     const fresh: Traffic[] = [];
-    for (let n = 0; n < rounds; n++) fresh.push(await counted(proxy, () => run(clients.here, "hi")));
+    const streamed: Traffic[] = [];
+    const [short = ""] = ids;
+    for (let n = 0; n < rounds; n++) {
+      fresh.push(await counted(proxy, () => run(clients.here, "hi")));
+      if (n < 3) streamed.push(await counted(proxy, () => run(clients.here, SLOW.prompt, short)));
+    }
     for (const client of Object.values(clients)) client.close();
     for (const { child } of [here, elsewhere]) await end(child);
     await proxy.close();
-    return linesOf(warm, cold, middle(fresh));
+    return linesOf(warm, cold, middle(fresh), middle(streamed));
   },
 };
 
-function linesOf(warm: readonly Counted[], cold: readonly Counted[], fresh: Counted): Line[] {
+function linesOf(warm: readonly Counted[], cold: readonly Counted[], fresh: Counted, slow: Counted): Line[] {
   const trips = (all: readonly Counted[]): number[] => all.map(({ roundTrips }) => roundTrips);
   const [few, many] = [cold.at(0), cold.at(-1)].map((each) => (each ? bytesOf(each) : NaN));
   const perMessage = ((many ?? NaN) - (few ?? NaN)) / ((HISTORIES.at(-1) ?? 0) - (HISTORIES.at(0) ?? 0));
@@ -98,6 +105,7 @@ function linesOf(warm: readonly Counted[], cold: readonly Counted[], fresh: Coun
       notes: [
         ...told(warm),
         `a fresh run, with the title: ${fresh.roundTrips} round trips, ${bytesOf(fresh).toLocaleString("en-US")} bytes: ${fresh.statements}`,
+        `an answer of ${SLOW.tokens} tokens in ${SLOW.seconds} s: ${slow.roundTrips} round trips, ${bytesOf(slow).toLocaleString("en-US")} bytes`,
       ],
     },
     { row: "pg-trips-cold", judged: Math.max(...trips(cold)), gantry: { samples: trips(cold) }, notes: told(cold) },

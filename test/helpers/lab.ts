@@ -31,7 +31,11 @@ export interface Answered {
 }
 
 /** A run without a stream. */
-export async function ask(server: GantryServer, body: object, headers: Record<string, string> = {}): Promise<Answered> {
+export async function ask(
+  server: Pick<GantryServer, "fetch">,
+  body: object,
+  headers: Record<string, string> = {},
+): Promise<Answered> {
   const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(body), headers });
   const { output = "", error = "" } = (await response.json()) as Partial<Answered>;
   return { status: response.status, sessionId: response.headers.get("x-session-id") ?? "", output, error };

@@ -73,3 +73,31 @@ export async function twoNamespaces(hooks: Hooks): Promise<Namespaces | string> 
   }
   return { here, hereAddress: HERE, there, thereAddress: THERE };
 }
+
+/**
+ * A command that runs what is appended to it, as the same process, on a host of this name: to others its pids say nothing.
+ * The reason in its place where this machine allows none.
+ */
+export function otherHost(name: string): Promise<readonly string[] | string> {
+  return unshared("--uts", 'hostname "$0" && exec "$@"', name);
+}
+
+/** As `otherHost`, a command for a process to whom a folder is empty, and what is in it not there. */
+export function withoutFolder(folder: string): Promise<readonly string[] | string> {
+  return unshared("--mount", 'mount -t tmpfs none "$0" && exec "$@"', folder);
+}
+
+async function unshared(namespace: string, script: string, name: string): Promise<readonly string[] | string> {
+  if (process.platform !== "linux") return "namespaces are Linux's";
+  const user = process.getuid?.() === 0 ? [] : ["-r"];
+  const through = ["unshare", ...user, namespace, "sh", "-c", script, name];
+  const [command = "", ...args] = [...through, "true"];
+  const child = spawn(command, args, { stdio: ["ignore", "ignore", "pipe"] });
+  let said = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  const code = await Promise.race([
+    once(child, "close").then(([status]) => status as number | null),
+    once(child, "error").then(([error]) => ((said = String(error)), null)),
+  ]);
+  return code === 0 ? through : said.trim() || "no namespaces here";
+}

@@ -5,25 +5,12 @@ import { execFileSync, spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import {
-  accessSync,
-  chmodSync,
-  chownSync,
-  closeSync,
-  constants,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
-import { createServer, connect } from "node:net";
-import { tmpdir } from "node:os";
+import { chmodSync, chownSync, closeSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import path from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
+import { folderFor, freePort, otherUser } from "./other-user.js";
 import { findPostgres } from "./postgres-binaries.js";
 
 /** Longest that a server may take to be ready, or to go. */
@@ -46,8 +33,9 @@ const found = findPostgres();
 if (!found) throw new Error("PostgreSQL's server is not installed");
 const binaries: string = found;
 const settings = { ...SETTINGS, ...Object.fromEntries(process.argv.slice(2).map((pair) => pair.split(/=(.*)/s))) };
-const user = serverUser();
-const folder = makeFolder();
+// It refuses to run as root.
+const user = otherUser();
+const folder = folderFor(user);
 let port = 0;
 let server: ChildProcess | undefined;
 
@@ -81,41 +69,6 @@ for await (const line of lines) {
     process.stdout.write("ok\n");
   } catch (error) {
     process.stdout.write(`${error instanceof Error ? error.message : String(error)}\n`);
-  }
-}
-
-/** It refuses to run as root: then as the user that packages make for it, else as nobody. */
-function serverUser(): { uid: number; gid: number } | undefined {
-  if (process.getuid?.() !== 0) return undefined;
-  for (const name of ["postgres", "_postgres", "nobody"]) {
-    const line = readFileSync("/etc/passwd", "utf8")
-      .split("\n")
-      .find((entry) => entry.startsWith(`${name}:`));
-    const [, , uid, gid] = line?.split(":") ?? [];
-    if (uid && gid) return { uid: Number(uid), gid: Number(gid) };
-  }
-  throw new Error("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody");
-}
-
-/** In the temporary folder, where the server's user can come to it. */
-function makeFolder(): string {
-  const place = [tmpdir(), "/tmp", "/var/tmp"].find((candidate) => user === undefined || openToAll(candidate));
-  if (!place) throw new Error("there is no temporary folder that the server's user can come to");
-  const made = mkdtempSync(path.join(realpathSync(place), "gt-pg-"));
-  if (user) chownSync(made, user.uid, user.gid);
-  return made;
-}
-
-/** Whether another user can go into a folder, from the root on. */
-function openToAll(place: string): boolean {
-  try {
-    accessSync(place, constants.W_OK);
-    for (let at = realpathSync(place); ; at = path.dirname(at)) {
-      if ((statSync(at).mode & 0o001) === 0) return false;
-      if (at === path.dirname(at)) return true;
-    }
-  } catch {
-    return false;
   }
 }
 
@@ -199,15 +152,6 @@ function reachable(at: number): Promise<boolean> {
     });
     socket.once("error", () => resolve(false));
   });
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const address = probe.address();
-  probe.close();
-  await once(probe, "close");
-  return typeof address === "object" && address ? address.port : 0;
 }
 
 async function stop(signal: "SIGINT" | "SIGQUIT"): Promise<void> {

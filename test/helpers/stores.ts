@@ -1,6 +1,9 @@
+import { it } from "node:test";
 import { MemoryDriver, MemoryStore, type SessionDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
+import { PostgresDriver, type PostgresOptions } from "gantry/adapters/postgres-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { NO_POSTGRES, postgresSchema } from "./postgres.js";
 import { makeTempDir, type Hooks } from "./temp.js";
 
 /** A store of one kind; each call of the function gives another driver on it, as another process would have. */
@@ -31,6 +34,34 @@ const memory: StoreKind = [
   },
 ];
 
+/** Options of a PostgresDriver, as a config that names url and schema alone leads to, but for what is given. */
+export function postgresOptions(
+  place: { url: string; schema: string },
+  others: Partial<PostgresOptions> = {},
+): PostgresOptions {
+  const pool = { size: 10, connectTimeout: 10, idleTimeout: 30, statementTimeout: 15, listenUrl: "" };
+  return { ...place, durability: "full", pool, ...others };
+}
+
+/** In a schema that goes when every driver on it is closed. */
+const postgres: StoreKind = [
+  "postgres",
+  async (hooks) => {
+    const ends: (() => Promise<void> | void)[] = [];
+    const place = await postgresSchema({ after: (end) => void ends.push(end) });
+    const drivers: SessionDriver[] = [];
+    hooks.after(async () => {
+      for (const driver of drivers) await driver.close();
+      for (const end of ends) await end();
+    });
+    return () => {
+      const driver = new PostgresDriver(postgresOptions(place, { durability: "normal" }));
+      drivers.push(driver);
+      return driver;
+    };
+  },
+];
+
 /** Those that are quick enough for long conversations. */
 export const QUICK_STORES: readonly StoreKind[] = [
   memory,
@@ -40,4 +71,8 @@ export const QUICK_STORES: readonly StoreKind[] = [
 export const STORES: readonly StoreKind[] = [
   ...QUICK_STORES,
   ["json", onDisk((path) => new LowdbJsonDriver({ path, durability: "normal" }))],
+  ...(NO_POSTGRES ? [] : [postgres]),
 ];
+
+// Whatever goes over all stores says that it did not go over this one.
+if (NO_POSTGRES) it("on postgres", { skip: NO_POSTGRES });

@@ -46,6 +46,10 @@ function configWith(section: string, key: string, value: unknown): unknown {
   if (section === "providers[].models[]")
     return { providers: [{ ...lab, models: [{ id: "m", ...nested, ...costOf(nested) }] }] };
   if (section === "permissions.rules[]") return { permissions: { rules: [{ tool: "a", action: "ask", ...nested }] } };
+  if (section.includes("postgres")) {
+    const url = "postgres://127.0.0.1:9/gantry";
+    return { session: { driver: "postgres", url, ...nested } };
+  }
   if (section.includes("offline")) return { providers: [{ provider: "offline", ...nested }] };
   return { [section]: nested };
 }
@@ -75,7 +79,7 @@ export async function wrongValues(sections: Readonly<Record<string, Leaves>>): P
           ? { permissions: { rules: [5] } }
           : section.includes("[")
             ? { providers: [5] }
-            : { [section]: 5 },
+            : { [section.split(" ")[0] ?? ""]: 5 },
       ),
     ]);
   }

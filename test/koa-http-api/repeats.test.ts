@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { MemoryDriver, StoreError } from "gantry";
 import { callTools, type ScriptedChunk } from "gantry/testing";
 import { gate, waitTool } from "../helpers/gate.js";
 import { sseEvents } from "../helpers/http.js";
@@ -117,6 +118,29 @@ describe("Idempotency-Key", () => {
     ];
     assert.equal(first.status, 500);
     assert.deepEqual([second.status, second.json()], [500, first.json()]);
+  });
+
+  it("begins again in its session what its store broke off", async (t) => {
+    const driver = new MemoryDriver();
+    const write = driver.write.bind(driver);
+    const open = gate();
+    const steps = [callTools(["wait", {}]), "never", "done"];
+    const api = await startApi(t, { steps, agent: { driver, tools: [waitTool(open)] } });
+    const ask = () => api.run({ message: "hi" }, withKey("k"));
+    const first = ask();
+    await open.reached;
+    driver.write = () => {
+      driver.write = write;
+      return Promise.reject(new StoreError("the store is away"));
+    };
+    open.open();
+    const broken = await first;
+    assert.notEqual(broken.status, 200);
+    const again = await ask();
+    assert.deepEqual([again.status, again.headers["x-session-id"]], [200, broken.headers["x-session-id"]], again.text);
+    assert.notEqual(again.headers["x-run-id"], broken.headers["x-run-id"]);
+    const third = await ask();
+    assert.deepEqual([third.text, third.headers["x-run-id"]], [again.text, again.headers["x-run-id"]]);
   });
 
   it("is refused where it is none", async (t) => {

@@ -1,0 +1,133 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Logger } from "gantry";
+import { readAddress, type Address } from "./address.js";
+import { isConflict, isLost, reason, unavailable, withoutWords } from "./errors.js";
+import { LinkPool, type PoolOptions } from "./link-pool.js";
+import { TooLong, type Value } from "./link.js";
+
+export type { Value } from "./link.js";
+
+/** What `Connections` reads of the driver's options. */
+export interface ConnectionOptions {
+  url: string;
+  pool: PoolOptions;
+}
+
+/** Ask something on one connection: one statement, or several in a text without values. */
+export type Query = <Row extends object>(text: string, values?: readonly Value[]) => Promise<Row[]>;
+
+/** How often a statement that the server broke off for another's sake is sent again. */
+const CONFLICTS = 10;
+
+/**
+ * What is asked of a database. While it cannot be reached calls wait a while and are then told so. Nothing is left behind
+ * in a connection's session, so that a pooler may give each statement to another one.
+ */
+export class Connections {
+  readonly #options: PoolOptions;
+  readonly #address: Address;
+  readonly #pool: LinkPool;
+
+  /** Opens nothing. `ConfigError` for a URL that says no place. */
+  constructor(options: ConnectionOptions, logger?: Logger) {
+    this.#options = options.pool;
+    this.#address = readAddress(options.url);
+    this.#pool = new LinkPool(this.#address, options.pool, logger);
+  }
+
+  get address(): Address {
+    return this.#address;
+  }
+
+  /** `host:port/database`: what may be told. */
+  get where(): string {
+    return this.#address.where;
+  }
+
+  /**
+   * The first connection; `prepare` has it alone, for as long as it takes, and begins again when it is lost. `StoreError`
+   * when there is none in time.
+   */
+  async open(prepare: (query: Query) => Promise<void>): Promise<void> {
+    this.#pool.open();
+    const until = this.#soon();
+    for (let losses = 1; ; losses++) {
+      const link = await this.#pool.take(until, 0, false);
+      try {
+        await prepare((text, values = []) => link.run(text, values, 0));
+        this.#pool.put(link);
+        return;
+      } catch (error) {
+        const lost = link.lost || isLost(error);
+        // It may be in the middle of a transaction.
+        link.destroy();
+        if (!lost) throw withoutWords(error);
+        await this.#again(losses, until, error, "read");
+      }
+    }
+  }
+
+  /**
+   * One statement, which is one round trip. What a lost connection broke off is sent again: one that changes something
+   * (`"once"`) finds by a token among its values that it was done before. `seconds` is how long it may take, where that is
+   * not as usual. Rejects with `StoreError` for what is about connections and time, else as the server says.
+   */
+  async query<Row extends object>(
+    text: string,
+    values: readonly Value[],
+    again: "read" | "once",
+    seconds = this.#options.statementTimeout,
+  ): Promise<Row[]> {
+    const size = sizeOf(values);
+    let until = this.#soon();
+    for (let losses = 0, conflicts = 0; ;) {
+      const link = await this.#pool.take(until, size, losses > 0);
+      try {
+        const rows = await link.run<Row>(text, values, seconds);
+        this.#pool.put(link);
+        return rows;
+      } catch (error) {
+        const lost = link.lost || isLost(error);
+        if (lost) link.destroy();
+        else this.#pool.put(link);
+        if (error instanceof TooLong) throw unavailable(this.#address.where, whetherDone(error.message, again));
+        if (lost) {
+          // From here on it waits again; how long it was at work counts for nothing.
+          if (losses++ === 0) until = this.#soon();
+          await this.#again(losses, until, error, again);
+        } else if (isConflict(error) && conflicts++ < CONFLICTS) await sleep(Math.random() * 10 * conflicts);
+        else throw withoutWords(error);
+      }
+    }
+  }
+
+  /** Wait for what is under way, a while, and let go of it all. May be opened again. */
+  close(): Promise<void> {
+    return this.#pool.close();
+  }
+
+  #soon(): number {
+    return Date.now() + this.#options.connectTimeout * 1000;
+  }
+
+  /** A moment, so that nothing turns in circles; the error where no time is left. */
+  async #again(losses: number, until: number, error: unknown, again: "read" | "once"): Promise<void> {
+    if (Date.now() >= until) throw unavailable(this.#address.where, whetherDone(reason(error).why, again));
+    if (losses > 1) await sleep(Math.random() * Math.min(500, 10 * 2 ** losses));
+  }
+}
+
+/** Whoever changed something and hears of a failure must not believe that nothing was changed. */
+function whetherDone(why: string, again: "read" | "once"): string {
+  return again === "once" ? `${why}; whether the change was made is not known` : why;
+}
+
+/** Characters, or bytes, of what a statement carries. */
+function sizeOf(values: readonly Value[]): number {
+  let size = 0;
+  for (const value of values) {
+    if (typeof value === "string" || Buffer.isBuffer(value)) size += value.length;
+    else if (Array.isArray(value)) size += sizeOf(value as readonly Value[]);
+  }
+  return size;
+}

@@ -1,0 +1,220 @@
+import { createHash, randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Hints } from "gantry";
+import type { Logger, Notifier } from "gantry";
+import type { Address } from "./address.js";
+import type { Connections } from "./connections.js";
+import { reason } from "./errors.js";
+import { Link } from "./link.js";
+
+/** Between two statements that tell others, in ms: what comes meanwhile goes with the next. */
+const BATCH_MS = 50;
+/** Chains of one message, of which a server takes no more than 8,000 bytes; more are told as "any". */
+const MOST = 400;
+const ANY = "*";
+/** A message may be lost with its sender or on its way, so each chain has a hint for nothing so often, in ms; more often where none can be heard. */
+const NOTHING_MS = 1000;
+const DEAF_MS = 250;
+/** Not all at the same moment: each hint is a question to the database. */
+const SHARES = 10;
+/** How long a connection that nobody needs is kept, longest attempt to have one, longest pause between two; in ms. */
+const REST_MS = 10_000;
+const ATTEMPT_MS = 5000;
+const PAUSE_MS = 5000;
+/** Longest that a close takes to tell what is to be told, in ms. */
+const GOODBYE_MS = 1000;
+
+/** Where and how a notifier listens. */
+export interface ListenOptions {
+  /** Of the server itself, where the others are of a pooler. */
+  address: Address;
+  logger?: Logger | undefined;
+}
+
+/**
+ * Tells other processes by the database what this one changed, and hears them by a connection of its own, which is there
+ * while somebody wants to know. Through a pooler that gives each statement to another connection nothing can be heard:
+ * then it hints four times a second.
+ */
+export class PostgresNotifier implements Notifier {
+  readonly #connections: Connections;
+  readonly #channel: string;
+  readonly #address: Address;
+  readonly #logger: Logger | undefined;
+  /** By short names of chains. */
+  readonly #hints = Array.from({ length: SHARES }, () => new Hints());
+  #subscribers = 0;
+  readonly #me = randomBytes(6).toString("base64url");
+  #life: AbortController | undefined = new AbortController();
+  readonly #news = new Set<string>();
+  #telling: Promise<void> | undefined;
+  #pause: NodeJS.Timeout | undefined;
+  #link: Link | undefined;
+  #dialing: Promise<void> | undefined;
+  #failures = 0;
+  #retry: NodeJS.Timeout | undefined;
+  #tick: NodeJS.Timeout | undefined;
+  #rest: NodeJS.Timeout | undefined;
+  /** Found behind a pooler. */
+  #deaf = false;
+
+  /** Opens nothing. `channel` is at most 63 bytes. */
+  constructor(connections: Connections, channel: string, { address, logger }: ListenOptions) {
+    this.#connections = connections;
+    this.#channel = channel;
+    this.#address = address;
+    this.#logger = logger;
+  }
+
+  publish(rootId: string): void {
+    if (!this.#life) return;
+    this.#news.add(this.#news.size < MOST ? nameOf(rootId) : ANY);
+    if (this.#telling) return;
+    // There is something to be told: a process with nothing else to do ends when it is.
+    if (this.#pause) this.#pause.ref();
+    else this.#telling = this.#tell();
+  }
+
+  subscribe(rootId: string, hint: () => void): () => void {
+    const name = nameOf(rootId);
+    const end = this.#hintsOf(name).subscribe(name, hint);
+    let ended = false;
+    this.#subscribers++;
+    clearTimeout(this.#rest);
+    this.#listen();
+    return () => {
+      if (ended) return;
+      ended = true;
+      end();
+      if (--this.#subscribers > 0) return;
+      clearInterval(this.#tick);
+      clearTimeout(this.#rest);
+      this.#tick = undefined;
+      this.#rest = setTimeout(() => this.#link?.destroy(), REST_MS).unref();
+    };
+  }
+
+  /** What was published is told, unless that takes long, and nobody listens any more. Never rejects. `open` undoes it. */
+  async close(): Promise<void> {
+    if (!this.#life) return;
+    this.#life.abort();
+    this.#life = undefined;
+    for (const timer of [this.#pause, this.#retry, this.#tick, this.#rest]) clearTimeout(timer);
+    this.#pause = this.#retry = this.#tick = this.#rest = undefined;
+    const told = async (): Promise<void> => {
+      await this.#telling;
+      if (this.#news.size > 0) await this.#tell();
+    };
+    await Promise.race([told(), sleep(GOODBYE_MS, undefined, { ref: false })]);
+    await Promise.all([this.#dialing, this.#link?.end()]);
+  }
+
+  /** Only after a close. */
+  open(): void {
+    this.#life ??= new AbortController();
+    if (this.#subscribers > 0) this.#listen();
+  }
+
+  #hintsOf(name: string): Hints {
+    return this.#hints[name.charCodeAt(0) % SHARES]!;
+  }
+
+  /** Tell all that is to be told, at once. What cannot be told others find within the second. */
+  async #tell(): Promise<void> {
+    const names = this.#news.has(ANY) ? ANY : [...this.#news].join();
+    this.#news.clear();
+    try {
+      // A commit of its own, beside which no other one waits; nothing of it must outlive a crash.
+      await this.#connections.query(
+        "SELECT pg_notify($1, $2), set_config('synchronous_commit', 'off', true)",
+        [this.#channel, `${this.#me}:${names}`],
+        "read",
+      );
+    } catch (error) {
+      this.#logger?.debug("others were not told what changed", { reason: reason(error).why });
+    }
+    this.#telling = undefined;
+    if (!this.#life) return;
+    const next = (): void => {
+      this.#pause = undefined;
+      if (this.#news.size > 0) this.#telling = this.#tell();
+    };
+    this.#pause = setTimeout(next, BATCH_MS);
+    if (this.#news.size === 0) this.#pause.unref();
+  }
+
+  #listen(): void {
+    if (!this.#life) return;
+    let share = 0;
+    const tick = (): void => this.#hints[share++ % SHARES]!.tell();
+    this.#tick ??= setInterval(tick, (this.#deaf ? DEAF_MS : NOTHING_MS) / SHARES).unref();
+    if (this.#link || this.#dialing || this.#retry || this.#deaf) return;
+    this.#dialing = this.#dial(this.#life.signal).finally(() => (this.#dialing = undefined));
+  }
+
+  /** Never rejects. */
+  async #dial(signal: AbortSignal): Promise<void> {
+    let link: Link | undefined;
+    try {
+      link = await Link.dial(this.#address, ATTEMPT_MS, signal, false);
+      const [row] = await link.run<{ pid: number }>("SELECT pg_backend_pid() AS pid", [], ATTEMPT_MS / 1000);
+      // What a pooler says of a connection is its own.
+      if (row?.pid !== link.backend) {
+        this.#isDeaf();
+        await link.end();
+        return;
+      }
+      link.whenNotified = (payload) => this.#heard(payload);
+      await link.run(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, [], ATTEMPT_MS / 1000);
+      signal.throwIfAborted();
+      link.whenLost = () => this.#lost();
+      this.#link = link;
+      this.#failures = 0;
+    } catch (error) {
+      link?.destroy();
+      this.#logger?.debug("what other processes change cannot be heard", { reason: reason(error).why });
+      this.#later();
+    }
+  }
+
+  #lost(): void {
+    this.#link = undefined;
+    this.#later();
+  }
+
+  /** Listen again after a while; what is not heard meanwhile the hints for nothing make good. */
+  #later(): void {
+    if (!this.#life || this.#retry || this.#subscribers === 0) return;
+    const pause = Math.min(PAUSE_MS, 100 * 2 ** this.#failures++);
+    const again = (): void => {
+      this.#retry = undefined;
+      if (this.#subscribers > 0) this.#listen();
+    };
+    this.#retry = setTimeout(again, pause * (0.5 + Math.random() / 2)).unref();
+  }
+
+  #isDeaf(): void {
+    this.#deaf = true;
+    this.#logger?.warn(
+      "the session store is behind a pooler, through which no news can be heard: it is asked four times a second; " +
+        "name the server itself in session.pool.listen_url",
+      { store: this.#address.where },
+    );
+    clearInterval(this.#tick);
+    this.#tick = undefined;
+    if (this.#subscribers > 0) this.#listen();
+  }
+
+  /** Its own words come back as well. */
+  #heard(payload: string): void {
+    const [, sender, names = ""] = /^([^:]*):(.*)$/.exec(payload) ?? [];
+    if (sender === undefined || sender === this.#me) return;
+    if (names === ANY) for (const hints of this.#hints) hints.tell();
+    else for (const name of names.split(",")) this.#hintsOf(name).tell(name);
+  }
+}
+
+/** Short, of one length, and nobody's words. Two chains may have the same one: a hint may come for nothing. */
+function nameOf(rootId: string): string {
+  return createHash("sha256").update(rootId).digest("base64url").slice(0, 16);
+}

@@ -1,0 +1,52 @@
+import { option, sharedOptions } from "gantry";
+
+const isUrl = (value: string): boolean => {
+  try {
+    return /^postgres(ql)?:$/.test(new URL(value).protocol);
+  } catch {
+    return false;
+  }
+};
+
+/** Its options under `session`. */
+export const postgresOptions = option.section({
+  url: option.text(
+    'Of the database, `postgres://user:password@host:port/database`; best as `"${DATABASE_URL}"`. It is never logged. Needed with `postgres`.',
+    { required: true, secret: true, fits: isUrl, expected: "a postgres:// URL" },
+  ),
+  schema: option.text(
+    "Schema of the database that gantry's tables are in. It is made where it is missing and the role may do so.",
+    {
+      default: "gantry",
+      fits: (value) => /^[a-z_][a-z0-9_]{0,39}$/.test(value) && !value.startsWith("pg_"),
+      pattern: "^(?!pg_)[a-z_][a-z0-9_]{0,39}$",
+      expected:
+        "a name of at most 40 small letters, digits and underscores that begins with no digit and not with `pg_`",
+    },
+  ),
+  durability: sharedOptions.durability,
+  pool: option.section({
+    size: option.whole("Most connections of a process, beside the one that listens for news.", {
+      min: 1,
+      max: 1000,
+      default: 10,
+    }),
+    connect_timeout: option.number(
+      "Longest that a call waits for a connection, with all attempts to reach the server again; beyond it 503.",
+      { unit: "seconds", above: 0, default: 10 },
+    ),
+    idle_timeout: option.number("How long an unused connection is kept.", { unit: "seconds", above: 0, default: 30 }),
+    statement_timeout: option.number("Longest that a statement may take.", { unit: "seconds", above: 0, default: 15 }),
+    listen_url: option.text(
+      "A `postgres://` URL past a pooler in transaction mode, to listen for news at. Default: that of `url`.",
+      { default: "", secret: true, fits: (value) => value === "" || isUrl(value), expected: "a postgres:// URL" },
+    ),
+  }),
+});
+
+type Read = option.Value<typeof postgresOptions>;
+
+/** What the driver is made with; times in seconds. */
+export interface PostgresOptions extends Pick<Read, "url" | "schema" | "durability"> {
+  pool: Read["pool"];
+}

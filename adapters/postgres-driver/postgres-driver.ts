@@ -1,0 +1,253 @@
+import { DriverLife } from "gantry";
+import type {
+  Ask,
+  AskAnswered,
+  AskQuery,
+  ChainData,
+  ChainHead,
+  Holder,
+  Instruction,
+  Lease,
+  LeaseHeld,
+  LeaseOptions,
+  LeaseTaken,
+  Logger,
+  Message,
+  MessagePage,
+  RunQuery,
+  Session,
+  SessionChange,
+  SessionDriver,
+  SessionPage,
+  SessionQuery,
+  SessionStart,
+  Snapshot,
+  StoredRun,
+} from "gantry";
+import { readAddress } from "./address.js";
+import { Connections } from "./connections.js";
+import { explain } from "./errors.js";
+import type { PostgresOptions } from "./options.js";
+import { PostgresNotifier } from "./listener.js";
+import { Order } from "./order.js";
+import {
+  dumpChain,
+  getAsk,
+  getRun,
+  getSession,
+  headOfChain,
+  listAsks,
+  listInstructions,
+  listMessages,
+  listRuns,
+  listSessions,
+  listSnapshots,
+  newestOfChain,
+} from "./reads.js";
+import { refusalOf } from "./refusals.js";
+import { prepareSchema } from "./schema.js";
+import { Store } from "./store.js";
+import {
+  answerAsk,
+  changeSession,
+  createSession,
+  deleteChains,
+  forgetKeys,
+  instructRun,
+  loadChain,
+  releaseLease,
+  takeLease,
+  withdrawInstruction,
+} from "./writes.js";
+import type { Work } from "./writes.js";
+
+/** Sessions in a schema of a PostgreSQL database that any number of processes on any number of hosts share. */
+export class PostgresDriver implements SessionDriver {
+  readonly name = "postgres";
+  readonly notifier: PostgresNotifier;
+  readonly #life: DriverLife<Store>;
+  readonly #order = new Order();
+  readonly #full: boolean;
+
+  /** Throws `ConfigError` for a URL that says no place. */
+  constructor(options: PostgresOptions, logger?: Logger) {
+    this.#full = options.durability === "full";
+    const connections = new Connections(options, logger);
+    const { listenUrl } = options.pool;
+    const address = listenUrl === "" ? connections.address : readAddress(listenUrl, "session.pool.listen_url");
+    const notifier = new PostgresNotifier(connections, `gantry ${options.schema}`, { address, logger });
+    this.notifier = notifier;
+    this.#life = new DriverLife({
+      where: connections.where,
+      open: async () => {
+        try {
+          await connections.open((query) => prepareSchema(query, options.schema));
+        } catch (error) {
+          await connections.close();
+          throw error;
+        }
+        notifier.open();
+        return new Store(connections, options.schema);
+      },
+      close: async () => {
+        await notifier.close();
+        await connections.close();
+      },
+      explain,
+    });
+  }
+
+  open(): Promise<void> {
+    return this.#life.open();
+  }
+
+  close(): Promise<void> {
+    return this.#life.close();
+  }
+
+  create(start: SessionStart): Promise<void> {
+    const { id, alias, chain } = start.session;
+    this.#order.learn(id, chain.root);
+    const names = alias === "" ? [id] : [id, alias];
+    const touched = [this.#chain(chain.root), ...names.map((name) => `name ${name}`), ...keysOf(start.run)];
+    return this.#change(touched, () => createSession(start, this.#full));
+  }
+
+  get(id: string): Promise<Session | undefined> {
+    return this.#seen((store) => getSession(store, id));
+  }
+
+  newest(rootId: string): Promise<Session | undefined> {
+    return this.#seen((store) => newestOfChain(store, rootId));
+  }
+
+  async head(id: string, wanted = { messages: true }): Promise<ChainHead | undefined> {
+    const head = await this.#read((store) => headOfChain(store, id, wanted.messages));
+    this.#see(head?.original, head?.newest);
+    return head;
+  }
+
+  async list(query: SessionQuery): Promise<SessionPage> {
+    const page = await this.#read((store) => listSessions(store, query));
+    this.#see(...page.sessions);
+    return page;
+  }
+
+  messages(id: string, page: MessagePage = {}): Promise<Message[]> {
+    return this.#read((store) => listMessages(store, id, page));
+  }
+
+  snapshots(id: string): Promise<Snapshot[]> {
+    return this.#read((store) => listSnapshots(store, id));
+  }
+
+  runs(query: RunQuery): Promise<StoredRun[]> {
+    return this.#read((store) => listRuns(store, query));
+  }
+
+  run(id: string): Promise<StoredRun | undefined> {
+    return this.#read((store) => getRun(store, id));
+  }
+
+  asks(query: AskQuery): Promise<Ask[]> {
+    return this.#read((store) => listAsks(store, query));
+  }
+
+  ask(id: string): Promise<Ask | undefined> {
+    return this.#read((store) => getAsk(store, id));
+  }
+
+  answer(id: string, answered: AskAnswered): Promise<{ ask: Ask; counts: boolean } | undefined> {
+    return this.#change([`ask ${id}`], () => answerAsk(id, answered));
+  }
+
+  instruct(instruction: Instruction): Promise<void> {
+    const touched = [this.#order.chain(instruction.sessionId), `instruction ${instruction.id}`];
+    return this.#change(touched, () => instructRun(instruction));
+  }
+
+  instructions(sessionId: string): Promise<Instruction[]> {
+    return this.#read((store) => listInstructions(store, sessionId));
+  }
+
+  withdraw(id: string): Promise<boolean> {
+    return this.#change([`instruction ${id}`], () => withdrawInstruction(id));
+  }
+
+  forgetKeys(before: string): Promise<void> {
+    return this.#change([], () => forgetKeys(before));
+  }
+
+  write(id: string, change: SessionChange): Promise<Instruction[]> {
+    const { runs = [], asks = [], followed = [] } = change;
+    const touched = [
+      this.#order.chain(id),
+      ...runs.flatMap(keysOf),
+      ...asks.map((ask) => `ask ${ask.id}`),
+      ...followed.map((one) => `instruction ${one}`),
+    ];
+    return this.#change(touched, () => changeSession(id, change, this.#full));
+  }
+
+  delete(ids: readonly string[]): Promise<void> {
+    const touched = ids.map((id) => this.#order.chain(id));
+    return this.#change(touched, () => deleteChains(ids));
+  }
+
+  async lease(id: string, holder: Holder, ttlMs: number, options?: LeaseOptions): Promise<LeaseTaken | LeaseHeld> {
+    const chain = this.#order.chain(id) ?? this.#chain(id);
+    const lease = await this.#change([chain], () => takeLease(id, holder, ttlMs, options));
+    const { rootId } = "heldBy" in lease ? lease.heldBy : lease;
+    this.#order.learn(id, rootId);
+    if ("head" in lease) this.#see(lease.head?.original, lease.head?.newest);
+    return lease;
+  }
+
+  release(lease: Lease): Promise<void> {
+    return this.#change([this.#chain(lease.rootId)], () => releaseLease(lease));
+  }
+
+  dump(id: string): Promise<ChainData | undefined> {
+    return this.#read((store) => dumpChain(store, id));
+  }
+
+  load(chain: ChainData): Promise<void> {
+    const root = chain.sessions[0]?.session.id ?? "";
+    for (const { session } of chain.sessions) this.#order.learn(session.id, root);
+    // It may take any number of ids, aliases and keys.
+    return this.#change([undefined], () => loadChain(chain, this.#full));
+  }
+
+  #chain(root: string): string {
+    return `chain ${root}`;
+  }
+
+  #see(...sessions: readonly (Session | undefined)[]): void {
+    for (const session of sessions) if (session) this.#order.learn(session.id, session.chain.root);
+  }
+
+  async #seen(read: (store: Store) => Promise<Session | undefined>): Promise<Session | undefined> {
+    const session = await this.#read(read);
+    this.#see(session);
+    return session;
+  }
+
+  #read<T>(read: (store: Store) => Promise<T>): Promise<T> {
+    return this.#life.do((store) => read(store));
+  }
+
+  #change<T>(touched: readonly (string | undefined)[], ready: () => Work<T>): Promise<T> {
+    return this.#life.do(async (store) => {
+      try {
+        const change = ready();
+        return await this.#order.after(touched, () => change(store));
+      } catch (error) {
+        throw refusalOf(error) ?? error;
+      }
+    });
+  }
+}
+
+function keysOf(run: SessionStart["run"]): string[] {
+  return run && run.key !== "" ? [`key ${run.key}`] : [];
+}

@@ -1,0 +1,205 @@
+import type {
+  Ask,
+  AskQuery,
+  ChainData,
+  ChainHead,
+  Instruction,
+  Message,
+  MessagePage,
+  RunQuery,
+  Session,
+  SessionData,
+  SessionPage,
+  SessionQuery,
+  Snapshot,
+  StoredRun,
+} from "gantry";
+import type { Value } from "./connections.js";
+import { RUN } from "./functions-read.js";
+import { askOf, instructionOf, messageOf, recordOf, runOf, sessionOf, snapshotOf } from "./rows.js";
+import type { AskRow, Part, RunRow } from "./rows.js";
+import type { Store } from "./store.js";
+import { stored, told } from "./texts.js";
+
+/** No seq is greater. */
+const END = Number.MAX_SAFE_INTEGER;
+/** The chain of any id of it. */
+const CHAIN = "(SELECT n.chain FROM @.names n WHERE n.name = $1 AND NOT n.alias)";
+
+export async function getSession(store: Store, id: string): Promise<Session | undefined> {
+  return one(await store.read("SELECT @.get@v($1) AS body", [stored(id)]));
+}
+
+export async function newestOfChain(store: Store, id: string): Promise<Session | undefined> {
+  return one(await store.read("SELECT @.newest@v($1) AS body", [stored(id)]));
+}
+
+function one([row]: readonly { body: string | null }[]): Session | undefined {
+  return row && row.body !== null ? sessionOf(row.body) : undefined;
+}
+
+export async function headOfChain(store: Store, id: string, messages: boolean): Promise<ChainHead | undefined> {
+  const sql = "SELECT * FROM @.head@v((SELECT n.chain FROM @.names n WHERE n.name = $1), $2)";
+  return headOf(await store.read<Part>(sql, [stored(id), messages]));
+}
+
+/** What `head` of the database told. */
+export function headOf(parts: readonly Part[]): ChainHead | undefined {
+  const sessions = kindOf(parts, "s").map(({ body }) => sessionOf(body));
+  const byIndex = sessions.sort((a, b) => a.chain.index - b.chain.index);
+  const [original, newest = original] = byIndex;
+  if (!original || !newest) return undefined;
+  const [view] = kindOf(parts, "v");
+  const said = inOrder(kindOf(parts, "m")).map((part) => messageOf(part, newest.id));
+  const unfinished = kindOf(parts, "r").map((part) => runOfPart(part, original.id));
+  // The same session, but no object is told twice.
+  const both = { original, newest: newest === original ? structuredClone(original) : newest };
+  return { ...both, messages: view ? [...(JSON.parse(view.body) as Message[]), ...said] : said, unfinished };
+}
+
+const kindOf = (parts: readonly Part[], kind: string): Part[] => parts.filter((part) => part.kind === kind);
+const inOrder = (parts: Part[]): Part[] => parts.sort((a, b) => Number(a.seq) - Number(b.seq));
+const runOfPart = ({ tag, body, more }: Part, root: string) => recordOf({ record: body, named: more, key: tag }, root);
+
+/** A list's page and its total, as of one moment: the total comes with each row, or alone. */
+export async function listSessions(store: Store, query: SessionQuery): Promise<SessionPage> {
+  const { sql, values } = listStatement(query);
+  const rows = await store.read<{ body: string | null; total: string }>(sql, values);
+  const bodies = rows.flatMap(({ body }) => (body === null ? [] : [body]));
+  return { sessions: bodies.map(sessionOf), total: Number(rows[0]?.total ?? 0) };
+}
+
+/** The statement of a list, and its values. */
+export function listStatement(query: SessionQuery): { sql: string; values: Value[] } {
+  const values: Value[] = [];
+  const value = (given: Value): string => `$${values.push(given)}`;
+  const where = ["s.idx = 0"];
+  let scope = "";
+  if (query.projectDir !== undefined) {
+    scope = `dir:${stored(query.projectDir)}`;
+    where.push(`s.project_dir = ${value(stored(query.projectDir))}`);
+  }
+  if (query.emptyBefore !== undefined) where.push("s.empty", `s.updated_at < ${value(stored(query.emptyBefore))}`);
+  if (query.search) where.push(`strpos(s.search, ${value(stored(query.search.toLowerCase()))}) > 0`);
+  const isCounted = query.search || query.emptyBefore !== undefined;
+  const total = isCounted
+    ? `SELECT count(*) AS total FROM @.sessions s WHERE ${where.join(" AND ")}`
+    : `SELECT coalesce(sum(t.n), 0) AS total FROM @.totals t WHERE t.scope = ${value(scope)}`;
+  if (query.before)
+    where.push(`(s.updated_at, s.id) < (${value(stored(query.before.updatedAt))}, ${value(stored(query.before.id))})`);
+  const limits = `LIMIT ${value(limitOf(query.limit))} OFFSET ${value(query.offset ?? 0)}`;
+  const page = `SELECT s.* FROM @.sessions s WHERE ${where.join(" AND ")} ORDER BY s.updated_at DESC, s.id DESC ${limits}`;
+  const sql = `SELECT t.total, row_to_json(p)::text AS body FROM (${total}) t LEFT JOIN (${page}) p ON true
+    ORDER BY p.updated_at DESC, p.id DESC`;
+  return { sql, values };
+}
+
+export async function listMessages(store: Store, id: string, page: MessagePage): Promise<Message[]> {
+  const { after = -1, before = END, limit = Infinity, scope, hiddenBy, tool } = page;
+  const last = page.before !== undefined && page.after === undefined && page.limit !== undefined;
+  const rows = await store.read<Part>("SELECT * FROM @.messages@v($1, $2, $3, $4, $5, $6, $7, $8)", [
+    stored(id),
+    scope === "chain",
+    after,
+    before,
+    limitOf(limit),
+    last,
+    hiddenBy === undefined ? null : stored(hiddenBy),
+    tool === undefined ? null : stored(tool),
+  ]);
+  return inOrder(rows).map((part) => messageOf(part, told(part.tag)));
+}
+
+export async function listSnapshots(store: Store, id: string): Promise<Snapshot[]> {
+  const sql = `SELECT p.id, p.after, p.created_at FROM @.snapshots p WHERE p.chain = ${CHAIN} ORDER BY p.n`;
+  return (await store.read<Parameters<typeof snapshotOf>[0]>(sql, [stored(id)])).map(snapshotOf);
+}
+
+export async function getRun(store: Store, id: string): Promise<StoredRun | undefined> {
+  const [row] = await store.read<RunRow>("SELECT * FROM @.run@v($1)", [stored(id)]);
+  return row && runOf(row);
+}
+
+export async function listRuns(store: Store, query: RunQuery): Promise<StoredRun[]> {
+  if (query.states?.length === 0) return [];
+  const { sql, values } = runsStatement(query);
+  return (await store.read<RunRow>(sql, values)).map(runOf);
+}
+
+/** The statement of a list of runs, each state by its own index, and its values. */
+export function runsStatement({ sessionId, states, key, before, limit }: RunQuery): { sql: string; values: Value[] } {
+  const values: Value[] = [];
+  const value = (given: Value): string => `$${values.push(given)}`;
+  const where = ["true"];
+  if (sessionId !== undefined) where.push(`r.chain = ${CHAIN.replace("$1", value(stored(sessionId)))}`);
+  // As the index is, which has no runs without a key.
+  if (key !== undefined) where.push(`r.key = ${value(stored(key))} AND r.key <> ''`);
+  if (before) where.push(`(r.started_at, r.id) < (${value(stored(before.startedAt))}, ${value(stored(before.id))})`);
+  const most = value(limitOf(limit));
+  const order = "ORDER BY r.started_at DESC, r.id DESC";
+  const found = (states === undefined ? [[]] : [...new Set(states)].map((state) => [`r.state = ${value(state)}`])).map(
+    (state) => `(SELECT r.* FROM @.runs r WHERE ${[...where, ...state].join(" AND ")} ${order} LIMIT ${most})`,
+  );
+  const sql = `SELECT ${RUN} FROM (${found.join(" UNION ALL ")}) r JOIN @.chains c ON c.chain = r.chain ${order} LIMIT ${most}`;
+  return { sql, values };
+}
+
+export async function listAsks(store: Store, query: AskQuery): Promise<Ask[]> {
+  const { sql, values } = asksStatement(query);
+  return (await store.read<AskRow>(sql, values)).map(askOf);
+}
+
+/** The statement of a list of asks, and its values. */
+export function asksStatement({ sessionId, open = false, before, limit }: AskQuery): { sql: string; values: Value[] } {
+  const values: Value[] = [];
+  const value = (given: Value): string => `$${values.push(given)}`;
+  const where = ["true", ...(open ? ["a.state = 'open'"] : [])];
+  if (sessionId !== undefined) where.push(`a.chain = ${CHAIN.replace("$1", value(stored(sessionId)))}`);
+  if (before) where.push(`(a.created_at, a.id) < (${value(stored(before.createdAt))}, ${value(stored(before.id))})`);
+  const sql = `SELECT c.root, a.state, a.ask, a.answered FROM @.asks a JOIN @.chains c ON c.chain = a.chain
+    WHERE ${where.join(" AND ")} ORDER BY a.created_at DESC, a.id DESC LIMIT ${value(limitOf(limit))}`;
+  return { sql, values };
+}
+
+export async function getAsk(store: Store, id: string): Promise<Ask | undefined> {
+  const sql = `SELECT c.root, a.state, a.ask, a.answered FROM @.asks a JOIN @.chains c ON c.chain = a.chain WHERE a.id = $1`;
+  const [row] = await store.read<AskRow>(sql, [stored(id)]);
+  return row && askOf(row);
+}
+
+export async function listInstructions(store: Store, sessionId: string): Promise<Instruction[]> {
+  const sql = `SELECT c.root, i.instruction FROM @.instructions i JOIN @.chains c ON c.chain = i.chain
+    WHERE i.chain = ${CHAIN} AND i.withdrawn IS NULL ORDER BY i.n`;
+  return (await store.read<Parameters<typeof instructionOf>[0]>(sql, [stored(sessionId)])).map(instructionOf);
+}
+
+/** All of a chain as of one moment. */
+export async function dumpChain(store: Store, id: string): Promise<ChainData | undefined> {
+  const parts = await store.read<Part>("SELECT * FROM @.dump@v($1)", [stored(id)]);
+  const sessions = new Map<number, SessionData>();
+  for (const { idx, tag, body } of kindOf(parts, "s").sort((a, b) => a.idx - b.idx))
+    sessions.set(idx, { session: sessionOf(body), cut: told(tag), view: [], messages: [] });
+  const root = sessions.get(0)?.session.id;
+  if (root === undefined) return undefined;
+  for (const { idx, body } of kindOf(parts, "v")) {
+    const data = sessions.get(idx);
+    if (data) data.view = JSON.parse(body) as Message[];
+  }
+  for (const part of inOrder(kindOf(parts, "m"))) {
+    const data = sessions.get(part.idx);
+    data?.messages.push({ message: messageOf(part, data.session.id), cut: told(part.tag) });
+  }
+  return {
+    sessions: [...sessions.values()],
+    snapshots: kindOf(parts, "p").map(({ tag, seq, body }) => snapshotOf({ id: tag, after: seq, created_at: body })),
+    runs: kindOf(parts, "r").map((part) => runOfPart(part, root)),
+    asks: kindOf(parts, "a").map(({ tag, body, more }) =>
+      askOf({ root: stored(root), state: tag, ask: body, answered: more ?? "" }),
+    ),
+  };
+}
+
+/** As PostgreSQL has it; null for no limit. */
+function limitOf(limit: number): number | null {
+  return Number.isFinite(limit) ? Math.max(0, Math.trunc(limit)) : null;
+}

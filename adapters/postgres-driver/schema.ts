@@ -1,0 +1,95 @@
+import { createHash } from "node:crypto";
+import { StoreError } from "gantry";
+import { READS } from "./functions-read.js";
+import { WRITES } from "./functions-write.js";
+import { MIGRATIONS, VERSION } from "./tables.js";
+import type { Query } from "./connections.js";
+
+const FUNCTIONS = WRITES + READS;
+/** Functions of another text have other names: servers of two versions may go on beside each other. */
+const SUFFIX = `_${createHash("sha256").update(FUNCTIONS).digest("hex").slice(0, 8)}`;
+
+/** SQL with `@.` for the schema and `@v` for the version of the functions, as one schema has it. */
+export function sqlOf(schema: string): (sql: string) => string {
+  const known = new Map<string, string>();
+  return (sql) => {
+    let text = known.get(sql);
+    if (text === undefined) {
+      text = sql.replaceAll("@.", `"${schema}".`).replaceAll("@v", SUFFIX);
+      known.set(sql, text);
+    }
+    return text;
+  };
+}
+
+/** What there is of a schema. */
+interface Found {
+  /** 0: no tables of ours. */
+  version: number;
+  functions: boolean;
+}
+
+/**
+ * Bring the schema to `VERSION`, with the functions of this code. Any number of processes may do so at once: all that is
+ * changed is changed in one transaction, under a lock. Where there is nothing to do nothing is written, and no right is needed
+ * but to use what is there.
+ */
+export async function prepareSchema(query: Query, schema: string): Promise<void> {
+  const sql = sqlOf(schema);
+  const complete = ({ version, functions }: Found): boolean => version === VERSION && functions;
+  if (complete(await look(query, schema))) return;
+  await query("BEGIN", []);
+  try {
+    await query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [`gantry ${schema}`]);
+    const found = await look(query, schema);
+    if (!complete(found)) await query(steps(found, schema).map(sql).join(";\n"), []);
+    await query("COMMIT", []);
+  } catch (error) {
+    // The connection may be gone, and with it the transaction.
+    await query("ROLLBACK", []).catch(() => undefined);
+    throw missingRight(error, schema) ?? error;
+  }
+}
+
+function steps({ version, functions }: Found, schema: string): string[] {
+  return [
+    ...(version > 0
+      ? []
+      : [`CREATE SCHEMA IF NOT EXISTS "${schema}"`, "CREATE TABLE @.version (version integer NOT NULL)"]),
+    ...(version > 0 ? [] : ["INSERT INTO @.version VALUES (0)"]),
+    ...MIGRATIONS.slice(version),
+    `UPDATE @.version SET version = ${VERSION}`,
+    ...(functions ? [] : [FUNCTIONS]),
+  ];
+}
+
+async function look(query: Query, schema: string): Promise<Found> {
+  // By the tables themselves: names that were looked up in vain are remembered within a transaction.
+  const [there] = await query<{ version: boolean; functions: boolean }>(
+    `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relnamespace = s.oid AND c.relname = 'version') AS version,
+       EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = s.oid AND p.proname = $2) AS functions
+     FROM pg_catalog.pg_namespace s WHERE s.nspname = $1`,
+    [schema, `dump${SUFFIX}`],
+  );
+  if (!there?.version) return { version: 0, functions: false };
+  const [row] = await query<{ version: number }>(sqlOf(schema)("SELECT version FROM @.version"), []);
+  const version = row?.version ?? 0;
+  if (version > VERSION)
+    throw new StoreError(
+      `session store in schema ${schema}: written by a newer gantry (version ${version}, this one knows ${VERSION}); ` +
+        "it was left as it is: update gantry, or choose another session.schema",
+    );
+  return { version, functions: there.functions };
+}
+
+/** Whoever may not make what is missing is told who can. */
+function missingRight(error: unknown, schema: string): StoreError | undefined {
+  if ((error as { code?: unknown }).code !== "42501") return undefined;
+  return new StoreError(
+    `session store in schema ${schema}: tables or functions of this version are missing, and the role of session.url may ` +
+      "not make them; start gantry once with a role that may (it needs CREATE on the schema, or on the database where " +
+      "there is no such schema), and grant this one USAGE on the schema, EXECUTE on its functions, USAGE on its sequences " +
+      "and SELECT, INSERT, UPDATE, DELETE on its tables",
+    { cause: error },
+  );
+}

@@ -1,0 +1,50 @@
+import { once } from "node:events";
+import { accessSync, chownSync, constants, mkdtempSync, readFileSync, realpathSync, statSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+
+/** Whom a program runs as that refuses to run as root: the user that packages make for it, else nobody. Undefined for nobody else. */
+export function otherUser(): { uid: number; gid: number } | undefined {
+  if (process.getuid?.() !== 0) return undefined;
+  for (const name of ["postgres", "_postgres", "nobody"]) {
+    const line = readFileSync("/etc/passwd", "utf8")
+      .split("\n")
+      .find((entry) => entry.startsWith(`${name}:`));
+    const [, , uid, gid] = line?.split(":") ?? [];
+    if (uid && gid) return { uid: Number(uid), gid: Number(gid) };
+  }
+  throw new Error("this program refuses to run as root, and there is neither a user postgres nor nobody");
+}
+
+/** A new folder in the temporary one that such a user owns; the caller removes it. Its path is short enough for sockets. */
+export function folderFor(user: { uid: number; gid: number } | undefined): string {
+  const place = [tmpdir(), "/tmp", "/var/tmp"].find((candidate) => user === undefined || openToAll(candidate));
+  if (!place) throw new Error("there is no temporary folder that another user can come to");
+  const made = mkdtempSync(path.join(realpathSync(place), "gt-pg-"));
+  if (user) chownSync(made, user.uid, user.gid);
+  return made;
+}
+
+/** Whether another user can go into a folder, from the root on. */
+function openToAll(place: string): boolean {
+  try {
+    accessSync(place, constants.W_OK);
+    for (let at = realpathSync(place); ; at = path.dirname(at)) {
+      if ((statSync(at).mode & 0o001) === 0) return false;
+      if (at === path.dirname(at)) return true;
+    }
+  } catch {
+    return false;
+  }
+}
+
+/** A port of 127.0.0.1 at which nothing listens now. */
+export async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, "127.0.0.1");
+  await once(probe, "listening");
+  const address = probe.address();
+  probe.close();
+  await once(probe, "close");
+  return typeof address === "object" && address ? address.port : 0;
+}

@@ -1,0 +1,73 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chownSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { folderFor, freePort, otherUser } from "./other-user.js";
+import { findProgram } from "./postgres-binaries.js";
+import type { Hooks } from "./temp.js";
+
+const program = findProgram("pgbouncer");
+
+/** Why tests that need a pooler are skipped; false where they can run. */
+export const NO_PGBOUNCER: string | false = program ? false : "no pgbouncer: apt-get install pgbouncer";
+
+/**
+ * A pooler in front of a server, which gives each transaction to whichever of its few connections is free. The same URL, by
+ * way of it. It ends with the test, and with this process.
+ */
+export async function pgbouncer(hooks: Hooks, url: string, size = 3): Promise<string> {
+  const user = otherUser();
+  const folder = folderFor(user);
+  const { hostname, port, username, password } = new URL(url);
+  const own = await freePort();
+  const file = path.join(folder, "pgbouncer.ini");
+  writeFileSync(
+    file,
+    `[databases]
+* = host=${hostname} port=${port} user=${username} password=${password}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${own}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = ${size}
+max_client_conn = 500
+logfile = ${path.join(folder, "pgbouncer.log")}
+`,
+    { mode: 0o600 },
+  );
+  if (user) chownSync(file, user.uid, user.gid);
+  // The shell sees that nobody is there any more, however this process ended.
+  const child = spawn("/bin/sh", ["-c", `"$0" "$1" & read -r _; kill -9 $!`, program ?? "", file], {
+    ...user,
+    cwd: folder,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  const ended = once(child, "exit");
+  hooks.after(async () => {
+    child.stdin.end();
+    await ended;
+    rmSync(folder, { recursive: true, force: true });
+  });
+  while (!(await reachable(own))) {
+    if (child.exitCode !== null) throw new Error("pgbouncer does not start");
+    await sleep(20);
+  }
+  const pooled = new URL(url);
+  pooled.port = String(own);
+  return pooled.href;
+}
+
+function reachable(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: "127.0.0.1", port });
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => resolve(false));
+  });
+}

@@ -1,0 +1,169 @@
+import assert from "node:assert/strict";
+import { HttpPeer } from "./acp-http.js";
+import type { FakeModelServer, FakeStep } from "./fake-model-server.js";
+import { HttpWatcher } from "./http-watcher.js";
+import { historyFaults } from "./replica-load.js";
+import { ask, pause, processes, stream, uniqueSeconds, until } from "./lab.js";
+import type { Replicas } from "./replicas.js";
+import type { GantryServer } from "./server.js";
+
+/** Words of an answer, so many. */
+const WORDS = (name: string, count: number) => Array.from({ length: count }, (_, n) => `${name}${n} `);
+const post = (server: GantryServer, path: string, body: object = {}, headers: Record<string, string> = {}) =>
+  server.fetch(path, { method: "POST", body: JSON.stringify(body), headers });
+
+interface Listed {
+  id: string;
+  state: string;
+}
+
+async function runIs(server: GantryServer, run: string, state: string): Promise<void> {
+  await until(async () => ((await (await server.fetch(`/api/runs/${run}`)).json()) as Listed).state === state);
+}
+
+/**
+ * Somebody watches at the first replica while the second one runs a session and is killed in the middle of an answer, and
+ * the third goes on; so many times. Another one's connection drops now and then, and comes back at any replica. Gives how
+ * many events came, and what was wrong.
+ */
+export async function watchWhileKilled(
+  replicas: Replicas,
+  models: FakeModelServer,
+  rounds: number,
+  random: () => number,
+): Promise<{ events: number; connections: number; faults: string[] }> {
+  const [a, c] = [replicas.at(0), replicas.at(2)];
+  models.enqueue({ say: [{ text: "First." }] });
+  const { sessionId } = await ask(c, { message: "begin" });
+  const path = `/api/sessions/${sessionId}`;
+  // At one server for good, and without a drop.
+  const steady = new HttpWatcher(
+    `${path}/events`,
+    () => a.url,
+    () => 0.1,
+  );
+  const restless = new HttpWatcher(
+    `${path}/events`,
+    () => replicas.urls[Math.floor(random() * replicas.count)],
+    random,
+  );
+  try {
+    for (let round = 0; round < rounds; round += 1) {
+      const reasoning = { reasoning: WORDS("why", 3) };
+      const call = { call: { name: "glob", arguments: { pattern: "*" } } };
+      models.enqueue(
+        { say: [reasoning, { text: "Let me look. " }, call] },
+        { say: [{ text: WORDS("lost", 400) }], pace: 5 },
+        { say: [reasoning, { text: WORDS("kept", 20) }, call], pace: 2 },
+        { say: [{ text: WORDS("end", 20) }], pace: 2 },
+      );
+      const broken = await stream(replicas.at(1), { message: `round ${round}`, session_id: sessionId });
+      await broken.text(60 + Math.floor(random() * 200));
+      await replicas.down(1, "SIGKILL");
+      await broken.ended;
+      const next = await ask(c, { message: `go on ${round}`, session_id: sessionId });
+      assert.deepEqual([next.status, next.error], [200, ""]);
+      await replicas.up(1);
+    }
+    const wanted = await (await c.fetch(`${path}/messages`)).text();
+    const isThere = ({ page }: HttpWatcher) => JSON.stringify({ messages: page.messages }) === wanted;
+    for (let waited = 0; waited < 3_000 && ![steady, restless].every(isThere); waited += 1) await pause(10);
+    // What is told late is told too often.
+    await pause(100);
+    const faults = [steady, restless].flatMap((watcher, n) => [
+      ...watcher.page.faults,
+      ...(isThere(watcher) ? [] : [`watcher ${n} sees another page`]),
+      ...(watcher.page.retold > 0 ? [`watcher ${n} was told ${watcher.page.retold} messages twice`] : []),
+    ]);
+    const { messages } = JSON.parse(wanted) as { messages: Parameters<typeof historyFaults>[0] };
+    faults.push(...historyFaults(messages), ...models.violations);
+    return { events: steady.page.events, connections: restless.connections, faults };
+  } finally {
+    await Promise.all([steady.end(), restless.end()]);
+  }
+}
+
+/** A run at the first replica whose tool sleeps, started by a shell; and how to find out whether it still does. */
+async function sleeping(replicas: Replicas, models: FakeModelServer) {
+  const seconds = uniqueSeconds();
+  models.enqueue({
+    say: [{ call: { name: "bash", arguments: { command: `sleep ${seconds} & wait`, timeout: 600 } } }],
+  });
+  const answer = await post(replicas.at(0), "/api/run", { message: "sleep", background: true });
+  const { run_id: run, session_id: session } = (await answer.json()) as { run_id: string; session_id: string };
+  const sleepers = () => processes(`sleep ${seconds}`);
+  await until(async () => (await sleepers()) > 0);
+  const gone = () => until(async () => (await sleepers()) === 0);
+  return { run, session, gone };
+}
+
+/** What is asked of a run at another replica than its own: how long, in ms, each took until it was done there. */
+export const DOORS: Readonly<Record<string, (replicas: Replicas, models: FakeModelServer) => Promise<number>>> = {
+  "a cancel ends the run, and its tool's processes": async (replicas, models) => {
+    const { run, gone } = await sleeping(replicas, models);
+    const since = Date.now();
+    assert.equal((await post(replicas.at(1), `/api/runs/${run}/cancel`)).status, 200);
+    await Promise.all([gone(), runIs(replicas.at(2), run, "cancelled")]);
+    return Date.now() - since;
+  },
+  "a delete ends the run, and its tool's processes": async (replicas, models) => {
+    const { session, gone } = await sleeping(replicas, models);
+    const since = Date.now();
+    const path = `/api/sessions/${session}`;
+    assert.equal((await replicas.at(1).fetch(path, { method: "DELETE" })).status, 200);
+    await gone();
+    assert.equal((await replicas.at(0).fetch(path)).status, 404);
+    return Date.now() - since;
+  },
+  "an answer to a question lets its tool run": async (replicas, models) => {
+    models.enqueue(
+      { say: [{ call: { name: "write", arguments: { path: "asked.txt", content: "yes" } } }] },
+      { say: [{ text: "Written." }] },
+    );
+    const answer = post(replicas.at(0), "/api/run", { message: "write", mode: "ask" });
+    let asks: { id: string; title: string }[] = [];
+    await until(async () => {
+      ({ asks } = (await (await replicas.at(1).fetch("/api/asks")).json()) as { asks: typeof asks });
+      return asks.length > 0;
+    });
+    const since = Date.now();
+    assert.equal((await post(replicas.at(1), `/api/asks/${asks[0]!.id}`, { choice: "allow" })).status, 200);
+    assert.equal(((await (await answer).json()) as { output: string }).output, "Written.");
+    return Date.now() - since;
+  },
+  "what it is told is the next that its model hears": async (replicas, models) => {
+    const { run, session, gone } = await sleeping(replicas, models);
+    const since = Date.now();
+    const steered = await post(replicas.at(1), `/api/sessions/${session}/steer`, { message: "to the left" });
+    assert.equal(steered.status, 200);
+    const took = Date.now() - since;
+    // It waits for the model's next question, which comes when the tool has ended: here by a cancel.
+    assert.equal((await post(replicas.at(2), `/api/runs/${run}/cancel`)).status, 200);
+    await gone();
+    return took;
+  },
+  "a client's session/cancel at another replica ends it": async (replicas, models) => {
+    const { run, session, gone } = await sleeping(replicas, models);
+    const peer = new HttpPeer(`${replicas.urls[1]}/acp`);
+    await peer.open();
+    const reading = await peer.stream();
+    await peer.request("session/load", { sessionId: session, cwd: replicas.projectDir, mcpServers: [] });
+    const since = Date.now();
+    peer.notify("session/cancel", { sessionId: session });
+    await Promise.all([gone(), runIs(replicas.at(2), run, "cancelled")]);
+    const took = Date.now() - since;
+    reading.close();
+    await peer.remove();
+    peer.assertClean();
+    return took;
+  },
+};
+
+/** Config of replicas for all of these. */
+export const DOORS_CONFIG = {
+  server: { transports: ["koa-http-api", "acp-http-sse-ws"] },
+  permissions: { unattended: "wait", timeout: 60 },
+};
+
+/** An answer that says a word and no more. */
+export const STUCK: FakeStep = { say: [{ text: "Hm" }, { stall: true }] };

@@ -1,0 +1,108 @@
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import type { AddressInfo, Server, Socket } from "node:net";
+import type { Hooks } from "./temp.js";
+
+/** Both ends of a connection through the proxy. */
+interface Pair {
+  readonly client: Socket;
+  readonly server: Socket;
+  /** What becomes of the next bytes: from the client (a question) or from the server (an answer). */
+  cut: "question" | "answer" | undefined;
+}
+
+/** Between a client and a server: passes all on, and cuts connections where it is told to. */
+export class TcpProxy {
+  readonly #server: Server;
+  readonly #pairs = new Set<Pair>();
+  /** How many connections it has cut. */
+  cuts = 0;
+
+  private constructor(server: Server) {
+    this.#server = server;
+  }
+
+  /** In front of a URL's host and port. */
+  static async before(hooks: Hooks, url: string): Promise<TcpProxy> {
+    const { hostname, port } = new URL(url);
+    const server = createServer();
+    const proxy = new TcpProxy(server);
+    server.on("connection", (client) => proxy.#pass(client, connect({ host: hostname, port: Number(port) })));
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    hooks.after(() => proxy.close());
+    return proxy;
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** Connections that are there now. */
+  get size(): number {
+    return this.#pairs.size;
+  }
+
+  /** The same URL, by way of the proxy. */
+  url(of: string): string {
+    const url = new URL(of);
+    url.port = String(this.port);
+    return url.href;
+  }
+
+  #pass(client: Socket, server: Socket): void {
+    const pair: Pair = { client, server, cut: undefined };
+    this.#pairs.add(pair);
+    const end = (): void => {
+      this.#pairs.delete(pair);
+      client.destroy();
+      server.destroy();
+    };
+    for (const socket of [client, server]) socket.setNoDelay(true).on("error", end).on("close", end);
+    client.on("data", (bytes) => {
+      if (pair.cut === "question") this.#cut(pair);
+      else server.write(bytes);
+    });
+    server.on("data", (bytes) => {
+      if (pair.cut === "answer") this.#cut(pair);
+      else client.write(bytes);
+    });
+  }
+
+  #cut(pair: Pair): void {
+    this.cuts++;
+    this.#pairs.delete(pair);
+    // As a network does it that goes away: without a goodbye.
+    pair.client.resetAndDestroy();
+    pair.server.destroy();
+  }
+
+  /**
+   * Cut every connection when it is used next: with `"question"` the server never hears what was asked, with `"answer"`
+   * it has done what was asked and nobody hears of it.
+   */
+  cutNext(what: "question" | "answer"): void {
+    for (const pair of this.#pairs) pair.cut = what;
+  }
+
+  /** Cut one of the connections at the next occasion, if there is any. */
+  cutOne(what: "question" | "answer", random: () => number): void {
+    const pairs = [...this.#pairs].filter(({ cut }) => cut === undefined);
+    const pair = pairs[Math.floor(random() * pairs.length)];
+    if (pair) pair.cut = what;
+  }
+
+  /** Cut every connection now. */
+  cutAll(): void {
+    for (const pair of this.#pairs) this.#cut(pair);
+  }
+
+  async close(): Promise<void> {
+    this.#server.close();
+    for (const { client, server } of this.#pairs) {
+      client.destroy();
+      server.destroy();
+    }
+    await once(this.#server, "close");
+  }
+}
