@@ -1,6 +1,7 @@
 // The PostgreSQL that is measured: a private server with the durability that a user's has, its files where the other stores
 // are. Where no server is installed, the one that GANTRY_TEST_POSTGRES names.
 import { randomBytes } from "node:crypto";
+import type { PostgresOptions } from "gantry/adapters/postgres-driver";
 import { cpuOfTree } from "./processes.js";
 
 /** What tests turn off for speed, as it is by default. */
@@ -69,9 +70,9 @@ export class BenchDatabase implements AsyncDisposable {
   }
 
   /** What the driver is made with. */
-  options(size = 10): { url: string; schema: string; durability: "full"; pool: Record<string, number> } {
+  options(size = 10): PostgresOptions {
     const { url, schema } = this.session();
-    const pool = { size, connectTimeout: 10, idleTimeout: 30, statementTimeout: 30 };
+    const pool = { size, connectTimeout: 10, idleTimeout: 30, statementTimeout: 30, listenUrl: "" };
     return { url, schema, durability: "full", pool };
   }
 
