@@ -17,7 +17,7 @@ import type { Logger } from "gantry";
 import { keep, prepare, readPragma, setPragma } from "./kept.js";
 import { LOWER } from "./reads.js";
 import type { SqliteOptions } from "./options.js";
-import { APPLICATION_ID, checkVersion, VERSION } from "./schema.js";
+import { APPLICATION_ID, checkVersion, migrate } from "./schema.js";
 
 /** Longest that SQLite itself may block the event loop for a lock, in ms; all further waiting is asynchronous. */
 const BUSY_MS = 5;
@@ -57,11 +57,7 @@ export async function connect(
       );
     }
     await retry(() => configure(db, wal, options.maxPages));
-    if (Number(await retry(() => readPragma(db, "user_version"))) !== VERSION) {
-      // A store is new once.
-      const { migrate } = await import("./migrations.js");
-      await retry(() => migrate(db, path));
-    }
+    await retry(() => migrate(db, path));
     db.function(LOWER, { deterministic: true }, (text) => String(text).toLowerCase());
     return { db, wal };
   } catch (error) {

@@ -1,10 +1,163 @@
+import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
+import { readPragma, setPragma } from "./kept.js";
 
 /** "gant": tells our files from those of other programs. */
 export const APPLICATION_ID = 0x67616e74;
 
-/** Version of the files that this code reads and writes: how many migrations there are. */
-export const VERSION = 3;
+/** Each brings the file from the version of its index to the next. Never change one that was released: add one. */
+export const MIGRATIONS: readonly string[] = [
+  `
+  CREATE TABLE sessions (
+    n INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    alias TEXT NOT NULL,
+    title TEXT NOT NULL,
+    titled INTEGER NOT NULL,
+    provider TEXT NOT NULL,
+    model TEXT NOT NULL,
+    reasoning_effort TEXT NOT NULL,
+    project_dir TEXT NOT NULL,
+    parent_id TEXT NOT NULL,
+    root TEXT NOT NULL,
+    idx INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    total_tokens INTEGER NOT NULL,
+    cost REAL NOT NULL,
+    cut TEXT NOT NULL DEFAULT '',
+    UNIQUE (root, idx)
+  );
+  CREATE UNIQUE INDEX sessions_alias ON sessions (alias) WHERE alias <> '';
+  CREATE INDEX sessions_all ON sessions (updated_at, id) WHERE idx = 0;
+  CREATE INDEX sessions_of_dir ON sessions (project_dir, updated_at, id) WHERE idx = 0;
+  CREATE INDEX sessions_empty ON sessions (updated_at, id) WHERE idx = 0 AND last_seq = 0;
+
+  -- chain: n of the original; session: n of the session that it was said in. parts last: it may be large.
+  CREATE TABLE messages (
+    n INTEGER PRIMARY KEY,
+    chain INTEGER NOT NULL,
+    session INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    cut TEXT NOT NULL DEFAULT '',
+    finished INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    role TEXT NOT NULL,
+    tool_call_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    failed INTEGER NOT NULL,
+    created_at TEXT NOT NULL,
+    parts TEXT NOT NULL,
+    UNIQUE (chain, seq)
+  );
+  CREATE INDEX messages_of_session ON messages (session, seq);
+  CREATE INDEX messages_growing ON messages (chain, id) WHERE finished = 0;
+  CREATE INDEX messages_cut ON messages (chain, cut) WHERE cut <> '';
+
+  -- What growing messages gained, in order of n; text is a JSON string, as a surrogate pair may be split over two.
+  CREATE TABLE pieces (
+    n INTEGER PRIMARY KEY,
+    message INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    text TEXT NOT NULL
+  );
+  CREATE INDEX pieces_of_message ON pieces (message);
+
+  CREATE TABLE views (session INTEGER PRIMARY KEY, messages TEXT NOT NULL);
+
+  CREATE TABLE snapshots (
+    n INTEGER PRIMARY KEY,
+    chain INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    after INTEGER NOT NULL,
+    created_at TEXT NOT NULL,
+    UNIQUE (chain, id)
+  );
+
+  CREATE TABLE leases (
+    root TEXT PRIMARY KEY,
+    fence INTEGER NOT NULL,
+    holder_id TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    expires_at INTEGER NOT NULL
+  ) WITHOUT ROWID;
+
+  -- One for the whole store, so that fences grow across releases and deletes.
+  CREATE TABLE fence (last INTEGER NOT NULL);
+  INSERT INTO fence VALUES (0);
+
+  -- How many originals there are: in all (scope 'all'), and of a folder ('dir:' and its path).
+  CREATE TABLE totals (scope TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+  INSERT INTO totals VALUES ('all', 0);
+  CREATE TRIGGER totals_insert AFTER INSERT ON sessions WHEN NEW.idx = 0 BEGIN
+    UPDATE totals SET n = n + 1 WHERE scope = 'all';
+    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
+  END;
+  CREATE TRIGGER totals_delete AFTER DELETE ON sessions WHEN OLD.idx = 0 BEGIN
+    UPDATE totals SET n = n - 1 WHERE scope = 'all';
+    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
+    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
+  END;
+  CREATE TRIGGER totals_move AFTER UPDATE OF project_dir ON sessions
+  WHEN NEW.idx = 0 AND OLD.project_dir <> NEW.project_dir BEGIN
+    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
+    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
+    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
+  END;
+  `,
+  `
+  -- root: id of the chain's original; fence: of the lease under which it was last written. record: all of it, as JSON.
+  CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    root TEXT NOT NULL,
+    key TEXT NOT NULL,
+    state TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    fence INTEGER,
+    record TEXT NOT NULL
+  ) WITHOUT ROWID;
+  CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key <> '';
+  CREATE INDEX runs_all ON runs (started_at, id);
+  CREATE INDEX runs_of_state ON runs (state, started_at, id);
+  CREATE INDEX runs_of_chain ON runs (root, started_at, id);
+  CREATE INDEX runs_of_chain_state ON runs (root, state, started_at, id);
+  `,
+  `
+  ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT 'auto';
+  -- Both JSON lists, almost always empty.
+  ALTER TABLE sessions ADD COLUMN leave TEXT NOT NULL DEFAULT '[]';
+  ALTER TABLE sessions ADD COLUMN cuts TEXT NOT NULL DEFAULT '[]';
+  -- What was shown of a tool's result, as JSON; almost always empty.
+  ALTER TABLE messages ADD COLUMN shown TEXT NOT NULL DEFAULT '';
+
+  -- root: id of the chain's original. ask: all of it, as JSON.
+  CREATE TABLE asks (
+    id TEXT PRIMARY KEY,
+    root TEXT NOT NULL,
+    state TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    ask TEXT NOT NULL
+  ) WITHOUT ROWID;
+  CREATE INDEX asks_all ON asks (created_at, id);
+  CREATE INDEX asks_of_chain ON asks (root, created_at, id);
+  CREATE INDEX asks_open ON asks (created_at, id) WHERE state = 'open';
+
+  CREATE TABLE instructions (
+    n INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    root TEXT NOT NULL,
+    instruction TEXT NOT NULL
+  );
+  CREATE INDEX instructions_of_chain ON instructions (root, n);
+  `,
+];
+
+/** Version of the files that this code reads and writes. */
+export const VERSION = MIGRATIONS.length;
 
 /** Refuse a file of a newer gantry. */
 export function checkVersion(version: number, path: string): void {
@@ -13,4 +166,20 @@ export function checkVersion(version: number, path: string): void {
     `session store ${path}: written by a newer gantry (version ${version}, this one knows ${VERSION}); ` +
       "it was left as it is: update gantry, or choose another session.path",
   );
+}
+
+/**
+ * Bring the file to `VERSION`. One transaction that takes the write lock first and reads the version again inside it:
+ * any number of processes may open a fresh file at once. Throws SQLITE_BUSY while another one is at it.
+ */
+export function migrate(db: Database, path: string): void {
+  const version = (): number => Number(readPragma(db, "user_version"));
+  if (version() === VERSION) return;
+  db.transaction(() => {
+    const from = version();
+    checkVersion(from, path);
+    for (const step of MIGRATIONS.slice(from)) db.exec(step);
+    setPragma(db, `application_id = ${APPLICATION_ID}`);
+    setPragma(db, `user_version = ${VERSION}`);
+  }).immediate();
 }
