@@ -69,7 +69,11 @@ const LINES = {
   // Bodies are read as they come, and as text alone.
   "co-body/index.js": [[/exports = module.exports = [^]*(?=exports\.text)/, ""]],
   "inflation/index.js": [["var zlib = require('zlib')", ""]],
-  "raw-body/index.js": [["var iconv = require('iconv-lite')", ""]],
+  "raw-body/index.js": [
+    ["var iconv = require('iconv-lite')", ""],
+    // Our limit is a number.
+    ["var bytes = require('bytes')", "var bytes = { parse: (limit) => limit }"],
+  ],
   // Of Koa, what the API never asks it for, with the packages and modules behind it: 20 ms of a first run.
   "koa/lib/application.js": [["const v8 = require('node:v8')", "const v8 = {}"]],
   "koa/lib/context.js": [
@@ -210,13 +214,23 @@ const FILES = [
     needs: ["serve"],
     deferred: true,
     modules: [
-      // What a first turn needs of the provider is in serve: it would wait here for what the start saves.
+      // What else a first turn needs of the provider is in serve: it would wait here for what the start saves.
       ...["active-run", "execution", "start"].map((name) => `src/run/${name}.ts`),
       ...["messages", "stored-state"].map((name) => `src/conversation/${name}.ts`),
       ...["live", "tail"].map((name) => `src/live/${name}.ts`),
       "src/sessions/holder.ts",
       "src/sessions/lease.ts",
-      ...["catalogue-entry", "guard", "limits", "listing", "local-catalogue", "prices", "specification", "unreadable"]
+      ...[
+        "answer",
+        "catalogue-entry",
+        "guard",
+        "limits",
+        "listing",
+        "local-catalogue",
+        "prices",
+        "specification",
+        "unreadable",
+      ]
         // The wire that nearly all speak: a file of its own would cost every first turn more than it saves any.
         .concat(["wires/openai", "writing"])
         .map((name) => `adapters/ai-sdk-provider/${name}.ts`),

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { fstatSync } from "node:fs";
 import type { Terminal } from "./commands/main.js";
 
 // First of all, and in words that every Node knows: what is imported below is parsed only by one that is new enough.
@@ -16,8 +17,27 @@ let readerLeft = false;
 process.stdout.on("error", () => (readerLeft = true));
 
 const terminal: Terminal = {
-  get input() {
-    return process.stdin;
+  input: {
+    [Symbol.asyncIterator]: () => process.stdin[Symbol.asyncIterator](),
+    get bytes() {
+      return sizeOfInput();
+    },
+  },
+  get columns() {
+    return process.stderr.isTTY ? process.stderr.columns : undefined;
+  },
+  get isShown() {
+    return process.stdout.isTTY;
+  },
+  draw: (text) => void process.stderr.write(text),
+  interrupted: () => {
+    const controller = new AbortController();
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
+      process.on(signal, () => {
+        if (controller.signal.aborted) process.exit(1);
+        controller.abort(signal);
+      });
+    return controller.signal;
   },
   write: (text) =>
     new Promise((resolve, reject) => {
@@ -33,6 +53,16 @@ const terminal: Terminal = {
   },
   exit: (code) => process.exit(code),
 };
+
+/** Of a file that is standard input. */
+function sizeOfInput(): number | undefined {
+  try {
+    const input = fstatSync(0);
+    return input.isFile() ? input.size : undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 loading
   .then(({ main }) => main(process.argv.slice(2), terminal))

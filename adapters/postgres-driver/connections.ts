@@ -39,6 +39,11 @@ export class Connections {
     return this.#address;
   }
 
+  /** `host:port/database`: what may be told. */
+  get where(): string {
+    return this.#address.where;
+  }
+
   /**
    * The first connection; `prepare` has it alone, for as long as it takes, and begins again when it is lost. `StoreError`
    * when there is none in time.
@@ -71,7 +76,7 @@ export class Connections {
     text: string,
     values: readonly Value[],
     again: "read" | "once",
-    seconds = this.#options.statement_timeout,
+    seconds = this.#options.statementTimeout,
   ): Promise<Row[]> {
     const size = sizeOf(values);
     let until = this.#soon();
@@ -102,7 +107,7 @@ export class Connections {
   }
 
   #soon(): number {
-    return Date.now() + this.#options.connect_timeout * 1000;
+    return Date.now() + this.#options.connectTimeout * 1000;
   }
 
   /** A moment, so that nothing turns in circles; the error where no time is left. */

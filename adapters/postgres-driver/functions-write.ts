@@ -57,6 +57,7 @@ const CREATE = `
   RETURNS void LANGUAGE plpgsql AS $$
   DECLARE
     c @.chains%ROWTYPE;
+    v_count integer;
     s record;
     x record;
   BEGIN
@@ -107,7 +108,12 @@ const CREATE = `
     FROM json_to_recordset(x.sessions) AS t (last_seq bigint, first_seq bigint, prompt_tokens bigint,
       completion_tokens bigint, total_tokens bigint, cost double precision, idx integer, titled boolean, id text, alias text,
       root text, parent_id text, project_dir text, created_at text, updated_at text, cut text, provider text, model text,
-      reasoning_effort text, mode text, leave text, cuts text, title text, search text);
+      reasoning_effort text, mode text, leave text, cuts text, title text, search text)
+    ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    IF v_count < json_array_length(x.sessions) THEN
+      RAISE EXCEPTION 'index taken' USING ERRCODE = 'GN001', DETAIL = x.sessions->0->>'id';
+    END IF;
     IF x.messages IS NOT NULL THEN
       INSERT INTO @.messages (chain, seq, idx, finished, cut, id, name, body, shown)
       SELECT c.chain, t.seq, t.idx, t.finished, t.cut, t.id, t.name, t.body, t.shown FROM json_to_recordset(x.messages)

@@ -8,11 +8,11 @@ export interface PoolOptions {
   /** Most connections at the same time. */
   size: number;
   /** Longest that a call waits for a connection, with all attempts to get one again. */
-  connect_timeout: number;
+  connectTimeout: number;
   /** How long an unused one is kept. */
-  idle_timeout: number;
+  idleTimeout: number;
   /** Longest that a statement may take. */
-  statement_timeout: number;
+  statementTimeout: number;
 }
 
 interface Waiter {
@@ -165,7 +165,7 @@ export class LinkPool {
 
   /** Connections that nobody needed for long go. */
   #rest(): void {
-    const before = Date.now() - this.#options.idle_timeout * 1000;
+    const before = Date.now() - this.#options.idleTimeout * 1000;
     while (this.#idle[0] && this.#idle[0].idleSince < before) own(this.#goodbyes, this.#idle[0].end());
     if (this.#idle.length > 0) return;
     clearInterval(this.#sweep);

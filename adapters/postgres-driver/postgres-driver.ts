@@ -1,4 +1,4 @@
-import { DriverLife, LookingNotifier } from "gantry";
+import { DriverLife } from "gantry";
 import type {
   Ask,
   AskAnswered,
@@ -24,9 +24,11 @@ import type {
   Snapshot,
   StoredRun,
 } from "gantry";
+import { readAddress } from "./address.js";
 import { Connections } from "./connections.js";
 import { explain } from "./errors.js";
 import type { PostgresOptions } from "./options.js";
+import { PostgresNotifier } from "./listener.js";
 import { Order } from "./order.js";
 import {
   dumpChain,
@@ -62,7 +64,7 @@ import type { Work } from "./writes.js";
 /** Sessions in a schema of a PostgreSQL database that any number of processes on any number of hosts share. */
 export class PostgresDriver implements SessionDriver {
   readonly name = "postgres";
-  readonly notifier = new LookingNotifier(() => true);
+  readonly notifier: PostgresNotifier;
   readonly #life: DriverLife<Store>;
   readonly #order = new Order();
   readonly #full: boolean;
@@ -71,6 +73,10 @@ export class PostgresDriver implements SessionDriver {
   constructor(options: PostgresOptions, logger?: Logger) {
     this.#full = options.durability === "full";
     const connections = new Connections(options, logger);
+    const { listenUrl } = options.pool;
+    const address = listenUrl === "" ? connections.address : readAddress(listenUrl, "session.pool.listen_url");
+    const notifier = new PostgresNotifier(connections, `gantry ${options.schema}`, { address, logger });
+    this.notifier = notifier;
     this.#life = new DriverLife({
       where: connections.where,
       open: async () => {
@@ -80,9 +86,13 @@ export class PostgresDriver implements SessionDriver {
           await connections.close();
           throw error;
         }
+        notifier.open();
         return new Store(connections, options.schema);
       },
-      close: () => connections.close(),
+      close: async () => {
+        await notifier.close();
+        await connections.close();
+      },
       explain,
     });
   }

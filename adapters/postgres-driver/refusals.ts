@@ -44,8 +44,6 @@ function takenOf(constraint: string, detail: string): Error | undefined {
   switch (constraint) {
     case "messages_pkey":
       return new SeqTakenError(Number(values.split(", ")[1] ?? 0));
-    case "sessions_pkey":
-      return new SessionExistsError("");
     case "runs_key":
       return new RunKeyTakenError(told(values));
   }

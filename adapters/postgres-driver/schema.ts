@@ -64,9 +64,12 @@ function steps({ version, functions }: Found, schema: string): string[] {
 }
 
 async function look(query: Query, schema: string): Promise<Found> {
+  // By the tables themselves: names that were looked up in vain are remembered within a transaction.
   const [there] = await query<{ version: boolean; functions: boolean }>(
-    "SELECT to_regclass($1) IS NOT NULL AS version, to_regproc($2) IS NOT NULL AS functions",
-    [`"${schema}".version`, sqlOf(schema)("@.dump@v")],
+    `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relnamespace = s.oid AND c.relname = 'version') AS version,
+       EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = s.oid AND p.proname = $2) AS functions
+     FROM pg_catalog.pg_namespace s WHERE s.nspname = $1`,
+    [schema, `dump${SUFFIX}`],
   );
   if (!there?.version) return { version: 0, functions: false };
   const [row] = await query<{ version: number }>(sqlOf(schema)("SELECT version FROM @.version"), []);

@@ -8,8 +8,20 @@ export interface Output {
   write(text: string): Promise<void>;
   /** A line for people on stderr. */
   tell(line: string): void;
+  /** The width of the terminal that stderr is; undefined where it is none. */
+  readonly columns: number | undefined;
+  /** Text for that terminal, as it is. */
+  draw(text: string): void;
+  /** Whether stdout is a terminal too. */
+  readonly isShown: boolean;
   /** From now on what libraries print goes to stderr: stdout speaks a protocol. */
   keepStdoutClean(): void;
+}
+
+/** What a command reads; the command line gives its own stream. */
+export interface Input extends AsyncIterable<Uint8Array> {
+  /** In all, where it is a file. */
+  readonly bytes: number | undefined;
 }
 
 /** Flags of all commands; each looks at its own. */
@@ -24,14 +36,18 @@ export interface Flags {
   acpProfile?: string | undefined;
   insecure?: boolean | undefined;
   json: boolean;
+  output?: string | undefined;
+  resume?: boolean | undefined;
 }
 
 export interface CommandContext {
   /** What stands behind the command's name. */
   readonly args: readonly string[];
   readonly flags: Flags;
-  readonly input: AsyncIterable<Uint8Array>;
+  readonly input: Input;
   readonly output: Output;
+  /** From now on a signal that would end the process aborts this instead, with its name; a second one ends it. */
+  interrupted(): AbortSignal;
 }
 
 /** Does its work and resolves with the exit code; undefined: the process lives on by itself. A rejection is one line on stderr and exit code 1. */

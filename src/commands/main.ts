@@ -1,6 +1,6 @@
 import { GantryError } from "../ports/errors.js";
 import { VERSION } from "../base/version.js";
-import type { Command, Flags, Output } from "./command.js";
+import type { Command, CommandContext, Flags, Output } from "./command.js";
 
 const HELP = `
   gantry: a headless AI coding agent
@@ -9,7 +9,7 @@ const HELP = `
     $ gantry serve [options]              serve the agent
     $ gantry adapters [--json]            list what can be plugged in, and what the config selects
     $ gantry sessions export [ID ...]     write sessions to stdout, as JSON lines
-    $ gantry sessions import              read them from stdin
+    $ gantry sessions import              read them from stdin; what exists already is left out
 
   Options
     --host HOST              address to bind (server.host, default 127.0.0.1)
@@ -22,6 +22,8 @@ const HELP = `
     --acp-profile PROFILE    auto, spec or official (acp.profile, default auto)
     --insecure               bind beyond loopback without authentication
     --json                   with adapters: as JSON
+    --output FILE            with sessions export: into this file, which is there when it is whole
+    --resume                 with it: go on with an export that was broken off
     -v, --version            print the version
     -h, --help               print this text
 
@@ -46,11 +48,12 @@ const FLAGS = {
   acpProfile: { type: "string" },
   insecure: { type: "boolean" },
   json: { type: "boolean" },
+  output: { type: "string" },
+  resume: { type: "boolean" },
 } as const;
 
 /** The streams and the end of the process, which only the command line's first file has. */
-export interface Terminal extends Output {
-  readonly input: AsyncIterable<Uint8Array>;
+export interface Terminal extends Output, Pick<CommandContext, "input" | "interrupted"> {
   /** A line on stderr, then the end. */
   fail(line: string): never;
   /** The end. */
@@ -80,7 +83,14 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     );
   try {
     const { run } = await load();
-    const code = await run({ args, flags: cli.flags, input: terminal.input, output: terminal });
+    const { input } = terminal;
+    const code = await run({
+      args,
+      flags: cli.flags,
+      input,
+      output: terminal,
+      interrupted: () => terminal.interrupted(),
+    });
     if (code !== undefined) terminal.exit(code);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);

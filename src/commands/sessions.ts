@@ -1,51 +1,142 @@
 import { resolve } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { openStore } from "../serve/compose.js";
-import { ConfigError, hasCode, SessionNotFoundError } from "../ports/errors.js";
+import { ConfigError, GantryError, hasCode, SessionNotFoundError } from "../ports/errors.js";
+import { abortable } from "../base/abort.js";
 import { createLogger } from "../base/log.js";
 import type { SessionMode } from "../ports/session.js";
 import type { ChainData, SessionDriver } from "../ports/session-driver.js";
+import { allRoots } from "../sessions/all-roots.js";
 import { chainLines, ChainReader, headerLine } from "../sessions/export-format.js";
-import { loadFor, refuseArguments, type Command, type CommandContext, type Output } from "./command.js";
+import { loadFor, refuseArguments, type Command, type CommandContext } from "./command.js";
+import { ExportFile } from "./export-file.js";
+import { Progress } from "./progress.js";
 
-/** `gantry sessions export [ID ...]` writes sessions as JSON lines to stdout; `gantry sessions import` reads them from stdin. */
+/** Characters that are written together. */
+const CHUNK = 64 * 1024;
+/** What a shell says of a process that a signal ended. */
+const ENDED_BY: Readonly<Record<string, number>> = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 };
+
+/** What an export or an import works with. */
+interface Work {
+  readonly store: SessionDriver;
+  readonly mode: SessionMode;
+  readonly progress: Progress;
+  /** Its reason is the signal's name. */
+  readonly interrupted: AbortSignal;
+}
+
+/** `gantry sessions export [ID ...]` writes sessions as JSON lines to stdout or a file; `gantry sessions import` reads them from stdin. */
 export const run: Command = async (context) => {
   const [what, ...ids] = context.args;
+  const { flags, output } = context;
   if (what !== "export" && what !== "import") {
     throw new ConfigError(
       `${what === undefined ? "sessions" : `sessions ${what}`}: expected sessions export or sessions import`,
     );
   }
   if (what === "import") refuseArguments(ids);
-  const { store, mode } = await open(context);
+  if (what === "import" && flags.output !== undefined) throw new ConfigError("--output: is for sessions export");
+  if (flags.resume && flags.output === undefined) throw new ConfigError("--resume needs --output FILE");
+  // Lines of sessions on the same terminal would run through it.
+  const isDrawn = what === "import" || flags.output !== undefined || !output.isShown;
+  const progress = new Progress(output, isDrawn);
+  const interrupted = context.interrupted();
+  const { store, mode } = await open(context, progress);
   try {
-    if (what === "export") await exportSessions(store, ids, context.output);
-    else await importSessions(store, mode, context.input, context.output);
+    const work = { store, mode, progress, interrupted };
+    await (what === "export" ? exportSessions(ids, work, context) : importSessions(work, context.input));
+    return 0;
+  } catch (error) {
+    if (!interrupted.aborted || error !== interrupted.reason) throw error;
+    return ENDED_BY[String(interrupted.reason)] ?? 1;
   } finally {
+    progress.clear();
     await store.close();
   }
-  return 0;
 };
 
-async function open({ flags, output }: CommandContext): Promise<{ store: SessionDriver; mode: SessionMode }> {
+async function open(
+  { flags }: CommandContext,
+  progress: Progress,
+): Promise<{ store: SessionDriver; mode: SessionMode }> {
   const { loaded, home } = await loadFor(flags);
   const { config, secrets } = loaded;
-  const logger = createLogger({ level: config.log.level, write: (line) => output.tell(line), secrets: () => secrets });
+  const logger = createLogger({
+    level: config.log.level,
+    write: (line) => progress.tell(line),
+    secrets: () => secrets,
+  });
   const store = await openStore({ loaded, home, projectDir: resolve("."), logger });
   return { store, mode: config.permissions.mode };
 }
 
-async function exportSessions(store: SessionDriver, wanted: readonly string[], output: Output): Promise<void> {
-  const ids = wanted.length > 0 ? await rootsOf(store, wanted) : await allRoots(store);
-  await output.write(headerLine());
-  for (const id of ids) {
-    // Gone meanwhile: no fault of this one.
-    const chain = await store.dump(id);
-    if (chain) for (const line of chainLines(chain)) await output.write(line);
+async function exportSessions(ids: readonly string[], work: Work, { flags, output }: CommandContext): Promise<void> {
+  const { store, progress, interrupted } = work;
+  if (flags.output === undefined) {
+    const roots = await rootsOf(store, ids, interrupted);
+    await output.write(headerLine());
+    await writeChains(roots, 0, (text) => output.write(text), work);
+    return;
+  }
+  const path = resolve(flags.output);
+  const file = await ExportFile.open(path, flags.resume === true);
+  let count = file.roots.size;
+  try {
+    const roots = await rootsOf(store, ids, interrupted);
+    for (const root of file.roots) roots.delete(root);
+    await writeChains(
+      roots,
+      count,
+      (text) => file.write(text),
+      work,
+      () => (count += 1),
+    );
+    await file.finish();
+    progress.tell(`${sessions(count)} in ${path}`);
+  } catch (error) {
+    await file.leave();
+    progress.tell(`${sessions(count)} in ${path}.part; --resume goes on with it`);
+    throw error;
   }
 }
 
-async function rootsOf(store: SessionDriver, ids: readonly string[]): Promise<Set<string>> {
+/** Each as it is when its turn comes. `before`: how many others had it. */
+async function writeChains(
+  roots: ReadonlySet<string>,
+  before: number,
+  write: (text: string) => Promise<void>,
+  { store, progress, interrupted }: Work,
+  onWritten: () => void = () => undefined,
+): Promise<void> {
+  const total = before + roots.size;
+  let [count, bytes] = [before, 0];
+  const put = async (text: string): Promise<void> => {
+    await write(text);
+    bytes += Buffer.byteLength(text);
+    progress.show({ count, bytes, part: count / total, total });
+  };
+  for (const id of roots) {
+    interrupted.throwIfAborted();
+    // Gone meanwhile: no fault of this one.
+    const chain = await store.dump(id);
+    count += 1;
+    if (!chain) continue;
+    let text = "";
+    for (const line of chainLines(chain)) {
+      text += line;
+      if (text.length < CHUNK) continue;
+      await put(text);
+      text = "";
+    }
+    await put(text);
+    onWritten();
+  }
+}
+
+/** Originals by id: the oldest first, as a rule. */
+async function rootsOf(store: SessionDriver, ids: readonly string[], interrupted: AbortSignal): Promise<Set<string>> {
+  if (ids.length === 0) return new Set([...(await allRoots(store, interrupted))].reverse());
   const roots = new Set<string>();
   for (const id of ids) {
     const session = await store.get(id);
@@ -55,40 +146,59 @@ async function rootsOf(store: SessionDriver, ids: readonly string[]): Promise<Se
   return roots;
 }
 
-/** Oldest first. In one page: between pages a session that changes would move past the place where the list stands. */
-async function allRoots(store: SessionDriver): Promise<string[]> {
-  const { total } = await store.list({ limit: 1 });
-  const { sessions } = await store.list({ limit: total + 1000 });
-  return sessions.map(({ id }) => id).reverse();
-}
-
-async function importSessions(
-  store: SessionDriver,
-  mode: SessionMode,
-  input: AsyncIterable<Uint8Array>,
-  output: Output,
-): Promise<void> {
+async function importSessions(work: Work, input: CommandContext["input"]): Promise<void> {
+  const { store, mode, progress, interrupted } = work;
   const reader = new ChainReader();
-  let taken = 0;
-  let there = 0;
-  const count = (n: number): string => `${n} session${n === 1 ? "" : "s"}`;
+  const { bytes: total } = input;
+  let [taken, there, refused, bytes] = [0, 0, 0, 0];
+  const counted = (chunk: Uint8Array): void => {
+    bytes += chunk.length;
+    progress.show({ count: taken + there + refused, bytes, part: total === undefined ? undefined : bytes / total });
+  };
   try {
-    for await (const line of linesOf(input)) {
+    for await (const line of linesOf(input, counted, interrupted)) {
+      interrupted.throwIfAborted();
+      const begun = reader.root;
       const chain = reader.take(line);
+      const { root } = reader;
+      // Known from its first line on, so that an import that was broken off is soon where it was.
+      if (root !== undefined && root !== begun && (await store.get(root))) {
+        reader.leaveOut();
+        there += 1;
+      }
       if (!chain) continue;
       try {
         await store.load(asStrange(chain, mode));
-        taken++;
+        taken += 1;
       } catch (error) {
-        if (!hasCode(error, "session_exists")) throw error;
-        there++;
+        if (hasCode(error, "session_exists")) there += 1;
+        else {
+          const at = `line ${reader.line}: session ${chain.sessions[0]?.session.id ?? ""}`;
+          if (!hasCode(error, "run_key_taken")) throw within(at, error);
+          // Of this session alone: the others are taken in.
+          refused += 1;
+          progress.tell(`${at}: ${error.message}`);
+        }
       }
     }
     reader.close();
   } finally {
-    const left = there > 0 ? `, ${count(there)} left out that exist already` : "";
-    output.tell(`${count(taken)} imported${left}`);
+    const left = there > 0 ? `, ${sessions(there)} left out that exist already` : "";
+    const not = refused > 0 ? `, ${sessions(refused)} refused` : "";
+    const more = interrupted.aborted ? "; the rest was not read: the same again goes on" : "";
+    progress.tell(`${sessions(taken)} imported${left}${not}${more}`);
   }
+  if (refused > 0) throw new ConfigError(`${sessions(refused)} could not be imported`);
+}
+
+function sessions(count: number): string {
+  return `${count} session${count === 1 ? "" : "s"}`;
+}
+
+/** The same error, with where it came up. */
+function within(where: string, error: unknown): unknown {
+  if (error instanceof GantryError) error.message = `${where}: ${error.message}`;
+  return error;
 }
 
 /** From the most free to the strictest. */
@@ -105,11 +215,21 @@ function asStrange(chain: ChainData, mode: SessionMode): ChainData {
 }
 
 /** Split on LF alone: other line breaks may stand in a JSON text. */
-async function* linesOf(input: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+async function* linesOf(
+  input: AsyncIterable<Uint8Array>,
+  onChunk: (chunk: Uint8Array) => void,
+  interrupted: AbortSignal,
+): AsyncGenerator<string> {
   const decoder = new StringDecoder("utf8");
+  const chunks = input[Symbol.asyncIterator]();
   let pieces: string[] = [];
-  for await (const chunk of input) {
-    const parts = decoder.write(Buffer.from(chunk)).split("\n");
+  for (;;) {
+    // Whoever writes may say nothing for long.
+    const next = await abortable(chunks.next(), interrupted);
+    if (next.done) break;
+    const chunk: Uint8Array = next.value;
+    onChunk(chunk);
+    const parts = decoder.write(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length)).split("\n");
     for (const part of parts.slice(0, -1)) {
       yield pieces.join("") + part;
       pieces = [];

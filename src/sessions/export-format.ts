@@ -158,22 +158,49 @@ export function* chainLines({ sessions, snapshots, runs, asks }: ChainData): Gen
   yield line("end", { root, messages: count });
 }
 
+/** The original of the session that such a line ends; undefined for every other line. */
+export function endedRoot(line: string): string | undefined {
+  if (!line.startsWith('{"type":"end",')) return undefined;
+  const result = v.safeParse(shapes.end, parsed(line));
+  return result.success ? result.output.root : undefined;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Puts chains together again, line by line. Every line that does not belong throws `InputError` with its number. */
 export class ChainReader {
   #number = 0;
   #headed = false;
   #chain: { root: string; data: ChainData; seqs: Set<number> } | undefined;
+  #leavesOut = false;
+
+  /** Of the line that was taken last; the first is 1. */
+  get line(): number {
+    return this.#number;
+  }
+
+  /** The original of the chain that is being read. */
+  get root(): string | undefined {
+    return this.#chain?.root;
+  }
+
+  /** Nobody wants the chain that is being read: nothing of it is kept or looked at, until its end. */
+  leaveOut(): void {
+    this.#leavesOut = this.#chain !== undefined;
+  }
 
   /** Take a line; the chain that it completes, if it does. */
   take(text: string): ChainData | undefined {
     this.#number++;
     if (text.trim() === "") return undefined;
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch {
-      throw this.#error("JSON");
-    }
+    const value = parsed(text);
+    if (value === undefined) throw this.#error("JSON");
     if (isRecord(value) && "gantry" in value) {
       if (value["gantry"] !== HEADER.gantry || value["version"] !== HEADER.version || this.#chain)
         throw this.#error(`${JSON.stringify(HEADER)}`);
@@ -182,6 +209,11 @@ export class ChainReader {
     }
     if (!this.#headed) throw this.#error(`${JSON.stringify(HEADER)} first: this is no export of sessions`);
     const type = isRecord(value) ? value["type"] : undefined;
+    if (this.#leavesOut && type !== "chain") {
+      if (type === "end" && this.#read("end", value).root === this.root) this.#chain = undefined;
+      this.#leavesOut = this.#chain !== undefined;
+      return undefined;
+    }
     switch (type) {
       case "chain":
         return this.#begin(this.#read("chain", value));

@@ -78,10 +78,19 @@ export async function twoNamespaces(hooks: Hooks): Promise<Namespaces | string> 
  * A command that runs what is appended to it, as the same process, on a host of this name: to others its pids say nothing.
  * The reason in its place where this machine allows none.
  */
-export async function otherHost(name: string): Promise<readonly string[] | string> {
-  if (process.platform !== "linux") return "other hosts are made of Linux's namespaces";
+export function otherHost(name: string): Promise<readonly string[] | string> {
+  return unshared("--uts", 'hostname "$0" && exec "$@"', name);
+}
+
+/** As `otherHost`, a command for a process to whom a folder is empty, and what is in it not there. */
+export function withoutFolder(folder: string): Promise<readonly string[] | string> {
+  return unshared("--mount", 'mount -t tmpfs none "$0" && exec "$@"', folder);
+}
+
+async function unshared(namespace: string, script: string, name: string): Promise<readonly string[] | string> {
+  if (process.platform !== "linux") return "namespaces are Linux's";
   const user = process.getuid?.() === 0 ? [] : ["-r"];
-  const through = ["unshare", ...user, "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name];
+  const through = ["unshare", ...user, namespace, "sh", "-c", script, name];
   const [command = "", ...args] = [...through, "true"];
   const child = spawn(command, args, { stdio: ["ignore", "ignore", "pipe"] });
   let said = "";
@@ -90,5 +99,5 @@ export async function otherHost(name: string): Promise<readonly string[] | strin
     once(child, "close").then(([status]) => status as number | null),
     once(child, "error").then(([error]) => ((said = String(error)), null)),
   ]);
-  return code === 0 ? through : said.trim() || "no host of another name here";
+  return code === 0 ? through : said.trim() || "no namespaces here";
 }

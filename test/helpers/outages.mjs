@@ -1,5 +1,5 @@
 // A store that can be cut off: SQLite behind a line that a test closes. As a session driver of a config it looks for the
-// file `away` in gantry's home: `fail`, the line is cut; `hang`, nothing is answered any more.
+// file `away` in gantry's home: `fail`, the line is cut; `hang`, nothing is answered any more; `slow`, all takes its time.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { defineAdapter, StoreError } from "gantry";
@@ -14,6 +14,7 @@ export function withOutages(driver, state) {
         return typeof value === "function" ? value.bind(target) : value;
       return async (...args) => {
         if (state() === "hang") await new Promise(() => undefined);
+        if (state() === "slow") await new Promise((resolve) => setTimeout(resolve, 20));
         if (state() === "fail")
           throw new StoreError("session store postgres://ada@db.internal:5432/secret: connect ECONNREFUSED 10.1.2.3", {
             unavailable: true,

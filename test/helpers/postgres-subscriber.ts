@@ -2,7 +2,7 @@
 import { Connections } from "../../adapters/postgres-driver/connections.js";
 import { PostgresNotifier } from "../../adapters/postgres-driver/listener.js";
 
-const pool = { size: 2, connect_timeout: 5, idle_timeout: 60, statement_timeout: 5 };
+const pool = { size: 2, connectTimeout: 5, idleTimeout: 60, statementTimeout: 5 };
 const connections = new Connections({ url: process.argv[2] ?? "", pool });
 await connections.open(() => Promise.resolve());
 const notifier = new PostgresNotifier(connections, "ends", { address: connections.address });

@@ -5,24 +5,26 @@ import { Balancer, type BalancerOptions } from "./balancer.js";
 import type { FakeModelServer } from "./fake-model-server.js";
 import { labConfig } from "./lab.js";
 import { startServer, type Exit, type GantryOptions, type GantryServer } from "./server.js";
-import { tempDir, type Hooks } from "./temp.js";
+import { makeTempDir, tempDir, type Hooks } from "./temp.js";
 
-/** A store that several processes share: its name for people, and `session` of their config. */
+/** A store that several processes share: `session` of their config, and what takes it away. */
 export interface SharedStore {
   name: string;
   session: Readonly<Record<string, unknown>>;
+  close: () => Promise<void>;
 }
 
 /** A new store in a file. */
-export async function sqliteStore(hooks: Hooks): Promise<SharedStore> {
-  return { name: "sqlite", session: { driver: "sqlite", path: (await tempDir(hooks)).at("sessions.db") } };
+export async function sqliteStore(): Promise<SharedStore> {
+  const folder = await makeTempDir();
+  const session = { driver: "sqlite", path: folder.at("sessions.db") };
+  return { name: "sqlite", session, close: () => folder.remove() };
 }
 
-/** This process on a store, closed after the test. */
-export async function driverOf(hooks: Hooks, { session }: SharedStore): Promise<SessionDriver> {
+/** This process on a store; to be closed. */
+export async function driverOf({ session }: SharedStore): Promise<SessionDriver> {
   const driver = new SqliteDriver({ path: String(session["path"]) });
   await driver.open();
-  hooks.after(() => driver.close());
   return driver;
 }
 
@@ -30,7 +32,7 @@ export async function driverOf(hooks: Hooks, { session }: SharedStore): Promise<
 export const SHARED_STORES: readonly (readonly [
   name: string,
   skip: string | false,
-  open: (hooks: Hooks) => Promise<SharedStore>,
+  open: () => Promise<SharedStore>,
 ])[] = [["sqlite", false, sqliteStore]];
 
 export interface ReplicasOptions {
@@ -58,6 +60,7 @@ export class Replicas {
   /** Of those that ended, for what they said. */
   readonly #ended: GantryServer[] = [];
 
+  /** The store goes with them. */
   static async start(
     hooks: Hooks,
     store: SharedStore,
@@ -75,6 +78,7 @@ export class Replicas {
       ...each?.(n),
     }));
     const replicas = new Replicas(hooks, store, projectDir, servers);
+    hooks.after(() => replicas.#end());
     // The first one alone makes the store.
     await replicas.up(0);
     await Promise.all(servers.slice(1).map((_, n) => replicas.up(n + 1)));
@@ -128,6 +132,11 @@ export class Replicas {
     this.#ended.push(server);
     this.counts[signal === "SIGKILL" ? "kills" : "drains"] += 1;
     return server.stop(signal);
+  }
+
+  async #end(): Promise<void> {
+    await Promise.all(this.#servers.map((server) => server?.stop("SIGKILL")));
+    await this.store.close();
   }
 
   balancer(options: BalancerOptions = {}): Promise<Balancer> {

@@ -8,7 +8,7 @@ import type { Hooks } from "../helpers/temp.js";
 import { Connections } from "../../adapters/postgres-driver/connections.js";
 
 const real = { skip: NO_POSTGRES };
-const POOL = { size: 4, connect_timeout: 3, idle_timeout: 30, statement_timeout: 10 };
+const POOL = { size: 4, connectTimeout: 3, idleTimeout: 30, statementTimeout: 10 };
 
 async function opened(hooks: Hooks, url: string, pool: Partial<typeof POOL> = {}): Promise<Connections> {
   const connections = new Connections({ url, pool: { ...POOL, ...pool } });
@@ -85,7 +85,7 @@ it("sends again what a lost connection broke off, whether the server heard of it
 });
 
 it("cancels a statement that takes too long, and the connection is good for the next", real, async (t) => {
-  const connections = await opened(t, await postgresUrl(), { size: 1, statement_timeout: 0.2 });
+  const connections = await opened(t, await postgresUrl(), { size: 1, statementTimeout: 0.2 });
   const [before] = await connections.query("SELECT pg_backend_pid() AS pid", [], "read");
   await assert.rejects(
     connections.query("SELECT pg_sleep(60)", [], "once"),
@@ -165,7 +165,7 @@ it("tells who is not let in at once, and nothing of the password", real, async (
 });
 
 it("tells after a while that nothing is there, and takes what comes at once in bounds", async (t) => {
-  const connections = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: { ...POOL, connect_timeout: 1 } });
+  const connections = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: { ...POOL, connectTimeout: 1 } });
   t.after(() => connections.close());
   await assert.rejects(
     connections.open(() => Promise.resolve()),
@@ -185,7 +185,7 @@ it("tells after a while that nothing is there, and takes what comes at once in b
 });
 
 it("closes while statements are under way and others wait, however long they take", real, async (t) => {
-  const connections = await opened(t, await postgresUrl(), { size: 1, statement_timeout: 60 });
+  const connections = await opened(t, await postgresUrl(), { size: 1, statementTimeout: 60 });
   const asked = [connections.query("SELECT pg_sleep(60)", [], "read"), connections.query("SELECT 1", [], "read")];
   const ends = Promise.allSettled(asked);
   await connections.close();

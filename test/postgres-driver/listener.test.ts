@@ -10,7 +10,7 @@ import { Connections } from "../../adapters/postgres-driver/connections.js";
 import { PostgresNotifier } from "../../adapters/postgres-driver/listener.js";
 
 const real = { skip: NO_POSTGRES };
-const POOL = { size: 2, connect_timeout: 3, idle_timeout: 30, statement_timeout: 10 };
+const POOL = { size: 2, connectTimeout: 3, idleTimeout: 30, statementTimeout: 10 };
 
 /** A notifier as a process of its own has it. */
 async function notifierOn(hooks: Hooks, url: string, channel: string): Promise<PostgresNotifier> {

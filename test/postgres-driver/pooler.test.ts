@@ -9,11 +9,11 @@ import { PostgresNotifier } from "../../adapters/postgres-driver/listener.js";
 import { readAddress } from "../../adapters/postgres-driver/address.js";
 
 const real = { skip: NO_POSTGRES || NO_PGBOUNCER };
-const POOL = { size: 8, connect_timeout: 5, idle_timeout: 30, statement_timeout: 10 };
+const POOL = { size: 8, connectTimeout: 5, idleTimeout: 30, statementTimeout: 10 };
 
 it("asks through a pooler, and cancels through it", real, async (t) => {
   const url = await pgbouncer(t, await postgresUrl());
-  const connections = new Connections({ url, pool: { ...POOL, statement_timeout: 0.3 } });
+  const connections = new Connections({ url, pool: { ...POOL, statementTimeout: 0.3 } });
   t.after(() => connections.close());
   await connections.open(async (query) => {
     await query("BEGIN; SELECT pg_advisory_xact_lock(1)");

@@ -20,7 +20,7 @@ for (const [name, skip, open] of SHARED_STORES)
         const seed = seedOf();
         const random = randomOf(seed);
         const models = await lab(t, { fallback: loadModel(signal === "SIGKILL" ? 20 : 60) });
-        const replicas = await Replicas.start(t, await open(t), models);
+        const replicas = await Replicas.start(t, await open(), models);
         const balancer = await replicas.balancer();
         const load = runLoad({ url: () => balancer.url, clients: CLIENTS, turns: TURNS, random });
         let over = false;
@@ -47,7 +47,7 @@ for (const [name, skip, open] of SHARED_STORES)
     it("tell a watcher at one what another says until it is killed, and what a third says then", async (t) => {
       const seed = seedOf();
       const models = await lab(t);
-      const replicas = await Replicas.start(t, await open(t), models);
+      const replicas = await Replicas.start(t, await open(), models);
       const { faults, ...counts } = await watchWhileKilled(replicas, models, ROUNDS, randomOf(seed));
       t.diagnostic(JSON.stringify({ seed, ...counts }));
       assert.deepEqual(faults, []);
@@ -55,7 +55,7 @@ for (const [name, skip, open] of SHARED_STORES)
 
     it("reach a run whichever of them is asked", async (t) => {
       const models = await lab(t);
-      const replicas = await Replicas.start(t, await open(t), models, { config: DOORS_CONFIG });
+      const replicas = await Replicas.start(t, await open(), models, { config: DOORS_CONFIG });
       for (const [door, through] of Object.entries(DOORS))
         t.diagnostic(`${door}: ${await through(replicas, models)} ms`);
       assert.doesNotMatch(replicas.stderr, / error /);
@@ -63,7 +63,7 @@ for (const [name, skip, open] of SHARED_STORES)
 
     it("give a key's run, which one that drains cut off, to the next", async (t) => {
       const models = await lab(t, { fallback: say("Yes.") });
-      const replicas = await Replicas.start(t, await open(t), models);
+      const replicas = await Replicas.start(t, await open(), models);
       const balancer = await replicas.balancer();
       const headers = { "idempotency-key": "drained" };
       const body = { message: "think" };

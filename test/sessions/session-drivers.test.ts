@@ -1,15 +1,11 @@
 // Random sequences of operations on every driver, compared with the one in memory. SEED, RUNS and STEPS make it longer.
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { Message, RunRecord, RunState, Session, SessionChange, SessionDriver } from "gantry";
 import { MemoryDriver, MemoryStore } from "gantry";
-import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
-import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aHolder, aMessage, aRun, aSession, at } from "../../src/testing/session-driver/rule.js";
+import { STORES } from "../helpers/stores.js";
 
 const SEED = Number(process.env["SEED"] ?? Date.now() % 1_000_000_000);
 const RUNS = Number(process.env["RUNS"] ?? 10);
@@ -254,30 +250,26 @@ async function outcome(side: Side, one: Step): Promise<unknown> {
   }
 }
 
-const MAKERS: Record<string, (folder: string) => SessionDriver> = {
-  SqliteDriver: (folder) => new SqliteDriver({ path: join(folder, "s.db"), durability: "normal" }),
-  LowdbJsonDriver: (folder) => new LowdbJsonDriver({ path: join(folder, "s"), durability: "normal" }),
-};
-
 /** Halves of surrogate pairs may be replaced, so both sides are compared with all of them replaced. */
 function comparable(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value ?? null).replace(/\\ud[89a-f][0-9a-f]{2}/gi, "\ufffd"));
 }
 
 describe("random operations give the same on every driver", () => {
-  for (const [name, make] of Object.entries(MAKERS)) {
-    it(`${name} and MemoryDriver (SEED=${SEED} RUNS=${RUNS} STEPS=${STEPS})`, async () => {
+  for (const [name, makeStore] of STORES.filter(([kind]) => kind !== "memory")) {
+    it(`${name} and memory (SEED=${SEED} RUNS=${RUNS} STEPS=${STEPS})`, async () => {
       const property = fc.asyncProperty(
         fc.array(step, { minLength: LONG ? STEPS : 1, maxLength: STEPS, size: "max" }),
         async (steps) => {
-          const folder = await mkdtemp(join(tmpdir(), "gantry-random-"));
+          const ends: (() => Promise<void> | void)[] = [];
+          const make = await makeStore({ after: (end) => void ends.push(end) });
           const store = new MemoryStore();
           const start = async (driver: SessionDriver): Promise<SessionDriver> => {
             await driver.open();
             return driver;
           };
           const sides: Side[] = [];
-          for (const reopen of [() => start(new MemoryDriver(store)), () => start(make(folder))]) {
+          for (const reopen of [() => start(new MemoryDriver(store)), () => start(make())]) {
             sides.push({ driver: await reopen(), reopen, fences: new Map(), count: 0 });
           }
           const [model, real] = sides as [Side, Side];
@@ -295,7 +287,7 @@ describe("random operations give the same on every driver", () => {
             }
           } finally {
             for (const side of sides) await side.driver.close();
-            await rm(folder, { recursive: true, force: true });
+            for (const end of ends) await end();
           }
         },
       );

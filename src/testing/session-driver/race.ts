@@ -32,14 +32,17 @@ const IDLE_MS = 1000;
 /**
  * Two calls at once, through two drivers, the first held up at its end where the store can do that. All that is told and
  * seen must be as if one had come after the other: which, may be chosen, but whoever was done before the other began, or
- * was seen to be done first, came first.
+ * was seen to be done first, came first. False when the store has no such part: nothing was done.
  */
 export async function race(store: Store, ground: Ground, first: Act, second: Act, part = 0): Promise<boolean> {
   const { driver } = store;
   const other = await store.beside();
   const fence = await begin(driver, ground);
   const hold = await store.hold(part);
-  if (part > 0 && !hold) return false;
+  if (part > 0 && !hold) {
+    await last(driver);
+    return false;
+  }
 
   const one = settled(first.do(driver, fence));
   if (hold) await stops(hold, one, 1);
@@ -47,7 +50,7 @@ export async function race(store: Store, ground: Ground, first: Act, second: Act
   const two = settled(second.do(other, fence));
   let meanwhile: unknown;
   if (hold) {
-    await stops(hold, two, 2);
+    await stops(hold, two, one.isDone() ? 1 : 2);
     if (two.isDone() && !one.isDone() && part === 0) meanwhile = await seen(other);
     await hold.letGo();
   }

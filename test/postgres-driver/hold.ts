@@ -1,0 +1,77 @@
+import { Client } from "pg";
+import type { StoreHold } from "gantry/testing";
+
+/** Where a store is. */
+export interface Place {
+  url: string;
+  schema: string;
+}
+
+/** Who waits, in turn, for whoever asks. */
+const WAITING = `
+  WITH RECURSIVE stuck AS MATERIALIZED (
+    SELECT pid, pg_blocking_pids(pid) AS by FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+  ), waiting AS (
+    SELECT pid FROM stuck WHERE pg_backend_pid() = ANY (by)
+    UNION SELECT s.pid FROM stuck s JOIN waiting w ON w.pid = ANY (s.by)
+  ) SELECT count(*)::int AS n FROM waiting`;
+
+/**
+ * Holds up the next change of a schema before its commit: behind all that it wrote comes a trigger that waits for an advisory lock of
+ * ours. Of any number of changes the first stops. With a part, it locks that table first, so that its readers wait too.
+ */
+export class Holds {
+  readonly #place: Place;
+  #client: Promise<Client> | undefined;
+  #tables: string[] = [];
+
+  constructor(place: Place) {
+    this.#place = place;
+  }
+
+  /** As `SessionDriverFixture.hold`. */
+  async hold(part: number): Promise<StoreHold | undefined> {
+    const client = await (this.#client ??= this.#connect());
+    const table = this.#tables[part - 1];
+    if (part > this.#tables.length) return undefined;
+    await client.query(this.#trigger(table));
+    await client.query("SELECT pg_advisory_lock(hashtext($1), 0)", [this.#place.schema]);
+    return {
+      waiting: async () => (await client.query<{ n: number }>(WAITING)).rows[0]?.n ?? 0,
+      letGo: async () => void (await client.query("SELECT pg_advisory_unlock_all()")),
+    };
+  }
+
+  async close(): Promise<void> {
+    await (await this.#client)?.end();
+  }
+
+  async #connect(): Promise<Client> {
+    const { url, schema } = this.#place;
+    const client = new Client({ connectionString: url });
+    await client.connect();
+    const { rows } = await client.query<{ name: string }>(
+      "SELECT tablename AS name FROM pg_tables WHERE schemaname = $1 AND tablename <> 'version' ORDER BY 1",
+      [schema],
+    );
+    this.#tables = rows.map(({ name }) => name);
+    const triggers = this.#tables.map(
+      (table) => `CREATE CONSTRAINT TRIGGER stop AFTER INSERT OR UPDATE OR DELETE ON ${schema}.${table}
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ${schema}.stop()`,
+    );
+    await client.query([this.#trigger(undefined), ...triggers].join(";\n"));
+    return client;
+  }
+
+  #trigger(table: string | undefined): string {
+    const { schema } = this.#place;
+    return `CREATE OR REPLACE FUNCTION ${schema}.stop() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        IF pg_try_advisory_xact_lock_shared(hashtext('${schema}'), 0) THEN RETURN NULL; END IF;
+        IF NOT pg_try_advisory_xact_lock(hashtext('${schema}'), 1) THEN RETURN NULL; END IF;
+        ${table ? `LOCK TABLE ${schema}.${table} IN ACCESS EXCLUSIVE MODE;` : ""}
+        PERFORM pg_advisory_xact_lock_shared(hashtext('${schema}'), 0);
+        RETURN NULL;
+      END $$`;
+  }
+}
