@@ -141,6 +141,7 @@ export const sessionRules: readonly Rule[] = [
         ["x", aSession("x")],
         ["x", aSession("b", { alias: "x" })],
         ["a", aSession("b", { alias: "a" })],
+        ["b", aSession("b", { alias: "b" })],
         ["a2", aSession("a2", { alias: "y", chain: { root: "a", index: 1 } })],
       ];
       for (const [sessionId, session] of taken)
