@@ -294,4 +294,17 @@ export const sessionRules: readonly Rule[] = [
       assert.equal((await seqs(driver, "a")).length, 20);
     },
   ],
+  [
+    "close: waits for what is under way, also for more than it does at once",
+    async (store) => {
+      await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
+      const many = Array.from({ length: 40 }, (_, n) => `s${n}`);
+      const work = many.flatMap((id) => [
+        store.driver.create({ session: aSession(id) }),
+        store.driver.messages("a").then((messages) => assert.equal(messages.length, 3)),
+      ]);
+      await Promise.all([...work, store.driver.close()]);
+      assert.equal((await (await store.reopen()).list({ limit: 1 })).total, 41);
+    },
+  ],
 ];
