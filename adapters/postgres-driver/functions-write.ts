@@ -97,7 +97,7 @@ const CREATE = `
       RAISE EXCEPTION 'lease lost' USING ERRCODE = 'GN003', DETAIL = p_root;
     END IF;
 
-    UPDATE @.chains o SET tokens = array_prepend(p_token, o.tokens[1:3]),
+    UPDATE @.chains o SET tokens = array_prepend(p_token, o.tokens[1:15]),
       last = CASE WHEN p_fence IS NULL THEN NULL ELSE o.last END WHERE o.chain = c.chain;
     INSERT INTO @.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled,
       id, alias, root, parent_id, project_dir, created_at, updated_at, cut, provider, model, reasoning_effort, mode, leave,
@@ -149,7 +149,7 @@ const WRITE = `
   BEGIN
     IF NOT p_sync THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
     LOOP
-      UPDATE @.chains o SET tokens = array_prepend(p_token, o.tokens[1:3]),
+      UPDATE @.chains o SET tokens = array_prepend(p_token, o.tokens[1:15]),
         fence = CASE WHEN p_release THEN NULL ELSE o.fence END,
         last = CASE WHEN p_says AND p_fence IS NULL THEN NULL ELSE o.last END
       FROM @.names n
@@ -294,7 +294,7 @@ const CHANGES = `
   DECLARE
     v_chain bigint;
   BEGIN
-    UPDATE @.chains o SET tokens = array_prepend(p_token, o.tokens[1:3]) FROM @.names n
+    UPDATE @.chains o SET tokens = array_prepend(p_token, o.tokens[1:15]) FROM @.names n
     WHERE n.name = p_session AND NOT n.alias AND o.chain = n.chain AND p_token <> ALL (o.tokens)
     RETURNING o.chain INTO v_chain;
     IF NOT FOUND THEN
@@ -306,8 +306,10 @@ const CHANGES = `
     INSERT INTO @.instructions (chain, id, instruction) VALUES (v_chain, p_id, p_instruction) ON CONFLICT DO NOTHING;
   END $$;
 
+  -- The chain is had first: a write that gives its lease back tells what is left as of one moment with this.
   CREATE FUNCTION @.withdraw@v(p_id text, p_token uuid) RETURNS boolean LANGUAGE plpgsql AS $$
   BEGIN
+    PERFORM FROM @.chains o WHERE o.chain = (SELECT i.chain FROM @.instructions i WHERE i.id = p_id) FOR UPDATE;
     UPDATE @.instructions i SET withdrawn = p_token WHERE i.id = p_id AND i.withdrawn IS NULL;
     RETURN FOUND OR EXISTS (SELECT FROM @.instructions i WHERE i.id = p_id AND i.withdrawn = p_token);
   END $$;

@@ -1,3 +1,4 @@
+import { SessionNotFoundError } from "gantry";
 import type {
   Ask,
   AskQuery,
@@ -168,9 +169,11 @@ export async function getAsk(store: Store, id: string): Promise<Ask | undefined>
 }
 
 export async function listInstructions(store: Store, sessionId: string): Promise<Instruction[]> {
-  const sql = `SELECT c.root, i.instruction FROM @.instructions i JOIN @.chains c ON c.chain = i.chain
-    WHERE i.chain = ${CHAIN} AND i.withdrawn IS NULL ORDER BY i.n`;
-  return (await store.read<Parameters<typeof instructionOf>[0]>(sql, [stored(sessionId)])).map(instructionOf);
+  const sql = `SELECT c.root, i.instruction FROM @.chains c
+    LEFT JOIN @.instructions i ON i.chain = c.chain AND i.withdrawn IS NULL WHERE c.chain = ${CHAIN} ORDER BY i.n`;
+  const rows = await store.read<{ root: string; instruction: string | null }>(sql, [stored(sessionId)]);
+  if (rows.length === 0) throw new SessionNotFoundError(sessionId);
+  return rows.flatMap(({ root, instruction }) => (instruction === null ? [] : [instructionOf({ root, instruction })]));
 }
 
 /** All of a chain as of one moment. */

@@ -9,6 +9,8 @@ interface Pair {
   readonly server: Socket;
   /** What becomes of the next bytes: from the client (a question) or from the server (an answer). */
   cut: "question" | "answer" | undefined;
+  /** What the client said so far, in pieces. */
+  questions: number;
 }
 
 /** Between a client and a server: passes all on, and cuts connections where it is told to. */
@@ -51,7 +53,7 @@ export class TcpProxy {
   }
 
   #pass(client: Socket, server: Socket): void {
-    const pair: Pair = { client, server, cut: undefined };
+    const pair: Pair = { client, server, cut: undefined, questions: 0 };
     this.#pairs.add(pair);
     const end = (): void => {
       this.#pairs.delete(pair);
@@ -60,6 +62,7 @@ export class TcpProxy {
     };
     for (const socket of [client, server]) socket.setNoDelay(true).on("error", end).on("close", end);
     client.on("data", (bytes) => {
+      pair.questions++;
       if (pair.cut === "question") this.#cut(pair);
       else server.write(bytes);
     });
@@ -85,9 +88,9 @@ export class TcpProxy {
     for (const pair of this.#pairs) pair.cut = what;
   }
 
-  /** Cut one of the connections at the next occasion, if there is any. */
-  cutOne(what: "question" | "answer", random: () => number): void {
-    const pairs = [...this.#pairs].filter(({ cut }) => cut === undefined);
+  /** Cut one of the connections when it is used next, if there is one on which the client said so much already. */
+  cutOne(what: "question" | "answer", random: () => number, questions = 0): void {
+    const pairs = [...this.#pairs].filter((pair) => pair.cut === undefined && pair.questions >= questions);
     const pair = pairs[Math.floor(random() * pairs.length)];
     if (pair) pair.cut = what;
   }

@@ -1,0 +1,110 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { inspect } from "node:util";
+import { setTimeout as sleep } from "node:timers/promises";
+import { StoreError, hasCode } from "gantry";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { aMessage, aSession, change } from "../../src/testing/session-driver/rule.js";
+import { findPostgres } from "../helpers/postgres-binaries.js";
+import { NO_POSTGRES, ownServer, postgresDatabase } from "../helpers/postgres.js";
+import type { OwnServer } from "../helpers/postgres.js";
+import { postgresOptions } from "../helpers/stores.js";
+
+const own = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
+const WRITERS = 12;
+
+type Outage = readonly [
+  name: string,
+  begin: (server: OwnServer) => Promise<void>,
+  end: (server: OwnServer) => Promise<void>,
+];
+
+const OUTAGES: readonly Outage[] = [
+  ["is stopped", (server) => server.stop(), (server) => server.start()],
+  ["crashes", (server) => server.kill(), (server) => server.start()],
+  ["stands still", (server) => server.pause(), (server) => server.go()],
+];
+
+for (const [name, begin, end] of OUTAGES) {
+  it(`says clearly that the server is away, and goes on when it is back: it ${name}`, own, async (t) => {
+    const server = await ownServer(t, { fsync: "on" });
+    const url = await postgresDatabase(t, server);
+    const { password, host, pathname } = new URL(url);
+    const pool = { size: 4, connectTimeout: 1, idleTimeout: 30, statementTimeout: 1, listenUrl: "" };
+    const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
+    t.after(() => driver.close());
+    await driver.open();
+
+    const failures: StoreError[] = [];
+    let over = false;
+    /** Writes one message after the other; after a failure it looks whether the last one is there. */
+    const write = async (id: string): Promise<number> => {
+      await driver.create({ session: aSession(id) });
+      let seq = 1;
+      while (!over) {
+        try {
+          await driver.write(id, change({ add: [aMessage(id, seq)], sync: true }));
+          seq++;
+        } catch (error) {
+          // What was asked before all stood still may be done when it goes on.
+          if (hasCode(error, "seq_taken")) seq++;
+          else if (!(error instanceof StoreError)) throw error;
+          else failures.push(error);
+          for (let known = false; !known;) {
+            try {
+              const stored = (await driver.messages(id)).length;
+              // All that was acknowledged, and the last one or not.
+              assert.ok(stored === seq - 1 || stored === seq, `${stored} of ${seq}`);
+              seq = stored + 1;
+              known = true;
+            } catch (again) {
+              if (!(again instanceof StoreError)) throw again;
+              failures.push(again);
+            }
+          }
+        }
+      }
+      return seq - 1;
+    };
+    const writing = Promise.all(Array.from({ length: WRITERS }, (_, n) => write(`chain ${n}`)));
+    const failed = writing.catch((error: unknown) => error);
+    await sleep(300);
+    await begin(server);
+    while (failures.length < WRITERS * 2) await Promise.race([sleep(20), failed]);
+    await end(server);
+    // With the time that a call waits for a connection as it is usual: none of these fails.
+    const patient = new PostgresDriver(
+      postgresOptions({ url, schema: "gantry" }, { pool: { ...pool, connectTimeout: 5, statementTimeout: 5 } }),
+    );
+    t.after(() => patient.close());
+    await patient.open();
+    const before = await patient.messages("chain 0");
+    while ((await driver.messages("chain 0").catch(() => before)).length <= before.length + 10) await sleep(20);
+    over = true;
+    const counts = await writing;
+    for (const [n, count] of counts.entries())
+      assert.deepEqual(
+        (await patient.messages(`chain ${n}`)).map(({ seq }) => seq),
+        Array.from({ length: count }, (_, at) => at + 1),
+      );
+    for (const error of failures) {
+      assert.equal(error.unavailable, true, error.message);
+      assert.ok(error.message.startsWith(`session store ${host}${pathname}: `), error.message);
+    }
+    assert.ok(!inspect([failures, driver], { depth: 12, showHidden: true }).includes(password));
+    t.diagnostic([...new Set(failures.map(({ message }) => message.slice(message.indexOf(": "))))].join(" / "));
+  });
+}
+
+it("opens when the server comes up later, and says until then that it is away", own, async (t) => {
+  const server = await ownServer(t);
+  const url = await postgresDatabase(t, server);
+  const pool = { size: 2, connectTimeout: 1, idleTimeout: 30, statementTimeout: 5, listenUrl: "" };
+  await server.stop();
+  const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
+  t.after(() => driver.close());
+  await assert.rejects(driver.open(), (error) => error instanceof StoreError && error.unavailable);
+  await server.start();
+  await driver.open();
+  assert.equal(await driver.get("nothing"), undefined);
+});
