@@ -156,7 +156,7 @@ export class Replicas {
   }
 
   async #end(): Promise<void> {
-    await Promise.all(this.#servers.map((server) => server?.stop("SIGKILL")));
+    await Promise.all(this.#servers.map(async (server) => server?.stop("SIGKILL")));
     await this.store.close();
   }
 

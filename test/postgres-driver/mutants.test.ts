@@ -15,6 +15,8 @@ interface Mutant {
   what: string;
   /** The check that must fail. */
   check: string;
+  /** Of the error that it fails with, where that is none of the check's own. */
+  code?: string;
   edits?: readonly Edit[];
   /** Run before the edits; `@.` is the schema. */
   sql?: readonly string[];
@@ -94,6 +96,7 @@ const MUTANTS: readonly Mutant[] = [
   {
     what: "lets nothing grow that was loaded",
     check: GROWN,
+    code: "point_not_found",
     edits: [
       [
         "create",
@@ -116,13 +119,13 @@ const MUTANTS: readonly Mutant[] = [
     what: "tells the head as it was before the lease was had",
     check: LEASED,
     edits: [
+      ["lease", "v_mine boolean;", "v_mine boolean;\n    v_head json;"],
       [
         "lease",
         "    LOOP",
         `    v_head := (SELECT json_agg(h) FROM @.head@v((SELECT n.chain FROM @.names n WHERE n.name = p_id), p_messages) h);
     LOOP`,
       ],
-      ["lease", "v_mine boolean;", "v_mine boolean;\n    v_head json;"],
       [
         "lease",
         /SELECT \* FROM @\.head@v\(c\.chain,.*\);/,
@@ -289,19 +292,19 @@ describe("the driver kit catches a PostgreSQL driver that", { skip: NO_POSTGRES 
         return driver;
       };
       const checks = sessionDriverChecks({
-        create: async () => {
-          const driver = await opened();
-          await mutate(place, mutant);
-          return driver;
-        },
+        create: opened,
         second: opened,
         reopen: opened,
         clean: () => holds.close(),
         hold: (part) => holds.hold(part),
       });
+      await (await opened()).close();
+      await mutate(place, mutant);
       const check = checks.find(({ name }) => name === mutant.check);
       assert.ok(check, `there is no check named ${mutant.check}`);
-      const why = mutant.check.startsWith("race:") ? /as if neither had come first/ : { code: "ERR_ASSERTION" };
+      const why = mutant.check.startsWith("race:")
+        ? /as if neither had come first/
+        : { code: mutant.code ?? "ERR_ASSERTION" };
       await assert.rejects(check.run(), why);
     });
 });

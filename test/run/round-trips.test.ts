@@ -50,10 +50,11 @@ async function warm(t: Hooks, store: () => SessionDriver, script: readonly Scrip
     await new Promise((resolve) => setTimeout(resolve, 20));
     return { calls: [...calls], id: run.sessionId };
   };
-  const titled = async (id: string) => (await agent.sessions.get(id))?.titled === true;
-  const first = await turn();
-  await until(() => titled(first.id));
-  return { agent, provider, turn, titled, first: first.calls, id: first.id };
+  // Heard and not looked for: a look is a call.
+  const titled = new Promise((resolve) => agent.on("session.updated", resolve));
+  const { id } = await turn();
+  await titled;
+  return { agent, provider, turn, first: [...calls], id };
 }
 
 const BEGIN = ["get", "lease head", "write add runs set"];
