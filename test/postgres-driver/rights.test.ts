@@ -5,7 +5,6 @@ import { StoreError } from "gantry";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { aSession } from "../../src/testing/session-driver/rule.js";
 import { asAdmin, NO_POSTGRES, postgresDatabase, postgresUrl } from "../helpers/postgres.js";
-import { postgresOptions } from "../helpers/stores.js";
 
 it("a role that owns its schema alone needs no right on the database", { skip: NO_POSTGRES }, async (t) => {
   const undo: (() => Promise<unknown>)[] = [];
@@ -20,7 +19,7 @@ it("a role that owns its schema alone needs no right on the database", { skip: N
   await asAdmin(url, `GRANT CONNECT ON DATABASE ${database} TO ${role}`);
   const own = new URL(url);
   [own.username, own.password] = [role, "secret"];
-  const driver = new PostgresDriver(postgresOptions({ url: own.href, schema: "gantry" }));
+  const driver = new PostgresDriver({ url: own.href });
   undo.unshift(() => driver.close());
   await assert.rejects(
     driver.open(),
