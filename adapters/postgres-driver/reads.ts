@@ -72,6 +72,9 @@ export async function listSessions(store: Store, query: SessionQuery): Promise<S
 
 /** The statement of a list, and its values. */
 export function listStatement(query: SessionQuery): { sql: string; values: Value[] } {
+  const { projectDir, search = "", emptyBefore, before, offset = 0 } = query;
+  if (projectDir !== undefined && search === "" && emptyBefore === undefined && before === undefined && offset === 0)
+    return { sql: "SELECT * FROM @.of_dir@v($1, $2)", values: [stored(projectDir), limitOf(query.limit)] };
   const values: Value[] = [];
   const value = (given: Value): string => `$${values.push(given)}`;
   const where = ["s.idx = 0"];

@@ -26,6 +26,8 @@ export function sqlOf(schema: string): (sql: string) => string {
 
 /** What there is of a schema. */
 interface Found {
+  /** Whether it is there itself. */
+  schema: boolean;
   /** 0: no tables of ours. */
   version: number;
   functions: boolean;
@@ -53,11 +55,11 @@ export async function prepareSchema(query: Query, schema: string): Promise<void>
   }
 }
 
-function steps({ version, functions }: Found, schema: string): string[] {
+function steps({ schema: made, version, functions }: Found, schema: string): string[] {
   return [
-    ...(version > 0
-      ? []
-      : [`CREATE SCHEMA IF NOT EXISTS "${schema}"`, "CREATE TABLE @.version (version integer NOT NULL)"]),
+    // Not IF NOT EXISTS, for which a right on the database is asked even where there is nothing to do.
+    ...(made ? [] : [`CREATE SCHEMA "${schema}"`]),
+    ...(version > 0 ? [] : ["CREATE TABLE @.version (version integer NOT NULL)"]),
     ...(version > 0 ? [] : ["INSERT INTO @.version VALUES (0)"]),
     ...MIGRATIONS.slice(version),
     `UPDATE @.version SET version = ${VERSION}`,
@@ -73,7 +75,7 @@ async function look(query: Query, schema: string): Promise<Found> {
      FROM pg_catalog.pg_namespace s WHERE s.nspname = $1`,
     [schema, `dump${SUFFIX}`],
   );
-  if (!there?.version) return { version: 0, functions: false };
+  if (!there?.version) return { schema: there !== undefined, version: 0, functions: false };
   const [row] = await query<{ version: number }>(sqlOf(schema)("SELECT version FROM @.version"), []);
   const version = row?.version ?? 0;
   if (version > VERSION)
@@ -81,7 +83,7 @@ async function look(query: Query, schema: string): Promise<Found> {
       `session store in schema ${schema}: written by a newer gantry (version ${version}, this one knows ${VERSION}); ` +
         "it was left as it is: update gantry, or choose another session.schema",
     );
-  return { version, functions: there.functions };
+  return { schema: true, version, functions: there.functions };
 }
 
 /** Whoever may not make what is missing is told who can. */
