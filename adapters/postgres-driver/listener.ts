@@ -6,13 +6,14 @@ import type { Address } from "./address.js";
 import type { Connections } from "./connections.js";
 import { reason } from "./errors.js";
 import { Link } from "./link.js";
+import { LOOK_MS, roomAt, type Room } from "./room.js";
 
 /** Between two statements that tell others, in ms: what comes meanwhile goes with the next. */
 const BATCH_MS = 50;
 /** Chains of one message, of which a server takes no more than 8,000 bytes; more are told as "any". */
 const MOST = 400;
 const ANY = "*";
-/** A message may be lost with its sender or on its way, so each chain has a hint for nothing so often, in ms; more often where none can be heard. */
+/** A message may be lost with its sender or on its way, so each chain has a hint for nothing so often, in ms; more often while none can be heard. */
 const NOTHING_MS = 1000;
 const DEAF_MS = 250;
 /** Not all at the same moment: each hint is a question to the database. */
@@ -55,8 +56,9 @@ export class PostgresNotifier implements Notifier {
   #retry: NodeJS.Timeout | undefined;
   #tick: NodeJS.Timeout | undefined;
   #rest: NodeJS.Timeout | undefined;
-  /** Found behind a pooler. */
-  #deaf = false;
+  /** Whether there is a connection to listen at; behind a pooler there is none. */
+  #room: Room = "enough";
+  #look: NodeJS.Timeout | undefined;
 
   /** Opens nothing. `channel` is at most 63 bytes. */
   constructor(connections: Connections, channel: string, { address, logger }: ListenOptions) {
@@ -99,7 +101,7 @@ export class PostgresNotifier implements Notifier {
     if (!this.#life) return;
     this.#life.abort();
     this.#life = undefined;
-    for (const timer of [this.#pause, this.#retry, this.#tick, this.#rest]) clearTimeout(timer);
+    for (const timer of [this.#pause, this.#retry, this.#tick, this.#rest, this.#look]) clearTimeout(timer);
     this.#pause = this.#retry = this.#tick = this.#rest = undefined;
     const told = async (): Promise<void> => {
       await this.#telling;
@@ -145,11 +147,15 @@ export class PostgresNotifier implements Notifier {
 
   #listen(): void {
     if (!this.#life) return;
+    this.#tick ??= this.#ticks();
+    if (this.#link || this.#dialing || this.#retry || this.#room === "pooled") return;
+    this.#dialing = this.#dial(this.#life.signal).finally(() => (this.#dialing = undefined));
+  }
+
+  #ticks(): NodeJS.Timeout {
     let share = 0;
     const tick = (): void => this.#hints[share++ % SHARES]!.tell();
-    this.#tick ??= setInterval(tick, (this.#deaf ? DEAF_MS : NOTHING_MS) / SHARES).unref();
-    if (this.#link || this.#dialing || this.#retry || this.#deaf) return;
-    this.#dialing = this.#dial(this.#life.signal).finally(() => (this.#dialing = undefined));
+    return setInterval(tick, (this.#room === "enough" ? NOTHING_MS : DEAF_MS) / SHARES).unref();
   }
 
   /** Never rejects. */
@@ -157,24 +163,53 @@ export class PostgresNotifier implements Notifier {
     let link: Link | undefined;
     try {
       link = await Link.dial(this.#address, ATTEMPT_MS, signal, false);
-      const [row] = await link.run<{ pid: number }>("SELECT pg_backend_pid() AS pid", [], ATTEMPT_MS / 1000);
-      // What a pooler says of a connection is its own.
-      if (row?.pid !== link.backend) {
-        this.#isDeaf();
-        await link.end();
-        return;
-      }
+      if (!(await this.#mayListen(link))) return;
       link.whenNotified = (payload) => this.#heard(payload);
       await link.run(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, [], ATTEMPT_MS / 1000);
       signal.throwIfAborted();
       link.whenLost = () => this.#lost();
       this.#link = link;
       this.#failures = 0;
+      this.#lookLater();
     } catch (error) {
       link?.destroy();
       this.#logger?.debug("what other processes change cannot be heard", { reason: reason(error).why });
       this.#later();
     }
+  }
+
+  /** Only where enough connections are left for those who work. Ends it otherwise. */
+  async #mayListen(link: Link): Promise<boolean> {
+    const before = this.#room;
+    this.#room = await roomAt(link);
+    if (this.#room !== before && this.#tick) {
+      clearInterval(this.#tick);
+      this.#tick = this.#ticks();
+    }
+    if (this.#room === "enough") return true;
+    if (this.#room === "pooled")
+      this.#logger?.warn(
+        "the session store is behind a pooler, through which no news can be heard: it is asked four times a second; " +
+          "name the server itself in session.pool.listen_url",
+        { store: this.#address.where },
+      );
+    await link.end();
+    if (this.#link !== link) this.#later();
+    return false;
+  }
+
+  /** Whether others lack the connection that this one has: they cannot say so. */
+  #lookLater(): void {
+    const look = (): void => {
+      const link = this.#link;
+      if (!link) return;
+      this.#mayListen(link).then(
+        (may) => may && this.#lookLater(),
+        () => link.destroy(),
+      );
+    };
+    clearTimeout(this.#look);
+    this.#look = setTimeout(look, LOOK_MS).unref();
   }
 
   #lost(): void {
@@ -184,25 +219,13 @@ export class PostgresNotifier implements Notifier {
 
   /** Listen again after a while; what is not heard meanwhile the hints for nothing make good. */
   #later(): void {
-    if (!this.#life || this.#retry || this.#subscribers === 0) return;
-    const pause = Math.min(PAUSE_MS, 100 * 2 ** this.#failures++);
+    if (!this.#life || this.#retry || this.#subscribers === 0 || this.#room === "pooled") return;
+    const pause = this.#room === "scarce" ? PAUSE_MS : Math.min(PAUSE_MS, 100 * 2 ** this.#failures++);
     const again = (): void => {
       this.#retry = undefined;
       if (this.#subscribers > 0) this.#listen();
     };
     this.#retry = setTimeout(again, pause * (0.5 + Math.random() / 2)).unref();
-  }
-
-  #isDeaf(): void {
-    this.#deaf = true;
-    this.#logger?.warn(
-      "the session store is behind a pooler, through which no news can be heard: it is asked four times a second; " +
-        "name the server itself in session.pool.listen_url",
-      { store: this.#address.where },
-    );
-    clearInterval(this.#tick);
-    this.#tick = undefined;
-    if (this.#subscribers > 0) this.#listen();
   }
 
   /** Its own words come back as well. */
