@@ -28,6 +28,12 @@ const STEPS = [
     "test/reliability/replicas.test.ts",
     { SEED: seed, CLIENTS: 64, TURNS: 20, EVERY: 5_000, ROUNDS: 20 },
   ],
+  [
+    "a database that is away for 20 s under load; its connections cut 200 times",
+    "test/reliability/replicas-outage.test.ts",
+    { SEED: seed, CLIENTS: 32, TURNS: 12, DOWN: 20, CUTS: 200 },
+  ],
+  ["a lease of a dead host that ends by itself", "test/reliability/replicas-hosts.test.ts", { LEASES: 1 }],
   ["the same key asked of two servers at once, 100 times", "test/reliability/left-runs.test.ts", { KEYS: 100 }],
   ["schedules of watchers in one process", "test/live/watch.test.ts", { SEED: seed, SCHEDULES: 100 }],
   [

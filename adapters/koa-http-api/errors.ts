@@ -1,5 +1,6 @@
 import { hasCode, JsonError, type GantryError } from "gantry";
 import type { Refusal } from "gantry/http";
+import { SHUTTING_DOWN } from "./serving.js";
 
 /** An answer that is an error, thrown anywhere below the first layer. */
 export class HttpError extends Error {
@@ -76,6 +77,7 @@ export function refusalFor(error: unknown): Refusal {
   }
   if (hasCode(error, "store") && error.full) return STORE_FULL;
   if (hasCode(error, "store") && error.unavailable) return STORE_AWAY;
+  if (hasCode(error, "shutting_down")) return SHUTTING_DOWN;
   const { code } = error as GantryError;
   const status = STATUS[code];
   return status === undefined ? UNEXPECTED : { status, message: error.message, code };
@@ -90,7 +92,6 @@ const STATUS: Readonly<Record<string, number>> = {
   attachment: 400,
   model_selection: 400,
   model_timeout: 504,
-  shutting_down: 503,
   run_cancelled: 500,
   provider: 500,
   repeated_calls: 500,

@@ -3,7 +3,7 @@ import { silentLogger, type Agent, type Listening, type Logger, type Transport }
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { commonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
-import { HttpServing } from "./serving.js";
+import { HttpServing, SHUTTING_DOWN } from "./serving.js";
 
 const HEALTH = "/api/health";
 const READY = "/api/ready";
@@ -64,8 +64,7 @@ export class KoaHttpTransport implements Transport {
           // Who has left is told nothing, and a stop would wait for them.
           if (response.closed) return;
           serving.track(request, response);
-          if (serving.stopping && request.url?.split("?")[0] !== READY)
-            refuse(response, { status: 503, message: "server shutting down", code: "shutting_down" });
+          if (serving.stopping && request.url?.split("?")[0] !== READY) refuse(response, SHUTTING_DOWN);
           else loaded().then((handle) => void (response.closed || handle(request, response)), broken(response));
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),

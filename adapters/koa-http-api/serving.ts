@@ -1,12 +1,20 @@
 import { setMaxListeners } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Serving } from "gantry";
-import type { HttpHost } from "gantry/http";
+import type { HttpHost, Refusal } from "gantry/http";
 
 /** Runs that were cancelled for a shutdown get so long, in ms, to end by themselves; then their clients are answered. */
 export const CANCEL_MS = 1_000;
 /** Answers get so long, in ms, to be written after that; a reader that does not read is cut off. */
 const FLUSH_MS = 500;
+
+/** What is asked again finds another server, or this one when it was started again. */
+export const SHUTTING_DOWN: Refusal = {
+  status: 503,
+  message: "server shutting down",
+  code: "shutting_down",
+  headers: { "Retry-After": "1" },
+};
 
 /** What is under way, and its end. */
 export class HttpServing extends Serving {

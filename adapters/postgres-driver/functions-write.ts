@@ -306,8 +306,10 @@ const CHANGES = `
     INSERT INTO @.instructions (chain, id, instruction) VALUES (v_chain, p_id, p_instruction) ON CONFLICT DO NOTHING;
   END $$;
 
+  -- The chain is had first: a write that gives its lease back tells what is left as of one moment with this.
   CREATE FUNCTION @.withdraw@v(p_id text, p_token uuid) RETURNS boolean LANGUAGE plpgsql AS $$
   BEGIN
+    PERFORM FROM @.chains o WHERE o.chain = (SELECT i.chain FROM @.instructions i WHERE i.id = p_id) FOR UPDATE;
     UPDATE @.instructions i SET withdrawn = p_token WHERE i.id = p_id AND i.withdrawn IS NULL;
     RETURN FOUND OR EXISTS (SELECT FROM @.instructions i WHERE i.id = p_id AND i.withdrawn = p_token);
   END $$;

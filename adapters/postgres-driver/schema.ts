@@ -88,7 +88,7 @@ function missingRight(error: unknown, schema: string): StoreError | undefined {
   return new StoreError(
     `session store in schema ${schema}: tables or functions of this version are missing, and the role of session.url may ` +
       "not make them; start gantry once with a role that may (it needs CREATE on the schema, or on the database where " +
-      "there is no such schema), and grant this one USAGE on the schema, EXECUTE on its functions, USAGE on its sequences " +
+      "there is no such schema), and grant this one USAGE on the schema, EXECUTE on its functions " +
       "and SELECT, INSERT, UPDATE, DELETE on its tables",
     { cause: error },
   );

@@ -57,7 +57,8 @@ const SHUTTING_DOWN: Refusal = {
   status: 503,
   message: "server shutting down",
   code: "shutting_down",
-  headers: { connection: "close" },
+  // Another server, or this one started again, may have room at once.
+  headers: { connection: "close", "Retry-After": "1" },
 };
 const TOO_MANY: Refusal = {
   status: 503,

@@ -24,7 +24,7 @@ export interface SessionQuery {
 /** One page of a list. */
 export interface SessionPage {
   sessions: Session[];
-  /** All that match, whatever the page; from kept counters where there is no `search`. */
+  /** All that match, whatever the page, as of the same moment; from kept counters where there is no `search`. */
   total: number;
 }
 
@@ -102,11 +102,12 @@ export interface Lease {
   holder: Holder;
   /** Grows with every change of holder, also across releases, deletes and restarts; it may be counted for the whole store. */
   fence: number;
-  /** ISO 8601 UTC. */
+  /** ISO 8601 UTC; by the store's clock, where it has one. */
   expiresAt: string;
   /**
    * Fence of the chain's last lease before this one, which tells whoever held that one that nobody changed what was said
-   * since. Left out where the store does not know it: always, after a delete, and after messages were changed without a lease.
+   * since. Left out where the store does not know it: always, after a delete, and after what was said was changed without a
+   * lease, also by a follow-up, a cut or a restore.
    */
   previous?: number;
 }
@@ -188,7 +189,11 @@ export interface SessionChange {
   set?: SessionFields;
   /** Added to the counters. */
   usage?: Usage;
-  /** New messages, said in this session; one with `finished: false` may grow. */
+  /**
+   * New messages, said in this session, whose `lastSeq` becomes at least theirs, and no other's. A `seq` is unique in the
+   * chain, those included that a cut hides, and so is a message's id. One with `finished: false` may grow: text comes
+   * behind the parts that it began with.
+   */
   add?: readonly Message[];
   /** Appended to growing messages of the chain, also to those that this change adds. */
   append?: readonly PartDelta[];
@@ -198,13 +203,15 @@ export interface SessionChange {
    */
   finish?: readonly Message[];
   /**
-   * Runs of the chain, put by id one after the other: a new one, or in place of the one that is there. `sessionId` is stored as the
-   * original's id, whatever these say.
+   * Runs of the chain, put by id one after the other: a new one, or in place of the one that is there, whatever changed of
+   * it. `sessionId` is stored as the original's id, whatever these say. One with the id of another chain's is refused,
+   * with `RunKeyTakenError`.
    */
   runs?: readonly RunRecord[];
   /**
    * Asks of the chain, put by id one after the other, as `runs`; one that was answered meanwhile stays as it is.
-   * `sessionId` is stored as the original's id, whatever these say.
+   * `sessionId` is stored as the original's id, whatever these say. One with the id of another chain's is refused, with
+   * `SessionExistsError`.
    */
   asks?: readonly Ask[];
   /** Ids of instructions that were followed, or are void: they are gone then. Unknown ones are ignored. */
@@ -213,13 +220,15 @@ export interface SessionChange {
   release?: boolean;
   /**
    * Undo the cut of this snapshot; applied after `cut`, so that one change swaps what was said since for what it hid.
-   * What an earlier cut hid stays hidden under its own snapshot. The snapshot is gone then.
+   * What an earlier cut hid stays hidden under its own snapshot. The snapshot is gone then. Alone too it makes the
+   * `lastSeq` of the session that is the newest then at least the chain's.
    */
   restore?: string;
   /**
    * Hide the chain's messages with a greater `seq` than `after`, and its sessions with a greater index than this one's,
    * under a new snapshot. One statement each, never a rewrite. Already hidden ones keep their snapshot, hidden seqs and
-   * indexes stay taken. Applied before messages are added.
+   * indexes stay taken. Applied before messages are added. The session that is the newest then has at least the `lastSeq`
+   * of the chain, hidden messages included.
    */
   cut?: Snapshot;
 }
@@ -251,13 +260,23 @@ export interface ChainData {
  * Where sessions live. The kernel owns every rule; a driver only stores and finds.
  *
  * Any number of processes may share one store; no method ever fails because another process is writing, and what is
- * done is seen by all as soon as its promise has resolved. A reader never sees half of a change.
+ * done is seen by all as soon as its promise has resolved. Calls made at once take effect one after the other, in some
+ * order, and each sees all of those before it: one that is done before another begins comes first. A reader never sees
+ * half of a change, and what one call tells is of one moment. What decides whether a change is made (a fence, a key, a
+ * `seq`, that its session is there) is looked at in the same transaction as it is made.
  * Calls of one process that nobody awaited take effect in the order in which they were made, and a refused one touches
  * none beside it.
  *
- * Ids are any text, told apart by case, whatever a file system makes of them. Text comes back as it was given, NUL and
- * control characters too; a lone surrogate may be replaced. What is given and what is told are the caller's own:
- * changing them later reaches no store.
+ * A change whose answer was lost on the way (a connection that broke) is found to have been made, or is made then, and
+ * never twice. Only where the store stays away is it told as failed although it may have been made.
+ *
+ * Ids are any text, told apart by case, whatever a file system makes of them; ids and aliases of sessions are one
+ * namespace. Text comes back as it was given, NUL and control characters too; a lone surrogate may be replaced, and a
+ * pair that was split over two appends is whole. What is given and what is told are the caller's own: changing them later
+ * reaches no store.
+ *
+ * Nothing goes by itself but the time of a lease: keys are freed by `forgetKeys`, instructions and asks stay until they are
+ * followed, withdrawn or deleted with their chain. A driver that is opened again finds everything as it was.
  *
  * Every method but `open` and `close` rejects with `StoreError` when the store is not open, or cannot be read or
  * written; what it rejects with besides stands at each.
@@ -272,7 +291,8 @@ export interface SessionDriver {
   close(): Promise<void>;
   /**
    * A session with what it begins with; whole or not at all. `SessionExistsError` when the id, the alias (over ids and
-   * aliases) or the chain's index (also of a cut session) is taken, `SeqTakenError` when a `seq` is, also within what is
+   * aliases, its own id too) or the chain's index (also of a cut session) is taken, with the id or the alias that is, of an
+   * index the id that was to be made; `SeqTakenError` when a `seq` is, also within what is
    * given, `RunKeyTakenError`, `SessionNotFoundError` when a follow-up's original is gone. With a `fence`,
    * `LeaseLostError` when it is not the chain's current one.
    */
@@ -286,7 +306,10 @@ export interface SessionDriver {
    * With `messages: false` they may be left out, for a caller that has them.
    */
   head(id: string, wanted?: { messages: boolean }): Promise<ChainHead | undefined>;
-  /** Originals only, by `updatedAt`, newest first, ties by id, greatest first; by an index. */
+  /**
+   * Originals only, by `updatedAt`, newest first, ties by id, greatest first; by an index. Pages hold what did not move
+   * meanwhile once, whatever is written.
+   */
   list(query: SessionQuery): Promise<SessionPage>;
   /** In `seq` order, whatever the clock said; by an index. Empty for an unknown session. */
   messages(id: string, page?: MessagePage): Promise<Message[]>;
@@ -301,7 +324,7 @@ export interface SessionDriver {
   /** By its id; undefined for an unknown one. */
   ask(id: string): Promise<Ask | undefined>;
   /**
-   * Answer an ask that is stored as open; needs no lease, and is on the disk when it resolves. Tells the ask as it is then, and whether this
+   * Answer an ask that is stored as open, and none that was withdrawn; needs no lease, and is on the disk when it resolves. Tells the ask as it is then, and whether this
    * answer is the one that counts: of any number at once the first. Undefined for an unknown one.
    */
   answer(id: string, answered: AskAnswered): Promise<{ ask: Ask; counts: boolean } | undefined>;
@@ -309,7 +332,7 @@ export interface SessionDriver {
   instruct(instruction: Instruction): Promise<void>;
   /** Those of a chain (any id of it), in the order in which they came. Rejects with `SessionNotFoundError`: a run that looks learns by it that its session was deleted. */
   instructions(sessionId: string): Promise<Instruction[]>;
-  /** Take an instruction back. False when there is none any more: somebody followed it. */
+  /** Take an instruction back. False when there is none any more: somebody followed it, or took it back before. */
   withdraw(id: string): Promise<boolean>;
   /** Free the keys of runs that began before a time (ISO 8601 UTC), and forget what those answered. Runs that go on keep theirs. */
   forgetKeys(before: string): Promise<void>;
@@ -323,14 +346,17 @@ export interface SessionDriver {
   write(id: string, change: SessionChange): Promise<Instruction[]>;
   /**
    * Chains whole (given any of their ids), with messages, snapshots, runs, asks, instructions and leases, what a cut hides too. Unknown ids
-   * are ignored. All that was unique is free then. A later write of a holder rejects, also when the id is used again.
+   * are ignored, so it may be done again. All that was unique is free then. A later write of a holder rejects, also when
+   * the id is used again; forks and other sessions made from it stay.
    */
   delete(ids: readonly string[]): Promise<void>;
   /**
    * Take or renew (same `holder.id`, same fence) the right to write to a chain: one holder at a time across processes and
    * hosts. A holder whose time ran out is replaced at once, and so is one whose lease has the fence `replacing`: whoever
-   * asks has found it dead. Nobody else ever is. Else tells the lease of whoever has it. `rootId` may be any
-   * session's id of the chain, or the id of a session that is not there yet; the lease names the root.
+   * asks has found it dead. Nobody else ever is, not a moment before its time, and of any that replace the same one
+   * exactly one gets it. Else tells the lease of whoever has it. `rootId` may be any session's id of the chain, or the id of
+   * a session that is not there yet: the lease is that of the chain which begins with it. The lease names the root. Renewing
+   * moves `expiresAt` and nothing else.
    */
   lease(rootId: string, holder: Holder, ttlMs: number, options?: LeaseOptions): Promise<LeaseTaken | LeaseHeld>;
   /** Give a lease back; nothing happens when it is no longer held. */
@@ -341,11 +367,11 @@ export interface SessionDriver {
    * `sync` waits for both.
    */
   synced?(): Promise<void>;
-  /** All of the chain that a session (any id of the chain) belongs to, hidden parts included, as of one moment; undefined for an unknown one. Leases are no part of it. */
+  /** All of the chain that a session (any id of the chain) belongs to, hidden parts included, as of one moment, growing messages as far as they have come; undefined for an unknown one. Leases and instructions are no part of it. */
   dump(id: string): Promise<ChainData | undefined>;
   /**
-   * Take a chain in as `dump` gave it, of whichever driver; whole or not at all. What still grows in it goes on growing,
-   * and nobody holds its runs. `SessionExistsError` when one of its ids or aliases is taken, `RunKeyTakenError` when the
+   * Take a chain in as `dump` gave it, of whichever driver; whole or not at all. What still grows in it goes on growing
+   * behind what it had gained, and nobody holds its runs. Its original alone is listed and counted. `SessionExistsError` when one of its ids or aliases is taken, `RunKeyTakenError` when the
    * id or the key of one of its runs is.
    */
   load(chain: ChainData): Promise<void>;

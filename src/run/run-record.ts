@@ -42,7 +42,11 @@ export function failed(error: Error): Partial<RunRecord> {
 /** What clients may know of an error; the rest is in the log. */
 function told(error: Error): { code: string; message: string } {
   // A store's error names files of the server.
-  if (hasCode(error, "store")) return { code: error.code, message: error.full ? "no room left" : "internal error" };
+  if (hasCode(error, "store"))
+    return {
+      code: error.code,
+      message: error.full ? "no room left" : error.unavailable ? "session store unavailable" : "internal error",
+    };
   if (error instanceof GantryError || hasCode(error, "provider"))
     return { code: error.code, message: redact(error.message) };
   return { code: "internal", message: "internal error" };

@@ -4,13 +4,14 @@ import type { Logger } from "../ports/logger.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import { thisHolder } from "../sessions/holder.js";
+import { LEASE_TTL_MS } from "../sessions/lease.js";
 import { ending } from "./execution.js";
 import type { RunContext } from "./run-context.js";
 import { failed } from "./run-record.js";
 
-/** Whoever waits says so again so often, in ms, and is believed so long. */
+/** Whoever waits says so again so often, in ms; a process elsewhere that says so no more is believed as long as a lease. */
 const RENEW_MS = 10_000;
-const BELIEVED_MS = 60_000;
+const BELIEVED_MS = LEASE_TTL_MS;
 
 /** What a run brings along from the line. */
 export interface Turn {

@@ -4,12 +4,15 @@ import { newId } from "../base/ids.js";
 import type { Holder } from "../ports/holder.js";
 
 let self: Omit<Holder, "id"> | undefined;
+/** Names this machine among all of one name; `""` where it has none, as in many containers. */
+let machine = "";
 
 /** This process, as a holder of leases and locks. */
 export function thisHolder(id = newId()): Holder {
-  // Two containers may share a name and a boot, and neither can tell by a pid whether the other's process lives.
+  if (!self) machine = textOf(() => readFileSync("/etc/machine-id", "utf8"));
+  // Two machines may share a name, and two containers a name and a boot: neither can tell by a pid whether the other's process lives.
   self ??= {
-    host: `${hostname()} ${textOf(() => readlinkSync("/proc/self/ns/pid"))}`.trim(),
+    host: `${hostname()} ${machine} ${textOf(() => readlinkSync("/proc/self/ns/pid"))}`.trim(),
     boot: textOf(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8")),
     pid: process.pid,
     started: startOf(process.pid),
@@ -27,7 +30,8 @@ export function isOurs(holder: Holder): boolean {
 export function holderState(holder: Holder): "alive" | "dead" | "elsewhere" {
   const here = thisHolder();
   if (holder.host !== here.host) return "elsewhere";
-  if (holder.boot !== here.boot) return "dead";
+  // Where nothing names the machine it may be another one of its name, and not this one before it was started anew.
+  if (holder.boot !== here.boot) return machine === "" ? "elsewhere" : "dead";
   try {
     process.kill(holder.pid, 0);
   } catch (error) {

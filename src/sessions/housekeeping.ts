@@ -10,7 +10,10 @@ const DAY_MS = 86_400_000;
 export const EMPTY_MS = 7 * DAY_MS;
 /** The key of a run that has ended is kept so long. */
 export const KEY_MS = DAY_MS;
-/** The first look comes so long after the store was opened, in ms: a short-lived process never pays for it. */
+/**
+ * The first look comes so long after the store was opened, in ms, or up to twice as long: a short-lived process never pays
+ * for it, and those that were started together do not all look at once. What one has removed the others pass over.
+ */
 const FIRST_MS = 60_000;
 const PAGE = 100;
 
@@ -31,7 +34,7 @@ export class Housekeeping {
 
   constructor(options: HousekeepingOptions) {
     this.#options = options;
-    this.#timer = this.#in(options.firstMs ?? FIRST_MS);
+    this.#timer = this.#in(options.firstMs ?? FIRST_MS * (1 + Math.random()));
   }
 
   /** Nothing is under way any more. */

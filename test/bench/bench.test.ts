@@ -183,7 +183,8 @@ describe("what goes to PostgreSQL", () => {
   it("is named by the function that is called, else by its first words", () => {
     assert.equal(nameOf("SELECT * FROM gantry.write_1a2b3c4d($1, $2)"), "write");
     assert.equal(nameOf('select "a ""b".forget_keys($1)'), "forget_keys");
-    assert.equal(nameOf(" NOTIFY channel, 'x'"), "NOTIFY channel,");
+    assert.equal(nameOf("SELECT pg_notify($1, x) FROM unnest($2::text[]) x"), "hint");
+    assert.equal(nameOf(" LISTEN a"), "LISTEN a");
   });
 
   it("is counted: statements, round trips, bytes", { skip: NO_POSTGRES }, async () => {

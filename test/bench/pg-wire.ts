@@ -19,10 +19,14 @@ export interface Traffic {
 
 const none = (): Traffic => ({ statements: [], roundTrips: 0, sent: 0, received: 0, notices: 0 });
 
+/** How statements that tell others of news are called here: nobody waits for them, and they go together. */
+export const HINT = "hint";
+
 /** What a statement is called here: the function of a schema that it calls, without what tells its version; else its first two words. */
 export function nameOf(text: string): string {
   const [, called] =
     /\b(?:from|select)\s+(?:"(?:[^"]|"")*"|\w+)\."?([a-z_]+?)(?:_?v?\d\w*|_[0-9a-f]{6,})?"?\s*\(/i.exec(text) ?? [];
+  if (/\bpg_notify\s*\(|^\s*notify\b/i.test(text)) return HINT;
   return called ?? text.trim().split(/\s+/).slice(0, 2).join(" ");
 }
 

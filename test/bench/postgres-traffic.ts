@@ -2,7 +2,7 @@
 import type { Line, Scenario } from "./bench.js";
 import { HttpClient } from "./http-client.js";
 import { run } from "./http-rows.js";
-import { CountingProxy, type Traffic } from "./pg-wire.js";
+import { CountingProxy, HINT, type Traffic } from "./pg-wire.js";
 import { BenchDatabase, lacksPostgres } from "./postgres-server.js";
 import { end } from "./processes.js";
 import { median } from "./statistics.js";
@@ -16,20 +16,33 @@ const SENT = Buffer.byteLength('{"role":"assistant","content":"What is said as n
 /** An answer as slow as those of real models. */
 const SLOW = { tokens: 200, seconds: 4, prompt: "[tokens=200 every=20]" };
 
-type Counted = Pick<Traffic, "roundTrips" | "sent" | "received"> & { statements: string };
+/** `waited`: round trips without hints, for which nobody waits, and without pages of what the model must be sent. */
+type Counted = Pick<Traffic, "roundTrips" | "sent" | "received"> & { waited: number; statements: string };
 
 /** The turns that were counted, as one: the middle of each figure, and the statements of most. */
 function middle(turns: readonly Traffic[]): Counted {
   const figure = (of: (turn: Traffic) => number): number => median(turns.map(of));
-  const told = turns.map(({ statements }) => statements.join(", ")).sort();
+  const told = turns.map(({ statements }) => inWords(statements)).sort();
   const often = new Map(told.map((each) => [each, told.filter((other) => other === each).length]));
   const [[statements = ""] = []] = [...often].sort(([, a], [, b]) => b - a);
   return {
     roundTrips: figure((turn) => turn.roundTrips),
+    waited: figure(
+      (turn) => turn.roundTrips - turn.statements.filter((name) => [HINT, "messages"].includes(name)).length,
+    ),
     sent: figure((turn) => turn.sent),
     received: figure((turn) => turn.received),
     statements,
   };
+}
+
+/** `get, lease, write, write; 2 hints`. */
+function inWords(statements: readonly string[]): string {
+  const counted = new Map<string, number>();
+  for (const name of statements) if ([HINT, "messages"].includes(name)) counted.set(name, (counted.get(name) ?? 0) + 1);
+  const beside = [...counted].map(([name, count]) => `${count} x ${name}`);
+  const waited = statements.filter((name) => !counted.has(name));
+  return [waited.length > 12 ? `${waited.length} others` : waited.join(", "), ...beside].join("; ");
 }
 
 const bytesOf = ({ sent, received }: Counted): number => sent + received;
@@ -87,7 +100,7 @@ export const postgresTraffic: Scenario = {
 };
 
 function linesOf(warm: readonly Counted[], cold: readonly Counted[], fresh: Counted, slow: Counted): Line[] {
-  const trips = (all: readonly Counted[]): number[] => all.map(({ roundTrips }) => roundTrips);
+  const trips = (all: readonly Counted[]): number[] => all.map(({ waited }) => waited);
   const [few, many] = [cold.at(0), cold.at(-1)].map((each) => (each ? bytesOf(each) : NaN));
   const perMessage = ((many ?? NaN) - (few ?? NaN)) / ((HISTORIES.at(-1) ?? 0) - (HISTORIES.at(0) ?? 0));
   const bytes = warm.map(bytesOf);
@@ -105,7 +118,7 @@ function linesOf(warm: readonly Counted[], cold: readonly Counted[], fresh: Coun
       notes: [
         ...told(warm),
         `a fresh run, with the title: ${fresh.roundTrips} round trips, ${bytesOf(fresh).toLocaleString("en-US")} bytes: ${fresh.statements}`,
-        `an answer of ${SLOW.tokens} tokens in ${SLOW.seconds} s: ${slow.roundTrips} round trips, ${bytesOf(slow).toLocaleString("en-US")} bytes`,
+        `an answer of ${SLOW.tokens} tokens in ${SLOW.seconds} s: ${slow.roundTrips} round trips, ${bytesOf(slow).toLocaleString("en-US")} bytes: ${slow.statements}`,
       ],
     },
     { row: "pg-trips-cold", judged: Math.max(...trips(cold)), gantry: { samples: trips(cold) }, notes: told(cold) },

@@ -125,11 +125,11 @@ export async function postgresDatabase(hooks: Hooks, own?: OwnServer): Promise<s
 }
 
 /**
- * A name for a schema that is not there yet, in the database of all tests; dropped at the end (after what uses it was closed:
+ * A name for a schema that is not there yet, in the database of all tests, or `at` another; dropped at the end (after what uses it was closed:
  * hooks run in the order in which they were given). Quicker than a database.
  */
-export async function postgresSchema(hooks: Hooks): Promise<{ url: string; schema: string }> {
-  const url = await postgresUrl();
+export async function postgresSchema(hooks: Hooks, at?: string): Promise<{ url: string; schema: string }> {
+  const url = at ?? (await postgresUrl());
   const schema = `gantry_${randomBytes(8).toString("hex")}`;
   hooks.after(() => asAdmin(url, `DROP SCHEMA IF EXISTS ${schema} CASCADE`).then(() => undefined));
   return { url, schema };

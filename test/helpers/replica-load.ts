@@ -139,7 +139,9 @@ async function request(url: string, body: { stream: boolean }, key: string): Pro
     const last = events.findLast((event) => event !== null);
     const payload = parsed(last?.[2] ?? "{}");
     if (last?.[1] === "error") {
-      const isOver = ["run_interrupted", "shutting_down", "session_busy"].includes(String(payload["code"]));
+      const isOver = ["run_interrupted", "shutting_down", "session_busy", "store_unavailable"].includes(
+        String(payload["code"]),
+      );
       return { again: `stream ${payload["code"] ?? payload["error"]}`, waitMs: isOver ? 100 : -1 };
     }
     if (last?.[1] !== "done") return { again: "stream broke off", waitMs: 100 };

@@ -1,9 +1,11 @@
 import { readFile } from "node:fs/promises";
 import type { SessionDriver } from "gantry";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { Balancer, type BalancerOptions } from "./balancer.js";
 import type { FakeModelServer } from "./fake-model-server.js";
 import { labConfig } from "./lab.js";
+import { NO_POSTGRES, postgresSchema } from "./postgres.js";
 import { startServer, type Exit, type GantryOptions, type GantryServer } from "./server.js";
 import { makeTempDir, tempDir, type Hooks } from "./temp.js";
 
@@ -21,9 +23,25 @@ export async function sqliteStore(): Promise<SharedStore> {
   return { name: "sqlite", session, close: () => folder.remove() };
 }
 
+/** A new store in a schema of a server: of the tests' own, or at this URL. */
+export async function postgresStore(url?: string): Promise<SharedStore> {
+  const ends: (() => Promise<void> | void)[] = [];
+  const place = await postgresSchema({ after: (end) => void ends.push(end) }, url);
+  const close = async () => {
+    for (const end of ends) await end();
+  };
+  return { name: "postgres", session: { driver: "postgres", ...place }, close };
+}
+
 /** This process on a store; to be closed. */
 export async function driverOf({ session }: SharedStore): Promise<SessionDriver> {
-  const driver = new SqliteDriver({ path: String(session["path"]) });
+  const { path, url, schema } = session as Record<string, string>;
+  // A file of tests, by itself.
+  const { postgresOptions } = await import("./stores.js");
+  const driver =
+    path === undefined
+      ? new PostgresDriver(postgresOptions({ url: url ?? "", schema: schema ?? "" }))
+      : new SqliteDriver({ path });
   await driver.open();
   return driver;
 }
@@ -33,7 +51,10 @@ export const SHARED_STORES: readonly (readonly [
   name: string,
   skip: string | false,
   open: () => Promise<SharedStore>,
-])[] = [["sqlite", false, sqliteStore]];
+])[] = [
+  ["sqlite", false, sqliteStore],
+  ["postgres", NO_POSTGRES, postgresStore],
+];
 
 export interface ReplicasOptions {
   /** Default 3. */
@@ -135,7 +156,7 @@ export class Replicas {
   }
 
   async #end(): Promise<void> {
-    await Promise.all(this.#servers.map((server) => server?.stop("SIGKILL")));
+    await Promise.all(this.#servers.map(async (server) => server?.stop("SIGKILL")));
     await this.store.close();
   }
 

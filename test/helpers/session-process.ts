@@ -11,6 +11,12 @@ async function make(): Promise<SessionDriver> {
     const { SqliteDriver } = await import("gantry/adapters/sqlite-driver");
     return new SqliteDriver({ path });
   }
+  if (kind === "postgres") {
+    const { PostgresDriver } = await import("gantry/adapters/postgres-driver");
+    const { postgresOptions } = await import("./stores.js");
+    const [url = "", schema = ""] = path.split(" ");
+    return new PostgresDriver(postgresOptions({ url, schema }));
+  }
   const { LowdbJsonDriver } = await import("gantry/adapters/lowdb-json-driver");
   return new LowdbJsonDriver({ path });
 }

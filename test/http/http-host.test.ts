@@ -487,6 +487,7 @@ it("closes idle connections at once, lets answers end, refuses what comes meanwh
   host.refuseNew();
   const fresh = await send(url, "/");
   assert.deepEqual([fresh.status, fresh.json()], [503, { error: "server shutting down" }]);
+  assert.equal(fresh.headers["retry-after"], "1");
   idle.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   await idle.until(/503 [\s\S]*server shutting down/);
 

@@ -128,6 +128,7 @@ it("stop lets runs finish, refuses new ones, and closes", async (t) => {
   const refused = await api.run({ message: "late" });
   assert.deepEqual([refused.status, refused.json()], [503, { error: "server shutting down", code: "shutting_down" }]);
   assert.equal(refused.headers["access-control-allow-origin"], "*");
+  assert.equal(refused.headers["retry-after"], "1");
   kept.write("GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   await kept.until(/503 [\s\S]*server shutting down/);
   goOn();
@@ -148,7 +149,7 @@ it("cancels what runs when patience ends: streams end with an error event, answe
   const first = api.listening.stop(patience.signal);
   patience.abort();
   await Promise.all([first, api.listening.stop(AbortSignal.abort())]);
-  await plain.client.until(/503 [\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/);
+  await plain.client.until(/503 [\s\S]*Retry-After: 1\r\n[\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/);
   await streamed.client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/);
   assert.doesNotMatch(streamed.client.received, /event: done/);
   await api.host.close(AbortSignal.abort());
@@ -162,7 +163,7 @@ it("tells the same when the agent itself closes", async (t) => {
   const plain = await begin(api, { message: "hi" });
   const streamed = await begin(api, { message: "hi", stream: true });
   await api.agent.close();
-  await plain.client.until(/503 [\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/);
+  await plain.client.until(/503 [\s\S]*Retry-After: 1\r\n[\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/);
   await streamed.client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/);
   assert.deepEqual((await api.run({ message: "late" })).json(), {
     error: "server shutting down",

@@ -24,6 +24,7 @@ export class Holds {
   readonly #place: Place;
   #client: Promise<Client> | undefined;
   #tables: string[] = [];
+  #part = 0;
 
   constructor(place: Place) {
     this.#place = place;
@@ -32,14 +33,20 @@ export class Holds {
   /** As `SessionDriverFixture.hold`. */
   async hold(part: number): Promise<StoreHold | undefined> {
     const client = await (this.#client ??= this.#connect());
-    const table = this.#tables[part - 1];
     if (part > this.#tables.length) return undefined;
-    await client.query(this.#trigger(table));
+    if (part !== this.#part) await client.query(this.#trigger(part));
+    this.#part = part;
     await client.query("SELECT pg_advisory_lock(hashtext($1), 0)", [this.#place.schema]);
     return {
       waiting: async () => (await client.query<{ n: number }>(WAITING)).rows[0]?.n ?? 0,
       letGo: async () => void (await client.query("SELECT pg_advisory_unlock_all()")),
     };
+  }
+
+  /** Nothing is left in the store. */
+  async empty(): Promise<void> {
+    const client = await (this.#client ??= this.#connect());
+    await client.query(this.#tables.map((table) => `DELETE FROM ${this.#place.schema}.${table}`).join(";\n"));
   }
 
   async close(): Promise<void> {
@@ -59,12 +66,13 @@ export class Holds {
       (table) => `CREATE CONSTRAINT TRIGGER stop AFTER INSERT OR UPDATE OR DELETE ON ${schema}.${table}
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ${schema}.stop()`,
     );
-    await client.query([this.#trigger(undefined), ...triggers].join(";\n"));
+    await client.query([this.#trigger(0), ...triggers].join(";\n"));
     return client;
   }
 
-  #trigger(table: string | undefined): string {
+  #trigger(part: number): string {
     const { schema } = this.#place;
+    const table = this.#tables[part - 1];
     return `CREATE OR REPLACE FUNCTION ${schema}.stop() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
         IF pg_try_advisory_xact_lock_shared(hashtext('${schema}'), 0) THEN RETURN NULL; END IF;

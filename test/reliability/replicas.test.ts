@@ -10,7 +10,7 @@ import { Replicas, SHARED_STORES } from "../helpers/replicas.js";
 
 const CLIENTS = Number(process.env["CLIENTS"] ?? 8);
 const TURNS = Number(process.env["TURNS"] ?? 4);
-const EVERY = Number(process.env["EVERY"] ?? 300);
+const EVERY = Number(process.env["EVERY"] ?? 700);
 const ROUNDS = Number(process.env["ROUNDS"] ?? 2);
 
 for (const [name, skip, open] of SHARED_STORES)

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { describe, it } from "node:test";
-import { holderState, MemoryDriver, silentLogger, thisHolder } from "gantry";
+import { holderState, MemoryDriver, MemoryStore, silentLogger, StoreError, thisHolder } from "gantry";
 import { HeldLease, isGone } from "../../src/sessions/lease.js";
 
 describe("a holder of a lease", () => {
@@ -11,12 +12,18 @@ describe("a holder of a lease", () => {
     const here = thisHolder();
     assert.equal(isGone(here), false);
     assert.equal(isGone({ ...here, host: "elsewhere", pid: 1 }), false);
+    // Only a machine that something names can be told from another one of its name.
+    const machine = existsSync("/etc/machine-id") ? readFileSync("/etc/machine-id", "utf8").trim() : "";
+    const rebooted = machine === "" ? "elsewhere" : "dead";
     assert.deepEqual([here, { ...here, host: "elsewhere" }, { ...here, boot: "another boot" }].map(holderState), [
       "alive",
       "elsewhere",
-      "dead",
+      rebooted,
     ]);
-    assert.equal(isGone({ ...here, boot: "another boot" }), true);
+    assert.equal(isGone({ ...here, boot: "another boot" }), machine !== "");
+    assert.ok(here.host.includes(machine));
+    const other = { ...here, boot: "another boot", host: here.host.replace(machine, "another machine") };
+    if (machine !== "") assert.equal(holderState(other), "elsewhere");
     // Of another container: its pids say nothing here, though name and boot may be the same.
     if (process.platform === "linux") assert.equal(isGone({ ...here, host: hostname(), pid: 2 ** 22 + 1 }), false);
     assert.notEqual(thisHolder().id, here.id);
@@ -63,5 +70,97 @@ describe("a lease", () => {
       assert.ok(two.fence > one.fence);
       await two.release();
     }
+  });
+});
+
+describe("a lease whose store is away", () => {
+  it("is renewed as soon as that is back, one attempt at a time, and lost to whoever took it meanwhile", async (t) => {
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    const store = new MemoryStore();
+    const [driver, other] = [new MemoryDriver(store), new MemoryDriver(store)];
+    await driver.open();
+    await other.open();
+    const lost: Error[] = [];
+    const held = await HeldLease.take(driver, "root", silentLogger, (reason) => lost.push(reason));
+    const lease = driver.lease.bind(driver);
+    let asked = 0;
+    let fail = (): void => undefined;
+    driver.lease = () => {
+      asked += 1;
+      return new Promise((_, reject) => (fail = () => reject(new StoreError("no connection", { unavailable: true }))));
+    };
+    const settle = () => new Promise((resolve) => setImmediate(resolve));
+    t.mock.timers.tick(10_000);
+    assert.equal(asked, 1);
+    // It hangs: nothing is asked beside it.
+    t.mock.timers.tick(10_000);
+    assert.equal(asked, 1);
+    fail();
+    await settle();
+    t.mock.timers.tick(2_000);
+    assert.equal(asked, 2, "soon again");
+    const before = store.leases.get("root")?.expiresAt ?? "";
+    driver.lease = lease;
+    fail();
+    await settle();
+    t.mock.timers.tick(2_000);
+    await settle();
+    assert.ok((store.leases.get("root")?.expiresAt ?? "") >= before);
+    assert.deepEqual(lost, []);
+    // Away for longer than the lease lasts.
+    const rival = await other.lease("root", { ...thisHolder(), host: "another host" }, 30_000, {
+      replacing: held.fence,
+    });
+    assert.ok(!("heldBy" in rival));
+    t.mock.timers.tick(10_000);
+    await settle();
+    assert.deepEqual(
+      lost.map(({ name }) => name),
+      ["LeaseLostError"],
+    );
+    t.mock.timers.tick(60_000);
+    await settle();
+    assert.equal(lost.length, 1);
+    await held.release();
+    assert.equal(store.leases.get("root")?.fence, rival.fence, "it gives back what is its own");
+  });
+
+  it("is given back with a change alone: its last renewal comes before that, and none behind it", async (t) => {
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    const driver = new MemoryDriver();
+    await driver.open();
+    const held = await HeldLease.take(driver, "root", silentLogger);
+    const order: string[] = [];
+    const { lease, release } = driver;
+    let go = (): void => undefined;
+    driver.lease = async (...args) => {
+      order.push("renewal");
+      await new Promise<void>((resolve) => (go = resolve));
+      order.push("renewed");
+      return lease.apply(driver, args);
+    };
+    driver.release = async (...args) => {
+      order.push("release");
+      return release.apply(driver, args);
+    };
+    t.mock.timers.tick(10_000);
+    const refused = assert.rejects(
+      held.backWith(async () => {
+        order.push("write");
+        throw new StoreError("no connection");
+      }),
+    );
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(order, ["renewal"]);
+    go();
+    await refused;
+    t.mock.timers.tick(60_000);
+    assert.deepEqual(order, ["renewal", "renewed", "write"]);
+    // What failed is not given back yet.
+    await held.giveBack();
+    await held.giveBack();
+    assert.deepEqual(order.slice(3), ["release"]);
+    const next = await lease.call(driver, "root", thisHolder(), 1);
+    assert.ok(!("heldBy" in next));
   });
 });

@@ -4,7 +4,16 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { Message, RunRecord, RunState, Session, SessionChange, SessionDriver } from "gantry";
 import { MemoryDriver, MemoryStore } from "gantry";
-import { aHolder, aMessage, aRun, aSession, at } from "../../src/testing/session-driver/rule.js";
+import {
+  aHolder,
+  aMessage,
+  anAsk,
+  anInstruction,
+  answered,
+  aRun,
+  aSession,
+  at,
+} from "../../src/testing/session-driver/rule.js";
 import { STORES } from "../helpers/stores.js";
 
 const SEED = Number(process.env["SEED"] ?? Date.now() % 1_000_000_000);
@@ -35,6 +44,9 @@ const run = fc.record({
   state: fc.constantFrom(...STATES),
   startedAt: fc.nat(2).map(at),
 });
+
+const instruction = fc.constantFrom("i1", "i2", "i3");
+const ask = fc.constantFrom("q1", "q2");
 
 const set = fc.record(
   {
@@ -67,8 +79,22 @@ const step = fc.oneof(
   },
   {
     weight: 4,
-    arbitrary: fc.record({ do: fc.constant("run"), place, runs: fc.array(run, { minLength: 1, maxLength: 2 }), fence }),
+    arbitrary: fc.record({
+      do: fc.constant("run"),
+      place,
+      runs: fc.array(run, { minLength: 1, maxLength: 2 }),
+      fence,
+      followed: fc.array(instruction, { maxLength: 1 }),
+      release: fc.boolean(),
+    }),
   },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("instruct"), place, instruction }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("withdraw"), instruction }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constant("ask"), place, ask, fence, state: fc.constantFrom("open", "withdrawn") }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("answer"), ask }) },
   {
     weight: 4,
     arbitrary: fc.record({ do: fc.constant("set"), place, set, usage: fc.option(usage, { nil: undefined }), fence }),
@@ -82,6 +108,7 @@ const step = fc.oneof(
       n: fc.nat(2),
       finished: fc.boolean(),
       fence,
+      release: fc.boolean(),
     }),
   },
   { weight: 6, arbitrary: fc.record({ do: fc.constant("append"), place, part: fc.nat(2), text, pick: fc.nat(3) }) },
@@ -91,7 +118,13 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant("delete"), places: fc.array(place, { maxLength: 2 }) }) },
   {
     weight: 2,
-    arbitrary: fc.record({ do: fc.constant("lease"), place, holder: fc.constantFrom(...HOLDERS), gone: fc.boolean() }),
+    arbitrary: fc.record({
+      do: fc.constant("lease"),
+      place,
+      holder: fc.constantFrom(...HOLDERS),
+      gone: fc.boolean(),
+      head: fc.constantFrom("none", "whole", "bare"),
+    }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("release"), id }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("reopen") }) },
@@ -145,7 +178,8 @@ async function take(side: Side, one: Step): Promise<unknown> {
     }
     case "run": {
       const runs = one.runs.map((fields) => started(one.place, fields));
-      return driver.write(one.place, changeOf({ runs, fence: fenceOf(one.place, one.fence) }));
+      const { followed, release } = one;
+      return driver.write(one.place, changeOf({ runs, fence: fenceOf(one.place, one.fence), followed, release }));
     }
     case "set": {
       const change = changeOf({ set: one.set, fence: fenceOf(one.place, one.fence) });
@@ -156,8 +190,19 @@ async function take(side: Side, one: Step): Promise<unknown> {
         finished: one.finished,
         parts: [],
       });
-      return driver.write(one.place, changeOf({ add, fence: fenceOf(one.place, one.fence), sync: one.finished }));
+      const { finished: sync, release } = one;
+      return driver.write(one.place, changeOf({ add, fence: fenceOf(one.place, one.fence), sync, release }));
     }
+    case "instruct":
+      return driver.instruct(anInstruction(one.instruction, one.place, { text: `${side.count}` }));
+    case "withdraw":
+      return driver.withdraw(one.instruction);
+    case "ask": {
+      const given = anAsk(one.ask, one.place, { state: one.state as "open", createdAt: at(side.count % 3) });
+      return driver.write(one.place, changeOf({ asks: [given], fence: fenceOf(one.place, one.fence) }));
+    }
+    case "answer":
+      return driver.answer(one.ask, answered("allow", `${side.count}`));
     case "append": {
       const { id: messageId, parts } = await pick(one.place, one.pick);
       const part = Math.min(one.part, parts.length);
@@ -181,16 +226,19 @@ async function take(side: Side, one: Step): Promise<unknown> {
       return driver.delete(one.places);
     case "lease": {
       const other = HOLDERS.find((holder) => holder !== one.holder);
-      const first = await driver.lease(one.place, aHolder(one.holder), 600_000);
+      const options = one.head === "none" ? {} : { head: { messages: one.head === "whole" } };
+      const first = await driver.lease(one.place, aHolder(one.holder), 600_000, options);
       const isGone = one.gone && "heldBy" in first && first.heldBy.holder.id === other;
       const lease = isGone
-        ? await driver.lease(one.place, aHolder(one.holder), 600_000, { replacing: first.heldBy.fence })
+        ? await driver.lease(one.place, aHolder(one.holder), 600_000, { replacing: first.heldBy.fence, ...options })
         : first;
       if ("heldBy" in lease) return lease.heldBy.holder.id;
       const before = side.fences.get(lease.rootId) ?? 0;
       side.fences.set(lease.rootId, lease.fence);
       assert.ok(lease.fence >= before, "fences only grow");
-      return [lease.rootId, lease.holder.id, lease.fence > before];
+      // Those that nobody wants may be told all the same.
+      const head = lease.head && { ...lease.head, ...(one.head === "bare" && { messages: [] }) };
+      return comparable([lease.rootId, lease.holder.id, lease.fence > before, head]);
     }
     case "release": {
       const lease = { rootId: one.id, holder: aHolder("h1"), fence: side.fences.get(one.id) ?? -1, expiresAt: at(0) };
@@ -217,6 +265,8 @@ async function visible(driver: SessionDriver): Promise<unknown> {
       await driver.messages(one, { scope: "chain", before: 6, limit: 2 }),
       await driver.head(one),
       await driver.snapshots(one),
+      await driver.instructions(one).catch((error: unknown) => (error as { code?: unknown }).code),
+      await driver.asks({ sessionId: one, limit: 99 }),
       await driver.runs({ sessionId: one, limit: 99 }),
       await driver.dump(one),
     ]);
@@ -231,6 +281,7 @@ async function visible(driver: SessionDriver): Promise<unknown> {
       await driver.runs({ limit: 99, states: ["running", "waiting"] }),
       await driver.run("r1"),
     ],
+    asks: [await driver.asks({ limit: 99 }), await driver.asks({ limit: 1, open: true }), await driver.ask("q1")],
     lists: [
       await driver.list({ limit: 99 }),
       await driver.list({ limit: 2, offset: 1 }),

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
+import type { Session } from "../../ports/session.js";
 import { rejectsWith } from "../check.js";
 import { allSeqs, aMessage, aSession, at, change, leaseOf, listed, seqs, someMessages } from "./rule.js";
 import type { Rule } from "./rule.js";
@@ -128,6 +129,22 @@ export const sessionRules: readonly Rule[] = [
         "seq of the original",
       );
       assert.equal(await driver.get("a3"), undefined);
+    },
+  ],
+  [
+    "create: the error names what is taken: the id, the alias, or of an index the session that was to have it",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a", { alias: "x" }) });
+      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
+      const taken: [string, Session][] = [
+        ["a", aSession("a", { alias: "y" })],
+        ["x", aSession("x")],
+        ["x", aSession("b", { alias: "x" })],
+        ["a", aSession("b", { alias: "a" })],
+        ["a2", aSession("a2", { alias: "y", chain: { root: "a", index: 1 } })],
+      ];
+      for (const [sessionId, session] of taken)
+        await assert.rejects(driver.create({ session }), { code: "session_exists", sessionId });
     },
   ],
   [

@@ -1,0 +1,97 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import { fileURLToPath } from "node:url";
+import { findProgram } from "./postgres-binaries.js";
+import { makeTempDir, type Hooks } from "./temp.js";
+
+const FILE = fileURLToPath(new URL("../../docs/scaling/haproxy.cfg", import.meta.url));
+
+/** Why tests that need it are skipped; false where they can run. */
+export const NO_HAPROXY: string | false = findProgram("haproxy")
+  ? false
+  : "no HAProxy: install it (apt-get install haproxy)";
+
+/** HAProxy with the configuration of the documents. */
+export interface Balancer {
+  /** `http://127.0.0.1:<port>`. */
+  readonly url: string;
+  /** What its administration socket answers. */
+  tell(command: string): Promise<string>;
+  /** Requests that each server of a backend had so far. */
+  served(backend: "api" | "acp"): Promise<Record<string, number>>;
+  /** Resolves when so many servers take requests. */
+  up(count: number): Promise<void>;
+}
+
+/** Start it before three replicas, `host:port` each; gone after the test. */
+export async function startHaproxy(
+  hooks: Hooks,
+  replicas: readonly [a: string, b: string, c: string],
+): Promise<Balancer> {
+  const folder = await makeTempDir();
+  const port = await freePort();
+  const admin = folder.at("admin.sock");
+  const [a, b, c] = replicas;
+  const child = spawn(findProgram("haproxy") ?? "haproxy", ["-db", "-f", FILE], {
+    env: { GANTRY_BIND: `127.0.0.1:${port}`, GANTRY_A: a, GANTRY_B: b, GANTRY_C: c, GANTRY_ADMIN: admin },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding("utf8").on("data", (text: string) => (output += text));
+  const ended = once(child, "close");
+  hooks.after(async () => {
+    child.kill("SIGTERM");
+    await ended;
+    await folder.remove();
+  });
+  const ask = (command: string): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const socket = connect(admin);
+      let answer = "";
+      socket.setEncoding("utf8").on("data", (text: string) => (answer += text));
+      socket.once("error", reject);
+      socket.once("end", () => resolve(answer));
+      socket.end(`${command}\n`);
+    });
+  const tell = async (command: string): Promise<string> => {
+    for (;;) {
+      try {
+        return await ask(command);
+      } catch {
+        // It is not up yet.
+        if (child.exitCode !== null) throw new Error(`HAProxy ended: ${output}`);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    }
+  };
+  const table = async (backend: string): Promise<Record<string, string>[]> => {
+    const [head = "", ...lines] = (await tell("show stat")).replace(/^# /, "").trim().split("\n");
+    const names = head.split(",");
+    const rows = lines.map((line) => Object.fromEntries(line.split(",").map((value, n) => [names[n] ?? "", value])));
+    return rows.filter(({ pxname, svname = "" }) => pxname === backend && /^[abc]$/.test(svname));
+  };
+  return {
+    url: `http://127.0.0.1:${port}`,
+    tell,
+    served: async (backend) =>
+      Object.fromEntries((await table(backend)).map(({ svname, stot }) => [svname, Number(stot)])),
+    async up(count) {
+      for (;;) {
+        const up = (await table("api")).filter(({ status }) => status === "UP");
+        if (up.length === count) return;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    },
+  };
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, "127.0.0.1");
+  await once(probe, "listening");
+  const { port } = probe.address() as { port: number };
+  probe.close();
+  await once(probe, "close");
+  return port;
+}

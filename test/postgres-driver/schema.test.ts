@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { VERSION } from "../../adapters/postgres-driver/tables.js";
+import { aMessage, aSession, change, listed } from "../../src/testing/session-driver/rule.js";
+import { asAdmin, NO_POSTGRES, postgresDatabase } from "../helpers/postgres.js";
+import { postgresOptions } from "../helpers/stores.js";
+
+const schema = "kept";
+const driverAt = (url: string): PostgresDriver => new PostgresDriver(postgresOptions({ url, schema }));
+const opened = async (url: string): Promise<PostgresDriver> => {
+  const driver = driverAt(url);
+  await driver.open();
+  return driver;
+};
+
+/** The database as somebody else may use it. */
+async function asOther(url: string): Promise<string> {
+  const name = `other_${new URL(url).pathname.slice(1)}`;
+  await asAdmin(url, `CREATE ROLE ${name} LOGIN PASSWORD 'word'`);
+  const other = new URL(url);
+  other.username = name;
+  other.password = "word";
+  return other.href;
+}
+
+const drop = (url: string): Promise<unknown> => {
+  const name = `other_${new URL(url).pathname.slice(1)}`;
+  return asAdmin(url, `DROP OWNED BY ${name} CASCADE`, `DROP ROLE ${name}`);
+};
+
+describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
+  it("is made by many that open a fresh database at once, each table and function once", async (t) => {
+    const url = await postgresDatabase(t);
+    const drivers = Array.from({ length: 8 }, () => driverAt(url));
+    await Promise.all(drivers.map((driver) => driver.open()));
+    await Promise.all(drivers.map((driver, n) => driver.create({ session: aSession(`s${n}`) })));
+    assert.equal((await drivers[0]!.list({ limit: 1 })).total, 8);
+    for (const driver of drivers) await driver.close();
+    const [found] = await asAdmin(
+      url,
+      `SELECT count(*)::int AS n, count(DISTINCT proname)::int AS names FROM pg_proc WHERE pronamespace = 'kept'::regnamespace`,
+    );
+    assert.equal(found?.["n"], found?.["names"]);
+  });
+
+  it("of a newer version is refused, and left as it was", async (t) => {
+    const url = await postgresDatabase(t);
+    await (await opened(url)).close();
+    await asAdmin(url, `UPDATE kept.version SET version = ${VERSION + 1}`);
+    const before = await asAdmin(url, "SELECT oid, relname FROM pg_class ORDER BY oid");
+    const driver = driverAt(url);
+    await assert.rejects(driver.open(), {
+      code: "store",
+      message: new RegExp(
+        `schema kept: written by a newer gantry \\(version ${VERSION + 1}, this one knows ${VERSION}\\)`,
+      ),
+    });
+    await driver.close();
+    assert.deepEqual(await asAdmin(url, "SELECT oid, relname FROM pg_class ORDER BY oid"), before);
+    assert.deepEqual(await asAdmin(url, "SELECT version FROM kept.version"), [{ version: VERSION + 1 }]);
+  });
+
+  it("that is half made by a process that died is made whole", async (t) => {
+    const url = await postgresDatabase(t);
+    await asAdmin(url, "CREATE SCHEMA kept");
+    const driver = await opened(url);
+    await driver.create({ session: aSession("a") });
+    assert.deepEqual(await listed(driver), ["a"]);
+    await driver.close();
+  });
+
+  it("has the functions of other versions beside its own: who is there goes on when another version comes", async (t) => {
+    const url = await postgresDatabase(t);
+    const old = await opened(url);
+    await old.create({ session: aSession("a") });
+    // As a version with other functions leaves it: those of this one are there no more, but for connections that use them.
+    const functions = await asAdmin(
+      url,
+      `SELECT oid::regprocedure::text AS name, regexp_replace(proname, '_[0-9a-f]{8}$', '_00000000') AS other
+       FROM pg_proc WHERE pronamespace = 'kept'::regnamespace`,
+    );
+    assert.ok(functions.length > 10);
+    for (const { name, other } of functions) await asAdmin(url, `ALTER FUNCTION ${name} RENAME TO ${other}`);
+    const next = await opened(url);
+    await next.write("a", change({ add: [aMessage("a", 1)] }));
+    await old.write("a", change({ add: [aMessage("a", 2)] }));
+    assert.equal((await old.messages("a")).length, 2);
+    const [{ n } = {}] = await asAdmin(
+      url,
+      "SELECT count(*)::int AS n FROM pg_proc WHERE pronamespace = 'kept'::regnamespace",
+    );
+    assert.equal(n, 2 * functions.length);
+    await old.close();
+    await next.close();
+  });
+
+  it("is used by a role that may only use it, and one that lacks a right is told which", async (t) => {
+    const url = await postgresDatabase(t);
+    const other = await asOther(url);
+    // Before the database goes, which the role has rights in.
+    await using _ = { [Symbol.asyncDispose]: () => drop(url).then(() => undefined) };
+    const refused = driverAt(other);
+    await assert.rejects(refused.open(), {
+      code: "store",
+      message:
+        /schema kept: tables or functions of this version are missing.*needs CREATE on the schema, or on the database/,
+    });
+    await refused.close();
+    await (await opened(url)).close();
+    const name = new URL(other).username;
+    await asAdmin(
+      url,
+      `GRANT USAGE ON SCHEMA kept TO ${name}`,
+      `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA kept TO ${name}`,
+    );
+    const driver = await opened(other);
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+    const lease = await driver.lease("a", { id: "h", host: "", boot: "", pid: 1, started: "" }, 1000);
+    assert.ok("fence" in lease);
+    await driver.write("a", change({ fence: lease.fence, add: [aMessage("a", 2)] }));
+    await driver.delete(["a"]);
+    await driver.close();
+  });
+
+  it("keeps text as it was, halves of surrogate pairs too, also where it is plain text", async (t) => {
+    const url = await postgresDatabase(t);
+    const driver = await opened(url);
+    for (const [n, odd] of [
+      "\ud800",
+      "a\udfffb",
+      "\0",
+      "\ufdd0\ufdd1",
+      "\ufdd0",
+      "\ud83d\ud83d\ude00",
+      "\ufdd1\0\udc00",
+    ].entries()) {
+      const id = `${odd}${n}`;
+      const session = aSession(id, { alias: `alias ${odd}`, title: odd, projectDir: `/${odd}`, model: odd });
+      await driver.create({ session, messages: [aMessage(id, 1, { id: odd, name: odd, toolCallId: odd })] });
+      assert.deepEqual(await driver.get(`alias ${odd}`), { ...session, lastSeq: 1 });
+      assert.deepEqual(await driver.messages(id, { tool: odd }), [
+        aMessage(id, 1, { id: odd, name: odd, toolCallId: odd }),
+      ]);
+      assert.deepEqual(await listed(driver, { projectDir: `/${odd}`, search: odd }), [id]);
+    }
+    await driver.close();
+  });
+
+  it("deletes a chain of many messages whole, piece by piece, also where another began and died", async (t) => {
+    const url = await postgresDatabase(t);
+    const driver = await opened(url);
+    const many = Array.from({ length: 12_000 }, (_, n) => aMessage("a", n + 1));
+    for (const id of ["a", "b"]) await driver.create({ session: aSession(id), messages: many });
+    await asAdmin(
+      url,
+      "INSERT INTO kept.remains VALUES (77)",
+      "UPDATE kept.messages SET chain = 77 WHERE chain = 2 AND seq < 9000",
+    );
+    await driver.delete(["a"]);
+    assert.deepEqual(await asAdmin(url, "SELECT DISTINCT chain::int FROM kept.messages ORDER BY chain"), [
+      { chain: 2 },
+    ]);
+    assert.deepEqual(await asAdmin(url, "SELECT * FROM kept.remains"), []);
+    await driver.close();
+  });
+});
