@@ -35,6 +35,17 @@ export async function newestOfChain(store: Store, id: string): Promise<Session |
   return one(await store.read("SELECT @.newest@v($1) AS body", [stored(id)]));
 }
 
+/** What is another one after each change of a chain, by the id of its original; nothing for a chain that is not there. */
+export async function statesOf(store: Store, rootIds: readonly string[]): Promise<Map<string, string>> {
+  // The row's version, as every change of a chain changes its row; but an answer changes its ask alone.
+  const rows = await store.read<{ root: string; state: string }>(
+    `SELECT c.root, c.xmin::text || ' ' || (SELECT count(*) FROM @.asks a WHERE a.chain = c.chain AND a.state = 'open') AS state
+     FROM @.chains c WHERE c.root = ANY ($1)`,
+    [rootIds.map(stored)],
+  );
+  return new Map(rows.map(({ root, state }) => [told(root), state]));
+}
+
 function one([row]: readonly { body: string | null }[]): Session | undefined {
   return row && row.body !== null ? sessionOf(row.body) : undefined;
 }

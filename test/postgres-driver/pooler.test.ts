@@ -38,7 +38,9 @@ it("says that news cannot be heard through it, and hints without them", real, as
   const said: string[] = [];
   const log = (message: string): void => void said.push(message);
   const logger: Logger = { debug: log, info: log, warn: log, error: log };
-  const notifier = new PostgresNotifier(connections, "pooled", { address: connections.address, logger });
+  let state = 0;
+  const states = () => Promise.resolve(new Map([["root", `${state++}`]]));
+  const notifier = new PostgresNotifier(connections, "pooled", { address: connections.address, states, logger });
   t.after(async () => {
     await notifier.close();
     await connections.close();
@@ -49,7 +51,7 @@ it("says that news cannot be heard through it, and hints without them", real, as
   assert.match(said[0]!, /session\.pool\.listen_url/);
   assert.equal(said.length, 1);
   // Past the pooler it hears.
-  const past = new PostgresNotifier(connections, "pooled", { address: readAddress(direct), logger });
+  const past = new PostgresNotifier(connections, "pooled", { address: readAddress(direct), states, logger });
   t.after(() => past.close());
   past.subscribe("root", () => undefined);
   while (
