@@ -17,6 +17,8 @@ export interface Call {
 export const LONG = 300;
 
 interface Waiting extends Call {
+  /** When it came, in ms. */
+  readonly since: number;
   resolve(parts: Part[]): void;
   reject(error: unknown): void;
 }
@@ -25,6 +27,8 @@ interface Waiting extends Call {
 const STATEMENTS = 3;
 /** Most calls of a statement, and most characters; a longer one goes alone. */
 const GROUP = { calls: 32, size: 200_000 };
+/** Whoever has waited so long, in ms, when a statement fails for want of a server is told so as well. */
+const PATIENCE_MS = 1000;
 /** What may wait to be sent; beyond it calls are refused at once. */
 const WAITING = { calls: 2000, size: 64 * 1024 * 1024 };
 
@@ -51,7 +55,7 @@ export class Calls {
         reject(unavailable(this.#connections.address.where, "too many calls wait for it"));
         return;
       }
-      lane.push({ ...call, resolve, reject });
+      lane.push({ ...call, since: Date.now(), resolve, reject });
       this.#send(lane);
     });
   }
@@ -73,8 +77,9 @@ export class Calls {
       group.forEach((call, at) => call.resolve(parts[at] ?? []));
     } catch (error) {
       if (error instanceof StoreError) {
-        // The same would be told to all who wait, one after the other, each after a wait of its own.
-        for (const call of [...group, ...lane.empty()]) call.reject(error);
+        // Where nothing can be reached the same would be told to all who wait, one group after the other, each after a wait
+        // of its own. Where one statement alone was too long nobody waits.
+        for (const call of [...group, ...lane.takeOlder(Date.now() - PATIENCE_MS)]) call.reject(error);
       } else if (group.length === 1) group[0]?.reject(error);
       // One of them was refused, or its chain is taken for long: nothing was done, and alone each has its own answer.
       else for (const call of group) this.#ask([call]).then(([own = []]) => call.resolve(own), call.reject);
@@ -124,9 +129,10 @@ class Lane {
     return this.#took(this.#waiting.splice(0, count));
   }
 
-  /** All of them. */
-  empty(): Waiting[] {
-    return this.#took(this.#waiting.splice(0));
+  /** Those that came before a time. */
+  takeOlder(time: number): Waiting[] {
+    const younger = this.#waiting.findIndex(({ since }) => since > time);
+    return this.#took(this.#waiting.splice(0, younger < 0 ? this.length : younger));
   }
 
   #took(calls: Waiting[]): Waiting[] {
