@@ -1,7 +1,8 @@
 import { StoreError, type Logger } from "gantry";
 import type { Address } from "./address.js";
-import { reason, unavailable } from "./errors.js";
+import { codeOf, reason, unavailable } from "./errors.js";
 import { Link } from "./link.js";
+import { LOOK_MS, SCARCE_MS, TURN_MS, roomAt, type Room } from "./room.js";
 
 /** Times are in seconds. */
 export interface PoolOptions {
@@ -27,12 +28,17 @@ const WAITING = { calls: 10_000, size: 64 * 1024 * 1024 };
 /** Longest for one attempt to connect, and between two attempts while nothing is reached, in ms. */
 const ATTEMPT_MS = 5000;
 const PAUSE_MS = 1000;
+/** How often connections that are not used are looked through, in ms. */
+const SWEEP_MS = 1000;
 /** How long a close waits for what is under way, in ms. */
 const CLOSE_MS = 5000;
 /** What a server keeps for a connection grows with what was asked on it, so none is kept for ever, in ms. */
 const AGE_MS = 30 * 60_000;
 
-/** A few connections, which all calls share. What was lost is got again as soon as somebody asks. */
+/**
+ * A few connections, which all calls share. What was lost is got again as soon as somebody asks. Where a server has not
+ * enough for all of its processes each has one at a time, and not for long.
+ */
 export class LinkPool {
   readonly #address: Address;
   readonly #options: PoolOptions;
@@ -50,6 +56,10 @@ export class LinkPool {
   #retryAt = 0;
   #retry: NodeJS.Timeout | undefined;
   #sweep: NodeJS.Timeout | undefined;
+  #turn: NodeJS.Timeout | undefined;
+  #room: Room = "enough";
+  #scarceUntil = 0;
+  #lookedAt = 0;
   /** Why nothing was reached last, and since when. */
   #away: { why: string; since: number; told: boolean } | undefined;
   #life: AbortController | undefined;
@@ -64,6 +74,7 @@ export class LinkPool {
   /** Ends with `close`; opens nothing by itself. */
   open(): void {
     this.#life ??= new AbortController();
+    this.#lookedAt = Date.now();
   }
 
   /**
@@ -104,21 +115,59 @@ export class LinkPool {
   }
 
   /** Done with it: to whoever waits, or aside. One that was lost is forgotten already. */
-  put(link: Link): void {
+  put(link: Link, idleSince = Date.now()): void {
     if (link.lost) return;
     if (!this.#life || Date.now() - link.since > AGE_MS) {
       own(this.#goodbyes, link.end());
       return;
     }
+    if (this.#room !== "pooled" && Date.now() - this.#lookedAt > LOOK_MS) {
+      own(this.#goodbyes, this.#look(link, idleSince));
+      return;
+    }
+    if (this.#room === "scarce" && Date.now() - link.since > TURN_MS) {
+      // Whoever waits here waits with the processes that have none.
+      this.#later(PAUSE_MS);
+      own(this.#goodbyes, link.end());
+      return;
+    }
     const waiter = this.#next();
+    link.hold(waiter !== undefined);
     if (waiter) {
       waiter.take(link);
       return;
     }
-    link.hold(false);
-    link.idleSince = Date.now();
+    link.idleSince = idleSince;
     this.#idle.push(link);
-    this.#sweep ??= setInterval(() => this.#rest(), 1000).unref();
+    if (this.#room !== "scarce") return;
+    const over = (): void => {
+      this.#turn = undefined;
+      this.#rest();
+    };
+    this.#turn ??= setTimeout(over, TURN_MS).unref();
+  }
+
+  /** Whether all who want a connection get one: those who get none cannot say so. */
+  async #look(link: Link, idleSince: number): Promise<void> {
+    this.#lookedAt = Date.now();
+    try {
+      this.#see(await roomAt(link));
+    } catch {
+      // A server that tells nothing of itself has enough until it refuses; a connection that was lost is forgotten.
+    }
+    this.put(link, idleSince);
+  }
+
+  #see(room: Room): void {
+    if (room === "scarce") this.#scarceUntil = Date.now() + SCARCE_MS;
+    // What there is at one moment others take in the next.
+    this.#room = room === "enough" && Date.now() < this.#scarceUntil ? "scarce" : room;
+  }
+
+  #later(ms: number): void {
+    this.#failures = Math.max(1, this.#failures);
+    // Not all replicas at the same moment.
+    this.#retryAt = Date.now() + ms * (0.5 + Math.random() / 2);
   }
 
   /** Wait for what is under way, a while, and let go of it all. Never rejects. May be opened again. */
@@ -126,9 +175,8 @@ export class LinkPool {
     if (!this.#life) return;
     this.#life.abort();
     this.#life = undefined;
-    clearTimeout(this.#retry);
-    clearInterval(this.#sweep);
-    this.#retry = this.#sweep = undefined;
+    for (const timer of [this.#retry, this.#sweep, this.#turn]) clearTimeout(timer);
+    this.#retry = this.#sweep = this.#turn = undefined;
     this.#refuse(() => new StoreError(`session store ${this.#address.where}: it was closed`));
     for (const link of this.#idle.splice(0)) own(this.#goodbyes, link.end());
     if (this.#links.size > 0) {
@@ -163,11 +211,14 @@ export class LinkPool {
     return unavailable(this.#address.where, `${before}${why}`);
   }
 
-  /** Connections that nobody needed for long go. */
+  /** Connections that nobody needed for long go; one of the others looks after those who have none. */
   #rest(): void {
-    const before = Date.now() - this.#options.idleTimeout * 1000;
-    while (this.#idle[0] && this.#idle[0].idleSince < before) own(this.#goodbyes, this.#idle[0].end());
-    if (this.#idle.length > 0) return;
+    const ms = this.#room === "scarce" ? TURN_MS : this.#options.idleTimeout * 1000;
+    const before = Date.now() - ms;
+    while (this.#idle[0] && this.#idle[0].idleSince <= before) own(this.#goodbyes, this.#idle[0].end());
+    const idle = this.#idle.pop();
+    if (idle) this.put(idle, idle.idleSince);
+    if (this.#links.size > 0) return;
     clearInterval(this.#sweep);
     this.#sweep = undefined;
   }
@@ -175,8 +226,8 @@ export class LinkPool {
   /** As many as wait and as may be; while nothing is reached one at a time, so that a server that comes back is not run over. */
   #grow(): void {
     const attempts = this.#attempts;
-    const wanted = (): boolean =>
-      attempts.size < this.#waiting.length && this.#links.size + attempts.size < this.#options.size;
+    const most = this.#room === "scarce" ? 1 : this.#options.size;
+    const wanted = (): boolean => attempts.size < this.#waiting.length && this.#links.size + attempts.size < most;
     if (!this.#life || !wanted()) return;
     if (this.#failures === 0) while (wanted()) own(attempts, this.#connect(this.#life.signal));
     else if (attempts.size === 0 && !this.#retry) {
@@ -201,6 +252,7 @@ export class LinkPool {
       this.#away = undefined;
       this.#links.add(link);
       link.whenLost = () => this.#forget(link);
+      this.#sweep ??= setInterval(() => this.#rest(), SWEEP_MS).unref();
       this.put(link);
     } catch (error) {
       if (!signal.aborted) this.#missed(error);
@@ -211,9 +263,9 @@ export class LinkPool {
 
   #missed(error: unknown): void {
     const { why, lasting } = reason(error);
-    const pause = Math.min(PAUSE_MS, 50 * 2 ** this.#failures++);
-    // Not all replicas at the same moment.
-    this.#retryAt = Date.now() + pause * (0.5 + Math.random() / 2);
+    const isScarce = codeOf(error) === "53300";
+    if (isScarce) this.#see("scarce");
+    this.#later(Math.min(isScarce ? TURN_MS : PAUSE_MS, 50 * 2 ** this.#failures++));
     this.#away = { since: Date.now(), told: false, ...this.#away, why };
     // One failure is none yet: whoever waits may not notice it.
     if (this.#failures > 2 && !this.#away.told) {

@@ -6,17 +6,18 @@ import type { Address } from "./address.js";
 import type { Connections } from "./connections.js";
 import { reason } from "./errors.js";
 import { Link } from "./link.js";
+import { LOOK_MS as ROOM_MS, roomAt, type Room } from "./room.js";
 
 /** Between two statements that tell others, in ms: what comes meanwhile goes with the next. */
 const BATCH_MS = 50;
 /** Chains of one message, of which a server takes no more than 8,000 bytes; more are told as "any". */
 const MOST = 400;
 const ANY = "*";
-/** A message may be lost with its sender or on its way, so each chain has a hint for nothing so often, in ms; more often where none can be heard. */
-const NOTHING_MS = 1000;
+/** A message may be lost with its sender or on its way, so the chains are looked at so often, in ms; more often while no message can be heard. */
+const LOOK_MS = 1000;
 const DEAF_MS = 250;
-/** Not all at the same moment: each hint is a question to the database. */
-const SHARES = 10;
+/** When a chain is looked at first, in ms. */
+const SOON_MS = 200;
 /** How long a connection that nobody needs is kept, longest attempt to have one, longest pause between two; in ms. */
 const REST_MS = 10_000;
 const ATTEMPT_MS = 5000;
@@ -28,22 +29,36 @@ const GOODBYE_MS = 1000;
 export interface ListenOptions {
   /** Of the server itself, where the others are of a pooler. */
   address: Address;
+  /** What changes with each of these chains, by its original's id, in one statement; nothing for a chain that is not there. */
+  states: (rootIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
   logger?: Logger | undefined;
+}
+
+/** A chain of which somebody wants to hear. */
+interface Watched {
+  readonly rootId: string;
+  subscribers: number;
+  /** How it was when it was looked at last; undefined before that, null when it was not there. */
+  state?: string | null;
 }
 
 /**
  * Tells other processes by the database what this one changed, and hears them by a connection of its own, which is there
- * while somebody wants to know. Through a pooler that gives each statement to another connection nothing can be heard:
- * then it hints four times a second.
+ * while somebody wants to know. What was not heard it sees: once a second it looks whether the chains that somebody wants to
+ * hear of are as they were, all in one statement; four times a second behind a pooler that gives each statement to another
+ * connection, through which nothing can be heard.
  */
 export class PostgresNotifier implements Notifier {
   readonly #connections: Connections;
   readonly #channel: string;
   readonly #address: Address;
   readonly #logger: Logger | undefined;
-  /** By short names of chains. */
-  readonly #hints = Array.from({ length: SHARES }, () => new Hints());
-  #subscribers = 0;
+  /** Both by short names of chains. */
+  readonly #hints = new Hints();
+  readonly #watched = new Map<string, Watched>();
+  readonly #states: ListenOptions["states"];
+  #looking: Promise<void> | undefined;
+  #soon: NodeJS.Timeout | undefined;
   readonly #me = randomBytes(6).toString("base64url");
   #life: AbortController | undefined = new AbortController();
   readonly #news = new Set<string>();
@@ -55,14 +70,16 @@ export class PostgresNotifier implements Notifier {
   #retry: NodeJS.Timeout | undefined;
   #tick: NodeJS.Timeout | undefined;
   #rest: NodeJS.Timeout | undefined;
-  /** Found behind a pooler. */
-  #deaf = false;
+  /** Whether there is a connection to listen at; behind a pooler there is none. */
+  #room: Room = "enough";
+  #roomCheck: NodeJS.Timeout | undefined;
 
   /** Opens nothing. `channel` is at most 63 bytes. */
-  constructor(connections: Connections, channel: string, { address, logger }: ListenOptions) {
+  constructor(connections: Connections, channel: string, { address, states, logger }: ListenOptions) {
     this.#connections = connections;
     this.#channel = channel;
     this.#address = address;
+    this.#states = states;
     this.#logger = logger;
   }
 
@@ -77,18 +94,20 @@ export class PostgresNotifier implements Notifier {
 
   subscribe(rootId: string, hint: () => void): () => void {
     const name = nameOf(rootId);
-    const end = this.#hintsOf(name).subscribe(name, hint);
-    let ended = false;
-    this.#subscribers++;
+    const end = this.#hints.subscribe(name, hint);
+    const watched = this.#watched.get(name) ?? { rootId, subscribers: 0 };
+    this.#watched.set(name, watched);
+    watched.subscribers++;
     clearTimeout(this.#rest);
     this.#listen();
+    let ended = false;
     return () => {
       if (ended) return;
       ended = true;
       end();
-      if (--this.#subscribers > 0) return;
+      if (--watched.subscribers === 0) this.#watched.delete(name);
+      if (this.#watched.size > 0) return;
       clearInterval(this.#tick);
-      clearTimeout(this.#rest);
       this.#tick = undefined;
       this.#rest = setTimeout(() => this.#link?.destroy(), REST_MS).unref();
     };
@@ -99,8 +118,9 @@ export class PostgresNotifier implements Notifier {
     if (!this.#life) return;
     this.#life.abort();
     this.#life = undefined;
-    for (const timer of [this.#pause, this.#retry, this.#tick, this.#rest]) clearTimeout(timer);
-    this.#pause = this.#retry = this.#tick = this.#rest = undefined;
+    for (const timer of [this.#pause, this.#retry, this.#tick, this.#soon, this.#rest, this.#roomCheck])
+      clearTimeout(timer);
+    this.#pause = this.#retry = this.#tick = this.#soon = this.#rest = undefined;
     const told = async (): Promise<void> => {
       await this.#telling;
       if (this.#news.size > 0) await this.#tell();
@@ -112,11 +132,7 @@ export class PostgresNotifier implements Notifier {
   /** Only after a close. */
   open(): void {
     this.#life ??= new AbortController();
-    if (this.#subscribers > 0) this.#listen();
-  }
-
-  #hintsOf(name: string): Hints {
-    return this.#hints[name.charCodeAt(0) % SHARES]!;
+    if (this.#watched.size > 0) this.#listen();
   }
 
   /** Tell all that is to be told, at once. What cannot be told others find within the second. */
@@ -145,11 +161,39 @@ export class PostgresNotifier implements Notifier {
 
   #listen(): void {
     if (!this.#life) return;
-    let share = 0;
-    const tick = (): void => this.#hints[share++ % SHARES]!.tell();
-    this.#tick ??= setInterval(tick, (this.#deaf ? DEAF_MS : NOTHING_MS) / SHARES).unref();
-    if (this.#link || this.#dialing || this.#retry || this.#deaf) return;
+    this.#tick ??= this.#ticks();
+    // A chain that somebody wants to hear of from now on: what was said of it before was not heard.
+    this.#soon ??= setTimeout(() => {
+      this.#soon = undefined;
+      this.#look(true);
+    }, SOON_MS).unref();
+    if (this.#link || this.#dialing || this.#retry || this.#room === "pooled") return;
     this.#dialing = this.#dial(this.#life.signal).finally(() => (this.#dialing = undefined));
+  }
+
+  #ticks(): NodeJS.Timeout {
+    return setInterval(() => this.#look(), this.#room === "enough" ? LOOK_MS : DEAF_MS).unref();
+  }
+
+  #look(onlyNew = false): void {
+    if (!this.#life || this.#looking) return;
+    const all = [...this.#watched].filter(([, { state }]) => !onlyNew || state === undefined);
+    if (all.length > 0) this.#looking = this.#compare(all).finally(() => (this.#looking = undefined));
+  }
+
+  /** Hint of what is not as it was. Never rejects: whoever reads the store hears why it cannot be read. */
+  async #compare(all: readonly (readonly [name: string, watched: Watched])[]): Promise<void> {
+    try {
+      const states = await this.#states(all.map(([, { rootId }]) => rootId));
+      for (const [name, watched] of this.#life ? all : []) {
+        const state = states.get(watched.rootId) ?? null;
+        if (state === watched.state) continue;
+        watched.state = state;
+        this.#hints.tell(name);
+      }
+    } catch (error) {
+      this.#logger?.debug("what other processes changed cannot be seen", { reason: reason(error).why });
+    }
   }
 
   /** Never rejects. */
@@ -157,19 +201,14 @@ export class PostgresNotifier implements Notifier {
     let link: Link | undefined;
     try {
       link = await Link.dial(this.#address, ATTEMPT_MS, signal, false);
-      const [row] = await link.run<{ pid: number }>("SELECT pg_backend_pid() AS pid", [], ATTEMPT_MS / 1000);
-      // What a pooler says of a connection is its own.
-      if (row?.pid !== link.backend) {
-        this.#isDeaf();
-        await link.end();
-        return;
-      }
+      if (!(await this.#mayListen(link))) return;
       link.whenNotified = (payload) => this.#heard(payload);
       await link.run(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, [], ATTEMPT_MS / 1000);
       signal.throwIfAborted();
       link.whenLost = () => this.#lost();
       this.#link = link;
       this.#failures = 0;
+      this.#makeRoomLater();
     } catch (error) {
       link?.destroy();
       this.#logger?.debug("what other processes change cannot be heard", { reason: reason(error).why });
@@ -177,40 +216,63 @@ export class PostgresNotifier implements Notifier {
     }
   }
 
+  /** Only where enough connections are left for those who work. Ends it otherwise. */
+  async #mayListen(link: Link): Promise<boolean> {
+    const before = this.#room;
+    this.#room = await roomAt(link);
+    if (this.#room !== before && this.#tick) {
+      clearInterval(this.#tick);
+      this.#tick = this.#ticks();
+    }
+    if (this.#room === "enough") return true;
+    if (this.#room === "pooled")
+      this.#logger?.warn(
+        "the session store is behind a pooler, through which no news can be heard: it is looked at four times a second; " +
+          "name the server itself in session.pool.listen_url",
+        { store: this.#address.where },
+      );
+    await link.end();
+    if (this.#link !== link) this.#later();
+    return false;
+  }
+
+  /** Whether others lack the connection that this one has: they cannot say so. */
+  #makeRoomLater(): void {
+    const look = (): void => {
+      const link = this.#link;
+      if (!link) return;
+      this.#mayListen(link).then(
+        (may) => may && this.#makeRoomLater(),
+        () => link.destroy(),
+      );
+    };
+    clearTimeout(this.#roomCheck);
+    this.#roomCheck = setTimeout(look, ROOM_MS).unref();
+  }
+
   #lost(): void {
     this.#link = undefined;
+    this.#look();
     this.#later();
   }
 
   /** Listen again after a while; what is not heard meanwhile the hints for nothing make good. */
   #later(): void {
-    if (!this.#life || this.#retry || this.#subscribers === 0) return;
-    const pause = Math.min(PAUSE_MS, 100 * 2 ** this.#failures++);
+    if (!this.#life || this.#retry || this.#watched.size === 0 || this.#room === "pooled") return;
+    const pause = this.#room === "scarce" ? PAUSE_MS : Math.min(PAUSE_MS, 100 * 2 ** this.#failures++);
     const again = (): void => {
       this.#retry = undefined;
-      if (this.#subscribers > 0) this.#listen();
+      if (this.#watched.size > 0) this.#listen();
     };
     this.#retry = setTimeout(again, pause * (0.5 + Math.random() / 2)).unref();
-  }
-
-  #isDeaf(): void {
-    this.#deaf = true;
-    this.#logger?.warn(
-      "the session store is behind a pooler, through which no news can be heard: it is asked four times a second; " +
-        "name the server itself in session.pool.listen_url",
-      { store: this.#address.where },
-    );
-    clearInterval(this.#tick);
-    this.#tick = undefined;
-    if (this.#subscribers > 0) this.#listen();
   }
 
   /** Its own words come back as well. */
   #heard(payload: string): void {
     const [, sender, names = ""] = /^([^:]*):(.*)$/.exec(payload) ?? [];
     if (sender === undefined || sender === this.#me) return;
-    if (names === ANY) for (const hints of this.#hints) hints.tell();
-    else for (const name of names.split(",")) this.#hintsOf(name).tell(name);
+    if (names === ANY) this.#look();
+    else for (const name of names.split(",")) this.#hints.tell(name);
   }
 }
 

@@ -44,6 +44,7 @@ import {
   listSessions,
   listSnapshots,
   newestOfChain,
+  statesOf,
 } from "./reads.js";
 import { refusalOf } from "./refusals.js";
 import { prepareSchema } from "./schema.js";
@@ -77,7 +78,9 @@ export class PostgresDriver implements SessionDriver {
     const connections = new Connections(options, logger);
     const { listenUrl } = options.pool;
     const address = listenUrl === "" ? connections.address : readAddress(listenUrl, "session.pool.listen_url");
-    const notifier = new PostgresNotifier(connections, `gantry ${options.schema}`, { address, logger });
+    const store = new Store(connections, options.schema);
+    const states = (rootIds: readonly string[]): Promise<Map<string, string>> => statesOf(store, rootIds);
+    const notifier = new PostgresNotifier(connections, `gantry ${options.schema}`, { address, states, logger });
     this.notifier = notifier;
     this.#life = new DriverLife({
       where: connections.where,
@@ -89,7 +92,7 @@ export class PostgresDriver implements SessionDriver {
           throw error;
         }
         notifier.open();
-        return new Store(connections, options.schema);
+        return store;
       },
       close: async () => {
         await notifier.close();

@@ -39,6 +39,17 @@ export async function newestOfChain(store: Store, id: string): Promise<Session |
   return row && row.body !== null ? sessionOf(row.body) : undefined;
 }
 
+/** What is another one after each change of a chain, by the id of its original; nothing for a chain that is not there. */
+export async function statesOf(store: Store, rootIds: readonly string[]): Promise<Map<string, string>> {
+  // The row's version, as every change of a chain changes its row; but an answer changes its ask alone.
+  const rows = await store.read<{ root: string; state: string }>(
+    `SELECT c.root, c.xmin::text || ' ' || (SELECT count(*) FROM @.asks a WHERE a.chain = c.chain AND a.state = 'open') AS state
+     FROM @.chains c WHERE c.root = ANY ($1)`,
+    [rootIds.map(stored)],
+  );
+  return new Map(rows.map(({ root, state }) => [told(root), state]));
+}
+
 export async function headOfChain(store: Store, id: string, messages: boolean): Promise<ChainHead | undefined> {
   const sql = "SELECT * FROM @.head@v((SELECT n.chain FROM @.names n WHERE n.name = $1), $2)";
   return headOf(await store.read<Part>(sql, [stored(id), messages]));

@@ -5,7 +5,10 @@ import { PostgresNotifier } from "../../adapters/postgres-driver/listener.js";
 const pool = { size: 2, connectTimeout: 5, idleTimeout: 60, statementTimeout: 5 };
 const connections = new Connections({ url: process.argv[2] ?? "", pool });
 await connections.open(() => Promise.resolve());
-const notifier = new PostgresNotifier(connections, "ends", { address: connections.address });
+const notifier = new PostgresNotifier(connections, "ends", {
+  address: connections.address,
+  states: () => Promise.resolve(new Map()),
+});
 notifier.subscribe("root", () => undefined);
 notifier.publish("root");
 await connections.query("SELECT pg_sleep(0.3)", [], "read");

@@ -72,16 +72,16 @@ it("sends again what a lost connection broke off, whether the server heard of it
       [token],
       "once",
     );
-  proxy.cutNext("question");
-  await put("unheard");
-  proxy.cutNext("answer");
-  await put("unanswered");
-  assert.equal(proxy.cuts, 2);
-  const rows = await connections.query(`SELECT * FROM ${schema}.t ORDER BY times`, [], "read");
-  assert.deepEqual(rows, [
-    { token: "unheard", times: 1 },
-    { token: "unanswered", times: 2 },
-  ]);
+  for (let n = 0; n < 3; n++) {
+    proxy.cutNext("question");
+    await put(`unheard ${n}`);
+    proxy.cutNext("answer");
+    await put(`unanswered ${n}`);
+  }
+  const rows = await connections.query<{ token: string; times: number }>(`SELECT * FROM ${schema}.t`, [], "read");
+  assert.equal(rows.length, 6);
+  for (const { token, times } of rows) assert.ok(times === 1 || token.startsWith("unanswered"), token);
+  assert.ok(rows.some(({ times }) => times === 2));
 });
 
 it("cancels a statement that takes too long, and the connection is good for the next", real, async (t) => {

@@ -1,12 +1,17 @@
 import assert from "node:assert/strict";
-import { it } from "node:test";
+import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "gantry";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { sessionDriverChecks } from "gantry/testing";
 import { NO_PGBOUNCER, pgbouncer } from "../helpers/pgbouncer.js";
-import { NO_POSTGRES, postgresUrl } from "../helpers/postgres.js";
+import { NO_POSTGRES, postgresSchema, postgresUrl } from "../helpers/postgres.js";
+import { postgresOptions } from "../helpers/stores.js";
+import type { Hooks } from "../helpers/temp.js";
 import { Connections } from "../../adapters/postgres-driver/connections.js";
 import { PostgresNotifier } from "../../adapters/postgres-driver/listener.js";
 import { readAddress } from "../../adapters/postgres-driver/address.js";
+import { Holds } from "./hold.js";
 
 const real = { skip: NO_POSTGRES || NO_PGBOUNCER };
 const POOL = { size: 8, connectTimeout: 5, idleTimeout: 30, statementTimeout: 10 };
@@ -38,7 +43,9 @@ it("says that news cannot be heard through it, and hints without them", real, as
   const said: string[] = [];
   const log = (message: string): void => void said.push(message);
   const logger: Logger = { debug: log, info: log, warn: log, error: log };
-  const notifier = new PostgresNotifier(connections, "pooled", { address: connections.address, logger });
+  let state = 0;
+  const states = () => Promise.resolve(new Map([["root", `${state++}`]]));
+  const notifier = new PostgresNotifier(connections, "pooled", { address: connections.address, states, logger });
   t.after(async () => {
     await notifier.close();
     await connections.close();
@@ -49,7 +56,7 @@ it("says that news cannot be heard through it, and hints without them", real, as
   assert.match(said[0]!, /session\.pool\.listen_url/);
   assert.equal(said.length, 1);
   // Past the pooler it hears.
-  const past = new PostgresNotifier(connections, "pooled", { address: readAddress(direct), logger });
+  const past = new PostgresNotifier(connections, "pooled", { address: readAddress(direct), states, logger });
   t.after(() => past.close());
   past.subscribe("root", () => undefined);
   while (
@@ -58,4 +65,34 @@ it("says that news cannot be heard through it, and hints without them", real, as
   )
     await sleep(10);
   assert.equal(said.length, 1);
+});
+
+describe("PostgresDriver keeps the contract through a pooler", real, () => {
+  let place = { url: "", schema: "" };
+  let direct = place;
+  const ends: (() => unknown)[] = [];
+  const later: Hooks = { after: (end) => void ends.push(end) };
+  let holds = new Holds(place);
+  const opened = async (): Promise<PostgresDriver> => {
+    const driver = new PostgresDriver(postgresOptions(place, { durability: "normal" }));
+    await driver.open();
+    return driver;
+  };
+  before(async () => {
+    direct = await postgresSchema(later);
+    place = { ...direct, url: await pgbouncer(later, direct.url, 8) };
+    holds = new Holds(direct);
+  });
+  after(async () => {
+    await holds.close();
+    for (const end of ends) await end();
+  });
+  const checks = sessionDriverChecks({
+    create: opened,
+    second: opened,
+    reopen: opened,
+    clean: () => holds.empty(),
+    hold: (part) => holds.hold(part),
+  });
+  for (const check of checks) it(check.name, () => check.run());
 });
