@@ -21,6 +21,16 @@ export const READS = `
       WHERE n.name = p_id);
   END $$;
 
+  -- The newest of a folder, for which each fresh run asks: as a function it is planned once.
+  CREATE FUNCTION @.of_dir@v(p_dir text, p_limit bigint) RETURNS TABLE (total bigint, body text) STABLE LANGUAGE plpgsql AS $$
+  BEGIN
+    RETURN QUERY SELECT t.total, row_to_json(p)::text
+      FROM (SELECT coalesce(sum(o.n), 0)::bigint AS total FROM @.totals o WHERE o.scope = 'dir:' || p_dir) t
+      LEFT JOIN (SELECT s.* FROM @.sessions s WHERE s.idx = 0 AND s.project_dir = p_dir
+        ORDER BY s.updated_at DESC, s.id DESC LIMIT p_limit) p ON true
+      ORDER BY p.updated_at DESC, p.id DESC;
+  END $$;
+
   CREATE FUNCTION @.newest@v(p_id text) RETURNS text STABLE LANGUAGE plpgsql AS $$
   BEGIN
     RETURN (SELECT row_to_json(s)::text FROM @.sessions s

@@ -8,6 +8,8 @@ const isUrl = (value: string): boolean => {
   }
 };
 
+const DEFAULTS = { schema: "gantry", size: 10, connectTimeout: 10, idleTimeout: 30, statementTimeout: 15 };
+
 /** Its options under `session`. */
 export const postgresOptions = option.section({
   url: option.text(
@@ -17,7 +19,7 @@ export const postgresOptions = option.section({
   schema: option.text(
     "Schema of the database that gantry's tables are in. It is made where it is missing and the role may do so.",
     {
-      default: "gantry",
+      default: DEFAULTS.schema,
       fits: (value) => /^[a-z_][a-z0-9_]{0,39}$/.test(value) && !value.startsWith("pg_"),
       pattern: "^(?!pg_)[a-z_][a-z0-9_]{0,39}$",
       expected:
@@ -29,14 +31,22 @@ export const postgresOptions = option.section({
     size: option.whole("Most connections of a process, beside the one that listens for news.", {
       min: 1,
       max: 1000,
-      default: 10,
+      default: DEFAULTS.size,
     }),
     connect_timeout: option.number(
       "Longest that a call waits for a connection, with all attempts to reach the server again; beyond it 503.",
-      { unit: "seconds", above: 0, default: 10 },
+      { unit: "seconds", above: 0, default: DEFAULTS.connectTimeout },
     ),
-    idle_timeout: option.number("How long an unused connection is kept.", { unit: "seconds", above: 0, default: 30 }),
-    statement_timeout: option.number("Longest that a statement may take.", { unit: "seconds", above: 0, default: 15 }),
+    idle_timeout: option.number("How long an unused connection is kept.", {
+      unit: "seconds",
+      above: 0,
+      default: DEFAULTS.idleTimeout,
+    }),
+    statement_timeout: option.number("Longest that a statement may take.", {
+      unit: "seconds",
+      above: 0,
+      default: DEFAULTS.statementTimeout,
+    }),
     listen_url: option.text(
       "A `postgres://` URL past a pooler in transaction mode, to listen for news at. Default: that of `url`.",
       { default: "", secret: true, fits: (value) => value === "" || isUrl(value), expected: "a postgres:// URL" },
@@ -46,7 +56,26 @@ export const postgresOptions = option.section({
 
 type Read = option.Value<typeof postgresOptions>;
 
-/** What the driver is made with; times in seconds. */
-export interface PostgresOptions extends Pick<Read, "url" | "schema" | "durability"> {
-  pool: Read["pool"];
+/** What the driver is made with; times in seconds. Whatever is left out is as the configuration's table says. */
+export interface PostgresOptions extends Pick<Read, "url">, Partial<Pick<Read, "schema" | "durability">> {
+  pool?: Partial<Read["pool"]>;
+}
+
+/** The same, with all that was left out. */
+export type WholeOptions = Pick<Read, "url" | "schema" | "durability" | "pool">;
+
+/** What is undefined counts as left out. */
+export function whole({ url, schema, durability, pool = {} }: PostgresOptions): WholeOptions {
+  return {
+    url,
+    schema: schema ?? DEFAULTS.schema,
+    durability: durability ?? "full",
+    pool: {
+      size: pool.size ?? DEFAULTS.size,
+      connectTimeout: pool.connectTimeout ?? DEFAULTS.connectTimeout,
+      idleTimeout: pool.idleTimeout ?? DEFAULTS.idleTimeout,
+      statementTimeout: pool.statementTimeout ?? DEFAULTS.statementTimeout,
+      listenUrl: pool.listenUrl ?? "",
+    },
+  };
 }

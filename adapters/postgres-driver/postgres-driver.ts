@@ -27,6 +27,7 @@ import type {
 import { readAddress } from "./address.js";
 import { Connections } from "./connections.js";
 import { explain } from "./errors.js";
+import { whole } from "./options.js";
 import type { PostgresOptions } from "./options.js";
 import { PostgresNotifier } from "./listener.js";
 import { Order } from "./order.js";
@@ -70,7 +71,8 @@ export class PostgresDriver implements SessionDriver {
   readonly #full: boolean;
 
   /** Throws `ConfigError` for a URL that says no place. */
-  constructor(options: PostgresOptions, logger?: Logger) {
+  constructor(given: PostgresOptions, logger?: Logger) {
+    const options = whole(given);
     this.#full = options.durability === "full";
     const connections = new Connections(options, logger);
     const { listenUrl } = options.pool;

@@ -1,11 +1,13 @@
 import { createHash } from "node:crypto";
 import { StoreError } from "gantry";
+import { CHANGES, DELETE } from "./functions-change.js";
+import { CALLS, LEASE } from "./functions-lease.js";
 import { READS } from "./functions-read.js";
 import { WRITES } from "./functions-write.js";
 import { MIGRATIONS, VERSION } from "./tables.js";
 import type { Query } from "./connections.js";
 
-const FUNCTIONS = WRITES + READS;
+const FUNCTIONS = WRITES + CHANGES + DELETE + LEASE + CALLS + READS;
 /** Functions of another text have other names: servers of two versions may go on beside each other. */
 const SUFFIX = `_${createHash("sha256").update(FUNCTIONS).digest("hex").slice(0, 8)}`;
 
@@ -24,6 +26,8 @@ export function sqlOf(schema: string): (sql: string) => string {
 
 /** What there is of a schema. */
 interface Found {
+  /** Whether it is there itself. */
+  schema: boolean;
   /** 0: no tables of ours. */
   version: number;
   functions: boolean;
@@ -51,11 +55,11 @@ export async function prepareSchema(query: Query, schema: string): Promise<void>
   }
 }
 
-function steps({ version, functions }: Found, schema: string): string[] {
+function steps({ schema: made, version, functions }: Found, schema: string): string[] {
   return [
-    ...(version > 0
-      ? []
-      : [`CREATE SCHEMA IF NOT EXISTS "${schema}"`, "CREATE TABLE @.version (version integer NOT NULL)"]),
+    // Not IF NOT EXISTS, for which a right on the database is asked even where there is nothing to do.
+    ...(made ? [] : [`CREATE SCHEMA "${schema}"`]),
+    ...(version > 0 ? [] : ["CREATE TABLE @.version (version integer NOT NULL)"]),
     ...(version > 0 ? [] : ["INSERT INTO @.version VALUES (0)"]),
     ...MIGRATIONS.slice(version),
     `UPDATE @.version SET version = ${VERSION}`,
@@ -71,7 +75,7 @@ async function look(query: Query, schema: string): Promise<Found> {
      FROM pg_catalog.pg_namespace s WHERE s.nspname = $1`,
     [schema, `dump${SUFFIX}`],
   );
-  if (!there?.version) return { version: 0, functions: false };
+  if (!there?.version) return { schema: there !== undefined, version: 0, functions: false };
   const [row] = await query<{ version: number }>(sqlOf(schema)("SELECT version FROM @.version"), []);
   const version = row?.version ?? 0;
   if (version > VERSION)
@@ -79,7 +83,7 @@ async function look(query: Query, schema: string): Promise<Found> {
       `session store in schema ${schema}: written by a newer gantry (version ${version}, this one knows ${VERSION}); ` +
         "it was left as it is: update gantry, or choose another session.schema",
     );
-  return { version, functions: there.functions };
+  return { schema: true, version, functions: there.functions };
 }
 
 /** Whoever may not make what is missing is told who can. */

@@ -16,7 +16,7 @@ const HELP = `
     --port PORT              port; 0 for any free one (server.port, default 8080)
     --config FILE            config file (default ~/.gantry/config.json)
     --transport NAME         what to serve, may be repeated (server.transports)
-    --session-driver NAME    sqlite, json or a module (session.driver)
+    --session-driver NAME    sqlite, json, postgres or a module (session.driver)
     --acp                    serve the Agent Client Protocol over HTTP
     --stdio                  with --acp: over standard input and output
     --acp-profile PROFILE    auto, spec or official (acp.profile, default auto)

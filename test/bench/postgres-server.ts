@@ -72,8 +72,7 @@ export class BenchDatabase implements AsyncDisposable {
   /** What the driver is made with. */
   options(size = 10): PostgresOptions {
     const { url, schema } = this.session();
-    const pool = { size, connectTimeout: 10, idleTimeout: 30, statementTimeout: 30, listenUrl: "" };
-    return { url, schema, durability: "full", pool };
+    return { url, schema, pool: { size } };
   }
 
   /** CPU milliseconds of the server with all its connections so far; NaN where it is not ours. */

@@ -39,8 +39,7 @@ export function postgresOptions(
   place: { url: string; schema: string },
   others: Partial<PostgresOptions> = {},
 ): PostgresOptions {
-  const pool = { size: 10, connectTimeout: 10, idleTimeout: 30, statementTimeout: 15, listenUrl: "" };
-  return { ...place, durability: "full", pool, ...others };
+  return { ...place, durability: "full", ...others };
 }
 
 /** In a schema that goes when every driver on it is closed. */
