@@ -358,6 +358,8 @@ export class Agent {
       } = input;
       await this.run({ ...same, message: late.map(({ text }) => text).join("\n\n"), sessionId, queue: true });
     } catch (error) {
+      // Of a session that is gone nothing goes on.
+      if (hasCode(error, "session_not_found")) return;
       logger.warn("what a run was told too late did not begin the next one", { session: sessionId, error });
     }
   }

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { brokeOff, hasCode, isRecord, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
 import type { Context } from "koa";
 import { HttpError, INTERNAL } from "./errors.js";
@@ -9,6 +10,10 @@ import { wireFinished, wireOfWatched } from "./wire-live.js";
 const KEY_HEADER = "Idempotency-Key";
 /** What may be a key: visible ASCII, as long as an id. */
 const KEY = /^[\x21-\x7e]{1,256}$/;
+
+/** Whoever finds a run that somebody else may be beginning again looks so often for it, and waits so long between, in ms. */
+const BEGIN_TRIES = 20;
+const BEGIN_MS = 100;
 
 /** The key under which something is asked; undefined without one. Throws `HttpError`. */
 export function keyOf(ctx: Context): string | undefined {
@@ -43,7 +48,7 @@ export async function once(
   begin: (sessionId: string | undefined, named: Named) => Promise<Run | RunRecord>,
 ): Promise<Run | RunRecord> {
   const fingerprint = createHash("sha256").update(canonical(body)).digest("base64url");
-  for (let last = false; ; last = true) {
+  for (let left = BEGIN_TRIES; ; left -= 1) {
     const [there] = await agent.runs.list({ key, limit: 1 });
     if (there && there.fingerprint !== fingerprint)
       throw new HttpError(422, "this key was used for another request", {}, "key_reused");
@@ -52,8 +57,10 @@ export async function once(
     try {
       return await begin(there?.sessionId, { key, fingerprint });
     } catch (error) {
-      // Somebody was faster.
-      if (last || !hasCode(error, "run_key_taken")) throw error;
+      // Somebody was faster; of a run that is begun again they may have no more than the session yet.
+      const isBeginning = there !== undefined && hasCode(error, "session_busy");
+      if (left === 0 || !(isBeginning || hasCode(error, "run_key_taken"))) throw error;
+      if (isBeginning) await sleep(BEGIN_MS);
     }
   }
 }

@@ -15,6 +15,7 @@ import type {
   Snapshot,
   StoredRun,
 } from "gantry";
+import { LONG } from "./calls.js";
 import type { Value } from "./connections.js";
 import { RUN } from "./functions-read.js";
 import { askOf, instructionOf, messageOf, recordOf, runOf, sessionOf, snapshotOf } from "./rows.js";
@@ -28,14 +29,13 @@ const END = Number.MAX_SAFE_INTEGER;
 const CHAIN = "(SELECT n.chain FROM @.names n WHERE n.name = $1 AND NOT n.alias)";
 
 export async function getSession(store: Store, id: string): Promise<Session | undefined> {
-  return one(await store.read("SELECT @.get@v($1) AS body", [stored(id)]));
+  const text = `"call":"get","id":${JSON.stringify(stored(id))}`;
+  const [part] = await store.call({ text, sync: false, reads: true });
+  return part && sessionOf(part.body);
 }
 
 export async function newestOfChain(store: Store, id: string): Promise<Session | undefined> {
-  return one(await store.read("SELECT @.newest@v($1) AS body", [stored(id)]));
-}
-
-function one([row]: readonly { body: string | null }[]): Session | undefined {
+  const [row] = await store.read<{ body: string | null }>("SELECT @.newest@v($1) AS body", [stored(id)]);
   return row && row.body !== null ? sessionOf(row.body) : undefined;
 }
 
@@ -181,7 +181,7 @@ export async function listInstructions(store: Store, sessionId: string): Promise
 
 /** All of a chain as of one moment. */
 export async function dumpChain(store: Store, id: string): Promise<ChainData | undefined> {
-  const parts = await store.read<Part>("SELECT * FROM @.dump@v($1)", [stored(id)]);
+  const parts = await store.read<Part>("SELECT * FROM @.dump@v($1)", [stored(id)], LONG);
   const sessions = new Map<number, SessionData>();
   for (const { idx, tag, body } of kindOf(parts, "s").sort((a, b) => a.idx - b.idx))
     sessions.set(idx, { session: sessionOf(body), cut: told(tag), view: [], messages: [] });

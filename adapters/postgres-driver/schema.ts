@@ -1,11 +1,13 @@
 import { createHash } from "node:crypto";
 import { StoreError } from "gantry";
+import { CHANGES, DELETE } from "./functions-change.js";
+import { CALLS, LEASE } from "./functions-lease.js";
 import { READS } from "./functions-read.js";
 import { WRITES } from "./functions-write.js";
 import { MIGRATIONS, VERSION } from "./tables.js";
 import type { Query } from "./connections.js";
 
-const FUNCTIONS = WRITES + READS;
+const FUNCTIONS = WRITES + CHANGES + DELETE + LEASE + CALLS + READS;
 /** Functions of another text have other names: servers of two versions may go on beside each other. */
 const SUFFIX = `_${createHash("sha256").update(FUNCTIONS).digest("hex").slice(0, 8)}`;
 

@@ -6,10 +6,12 @@ export const MIGRATIONS: readonly string[] = [
   `
   -- One row a chain, also of one that has a lease and no session yet: whoever changes a chain changes this row first, and so
   -- has it alone. fence: of its lease, null when nobody has it; last: of the one it had last, null where that tells nothing
-  -- of what was said since; expires: ms since 1970, by this server's clock; tokens: of the changes made last.
+  -- of what was said since; expires: ms since 1970, by this server's clock; tokens: of the changes made last; shard: of the
+  -- totals that it is counted in.
   CREATE TABLE @.chains (
     chain bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     expires bigint NOT NULL DEFAULT 0,
+    shard integer NOT NULL DEFAULT 0,
     fence bigint,
     last bigint,
     root text COLLATE "C" NOT NULL UNIQUE,
@@ -144,7 +146,7 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX instructions_of_chain ON @.instructions (chain, n);
 
   -- How many originals there are: in all (scope ''), and of a folder. Spread over rows that are added up, so that those who
-  -- begin sessions at the same time do not wait for each other.
+  -- begin sessions at the same time do not wait for each other: a connection has one, whatever it makes in one transaction.
   CREATE TABLE @.totals (
     scope text COLLATE "C" NOT NULL,
     shard integer NOT NULL,

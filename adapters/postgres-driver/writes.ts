@@ -12,6 +12,7 @@ import type {
   SessionChange,
   SessionStart,
 } from "gantry";
+import { LONG } from "./calls.js";
 import { headOf } from "./reads.js";
 import {
   askOf,
@@ -84,8 +85,14 @@ function create(
   sync: boolean,
   chain: Record<string, unknown>,
 ): Work<void> {
-  const values = [stored(root), fresh, fence, randomUUID(), sync, JSON.stringify(chain)];
-  return async (store) => void (await store.change("SELECT @.create@v($1, $2, $3, $4, $5, $6)", values));
+  const fields = { call: "create", id: stored(root), fresh, fence, token: randomUUID(), sync, change: chain };
+  const call = { text: fieldsOf(fields), sync, reads: false };
+  return async (store) => void (await store.call(call));
+}
+
+/** As JSON, without the braces. */
+function fieldsOf(fields: Record<string, unknown>): string {
+  return JSON.stringify(fields).slice(1, -1);
 }
 
 /** Tells the instructions that are left where the lease was given back. */
@@ -94,7 +101,7 @@ export function changeSession(id: string, change: SessionChange, full: boolean):
   const fields = set || usage || add.length > 0;
   const seqs = add.map(({ seq }) => seq);
   const says = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
-  const text = JSON.stringify({
+  const rows = {
     fields: fields ? rowOfFields(set ?? {}, usage, seqs) : undefined,
     cut: cut && rowOfSnapshot(cut),
     restore: restore === undefined ? undefined : stored(restore),
@@ -104,10 +111,20 @@ export function changeSession(id: string, change: SessionChange, full: boolean):
     runs: rowsOf(change.runs, rowOfRun),
     asks: rowsOf(change.asks, rowOfAsk),
     followed: rowsOf(change.followed, stored),
+  };
+  const text = fieldsOf({
+    call: "write",
+    id: stored(id),
+    fence,
+    token: randomUUID(),
+    sync: full && sync,
+    release: release && fence !== null,
+    says,
+    change: rows,
   });
-  const values = [stored(id), fence, randomUUID(), full && sync, release && fence !== null, says, text];
-  const sql = "SELECT * FROM @.write@v($1, $2, $3, $4, $5, $6, $7)";
-  return async (store) => (await store.change<Parameters<typeof instructionOf>[0]>(sql, values)).map(instructionOf);
+  const call = { text, sync: full && sync, reads: false };
+  return async (store) =>
+    (await store.call(call)).map(({ tag, body }) => instructionOf({ root: tag, instruction: body }));
 }
 
 export function takeLease(
@@ -116,18 +133,18 @@ export function takeLease(
   ttlMs: number,
   { replacing, head }: LeaseOptions = {},
 ): Work<LeaseTaken | LeaseHeld> {
-  const values = [
-    stored(id),
-    stored(holder.id),
-    JSON.stringify(holder),
-    Math.round(ttlMs),
-    replacing ?? null,
-    head !== undefined,
-    head?.messages ?? false,
-    head?.known ?? null,
-  ];
-  const sql = "SELECT * FROM @.lease@v($1, $2, $3, $4, $5, $6, $7, $8)";
-  return async (store) => leaseOf(await store.change<Part>(sql, values), head !== undefined);
+  const text = fieldsOf({
+    call: "lease",
+    id: stored(id),
+    holder_id: stored(holder.id),
+    holder: JSON.stringify(holder),
+    ttl: Math.round(ttlMs),
+    replacing,
+    head: head !== undefined,
+    messages: head?.messages ?? false,
+    known: head?.known,
+  });
+  return async (store) => leaseOf(await store.call({ text, sync: false, reads: false }), head !== undefined);
 }
 
 /** What `lease` of the database told. */
@@ -147,7 +164,8 @@ function leaseOf(rows: readonly Part[], isWanted: boolean): LeaseTaken | LeaseHe
 }
 
 export function releaseLease({ rootId, fence }: Lease): Work<void> {
-  return async (store) => void (await store.change("SELECT @.release@v($1, $2)", [stored(rootId), fence]));
+  const text = fieldsOf({ call: "release", id: stored(rootId), fence });
+  return async (store) => void (await store.call({ text, sync: false, reads: false }));
 }
 
 export function answerAsk(
@@ -175,7 +193,7 @@ export function withdrawInstruction(id: string): Work<boolean> {
 }
 
 export function forgetKeys(before: string): Work<void> {
-  return async (store) => void (await store.change("SELECT @.forget_keys@v($1)", [stored(before)]));
+  return async (store) => void (await store.change("SELECT @.forget_keys@v($1)", [stored(before)], LONG));
 }
 
 /** With what others began to delete and did not end. */
@@ -183,9 +201,9 @@ export function deleteChains(ids: readonly string[]): Work<void> {
   let given = ids.map(stored);
   return async (store) => {
     for (;;) {
-      const chains = await store.change<{ chain: string }>("SELECT * FROM @.delete@v($1, $2)", [given, SWEEP]);
+      const chains = await store.change<{ chain: string }>("SELECT * FROM @.delete@v($1, $2)", [given, SWEEP], LONG);
       if (chains.length === 0) return;
-      for (const { chain } of chains) await store.change("SELECT @.sweep@v($1, $2)", [chain, SWEEP]);
+      for (const { chain } of chains) await store.change("SELECT @.sweep@v($1, $2)", [chain, SWEEP], LONG);
       given = [];
     }
   };

@@ -25,7 +25,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     }
     run.agent.kept.keep(sessionId, run.lease.fence, run.conversation);
     // What others write under the next lease comes behind this in the store, also after a power cut.
-    await recorder.onDisk;
+    await Promise.all([run.lease.giveBack(), recorder.onDisk]);
     const context = { used, size: run.model.contextWindow };
     const result: RunResult = {
       ...outcome,

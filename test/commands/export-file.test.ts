@@ -65,6 +65,15 @@ describe("an export to a file", () => {
     }
   });
 
+  it("keeps nothing of a session that was half written, and is gone since", async (t) => {
+    const folder = await tempDir(t);
+    const path = folder.at("out.jsonl");
+    await writeFile(`${path}.part`, headerLine() + chain("a") + chain("gone", "z".repeat(10_000)).slice(0, -30));
+    const file = await ExportFile.open(path, true);
+    await file.finish();
+    assert.equal(await readFile(path, "utf8"), headerLine() + chain("a"));
+  });
+
   it("goes on with nothing that is no export, and leaves it as it is", async (t) => {
     const folder = await tempDir(t);
     for (const notes of ["my notes\n", "my notes"]) {

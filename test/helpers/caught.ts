@@ -9,4 +9,7 @@ export async function assertCaught(checks: readonly Check[], name: string): Prom
   await check.run().catch((error: unknown) => (outcome = error));
   assert.notEqual(outcome, "passed", `"${name}" let it pass`);
   assert.ok(outcome instanceof Error, String(outcome));
+  // A mistake in the wrong adapter itself says nothing of the check.
+  for (const Mistake of [TypeError, ReferenceError, RangeError])
+    assert.ok(!(outcome instanceof Mistake), outcome.stack);
 }

@@ -6,7 +6,8 @@ import { it } from "node:test";
 import { Agent, MemoryDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { ScriptedProvider } from "gantry/testing";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { gate, waitTool } from "../helpers/gate.js";
 import { lab, labConfig, stream, until } from "../helpers/lab.js";
 import { wire } from "../helpers/http.js";
 import { withOutages } from "../helpers/outages.mjs";
@@ -109,6 +110,8 @@ it("any number may ask, and the store is asked once", async (t) => {
   const answers = await Promise.all(Array.from({ length: 50 }, () => api.send("/api/ready")));
   assert.ok(answers.every(({ status }) => status === 200));
   assert.equal(gets, 1);
+  assert.equal((await api.send("/api/ready")).status, 200);
+  assert.equal(gets, 1, "what was found holds for a second");
 });
 
 for (const [name, make] of [
@@ -136,6 +139,21 @@ it("an agent that drains goes on, and is not ready", async (t) => {
   const { status, json } = await api.send("/api/ready");
   assert.deepEqual([status, json()], [503, notReady(DRAINING)]);
   assert.equal((await api.run({ message: "hi" })).status, 200);
+});
+
+it("a door that closes drains, whatever its agent does; an agent that takes no runs drains at every door", async (t) => {
+  const open = gate();
+  const api = await startApi(t, { steps: [callTools(["wait", {}])], agent: { tools: [waitTool(open)] } });
+  const run = api.run({ message: "hi" });
+  await open.reached;
+  const stopped = api.listening.stop(new AbortController().signal);
+  const { status, json } = await api.send("/api/ready");
+  assert.deepEqual([status, json()], [503, notReady(DRAINING)]);
+  assert.equal((await api.agent.readiness()).ready, true);
+  api.agent.refuseNew();
+  assert.deepEqual(await api.agent.readiness(), { ready: false, reasons: [DRAINING] });
+  open.open();
+  await Promise.all([run, stopped]);
 });
 
 it("readiness gives up with its signal", async (t) => {

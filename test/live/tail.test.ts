@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Agent, type SessionDriver, type WatchEvent } from "gantry";
+import { Agent, MemoryDriver, type SessionDriver, type WatchEvent } from "gantry";
 import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
+import { Tail, type TailHold } from "../../src/live/tail.js";
+import { aMessage, aSession, change } from "../../src/testing/session-driver/rule.js";
 import { gate } from "../helpers/gate.js";
 import { STORES } from "../helpers/stores.js";
 import { comparable, WatchedPage } from "../helpers/watched-page.js";
@@ -122,6 +124,39 @@ describe("who watches", { concurrency: true }, () => {
       await Promise.all(watched);
     });
   }
+
+  it("knows the run that holds the session, also when the one before it says late what it stored, and that it has ended", async (t) => {
+    const driver = new MemoryDriver();
+    await driver.open();
+    t.after(() => driver.close());
+    await driver.create({ session: aSession("a") });
+    const tail = new Tail("a", driver, () => Promise.resolve(undefined));
+    const seqs = async (from: number) => (await tail.from(from)).messages.map(({ seq }) => seq);
+    const store = async (hold: TailHold | undefined, seq: number) => {
+      const add = [aMessage("a", seq)];
+      await driver.write("a", change({ add }));
+      return () => hold?.stored({ add });
+    };
+    const before = tail.hold();
+    (await store(before, 1))();
+    assert.deepEqual(await seqs(1), [1]);
+    const late = await store(before, 2);
+    const next = tail.hold();
+    (await store(next, 3))();
+    assert.deepEqual(await seqs(3), [3]);
+    late();
+    assert.deepEqual([await seqs(1), await seqs(3)], [[1, 2, 3], [3]]);
+    before.end();
+    assert.equal(tail.isHeld, true);
+    const told = await store(next, 4);
+    const { version } = tail;
+    told();
+    assert.ok(tail.version > version);
+    assert.deepEqual(await seqs(2), [2, 3, 4]);
+    next.end();
+    next.end();
+    assert.equal(tail.isHeld, false);
+  });
 
   it("shares with others at the same place what is asked and made, and all see the same", async (t) => {
     const open = gate();

@@ -220,7 +220,7 @@ const MUTANTS: readonly Mutant[] = [
     what: "writes a count back as it was when it looked",
     check: TOTALS,
     edits: [
-      ["count", /p_chain % 32/g, "0"],
+      ["count", /p_shard(?! integer)/g, "0"],
       [
         "count",
         "n = t.n + excluded.n",

@@ -77,11 +77,11 @@ for (const [name, skip, open] of SHARED_STORES)
         return session !== "" && (await stored(replicas.at(1), session)).length > 1;
       });
       // Who waits for its answer elsewhere waits for that of the run which takes its place.
-      const joined = ask(replicas.at(1), body, headers);
+      const joined = Promise.all([1, 2].map((n) => ask(replicas.at(n), body, headers)));
       const exit = await replicas.down(0, "SIGTERM");
       assert.deepEqual(exit, { code: 0, signal: null });
       assert.deepEqual(await first, { status: 503, sessionId: session, output: "", error: "server shutting down" });
-      for (const answer of [await joined, await ask({ fetch: fetchAt(balancer.url) }, body, headers)])
+      for (const answer of [...(await joined), await ask({ fetch: fetchAt(balancer.url) }, body, headers)])
         assert.deepEqual(answer, { status: 200, sessionId: session, output: "Yes.", error: "" });
       const { runs } = (await (await replicas.at(2).fetch("/api/runs")).json()) as { runs: { state: string }[] };
       assert.deepEqual(

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Agent, type Message, type SessionDriver } from "gantry";
+import { Agent, MemoryDriver, type Message, type SessionDriver } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { STORES } from "../helpers/stores.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
@@ -44,6 +44,28 @@ function tellLate(driver: SessionDriver): { text: string } {
   };
   return late;
 }
+
+it("a hint that comes before a new session is there, for nothing, ends no run", async (t) => {
+  const { path: projectDir } = await tempDir(t);
+  const driver = new MemoryDriver();
+  const { create } = driver;
+  driver.create = async (start) => {
+    await sleep(50);
+    return create.call(driver, start);
+  };
+  Object.defineProperty(driver, "notifier", {
+    value: {
+      publish: () => undefined,
+      subscribe: (_: string, hint: () => void) => {
+        const timer = setInterval(hint, 1);
+        return () => clearInterval(timer);
+      },
+    },
+  });
+  const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [], projectDir });
+  t.after(() => agent.close());
+  assert.equal((await (await agent.run({ message: "hi" })).result).output, "done");
+});
 
 for (const [name, make] of STORES)
   describe(`a run is told something from outside (${name})`, () => {

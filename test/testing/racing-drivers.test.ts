@@ -557,6 +557,17 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
     },
     "load: what a growing message had gained is there, and it gains more, part by part, until it is finished",
   ],
+  [
+    "forgets at its close those that wait for one of ten places",
+    class extends Driver {
+      #places = 10;
+      override async messages(...given: Parameters<MemoryDriver["messages"]>) {
+        if (this.#places-- <= 0) await tick();
+        return super.messages(...given);
+      }
+    },
+    "close: waits for what is under way, also for more than it does at once",
+  ],
   ...[5000, 1000].map((early): [string, Made, string] => [
     `replaces a holder ${early} ms before its time`,
     class extends Driver {

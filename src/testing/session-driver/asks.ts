@@ -61,7 +61,8 @@ export const askRules: readonly Rule[] = [
       await driver.create({ session: aSession("a") });
       await driver.create({ session: aSession("b") });
       await driver.write("a", change({ asks: [anAsk("q", "a")] }));
-      await assert.rejects(driver.write("b", change({ asks: [anAsk("q", "b")], set: { title: "no" } })));
+      const others = change({ asks: [anAsk("q", "b")], set: { title: "no" } });
+      await assert.rejects(driver.write("b", others), { code: "session_exists" });
       await assert.rejects(driver.write("a", change({ fence: 999, asks: [anAsk("r", "a")] })), { code: "lease_lost" });
       assert.notEqual((await driver.get("b"))?.title, "no");
       assert.deepEqual(await idsOf(driver), ["q"]);

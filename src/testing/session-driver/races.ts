@@ -86,6 +86,13 @@ const RELEASE = act("release", (driver, fence) =>
 );
 const RENEW = act("renewal", (driver) => driver.lease("a", aHolder("h1"), 90_000, HEAD));
 const TAKE = act("lease", (driver) => driver.lease("a1", aHolder("h2"), 60_000, HEAD));
+const TAKE_KNOWN = act("lease of one who knows what was said under the last", async (driver, fence) => {
+  const wanted = { head: { messages: true, known: fence } };
+  const lease = await driver.lease("a", aHolder("h2"), 60_000, wanted);
+  // What need not be told may be told all the same.
+  if ("heldBy" in lease || !lease.head || lease.previous !== fence) return lease;
+  return { ...lease, head: { ...lease.head, messages: [] } };
+});
 const TAKE_TOO = act("lease of another holder", (driver) => driver.lease("a", aHolder("h3"), 60_000, HEAD));
 const STEAL = act("lease that replaces the holder", (driver, fence) =>
   driver.lease("a", aHolder("h2"), 60_000, { replacing: fence, ...HEAD }),
@@ -213,8 +220,10 @@ export const raceRules: readonly Rule[] = [
         [SAY, RENEW],
         [END, TAKE],
         [END, SAY_MORE],
+        [END, TAKE_KNOWN],
         [UNLEASED, TAKE, "free"],
-        [FOLLOW_TOO, TAKE, "free"],
+        [UNLEASED, TAKE_KNOWN, "free"],
+        [FOLLOW_TOO, TAKE_KNOWN, "free"],
       ]),
   ],
   [

@@ -141,6 +141,7 @@ export const sessionRules: readonly Rule[] = [
         ["x", aSession("x")],
         ["x", aSession("b", { alias: "x" })],
         ["a", aSession("b", { alias: "a" })],
+        ["b", aSession("b", { alias: "b" })],
         ["a2", aSession("a2", { alias: "y", chain: { root: "a", index: 1 } })],
       ];
       for (const [sessionId, session] of taken)
@@ -291,6 +292,19 @@ export const sessionRules: readonly Rule[] = [
       await Promise.all(writes);
       const driver = await store.reopen();
       assert.equal((await seqs(driver, "a")).length, 20);
+    },
+  ],
+  [
+    "close: waits for what is under way, also for more than it does at once",
+    async (store) => {
+      await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
+      const many = Array.from({ length: 40 }, (_, n) => `s${n}`);
+      const work = many.flatMap((id) => [
+        store.driver.create({ session: aSession(id) }),
+        store.driver.messages("a").then((messages) => assert.equal(messages.length, 3)),
+      ]);
+      await Promise.all([...work, store.driver.close()]);
+      assert.equal((await (await store.reopen()).list({ limit: 1 })).total, 41);
     },
   ],
 ];

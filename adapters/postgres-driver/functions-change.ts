@@ -1,0 +1,148 @@
+// As in functions-write.ts.
+
+/** Cuts, fields, asks, instructions and keys. */
+export const CHANGES = `
+  CREATE FUNCTION @.cut@v(p_chain bigint, p_idx integer, p_cut json) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE
+    x record;
+  BEGIN
+    SELECT * INTO x FROM json_to_record(p_cut) AS t (id text, after bigint, created_at text);
+    UPDATE @.messages m SET cut = x.id WHERE m.chain = p_chain AND m.seq > x.after AND m.cut = '';
+    UPDATE @.sessions s SET cut = x.id WHERE s.chain = p_chain AND s.idx > p_idx AND s.cut = '';
+    INSERT INTO @.snapshots (chain, id, after, created_at) VALUES (p_chain, x.id, x.after, x.created_at);
+  END $$;
+
+  CREATE FUNCTION @.restore@v(p_chain bigint, p_id text) RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    DELETE FROM @.snapshots p WHERE p.chain = p_chain AND p.id = p_id;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'snapshot not found' USING ERRCODE = 'GN004';
+    END IF;
+    UPDATE @.messages m SET cut = '' WHERE m.chain = p_chain AND m.cut = p_id AND m.cut <> '';
+    UPDATE @.sessions s SET cut = '' WHERE s.chain = p_chain AND s.cut = p_id;
+  END $$;
+
+  -- Of the session itself, and of its chain's original.
+  CREATE FUNCTION @.set@v(p_chain bigint, p_idx integer, p_fields json) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE
+    x record;
+    v_dir text;
+    v_shard integer;
+  BEGIN
+    SELECT * INTO x FROM json_to_record(p_fields) AS t (title text, search text, titled boolean, provider text, model text,
+      reasoning_effort text, mode text, leave text, cuts text, project_dir text, updated_at text, prompt_tokens bigint,
+      completion_tokens bigint, total_tokens bigint, cost double precision, first_seq bigint, last_seq bigint);
+    IF x.project_dir IS NOT NULL THEN
+      SELECT s.project_dir, o.shard INTO v_dir, v_shard FROM @.sessions s JOIN @.chains o ON o.chain = s.chain
+      WHERE s.chain = p_chain AND s.idx = 0;
+      IF v_dir <> x.project_dir THEN
+        PERFORM @.count@v(v_dir, v_shard, -1), @.count@v(x.project_dir, v_shard, 1);
+      END IF;
+    END IF;
+    UPDATE @.sessions s SET
+      title = coalesce(x.title, s.title),
+      search = coalesce(x.search, s.search),
+      titled = coalesce(x.titled, s.titled),
+      provider = coalesce(x.provider, s.provider),
+      model = coalesce(x.model, s.model),
+      reasoning_effort = coalesce(x.reasoning_effort, s.reasoning_effort),
+      mode = coalesce(x.mode, s.mode),
+      leave = coalesce(x.leave, s.leave),
+      cuts = coalesce(x.cuts, s.cuts),
+      project_dir = coalesce(x.project_dir, s.project_dir),
+      updated_at = greatest(x.updated_at COLLATE "C", s.updated_at),
+      prompt_tokens = s.prompt_tokens + coalesce(x.prompt_tokens, 0),
+      completion_tokens = s.completion_tokens + coalesce(x.completion_tokens, 0),
+      total_tokens = s.total_tokens + coalesce(x.total_tokens, 0),
+      cost = s.cost + coalesce(x.cost, 0),
+      first_seq = CASE WHEN s.idx = p_idx THEN least(x.first_seq, s.first_seq) ELSE s.first_seq END,
+      last_seq = CASE WHEN s.idx = p_idx THEN greatest(x.last_seq, s.last_seq) ELSE s.last_seq END
+    WHERE s.chain = p_chain AND s.idx = ANY (ARRAY[0, p_idx]);
+  END $$;
+
+  CREATE FUNCTION @.answer@v(p_id text, p_token uuid, p_answered text)
+  RETURNS TABLE (root text, state text, ask text, answered text, counts boolean) LANGUAGE plpgsql AS $$
+  #variable_conflict use_column
+  BEGIN
+    UPDATE @.asks a SET state = 'answered', answered = p_answered, token = p_token WHERE a.id = p_id AND a.state = 'open';
+    RETURN QUERY SELECT c.root, a.state, a.ask, a.answered, coalesce(a.token = p_token, false)
+      FROM @.asks a JOIN @.chains c ON c.chain = a.chain WHERE a.id = p_id;
+  END $$;
+
+  -- The chain is changed too, so that this and a run's last write have an order.
+  CREATE FUNCTION @.instruct@v(p_session text, p_token uuid, p_id text, p_instruction text)
+  RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE
+    v_chain bigint;
+  BEGIN
+    UPDATE @.chains o SET tokens = array_prepend(p_token, o.tokens[1:15]) FROM @.names n
+    WHERE n.name = p_session AND NOT n.alias AND o.chain = n.chain AND p_token <> ALL (o.tokens)
+    RETURNING o.chain INTO v_chain;
+    IF NOT FOUND THEN
+      IF EXISTS (SELECT FROM @.names n JOIN @.chains o ON o.chain = n.chain
+        WHERE n.name = p_session AND NOT n.alias AND p_token = ANY (o.tokens)) THEN RETURN; END IF;
+      RAISE EXCEPTION 'session not found' USING ERRCODE = 'GN002', DETAIL = p_session;
+    END IF;
+    DELETE FROM @.instructions i WHERE i.chain = v_chain AND i.withdrawn IS NOT NULL;
+    INSERT INTO @.instructions (chain, id, instruction) VALUES (v_chain, p_id, p_instruction) ON CONFLICT DO NOTHING;
+  END $$;
+
+  -- The chain is had first: a write that gives its lease back tells what is left as of one moment with this.
+  CREATE FUNCTION @.withdraw@v(p_id text, p_token uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM FROM @.chains o WHERE o.chain = (SELECT i.chain FROM @.instructions i WHERE i.id = p_id) FOR UPDATE;
+    UPDATE @.instructions i SET withdrawn = p_token WHERE i.id = p_id AND i.withdrawn IS NULL;
+    RETURN FOUND OR EXISTS (SELECT FROM @.instructions i WHERE i.id = p_id AND i.withdrawn = p_token);
+  END $$;
+
+  CREATE FUNCTION @.forget_keys@v(p_before text) RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    UPDATE @.runs r SET key = '', named = ''
+    WHERE r.key <> '' AND r.started_at < p_before AND r.state NOT IN ('queued', 'running', 'waiting');
+  END $$;
+`;
+
+/** Chains whole. Their messages go piece by piece: tells chains of which some are left, whoever deleted them. */
+export const DELETE = `
+  CREATE FUNCTION @.sweep@v(p_chain bigint, p_limit integer) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE
+    v_count integer;
+  BEGIN
+    DELETE FROM @.messages m WHERE m.chain = p_chain AND m.seq = ANY (ARRAY
+      (SELECT o.seq FROM @.messages o WHERE o.chain = p_chain ORDER BY o.seq LIMIT p_limit));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    IF v_count < p_limit THEN
+      DELETE FROM @.pieces p WHERE p.chain = p_chain;
+      DELETE FROM @.remains r WHERE r.chain = p_chain;
+    END IF;
+  END $$;
+
+  CREATE FUNCTION @.delete@v(p_ids text[], p_limit integer) RETURNS TABLE (chain bigint) LANGUAGE plpgsql AS $$
+  #variable_conflict use_column
+  DECLARE
+    v_chains bigint[];
+    v_chain bigint;
+    v_shard integer;
+    v_dir text;
+  BEGIN
+    v_chains := ARRAY(SELECT o.chain FROM @.chains o WHERE o.chain IN
+      (SELECT n.chain FROM @.names n WHERE n.name = ANY (p_ids) AND NOT n.alias) ORDER BY o.chain FOR UPDATE);
+    FOREACH v_chain IN ARRAY v_chains LOOP
+      SELECT s.project_dir, o.shard INTO v_dir, v_shard FROM @.sessions s JOIN @.chains o ON o.chain = s.chain
+      WHERE s.chain = v_chain AND s.idx = 0;
+      IF FOUND THEN PERFORM @.count@v(v_dir, v_shard, -1); END IF;
+      DELETE FROM @.names n USING @.sessions s WHERE s.chain = v_chain AND n.name IN (s.id, s.alias) AND n.chain = v_chain;
+      DELETE FROM @.sessions s WHERE s.chain = v_chain;
+      DELETE FROM @.views w WHERE w.chain = v_chain;
+      DELETE FROM @.snapshots p WHERE p.chain = v_chain;
+      DELETE FROM @.runs r WHERE r.chain = v_chain;
+      DELETE FROM @.asks a WHERE a.chain = v_chain;
+      DELETE FROM @.instructions i WHERE i.chain = v_chain;
+      DELETE FROM @.chains o WHERE o.chain = v_chain;
+      INSERT INTO @.remains (chain) VALUES (v_chain);
+      PERFORM @.sweep@v(v_chain, p_limit);
+    END LOOP;
+    RETURN QUERY SELECT r.chain FROM @.remains r ORDER BY r.chain LIMIT 100;
+  END $$;
+`;
