@@ -46,9 +46,27 @@ function isPath(value: string): boolean {
  */
 export function gatherSecrets(config: unknown, secrets: Set<string>): void {
   const isAnswered = isRecord(config) && isRecord(config["server"]);
-  const url = isRecord(config) && isRecord(config["session"]) ? config["session"]["url"] : undefined;
-  if (typeof url === "string" && url !== "") secrets.add(url);
-  gather(isAnswered ? { ...config, server: { ...(config["server"] as object), headers: {} } } : config, secrets);
+  const shown = isAnswered ? { ...config, server: { ...(config["server"] as object), headers: {} } } : config;
+  gather(
+    isRecord(shown) && isRecord(shown["session"])
+      ? { ...shown, session: gatherStore(shown["session"], secrets) }
+      : shown,
+    secrets,
+  );
+}
+
+/** Of a store's address who comes there is secret, and how; messages name the place. Tells what is left to be gathered. */
+function gatherStore({ url, ...others }: Record<string, unknown>, secrets: Set<string>): Record<string, unknown> {
+  if (typeof url !== "string" || url === "") return others;
+  const [start] = /^[a-z]+:\/\/[^/?#]*@(?=[^/?#])/i.exec(url) ?? [];
+  if (start === undefined || !URL.canParse(url)) {
+    secrets.add(url);
+    return others;
+  }
+  const { password, searchParams } = new URL(url);
+  for (const secret of [start, password, safelyDecoded(password), searchParams.get("password") ?? ""])
+    if (secret !== "") secrets.add(secret);
+  return others;
 }
 
 function gather(value: unknown, secrets: Set<string>, name = ""): void {

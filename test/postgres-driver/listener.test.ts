@@ -2,9 +2,20 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { Client } from "pg";
+import {
+  aSession,
+  anAsk,
+  anInstruction,
+  answered,
+  change,
+  growing,
+  leaseOf,
+} from "../../src/testing/session-driver/rule.js";
 import { Child } from "../helpers/child.js";
-import { NO_POSTGRES, asAdmin, ownServer, postgresUrl } from "../helpers/postgres.js";
+import { NO_POSTGRES, asAdmin, ownServer, postgresSchema, postgresUrl } from "../helpers/postgres.js";
+import { postgresOptions } from "../helpers/stores.js";
 import type { Hooks } from "../helpers/temp.js";
 import { Connections } from "../../adapters/postgres-driver/connections.js";
 import { PostgresNotifier } from "../../adapters/postgres-driver/listener.js";
@@ -149,4 +160,39 @@ it("neither throws nor waits while the server is away, and listens when it is ba
   const before = heard;
   two.publish("root");
   await until(() => heard > before);
+});
+
+it("sees every change of a chain that nobody told of", real, async (t) => {
+  const ends: (() => unknown)[] = [];
+  const place = await postgresSchema({ after: (end) => void ends.push(end) });
+  const [driver, other] = [new PostgresDriver(postgresOptions(place)), new PostgresDriver(postgresOptions(place))];
+  t.after(async () => {
+    await driver.close();
+    await other.close();
+    for (const end of ends) await end();
+  });
+  await driver.open();
+  await other.open();
+  const id = "chain \0\ud800";
+  let hints = 0;
+  const unsubscribe = driver.notifier.subscribe(id, () => hints++);
+  const changes: readonly (readonly [name: string, act: () => Promise<unknown>])[] = [
+    ["create", () => other.create({ session: aSession(id) })],
+    ["write", () => other.write(id, change({ add: [growing(id, 1)] }))],
+    ["append", () => other.write(id, change({ append: [{ messageId: `${id}-1`, part: 0, type: "text", text: "a" }] }))],
+    ["ask", () => other.write(id, change({ asks: [anAsk("ask", id)] }))],
+    ["answer", () => other.answer("ask", answered("allow"))],
+    ["lease", () => leaseOf(other, id, "holder")],
+    ["instruct", () => other.instruct(anInstruction("steer", id))],
+    ["follow-up", () => other.create({ session: aSession("next", { chain: { root: id, index: 1 } }) })],
+    ["delete", () => other.delete([id])],
+  ];
+  await until(() => hints === 1);
+  for (const [name, act] of changes) {
+    const before = hints;
+    await act();
+    await until(() => hints > before);
+    t.diagnostic(name);
+  }
+  unsubscribe();
 });

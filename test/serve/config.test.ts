@@ -170,7 +170,7 @@ describe("the config file", () => {
       "key-value",
       "p%40ss1",
       "p@ss1",
-      "postgres://me:p%40ss1@host/db",
+      "postgres://me:p%40ss1@",
       "tok-1",
     ]);
   });
