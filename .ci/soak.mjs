@@ -16,6 +16,7 @@ const STEPS = [
   ]),
   ["kill -9 of a server, 20 times on each driver", "test/reliability/kill.test.ts", { SEED: seed, TRIALS: 20 }],
   ["kill -9 of a writer, 100 times (sqlite)", "test/sqlite-driver/processes.test.ts", { SEED: seed, TRIALS: 100 }],
+  ["kill -9 of a writer, 100 times (postgres)", "test/postgres-driver/processes.test.ts", { SEED: seed, TRIALS: 100 }],
   ["kill -9 of a writer, 100 times (json)", "test/lowdb-json-driver/processes.test.ts", { SEED: seed, TRIALS: 100 }],
   ["four servers with 50 prompts each on one store", "test/reliability/processes.test.ts", { PROMPTS: 50 }],
   [

@@ -75,7 +75,9 @@ export class ClientSessions {
       const open = sessions.opened(session, sessionId);
       open.reopened(session, cwd);
       const watching = await sessions.watching(open, session);
-      if (history)
+      // What is said from the answer on is told, however long the store takes to say what was before.
+      if (!history) await watching.skip();
+      else
         for await (const updates of watching.replay(context.signal))
           for (const update of updates) {
             context.signal.throwIfAborted();

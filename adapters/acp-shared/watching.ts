@@ -64,6 +64,9 @@ export class Watching {
   /** The wait for a provider that was told last. */
   #waited = "";
   #ending: Ending | undefined;
+  #hasSkipped = false;
+  /** The message that had not come to its end when all was skipped. */
+  #growing: number | undefined;
   /** The newest run of which the end is told, or was there before. */
   #over: string | undefined;
   #beginning: NodeJS.Timeout | undefined;
@@ -103,6 +106,18 @@ export class Watching {
       }
     }
     yield this.#planned();
+  }
+
+  /** The client knows what was said until now, or wants none of it: `follow` goes on behind that. */
+  async skip(): Promise<void> {
+    const { open } = this.#parts;
+    const before = Number.MAX_SAFE_INTEGER;
+    const last = await this.#agent.sessions.messages(open.root, { before, limit: LAST });
+    this.#teller.prime(last);
+    open.since = this.#teller.seq;
+    this.#hasSkipped = true;
+    const [growing] = last.slice(-1);
+    if (growing && !growing.finished) this.#growing = growing.seq;
   }
 
   /** Tell what comes from now on, until the end. Never rejects. */
@@ -148,15 +163,10 @@ export class Watching {
   /** What was said before that the client needs no telling of: it knows that already, or asked for no history. */
   async #catchUp(): Promise<void> {
     const { open } = this.#parts;
-    if (open.since === undefined) {
-      const before = Number.MAX_SAFE_INTEGER;
-      const last = await this.#agent.sessions.messages(open.root, { before, limit: LAST });
-      this.#teller.prime(last);
-      open.since = this.#teller.seq;
-      // The last one may grow on.
-      const [growing] = last.slice(-1);
-      if (growing && !growing.finished) return this.#grow(growing.seq);
-    } else this.#teller.skip(open.pastOwn(open.since));
+    if (open.since === undefined) await this.skip();
+    else if (!this.#hasSkipped) this.#teller.skip(open.pastOwn(open.since));
+    // The last one may grow on.
+    if (this.#growing !== undefined) await this.#grow(this.#growing);
   }
 
   /** Go on within a message. */

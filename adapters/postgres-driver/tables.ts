@@ -134,6 +134,7 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX asks_all ON @.asks (created_at, id);
   CREATE INDEX asks_of_chain ON @.asks (chain, created_at, id);
   CREATE INDEX asks_open ON @.asks (created_at, id) WHERE state = 'open';
+  CREATE INDEX asks_open_of_chain ON @.asks (chain) WHERE state = 'open';
 
   CREATE TABLE @.instructions (
     chain bigint NOT NULL,

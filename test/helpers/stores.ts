@@ -65,12 +65,12 @@ const postgres: StoreKind = [
 export const QUICK_STORES: readonly StoreKind[] = [
   memory,
   ["sqlite", onDisk((path) => new SqliteDriver({ path, durability: "normal" }))],
+  ...(NO_POSTGRES ? [] : [postgres]),
 ];
 
 export const STORES: readonly StoreKind[] = [
   ...QUICK_STORES,
   ["json", onDisk((path) => new LowdbJsonDriver({ path, durability: "normal" }))],
-  ...(NO_POSTGRES ? [] : [postgres]),
 ];
 
 // Whatever goes over all stores says that it did not go over this one.

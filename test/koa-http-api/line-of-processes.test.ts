@@ -3,15 +3,16 @@ import { it } from "node:test";
 import { sseEvents } from "../helpers/http.js";
 import { lab, labConfig, stored, until } from "../helpers/lab.js";
 import { startServer, type GantryServer } from "../helpers/server.js";
+import { SERVER_STORES, sessionOn } from "../helpers/server-stores.js";
 import { makeTempDir } from "../helpers/temp.js";
 
-for (const driver of ["sqlite", "json"])
+for (const driver of SERVER_STORES)
   it(`a line of two servers goes on when one of them is killed (${driver})`, async (t) => {
     const models = await lab(t);
     models.enqueue({ say: [{ gate: "never" }, { text: "never" }] });
     const home = await makeTempDir();
     t.after(() => home.remove());
-    const config = labConfig(models, { session: { driver } });
+    const config = labConfig(models, { session: await sessionOn(driver) });
     const [a, b] = await Promise.all([
       startServer(t, { home: home.path, config }),
       startServer(t, { home: home.path, config }),

@@ -8,6 +8,7 @@ import type { FakeModelServer } from "../helpers/fake-model-server.js";
 import { ask, lab, labConfig, pause, seedOf, stored, stream, until, type Streamed } from "../helpers/lab.js";
 import { randomOf } from "../helpers/random.js";
 import { startServer, type GantryServer } from "../helpers/server.js";
+import { SERVER_STORES, sessionOn } from "../helpers/server-stores.js";
 import { tempDir } from "../helpers/temp.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 2);
@@ -114,14 +115,14 @@ async function checkAfter(server: GantryServer, models: FakeModelServer, trial: 
 }
 
 describe("a server killed at a random moment of its streams", { concurrency: true }, () => {
-  for (const driver of ["sqlite", "json"]) {
+  for (const driver of SERVER_STORES) {
     it(`${driver}: what was answered is there, streams up to their last batch, and each goes on`, async (t) => {
       const seed = seedOf();
       t.diagnostic(`SEED=${seed} TRIALS=${TRIALS}`);
       const random = randomOf(seed);
       const models = await lab(t);
       const home = await tempDir(t);
-      const options = { config: labConfig(models, { session: { driver } }), home: home.path };
+      const options = { config: labConfig(models, { session: await sessionOn(driver) }), home: home.path };
       const lost: number[] = [];
       let server = await startServer(t, options);
       for (let trial = 0; trial < TRIALS; trial++) {

@@ -5,10 +5,10 @@ import { say, type FakeModelServer } from "../helpers/fake-model-server.js";
 import { eventsOf } from "../helpers/event-page.js";
 import { ask, lab, labConfig, stored, until } from "../helpers/lab.js";
 import { startServer, type GantryServer } from "../helpers/server.js";
+import { SERVER_STORES, sessionOn } from "../helpers/server-stores.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
 
 const KEYS = Number(process.env["KEYS"] ?? 5);
-const STORES = ["sqlite", "json"] as const;
 const STUCK = { say: [{ text: "Hm" }, { stall: true as const }] };
 
 interface Place {
@@ -21,7 +21,11 @@ async function place(hooks: Hooks, driver: string): Promise<Place> {
   const models = await lab(hooks, { fallback: say("Yes.") });
   const home = await tempDir(hooks);
   const project = await tempDir(hooks);
-  const options = { config: labConfig(models, { session: { driver } }), home: home.path, projectDir: project.path };
+  const options = {
+    config: labConfig(models, { session: await sessionOn(driver) }),
+    home: home.path,
+    projectDir: project.path,
+  };
   return { models, serve: () => startServer(hooks, options) };
 }
 
@@ -45,7 +49,7 @@ async function runOf(server: GantryServer, id: string): Promise<{ state: string;
 }
 
 describe("a run in the background", { concurrency: true }, () => {
-  for (const driver of STORES)
+  for (const driver of SERVER_STORES)
     it(`${driver}: reads interrupted once its server was killed and started again, and its session goes on`, async (t) => {
       const { models, serve } = await place(t, driver);
       const first = await serve();
@@ -65,7 +69,7 @@ describe("a run in the background", { concurrency: true }, () => {
       assert.deepEqual(models.violations, []);
     });
 
-  for (const driver of STORES)
+  for (const driver of SERVER_STORES)
     it(`${driver}: is told interrupted to who watches from another process, although nobody writes it`, async (t) => {
       const { models, serve } = await place(t, driver);
       const [holder, other] = await Promise.all([serve(), serve()]);
@@ -82,7 +86,7 @@ describe("a run in the background", { concurrency: true }, () => {
       assert.deepEqual(states, ["running", "interrupted"]);
     });
 
-  for (const driver of STORES)
+  for (const driver of SERVER_STORES)
     it(`${driver}: is cancelled by another process when its own goes on, and is left when that is dead`, async (t) => {
       const { models, serve } = await place(t, driver);
       const [holder, other] = await Promise.all([serve(), serve()]);
@@ -103,7 +107,7 @@ describe("a run in the background", { concurrency: true }, () => {
 });
 
 describe("a key", { concurrency: true }, () => {
-  for (const driver of STORES)
+  for (const driver of SERVER_STORES)
     it(`${driver}: is one run, however many processes are asked at once`, async (t) => {
       const { models, serve } = await place(t, driver);
       let answers = 0;
@@ -131,7 +135,7 @@ describe("a key", { concurrency: true }, () => {
       t.diagnostic(`${KEYS} keys, ${seen.size} runs, ${answers} answers of the model`);
     });
 
-  for (const driver of STORES)
+  for (const driver of SERVER_STORES)
     it(`${driver}: of a run whose process was killed begins it again, in its session, once`, async (t) => {
       const { models, serve } = await place(t, driver);
       const [holder, other] = await Promise.all([serve(), serve()]);

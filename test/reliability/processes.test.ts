@@ -4,6 +4,7 @@ import { describe, it } from "node:test";
 import { say } from "../helpers/fake-model-server.js";
 import { ask, lab, labConfig, pause, stored, stream, until } from "../helpers/lab.js";
 import { startServer, type GantryServer } from "../helpers/server.js";
+import { SERVER_STORES, sessionOn } from "../helpers/server-stores.js";
 import { tempDir } from "../helpers/temp.js";
 
 const PROMPTS = Number(process.env["PROMPTS"] ?? 10);
@@ -22,12 +23,16 @@ async function insist(server: GantryServer, body: object): Promise<string> {
 }
 
 describe("four servers on one store", { concurrency: true }, () => {
-  for (const driver of ["sqlite", "json"]) {
+  for (const driver of SERVER_STORES) {
     it(`${driver}: no prompt is lost, a session runs in one at a time, the dead are replaced, deletion reaches all`, async (t) => {
       const models = await lab(t, { fallback: say("Yes.") });
       const home = await tempDir(t);
       const project = await tempDir(t);
-      const options = { config: labConfig(models, { session: { driver } }), home: home.path, projectDir: project.path };
+      const options = {
+        config: labConfig(models, { session: await sessionOn(driver) }),
+        home: home.path,
+        projectDir: project.path,
+      };
       const servers = await Promise.all(Array.from({ length: SERVERS }, () => startServer(t, options)));
       const [a, b, c, d] = servers as [GantryServer, GantryServer, GantryServer, GantryServer];
 

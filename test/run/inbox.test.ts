@@ -155,6 +155,36 @@ for (const [name, make] of STORES)
       assert.deepEqual(await driver.instructions(sessionId), []);
     });
 
+    it("follows nothing that was taken back as it ended, and nothing of other runs", async (t) => {
+      const driver = (await make(t))();
+      const agents = await two(t, () => driver, ["done", "never"]);
+      const { write } = driver;
+      const other = { id: "other", runId: "other", kind: "steer", text: "of a run in line", createdAt: "" } as const;
+      driver.write = async (id, change) => {
+        const [ended] = change.runs ?? [];
+        if (change.release !== true || !ended) return write.call(driver, id, change);
+        const own = { ...other, id: "own", runId: ended.id, text: "too late" };
+        for (const one of [own, other]) await driver.instruct({ ...one, sessionId: id });
+        const left = await write.call(driver, id, change);
+        assert.deepEqual(
+          left.map(({ id }) => id),
+          ["own", "other"],
+        );
+        assert.equal(await driver.withdraw("own"), true);
+        return left;
+      };
+      const run = await agents.here.run({ message: "hi" });
+      await run.result;
+      // A run that followed it would have begun.
+      await sleep(200);
+      assert.deepEqual(await agents.said(run.sessionId), ["user: hi", "assistant: done"]);
+      const left = await driver.instructions(run.sessionId);
+      assert.deepEqual(
+        left.map(({ id }) => id),
+        ["other"],
+      );
+    });
+
     it("takes back nothing that somebody set meanwhile, when what came too late begins the next run", async (t) => {
       const driver = (await make(t))();
       const agents = await two(t, () => driver, [waits, "first", "second"]);

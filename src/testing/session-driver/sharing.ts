@@ -74,6 +74,22 @@ export const sharingRules: readonly Rule[] = [
     },
   ],
   [
+    "two drivers that write the same sessions at once, each in its own order, wait for nobody for ever and lose nothing",
+    async (store) => {
+      const drivers = [store.driver, await store.second()];
+      const ids = Array.from({ length: 12 }, (_, n) => `s${n}`);
+      await Promise.all(ids.map((id) => store.driver.create({ session: aSession(id) })));
+      const usage = { promptTokens: 1, completionTokens: 0, totalTokens: 1, cost: 0 };
+      const rounds = [1, 2, 3].flatMap(() => [ids, [...ids].reverse()]);
+      await Promise.all(
+        rounds.flatMap((order, n) =>
+          order.map((id) => (drivers[n % 2] ?? store.driver).write(id, change({ usage, set: { title: `${n}` } }))),
+        ),
+      );
+      for (const id of ids) assert.equal((await store.driver.get(id))?.usage.promptTokens, rounds.length, id);
+    },
+  ],
+  [
     "two drivers that create the same id, or the same alias, at once: one wins",
     async (store) => {
       const drivers = [store.driver, await store.second()];
