@@ -197,3 +197,25 @@ it("closes while statements are under way and others wait, however long they tak
   await connections.open(() => Promise.resolve());
   assert.deepEqual(await connections.query("SELECT 1 AS one", [], "read"), [{ one: 1 }]);
 });
+
+it("goes without encryption only where that may be", real, async (t) => {
+  const url = new URL(await postgresUrl());
+  url.searchParams.set("sslmode", "prefer");
+  const connections = await opened(t, url.href);
+  const [row] = await connections.query<{ ssl: boolean }>(
+    "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
+    [],
+    "read",
+  );
+  // A server that offers none is taken as it is.
+  if (row?.ssl) return;
+  for (const mode of ["no-verify", "require", "verify-full"]) {
+    url.searchParams.set("sslmode", mode);
+    const strict = new Connections({ url: url.href, pool: POOL });
+    t.after(() => strict.close());
+    await assert.rejects(
+      strict.open(() => Promise.resolve()),
+      /the server offers no encryption/,
+    );
+  }
+});
