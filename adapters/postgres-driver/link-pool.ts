@@ -23,6 +23,12 @@ interface Waiter {
   refuse(error: Error): void;
 }
 
+/** How somebody lost a connection: why, and what to tell beside where no other is to be had. */
+export interface Loss {
+  readonly why: string;
+  readonly note: string;
+}
+
 /** What waits for a connection at the same time: calls, and characters of what they carry. Beyond it they are refused at once. */
 const WAITING = { calls: 10_000, size: 64 * 1024 * 1024 };
 /** Longest for one attempt to connect, and between two attempts while nothing is reached, in ms. */
@@ -79,9 +85,9 @@ export class LinkPool {
 
   /**
    * A connection, until it is put back, at the latest at `until`. `size` is what the caller carries meanwhile, in
-   * characters; `first` is for whoever had one and lost it. Rejects with `StoreError`.
+   * characters; whoever had one and lost it is first. Rejects with `StoreError`.
    */
-  async take(until: number, size: number, first: boolean): Promise<Link> {
+  async take(until: number, size: number, lost?: Loss): Promise<Link> {
     if (!this.#life) throw new StoreError(`session store ${this.#address.where}: it is closed`);
     const idle = this.#idle.pop();
     if (idle) {
@@ -94,7 +100,7 @@ export class LinkPool {
       const timer = setTimeout(() => {
         this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
         this.#waitingSize -= size;
-        reject(this.#none());
+        reject(this.#none("", lost));
       }, until - Date.now());
       const waiter: Waiter = {
         size,
@@ -107,7 +113,7 @@ export class LinkPool {
           reject(error);
         },
       };
-      if (first) this.#waiting.unshift(waiter);
+      if (lost) this.#waiting.unshift(waiter);
       else this.#waiting.push(waiter);
       this.#waitingSize += size;
       this.#grow();
@@ -205,10 +211,10 @@ export class LinkPool {
   }
 
   /** Why there is no connection to be had. */
-  #none(before = ""): StoreError {
+  #none(before = "", lost?: Loss): StoreError {
     const all = `all ${this.#links.size} connections are in use (session.pool.size)`;
-    const why = this.#away?.why ?? (this.#links.size > 0 ? all : "the server does not answer");
-    return unavailable(this.#address.where, `${before}${why}`);
+    const why = this.#away?.why ?? lost?.why ?? (this.#links.size > 0 ? all : "the server does not answer");
+    return unavailable(this.#address.where, `${before}${why}${lost?.note ?? ""}`);
   }
 
   /** Connections that nobody needed for long go; one of the others looks after those who have none. */
