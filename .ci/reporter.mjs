@@ -2,10 +2,14 @@
 import path from "node:path";
 import { inspect } from "node:util";
 
+/** So many files are told that took longest. */
+const SLOWEST = 40;
+
 export default async function* reporter(source) {
   const files = new Map();
   const failures = [];
   const skipped = new Map();
+  const took = new Map();
   const counts = { pass: 0, fail: 0, skip: 0 };
   for await (const { type, data } of source) {
     if (type === "test:pass" || type === "test:fail") {
@@ -14,6 +18,7 @@ export default async function* reporter(source) {
       const file = data.file ? path.relative(process.cwd(), data.file) : data.name;
       const tally = files.get(file) ?? { pass: 0, fail: 0 };
       files.set(file, tally);
+      if (data.nesting === 0) took.set(file, (took.get(file) ?? 0) + (data.details?.duration_ms ?? 0));
       if (type === "test:fail") {
         const error = data.details?.error;
         const onlyChildren = error?.failureType === "subtestsFailed";
@@ -43,6 +48,8 @@ export default async function* reporter(source) {
       yield `    actual: ${inspect(cause.actual, { depth: 6 })}\n    expected: ${inspect(cause.expected, { depth: 6 })}\n`;
     }
   }
+  const slowest = [...took].sort(([, a], [, b]) => b - a).slice(0, SLOWEST);
+  yield `\nthe slowest: ${slowest.map(([file, ms]) => `${file} ${(ms / 1000).toFixed(1)} s`).join(", ")}\n`;
   for (const [why, count] of skipped) yield `\nskipped ${count}: ${why}\n`;
   yield `\n${counts.pass} passed, ${counts.fail} failed, ${counts.skip} skipped, in ${files.size} files\n`;
 }
