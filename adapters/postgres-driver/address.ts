@@ -25,7 +25,8 @@ export interface Address {
   readonly where: string;
 }
 
-const EXPECTED = "expected postgres://user:password@host:port/database";
+const EXPECTED =
+  "expected postgres://user:password@host:port/database, in which characters like / ? # @ % of a password are percent-encoded";
 
 /** `sslmode`. Without `no-verify` nothing is called encrypted that anybody in between could read. */
 const MODES: Readonly<Record<string, Tls>> = {
@@ -57,6 +58,9 @@ export function readAddress(text: string, field = "session.url"): Address {
     throw wrong(EXPECTED);
   }
   if (url.protocol !== "postgres:" && url.protocol !== "postgresql:") throw wrong(EXPECTED);
+  // A password that was not encoded ends the host's part early: what is left of it would be told as a host or a database.
+  const keys = [...url.searchParams.keys()].join("");
+  if (url.hash !== "" || (url.username === "" && `${url.pathname}${keys}`.includes("@"))) throw wrong(EXPECTED);
   const asked = url.searchParams;
   const mode = asked.get("sslmode") ?? (asked.get("ssl") === "true" ? "require" : "disable");
   const tls = MODES[mode];

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger, StoreError } from "gantry";
 import { readAddress, type Address } from "./address.js";
 import { isConflict, isLost, reason, unavailable, withoutWords } from "./errors.js";
-import { LinkPool, type PoolOptions } from "./link-pool.js";
+import { LinkPool, type Loss, type PoolOptions } from "./link-pool.js";
 import { TooLong, type Value } from "./link.js";
 
 export type { Value } from "./link.js";
@@ -67,18 +67,20 @@ export class Connections {
   async open(prepare: (query: Query) => Promise<void>): Promise<void> {
     this.#pool.open();
     const until = this.#soon();
+    let lost: Loss | undefined;
     for (let losses = 1; ; losses++) {
-      const link = await this.#pool.take(until, 0);
+      const link = await this.#pool.take(until, 0, { lost });
       try {
         await prepare((text, values = []) => link.run(text, values, 0));
         this.#pool.put(link);
         return;
       } catch (error) {
-        const lost = link.lost || isLost(error);
+        const isGone = link.lost || isLost(error);
         // It may be in the middle of a transaction.
         link.destroy();
-        if (!lost) throw withoutWords(error);
-        await this.#again(losses, until, error, "read");
+        if (!isGone) throw withoutWords(error);
+        lost = { why: reason(error).why, note: "" };
+        await this.#again(losses, until, lost);
       }
     }
   }
@@ -96,22 +98,25 @@ export class Connections {
     { seconds = this.#options.statementTimeout, patient = false }: Asking = {},
   ): Promise<Row[]> {
     const size = sizeOf(values);
+    const note = again === "once" ? UNKNOWN : "";
     let until = this.#soon();
+    let lost: Loss | undefined;
     for (let losses = 0, conflicts = 0; ;) {
-      const link = await this.#pool.take(until, size, { first: losses > 0, patient });
+      const link = await this.#pool.take(until, size, { lost, patient });
       try {
         const rows = await link.run<Row>(text, values, seconds);
         this.#pool.put(link);
         return rows;
       } catch (error) {
-        const lost = link.lost || isLost(error);
-        if (lost) link.destroy();
+        const isGone = link.lost || isLost(error);
+        if (isGone) link.destroy();
         else this.#pool.put(link);
-        if (error instanceof TooLong) throw unavailable(this.#address.where, whetherDone(error.message, again));
-        if (lost) {
+        if (error instanceof TooLong) throw unavailable(this.#address.where, error.message + note);
+        if (isGone) {
           // From here on it waits again; how long it was at work counts for nothing.
           if (losses++ === 0) until = this.#soon();
-          await this.#again(losses, until, error, again);
+          lost = { why: reason(error).why, note };
+          await this.#again(losses, until, lost);
         } else if (isConflict(error) && conflicts++ < CONFLICTS) await sleep(Math.random() * 10 * conflicts);
         else throw withoutWords(error);
       }
@@ -128,16 +133,14 @@ export class Connections {
   }
 
   /** A moment, so that nothing turns in circles; the error where no time is left. */
-  async #again(losses: number, until: number, error: unknown, again: "read" | "once"): Promise<void> {
-    if (Date.now() >= until) throw unavailable(this.#address.where, whetherDone(reason(error).why, again));
+  async #again(losses: number, until: number, { why, note }: Loss): Promise<void> {
+    if (Date.now() >= until) throw unavailable(this.#address.where, why + note);
     if (losses > 1) await sleep(Math.random() * Math.min(500, 10 * 2 ** losses));
   }
 }
 
 /** Whoever changed something and hears of a failure must not believe that nothing was changed. */
-function whetherDone(why: string, again: "read" | "once"): string {
-  return again === "once" ? `${why}; whether the change was made is not known` : why;
-}
+const UNKNOWN = "; whether the change was made is not known";
 
 /** Characters, or bytes, of what a statement carries. */
 function sizeOf(values: readonly Value[]): number {

@@ -38,6 +38,7 @@ const ADVICE: readonly (readonly [pattern: RegExp, text: string, more?: { lastin
   ],
   [/^53100$/, "there is no room left on the server's disk; free some and try again", { full: true }],
   [/^53...$/, "the server lacks memory or another resource"],
+  [/^54...$/, "an id, a key or a message is longer than the database can hold"],
   [/^57014$/, "the statement was cancelled"],
   [/^25006$/, "the server only reads: it stands by for another one"],
   [/^57P0[12]$/, "the server was shut down"],

@@ -4,13 +4,22 @@
 
 /** What the functions below share. */
 const SHARED = `
+  -- Of a folder's total. An index has no room for a long one.
+  CREATE FUNCTION @.scope@v(p_dir text) RETURNS text STABLE LANGUAGE plpgsql AS $$
+  BEGIN
+    IF octet_length(p_dir) <= 1000 THEN RETURN 'dir:' || p_dir; END IF;
+    RETURN 'long:' || encode(sha256(convert_to(p_dir, getdatabaseencoding()::name)), 'hex');
+  END $$;
+
   -- Originals that come and go.
   CREATE FUNCTION @.count@v(p_dir text, p_shard integer, p_by integer) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE
+    v_scope text := @.scope@v(p_dir);
   BEGIN
-    INSERT INTO @.totals AS t (scope, shard, n) VALUES ('', p_shard, p_by), ('dir:' || p_dir, p_shard, p_by)
+    INSERT INTO @.totals AS t (scope, shard, n) VALUES ('', p_shard, p_by), (v_scope, p_shard, p_by)
     ON CONFLICT (scope, shard) DO UPDATE SET n = t.n + excluded.n;
     IF p_by < 0 THEN
-      DELETE FROM @.totals t WHERE t.scope = 'dir:' || p_dir AND t.shard = p_shard AND t.n = 0;
+      DELETE FROM @.totals t WHERE t.scope = v_scope AND t.shard = p_shard AND t.n = 0;
     END IF;
   END $$;
 

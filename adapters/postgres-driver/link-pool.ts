@@ -21,10 +21,23 @@ export interface PoolOptions {
 interface Waiter {
   /** Whether it waits as long as it may, also for a server that is known to be away. */
   readonly patient: boolean;
+  readonly lost: Loss | undefined;
   /** Characters of what the call carries. */
   readonly size: number;
   take(link: Link): void;
   refuse(error: Error): void;
+}
+
+/** How somebody lost a connection: why, and what to tell beside where no other is to be had. */
+export interface Loss {
+  readonly why: string;
+  readonly note: string;
+}
+
+/** How a connection is wanted. */
+export interface Want {
+  lost?: Loss | undefined;
+  patient?: boolean;
 }
 
 /** What waits for a connection at the same time: calls, and characters of what they carry. Beyond it they are refused at once. */
@@ -85,10 +98,10 @@ export class LinkPool {
 
   /**
    * A connection, until it is put back, at the latest at `until`. `size` is what the caller carries meanwhile, in
-   * characters; `first` is for whoever had one and lost it. Who is not `patient` waits for no server that has been away
-   * for two seconds. Rejects with `StoreError`.
+   * characters; whoever had one and `lost` it is first. Who is not `patient` waits for no server that has been away for
+   * two seconds. Rejects with `StoreError`.
    */
-  async take(until: number, size: number, { first = false, patient = false } = {}): Promise<Link> {
+  async take(until: number, size: number, { lost, patient = false }: Want = {}): Promise<Link> {
     if (!this.#life) throw new StoreError(`session store ${this.#address.where}: it is closed`);
     const idle = this.#idle.pop();
     if (idle) {
@@ -99,7 +112,7 @@ export class LinkPool {
       this.#grow();
       // Whoever asks again and again, and nothing else, must leave others their turn.
       await sleep(REFUSE_MS);
-      throw this.#none();
+      throw this.#none("", lost);
     }
     const full = this.#waiting.length >= WAITING.calls || this.#waitingSize + size > WAITING.size;
     if (full && this.#waiting.length > 0) throw this.#none("too many calls wait; ");
@@ -107,11 +120,12 @@ export class LinkPool {
       const timer = setTimeout(() => {
         this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
         this.#waitingSize -= size;
-        reject(this.#none());
+        reject(this.#none("", lost));
       }, until - Date.now());
       const waiter: Waiter = {
         size,
         patient,
+        lost,
         take: (link) => {
           clearTimeout(timer);
           resolve(link);
@@ -121,7 +135,7 @@ export class LinkPool {
           reject(error);
         },
       };
-      if (first) this.#waiting.unshift(waiter);
+      if (lost) this.#waiting.unshift(waiter);
       else this.#waiting.push(waiter);
       this.#waitingSize += size;
       this.#grow();
@@ -220,22 +234,22 @@ export class LinkPool {
   }
 
   /** Those who wait for a connection are told why there is none; the patient ones too, unless others are asked for. */
-  #refuse(why: () => Error, which = (_: Waiter): boolean => true): void {
+  #refuse(why: (waiter: Waiter) => Error, which = (_: Waiter): boolean => true): void {
     const refused = this.#waiting.filter(which);
     if (refused.length === 0) return;
     const left = this.#waiting.filter((waiter) => !which(waiter));
     this.#waiting.splice(0, Infinity, ...left);
     for (const waiter of refused) {
       this.#waitingSize -= waiter.size;
-      waiter.refuse(why());
+      waiter.refuse(why(waiter));
     }
   }
 
   /** Why there is no connection to be had. */
-  #none(before = ""): StoreError {
+  #none(before = "", lost?: Loss): StoreError {
     const all = `all ${this.#links.size} connections are in use (session.pool.size)`;
-    const why = this.#outage.why ?? (this.#links.size > 0 ? all : "the server does not answer");
-    return unavailable(this.#address.where, `${before}${why}`);
+    const why = this.#outage.why ?? lost?.why ?? (this.#links.size > 0 ? all : "the server does not answer");
+    return unavailable(this.#address.where, `${before}${why}${lost?.note ?? ""}`);
   }
 
   /** Connections that nobody needed for long go; one of the others looks after those who have none. */
@@ -300,7 +314,7 @@ export class LinkPool {
       this.#refuse(() => new StoreError(`session store ${this.#address.where}: ${why}`));
     if (!this.isAway) return;
     this.#refuse(
-      () => this.#none(),
+      ({ lost }) => this.#none("", lost),
       ({ patient }) => !patient,
     );
     this.whenAway?.(this.#none());

@@ -89,20 +89,22 @@ export function listStatement(query: SessionQuery): { sql: string; values: Value
   const values: Value[] = [];
   const value = (given: Value): string => `$${values.push(given)}`;
   const where = ["s.idx = 0"];
-  let scope = "";
+  let scope = "''";
   if (query.projectDir !== undefined) {
-    scope = `dir:${stored(query.projectDir)}`;
-    where.push(`s.project_dir = ${value(stored(query.projectDir))}`);
+    const dir = value(stored(query.projectDir));
+    scope = `@.scope@v(${dir})`;
+    // As the index has it.
+    where.push(`left(s.project_dir, 200) = left(${dir}, 200)`, `s.project_dir = ${dir}`);
   }
   if (query.emptyBefore !== undefined) where.push("s.empty", `s.updated_at < ${value(stored(query.emptyBefore))}`);
   if (query.search) where.push(`strpos(s.search, ${value(stored(query.search.toLowerCase()))}) > 0`);
   const isCounted = query.search || query.emptyBefore !== undefined;
   const total = isCounted
     ? `SELECT count(*) AS total FROM @.sessions s WHERE ${where.join(" AND ")}`
-    : `SELECT coalesce(sum(t.n), 0) AS total FROM @.totals t WHERE t.scope = ${value(scope)}`;
+    : `SELECT coalesce(sum(t.n), 0) AS total FROM @.totals t WHERE t.scope = ${scope}`;
   if (query.before)
     where.push(`(s.updated_at, s.id) < (${value(stored(query.before.updatedAt))}, ${value(stored(query.before.id))})`);
-  const limits = `LIMIT ${value(limitOf(query.limit))} OFFSET ${value(query.offset ?? 0)}`;
+  const limits = `LIMIT ${value(limitOf(query.limit))} OFFSET ${value(limitOf(query.offset ?? 0))}`;
   const page = `SELECT s.* FROM @.sessions s WHERE ${where.join(" AND ")} ORDER BY s.updated_at DESC, s.id DESC ${limits}`;
   const sql = `SELECT t.total, row_to_json(p)::text AS body FROM (${total}) t LEFT JOIN (${page}) p ON true
     ORDER BY p.updated_at DESC, p.id DESC`;
@@ -218,5 +220,5 @@ export async function dumpChain(store: Store, id: string): Promise<ChainData | u
 
 /** As PostgreSQL has it; null for no limit. */
 function limitOf(limit: number): number | null {
-  return Number.isFinite(limit) ? Math.max(0, Math.trunc(limit)) : null;
+  return Number.isFinite(limit) ? Math.min(END, Math.max(0, Math.trunc(limit))) : null;
 }

@@ -42,6 +42,7 @@ export async function prepareSchema(query: Query, schema: string): Promise<void>
   const sql = sqlOf(schema);
   const complete = ({ version, functions }: Found): boolean => version === VERSION && functions;
   if (complete(await look(query, schema))) return;
+  await checkEncoding(query, schema);
   await query("BEGIN", []);
   try {
     await query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [`gantry ${schema}`]);
@@ -53,6 +54,19 @@ export async function prepareSchema(query: Query, schema: string): Promise<void>
     await query("ROLLBACK", []).catch(() => undefined);
     throw missingRight(error, schema) ?? error;
   }
+}
+
+/** A database of another encoding refuses whatever that has no character for, in the middle of a run. */
+async function checkEncoding(query: Query, schema: string): Promise<void> {
+  const [{ encoding } = { encoding: "" }] = await query<{ encoding: string }>(
+    "SELECT pg_catalog.current_setting('server_encoding') AS encoding",
+    [],
+  );
+  if (encoding === "UTF8" || encoding === "SQL_ASCII") return;
+  throw new StoreError(
+    `session store in schema ${schema}: the database is of encoding ${encoding}, which does not hold every text; ` +
+      "name one of encoding UTF8 in session.url (CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0)",
+  );
 }
 
 function steps({ schema: made, version, functions }: Found, schema: string): string[] {

@@ -59,7 +59,8 @@ export const MIGRATIONS: readonly string[] = [
     PRIMARY KEY (chain, idx)
   ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
   CREATE INDEX sessions_all ON @.sessions (updated_at, id) WHERE idx = 0;
-  CREATE INDEX sessions_of_dir ON @.sessions (project_dir, updated_at, id) WHERE idx = 0;
+  -- Not the whole of a long folder, for which an index has no room.
+  CREATE INDEX sessions_of_dir ON @.sessions (left(project_dir, 200), updated_at, id) WHERE idx = 0;
   CREATE INDEX sessions_empty ON @.sessions (updated_at, id) WHERE idx = 0 AND empty;
 
   -- idx: of the session that it was said in. body: all else of it, as JSON, but for what was shown of it.
@@ -146,7 +147,7 @@ export const MIGRATIONS: readonly string[] = [
   );
   CREATE INDEX instructions_of_chain ON @.instructions (chain, n);
 
-  -- How many originals there are: in all (scope ''), and of a folder. Spread over rows that are added up, so that those who
+  -- How many originals there are: in all (scope ''), and of a folder, a long one by its hash. Spread over rows that are added up, so that those who
   -- begin sessions at the same time do not wait for each other: a connection has one, whatever it makes in one transaction.
   CREATE TABLE @.totals (
     scope text COLLATE "C" NOT NULL,

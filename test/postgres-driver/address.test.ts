@@ -44,6 +44,12 @@ it("refuses what says no place, and does not repeat it", () => {
     "postgres://a:s3cret@b:99999/c",
     "postgres://a:s3cret@b/c?sslmode=s3cret",
     "postgres://%zz:s3cret@b/c",
+    // Passwords that should have been encoded.
+    "postgres://a:s3cret/b@c/d",
+    "postgres://a:12/s3cret@c/d",
+    "postgres://a:12#s3cret@c/d",
+    "postgres://a:12?s3cret@c/d",
+    "postgres://a:12?x&s3cret@c/d=e",
   ])
     assert.throws(
       () => readAddress(url),

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
+import { randomBytes, randomUUID } from "node:crypto";
 import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { VERSION } from "../../adapters/postgres-driver/tables.js";
 import { aMessage, aSession, change, listed } from "../../src/testing/session-driver/rule.js";
-import { asAdmin, NO_POSTGRES, postgresDatabase } from "../helpers/postgres.js";
+import { asAdmin, NO_POSTGRES, postgresDatabase, postgresUrl } from "../helpers/postgres.js";
 import { postgresOptions } from "../helpers/stores.js";
 
 const schema = "kept";
@@ -59,6 +60,63 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await driver.close();
     assert.deepEqual(await asAdmin(url, "SELECT oid, relname FROM pg_class ORDER BY oid"), before);
     assert.deepEqual(await asAdmin(url, "SELECT version FROM kept.version"), [{ version: VERSION + 1 }]);
+  });
+
+  it("is made in no database of an encoding that lacks characters", async (t) => {
+    const url = new URL(await postgresUrl());
+    const database = `gantry_${randomBytes(8).toString("hex")}`;
+    await asAdmin(
+      url.href,
+      `CREATE DATABASE ${database} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`,
+    );
+    t.after(() => asAdmin(url.href, `DROP DATABASE ${database} WITH (FORCE)`));
+    const latin = new URL(url);
+    latin.pathname = `/${database}`;
+    const driver = driverAt(latin.href);
+    await assert.rejects(driver.open(), {
+      code: "store",
+      message: /schema kept: the database is of encoding LATIN1.*name one of encoding UTF8 in session\.url/,
+    });
+    await driver.close();
+    assert.deepEqual(await asAdmin(latin.href, "SELECT 1 FROM pg_namespace WHERE nspname = 'kept'"), []);
+  });
+
+  it("of a server that only reads is not made, and whoever asks for it hears why", async (t) => {
+    const url = await postgresDatabase(t);
+    await asAdmin(url, `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET default_transaction_read_only = on`);
+    const driver = new PostgresDriver(postgresOptions({ url, schema }, { pool: { connectTimeout: 1 } }));
+    await assert.rejects(driver.open(), { code: "store", unavailable: true, message: /only reads: it stands by/ });
+    await driver.close();
+  });
+
+  it("holds folders as long as a system has them, and tells what is too long for an index", async (t) => {
+    const driver = await opened(await postgresDatabase(t));
+    // Nothing that could be compressed.
+    const long = (length: number): string => {
+      let text = "";
+      while (text.length < length) text += randomUUID();
+      return `/${text.slice(1, length)}`;
+    };
+    const projectDir = long(4095);
+    const other = projectDir.slice(0, -1);
+    await driver.create({ session: aSession("a", { projectDir }) });
+    await driver.create({ session: aSession("b", { projectDir }) });
+    await driver.create({ session: aSession("c", { projectDir: other }) });
+    const totals = async () => [
+      (await driver.list({ projectDir, limit: 9 })).total,
+      (await driver.list({ projectDir, limit: 1, offset: 1 })).total,
+      (await driver.list({ projectDir: other, limit: 9 })).total,
+    ];
+    assert.deepEqual(await totals(), [2, 2, 1]);
+    assert.deepEqual(await listed(driver, { projectDir: other }), ["c"]);
+    await driver.write("a", change({ set: { projectDir: other } }));
+    await driver.delete(["b"]);
+    assert.deepEqual(await totals(), [0, 0, 2]);
+    await assert.rejects(driver.create({ session: aSession(long(10_000)) }), {
+      code: "store",
+      message: /an id, a key or a message is longer than the database can hold \(54000\)$/,
+    });
+    await driver.close();
   });
 
   it("that is half made by a process that died is made whole", async (t) => {
