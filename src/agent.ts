@@ -89,6 +89,8 @@ export class Agent {
     const kept = new KeptConversations();
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
     const store = () => this.#store();
+    const tasks = new TaskSet();
+    const closing = this.#closing.signal;
     this.#driver = options.driver;
     this.#providers = options.providers;
     this.projectDir = projectDir;
@@ -103,6 +105,7 @@ export class Agent {
       changed: (rootId, messages) => void this.#tell(rootId, messages),
       watch: (id, watched) => this.#watch(id, watched),
       stopRun: (rootId) => this.#stopRun(rootId),
+      background: { tasks, closing },
     });
     this.models = new Models({
       providers: options.providers,
@@ -148,8 +151,8 @@ export class Agent {
       kept,
       live: () => this.#watched,
       naming: new Set(),
-      closing: this.#closing.signal,
-      tasks: new TaskSet(),
+      closing,
+      tasks,
       stragglers: new TaskSet(),
     };
   }

@@ -11,6 +11,8 @@ export interface Call {
   readonly sync: boolean;
   /** Whether it changes nothing. */
   readonly reads: boolean;
+  /** Whether it goes with what is under way, which would be lost: it waits also for a server that has been away for a while. */
+  readonly patient?: boolean;
 }
 
 /** Longest that a statement may take that carries or tells much, in seconds. */
@@ -45,11 +47,16 @@ export class Calls {
   constructor(connections: Connections, sql: string) {
     this.#connections = connections;
     this.#sql = sql;
+    connections.whenAway = (error) => {
+      for (const lane of this.#lanes) for (const call of lane.takeImpatient()) call.reject(error);
+    };
   }
 
   /** What the call tells. Rejects as `Connections.query`. */
   add(call: Call): Promise<Part[]> {
     const lane = this.#lanes[call.sync ? 1 : 0];
+    // Behind those that wait it would wait too.
+    if (!call.patient && this.#connections.isAway) return this.#ask([call]).then(([own = []]) => own);
     return new Promise((resolve, reject) => {
       if (lane.isFull(call.text.length)) {
         reject(unavailable(this.#connections.address.where, "too many calls wait for it"));
@@ -86,12 +93,14 @@ export class Calls {
     }
   }
 
-  async #ask(group: readonly Waiting[]): Promise<Part[][]> {
+  async #ask(group: readonly Call[]): Promise<Part[][]> {
     const text = `[${group.map((call, n) => `{"n":${n},${call.text}}`).join()}]`;
     // A copy of a long conversation may take its time.
     const seconds = text.length > 1_000_000 ? LONG : undefined;
     const again = group.every(({ reads }) => reads) ? "read" : "once";
-    const rows = await this.#connections.query<Part & { n: number }>(this.#sql, [text], again, seconds);
+    const patient = group.some((call) => call.patient);
+    const asking = { seconds, patient };
+    const rows = await this.#connections.query<Part & { n: number }>(this.#sql, [text], again, asking);
     const parts = group.map((): Part[] => []);
     for (const row of rows) parts[row.n]?.push(row);
     return parts;
@@ -133,6 +142,13 @@ class Lane {
   takeOlder(time: number): Waiting[] {
     const younger = this.#waiting.findIndex(({ since }) => since > time);
     return this.#took(this.#waiting.splice(0, younger < 0 ? this.length : younger));
+  }
+
+  /** Those that wait for no server that is away. */
+  takeImpatient(): Waiting[] {
+    const taken = this.#waiting.filter(({ patient }) => !patient);
+    this.#waiting = this.#waiting.filter(({ patient }) => patient);
+    return this.#took(taken);
   }
 
   #took(calls: Waiting[]): Waiting[] {

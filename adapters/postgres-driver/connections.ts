@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Logger } from "gantry";
+import type { Logger, StoreError } from "gantry";
 import { readAddress, type Address } from "./address.js";
 import { isConflict, isLost, reason, unavailable, withoutWords } from "./errors.js";
 import { LinkPool, type Loss, type PoolOptions } from "./link-pool.js";
@@ -15,6 +15,12 @@ export interface ConnectionOptions {
 
 /** Ask something on one connection: one statement, or several in a text without values. */
 export type Query = <Row extends object>(text: string, values?: readonly Value[]) => Promise<Row[]>;
+
+/** How a statement is asked for. */
+export interface Asking {
+  seconds?: number | undefined;
+  patient?: boolean;
+}
 
 /** How often a statement that the server broke off for another's sake is sent again. */
 const CONFLICTS = 10;
@@ -39,6 +45,16 @@ export class Connections {
     return this.#address;
   }
 
+  /** Whether nothing has been reached for a while: who is not patient is told so at once. */
+  get isAway(): boolean {
+    return this.#pool.isAway;
+  }
+
+  /** Called when that is found, with what to tell. */
+  set whenAway(tell: (error: StoreError) => void) {
+    this.#pool.whenAway = tell;
+  }
+
   /** `host:port/database`: what may be told. */
   get where(): string {
     return this.#address.where;
@@ -53,7 +69,7 @@ export class Connections {
     const until = this.#soon();
     let lost: Loss | undefined;
     for (let losses = 1; ; losses++) {
-      const link = await this.#pool.take(until, 0, lost);
+      const link = await this.#pool.take(until, 0, { lost });
       try {
         await prepare((text, values = []) => link.run(text, values, 0));
         this.#pool.put(link);
@@ -72,20 +88,21 @@ export class Connections {
   /**
    * One statement, which is one round trip. What a lost connection broke off is sent again: one that changes something
    * (`"once"`) finds by a token among its values that it was done before. `seconds` is how long it may take, where that is
-   * not as usual. Rejects with `StoreError` for what is about connections and time, else as the server says.
+   * not as usual. One that is `patient` waits as long as it may also while the server is known to be away. Rejects with
+   * `StoreError` for what is about connections and time, else as the server says.
    */
   async query<Row extends object>(
     text: string,
     values: readonly Value[],
     again: "read" | "once",
-    seconds = this.#options.statementTimeout,
+    { seconds = this.#options.statementTimeout, patient = false }: Asking = {},
   ): Promise<Row[]> {
     const size = sizeOf(values);
     const note = again === "once" ? UNKNOWN : "";
     let until = this.#soon();
     let lost: Loss | undefined;
     for (let losses = 0, conflicts = 0; ;) {
-      const link = await this.#pool.take(until, size, lost);
+      const link = await this.#pool.take(until, size, { lost, patient });
       try {
         const rows = await link.run<Row>(text, values, seconds);
         this.#pool.put(link);

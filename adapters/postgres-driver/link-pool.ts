@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { StoreError, type Logger } from "gantry";
 import type { Address } from "./address.js";
 import { codeOf, reason, unavailable } from "./errors.js";
 import { Link } from "./link.js";
+import { Outage } from "./outage.js";
 import { LOOK_MS, SCARCE_MS, TURN_MS, roomAt, type Room } from "./room.js";
 
 /** Times are in seconds. */
@@ -17,6 +19,9 @@ export interface PoolOptions {
 }
 
 interface Waiter {
+  /** Whether it waits as long as it may, also for a server that is known to be away. */
+  readonly patient: boolean;
+  readonly lost: Loss | undefined;
   /** Characters of what the call carries. */
   readonly size: number;
   take(link: Link): void;
@@ -29,11 +34,19 @@ export interface Loss {
   readonly note: string;
 }
 
+/** How a connection is wanted. */
+export interface Want {
+  lost?: Loss | undefined;
+  patient?: boolean;
+}
+
 /** What waits for a connection at the same time: calls, and characters of what they carry. Beyond it they are refused at once. */
 const WAITING = { calls: 10_000, size: 64 * 1024 * 1024 };
 /** Longest for one attempt to connect, and between two attempts while nothing is reached, in ms. */
 const ATTEMPT_MS = 5000;
 const PAUSE_MS = 1000;
+/** How long it takes to be refused, in ms. */
+const REFUSE_MS = 10;
 /** How often connections that are not used are looked through, in ms. */
 const SWEEP_MS = 1000;
 /** How long a close waits for what is under way, in ms. */
@@ -48,7 +61,7 @@ const AGE_MS = 30 * 60_000;
 export class LinkPool {
   readonly #address: Address;
   readonly #options: PoolOptions;
-  readonly #logger: Logger | undefined;
+  readonly #outage: Outage;
   /** Those that are whole, also the idle ones. */
   readonly #links = new Set<Link>();
   /** The last one used is the next: the others may rest, and go. */
@@ -66,15 +79,15 @@ export class LinkPool {
   #room: Room = "enough";
   #scarceUntil = 0;
   #lookedAt = 0;
-  /** Why nothing was reached last, and since when. */
-  #away: { why: string; since: number; told: boolean } | undefined;
   #life: AbortController | undefined;
   #whenGone: (() => void) | undefined;
+  /** Called when the server is found to be away, after each attempt. */
+  whenAway: ((error: StoreError) => void) | undefined;
 
   constructor(address: Address, options: PoolOptions, logger?: Logger) {
     this.#address = address;
     this.#options = options;
-    this.#logger = logger;
+    this.#outage = new Outage(address.where, logger);
   }
 
   /** Ends with `close`; opens nothing by itself. */
@@ -85,14 +98,21 @@ export class LinkPool {
 
   /**
    * A connection, until it is put back, at the latest at `until`. `size` is what the caller carries meanwhile, in
-   * characters; whoever had one and lost it is first. Rejects with `StoreError`.
+   * characters; whoever had one and `lost` it is first. Who is not `patient` waits for no server that has been away for
+   * two seconds. Rejects with `StoreError`.
    */
-  async take(until: number, size: number, lost?: Loss): Promise<Link> {
+  async take(until: number, size: number, { lost, patient = false }: Want = {}): Promise<Link> {
     if (!this.#life) throw new StoreError(`session store ${this.#address.where}: it is closed`);
     const idle = this.#idle.pop();
     if (idle) {
       idle.hold(true);
       return idle;
+    }
+    if (this.isAway && !patient) {
+      this.#grow();
+      // Whoever asks again and again, and nothing else, must leave others their turn.
+      await sleep(REFUSE_MS);
+      throw this.#none("", lost);
     }
     const full = this.#waiting.length >= WAITING.calls || this.#waitingSize + size > WAITING.size;
     if (full && this.#waiting.length > 0) throw this.#none("too many calls wait; ");
@@ -104,6 +124,8 @@ export class LinkPool {
       }, until - Date.now());
       const waiter: Waiter = {
         size,
+        patient,
+        lost,
         take: (link) => {
           clearTimeout(timer);
           resolve(link);
@@ -197,7 +219,7 @@ export class LinkPool {
     }
     await Promise.all([...this.#goodbyes, ...this.#attempts]);
     this.#failures = 0;
-    this.#away = undefined;
+    this.#outage.forget();
   }
 
   #next(): Waiter | undefined {
@@ -206,14 +228,27 @@ export class LinkPool {
     return waiter;
   }
 
-  #refuse(why: () => Error): void {
-    for (let waiter = this.#next(); waiter; waiter = this.#next()) waiter.refuse(why());
+  /** Whether nothing has been reached for a while, and one attempt after the other goes on. */
+  get isAway(): boolean {
+    return this.#links.size === 0 && this.#outage.isLong;
+  }
+
+  /** Those who wait for a connection are told why there is none; the patient ones too, unless others are asked for. */
+  #refuse(why: (waiter: Waiter) => Error, which = (_: Waiter): boolean => true): void {
+    const refused = this.#waiting.filter(which);
+    if (refused.length === 0) return;
+    const left = this.#waiting.filter((waiter) => !which(waiter));
+    this.#waiting.splice(0, Infinity, ...left);
+    for (const waiter of refused) {
+      this.#waitingSize -= waiter.size;
+      waiter.refuse(why(waiter));
+    }
   }
 
   /** Why there is no connection to be had. */
   #none(before = "", lost?: Loss): StoreError {
     const all = `all ${this.#links.size} connections are in use (session.pool.size)`;
-    const why = this.#away?.why ?? lost?.why ?? (this.#links.size > 0 ? all : "the server does not answer");
+    const why = this.#outage.why ?? lost?.why ?? (this.#links.size > 0 ? all : "the server does not answer");
     return unavailable(this.#address.where, `${before}${why}${lost?.note ?? ""}`);
   }
 
@@ -233,7 +268,11 @@ export class LinkPool {
   #grow(): void {
     const attempts = this.#attempts;
     const most = this.#room === "scarce" ? 1 : this.#options.size;
-    const wanted = (): boolean => attempts.size < this.#waiting.length && this.#links.size + attempts.size < most;
+    // Somebody must find out that it is back, as nobody waits for that.
+    const wanted = (): boolean => {
+      const calls = Math.max(this.#waiting.length, this.isAway ? 1 : 0);
+      return attempts.size < calls && this.#links.size + attempts.size < most;
+    };
     if (!this.#life || !wanted()) return;
     if (this.#failures === 0) while (wanted()) own(attempts, this.#connect(this.#life.signal));
     else if (attempts.size === 0 && !this.#retry) {
@@ -241,45 +280,44 @@ export class LinkPool {
         this.#retry = undefined;
         if (this.#life && wanted()) own(attempts, this.#connect(this.#life.signal));
       };
-      this.#retry = setTimeout(again, Math.max(0, this.#retryAt - Date.now()));
+      // Whoever waits has a timer of its own.
+      this.#retry = setTimeout(again, Math.max(0, this.#retryAt - Date.now())).unref();
     }
   }
 
   /** One attempt. What comes of it is told to whoever waits; it never rejects. */
   async #connect(signal: AbortSignal): Promise<void> {
+    const begun = Date.now();
     try {
-      const link = await Link.dial(this.#address, ATTEMPT_MS, signal);
+      const link = await Link.dial(this.#address, ATTEMPT_MS, signal, this.#waiting.length > 0);
       this.#failures = 0;
-      if (this.#away?.told)
-        this.#logger?.info("the session store is reached again", {
-          store: this.#address.where,
-          seconds: Math.round((Date.now() - this.#away.since) / 1000),
-        });
-      this.#away = undefined;
+      this.#outage.reached();
       this.#links.add(link);
       link.whenLost = () => this.#forget(link);
       this.#sweep ??= setInterval(() => this.#rest(), SWEEP_MS).unref();
       this.put(link);
     } catch (error) {
-      if (!signal.aborted) this.#missed(error);
+      if (!signal.aborted) this.#missed(error, begun);
     }
     // When this attempt is counted no more.
     setImmediate(() => this.#grow());
   }
 
-  #missed(error: unknown): void {
+  #missed(error: unknown, begun: number): void {
     const { why, lasting } = reason(error);
     const isScarce = codeOf(error) === "53300";
     if (isScarce) this.#see("scarce");
     this.#later(Math.min(isScarce ? TURN_MS : PAUSE_MS, 50 * 2 ** this.#failures++));
-    this.#away = { since: Date.now(), told: false, ...this.#away, why };
     // One failure is none yet: whoever waits may not notice it.
-    if (this.#failures > 2 && !this.#away.told) {
-      this.#away.told = true;
-      this.#logger?.warn("the session store cannot be reached", { store: this.#address.where, reason: why });
-    }
+    this.#outage.missed(begun, { why, passing: !lasting && !isScarce }, this.#failures > 2);
     if (lasting && this.#links.size === 0)
       this.#refuse(() => new StoreError(`session store ${this.#address.where}: ${why}`));
+    if (!this.isAway) return;
+    this.#refuse(
+      ({ lost }) => this.#none("", lost),
+      ({ patient }) => !patient,
+    );
+    this.whenAway?.(this.#none());
   }
 
   #forget(link: Link): void {

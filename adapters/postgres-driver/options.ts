@@ -34,7 +34,7 @@ export const postgresOptions = option.section({
       default: DEFAULTS.size,
     }),
     connect_timeout: option.number(
-      "Longest that a call waits for a connection, with all attempts to reach the server again; beyond it 503.",
+      "Longest that a call waits for a connection, with all attempts to reach the server again; beyond it 503. While the server has been away for two seconds, only what a run is in the middle of waits so long; all else is 503 at once.",
       { unit: "seconds", above: 0, default: DEFAULTS.connectTimeout },
     ),
     idle_timeout: option.number("How long an unused connection is kept.", {

@@ -23,11 +23,11 @@ export class Store {
 
   /** A statement that may be sent twice. */
   read<Row extends object>(sql: string, values: readonly Value[], seconds?: number): Promise<Row[]> {
-    return this.#connections.query<Row>(this.#sql(sql), values, "read", seconds);
+    return this.#connections.query<Row>(this.#sql(sql), values, "read", { seconds });
   }
 
   /** A change that knows by its token, or by what it compares, that it was made before. */
   change<Row extends object>(sql: string, values: readonly Value[], seconds?: number): Promise<Row[]> {
-    return this.#connections.query<Row>(this.#sql(sql), values, "once", seconds);
+    return this.#connections.query<Row>(this.#sql(sql), values, "once", { seconds });
   }
 }

@@ -122,7 +122,7 @@ export function changeSession(id: string, change: SessionChange, full: boolean):
     says,
     change: rows,
   });
-  const call = { text, sync: full && sync, reads: false };
+  const call = { text, sync: full && sync, reads: false, patient: true };
   return async (store) =>
     (await store.call(call)).map(({ tag, body }) => instructionOf({ root: tag, instruction: body }));
 }

@@ -25,7 +25,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     }
     run.agent.kept.keep(sessionId, run.lease.fence, run.conversation);
     // What others write under the next lease comes behind this in the store, also after a power cut.
-    await Promise.all([run.lease.giveBack(), recorder.onDisk]);
+    await Promise.all([run.lease.giveBack(run.agent), recorder.onDisk]);
     const context = { used, size: run.model.contextWindow };
     const result: RunResult = {
       ...outcome,
@@ -47,7 +47,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     // A session that is deleted or went to another keeps no end of it.
     await lastWrite(run, (more) => recorder.end(failed(error), more)).catch(async (unstored: unknown) => {
       logger.debug("a run's end was not stored", { error: unstored });
-      await run.lease.giveBack();
+      await run.lease.giveBack(run.agent);
       // Who waits in line elsewhere may have looked before the lease was free.
       run.store.notifier.publish(sessionId);
     });

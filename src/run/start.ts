@@ -197,7 +197,7 @@ async function begin(
     releaseTools();
     releaseTail();
     await closeInbox();
-    await lease.giveBack();
+    await lease.giveBack(agent);
     throw error;
   }
 }

@@ -4,7 +4,8 @@ import { deadline } from "../base/abort.js";
 import { Agent } from "../agent.js";
 import { FileCatalogueCache } from "../models/catalogue-cache.js";
 import { AdapterError, ConfigError, GantryError, hasCode } from "../ports/errors.js";
-import { quietInOutage } from "../sessions/outage.js";
+import { isAway, quietInOutage } from "../sessions/outage.js";
+import type { Logger } from "../ports/logger.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Listening, Transport } from "../plugin/transport.js";
 import { Builder, type Parts } from "./builder.js";
@@ -125,8 +126,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     grace.clear();
   });
   try {
-    // Before anybody can connect: a store that cannot be opened must not be found out by a user.
-    await agent.open();
+    await openNow(agent, logger);
     // Side by side: HTTP transports share a port that opens with the first of them.
     const outcomes = await Promise.allSettled(
       transports.map(({ transport, selected }) => startOne(transport, selected, agent, options)),
@@ -158,6 +158,19 @@ async function build(given: ComposeOptions): Promise<Composition> {
   } catch (error) {
     await stop();
     throw error;
+  }
+}
+
+/**
+ * Before anybody can connect: a store that cannot be opened must not be found out by a user. One that is away comes back
+ * by itself, and is opened for whoever asks then; until then it is not ready.
+ */
+async function openNow(agent: Agent, logger: Logger): Promise<void> {
+  try {
+    await agent.open();
+  } catch (error) {
+    if (!isAway(error)) throw error;
+    logger.warn("serving without the session store, which is opened when it can be reached", { error });
   }
 }
 

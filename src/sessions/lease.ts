@@ -1,4 +1,8 @@
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
+import { abortable } from "../base/abort.js";
+import { ticks } from "../base/clock.js";
+import type { TaskSet } from "../base/task-set.js";
 import { LeaseLostError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import { holderState, thisHolder } from "./holder.js";
 import type { Logger } from "../ports/logger.js";
@@ -12,6 +16,15 @@ const RENEW_MS = 10_000;
 const RENEW_AGAIN_MS = 2_000;
 /** Waits, in ms, between the attempts to give a lease back; the last attempt has none behind it. */
 const GIVE_BACK_MS = [50, 250, undefined] as const;
+
+/** Behind these it is tried again in the background until the lease has run out, first and longest wait in ms. */
+const LATER_MS = { first: 500, longest: 1000 };
+
+/** Who goes on with what could not be done at once, and says when that must end. */
+export interface Background {
+  readonly tasks: TaskSet;
+  readonly closing: AbortSignal;
+}
 
 /** Holders of this process whose lease could not be given back; forgotten when it has run out by itself. */
 const buried = new Set<string>();
@@ -116,18 +129,43 @@ export class HeldLease {
     return done;
   }
 
-  /** As `release`, tried again, and never rejects: this process knows a lease that it could not give back, for others it runs out. */
-  async giveBack(): Promise<void> {
+  /**
+   * As `release`, tried again, and never rejects: this process knows a lease that it could not give back. For others that
+   * goes on in the background until the lease has run out.
+   */
+  async giveBack({ tasks, closing }: Background): Promise<void> {
     for (const wait of GIVE_BACK_MS) {
       try {
         await this.release();
         return;
       } catch (error) {
         bury(this.#lease.holder);
-        if (wait === undefined) this.#logger.warn("a lease was not given back; it runs out by itself", { error });
-        else await sleep(wait);
+        if (wait !== undefined) await sleep(wait);
+        else if (closing.aborted) this.#logger.warn("a lease was not given back; it runs out by itself", { error });
+        else void tasks.add(this.#giveBackLater(closing));
       }
     }
+  }
+
+  /** Never rejects; ends at once when `closing` says so. */
+  async #giveBackLater(closing: AbortSignal): Promise<void> {
+    const until = ticks() + LEASE_TTL_MS;
+    // Any number of leases may wait for the same store.
+    setMaxListeners(0, closing);
+    let failure: unknown;
+    for (let wait = LATER_MS.first; ticks() < until; wait = LATER_MS.longest) {
+      try {
+        await sleep(wait, undefined, { signal: closing, ref: false });
+        await abortable(this.release(), closing);
+        // Who waits for it elsewhere may have looked before it was free.
+        this.#driver.notifier.publish(this.#lease.rootId);
+        return;
+      } catch (error) {
+        if (closing.aborted) break;
+        failure = error;
+      }
+    }
+    this.#logger.warn("a lease was not given back; it runs out by itself", { error: failure });
   }
 
   async release(): Promise<void> {

@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { fork } from "./fork.js";
 import { restore, revert } from "./revert.js";
-import { goesOn, HeldLease } from "./lease.js";
+import { goesOn, HeldLease, type Background } from "./lease.js";
 import type { Logger } from "../ports/logger.js";
 import { InputError, ProjectFolderError, SessionNotFoundError } from "../ports/errors.js";
 import type { Bus } from "../base/bus.js";
@@ -30,6 +30,7 @@ export interface SessionsOptions {
   watch: (id: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
   /** End the run of a chain in this process, if there is one, and wait for its end. */
   stopRun: (rootId: string) => Promise<void>;
+  background: Background;
 }
 
 /** A session before it is said anything. */
@@ -205,7 +206,7 @@ export class Sessions {
     try {
       return await work(store, session, lease.fence);
     } finally {
-      await lease.giveBack();
+      await lease.giveBack(this.#options.background);
     }
   }
 }

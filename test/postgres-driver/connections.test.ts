@@ -94,7 +94,7 @@ it("cancels a statement that takes too long, and the connection is good for the 
   );
   assert.deepEqual(await connections.query("SELECT pg_backend_pid() AS pid", [], "read"), [before]);
   // One that may take longer.
-  await connections.query("SELECT pg_sleep(0.5)", [], "read", 20);
+  await connections.query("SELECT pg_sleep(0.5)", [], "read", { seconds: 20 });
 });
 
 it("sends again what the server broke off for the sake of another statement", real, async (t) => {

@@ -4,7 +4,7 @@ import { inspect } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StoreError, hasCode } from "gantry";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { aMessage, aSession, change } from "../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change, leaseOf } from "../../src/testing/session-driver/rule.js";
 import { findPostgres } from "../helpers/postgres-binaries.js";
 import { NO_POSTGRES, ownServer, postgresDatabase } from "../helpers/postgres.js";
 import type { OwnServer } from "../helpers/postgres.js";
@@ -107,4 +107,48 @@ it("opens when the server comes up later, and says until then that it is away", 
   await server.start();
   await driver.open();
   assert.equal(await driver.get("nothing"), undefined);
+});
+
+it("refuses at once while it knows that the server is away, but not what a run is in the middle of", own, async (t) => {
+  const server = await ownServer(t);
+  const url = await postgresDatabase(t, server);
+  // Far longer than the test may take.
+  const pool = { size: 3, connectTimeout: 600, idleTimeout: 30, statementTimeout: 600, listenUrl: "" };
+  const made = (): PostgresDriver => {
+    const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
+    t.after(() => driver.close());
+    return driver;
+  };
+  const driver = made();
+  await driver.open();
+  for (const id of ["a", "b", "c", "d"]) await driver.create({ session: aSession(id) });
+  const lease = await leaseOf(driver, "a", "holder");
+  await server.stop();
+  let written = 0;
+  const write = async (id: string, fence?: number): Promise<void> => {
+    await driver.write(id, change({ add: [aMessage(id, 1)], sync: true, ...(fence !== undefined && { fence }) }));
+    written++;
+  };
+  const writing = Promise.all([write("a", lease.fence), write("b"), write("c"), write("d")]);
+  const isAway = (error: unknown): boolean => error instanceof StoreError && error.unavailable === true;
+  const calls: readonly (() => Promise<unknown>)[] = [
+    () => driver.get("a"),
+    () => driver.messages("a"),
+    () => driver.list({ limit: 5 }),
+    () => leaseOf(driver, "z", "other"),
+    () => driver.create({ session: aSession("e") }),
+  ];
+  const before = process.memoryUsage().rss;
+  for (let round = 0; round < 3; round++)
+    await Promise.all(
+      Array.from({ length: 300 }, (_, n) => assert.rejects(calls[n % calls.length]!(), isAway, String(n))),
+    );
+  await assert.rejects(made().open(), isAway);
+  t.diagnostic(`${Math.round((process.memoryUsage().rss - before) / 1e6)} MB more`);
+  assert.equal(written, 0);
+  await server.start();
+  await writing;
+  assert.equal((await driver.messages("a")).length, 1);
+  // None of the calls that were refused was done later.
+  assert.equal(await driver.get("e"), undefined);
 });

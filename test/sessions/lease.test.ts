@@ -5,7 +5,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { describe, it } from "node:test";
 import { holderState, MemoryDriver, MemoryStore, silentLogger, StoreError, thisHolder } from "gantry";
-import { HeldLease, isGone } from "../../src/sessions/lease.js";
+import { TaskSet } from "../../src/base/task-set.js";
+import { HeldLease, isGone, type Background } from "../../src/sessions/lease.js";
 
 describe("a holder of a lease", () => {
   it("is this process while it lives, in any boot but another, and unknown on other hosts", () => {
@@ -42,6 +43,10 @@ describe("a holder of a lease", () => {
   });
 });
 
+function background(closing = new AbortController().signal): Background {
+  return { tasks: new TaskSet(), closing };
+}
+
 describe("a lease", () => {
   it("is held by one, and free for the next after it was given back", async () => {
     const driver = new MemoryDriver();
@@ -56,6 +61,59 @@ describe("a lease", () => {
     await two.release();
   });
 
+  it("that could not be given back for a while is given back later, and others are told", async (t) => {
+    // By itself it keeps no process.
+    const alive = setInterval(() => undefined, 1000);
+    t.after(() => clearInterval(alive));
+    const store = new MemoryStore();
+    const [driver, elsewhere] = [new MemoryDriver(store), new MemoryDriver(store)];
+    await Promise.all([driver.open(), elsewhere.open()]);
+    const release = driver.release.bind(driver);
+    let isAway = true;
+    driver.release = (lease) => (isAway ? Promise.reject(new StoreError("away")) : release(lease));
+    const told: string[] = [];
+    elsewhere.notifier.subscribe("root", () => told.push("root"));
+    const held = await HeldLease.take(driver, "root", silentLogger);
+    const behind = background();
+    await held.giveBack(behind);
+    const other = thisHolder("of another process");
+    assert.ok("heldBy" in (await driver.lease("root", other, 30_000)));
+    isAway = false;
+    await behind.tasks.settled();
+    assert.ok(!("heldBy" in (await driver.lease("root", other, 30_000))));
+    while (told.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    // What comes too late takes it from nobody.
+    await held.giveBack(behind);
+    assert.ok("heldBy" in (await driver.lease("root", thisHolder(), 30_000)));
+  });
+
+  it("that could not be given back holds up no end", async (t) => {
+    // By itself it keeps no process.
+    const alive = setInterval(() => undefined, 1000);
+    t.after(() => clearInterval(alive));
+    const driver = new MemoryDriver();
+    await driver.open();
+    driver.release = () => Promise.reject(new StoreError("away"));
+    const lines: string[] = [];
+    const logger = { ...silentLogger, warn: (line: string) => lines.push(line) };
+    const closing = new AbortController();
+    const behind = background(closing.signal);
+    const held = await HeldLease.take(driver, "one", logger);
+    await held.giveBack(behind);
+    // One that is not answered, either.
+    const asked = new Promise<void>((resolve) => {
+      driver.release = () => {
+        resolve();
+        return new Promise(() => undefined);
+      };
+    });
+    await asked;
+    assert.deepEqual(lines, []);
+    closing.abort();
+    await behind.tasks.settled();
+    assert.equal(lines.length, 1);
+  });
+
   it("that cannot be given back is tried again, and known as dead by its own process", async () => {
     for (const failures of [1, 3]) {
       const driver = new MemoryDriver();
@@ -64,7 +122,7 @@ describe("a lease", () => {
       const release = driver.release.bind(driver);
       driver.release = (lease) => (++calls <= failures ? Promise.reject(new Error("disk I/O error")) : release(lease));
       const one = await HeldLease.take(driver, "root", silentLogger);
-      await one.giveBack();
+      await one.giveBack(background());
       assert.equal(calls, Math.min(failures + 1, 3));
       const two = await HeldLease.take(driver, "root", silentLogger);
       assert.ok(two.fence > one.fence);
@@ -157,8 +215,8 @@ describe("a lease whose store is away", () => {
     t.mock.timers.tick(60_000);
     assert.deepEqual(order, ["renewal", "renewed", "write"]);
     // What failed is not given back yet.
-    await held.giveBack();
-    await held.giveBack();
+    await held.giveBack(background());
+    await held.giveBack(background());
     assert.deepEqual(order.slice(3), ["release"]);
     const next = await lease.call(driver, "root", thisHolder(), 1);
     assert.ok(!("heldBy" in next));
