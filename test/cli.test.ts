@@ -126,7 +126,7 @@ describe("gantry serve cannot start", () => {
       runGantry(t, ["serve", "--port", "0"], { home, config: config as Record<string, unknown> });
     assertRefused(
       await run({ session: { driver: "no-such-package" } }),
-      /session\.driver: unknown session-driver no-such-package: expected sqlite, json, a package/,
+      /session\.driver: unknown session-driver no-such-package: expected sqlite, json, postgres, a package/,
     );
     assertRefused(await run({ session: { driver: "./missing.mjs" } }), /session\.driver: there is no file/);
     assertRefused(

@@ -33,7 +33,8 @@ export const missingConnection = () => refuse(400, "missing Acp-Connection-Id");
 export const invalidConnection = () => refuse(400, "invalid Acp-Connection-Id");
 export const invalidSession = () => refuse(400, "invalid Acp-Session-Id");
 export const otherSession = () => refuse(400, "Acp-Session-Id contradicts params.sessionId");
-export const unknownConnection = () => refuse(404, "unknown Acp-Connection-Id: initialize again, then load the session");
+export const unknownConnection = () =>
+  refuse(404, "unknown Acp-Connection-Id: initialize again, then load the session");
 export const tooLarge = () => refuse(413, "request body too large", { Connection: "close" });
 export const tooMany = (what: string) => refuse(503, `too many ${what}`, { "Retry-After": "1" });
 export const shuttingDown = () => refuse(503, "server shutting down", { "Retry-After": "1" });

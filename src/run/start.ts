@@ -6,7 +6,7 @@ import { Conversation } from "../conversation/conversation.js";
 import { type DanglingCall, danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
 import { Recorder } from "../conversation/recorder.js";
 import type { ModelPair } from "../models/models.js";
-import { BudgetSpentError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
+import { BudgetSpentError, hasCode, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
@@ -14,7 +14,7 @@ import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-d
 import type { Session } from "../ports/session.js";
 import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, found, newSession } from "../sessions/sessions.js";
-import { interrupted, isBefore, waitsInLine } from "../sessions/stored-run.js";
+import { asItIs, brokeOff, interrupted, isBefore, waitsInLine } from "../sessions/stored-run.js";
 import { pricesOf, RunBudget } from "./spending.js";
 import { headWith, messagesOf } from "./chain-head.js";
 import { RunClock } from "./clock.js";
@@ -240,10 +240,26 @@ async function goOn(
   const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, conversation.compose(prompt(input))];
   const dead = unfinished.filter((one) => one.id !== runId && !waitsInLine(one));
-  const runs = [...dead.map(interrupted), recorder.run];
-  await recorder.write({ sync: "later", set: { ...set, updatedAt: now() }, add, runs });
+  const change = { sync: "later", set: { ...set, updatedAt: now() }, add } as const;
+  const ended = dead.map(interrupted);
+  await recorder.write({ ...change, runs: [...ended, recorder.run] }).catch(async (error: unknown) => {
+    const broken = hasCode(error, "run_key_taken")
+      ? await brokenOff(run.store, sessionId, recorder.run.key)
+      : undefined;
+    if (!broken) throw error;
+    // With the same change: a key that is free in between begins another session.
+    const freed = { ...broken, key: "", fingerprint: "" };
+    await recorder.write({ ...change, runs: [...ended.filter(({ id }) => id !== freed.id), freed, recorder.run] });
+  });
   for (const message of add) conversation.add(message);
   bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId: sessionId });
+}
+
+/** The run of a chain that has a key and broke off, for whoever holds the chain's lease. */
+async function brokenOff(store: SessionDriver, rootId: string, key: string): Promise<RunRecord | undefined> {
+  const [stored] = await store.runs({ sessionId: rootId, key, limit: 1 });
+  const run = stored && asItIs(stored);
+  return run && brokeOff(run) ? run : undefined;
 }
 
 function prompt(input: RunInput) {

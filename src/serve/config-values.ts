@@ -11,6 +11,9 @@ export interface Expansion {
   expanded: Set<string>;
 }
 
+/** Keys under which the address of a store stands. */
+const STORE: ReadonlySet<string> = new Set(["session.url", "session.pool.listen_url"]);
+
 /** `${NAME}` in every string value; `$${NAME}` stays as `${NAME}`. */
 export function expand(value: unknown, into: Expansion, path = ""): unknown {
   if (typeof value === "string") {
@@ -21,7 +24,9 @@ export function expand(value: unknown, into: Expansion, path = ""): unknown {
         const found = into.environment(name);
         if (found === undefined)
           throw new ConfigError(`${into.file}: ${path}: expected the environment variable ${name} to be set`);
-        if (isPath(found)) return found;
+        // What is secret of a store's address is gathered from the whole of it; its place is told.
+        const isAddress = STORE.has(path) && (!isSecretName(name) || /^[a-z]+:\/\//i.test(found));
+        if (isPath(found) || isAddress) return found;
         (isSecretName(name) ? into.secrets : into.expanded).add(found);
         return found;
       },
@@ -55,18 +60,28 @@ export function gatherSecrets(config: unknown, secrets: Set<string>): void {
   );
 }
 
-/** Of a store's address who comes there is secret, and how; messages name the place. Tells what is left to be gathered. */
-function gatherStore({ url, ...others }: Record<string, unknown>, secrets: Set<string>): Record<string, unknown> {
-  if (typeof url !== "string" || url === "") return others;
-  const [start] = /^[a-z]+:\/\/[^/?#]*@(?=[^/?#])/i.exec(url) ?? [];
-  if (start === undefined || !URL.canParse(url)) {
+/** Of a store's addresses who comes there is secret, and how; messages name the place. Tells what is left to be gathered. */
+function gatherStore({ url, pool, ...others }: Record<string, unknown>, secrets: Set<string>): Record<string, unknown> {
+  gatherAddress(url, secrets);
+  if (!isRecord(pool)) return { ...others, pool };
+  const { listen_url: listenUrl, ...rest } = pool;
+  gatherAddress(listenUrl, secrets);
+  return { ...others, pool: rest };
+}
+
+function gatherAddress(url: unknown, secrets: Set<string>): void {
+  if (typeof url !== "string" || url === "") return;
+  // Without a host, as for a socket's folder, it is no URL for all who read it.
+  const whole = url.replace(/^([a-z]+:\/\/[^/?#]*@)(?=[/?]|$)/i, "$1localhost");
+  const [start = ""] = /^[a-z]+:\/\/[^/?#]*@/i.exec(url) ?? [];
+  // What is not read as it was meant may tell a piece of a password as its place.
+  if (!/^[a-z]+:\/\//i.test(url) || !URL.canParse(whole) || (start === "" && url.includes("@"))) {
     secrets.add(url);
-    return others;
+    return;
   }
-  const { password, searchParams } = new URL(url);
-  for (const secret of [start, password, safelyDecoded(password), searchParams.get("password") ?? ""])
-    if (secret !== "") secrets.add(secret);
-  return others;
+  const { password, searchParams } = new URL(whole);
+  const asked = [...searchParams].flatMap(([name, value]) => (isSecretName(name) ? [value] : []));
+  for (const secret of [start, password, safelyDecoded(password), ...asked]) if (secret !== "") secrets.add(secret);
 }
 
 function gather(value: unknown, secrets: Set<string>, name = ""): void {

@@ -149,7 +149,9 @@ it("cancels what runs when patience ends: streams end with an error event, answe
   const first = api.listening.stop(patience.signal);
   patience.abort();
   await Promise.all([first, api.listening.stop(AbortSignal.abort())]);
-  await plain.client.until(/503 [\s\S]*Retry-After: 1\r\n[\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/);
+  await plain.client.until(
+    /503 [\s\S]*Retry-After: 1\r\n[\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/,
+  );
   await streamed.client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/);
   assert.doesNotMatch(streamed.client.received, /event: done/);
   await api.host.close(AbortSignal.abort());
@@ -163,7 +165,9 @@ it("tells the same when the agent itself closes", async (t) => {
   const plain = await begin(api, { message: "hi" });
   const streamed = await begin(api, { message: "hi", stream: true });
   await api.agent.close();
-  await plain.client.until(/503 [\s\S]*Retry-After: 1\r\n[\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/);
+  await plain.client.until(
+    /503 [\s\S]*Retry-After: 1\r\n[\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/,
+  );
   await streamed.client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/);
   assert.deepEqual((await api.run({ message: "late" })).json(), {
     error: "server shutting down",

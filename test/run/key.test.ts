@@ -61,6 +61,40 @@ for (const [name, make] of STORES)
       );
     });
 
+    it("has its key from one of its session that broke off, and the key is never free in between", async (t) => {
+      const folder = await tempDir(t);
+      const open = await make(t);
+      const driver = open();
+      const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });
+      t.after(() => agent.close());
+      const first = await agent.run({ message: "x", key: "k", fingerprint: "f" });
+      await first.result;
+      const { sessionId } = first;
+      const [old] = await agent.runs.list({ key: "k" });
+      assert.ok(old);
+      const broken = { ...old, state: "failed", answer: null, error: { code: "store", message: "gone" } } as const;
+      await driver.write(sessionId, { fence: null, sync: true, runs: [broken] });
+      // Another process sees each change that frees the key alone.
+      const free: string[] = [];
+      const { write } = driver;
+      driver.write = async (id, change) => {
+        const left = await write.call(driver, id, change);
+        if ((await driver.runs({ key: "k", limit: 1 })).length === 0) free.push(JSON.stringify(change.runs));
+        return left;
+      };
+      const again = await agent.run({ message: "x", key: "k", fingerprint: "f", sessionId });
+      await again.result;
+      assert.deepEqual(free, []);
+      const runs = await agent.runs.list({ sessionId });
+      assert.deepEqual(
+        runs.map(({ id, key, state }) => [id, key, state]),
+        [
+          [again.id, "k", "finished"],
+          [first.id, "", "failed"],
+        ],
+      );
+    });
+
     it("gives its key free a day after", async (t) => {
       const folder = await tempDir(t);
       const driver = (await make(t))();

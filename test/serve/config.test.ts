@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
+import { createLogger } from "../../src/base/log.js";
 import { childEnvironment, loadConfig, type Overrides } from "../../src/serve/config.js";
 import { tempDir } from "../helpers/temp.js";
 
@@ -195,6 +196,46 @@ describe("the config file", () => {
     }
     const { loaded } = await load(t, '{"agent":{"system_prompt":"${GANTRY_TEST_PLAIN}"}}');
     assert.equal(loaded.hide("an adapter says wherever"), "an adapter says [redacted]");
+  });
+
+  it("tells the place of a store, and never who comes there", async (t) => {
+    const place = "db-primary-1.example.internal:54321/gantry_production";
+    const variables = {
+      GANTRY_TEST_URL: `postgres://ada:correct-horse-1@${place}?sslmode=require&password=other-horse-22`,
+      GANTRY_TEST_DB_SECRET: `postgres://${place}`,
+      GANTRY_TEST_HOST: "db-primary-1.example.internal",
+      GANTRY_TEST_PASSWORD: "battery-staple-3",
+      GANTRY_TEST_BROKEN: "postgres://ada:12#broken-horse@host/db",
+    };
+    Object.assign(process.env, variables);
+    t.after(() => Object.keys(variables).forEach((name) => delete process.env[name]));
+    for (const url of [
+      "${GANTRY_TEST_URL}",
+      "${GANTRY_TEST_DB_SECRET}",
+      "postgres://ada:${GANTRY_TEST_PASSWORD}@${GANTRY_TEST_HOST}:54321/gantry_production",
+    ])
+      for (const session of [
+        { driver: "postgres", url },
+        { driver: "postgres", url: "postgres://x@other/db", pool: { listen_url: url } },
+      ]) {
+        const { loaded } = await load(t, JSON.stringify({ session }));
+        const lines: string[] = [];
+        const logger = createLogger({
+          level: "warn",
+          write: (line) => lines.push(line),
+          secrets: () => loaded.secrets,
+        });
+        const said = `session store ${place}: nothing listens there (ECONNREFUSED)`;
+        logger.warn(said);
+        assert.ok(lines[0]?.includes(said), lines[0]);
+        assert.equal(loaded.hide(said), said);
+        const whole = url.replace(/\$\{(\w+)\}/g, (_all, name: keyof typeof variables) => variables[name]);
+        logger.warn(whole);
+        assert.doesNotMatch(lines[1] ?? "", /horse-|battery/);
+        assert.doesNotMatch(loaded.hide(whole), /horse-|battery/);
+      }
+    const { loaded } = await load(t, '{"session":{"driver":"postgres","url":"${GANTRY_TEST_BROKEN}"}}');
+    assert.equal(loaded.hide(variables.GANTRY_TEST_BROKEN), "[redacted]");
   });
 
   it("cannot reach the prototype", async (t) => {
