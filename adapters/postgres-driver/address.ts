@@ -26,7 +26,7 @@ export interface Address {
 }
 
 const EXPECTED =
-  "expected postgres://user:password@host:port/database, in which characters like / ? # @ % of a password are percent-encoded";
+  "expected a postgres:// URL with user:password@host:port/database, where / ? # @ % of a password are percent-encoded";
 
 /** `sslmode`. Without `no-verify` nothing is called encrypted that anybody in between could read. */
 const MODES: Readonly<Record<string, Tls>> = {

@@ -30,8 +30,9 @@ export const CHANGES = `
     v_shard integer;
   BEGIN
     SELECT * INTO x FROM json_to_record(p_fields) AS t (title text, search text, titled boolean, provider text, model text,
-      reasoning_effort text, mode text, leave text, cuts text, project_dir text, updated_at text, prompt_tokens bigint,
-      completion_tokens bigint, total_tokens bigint, cost double precision, first_seq bigint, last_seq bigint);
+      reasoning_effort text, mode text, leave text, cuts text, project_dir text, updated_at text,
+      prompt_tokens double precision, completion_tokens double precision, total_tokens double precision,
+      cost double precision, first_seq bigint, last_seq bigint);
     IF x.project_dir IS NOT NULL THEN
       SELECT s.project_dir, o.shard INTO v_dir, v_shard FROM @.sessions s JOIN @.chains o ON o.chain = s.chain
       WHERE s.chain = p_chain AND s.idx = 0;

@@ -116,10 +116,10 @@ const CREATE = `
     SELECT c.chain, t.last_seq, t.first_seq, t.prompt_tokens, t.completion_tokens, t.total_tokens, t.cost, t.idx, t.titled,
       t.id, t.alias, t.root, t.parent_id, t.project_dir, t.created_at, t.updated_at, t.cut, t.provider, t.model,
       t.reasoning_effort, t.mode, t.leave, t.cuts, t.title, t.search
-    FROM json_to_recordset(x.sessions) AS t (last_seq bigint, first_seq bigint, prompt_tokens bigint,
-      completion_tokens bigint, total_tokens bigint, cost double precision, idx integer, titled boolean, id text, alias text,
-      root text, parent_id text, project_dir text, created_at text, updated_at text, cut text, provider text, model text,
-      reasoning_effort text, mode text, leave text, cuts text, title text, search text)
+    FROM json_to_recordset(x.sessions) AS t (last_seq bigint, first_seq bigint, prompt_tokens double precision,
+      completion_tokens double precision, total_tokens double precision, cost double precision, idx integer,
+      titled boolean, id text, alias text, root text, parent_id text, project_dir text, created_at text, updated_at text,
+      cut text, provider text, model text, reasoning_effort text, mode text, leave text, cuts text, title text, search text)
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS v_count = ROW_COUNT;
     IF v_count < json_array_length(x.sessions) THEN

@@ -13,7 +13,7 @@ const DEFAULTS = { schema: "gantry", size: 10, connectTimeout: 10, idleTimeout: 
 /** Its options under `session`. */
 export const postgresOptions = option.section({
   url: option.text(
-    'Of the database, `postgres://user:password@host:port/database`; best as `"${DATABASE_URL}"`. It is never logged. Needed with `postgres`.',
+    'Of the database, `postgres://user:password@host:port/database`; best as `"${DATABASE_URL}"`. `/ ? # @ %` of a password are percent-encoded. It is never logged. Needed with `postgres`.',
     { required: true, secret: true, fits: isUrl, expected: "a postgres:// URL" },
   ),
   schema: option.text(

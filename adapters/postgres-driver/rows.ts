@@ -128,27 +128,25 @@ export function rowOfFields(
 const storedOf = (text: string | undefined): string | undefined => text && stored(text);
 
 /** What of a message is not told by its place. */
-export function rowOfMessage({ seq, id, finished, shown, name, ...rest }: Message): Record<string, unknown> {
-  const { sessionId: _, ...body } = rest;
+export function rowOfMessage({ seq, finished, shown, sessionId: _, ...body }: Message): Record<string, unknown> {
   return {
     seq,
-    id: stored(id),
+    id: stored(body.id),
     finished,
-    name: stored(name),
-    body: JSON.stringify({ id, name, ...body }),
+    name: stored(body.name),
+    body: JSON.stringify(body),
     shown: shown ? JSON.stringify(shown) : "",
   };
 }
 
 /** A message as it is stored, with what it has gained since when it is still growing. */
 export function messageOf({ seq, done, body, more, gained }: Part, sessionId: string): Message {
-  const { id, parts, ...rest } = JSON.parse(body) as Omit<Message, "seq" | "sessionId" | "finished" | "shown">;
-  if (gained !== null) for (const deltas of JSON.parse(gained) as Delta[][]) grow(parts, deltas);
+  const { id, ...rest } = JSON.parse(body) as Omit<Message, "seq" | "sessionId" | "finished" | "shown">;
+  if (gained !== null) for (const deltas of JSON.parse(gained) as Delta[][]) grow(rest.parts, deltas);
   return {
     id,
     sessionId,
     seq: Number(seq),
-    parts,
     ...rest,
     ...(more ? { shown: JSON.parse(more) as NonNullable<Message["shown"]> } : {}),
     finished: done,

@@ -28,14 +28,14 @@ export const MIGRATIONS: readonly string[] = [
     alias boolean NOT NULL
   );
 
-  -- search: the title in lower case, as JavaScript has it. first_seq: where what was said in it begins; null where nothing was.
+  -- Tokens are what JavaScript calls numbers: a model may tell any. search: the title in lower case, as JavaScript has it. first_seq: where what was said in it begins; null where nothing was.
   CREATE TABLE @.sessions (
     chain bigint NOT NULL,
     last_seq bigint NOT NULL,
     first_seq bigint,
-    prompt_tokens bigint NOT NULL,
-    completion_tokens bigint NOT NULL,
-    total_tokens bigint NOT NULL,
+    prompt_tokens double precision NOT NULL,
+    completion_tokens double precision NOT NULL,
+    total_tokens double precision NOT NULL,
     cost double precision NOT NULL,
     idx integer NOT NULL,
     titled boolean NOT NULL,

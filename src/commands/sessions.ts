@@ -1,8 +1,6 @@
 import { resolve } from "node:path";
-import { StringDecoder } from "node:string_decoder";
 import { openStore } from "../serve/compose.js";
 import { ConfigError, GantryError, hasCode, SessionNotFoundError } from "../ports/errors.js";
-import { abortable } from "../base/abort.js";
 import { createLogger } from "../base/log.js";
 import type { SessionMode } from "../ports/session.js";
 import type { ChainData, SessionDriver } from "../ports/session-driver.js";
@@ -10,6 +8,7 @@ import { allRoots } from "../sessions/all-roots.js";
 import { chainLines, ChainReader, headerLine } from "../sessions/export-format.js";
 import { loadFor, refuseArguments, type Command, type CommandContext } from "./command.js";
 import { ExportFile } from "./export-file.js";
+import { linesOf } from "./lines.js";
 import { Progress } from "./progress.js";
 
 /** Characters that are written together. */
@@ -212,30 +211,4 @@ function asStrange(chain: ChainData, mode: SessionMode): ChainData {
     return { ...data, session: { ...data.session, leave: [], mode: own } };
   });
   return { ...chain, sessions };
-}
-
-/** Split on LF alone: other line breaks may stand in a JSON text. */
-async function* linesOf(
-  input: AsyncIterable<Uint8Array>,
-  onChunk: (chunk: Uint8Array) => void,
-  interrupted: AbortSignal,
-): AsyncGenerator<string> {
-  const decoder = new StringDecoder("utf8");
-  const chunks = input[Symbol.asyncIterator]();
-  let pieces: string[] = [];
-  for (;;) {
-    // Whoever writes may say nothing for long.
-    const next = await abortable(chunks.next(), interrupted);
-    if (next.done) break;
-    const chunk: Uint8Array = next.value;
-    onChunk(chunk);
-    const parts = decoder.write(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length)).split("\n");
-    for (const part of parts.slice(0, -1)) {
-      yield pieces.join("") + part;
-      pieces = [];
-    }
-    pieces.push(parts.at(-1) ?? "");
-  }
-  const rest = pieces.join("") + decoder.end();
-  if (rest !== "") yield rest;
 }

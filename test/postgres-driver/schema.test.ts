@@ -119,6 +119,22 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await driver.close();
   });
 
+  it("counts whatever numbers a model tells, and a turn is not lost for them", async (t) => {
+    const driver = await opened(await postgresDatabase(t));
+    await driver.create({ session: aSession("a") });
+    const before = (await driver.get("a"))!.usage;
+    await driver.write(
+      "a",
+      change({ usage: { promptTokens: 1.5, completionTokens: 1e300, totalTokens: 2 ** 53, cost: 0.1 } }),
+    );
+    const { promptTokens, completionTokens, totalTokens } = (await driver.get("a"))!.usage;
+    assert.deepEqual(
+      [promptTokens, completionTokens, totalTokens],
+      [before.promptTokens + 1.5, 1e300, before.totalTokens + 2 ** 53],
+    );
+    await driver.close();
+  });
+
   it("that is half made by a process that died is made whole", async (t) => {
     const url = await postgresDatabase(t);
     await asAdmin(url, "CREATE SCHEMA kept");
