@@ -103,7 +103,7 @@ export class Link {
     return this.#inside.processID;
   }
 
-  /** One statement; several when there are no values. `TooLong` after so many seconds, for ever with 0. */
+  /** One statement; several when there are no values. `TooLong` after so many seconds, for ever with 0; it is lost then. */
   async run<Row extends object>(text: string, values: readonly Value[], seconds: number): Promise<Row[]> {
     let late = false;
     let end: NodeJS.Timeout | undefined;
@@ -125,6 +125,8 @@ export class Link {
     } finally {
       clearTimeout(timer);
       clearTimeout(end);
+      // The cancel may come so late that it would hit the next statement.
+      if (late) this.destroy();
     }
   }
 
