@@ -27,14 +27,20 @@ const STEPS = [
   [
     "three replicas, 64 clients with 20 turns each, one killed or drained every 5 s; 20 kills beside watchers",
     "test/reliability/replicas.test.ts",
-    { SEED: seed, CLIENTS: 64, TURNS: 20, EVERY: 5_000, ROUNDS: 20 },
+    { SEED: seed, STORES: "all", CLIENTS: 64, TURNS: 20, EVERY: 5_000, ROUNDS: 20 },
   ],
   [
     "a database that is away for 20 s under load; its connections cut 200 times",
     "test/reliability/replicas-outage.test.ts",
     { SEED: seed, CLIENTS: 32, TURNS: 12, DOWN: 20, CUTS: 200 },
   ],
-  ["a lease of a dead host that ends by itself", "test/reliability/replicas-hosts.test.ts", { LEASES: 1 }],
+  [
+    "a lease of a dead host that ends by itself",
+    "test/reliability/replicas-hosts.test.ts",
+    { STORES: "all", LEASES: 1 },
+  ],
+  ["ACP before replicas on each store", "test/reliability/replicas-acp.test.ts", { STORES: "all" }],
+  ["the whole kit through a pooler", "test/postgres-driver/pooler.test.ts", { STORES: "all" }],
   ["the same key asked of two servers at once, 100 times", "test/reliability/left-runs.test.ts", { KEYS: 100 }],
   ["schedules of watchers in one process", "test/live/watch.test.ts", { SEED: seed, SCHEDULES: 100 }],
   [

@@ -46,13 +46,16 @@ export async function driverOf({ session }: SharedStore): Promise<SessionDriver>
   return driver;
 }
 
-/** Each kind that a team may use: its name, why it is not to be had here, and a new one. */
+/**
+ * Each kind that a team may use: its name, why it is not to be had here, and a new one. PostgreSQL alone where it is to be
+ * had: what servers do on SQLite is in tests of its own. With STORES=all both.
+ */
 export const SHARED_STORES: readonly (readonly [
   name: string,
   skip: string | false,
   open: () => Promise<SharedStore>,
 ])[] = [
-  ["sqlite", false, sqliteStore],
+  ...(NO_POSTGRES || process.env["STORES"] === "all" ? [["sqlite", false, sqliteStore] as const] : []),
   ["postgres", NO_POSTGRES, postgresStore],
 ];
 

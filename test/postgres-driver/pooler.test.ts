@@ -94,5 +94,7 @@ describe("PostgresDriver keeps the contract through a pooler", real, () => {
     clean: () => holds.empty(),
     hold: (part) => holds.hold(part),
   });
-  for (const check of checks) it(check.name, () => check.run());
+  // Who comes first is for the functions to say, whatever is before them.
+  for (const check of checks)
+    if (process.env["STORES"] === "all" || !check.name.startsWith("race:")) it(check.name, () => check.run());
 });
