@@ -88,6 +88,8 @@ class Watch {
         yield* this.#news();
         pause = AGAIN_MS.first;
       } catch (error) {
+        // The agent closes, and the store with it, while something is read for whoever watches.
+        if (signal.aborted) return;
         if (!follow || !this.#told || !isAway(error)) throw error;
         // Not all at once, as soon as it is back.
         await delay(pause * (0.5 + Math.random() / 2), signal).catch(() => undefined);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Agent, MemoryDriver, type SessionDriver, type WatchEvent } from "gantry";
+import { Agent, MemoryDriver, StoreError, type SessionDriver, type WatchEvent } from "gantry";
 import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { Tail, type TailHold } from "../../src/live/tail.js";
 import { aMessage, aSession, change } from "../../src/testing/session-driver/rule.js";
@@ -124,6 +124,23 @@ describe("who watches", { concurrency: true }, () => {
       await Promise.all(watched);
     });
   }
+
+  it("ends whoever watches when the store closes while something is read", async () => {
+    let closed: Promise<void> | undefined;
+    class Closing extends MemoryDriver {
+      override async messages(): Promise<never> {
+        closed ??= agent.close();
+        await sleep(10);
+        throw new StoreError("session store: not open");
+      }
+    }
+    const agent = new Agent({ driver: new Closing(), providers: [new ScriptedProvider([])] });
+    const { id } = await agent.sessions.create();
+    const types: string[] = [];
+    for await (const { type } of agent.sessions.watch(id)) types.push(type);
+    await closed;
+    assert.deepEqual(types, ["state"]);
+  });
 
   it("knows the run that holds the session, also when the one before it says late what it stored, and that it has ended", async (t) => {
     const driver = new MemoryDriver();
