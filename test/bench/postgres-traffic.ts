@@ -16,7 +16,13 @@ const SENT = Buffer.byteLength('{"role":"assistant","content":"What is said as n
 /** An answer as slow as those of real models. */
 const SLOW = { tokens: 200, seconds: 4, prompt: "[tokens=200 every=20]" };
 
-/** `waited`: round trips without hints, for which nobody waits, and without pages of what the model must be sent. */
+/** What a connection asks every 2 s at most, however many turns there are: whether the server has room for others. */
+const ROOM = "SELECT pg_backend_pid()";
+
+/** No turn's own: hints, for which nobody waits, pages of what the model must be sent, and what connections ask for themselves. */
+const BESIDE: readonly string[] = [HINT, "messages", ROOM];
+
+/** `waited`: round trips without those beside. */
 type Counted = Pick<Traffic, "roundTrips" | "sent" | "received"> & { waited: number; statements: string };
 
 /** The turns that were counted, as one: the middle of each figure, and the statements of most. */
@@ -28,7 +34,7 @@ function middle(turns: readonly Traffic[]): Counted {
   return {
     roundTrips: figure((turn) => turn.roundTrips),
     waited: figure(
-      (turn) => turn.roundTrips - turn.statements.filter((name) => [HINT, "messages"].includes(name)).length,
+      (turn) => turn.roundTrips - turn.statements.filter((name) => BESIDE.includes(name)).length,
     ),
     sent: figure((turn) => turn.sent),
     received: figure((turn) => turn.received),
@@ -39,7 +45,7 @@ function middle(turns: readonly Traffic[]): Counted {
 /** `get, lease, write, write; 2 hints`. */
 function inWords(statements: readonly string[]): string {
   const counted = new Map<string, number>();
-  for (const name of statements) if ([HINT, "messages"].includes(name)) counted.set(name, (counted.get(name) ?? 0) + 1);
+  for (const name of statements) if (BESIDE.includes(name)) counted.set(name, (counted.get(name) ?? 0) + 1);
   const beside = [...counted].map(([name, count]) => `${count} x ${name}`);
   const waited = statements.filter((name) => !counted.has(name));
   return [waited.length > 12 ? `${waited.length} others` : waited.join(", "), ...beside].join("; ");
