@@ -33,9 +33,7 @@ function middle(turns: readonly Traffic[]): Counted {
   const [[statements = ""] = []] = [...often].sort(([, a], [, b]) => b - a);
   return {
     roundTrips: figure((turn) => turn.roundTrips),
-    waited: figure(
-      (turn) => turn.roundTrips - turn.statements.filter((name) => BESIDE.includes(name)).length,
-    ),
+    waited: figure((turn) => turn.roundTrips - turn.statements.filter((name) => BESIDE.includes(name)).length),
     sent: figure((turn) => turn.sent),
     received: figure((turn) => turn.received),
     statements,
