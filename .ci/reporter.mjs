@@ -11,7 +11,12 @@ export default async function* reporter(source) {
   const skipped = new Map();
   const took = new Map();
   const counts = { pass: 0, fail: 0, skip: 0 };
+  /** What began and has not ended, of each file: a file that hangs says no more than that it does. */
+  const open = new Map();
   for await (const { type, data } of source) {
+    const begun = data?.file && (open.get(data.file) ?? open.set(data.file, new Set()).get(data.file));
+    if (type === "test:dequeue") begun?.add(data.name);
+    if (type === "test:pass" || type === "test:fail") begun?.delete(data.name);
     if (type === "test:pass" || type === "test:fail") {
       // Suites and files are only brackets around tests.
       const isBracket = data.details?.type === "suite" || data.file === undefined || data.name === data.file;
@@ -44,10 +49,17 @@ export default async function* reporter(source) {
     const cause = error?.cause ?? error;
     const text = cause instanceof Error ? (cause.stack ?? String(cause)) : inspect(cause, { depth: 6 });
     yield `\n${file}:${line ?? 0}  ${name}\n${text.replace(/^/gm, "    ")}\n`;
+    const begun = [...(open.get(name) ?? [])].filter((other) => other !== name);
+    if (begun.length > 0) yield `    had begun: ${begun.join(", ")}\n`;
     if (cause instanceof Error && cause.code === "ERR_ASSERTION" && !cause.message.includes("\n")) {
       yield `    actual: ${inspect(cause.actual, { depth: 6 })}\n    expected: ${inspect(cause.expected, { depth: 6 })}\n`;
     }
   }
+  if (process.env.GANTRY_TIMES)
+    (await import("node:fs")).writeFileSync(
+      process.env.GANTRY_TIMES,
+      JSON.stringify([...took].sort(([, a], [, b]) => b - a)),
+    );
   const slowest = [...took].sort(([, a], [, b]) => b - a).slice(0, SLOWEST);
   yield `\nthe slowest: ${slowest.map(([file, ms]) => `${file} ${(ms / 1000).toFixed(1)} s`).join(", ")}\n`;
   for (const [why, count] of skipped) yield `\nskipped ${count}: ${why}\n`;

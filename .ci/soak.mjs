@@ -1,6 +1,6 @@
 // `npm run soak`: the long forms of the tests that look for what is rare. SEED, and the counts below, can be set.
-import { CACHE, at, checkNode, install, run } from "./project.mjs";
-import { mkdirSync } from "node:fs";
+import { CACHE, at, checkNode, install, run, testFiles } from "./project.mjs";
+import { mkdirSync, readFileSync } from "node:fs";
 
 checkNode();
 await install();
@@ -8,7 +8,12 @@ mkdirSync(CACHE, { recursive: true });
 
 const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
 const SEEDS = Number(process.env.SEEDS ?? 20);
+/** What is above stores; `npm test` has it over two of them. */
+const overStores = testFiles().filter((file) =>
+  /\bSTORES\b.*helpers\/stores\.js"/.test(readFileSync(at(file), "utf8")),
+);
 const STEPS = [
+  ["what is above stores, over each of them", overStores, { STORES: "all" }],
   ...Array.from({ length: SEEDS }, (_, n) => [
     `10,000 random operations on each driver, seed ${seed + n}`,
     "test/sessions/session-drivers.test.ts",
@@ -48,6 +53,7 @@ const STEPS = [
     "test/ai-sdk-provider/many-turns.test.ts",
     { SEED: seed, TURNS: 100 },
   ],
+  ["each page of the examples in each browser", "test/live/page.test.ts", { BROWSERS: "all" }],
   ["any run at any door of a session answered and cancelled at any other", "test/live/doors.test.ts", { DOORS: "all" }],
   ["5,000 mutated frames on each wire", "test/reliability/mutations.test.ts", { SEED: seed, FRAMES: 5_000 }],
   [
@@ -64,7 +70,13 @@ for (const [name, file, env] of STEPS) {
   const values = Object.fromEntries(Object.entries(env).map(([key, value]) => [key, String(value)]));
   const code = await run(
     process.execPath,
-    ["--import=tsx", "--conditions=@gantry/source", "--test", `--test-reporter=${at(".ci/reporter.mjs")}`, file],
+    [
+      "--import=tsx",
+      "--conditions=@gantry/source",
+      "--test",
+      `--test-reporter=${at(".ci/reporter.mjs")}`,
+      ...[file].flat(),
+    ],
     { stdio: ["ignore", "inherit", "inherit"], env: { ...process.env, ...values } },
   );
   process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${name} (${((Date.now() - since) / 1000).toFixed(0)} s)\n`);
@@ -72,7 +84,7 @@ for (const [name, file, env] of STEPS) {
     failed.push(
       `${Object.entries(values)
         .map(([key, value]) => `${key}=${value}`)
-        .join(" ")} ${file}`,
+        .join(" ")} ${[file].flat().join(" ")}`,
     );
 }
 process.stdout.write(failed.length === 0 ? "\nall good\n" : `\nfailed:\n${failed.join("\n")}\n`);

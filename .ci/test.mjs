@@ -119,8 +119,8 @@ async function tests() {
       "--import=tsx",
       "--conditions=@gantry/source",
       "--test",
-      // One more than there are cores: much of a test is waiting for a process.
-      `--test-concurrency=${Math.max(2, availableParallelism()) + 1}`,
+      // Half of a test is waiting, for a process, a disk or a clock.
+      `--test-concurrency=${2 * Math.max(2, availableParallelism())}`,
       `--test-timeout=${FILE_LIMIT_MS}`,
       ...(process.stdout.isTTY || (only && !process.env.GANTRY_TEST_BRIEF)
         ? ["--test-reporter=spec"]

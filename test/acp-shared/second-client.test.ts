@@ -186,21 +186,21 @@ for (const [name, make] of STORES)
       const peer = await connected(t, agent);
       const sessionId = await peer.newSession(cwd);
       await peer.request("session/load", { sessionId, cwd });
-      const runs = async (...prompts: string[]) => {
-        for (const message of prompts) {
+      // Told to its last word: what is taken back before a client was told it, it never hears of.
+      const runs = async (...turns: (readonly [prompt: string, answer: string])[]) => {
+        for (const [message, answer] of turns) {
           await (
             await agent.run({ message, sessionId })
           ).result;
-          await peer.seen(({ params }) => params?.update?.content?.text === message);
+          await peer.seen(({ params }) => params?.update?.content?.text === answer);
         }
       };
-      await runs("a", "b");
+      await runs(["a", "one"], ["b", "two"]);
       const [, answer] = await agent.sessions.messages(sessionId);
       const snapshot = await agent.sessions.revert(sessionId, answer!.id);
-      await runs("c");
+      await runs(["c", "three"]);
       await agent.sessions.restore(sessionId, snapshot.id);
-      await runs("d");
-      await peer.seen(({ params }) => params?.update?.content?.text === "four");
+      await runs(["d", "four"]);
       assert.deepEqual(
         story(peer).filter((line) => line !== "usage_update"),
         ["a", "one", "b", "two", "c", "three", "d", "four"].map(

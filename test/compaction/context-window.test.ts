@@ -14,7 +14,7 @@ import {
   type Tool,
 } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { QUICK_STORES, STORES } from "../helpers/stores.js";
+import { QUICK_STORES, STORES, memoryStore } from "../helpers/stores.js";
 import { brokenRules, WindowProvider, type WindowProviderOptions } from "../helpers/window-provider.js";
 
 const GOAL = "GOAL: build the bridge";
@@ -42,7 +42,7 @@ function make(t: TestContext, provider: ModelProvider, driver: SessionDriver, mo
 }
 
 async function memory(t: TestContext): Promise<SessionDriver> {
-  return (await STORES[0]![1](t))();
+  return (await memoryStore[1](t))();
 }
 
 async function eventsOf(run: Run): Promise<AgentEvent[]> {

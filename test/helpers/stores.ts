@@ -61,17 +61,23 @@ const postgres: StoreKind = [
   },
 ];
 
-/** Those that are quick enough for long conversations. */
-export const QUICK_STORES: readonly StoreKind[] = [
-  memory,
-  ["sqlite", onDisk((path) => new SqliteDriver({ path, durability: "normal" }))],
-  ...(NO_POSTGRES ? [] : [postgres]),
-];
+const sqlite: StoreKind = ["sqlite", onDisk((path) => new SqliteDriver({ path, durability: "normal" }))];
+const json: StoreKind = ["json", onDisk((path) => new LowdbJsonDriver({ path, durability: "normal" }))];
 
-export const STORES: readonly StoreKind[] = [
-  ...QUICK_STORES,
-  ["json", onDisk((path) => new LowdbJsonDriver({ path, durability: "normal" }))],
-];
+/** For what has to do with stores. */
+export const ALL_STORES: readonly StoreKind[] = [memory, sqlite, ...(NO_POSTGRES ? [] : [postgres]), json];
+
+/**
+ * For what is above stores, which the kit proves to be alike: a file and a server that processes share. `STORES=all` is all
+ * of them, as the soak has it.
+ */
+export const STORES: readonly StoreKind[] =
+  process.env["STORES"] === "all" ? ALL_STORES : ALL_STORES.filter((kind) => kind === sqlite || kind === postgres);
+
+/** For long conversations: the JSON driver takes its time over those. */
+export const QUICK_STORES: readonly StoreKind[] = STORES.filter((kind) => kind !== json);
+
+export { memory as memoryStore, sqlite as sqliteStore };
 
 // Whatever goes over all stores says that it did not go over this one.
 if (NO_POSTGRES) it("on postgres", { skip: NO_POSTGRES });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, type ChainData, type SessionDriver } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { STORES } from "../helpers/stores.js";
+import { STORES, sqliteStore, memoryStore, type StoreKind } from "../helpers/stores.js";
 import { comparable, WatchedPage } from "../helpers/watched-page.js";
 
 const LONG = "What was said, and is quite long. ".repeat(10);
@@ -24,7 +24,7 @@ interface House {
 
 async function house(
   t: { after(run: () => Promise<unknown>): void },
-  make: (typeof STORES)[number][1],
+  make: StoreKind[1],
   script: readonly ScriptedStep[] = [],
 ): Promise<House> {
   const driver = (await make(t as Parameters<typeof make>[0]))();
@@ -144,7 +144,7 @@ describe("a reader that comes back", { concurrency: true }, () => {
   }
 
   it("to a process that had looked before what the reader knows sees no older state", async (t) => {
-    const [, make] = STORES[1]!;
+    const [, make] = sqliteStore;
     const open = await make(t);
     const agents = [open(), open()].map((driver) => new Agent({ driver, providers: [new ScriptedProvider([])] }));
     t.after(() => Promise.all(agents.map((agent) => agent.close())));
@@ -166,7 +166,7 @@ describe("a reader that comes back", { concurrency: true }, () => {
   });
 
   it("with half an answer that goes on is told the rest, each character once", async (t) => {
-    const { agent, id, page, check } = await house(t, STORES[0]![1], [
+    const { agent, id, page, check } = await house(t, memoryStore[1], [
       [...Array.from({ length: 300 }, (_, n) => [{ type: "text", block: "0", text: `w${n} ` } as const, 1]).flat()],
       callTools(["none", {}]),
     ]);
@@ -185,7 +185,7 @@ describe("a reader that comes back", { concurrency: true }, () => {
   });
 
   it("from a process that has read more to the one that writes it is told nothing twice", async (t) => {
-    const [, make] = STORES[1]!;
+    const [, make] = sqliteStore;
     const open = await make(t);
     const driver = open();
     // The disk takes its time, as others see already what is written.

@@ -8,7 +8,7 @@ import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { Tail, type TailHold } from "../../src/live/tail.js";
 import { aMessage, aSession, change } from "../../src/testing/session-driver/rule.js";
 import { gate } from "../helpers/gate.js";
-import { STORES } from "../helpers/stores.js";
+import { STORES, sqliteStore } from "../helpers/stores.js";
 import { comparable, WatchedPage } from "../helpers/watched-page.js";
 
 /** A driver with what was asked of it, and how many listen to it. */
@@ -177,7 +177,7 @@ describe("who watches", { concurrency: true }, () => {
 
   it("shares with others at the same place what is asked and made, and all see the same", async (t) => {
     const open = gate();
-    const [, make] = STORES[1]!;
+    const [, make] = sqliteStore;
     const { driver, calls } = counted((await make(t))());
     const provider = new ScriptedProvider([[...words(5), open.wait(), ...words(300)]]);
     const agent = new Agent({ driver, providers: [provider] });

@@ -6,7 +6,7 @@ import { Conversation } from "../../src/conversation/conversation.js";
 import { KeptConversations } from "../../src/run/kept-conversations.js";
 import { newSession } from "../../src/sessions/sessions.js";
 import { noop } from "../helpers/noop-tool.js";
-import { STORES } from "../helpers/stores.js";
+import { STORES, sqliteStore } from "../helpers/stores.js";
 import type { Hooks } from "../helpers/temp.js";
 
 interface Made {
@@ -101,8 +101,7 @@ for (const [name, makeStore] of STORES) {
 
 describe("a conversation that a process goes on with", () => {
   it("is not read again from SQLite, unless somebody else held the session", async (t) => {
-    const [, makeStore] = STORES.find(([name]) => name === "sqlite") ?? [];
-    assert.ok(makeStore);
+    const [, makeStore] = sqliteStore;
     const open = await makeStore(t);
     const [one, two] = [make(t, open()), make(t, open())];
     const id = await prompt(one, "a");

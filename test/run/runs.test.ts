@@ -14,7 +14,7 @@ import {
 } from "gantry";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { noop } from "../helpers/noop-tool.js";
-import { STORES } from "../helpers/stores.js";
+import { STORES, memoryStore } from "../helpers/stores.js";
 import type { Hooks } from "../helpers/temp.js";
 
 const hangs = { chunks: [{ type: "text" as const, block: "0", text: "Well" }], hang: true };
@@ -275,7 +275,7 @@ it("a run whose end could not be written is told as interrupted, and its own err
 
 describe("agent.runs", () => {
   it("refuses what is no query, and what is not there", async (t) => {
-    const agent = make(t, (await STORES[0]![1](t))(), []);
+    const agent = make(t, (await memoryStore[1](t))(), []);
     const wrong: [unknown, string, RegExp][] = [
       [{ state: "running" }, "state", /one of sessionId, states, key, limit, before/],
       [{ states: ["runs"] }, "states", /"interrupted"/],

@@ -14,7 +14,7 @@ import {
   aSession,
   at,
 } from "../../src/testing/session-driver/rule.js";
-import { STORES } from "../helpers/stores.js";
+import { ALL_STORES } from "../helpers/stores.js";
 
 const SEED = Number(process.env["SEED"] ?? Date.now() % 1_000_000_000);
 const RUNS = Number(process.env["RUNS"] ?? 10);
@@ -307,7 +307,7 @@ function comparable(value: unknown): unknown {
 }
 
 describe("random operations give the same on every driver", () => {
-  for (const [name, makeStore] of STORES.filter(([kind]) => kind !== "memory")) {
+  for (const [name, makeStore] of ALL_STORES.filter(([kind]) => kind !== "memory")) {
     it(`${name} and memory (SEED=${SEED} RUNS=${RUNS} STEPS=${STEPS})`, async () => {
       const property = fc.asyncProperty(
         fc.array(step, { minLength: LONG ? STEPS : 1, maxLength: STEPS, size: "max" }),
