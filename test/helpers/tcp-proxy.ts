@@ -88,6 +88,11 @@ export class TcpProxy {
     for (const pair of this.#pairs) pair.cut = what;
   }
 
+  /** Connections that are there now, on which the client said so much already. */
+  spokenOn(questions: number): number {
+    return [...this.#pairs].filter((pair) => pair.questions >= questions).length;
+  }
+
   /** Cut one of the connections when it is used next, if there is one on which the client said so much already. */
   cutOne(what: "question" | "answer", random: () => number, questions = 0): void {
     const pairs = [...this.#pairs].filter((pair) => pair.cut === undefined && pair.questions >= questions);
