@@ -55,11 +55,6 @@ export default async function* reporter(source) {
       yield `    actual: ${inspect(cause.actual, { depth: 6 })}\n    expected: ${inspect(cause.expected, { depth: 6 })}\n`;
     }
   }
-  if (process.env.GANTRY_TIMES)
-    (await import("node:fs")).writeFileSync(
-      process.env.GANTRY_TIMES,
-      JSON.stringify([...took].sort(([, a], [, b]) => b - a)),
-    );
   const slowest = [...took].sort(([, a], [, b]) => b - a).slice(0, SLOWEST);
   yield `\nthe slowest: ${slowest.map(([file, ms]) => `${file} ${(ms / 1000).toFixed(1)} s`).join(", ")}\n`;
   for (const [why, count] of skipped) yield `\nskipped ${count}: ${why}\n`;
