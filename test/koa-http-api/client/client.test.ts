@@ -5,7 +5,7 @@ import { startApi } from "../api.js";
 
 describe("the client", () => {
   it("runs, streams, begins and watches", async (t) => {
-    const api = await startApi(t, { steps: [{ text: "One, two." }, { text: "Three." }] });
+    const api = await startApi(t, { steps: ["One, two.", "Three."] });
     const client = new GantryClient({ url: api.url });
     const first = await client.run({ message: "Count" });
     assert.equal(first.output, "One, two.");
