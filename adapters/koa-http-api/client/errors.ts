@@ -68,14 +68,19 @@ export function disconnected(message: string, cause?: unknown): DisconnectedErro
 }
 
 /** An answer that no gantry gives: of something between, most likely. */
-export function invalidAnswer(status: number, message = `the server answered ${status}`): GantryError {
-  return errorOf(status, { error: message, code: "invalid_answer" });
+export function invalidAnswer(
+  status: number,
+  message = `the server answered ${status}`,
+  retryAfter?: number,
+): GantryError {
+  const code = "invalid_answer";
+  return new (kindOf(status, code))(message, { code, status, retryAfter });
 }
 
 /** The error that an answer is. */
 export function errorOf(status: number, body: unknown, retryAfter?: number): GantryError {
   const { error, code } = (body ?? {}) as { error?: unknown; code?: unknown };
-  if (typeof error !== "string" || typeof code !== "string") return invalidAnswer(status);
+  if (typeof error !== "string" || typeof code !== "string") return invalidAnswer(status, undefined, retryAfter);
   return new (kindOf(status, code))(error, { code, status, retryAfter, body });
 }
 
