@@ -14,6 +14,8 @@ import { reasonOf, type Selected } from "./selected-adapters.js";
 import { Closing, stopInReverse, within, type Started } from "./shutdown.js";
 
 export interface ComposeOptions extends Parts {
+  /** An agent for this process alone: no transport is started, and the store is opened when it is needed. */
+  alone?: boolean;
   /** How long a stranger's transport may take to start, in ms. Default 10,000. */
   startMs?: number;
 }
@@ -69,7 +71,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     builder.driver(),
     builder.providers(),
     builder.tools(),
-    builder.transports(),
+    options.alone === true ? [] : builder.transports(),
     builder.strategy(),
     builder.policies(),
   ]);
@@ -126,7 +128,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     grace.clear();
   });
   try {
-    await openNow(agent, logger);
+    if (options.alone !== true) await openNow(agent, logger);
     // Side by side: HTTP transports share a port that opens with the first of them.
     const outcomes = await Promise.allSettled(
       transports.map(({ transport, selected }) => startOne(transport, selected, agent, options)),
@@ -180,6 +182,16 @@ export async function openStore(options: ComposeOptions): Promise<SessionDriver>
   const driver = await new Builder(options).driver();
   await driver.open();
   return driver;
+}
+
+/** An agent that has the configured store and nothing else, for whoever looks at sessions; whoever asks for it closes it. */
+export async function openSessions(options: ComposeOptions): Promise<Agent> {
+  makeHome(options.home);
+  const { projectDir, logger, loaded } = options;
+  const driver = await new Builder(options).driver();
+  const agent = new Agent({ driver, providers: [], projectDir, logger, mode: loaded.config.permissions.mode });
+  await agent.open();
+  return agent;
 }
 
 /** A stranger's transport is named in what it is refused for, and does not keep the others waiting for ever. */
