@@ -1,4 +1,3 @@
-import { GantryError } from "../ports/errors.js";
 import { VERSION } from "../base/version.js";
 import type { About, FlagSpecs } from "./about.js";
 import { serve } from "./about/serve.js";
@@ -49,9 +48,8 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     const code = await run(context as never);
     if (code !== undefined) terminal.exit(code);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    const what = first === "serve" ? "cannot start" : `${about.name} failed`;
-    return fail(error instanceof GantryError ? message : `${what}: ${message}`, argv, terminal);
+    const { lineOf } = await import("./failed.js");
+    return fail(lineOf(error, about.name), argv, terminal);
   }
 }
 

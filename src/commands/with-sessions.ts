@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import type { Agent } from "../agent.js";
 import { createLogger } from "../base/log.js";
-import { openSessions } from "../serve/compose.js";
+import { openSessions } from "../serve/open-sessions.js";
 import { loadFor, type CommandContext, type ConfigFlags } from "./command.js";
 
 /** Do something with the stored sessions, and close the store. */

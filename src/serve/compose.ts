@@ -184,16 +184,6 @@ export async function openStore(options: ComposeOptions): Promise<SessionDriver>
   return driver;
 }
 
-/** An agent that has the configured store and nothing else, for whoever looks at sessions; whoever asks for it closes it. */
-export async function openSessions(options: ComposeOptions): Promise<Agent> {
-  makeHome(options.home);
-  const { projectDir, logger, loaded } = options;
-  const driver = await new Builder(options).driver();
-  const agent = new Agent({ driver, providers: [], projectDir, logger, mode: loaded.config.permissions.mode });
-  await agent.open();
-  return agent;
-}
-
 /** A stranger's transport is named in what it is refused for, and does not keep the others waiting for ever. */
 async function startOne(
   transport: Transport,
@@ -220,8 +210,8 @@ async function startOne(
   }
 }
 
-/** 0700, whatever the umask. */
-function makeHome(home: string): void {
+/** 0700, whatever the umask. Throws `ConfigError`. */
+export function makeHome(home: string): void {
   try {
     mkdirSync(home, { recursive: true, mode: 0o700 });
     const { uid } = statSync(home);
