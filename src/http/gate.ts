@@ -24,7 +24,7 @@ const OTHER_USER: Refusal = { status: 403, message: "connection of another user 
 
 /** Whether one of these paths is asked for, and nothing to be changed. */
 export function gets(request: IncomingMessage, paths: readonly string[] = []): boolean {
-  return /^(GET|HEAD)$/.test(request.method ?? "") && isAmong(request, paths);
+  return /^(GET|HEAD)$/.test(request.method ?? "") && paths.includes(pathOf(request));
 }
 
 /** Whether one of these paths is asked for; one that ends with `*` is all that begins so. */
