@@ -188,6 +188,9 @@ function faces() {
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
+/** `gantry/client`, as browsers and Node import it: an ES module of its own, which shares nothing. */
+const CLIENT = "adapters/koa-http-api/client/index";
+
 /** What is loaded together, in the order in which it is; see pack.mjs. */
 const FILES = [
   // Whoever imports `gantry` has no use for a command line: it shares nothing.
@@ -372,6 +375,14 @@ async function bundle(outdir) {
         banner: { js: REQUIRE },
         entryPoints: sources.filter((file) => WORKER.test(file)),
         outdir: path.join(outdir, ES),
+      }),
+      build({
+        ...OPTIONS,
+        // Names stay, and lines too: who bundles it makes it small, and who looks into it reads it.
+        platform: "neutral",
+        target: "es2022",
+        entryPoints: [{ in: `${CLIENT}.ts`, out: `${ES}/${CLIENT}` }],
+        outdir,
       }),
     ]);
     await withoutIdleRequire([workers.metafile]);
