@@ -4,6 +4,7 @@ import { chmod, cp, mkdir, readFile, rename, rm, writeFile } from "node:fs/promi
 import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
+import { APP, buildConsole } from "./console.mjs";
 import { pack } from "./pack.mjs";
 import { CACHE, ROOT, at, buildStamp, filesBelow, install, run, sourceDigest } from "./project.mjs";
 
@@ -16,6 +17,8 @@ const REQUIRE =
 
 /** Files that run in a thread of their own (src/hostile): entry points, because nothing imports them. */
 const WORKER = /-worker\.ts$/;
+/** The pages of the console, from where the sources are; in the bundle they lie beside its chunks. */
+const CONSOLE_URL = /new URL\(\s*["']\.\.\/\.\.\/dist\/console\/["']\s*,\s*import\.meta\.url\s*,?\s*\)/g;
 const WORKER_URL = /new URL\(\s*["']\.\/([\w-]+-worker)\.[jt]s["']\s*,\s*import\.meta\.url\s*,?\s*\)/g;
 
 /**
@@ -28,12 +31,11 @@ const workerUrls = {
     build.onLoad({ filter: /\.ts$/, namespace: "file" }, async ({ path: file }) => {
       if (!file.startsWith(ROOT) || file.includes("node_modules")) return undefined;
       const text = await readFile(file, "utf8");
-      if (!text.includes("-worker.")) return undefined;
+      if (!text.includes("-worker.") && !text.includes("dist/console")) return undefined;
       const folder = path.relative(ROOT, path.dirname(file)).split(path.sep).join("/");
-      const contents = text.replace(
-        WORKER_URL,
-        (_line, name) => `new URL("../${ES}/${folder}/${name}.js", import.meta.url)`,
-      );
+      const contents = text
+        .replace(WORKER_URL, (_line, name) => `new URL("../${ES}/${folder}/${name}.js", import.meta.url)`)
+        .replace(CONSOLE_URL, 'new URL("../console/", import.meta.url)');
       return { contents, loader: "ts" };
     });
   },
@@ -45,7 +47,10 @@ const pureShapes = {
   setup(build) {
     build.onLoad({ filter: /[\\/]koa-http-api[\\/]shapes\.ts$/ }, async ({ path: file }) => {
       const text = await readFile(file, "utf8");
-      return { contents: text.replace(/\b(?:v\.\w+|oneOf|optional|told|text|time|more)\(/g, "/* @__PURE__ */ $&"), loader: "ts" };
+      return {
+        contents: text.replace(/\b(?:v\.\w+|oneOf|optional|told|text|time|more)\(/g, "/* @__PURE__ */ $&"),
+        loader: "ts",
+      };
     });
   },
 };
@@ -202,7 +207,11 @@ const FILES = [
       "src/plugin/serving.ts",
     ],
   },
-  { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
+  {
+    name: "http",
+    needs: ["serve"],
+    modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts", "adapters/web-console/index.ts"],
+  },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   {
     name: "prompt",
@@ -307,6 +316,9 @@ const FILES = [
   },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
   { name: "api", needs: ["serve", "http"], modules: ["adapters/koa-http-api/app.ts"] },
+  { name: "console", needs: ["serve", "http"], modules: ["adapters/web-console/pages.ts"] },
+  // Bodies are read as those of the API are, which has begun by then.
+  { name: "login", needs: ["serve", "http", "api"], modules: ["adapters/web-console/one-time-links.ts"] },
 ];
 const COMMAND = "src/cli.ts";
 
@@ -327,6 +339,12 @@ const OPTIONS = {
   metafile: true,
 };
 
+/** Everything but the pages for browsers, which .ci/console.mjs makes. */
+function ownSources() {
+  const sources = [...filesBelow("src"), ...filesBelow("adapters")];
+  return sources.filter((file) => file.endsWith(".ts") && !file.startsWith(`${APP}/`));
+}
+
 async function bundle(outdir) {
   const { build } = await import("esbuild");
   const reading = {
@@ -339,7 +357,7 @@ async function bundle(outdir) {
     external: EXTERNAL,
     plugins: [pureShapes, workerUrls, lighterPackages],
   };
-  const sources = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"));
+  const sources = ownSources();
   // Below it, so that no file tells where this build ran.
   const parts = path.join(outdir, "parts");
   try {
@@ -401,7 +419,7 @@ async function licences(metafiles) {
 async function declarations(outdir) {
   const code = await run(process.execPath, [at("node_modules/typescript/bin/tsc"), "-p", ".ci/tsconfig.build.json"]);
   if (code !== 0) throw new Error("the declarations were not built: the type errors are above");
-  for (const source of [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"))) {
+  for (const source of ownSources()) {
     const file = source.replace(/\.ts$/, ".d.ts");
     const emitted = path.join(CACHE, "types", file);
     if (!existsSync(emitted)) {
@@ -425,10 +443,14 @@ export async function build({ types = true } = {}) {
   const old = at(`.dist-${process.pid}-old`);
   try {
     await rm(fresh, { recursive: true, force: true });
-    const [metafiles] = await Promise.all([bundle(fresh), types ? declarations(path.join(fresh, ES)) : undefined]);
+    const [metafiles, pages] = await Promise.all([
+      bundle(fresh),
+      buildConsole(path.join(fresh, "console")),
+      types ? declarations(path.join(fresh, ES)) : undefined,
+    ]);
     await writeFile(path.join(fresh, path.dirname(COMMAND), "package.json"), '{ "type": "commonjs" }\n');
     await chmod(path.join(fresh, "src/cli.js"), 0o755);
-    await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafiles));
+    await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences([...metafiles, pages]));
     await writeFile(path.join(fresh, ".stamp.json"), JSON.stringify({ digest, types }));
     if (existsSync(at("dist"))) await rename(at("dist"), old);
     await rename(fresh, at("dist"));

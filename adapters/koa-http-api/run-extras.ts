@@ -1,5 +1,6 @@
 import { isRecord } from "gantry";
 import * as v from "valibot";
+import { attachedFiles } from "./attached.js";
 import { invalidField, type Fields } from "./fields.js";
 import type { RunExtras } from "./run-request.js";
 import { Budget, type RunRequest } from "./shapes.js";
@@ -22,6 +23,8 @@ export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entrie
     mode: fields.text("mode"),
     budget: budgetOf(recordIn(body, "budget")),
     outputSchema: recordIn(body, "output_schema"),
+    attachments: attachedFiles(Object.hasOwn(body, "attachments") ? body["attachments"] : undefined),
+    reasoningEffort: fields.text("reasoning_effort"),
   };
 }
 

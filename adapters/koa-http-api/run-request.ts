@@ -1,4 +1,4 @@
-import type { JsonSchema, RunInput, SessionMode } from "gantry";
+import type { JsonSchema, ReasoningEffort, RunInput, SessionMode } from "gantry";
 import { HttpError } from "./errors.js";
 import { Fields } from "./fields.js";
 import { RunRequest as Shape } from "./shapes.js";
@@ -29,6 +29,9 @@ export interface RunExtras {
   mode: SessionMode | undefined;
   budget: RunInput["budget"];
   outputSchema: JsonSchema | undefined;
+  /** What came with the request. */
+  attachments: NonNullable<RunInput["attachments"]>;
+  reasoningEffort: ReasoningEffort | undefined;
 }
 
 const PLAIN: RunExtras = {
@@ -39,6 +42,8 @@ const PLAIN: RunExtras = {
   mode: undefined,
   budget: undefined,
   outputSchema: undefined,
+  attachments: [],
+  reasoningEffort: undefined,
 };
 /** Fields that many requests have. */
 const MANY: ReadonlySet<string> = new Set(["message", "provider", "model", "session_id", "files", "stream"]);
@@ -50,7 +55,9 @@ const NAMED_CHARACTERS = 64;
 export async function runRequest(body: Readonly<Record<string, unknown>>): Promise<RunRequest> {
   const fields = new Fields(Shape, body);
   const message = Object.hasOwn(body, "message") && body["message"];
-  if (typeof message !== "string" || message.trim() === "")
+  const attachments = Object.hasOwn(body, "attachments") && body["attachments"];
+  const isAlone = !Array.isArray(attachments) || attachments.length === 0;
+  if (typeof message !== "string" || (isAlone && message.trim() === ""))
     throw new HttpError(400, "message is required", {}, "message_required");
   const files = fields.get("files") ?? [];
   const stream = fields.get("stream") ?? false;

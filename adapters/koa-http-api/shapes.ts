@@ -167,12 +167,15 @@ const bound = optional(v.pipe(v.number(), v.finite(), v.gtValue(0)));
 const flag = optional(v.boolean());
 const optionalMode = optional(oneOf(["", ...Mode.options]));
 export const Budget = v.strictObject({ usd: bound, tokens: bound, seconds: bound });
+export const Attachment = v.object({ filename: string, media_type: string, data: text("base64") });
 export const RunRequest = v.object({
   message: text("the prompt"),
   provider: optionalText,
   model: optionalText,
   session_id: optional(text("go on in this session")),
   files: optional(told(v.array(string), "paths on the server's machine")),
+  attachments: optional(told(v.array(Attachment), "files that come with the request; the message may then be empty")),
+  reasoning_effort: optional(Effort),
   stream: flag,
   background: flag,
   queue: flag,
@@ -302,6 +305,7 @@ export type RunResult = v.InferOutput<typeof RunResult>;
 export type RunBegun = v.InferOutput<typeof RunBegun>;
 export type Run = v.InferOutput<typeof Run>;
 export type Ask = v.InferOutput<typeof Ask>;
+export type Attachment = v.InferOutput<typeof Attachment>;
 export type RunRequest = v.InferInput<typeof RunRequest>;
 export type SessionChange = v.InferInput<typeof SessionChange>;
 export type AnswerRequest = v.InferInput<typeof AnswerRequest>;

@@ -262,8 +262,9 @@ class NodeHttpHost implements HttpHost {
   }
 
   #pass(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
-    const mount = this.#find(pathOf(request));
     try {
+      if (this.#sendToFront(request, response, gate)) return;
+      const mount = this.#find(pathOf(request));
       const refusal = this.#refusal(request, mount, gate, false);
       if (!mount || refusal) this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
       else {
@@ -275,6 +276,16 @@ class NodeHttpHost implements HttpHost {
       if (response.headersSent) response.destroy();
       else answer(response, INTERNAL, this.#headers());
     }
+  }
+
+  /** Lead a person who opens the bare address to where something is for people. Whoever may not go there is answered as ever. */
+  #sendToFront(request: IncomingMessage, response: ServerResponse, gate: HttpGate): boolean {
+    if (!wantsPage(request)) return false;
+    const mount = this.#mounts.find(({ front }) => front !== undefined);
+    if (mount?.front === undefined || this.#refusal(request, mount, gate, false)) return false;
+    const headers = { "Cache-Control": "no-store", Location: mount.front, Vary: "Accept", "Content-Length": 0 };
+    response.writeHead(302, { ...mount.headers, ...headers }).end();
+    return true;
   }
 
   #refuse(mount: HttpMount | undefined, request: IncomingMessage, response: ServerResponse, refusal: Refusal): void {
@@ -308,6 +319,13 @@ class NodeHttpHost implements HttpHost {
     else if (!webSocket) answer(response, badRequest("upgrade not supported"), this.#headers());
     else this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
   }
+}
+
+/** Whether it is `GET /` of a browser, and no protocol's stream. */
+function wantsPage(request: IncomingMessage): boolean {
+  if (!/^(GET|HEAD)$/.test(request.method ?? "") || pathOf(request) !== "/") return false;
+  const { accept = "" } = request.headers;
+  return /(^|,)\s*text\/html\s*(,|$|;(?!\s*q=0(\.0*)?\s*(,|$)))/i.test(accept) && !/text\/event-stream/i.test(accept);
 }
 
 function whyNot(error: NodeJS.ErrnoException): string {
