@@ -109,6 +109,8 @@ const LINES = {
     ["const destroy = require('destroy')", ""],
     ["const encodeUrl = require('encodeurl')", ""],
     ["const vary = require('vary')", ""],
+    // They would need what was left out above.
+    ...["vary", "redirect", "back", "attachment"].map((name) => [new RegExp(`\n  ${name} \\([^]*?\n  \\},\n`), "\n"]),
     // The one type that Koa gives by itself, to what our own handler of errors failed for.
     ["const getType = require('mime-types').contentType", "const getType = () => 'text/plain; charset=utf-8'"],
   ],
@@ -185,6 +187,9 @@ function faces() {
   const folders = ["src", "src/http", "src/testing", ...adapters.map(({ name }) => `adapters/${name}`)];
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
+
+/** `gantry/client`, as browsers and Node import it: an ES module of its own, which shares nothing. */
+const CLIENT = "adapters/koa-http-api/client/index";
 
 /** What is loaded together, in the order in which it is; see pack.mjs. */
 const FILES = [
@@ -318,7 +323,7 @@ const FILES = [
   { name: "api", needs: ["serve", "http"], modules: ["adapters/koa-http-api/app.ts"] },
   { name: "console", needs: ["serve", "http"], modules: ["adapters/web-console/pages.ts"] },
   // Bodies are read as those of the API are, which has begun by then.
-  { name: "login", needs: ["serve", "http", "api"], modules: ["adapters/web-console/one-time-links.ts"] },
+  { name: "login", needs: ["serve", "http", "api", "console"], modules: ["adapters/web-console/one-time-links.ts"] },
 ];
 const COMMAND = "src/cli.ts";
 
@@ -370,6 +375,14 @@ async function bundle(outdir) {
         banner: { js: REQUIRE },
         entryPoints: sources.filter((file) => WORKER.test(file)),
         outdir: path.join(outdir, ES),
+      }),
+      build({
+        ...OPTIONS,
+        // Names stay, and lines too: who bundles it makes it small, and who looks into it reads it.
+        platform: "neutral",
+        target: "es2022",
+        entryPoints: [{ in: `${CLIENT}.ts`, out: `${ES}/${CLIENT}` }],
+        outdir,
       }),
     ]);
     await withoutIdleRequire([workers.metafile]);
