@@ -4,6 +4,7 @@ import { chmod, cp, mkdir, readFile, rename, rm, writeFile } from "node:fs/promi
 import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
+import { APP, buildConsole } from "./console.mjs";
 import { pack } from "./pack.mjs";
 import { CACHE, ROOT, at, buildStamp, filesBelow, install, run, sourceDigest } from "./project.mjs";
 
@@ -16,6 +17,8 @@ const REQUIRE =
 
 /** Files that run in a thread of their own (src/hostile): entry points, because nothing imports them. */
 const WORKER = /-worker\.ts$/;
+/** The pages of the console, from where the sources are; in the bundle they lie beside its chunks. */
+const CONSOLE_URL = /new URL\(\s*["']\.\.\/\.\.\/dist\/console\/["']\s*,\s*import\.meta\.url\s*,?\s*\)/g;
 const WORKER_URL = /new URL\(\s*["']\.\/([\w-]+-worker)\.[jt]s["']\s*,\s*import\.meta\.url\s*,?\s*\)/g;
 
 /**
@@ -28,16 +31,31 @@ const workerUrls = {
     build.onLoad({ filter: /\.ts$/, namespace: "file" }, async ({ path: file }) => {
       if (!file.startsWith(ROOT) || file.includes("node_modules")) return undefined;
       const text = await readFile(file, "utf8");
-      if (!text.includes("-worker.")) return undefined;
+      if (!text.includes("-worker.") && !text.includes("dist/console")) return undefined;
       const folder = path.relative(ROOT, path.dirname(file)).split(path.sep).join("/");
-      const contents = text.replace(
-        WORKER_URL,
-        (_line, name) => `new URL("../${ES}/${folder}/${name}.js", import.meta.url)`,
-      );
+      const contents = text
+        .replace(WORKER_URL, (_line, name) => `new URL("../${ES}/${folder}/${name}.js", import.meta.url)`)
+        .replace(CONSOLE_URL, 'new URL("../console/", import.meta.url)');
       return { contents, loader: "ts" };
     });
   },
 };
+
+/**
+ * What describes the shapes of the API takes much of valibot that no start needs: it has its own copy, or all of that would be
+ * where every start finds the little that options take.
+ */
+const valibotOfShapes = {
+  name: "valibot-of-shapes",
+  setup(build) {
+    build.onResolve({ filter: /^valibot$/ }, async ({ importer, resolveDir, kind, pluginData }) => {
+      if (pluginData === SETTLED || !/[\\/](koa-http-api|to-json-schema)[\\/]/.test(importer)) return undefined;
+      const found = await build.resolve("valibot", { resolveDir, kind, importer, pluginData: SETTLED });
+      return { ...found, suffix: "?shapes" };
+    });
+  },
+};
+const SETTLED = Symbol("settled");
 
 /** For files of packages, by the ends of their paths: what is in them, and what stands in its place. */
 const LINES = {
@@ -170,6 +188,9 @@ function faces() {
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
+/** `gantry/client`, as browsers and Node import it: an ES module of its own, which shares nothing. */
+const CLIENT = "adapters/koa-http-api/client/index";
+
 /** What is loaded together, in the order in which it is; see pack.mjs. */
 const FILES = [
   // Whoever imports `gantry` has no use for a command line: it shares nothing.
@@ -191,7 +212,11 @@ const FILES = [
       "src/plugin/serving.ts",
     ],
   },
-  { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
+  {
+    name: "http",
+    needs: ["serve"],
+    modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts", "adapters/web-console/index.ts"],
+  },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   {
     name: "prompt",
@@ -296,6 +321,9 @@ const FILES = [
   },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
   { name: "api", needs: ["serve", "http"], modules: ["adapters/koa-http-api/app.ts"] },
+  { name: "console", needs: ["serve", "http"], modules: ["adapters/web-console/pages.ts"] },
+  // Bodies are read as those of the API are, which has begun by then.
+  { name: "login", needs: ["serve", "http", "api", "console"], modules: ["adapters/web-console/one-time-links.ts"] },
 ];
 const COMMAND = "src/cli.ts";
 
@@ -316,6 +344,12 @@ const OPTIONS = {
   metafile: true,
 };
 
+/** Everything but the pages for browsers, which .ci/console.mjs makes. */
+function ownSources() {
+  const sources = [...filesBelow("src"), ...filesBelow("adapters")];
+  return sources.filter((file) => file.endsWith(".ts") && !file.startsWith(`${APP}/`));
+}
+
 async function bundle(outdir) {
   const { build } = await import("esbuild");
   const reading = {
@@ -326,9 +360,9 @@ async function bundle(outdir) {
     conditions: ["@gantry/source", "module", "import"],
     mainFields: ["module", "main"],
     external: EXTERNAL,
-    plugins: [workerUrls, lighterPackages],
+    plugins: [workerUrls, lighterPackages, valibotOfShapes],
   };
-  const sources = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"));
+  const sources = ownSources();
   // Below it, so that no file tells where this build ran.
   const parts = path.join(outdir, "parts");
   try {
@@ -341,6 +375,14 @@ async function bundle(outdir) {
         banner: { js: REQUIRE },
         entryPoints: sources.filter((file) => WORKER.test(file)),
         outdir: path.join(outdir, ES),
+      }),
+      build({
+        ...OPTIONS,
+        // Names stay, and lines too: who bundles it makes it small, and who looks into it reads it.
+        platform: "neutral",
+        target: "es2022",
+        entryPoints: [{ in: `${CLIENT}.ts`, out: `${ES}/${CLIENT}` }],
+        outdir,
       }),
     ]);
     await withoutIdleRequire([workers.metafile]);
@@ -390,7 +432,7 @@ async function licences(metafiles) {
 async function declarations(outdir) {
   const code = await run(process.execPath, [at("node_modules/typescript/bin/tsc"), "-p", ".ci/tsconfig.build.json"]);
   if (code !== 0) throw new Error("the declarations were not built: the type errors are above");
-  for (const source of [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"))) {
+  for (const source of ownSources()) {
     const file = source.replace(/\.ts$/, ".d.ts");
     const emitted = path.join(CACHE, "types", file);
     if (!existsSync(emitted)) {
@@ -414,10 +456,14 @@ export async function build({ types = true } = {}) {
   const old = at(`.dist-${process.pid}-old`);
   try {
     await rm(fresh, { recursive: true, force: true });
-    const [metafiles] = await Promise.all([bundle(fresh), types ? declarations(path.join(fresh, ES)) : undefined]);
+    const [metafiles, pages] = await Promise.all([
+      bundle(fresh),
+      buildConsole(path.join(fresh, "console")),
+      types ? declarations(path.join(fresh, ES)) : undefined,
+    ]);
     await writeFile(path.join(fresh, path.dirname(COMMAND), "package.json"), '{ "type": "commonjs" }\n');
     await chmod(path.join(fresh, "src/cli.js"), 0o755);
-    await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafiles));
+    await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences([...metafiles, pages]));
     await writeFile(path.join(fresh, ".stamp.json"), JSON.stringify({ digest, types }));
     if (existsSync(at("dist"))) await rename(at("dist"), old);
     await rename(fresh, at("dist"));

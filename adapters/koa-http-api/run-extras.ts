@@ -1,10 +1,12 @@
-import { isRecord, type JsonSchema, type RunInput, type SessionMode } from "gantry";
+import { isRecord, type JsonSchema, type ReasoningEffort, type RunInput, type SessionMode } from "gantry";
+import { attachedFiles } from "./attached.js";
 import { invalidField, type Fields } from "./fields.js";
 import type { RunExtras } from "./run-request.js";
 
 type Budget = NonNullable<RunInput["budget"]>;
 
 export const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
+const EFFORTS: readonly ReasoningEffort[] = ["minimal", "low", "medium", "high"];
 const BOUNDS: ReadonlySet<string> = new Set(["usd", "tokens", "seconds"] satisfies (keyof Budget)[]);
 /** Of a bound that nobody knows, so many characters are named. */
 const NAMED = 64;
@@ -22,6 +24,8 @@ export function runExtras(fields: Fields, stream: boolean): RunExtras {
     mode: fields.oneOf("mode", MODES),
     budget: budgetOf(fields.own("budget")),
     outputSchema: schemaOf(fields.own("output_schema")),
+    attachments: attachedFiles(fields.own("attachments")),
+    reasoningEffort: fields.oneOf("reasoning_effort", EFFORTS),
   };
 }
 

@@ -1,4 +1,4 @@
-import type { JsonSchema, RunInput, SessionMode } from "gantry";
+import type { JsonSchema, ReasoningEffort, RunInput, SessionMode } from "gantry";
 import { HttpError } from "./errors.js";
 import { Fields, invalidField } from "./fields.js";
 
@@ -28,6 +28,9 @@ export interface RunExtras {
   mode: SessionMode | undefined;
   budget: RunInput["budget"];
   outputSchema: JsonSchema | undefined;
+  /** What came with the request. */
+  attachments: NonNullable<RunInput["attachments"]>;
+  reasoningEffort: ReasoningEffort | undefined;
 }
 
 const PLAIN: RunExtras = {
@@ -38,8 +41,13 @@ const PLAIN: RunExtras = {
   mode: undefined,
   budget: undefined,
   outputSchema: undefined,
+  attachments: [],
+  reasoningEffort: undefined,
 };
-const EXTRAS = ["project_dir", "background", "queue", "on_disconnect", "mode", "budget", "output_schema"];
+const EXTRAS = [
+  ...["project_dir", "background", "queue", "on_disconnect", "mode", "budget", "output_schema"],
+  ...["attachments", "reasoning_effort"],
+];
 /** Fields that are made something of. */
 const KNOWN: ReadonlySet<string> = new Set([
   ...["message", "provider", "model", "session_id", "files", "stream"],
@@ -52,7 +60,9 @@ const NAMED = { fields: 10, characters: 64 };
 export async function runRequest(body: Readonly<Record<string, unknown>>): Promise<RunRequest> {
   const fields = new Fields(body);
   const message = fields.own("message");
-  if (typeof message !== "string" || message.trim() === "")
+  const attachments = fields.own("attachments");
+  const isAlone = !Array.isArray(attachments) || attachments.length === 0;
+  if (typeof message !== "string" || (isAlone && message.trim() === ""))
     throw new HttpError(400, "message is required", {}, "message_required");
   const files = fields.own("files") ?? [];
   if (fields.own("files") === null || !Array.isArray(files) || !files.every((file) => typeof file === "string"))

@@ -120,6 +120,8 @@ export class Runs {
     const tied = isTied ? firstOf(shutdown, gone) : undefined;
     const started = agent.run({
       message: request.message,
+      attachments: request.attachments,
+      reasoningEffort: request.reasoningEffort,
       // Read when the run has its place, for each takes its room in memory until it ends.
       attach:
         request.files.length === 0 ? undefined : (reserve) => readAttachments(request.files, { ...policy, reserve }),

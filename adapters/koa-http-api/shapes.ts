@@ -159,12 +159,17 @@ export const AskClosed = v.object({ error: v.string(), code: v.literal("ask_clos
 
 const bound = v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0)));
 export const Budget = v.strictObject({ usd: bound, tokens: bound, seconds: bound });
+export const Attachment = v.object({ filename: v.string(), media_type: v.string(), data: text("base64") });
 export const RunRequest = v.object({
   message: v.pipe(v.string(), v.description("the prompt")),
   provider: optionalText,
   model: optionalText,
   session_id: v.optional(text("go on in this session")),
   files: v.optional(v.pipe(v.array(v.string()), v.description("paths on the server's machine"))),
+  attachments: v.optional(
+    v.pipe(v.array(Attachment), v.description("files that come with the request; the message may then be empty")),
+  ),
+  reasoning_effort: v.optional(Effort),
   stream: v.optional(v.boolean()),
   background: v.optional(v.boolean()),
   queue: v.optional(v.boolean()),
@@ -295,6 +300,7 @@ export type RunResult = v.InferOutput<typeof RunResult>;
 export type RunBegun = v.InferOutput<typeof RunBegun>;
 export type Run = v.InferOutput<typeof Run>;
 export type Ask = v.InferOutput<typeof Ask>;
+export type Attachment = v.InferOutput<typeof Attachment>;
 export type RunRequest = v.InferInput<typeof RunRequest>;
 export type SessionChange = v.InferInput<typeof SessionChange>;
 export type AnswerRequest = v.InferInput<typeof AnswerRequest>;

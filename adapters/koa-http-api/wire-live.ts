@@ -1,5 +1,5 @@
 import type { Ask, RunAnswer, RunRecord, WatchEvent } from "gantry";
-import { textOf, wireMessage, wireSession } from "./wire-stored.js";
+import { textOf, wireDiff, wireMessage, wireSession } from "./wire-stored.js";
 import { endedEarly, filled, structuredOf, wireUsage } from "./wire.js";
 
 export function wireRun(run: RunRecord) {
@@ -32,7 +32,7 @@ export function wireAsk(ask: Ask) {
     title: ask.title,
     input: ask.input,
     locations: ask.locations,
-    diff: ask.diff.map(({ path, oldText, newText }) => ({ path, old_text: oldText, new_text: newText })),
+    diff: ask.diff.map(wireDiff),
     reason: ask.reason,
     choices: ask.choices,
     free_text: ask.freeText,

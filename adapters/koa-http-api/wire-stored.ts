@@ -1,4 +1,4 @@
-import type { Message, ModelEntry, Part, RunRecord, Session } from "gantry";
+import type { Diff, Message, ModelEntry, Part, RunRecord, Session } from "gantry";
 import { wireUsage } from "./wire.js";
 
 /** `run`: one that is under way in it. */
@@ -36,9 +36,23 @@ export function wireMessage(message: Message) {
         : [],
     ),
     created_at: message.createdAt,
+    ...wireShown(message),
     // Where it is true of most, nobody need read it.
     ...(message.finished ? {} : { finished: false }),
   };
+}
+
+/** What people are shown of a tool's result beside its text; left out where that is nothing. */
+function wireShown({ failed, shown }: Message) {
+  return {
+    ...(failed && { failed }),
+    ...(shown && shown.diff.length > 0 && { diff: shown.diff.map(wireDiff) }),
+    ...(shown && shown.locations.length > 0 && { locations: shown.locations }),
+  };
+}
+
+export function wireDiff({ path, oldText, newText }: Diff) {
+  return { path, old_text: oldText, new_text: newText };
 }
 
 type WirePart =
