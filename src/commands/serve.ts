@@ -4,6 +4,7 @@ import type { LoadedConfig } from "../serve/config.js";
 import { createLogger } from "../base/log.js";
 import { staySmall } from "../base/small-heap.js";
 import type { Logger } from "../ports/logger.js";
+import type { serve } from "./about/serve.js";
 import { loadFor, refuseArguments, type Command, type Output } from "./command.js";
 
 // What `main` needs where nothing came of it; from here, so that it is no entry of its own that cuts what every start loads.
@@ -16,7 +17,7 @@ const LEFT_OVER_MS = 300;
 const TELL_MS = 200;
 
 /** `gantry serve`: start what the config selects, print where it listens, and live until a signal. */
-export const run: Command = async ({ args, flags, output }) => {
+export const run: Command<typeof serve.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loaded, home } = await loadFor(flags);
   const logger = makeLogger(loaded, output);

@@ -1,0 +1,8 @@
+import type { About } from "../about.js";
+import { adapters } from "./adapters.js";
+import { models } from "./models.js";
+import { serve } from "./serve.js";
+import { sessions } from "./sessions.js";
+
+/** Every command, in the order of the help. */
+export const ALL: readonly About[] = [serve, sessions, models, adapters];
