@@ -140,8 +140,6 @@ function chooseMode(desk: Desk, said: string): void {
 
 function chooseEffort(desk: Desk, said: string): void {
   const { conversation } = desk;
-  if (conversation.id === undefined)
-    return desk.notice("The effort is set for a session that is there: it begins with a prompt.");
   const set = (effort: string) =>
     desk.attempt(async () => {
       const found = EFFORTS.find((one) => one === effort) as "minimal" | "low" | "medium" | "high" | undefined;
@@ -152,7 +150,7 @@ function chooseEffort(desk: Desk, said: string): void {
     });
   if (said !== "") return set(said);
   const entries = ["default", ...EFFORTS].map((id): Entry => ({ id, label: id, about: "" }));
-  const current = conversation.page.state?.session.reasoning_effort;
+  const current = conversation.effort;
   desk.show(
     new Picker({ title: "Effort", entries, current: current === "" ? "default" : current, pick: ({ id }) => set(id) }),
   );

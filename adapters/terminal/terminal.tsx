@@ -99,7 +99,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     // Behind the first picture.
     await new Promise((resolve) => setImmediate(resolve));
     known(options.serve());
-    if (options.session !== undefined) desk.attempt(() => resume(desk, options.session ?? "", projectDir));
+    if (options.session !== undefined) desk.attempt(() => resume(desk, options.session ?? "", wishes, projectDir));
     if (signal?.aborted) leave();
     // Who cannot be served is told why, on a screen that is as it was.
     await Promise.race([left, crash, server.then(() => left), shown.waitUntilExit().then(() => left)]);
@@ -119,8 +119,14 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   }
 }
 
-async function resume(desk: Desk, session: string, projectDir: string | undefined): Promise<void> {
-  if (session !== "last") return desk.open(session);
+/** Go on with a session, as it is wished to be from now on. */
+async function resume(desk: Desk, session: string, wishes: Wishes, projectDir: string | undefined): Promise<void> {
+  if (session !== "last") await desk.open(session);
+  else await openLast(desk, projectDir);
+  if (desk.conversation.id !== undefined && Object.keys(wishes).length > 0) await desk.conversation.change(wishes);
+}
+
+async function openLast(desk: Desk, projectDir: string | undefined): Promise<void> {
   const { sessions } = await desk.options.client.sessions.list({
     size: 1,
     ...(projectDir !== undefined && { projectDir }),

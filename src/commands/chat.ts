@@ -1,23 +1,17 @@
 import { randomBytes } from "node:crypto";
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
+import type { TerminalOptions } from "gantry/adapters/terminal";
 import { createLogger } from "../base/log.js";
 import { ConfigError } from "../ports/errors.js";
 import { environment, homeFolder, loadConfig, type LoadedConfig } from "../serve/config.js";
 import type { Composition } from "../serve/compose.js";
-import { refuseArguments, type CommandContext } from "./command.js";
+import type { FlagsOf } from "./about.js";
+import type { chat } from "./about/chat.js";
+import { refuseArguments, type Command } from "./command.js";
 
 /** What `gantry chat` takes. */
-interface ChatFlags {
-  url?: string | undefined;
-  header?: readonly string[] | undefined;
-  session?: string | undefined;
-  continue?: boolean | undefined;
-  model?: string | undefined;
-  mode?: string | undefined;
-  config?: string | undefined;
-  sessionDriver?: string | undefined;
-}
+type ChatFlags = FlagsOf<typeof chat.flags>;
 
 /** Where an agent is served. */
 interface Server {
@@ -30,14 +24,8 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 const NO_TERMINAL = 2;
 
 /** `gantry chat`: talk to a served agent, or to one of its own that ends with it. */
-export const run = async ({
-  args,
-  flags,
-  output,
-  interrupted,
-}: Pick<CommandContext, "args" | "output" | "interrupted"> & { flags: object }): Promise<number | undefined> => {
+export const run: Command<typeof chat.flags> = async ({ args, flags, output, interrupted }) => {
   refuseArguments(args);
-  const said = flags as ChatFlags;
   const { stdin, stdout } = process;
   if (!stdin.isTTY || !stdout.isTTY || environment("TERM") === "dumb") {
     output.tell(
@@ -45,9 +33,9 @@ export const run = async ({
     );
     return NO_TERMINAL;
   }
-  const address = said.url === undefined ? undefined : addressOf(said.url);
+  const address = flags.url === undefined ? undefined : addressOf(flags.url);
   const ended = interrupted();
-  const [{ openTerminal }, loaded] = await Promise.all([import("gantry/adapters/terminal"), configOf(said, address)]);
+  const [{ openTerminal }, loaded] = await Promise.all([import("gantry/adapters/terminal"), configOf(flags, address)]);
   const folder = realpathSync(resolve("."));
   let composition: Composition | undefined;
   let tell = (line: string) => output.tell(line);
@@ -58,14 +46,14 @@ export const run = async ({
       input: stdin,
       output: stdout,
       serve: async () => {
-        if (address) return { url: address.origin, headers: headersFor(address, said.header, loaded) };
+        if (address) return { url: address.origin, headers: headersFor(address, flags.header, loaded) };
         composition = await serveHere(loaded, folder, (line) => tell(line));
         const [{ address: url } = { address: "" }] = composition.listening;
         return { url, headers: config.server.requiredHeaders };
       },
       onReady: (shown) => (tell = shown),
-      session: said.continue ? "last" : said.session,
-      wishes: { ...modelOf(said.model), ...modeOf(said.mode) },
+      session: flags.continue ? "last" : flags.session,
+      wishes: { ...modelOf(flags.model), ...wished(flags) },
       ...(address ? {} : { projectDir: folder }),
       ...(isLocal && {
         files: async (at, signal) => {
@@ -140,9 +128,8 @@ function modelOf(model: string | undefined): { provider?: string; model?: string
   return at === -1 ? { model } : { provider: model.slice(0, at), model: model.slice(at + 1) };
 }
 
-function modeOf(mode: string | undefined): { mode?: "auto" | "ask" | "plan" } {
-  if (mode === undefined) return {};
-  if (mode !== "auto" && mode !== "ask" && mode !== "plan")
-    throw new ConfigError(`--mode: expected one of auto, ask, plan, got ${JSON.stringify(mode)}`);
-  return { mode };
+/** What the flags say of a session; what they may be was checked by what the command says of itself. */
+function wished({ mode, effort }: ChatFlags): TerminalOptions["wishes"] {
+  const said = { ...(mode !== undefined && { mode }), ...(effort !== undefined && { reasoning_effort: effort }) };
+  return said as TerminalOptions["wishes"];
 }
