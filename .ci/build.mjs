@@ -45,6 +45,22 @@ const workerUrls = {
   },
 };
 
+/**
+ * What describes the shapes of the API takes much of valibot that no start needs: it has its own copy, or all of that would be
+ * where every start finds the little that options take.
+ */
+const valibotOfShapes = {
+  name: "valibot-of-shapes",
+  setup(build) {
+    build.onResolve({ filter: /^valibot$/ }, async ({ importer, resolveDir, kind, pluginData }) => {
+      if (pluginData === SETTLED || !/[\\/](koa-http-api|to-json-schema)[\\/]/.test(importer)) return undefined;
+      const found = await build.resolve("valibot", { resolveDir, kind, importer, pluginData: SETTLED });
+      return { ...found, suffix: "?shapes" };
+    });
+  },
+};
+const SETTLED = Symbol("settled");
+
 /** For files of packages, by the ends of their paths: what is in them, and what stands in its place. */
 const LINES = {
   "meow/build/options.js": [
@@ -179,6 +195,9 @@ function faces() {
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
+/** `gantry/client`, as browsers and Node import it: an ES module of its own, which shares nothing. */
+const CLIENT = "adapters/koa-http-api/client/index";
+
 /** What is loaded together, in the order in which it is; see pack.mjs. */
 const FILES = [
   // Whoever imports `gantry` has no use for a command line: it shares nothing.
@@ -311,7 +330,7 @@ const FILES = [
   { name: "api", needs: ["serve", "http"], modules: ["adapters/koa-http-api/app.ts"] },
   { name: "console", needs: ["serve", "http"], modules: ["adapters/web-console/pages.ts"] },
   // Bodies are read as those of the API are, which has begun by then.
-  { name: "login", needs: ["serve", "http", "api"], modules: ["adapters/web-console/one-time-links.ts"] },
+  { name: "login", needs: ["serve", "http", "api", "console"], modules: ["adapters/web-console/one-time-links.ts"] },
 ];
 const COMMAND = "src/cli.ts";
 
@@ -364,7 +383,7 @@ async function bundle(outdir) {
     conditions: ["@gantry/source", "module", "import"],
     mainFields: ["module", "main"],
     external: [...EXTERNAL, TERMINAL_NAME],
-    plugins: [workerUrls, lighterPackages],
+    plugins: [workerUrls, lighterPackages, valibotOfShapes],
   };
   const sources = ownSources().filter((file) => !file.startsWith(`${TERMINAL}/`));
   // Below it, so that no file tells where this build ran.
@@ -385,6 +404,14 @@ async function bundle(outdir) {
         ...TERMINAL_BUILD,
         entryPoints: [`${TERMINAL}/index.ts`],
         outdir: path.join(outdir, ES),
+      }),
+      build({
+        ...OPTIONS,
+        // Names stay, and lines too: who bundles it makes it small, and who looks into it reads it.
+        platform: "neutral",
+        target: "es2022",
+        entryPoints: [{ in: `${CLIENT}.ts`, out: `${ES}/${CLIENT}` }],
+        outdir,
       }),
     ]);
     await withoutIdleRequire([workers.metafile]);

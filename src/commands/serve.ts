@@ -24,21 +24,16 @@ export const run: Command<typeof serve.flags> = async ({ args, flags, output }) 
   if (flags.stdio) output.keepStdoutClean();
   const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
   live(composition, loaded.config.server.drainDelay * 1000, logger);
-  logger.info(`working in ${composition.agent.projectDir} with ${modelsOf(loaded, composition)}`);
   // The first client is on its way, or there already: it is answered first.
+  const { tellConsole, tellStart } = await import("./start-lines.js");
+  tellStart(loaded, home, composition, logger);
   setTimeout(() => {
     if (composition.listening.every(({ address }) => address === "stdio")) staySmall();
-    void composition.tell();
+    // What a person goes on with comes last.
+    void composition.tell().then(() => tellConsole(loaded, composition, logger));
   }, TELL_MS).unref();
   return undefined;
 };
-
-/** The model that config names, else whose models there are: asking for their lists would take its time. */
-function modelsOf({ config }: LoadedConfig, { providers }: Composition): string {
-  const { provider, model } = config.model;
-  if (model !== "") return `the model ${provider === "" ? "" : `${provider}/`}${model}`;
-  return `models of ${provider === "" ? providers.join(", ") : provider}`;
-}
 
 function makeLogger({ config, secrets }: LoadedConfig, output: Output): Logger {
   return createLogger({ level: config.log.level, write: (entry) => output.tell(entry), secrets: () => secrets });
@@ -85,7 +80,9 @@ function live({ agent, listening, stop }: Composition, drainMs: number, logger: 
   }
   // Only now: whoever reads these lines may send a signal at once.
   for (const { transport, address } of listening) {
-    if (address !== "stdio") process.stdout.write(`${serverOf(transport)} listening on ${address}\n`);
+    // The console is of the server that says so already.
+    if (address !== "stdio" && transport !== "web-console")
+      process.stdout.write(`${serverOf(transport)} listening on ${address}\n`);
   }
 }
 

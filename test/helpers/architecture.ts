@@ -85,6 +85,11 @@ const HEAVY =
 /** May stand in an adapter's own start: it was chosen. */
 const HEAVY_FOR_ADAPTERS = /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|@pydantic\/)/;
 
+/** `gantry/client` runs in browsers: nothing that it imports at run time is another's. */
+const CLIENT = /^adapters\/koa-http-api\/client\//;
+/** What it knows of the server: types, which are erased. */
+const SHAPES = "adapters/koa-http-api/shapes.ts";
+
 /** Where foreign input is worked on. Only the door may be used from outside; the rest runs in a thread, under its limits. */
 const HOSTILE = /^src\/hostile\//;
 const HOSTILE_DOOR = "src/hostile/threads.ts";
@@ -147,6 +152,7 @@ function resolveImport(from: string, specifier: string, sources: Sources): strin
   else if (specifier === "gantry") target = "src/index.ts";
   else if (specifier === "gantry/http") target = "src/http/index.ts";
   else if (specifier === "gantry/testing") target = "src/testing/index.ts";
+  else if (specifier === "gantry/client") target = "adapters/koa-http-api/client/index.ts";
   else if (specifier.startsWith("gantry/adapters/")) target = `${specifier.slice("gantry/".length)}/index.ts`;
   else return undefined;
   if (!sources.has(target) && sources.has(`${target}x`)) target = `${target}x`;
@@ -185,14 +191,16 @@ function edges({ file, imports }: Module): string[] {
       if (specifier.startsWith("gantry") && !file.startsWith("src/testing/")) fault("imports its own package by name");
     } else if (file.startsWith("adapters/")) {
       const own = file.split("/").slice(0, 2).join("/");
+      if (CLIENT.test(file) && !(target && CLIENT.test(target)) && !(typeOnly && target === SHAPES))
+        fault(`imports ${specifier}; the client runs in browsers, and has types of ${SHAPES} alone`);
       if (specifier.startsWith(".")) {
         const shared = /^adapters\/acp-(?!shared)/.test(file) && target?.startsWith("adapters/acp-shared/");
         if (!target?.startsWith(`${own}/`) && !shared) fault(`imports ${String(target)}, outside its own folder`);
       } else if (FOR_PEOPLE.test(file)) {
         if (/^gantry(\/|$)/.test(specifier) && specifier !== "gantry/client")
           fault(`imports ${specifier}; doors for people are built on "gantry/client" alone`);
-      } else if (specifier.startsWith("gantry/") && specifier !== "gantry/http")
-        fault(`imports ${specifier}; adapters import "gantry" and "gantry/http" alone`);
+      } else if (specifier.startsWith("gantry/") && !/^gantry\/(http|client)$/.test(specifier))
+        fault(`imports ${specifier}; adapters import "gantry", "gantry/http" and "gantry/client" alone`);
     } else if (file.startsWith("examples/")) {
       if (!/^(gantry(\/|$)|node:)/.test(specifier)) fault(`imports ${specifier}; examples import "gantry" alone`);
     }

@@ -1,5 +1,5 @@
-import type { Health, Model, NotReady, Ready, RunBegun, RunRequest, RunResult } from "../shapes.js";
-import { Connection, type Call, type CallOptions, type ClientOptions } from "./connection.js";
+import type { Health, Model, NotReady, Ready, RunBegun, RunRequest, RunResult } from "./types.js";
+import { Connection, linked, type Call, type CallOptions, type ClientOptions } from "./connection.js";
 import { UnavailableError } from "./errors.js";
 import { RunStream, type RunIds } from "./run-stream.js";
 import { Asks, Runs, Sessions } from "./sessions.js";
@@ -37,7 +37,7 @@ export class GantryClient {
     try {
       return (await this.#connection.json<Ready>("ready", { signal })).body;
     } catch (error) {
-      if (error instanceof UnavailableError && error.body) return error.body as NotReady;
+      if (error instanceof UnavailableError && error.code === "not_ready") return error.body as NotReady;
       throw error;
     }
   }
@@ -55,8 +55,14 @@ export class GantryClient {
 
   /** A run, told as it goes; resolves when it has begun, or is in line. */
   async stream(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunStream> {
-    const response = await this.#connection.open("run", post({ ...request, stream: true }, key, signal));
-    return new RunStream(idsOf(response.headers), this.#connection.events(response, signal));
+    const one = linked(signal);
+    try {
+      const response = await this.#connection.open("run", post({ ...request, stream: true }, key, one.signal));
+      return new RunStream(idsOf(response.headers), this.#connection.events(response, one.signal), one.end);
+    } catch (error) {
+      one.end();
+      throw error;
+    }
   }
 
   /** A run that goes on without its client; resolves when it is stored. */

@@ -1,17 +1,16 @@
-import type { Failure } from "../shapes.js";
-import { disconnected, errorOf, GantryError } from "./errors.js";
-import { EventParser, type ServerSentEvent } from "./server-sent-events.js";
+import { disconnected, errorOf, GantryError, invalidAnswer } from "./errors.js";
+import { EventParser } from "./event-parser.js";
 
 /** How a client finds its server. */
 export interface ClientOptions {
-  /** The server's origin, like `http://127.0.0.1:8080`; default that of the page. */
-  url?: string;
+  /** Where the server is, like `http://127.0.0.1:8080`; default the page's own origin. */
+  url?: string | undefined;
   /** Sent with each request: what the server requires. A function is asked for each. */
-  headers?: Record<string, string> | (() => Record<string, string>);
+  headers?: Record<string, string> | (() => Record<string, string>) | undefined;
   /** In place of the platform's. */
-  fetch?: typeof globalThis.fetch;
+  fetch?: typeof globalThis.fetch | undefined;
   /** Milliseconds of silence after which a stream counts as dead; default 40,000. The server says something every 15 s. */
-  silence?: number;
+  silence?: number | undefined;
 }
 
 /** What each request takes. */
@@ -28,66 +27,74 @@ export interface Call extends CallOptions {
   headers?: Record<string, string>;
 }
 
+/** An event as it came, or a comment. */
+export interface StreamedEvent {
+  type: string;
+  data: unknown;
+  id: string | undefined;
+  comment?: string;
+}
+
 /** Requests to one server. */
 export class Connection {
   readonly #options: ClientOptions;
+  /** Milliseconds after which a stream that says nothing is dead. */
+  readonly silence: number;
 
   constructor(options: ClientOptions) {
     this.#options = options;
+    this.silence = options.silence ?? 40_000;
   }
 
-  /** Ask, and read the answer whole. Throws `GantryError`. */
+  /** Ask, and read the answer whole. */
   async json<T>(path: string, call: Call = {}): Promise<{ body: T; headers: Headers }> {
     const response = await this.open(path, call);
-    return { body: (await bodyOf(response, call.signal)) as T, headers: response.headers };
+    const body = await bodyOf(response, call.signal);
+    if (body === undefined) throw invalidAnswer(response.status, "the answer is not JSON");
+    return { body: body as T, headers: response.headers };
   }
 
-  /** Ask, and give the answer as soon as its headers are there. Throws `GantryError` for one that is an error. */
+  /** Ask, and give the answer as soon as its headers are there. */
   async open(path: string, { method = "GET", query = {}, body, headers, signal }: Call): Promise<Response> {
     const { url = pageOrigin(), fetch = globalThis.fetch, headers: own } = this.#options;
-    const parameters = Object.entries(query).flatMap(([name, value]) =>
-      value === undefined ? [] : [`${name}=${encodeURIComponent(value)}`],
-    );
-    const search = parameters.length > 0 ? `?${parameters.join("&")}` : "";
+    const address = new URL(`${url.replace(/\/$/, "")}/api/${path}`, pageOrigin());
+    for (const [name, value] of Object.entries(query))
+      if (value !== undefined) address.searchParams.set(name, String(value));
+    const init = {
+      method,
+      // Made here, so that a value that cannot be sent is told as that.
+      headers: new Headers({ ...(typeof own === "function" ? own() : own), ...headers }),
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      ...(signal && { signal }),
+    };
+    if (body !== undefined) init.headers.set("content-type", "application/json");
     let response: Response;
     try {
-      response = await fetch(`${url.replace(/\/+$/, "")}/api/${path}${search}`, {
-        method,
-        headers: {
-          ...(body !== undefined && { "content-type": "application/json" }),
-          ...(typeof own === "function" ? own() : own),
-          ...headers,
-        },
-        ...(body !== undefined && { body: JSON.stringify(body) }),
-        ...(signal && { signal }),
-      });
+      response = await fetch(address.href, init);
     } catch (error) {
       signal?.throwIfAborted();
       throw disconnected("the server cannot be reached", error);
     }
     if (response.ok) return response;
-    const failure = await bodyOf(response, signal).catch((error: unknown) => {
-      signal?.throwIfAborted();
-      if (error instanceof GantryError) return {};
-      throw error;
-    });
-    throw errorOf(response.status, failure as Partial<Failure>, secondsOf(response.headers.get("retry-after")));
+    throw errorOf(response.status, await bodyOf(response, signal), secondsOf(response.headers.get("retry-after")));
   }
 
   /**
    * The events of an answer, with its comments. Whoever stops to iterate closes the connection. Ends where the stream
-   * ends, and throws where it breaks or stays silent.
+   * ends, and throws where it breaks or falls silent.
    */
-  async *events(response: Response, signal?: AbortSignal): AsyncGenerator<ServerSentEvent, void, undefined> {
+  async *events(response: Response, signal?: AbortSignal): AsyncGenerator<StreamedEvent, void, undefined> {
     const reader = (response.body as ReadableStream<Uint8Array> | null)?.getReader();
     if (!reader) return;
     const decoder = new TextDecoder();
     const parser = new EventParser();
     try {
       for (;;) {
-        const { done, value } = await inTime(reader.read(), this.#options.silence ?? 40_000);
+        // Who is slow to take what was said has not heard silence.
+        const { done, value } = await inTime(reader.read(), this.silence);
         if (done) return;
-        yield* parser.push(decoder.decode(value, { stream: true }));
+        for (const event of parser.push(decoder.decode(value, { stream: true })))
+          yield { ...event, data: event.comment === undefined ? parsed(event.data) : undefined };
       }
     } catch (error) {
       signal?.throwIfAborted();
@@ -99,7 +106,23 @@ export class Connection {
   }
 }
 
-async function inTime<T>(work: Promise<T>, ms: number): Promise<T> {
+/** A signal that aborts with this one, or when it is ended; who ends it lets go of this one too. */
+export function linked(signal: AbortSignal | undefined): { signal: AbortSignal; end: () => void } {
+  const own = new AbortController();
+  const abort = () => own.abort(signal?.reason);
+  signal?.addEventListener("abort", abort);
+  if (signal?.aborted) abort();
+  return {
+    signal: own.signal,
+    end: () => {
+      signal?.removeEventListener("abort", abort);
+      own.abort();
+    },
+  };
+}
+
+/** What this comes to, or `DisconnectedError` when it takes longer. */
+export async function inTime<T>(work: Promise<T>, ms: number): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const silence = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => reject(disconnected("the server fell silent")), ms);
@@ -111,6 +134,7 @@ async function inTime<T>(work: Promise<T>, ms: number): Promise<T> {
   }
 }
 
+/** The answer's JSON; undefined where it has none. */
 async function bodyOf(response: Response, signal: AbortSignal | undefined): Promise<unknown> {
   let text: string;
   try {
@@ -122,7 +146,15 @@ async function bodyOf(response: Response, signal: AbortSignal | undefined): Prom
   try {
     return JSON.parse(text);
   } catch {
-    throw errorOf(response.status, { error: "the answer is not JSON" });
+    return undefined;
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw invalidAnswer(502, "an event is not JSON");
   }
 }
 

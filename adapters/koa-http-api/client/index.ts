@@ -10,7 +10,7 @@ export {
   UnauthorizedError,
   UnavailableError,
 } from "./errors.js";
-export { RunStream, type RunIds } from "./run-stream.js";
+export type { RunIds, RunStream } from "./run-stream.js";
 export { SessionPage, type SessionState } from "./session-page.js";
 export type { Asks, Runs, Sessions } from "./sessions.js";
 export type { ConnectionState, WatchedEvent, WatchOptions } from "./watch.js";
@@ -22,7 +22,6 @@ export type {
   Diff,
   DoneEvent,
   Effort,
-  Failure,
   Health,
   Message,
   Mode,
@@ -39,7 +38,6 @@ export type {
   SessionChange,
   SessionEvent,
   SessionList,
-  Tokens,
   ToolCall,
   Usage,
-} from "../shapes.js";
+} from "./types.js";

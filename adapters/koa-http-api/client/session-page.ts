@@ -1,8 +1,12 @@
-import type { Message, SessionEvent } from "../shapes.js";
+import type { Message, SessionEvent } from "./types.js";
 import type { WatchedEvent } from "./watch.js";
 
 /** How a session stands. */
 export type SessionState = Omit<Extract<SessionEvent, { type: "state" }>, "type">;
+
+const RUNNING: ReadonlySet<unknown> = new Set(["running", "waiting"]);
+/** Of what a tool prints so many characters are kept, the last ones. */
+const PRINTED = 64 * 1024;
 
 /**
  * What the events of a session make: applied in their order, from whichever place on, it has what
@@ -30,8 +34,10 @@ export class SessionPage {
     if (event.cursor !== undefined) this.cursor = event.cursor;
     switch (event.type) {
       case "state": {
-        const { type: _type, cursor: _cursor, ...state } = event;
+        const { type: _type, cursor: _cursor, first, ...state } = event;
         this.state = state;
+        // Of a run that ended some calls have no result; at a new connection it is told anew.
+        if (first || !RUNNING.has(state.run?.state)) this.progress.clear();
         break;
       }
       case "message":
@@ -62,7 +68,7 @@ export class SessionPage {
         this.#shown = undefined;
         break;
       case "tool_progress":
-        this.progress.set(event.tool_call_id, (this.progress.get(event.tool_call_id) ?? "") + event.content);
+        this.#print(event.tool_call_id, event.content);
         break;
       case "deleted":
         this.deleted = true;
@@ -78,6 +84,10 @@ export class SessionPage {
   at(seq: number): Message | undefined {
     const message = this.#messages[this.#place(seq)];
     return message?.seq === seq ? message : undefined;
+  }
+
+  #print(call: string, text: string): void {
+    this.progress.set(call, ((this.progress.get(call) ?? "") + text).slice(-PRINTED));
   }
 
   #put(message: Message): void {

@@ -1,4 +1,4 @@
-import type { Message, Run, RunState, Ask, AnswerRequest, Session, SessionChange, SessionList } from "../shapes.js";
+import type { Message, Run, RunState, Ask, AnswerRequest, Session, SessionChange, SessionList } from "./types.js";
 import type { CallOptions, Connection } from "./connection.js";
 import { watch, type WatchedEvent, type WatchOptions } from "./watch.js";
 
@@ -57,8 +57,9 @@ export class Sessions {
   }
 
   /**
-   * What the session says, from its first word or from a place on. Comes back by itself when the connection is lost; ends
-   * when the session is deleted or the signal aborts. Throws `GantryError` for an answer that will not get better.
+   * What the session says, from its first message or from a place on. Comes back by itself when the connection is lost,
+   * later each time; ends when the session is deleted or the signal aborts. Throws `GantryError` for an answer that will
+   * not get better: 400, 401, 403, 404.
    */
   watch(id: string, options?: WatchOptions): AsyncGenerator<WatchedEvent, void, undefined> {
     return watch(this.#connection, id, options);

@@ -1,24 +1,29 @@
-import type { SessionEvent } from "../shapes.js";
-import type { CallOptions, Connection } from "./connection.js";
-import { disconnected, errorOf, GantryError } from "./errors.js";
+import { inTime, linked, type CallOptions, type Connection } from "./connection.js";
+import { disconnected, GantryError, invalidAnswer, NotFoundError } from "./errors.js";
+import type { Message, SessionEvent } from "./types.js";
 
-/** An event of a session, with the place that it leads to. Who comes back with that `cursor` goes on behind it. */
-export type WatchedEvent = SessionEvent & { cursor?: string };
+/**
+ * An event of a session. Who comes back with its `cursor` goes on behind it. `first` of a connection: what running tools
+ * printed is told anew behind it.
+ */
+export type WatchedEvent = SessionEvent & { cursor?: string; first?: true };
 
-/** How a session is watched. */
+/** How a watch stands: a connection is tried, is there, or was lost and will be tried again. */
+export type ConnectionState = "connecting" | "open" | "lost";
+
+/** From where a session is watched, and how. Without `after`, `behind` and `last`: from its first message on. */
 export interface WatchOptions extends CallOptions {
-  /** A cursor: go on behind it. */
+  /** Go on behind this cursor. */
   after?: string | undefined;
-  /** A `seq`: leave out this message and those before it. */
+  /** Begin behind the message with this `seq`. */
   behind?: number | undefined;
+  /** Begin with so many messages before the end. */
+  last?: number | undefined;
   /** That somebody is there who answers what is asked. */
   answers?: boolean | undefined;
-  /** Told when the connection changes; `lost` has why. It comes back by itself. */
+  /** Told when the connection changes; `lost` has why. */
   onConnection?: ((state: ConnectionState, error?: GantryError) => void) | undefined;
 }
-
-/** How a watch stands. */
-export type ConnectionState = "connecting" | "open" | "lost";
 
 const KNOWN: ReadonlySet<string> = new Set([
   "state",
@@ -30,55 +35,72 @@ const KNOWN: ReadonlySet<string> = new Set([
   "deleted",
 ] satisfies SessionEvent["type"][]);
 /** Answers of the 4xx that may be another one next time. */
-const PASSING: ReadonlySet<number> = new Set([408, 409, 425, 429]);
+const PASSING: ReadonlySet<number> = new Set([408, 425, 429]);
 /** Milliseconds before the first attempt to come back, and at most. */
 const FIRST = 250;
-const LAST = 15_000;
+const LONGEST = 15_000;
 
-/**
- * What a session says, whatever happens to the connection. Ends when the session is deleted or the signal aborts; throws
- * `GantryError` for an answer that will not get better.
- */
+/** What a session says, whatever happens to the connection; see `Sessions.watch`. */
 export async function* watch(
   connection: Connection,
   id: string,
-  { after, behind, answers, signal, onConnection }: WatchOptions = {},
+  { after, behind, last, answers, signal, onConnection }: WatchOptions = {},
 ): AsyncGenerator<WatchedEvent, void, undefined> {
+  const session = `sessions/${encodeURIComponent(id)}`;
   let cursor = after;
+  let wasThere = false;
   for (let attempt = 0; !signal?.aborted; attempt += 1) {
     onConnection?.("connecting");
+    const one = linked(signal);
+    const began = performance.now();
     let failure: GantryError;
     try {
-      const response = await connection.open(`sessions/${encodeURIComponent(id)}/events`, {
-        query: { answers: answers || undefined, behind: cursor === undefined ? behind : undefined },
-        // Of a place that the store does not have any more the server begins anew, where `after` would be refused.
-        headers: cursor === undefined ? {} : { "last-event-id": cursor },
-        signal,
-      });
-      if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
-        await response.body?.cancel();
-        throw errorOf(502, { error: "the answer is not a stream" });
-      }
+      const asked = <T>(work: Promise<T>) => inTime(work, connection.silence);
+      if (cursor === undefined && behind === undefined && last !== undefined)
+        behind = Math.max(0, (await asked(newestSeq(connection, session, one.signal))) - last);
+      const events = `${session}/events`;
+      const query = { answers, behind: cursor === undefined ? behind : undefined };
+      // At a place that the store has no more the server begins anew; as `?after=` it would be refused.
+      const headers: Record<string, string> = cursor === undefined ? {} : { "last-event-id": cursor };
+      const response = await asked(connection.open(events, { query, headers, signal: one.signal }));
+      if (!response.headers.get("content-type")?.startsWith("text/event-stream"))
+        throw invalidAnswer(502, "the answer is not a stream");
       onConnection?.("open");
-      for await (const { type, data, id: place } of connection.events(response, signal)) {
+      let first: { first?: true } = { first: true };
+      for await (const { type, data, id: place } of connection.events(response, one.signal)) {
         if (place !== undefined) {
           cursor = place;
           attempt = 0;
         }
         if (!KNOWN.has(type)) continue;
-        const event = { type, ...(JSON.parse(data) as object) } as WatchedEvent;
-        yield place === undefined ? event : { ...event, cursor: place };
+        wasThere = true;
+        yield { type, ...(data as object), ...(place !== undefined && { cursor: place }), ...first } as WatchedEvent;
         if (type === "deleted") return;
+        first = {};
       }
       failure = disconnected("the stream ended");
     } catch (error) {
       if (signal?.aborted) return;
+      if (wasThere && error instanceof NotFoundError && error.code === "session_not_found") {
+        yield { type: "deleted" };
+        return;
+      }
       if (!(error instanceof GantryError) || isFinal(error.status)) throw error;
       failure = error;
+    } finally {
+      one.end();
     }
+    // One that held for a while, though nothing was said, was a good one.
+    if (performance.now() - began > LONGEST) attempt = 0;
     onConnection?.("lost", failure);
     await pause(Math.max(backoff(attempt), (failure.retryAfter ?? 0) * 1000), signal);
   }
+}
+
+async function newestSeq(connection: Connection, session: string, signal: AbortSignal): Promise<number> {
+  const query = { before: Number.MAX_SAFE_INTEGER, limit: 1 };
+  const { body } = await connection.json<{ messages: Message[] }>(`${session}/messages`, { query, signal });
+  return body.messages[0]?.seq ?? 0;
 }
 
 function isFinal(status: number): boolean {
@@ -87,7 +109,7 @@ function isFinal(status: number): boolean {
 
 /** Twice as long each time, and never for all at once. */
 function backoff(attempt: number): number {
-  return Math.min(LAST, FIRST * 2 ** attempt) * (0.5 + Math.random() / 2);
+  return Math.min(LONGEST, FIRST * 2 ** attempt) * (0.5 + Math.random() / 2);
 }
 
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {

@@ -3,7 +3,7 @@ import { CONFIG_FLAGS, MODEL_FLAGS, SESSION_FLAGS } from "./flags.js";
 
 export const chat = {
   name: "chat",
-  summary: "talk to the agent in this terminal (so does gantry alone)",
+  summary: "talk to the agent in this terminal; gantry alone does so too",
   usage: ["[options]"],
   flags: {
     url: { type: "string", value: "URL", about: "a served agent (default: one of its own, in this folder)" },
