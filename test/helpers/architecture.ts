@@ -178,7 +178,7 @@ function edges({ file, imports }: Module): string[] {
     }
     if (file.startsWith("src/")) {
       if (target?.startsWith("adapters/")) {
-        if (file === CHAT && specifier === TERMINAL && dynamic) continue;
+        if (file === CHAT && specifier === TERMINAL && (dynamic || typeOnly)) continue;
         if (LOADERS.has(file) && (dynamic || typeOnly)) continue;
         fault(
           `imports the adapter ${target}; only src/serve/plugins.ts and src/serve/selected-adapters.ts may, by import()`,
