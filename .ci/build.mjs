@@ -45,21 +45,19 @@ const workerUrls = {
   },
 };
 
-/**
- * What describes the shapes of the API takes much of valibot that no start needs: it has its own copy, or all of that would be
- * where every start finds the little that options take.
- */
-const valibotOfShapes = {
-  name: "valibot-of-shapes",
+/** To make a shape does nothing else: where one is not used it need not be there. Their package says so, but only to those who have it beside them. */
+const pureShapes = {
+  name: "pure-shapes",
   setup(build) {
-    build.onResolve({ filter: /^valibot$/ }, async ({ importer, resolveDir, kind, pluginData }) => {
-      if (pluginData === SETTLED || !/[\\/](koa-http-api|to-json-schema)[\\/]/.test(importer)) return undefined;
-      const found = await build.resolve("valibot", { resolveDir, kind, importer, pluginData: SETTLED });
-      return { ...found, suffix: "?shapes" };
+    build.onLoad({ filter: /[\\/]koa-http-api[\\/]shapes\.ts$/ }, async ({ path: file }) => {
+      const text = await readFile(file, "utf8");
+      return {
+        contents: text.replace(/\b(?:v\.\w+|oneOf|optional|told|text|time|more)\(/g, "/* @__PURE__ */ $&"),
+        loader: "ts",
+      };
     });
   },
 };
-const SETTLED = Symbol("settled");
 
 /** For files of packages, by the ends of their paths: what is in them, and what stands in its place. */
 const LINES = {
@@ -115,6 +113,8 @@ const LINES = {
     ["const destroy = require('destroy')", ""],
     ["const encodeUrl = require('encodeurl')", ""],
     ["const vary = require('vary')", ""],
+    // They would need what was left out above.
+    ...["vary", "redirect", "back", "attachment"].map((name) => [new RegExp(`\n  ${name} \\([^]*?\n  \\},\n`), "\n"]),
     // The one type that Koa gives by itself, to what our own handler of errors failed for.
     ["const getType = require('mime-types').contentType", "const getType = () => 'text/plain; charset=utf-8'"],
   ],
@@ -383,7 +383,7 @@ async function bundle(outdir) {
     conditions: ["@gantry/source", "module", "import"],
     mainFields: ["module", "main"],
     external: [...EXTERNAL, TERMINAL_NAME],
-    plugins: [workerUrls, lighterPackages, valibotOfShapes],
+    plugins: [pureShapes, workerUrls, lighterPackages],
   };
   const sources = ownSources().filter((file) => !file.startsWith(`${TERMINAL}/`));
   // Below it, so that no file tells where this build ran.

@@ -129,6 +129,8 @@ export class Conversation {
       const { session_id } = await this.#client.begin(
         {
           message,
+          // We watch as soon as it is known what.
+          answers: true,
           ...(files.length > 0 && { files: [...files] }),
           ...(id === undefined ? this.wishes : { session_id: id, queue: true }),
         },

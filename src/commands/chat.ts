@@ -47,7 +47,7 @@ export const run: Command<typeof chat.flags> = async ({ args, flags, output, int
       output: stdout,
       serve: async () => {
         if (address) return { url: address.origin, headers: headersFor(address, flags.header, loaded) };
-        composition = await serveHere(loaded, folder, (line) => tell(line));
+        composition = await serveHere(loaded, folder, (line) => tell(shortOf(line)));
         const [{ address: url } = { address: "" }] = composition.listening;
         return { url, headers: config.server.requiredHeaders };
       },
@@ -132,4 +132,9 @@ function modelOf(model: string | undefined): { provider?: string; model?: string
 function wished({ mode, effort }: ChatFlags): TerminalOptions["wishes"] {
   const said = { ...(mode !== undefined && { mode }), ...(effort !== undefined && { reasoning_effort: effort }) };
   return said as TerminalOptions["wishes"];
+}
+
+/** A line of the log as a person at the terminal needs it: without its time and its fields. */
+function shortOf(line: string): string {
+  return line.replace(/^\S+ (warn|error) /, "").replace(/ \{".*\}$/, "");
 }
