@@ -137,6 +137,8 @@ export class Console {
     const { model, effort, mode, projectDir } = this.draft;
     const request: RunInput & { attachments?: Attachment[]; reasoning_effort?: Effort } = {
       message,
+      // This page opens the session when it has begun.
+      answers: true,
       ...(files?.length && { files }),
       ...(attachments?.length && { attachments }),
       ...(open
