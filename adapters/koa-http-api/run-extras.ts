@@ -9,6 +9,8 @@ type Body = Readonly<Record<string, unknown>>;
 
 /** Of a bound that nobody knows, so many characters are named. */
 const NAMED = 64;
+/** Whoever says that they answer watches the session so soon. */
+const COMING_MS = 10_000;
 
 /** The fields that few requests have. Throws `HttpError`. */
 export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entries"]>, stream: boolean): RunExtras {
@@ -19,6 +21,7 @@ export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entrie
     projectDir: fields.text("project_dir"),
     background,
     queue: fields.get("queue") ?? false,
+    attended: fields.get("answers") === true ? soon() : undefined,
     onDisconnect: fields.text("on_disconnect"),
     mode: fields.text("mode"),
     budget: budgetOf(recordIn(body, "budget")),
@@ -26,6 +29,12 @@ export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entrie
     attachments: attachedFiles(Object.hasOwn(body, "attachments") ? body["attachments"] : undefined),
     reasoningEffort: fields.text("reasoning_effort"),
   };
+}
+
+/** Since it is asked first, when the run begins: until its client watches. */
+function soon(): () => boolean {
+  let since: number | undefined;
+  return () => Date.now() - (since ??= Date.now()) < COMING_MS;
 }
 
 /** An object, whatever its fields are: to a shape a list is one too. */

@@ -25,6 +25,8 @@ export interface RunExtras {
   background: boolean;
   /** Waits in line for a session that is busy. */
   queue: boolean;
+  /** Whether its client is on the way, who watches the session and answers what it asks. */
+  attended: (() => boolean) | undefined;
   onDisconnect: "cancel" | "continue" | undefined;
   mode: SessionMode | undefined;
   budget: RunInput["budget"];
@@ -38,6 +40,7 @@ const PLAIN: RunExtras = {
   projectDir: undefined,
   background: false,
   queue: false,
+  attended: undefined,
   onDisconnect: undefined,
   mode: undefined,
   budget: undefined,

@@ -179,6 +179,7 @@ export const RunRequest = v.object({
   stream: flag,
   background: flag,
   queue: flag,
+  answers: flag,
   on_disconnect: optional(oneOf(["", "cancel", "continue"])),
   project_dir: optionalText,
   mode: optionalMode,
