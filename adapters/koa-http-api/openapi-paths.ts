@@ -1,10 +1,6 @@
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
-import * as shapes from "./shapes.js";
-
-/** A shape by its name, as the document has it. */
-export type ShapeName = {
-  [Name in keyof typeof shapes]: (typeof shapes)[Name] extends { kind: "schema" } ? Name : never;
-}[keyof typeof shapes];
+import type { ShapeName } from "./openapi-shapes.js";
+import { RunState, type SESSION_EVENTS } from "./shapes.js";
 
 /** What is answered with a status. */
 export interface Answer {
@@ -137,7 +133,7 @@ export const OPERATIONS: readonly Operation[] = [
   {
     ...{ id: "listRuns", path: "/api/runs", method: "get", about: "Runs, newest first" },
     parameters: [
-      query("state", { enum: shapes.RunState.options }, "Those in this state"),
+      query("state", { enum: RunState.options }, "Those in this state"),
       ofSession,
       query("before", text, "Id of the last run of the page before"),
       size,
@@ -235,7 +231,7 @@ export const OPERATIONS: readonly Operation[] = [
           cut: "CutEvent",
           tool_progress: "ToolProgressEvent",
           deleted: "DeletedEvent",
-        } satisfies Record<keyof typeof shapes.SESSION_EVENTS, ShapeName>,
+        } satisfies Record<keyof typeof SESSION_EVENTS, ShapeName>,
       },
       ...wrongQuery,
       ...missing("session"),

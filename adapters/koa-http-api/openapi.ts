@@ -1,9 +1,8 @@
 import { toJsonSchemaDefs } from "@valibot/to-json-schema";
 import type { Context } from "koa";
-import type * as v from "valibot";
 import { JSON_TYPE } from "./headers.js";
 import { HEADERS, OPERATIONS, type Answer, type Operation } from "./openapi-paths.js";
-import * as shapes from "./shapes.js";
+import { SHAPES } from "./openapi-shapes.js";
 
 const at = (name: string) => `#/components/schemas/${name}`;
 const ref = (name: string) => ({ $ref: at(name) });
@@ -22,8 +21,7 @@ its data is, \`id\` its id where it has one.`;
 export function openApi(version: string): Record<string, unknown> {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const operation of OPERATIONS) (paths[operation.path] ??= {})[operation.method] = described(operation);
-  const named = Object.entries(shapes).filter(([, one]) => "kind" in one) as [string, v.GenericSchema][];
-  const schemas = toJsonSchemaDefs(Object.fromEntries(named), {
+  const schemas = toJsonSchemaDefs(SHAPES, {
     target: "draft-2020-12",
     typeMode: "input",
     overrideRef: ({ referenceId }) => at(referenceId),
