@@ -13,6 +13,7 @@ import json from "gantry/adapters/lowdb-json-driver";
 import offline from "gantry/adapters/offline-provider";
 import postgres from "gantry/adapters/postgres-driver";
 import sqlite from "gantry/adapters/sqlite-driver";
+import webConsole from "gantry/adapters/web-console";
 import { configOptions } from "../src/serve/config-options.js";
 import { wholeSection } from "../src/serve/config.js";
 import { wrongValues } from "../test/helpers/wrong-values.js";
@@ -107,7 +108,7 @@ export function configSchema(): JsonSchema {
       },
     },
   };
-  const transports = [koa, acpHttp, acpStdio].map((descriptor) => ({
+  const transports = [koa, webConsole, acpHttp, acpStdio].map((descriptor) => ({
     if: { type: "object", properties: { transport: { const: descriptor.name } }, required: ["transport"] },
     then: schemaOf(option.section({ transport: option.text("Its name."), ...entriesOf(descriptor) })),
   }));

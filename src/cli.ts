@@ -22,6 +22,9 @@ const terminal: Terminal = {
     get bytes() {
       return sizeOfInput();
     },
+    get isTerminal() {
+      return process.stdin.isTTY;
+    },
   },
   get columns() {
     return process.stderr.isTTY ? process.stderr.columns : undefined;
@@ -34,7 +37,8 @@ const terminal: Terminal = {
     const controller = new AbortController();
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
       process.on(signal, () => {
-        if (controller.signal.aborted) process.exit(1);
+        // As a shell says it of one that a signal ended.
+        if (controller.signal.aborted) process.exit({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 }[signal]);
         controller.abort(signal);
       });
     return controller.signal;
@@ -45,11 +49,11 @@ const terminal: Terminal = {
     }),
   tell: (line) => console.error(line),
   keepStdoutClean: () => void (console.log = console.info = console.debug = console.error),
-  fail: (line) => {
+  fail: (line, code = 1) => {
     // `gantry sessions export | head`
     if (readerLeft) process.exit(0);
     console.error(line);
-    process.exit(1);
+    process.exit(code);
   },
   exit: (code) => process.exit(code),
 };

@@ -5,6 +5,7 @@ import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { answer, type Refusal } from "gantry/http";
 import type { OneTimeLinks } from "./one-time-links.js";
+import type { WebConsoleOptions } from "./options.js";
 import { ADDRESS, ASSETS, LINKS, LOGIN, SECURITY } from "./paths.js";
 
 /** Of the files that the build makes. */
@@ -39,10 +40,10 @@ export class ConsolePages {
   readonly #headers: Readonly<Record<string, string>>;
   #links: Promise<OneTimeLinks> | undefined;
 
-  constructor(headers: Readonly<Record<string, string>>, folder?: string) {
+  constructor({ requiredHeaders = {}, assets }: WebConsoleOptions) {
     // As the bundle of this package has it, see .ci/build.mjs.
-    this.#folder = folder ?? fileURLToPath(new URL("../../dist/console/", import.meta.url));
-    this.#headers = headers;
+    this.#folder = assets ?? fileURLToPath(new URL("../../dist/console/", import.meta.url));
+    this.#headers = requiredHeaders;
   }
 
   /** Answer a request below `/console`. Rejects when a file cannot be read that is there. */
@@ -59,6 +60,11 @@ export class ConsolePages {
     const name = path.startsWith(ASSETS) ? path.slice(ASSETS.length) : "";
     if (!NAME.test(name) || TYPES[extname(name)] === undefined) return answer(response, NOT_FOUND, SECURITY);
     return this.#send(request, response, `assets/${name}`);
+  }
+
+  /** Answer what the port refused. */
+  refuse(response: ServerResponse, refusal: Refusal): void {
+    answer(response, refusal, SECURITY);
   }
 
   async #loadLinks(): Promise<OneTimeLinks> {

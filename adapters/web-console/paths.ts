@@ -4,7 +4,7 @@ export const ASSETS = "/console/assets/";
 export const LINKS = "/console/links";
 export const LOGIN = "/console/login";
 
-/** Headers of every answer: nothing runs, loads or frames a page but what the build made of this folder. */
+/** Headers of every answer: nothing is run or loaded but what the build made of this folder, and no page frames it. */
 export const SECURITY: Readonly<Record<string, string>> = {
   "Content-Security-Policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +

@@ -34,14 +34,9 @@ function isAmong(request: IncomingMessage, paths: readonly string[] = []): boole
 }
 
 /** Whether a browser says that a person goes there, by a link perhaps, and no page loads, frames or sends it. */
-function isVisit(request: IncomingMessage): boolean {
-  const { "sec-fetch-mode": mode, "sec-fetch-dest": destination, origin } = request.headers;
-  return (
-    /^(GET|HEAD)$/.test(request.method ?? "") &&
-    mode === "navigate" &&
-    destination === "document" &&
-    origin === undefined
-  );
+function isVisit({ method = "", headers }: IncomingMessage): boolean {
+  const { "sec-fetch-mode": mode, "sec-fetch-dest": destination, origin } = headers;
+  return method === "GET" && mode === "navigate" && destination === "document" && origin === undefined;
 }
 
 /** Every check of who asks, of every mount of a port: the user, the Host, the page, the required headers. */

@@ -50,6 +50,9 @@ export function openHttpHost(options: HttpHostOptions = {}): HttpHost {
   return new NodeHttpHost(options);
 }
 
+/** An `Accept` of browsers, which no client of a protocol sends. */
+const ACCEPTS_PAGES = /\btext\/html\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i;
+
 const NOT_FOUND: Refusal = { status: 404, message: "not found", code: "not_found" };
 const INTERNAL: Refusal = { status: 500, message: "internal error", code: "internal" };
 const badRequest = (message: string): Refusal => ({ status: 400, message, code: "bad_request" });
@@ -278,13 +281,14 @@ class NodeHttpHost implements HttpHost {
     }
   }
 
-  /** Lead a person who opens the bare address to where something is for people. Whoever may not go there is answered as ever. */
+  /** Lead a browser that opens the bare address to what is for people; one that may not go there is answered as ever. */
   #sendToFront(request: IncomingMessage, response: ServerResponse, gate: HttpGate): boolean {
-    if (!wantsPage(request)) return false;
-    const mount = this.#mounts.find(({ front }) => front !== undefined);
-    if (mount?.front === undefined || this.#refusal(request, mount, gate, false)) return false;
-    const headers = { "Cache-Control": "no-store", Location: mount.front, Vary: "Accept", "Content-Length": 0 };
-    response.writeHead(302, { ...mount.headers, ...headers }).end();
+    if (pathOf(request) !== "/" || !ACCEPTS_PAGES.test(request.headers.accept ?? "")) return false;
+    const mount = this.#mounts.find(({ front }) => front);
+    if (!mount?.front || !/^(GET|HEAD)$/.test(request.method ?? "") || this.#refusal(request, mount, gate, false))
+      return false;
+    const headers = { "Cache-Control": "no-store", "Content-Length": 0, Location: mount.front, Vary: "Accept" };
+    response.writeHead(302, headers).end();
     return true;
   }
 
@@ -319,13 +323,6 @@ class NodeHttpHost implements HttpHost {
     else if (!webSocket) answer(response, badRequest("upgrade not supported"), this.#headers());
     else this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
   }
-}
-
-/** Whether it is `GET /` of a browser, and no protocol's stream. */
-function wantsPage(request: IncomingMessage): boolean {
-  if (!/^(GET|HEAD)$/.test(request.method ?? "") || pathOf(request) !== "/") return false;
-  const { accept = "" } = request.headers;
-  return /(^|,)\s*text\/html\s*(,|$|;(?!\s*q=0(\.0*)?\s*(,|$)))/i.test(accept) && !/text\/event-stream/i.test(accept);
 }
 
 function whyNot(error: NodeJS.ErrnoException): string {
