@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { callTools, type ScriptedChunk } from "gantry/testing";
 import { ProviderError } from "gantry";
-import type { GantryError} from "gantry/client";
+import type { GantryError } from "gantry/client";
 import { DisconnectedError, GantryClient, type AgentEvent } from "gantry/client";
 import { door } from "../../helpers/door.js";
 import { gate, waitTool } from "../../helpers/gate.js";
