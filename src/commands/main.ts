@@ -8,6 +8,7 @@ import { beforeEnd, readLine, type CommandLine, type Fault } from "./command-lin
 /** Each is loaded when it is called for, by the first word of its name; what they say of themselves is in `about`. */
 const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) => ReturnType<Command> }>>> = {
   serve: () => import("./serve.js"),
+  console: () => import("./console.js"),
   adapters: () => import("./adapters.js"),
   sessions: () => import("./sessions.js"),
   models: () => import("./models.js"),

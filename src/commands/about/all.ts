@@ -1,8 +1,9 @@
 import type { About } from "../about.js";
 import { adapters } from "./adapters.js";
+import { webConsole } from "./console.js";
 import { models } from "./models.js";
 import { serve } from "./serve.js";
 import { sessions } from "./sessions.js";
 
 /** Every command, in the order of the help. */
-export const ALL: readonly About[] = [serve, sessions, models, adapters];
+export const ALL: readonly About[] = [serve, webConsole, sessions, models, adapters];
