@@ -14,7 +14,7 @@ const LATER_OF_NODE = /\bimport\("(node:[^"]+)"\)/g;
 /** The command's own file, which others know by its place. */
 const COMMAND = { name: "command" };
 /** A file of `chunks`, by its name. */
-const FILE = "packed:";
+const FILE = ":";
 
 /** What `import.meta` is to modules in a file of `chunks`. */
 const META = "import-meta";
@@ -120,8 +120,10 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
     const outdir = path.join(parts, "shared");
     const plugins = [packing(undefined, "./")];
     const files = await written({ ...meta, format: "esm", splitting: true, outdir, entryPoints, plugins });
-    await written({ format: "cjs", bundle: false, outdir: chunks, entryPoints: files, plugins: [requiring] });
-    return textsOf(files);
+    // What they name and do not use is gone from these.
+    return textsOf(
+      await written({ format: "cjs", bundle: false, outdir: chunks, entryPoints: files, plugins: [requiring] }),
+    );
   };
 
   const doors = Object.entries(faces).map(([out, file]) => [out, entry(file)]);

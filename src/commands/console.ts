@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import type { IncomingMessage } from "node:http";
+import { post } from "../http/post.js";
 import { ConfigError } from "../ports/errors.js";
 import { environment } from "../serve/config.js";
 import { headersOfApi } from "../serve/selected-adapters.js";
@@ -9,8 +9,6 @@ import { loadFor, refuseArguments, type Command } from "./command.js";
 
 /** An opener that runs for so long, in ms, shows its page. */
 const OPENED_MS = 3_000;
-const ANSWER_MS = 10_000;
-const MOST_BYTES = 4_096;
 
 /** `gantry console`: open the console of a server that runs. */
 export const run: Command<typeof webConsole.flags> = async ({ args, flags, output }) => {
@@ -46,7 +44,7 @@ function given(url: string): string {
 
 /** The path of the console, with a code where the server asks for headers. */
 async function linkOf(origin: string, headers: Record<string, string>, file: string): Promise<string> {
-  const { status, text } = await ask(`${origin}/console/links`, headers).catch((error: NodeJS.ErrnoException) => {
+  const { status, text } = await post(`${origin}/console/links`, headers).catch((error: NodeJS.ErrnoException) => {
     throw new ConfigError(
       `nothing answers at ${origin} (${error.code ?? error.message}): start a server with gantry serve, in the folder that the agent shall work in, or say --url`,
       { cause: error },
@@ -59,28 +57,6 @@ async function linkOf(origin: string, headers: Record<string, string>, file: str
   // What answers there may be anything; nothing but an address of a console is opened.
   if (path !== undefined && /^\/console(#code=[\w-]+)?$/.test(path)) return path;
   throw new ConfigError(`there is no console at ${origin}: server.console is false there, or it is no gantry`);
-}
-
-async function ask(url: string, headers: Record<string, string>): Promise<{ status: number; text: string }> {
-  const { request } = url.startsWith("https:") ? await import("node:https") : await import("node:http");
-  const sent = request(url, { method: "POST", headers: asBytes(headers), signal: AbortSignal.timeout(ANSWER_MS) });
-  sent.end();
-  const [response] = (await once(sent, "response")) as [IncomingMessage];
-  let text = "";
-  for await (const chunk of response.setEncoding("utf8") as AsyncIterable<string>) {
-    text += chunk;
-    if (text.length > MOST_BYTES) break;
-  }
-  return { status: response.statusCode ?? 0, text };
-}
-
-/** Node sends Latin-1 alone; what is beyond it is UTF-8 to our port. */
-function asBytes(headers: Record<string, string>): Record<string, string> {
-  const bytes = (value: string) => {
-    const isLatin1 = Buffer.from(value, "latin1").toString("latin1") === value;
-    return isLatin1 ? value : Buffer.from(value, "utf8").toString("latin1");
-  };
-  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, bytes(value)]));
 }
 
 function wordIn(text: string, key: string): string | undefined {
