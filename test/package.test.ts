@@ -60,6 +60,7 @@ describe("the package, unpacked in a stranger's folder", () => {
       "./dist/src/cli.js",
       "./dist/es/src/index.d.ts",
       "./dist/THIRD-PARTY-LICENSES.txt",
+      "./dist/console/index.html",
     ]) {
       assert.ok(files.includes(file), `${file} is missing`);
     }
@@ -140,6 +141,28 @@ describe("the package, unpacked in a stranger's folder", () => {
       console.log(iterations, /No language model is attached/.test(output));
     `);
     assert.equal(output, "1 true");
+  });
+
+  it("holds the console, with the licences of what is in it", async () => {
+    const output = await node(`
+      import { Agent } from "gantry";
+      import { WebConsoleTransport } from "gantry/adapters/web-console";
+      import { openHttpHost } from "gantry/http";
+      import { ScriptedProvider } from "gantry/testing";
+      const agent = new Agent({ providers: [new ScriptedProvider([])] });
+      const host = openHttpHost({ port: 0 });
+      const { address } = await new WebConsoleTransport({}, host).start(agent);
+      const page = await (await fetch(address)).text();
+      const files = [...page.matchAll(/="([/]console[/]assets[/][^"]+)"/g)].map(([, path]) => new URL(path, address));
+      const statuses = await Promise.all(files.map(async (file) => (await fetch(file)).status));
+      console.log(statuses.length > 1, new Set(statuses).size, statuses[0]);
+      await host.close(AbortSignal.abort());
+      await agent.close();
+    `);
+    assert.equal(output, "true 1 200");
+    const licences = readFileSync(path.join(installed, "dist/THIRD-PARTY-LICENSES.txt"), "utf8");
+    for (const name of ["preact", "@preact/signals", "marked", "dompurify", "highlight.js"])
+      assert.match(licences, new RegExp(`^${name} \\d`, "m"));
   });
 
   it("finds the code of its threads", async () => {
