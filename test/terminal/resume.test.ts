@@ -108,7 +108,7 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
       },
       call("write", { filePath: "made.txt", content: text }),
       call("read", { filePath: text }),
-      say(`Ended. ${text}`),
+      say(`${text}\n\nEnded.`),
       say("Last words."),
     );
     await pane.until(/Ask something/);
