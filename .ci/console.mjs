@@ -61,8 +61,10 @@ async function optionsFor(outdir) {
 /** The page with the names that its files got, and everything that is text in a packed form as well. */
 async function finish(outdir, { outputs }) {
   const made = new Map();
+  const styles = new Set(Object.values(outputs).flatMap(({ cssBundle }) => cssBundle ?? []));
   for (const [file, { entryPoint, imports }] of Object.entries(outputs))
-    if (entryPoint !== undefined) made.set(path.posix.relative(APP, entryPoint), { file, imports });
+    if (entryPoint !== undefined && !styles.has(file))
+      made.set(path.posix.relative(APP, entryPoint), { file, imports });
   const url = (file) => `${BASE}/assets/${path.basename(file)}`;
   const early = new Set();
   const page = (await readFile(at(APP, PAGE), "utf8")).replace(NAMED, (_all, name) => {
@@ -72,7 +74,11 @@ async function finish(outdir, { outputs }) {
     return url(entry.file);
   });
   // Else they are asked for one after the other, each when the one before was read.
-  const links = [...early].map((href) => `<link rel="modulepreload" href="${href}" />`).join("");
+  const links = [
+    // Of what components import beside them.
+    ...[...styles].map((file) => `<link rel="stylesheet" href="${url(file)}" />`),
+    ...[...early].map((href) => `<link rel="modulepreload" href="${href}" />`),
+  ].join("");
   const minified = page.replace("</head>", `${links}</head>`).replace(/>\s+</g, "><");
   await writeFile(path.join(outdir, PAGE), minified);
   const texts = Object.keys(outputs).filter((file) => /\.(js|css|svg)$/.test(file));

@@ -16,7 +16,7 @@ const COMMAND = { name: "command" };
 /** In words that every Node knows: it says to an old one what is needed. */
 const COMMAND_OPTIONS = { outExtension: {}, target: "node8" };
 /** A file of `chunks`, by its name. */
-const FILE = "packed:";
+const FILE = ":";
 
 /** What `import.meta` is to modules in a file of `chunks`. */
 const META = "import-meta";
@@ -122,8 +122,10 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
     const outdir = path.join(parts, "shared");
     const plugins = [packing(undefined, "./")];
     const files = await written({ ...meta, format: "esm", splitting: true, outdir, entryPoints, plugins });
-    await written({ format: "cjs", bundle: false, outdir: chunks, entryPoints: files, plugins: [requiring] });
-    return textsOf(files);
+    // What they name and do not use is gone from these.
+    return textsOf(
+      await written({ format: "cjs", bundle: false, outdir: chunks, entryPoints: files, plugins: [requiring] }),
+    );
   };
 
   const doors = Object.entries(faces).map(([out, file]) => [out, entry(file)]);

@@ -7,6 +7,7 @@ import { beforeEnd, readLine, type CommandLine, type Fault } from "./command-lin
 
 /** Each is loaded when it is called for, by the first word of its name; what they say of themselves is in `about`. */
 const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) => ReturnType<Command> }>>> = {
+  chat: () => import("./chat.js"),
   serve: () => import("./serve.js"),
   run: () => import("./run.js"),
   adapters: () => import("./adapters.js"),

@@ -13,7 +13,7 @@ export { refuseOverStdio } from "../serve/plugins.js";
 /** Nothing may keep the process longer than this, in ms, once it was told to stop. */
 const LAST_MS = 4_900;
 const LEFT_OVER_MS = 300;
-/** What the log is told of the sandbox takes two processes to find out: that is begun so long after the start, in ms. */
+/** What people are told of what was started begins so long after it, in ms; the sandbox takes two processes to find out. */
 const TELL_MS = 200;
 
 /** `gantry serve`: start what the config selects, print where it listens, and live until a signal. */
@@ -25,12 +25,9 @@ export const run: Command<typeof serve.flags> = async ({ args, flags, output }) 
   const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
   live(composition, loaded.config.server.drainDelay * 1000, logger);
   // The first client is on its way, or there already: it is answered first.
-  const { tellConsole, tellStart } = await import("./start-lines.js");
-  tellStart(loaded, home, composition, logger);
   setTimeout(() => {
     if (composition.listening.every(({ address }) => address === "stdio")) staySmall();
-    // What a person goes on with comes last.
-    void composition.tell().then(() => tellConsole(loaded, composition, logger));
+    void import("./start-lines.js").then(({ tellStart }) => tellStart(loaded, home, composition, logger));
   }, TELL_MS).unref();
   return undefined;
 };

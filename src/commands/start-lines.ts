@@ -3,18 +3,20 @@ import type { Logger } from "../ports/logger.js";
 import type { Composition } from "../serve/compose.js";
 import type { LoadedConfig } from "../serve/config.js";
 
-/** Say, for people, what the server that was started works with. */
-export function tellStart(loaded: LoadedConfig, home: string, composition: Composition, logger: Logger): void {
+/** Say, for people, what the server that was started works with, and at last where they can go on. */
+export async function tellStart(
+  loaded: LoadedConfig,
+  home: string,
+  composition: Composition,
+  logger: Logger,
+): Promise<void> {
   logger.info(`working in ${composition.agent.projectDir} with ${modelsOf(loaded, composition)}`);
   logger.info(`sessions in ${storeOf(loaded, home)}`);
-}
-
-/** Say where the console is, when there is one. */
-export function tellConsole({ config }: LoadedConfig, { listening }: Composition, logger: Logger): void {
-  const address = listening.find(({ transport }) => transport === "web-console")?.address;
+  await composition.tell();
+  const address = composition.listening.find(({ transport }) => transport === "web-console")?.address;
   if (address === undefined) return;
   // A browser has none of these headers before it is given them.
-  const how = Object.keys(config.server.requiredHeaders).length > 0 ? " (gantry console opens it)" : "";
+  const how = Object.keys(loaded.config.server.requiredHeaders).length > 0 ? " (gantry console opens it)" : "";
   logger.info(`console on ${address}${how}`);
 }
 

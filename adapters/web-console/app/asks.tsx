@@ -162,7 +162,7 @@ function Details({ ask }: { ask: Ask }) {
       </>
     );
   }
-  if (ask.diff.length > 0) return ask.diff.map((diff) => <DiffView key={diff.path} diff={diff} />);
+  if (ask.diff.length > 0) return ask.diff.map((diff) => <DiffView key={diff.path} diff={diff} asked />);
   return <Arguments of={input} />;
 }
 

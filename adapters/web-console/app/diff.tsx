@@ -44,12 +44,19 @@ function choose(value: "unified" | "split"): void {
   }
 }
 
+interface DiffViewProps {
+  diff: Diff;
+  open?: boolean;
+  /** It has not happened yet: what is there now is not known, and the text may take its place. */
+  asked?: boolean;
+}
+
 /** What happens to a file, line by line. */
-export function DiffView({ diff, open = true }: { diff: Diff; open?: boolean }) {
+export function DiffView({ diff, open = true, asked = false }: DiffViewProps) {
   const rows = useRows(diff);
   const isOpen = useSignal(open);
   const counts = rows && countsOf(rows);
-  const verb = diff.old_text === null ? "new file" : diff.new_text === "" ? "emptied" : "";
+  const verb = diff.old_text === null ? (asked ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
   return (
     <section class="diff" aria-label={`Changes of ${diff.path}`}>
       <header class="diff-head">

@@ -52,7 +52,7 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
     onOpen();
   };
   const close = () => {
-    isOpen.value = false;
+    popup.current?.hidePopover();
     button.current?.focus();
   };
   const choose = (option: Option | undefined) => {
@@ -67,7 +67,7 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
     else if (event.key === "Enter") choose(options[at.value]);
     else if (event.key === "Escape") close();
     else if (event.key === "Tab") {
-      isOpen.value = false;
+      popup.current?.hidePopover();
       return;
     } else return;
     event.preventDefault();
@@ -77,15 +77,12 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
     popup.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" });
   }, [at.value, isOpen.value, search.value]);
   useEffect(() => {
-    if (!isOpen.value) return undefined;
-    popup.current?.querySelector("input")?.focus();
-    const leave = (event: PointerEvent) => {
-      const { target } = event;
-      if (!(target instanceof Node) || popup.current?.contains(target) || button.current?.contains(target)) return;
-      isOpen.value = false;
-    };
-    document.addEventListener("pointerdown", leave);
-    return () => document.removeEventListener("pointerdown", leave);
+    const [list, anchor] = [popup.current, button.current];
+    if (!isOpen.value || !list || !anchor) return;
+    // On top of everything: what is around it scrolls, and would cut it off. It goes by itself when one presses elsewhere.
+    list.showPopover();
+    place(list, anchor.getBoundingClientRect());
+    list.querySelector("input")?.focus();
   }, [isOpen.value]);
 
   return (
@@ -105,7 +102,12 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
         <Icon name="chevron-down" />
       </button>
       {isOpen.value && (
-        <div ref={popup} class="model-popup">
+        <div
+          ref={popup}
+          class="model-popup"
+          popover="auto"
+          onToggle={({ newState }) => newState === "closed" && (isOpen.value = false)}
+        >
           <input
             class="field"
             role="combobox"
@@ -152,6 +154,16 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
       )}
     </div>
   );
+}
+
+/** Above the button where there is more room, else below it. */
+function place(list: HTMLElement, { left, top, bottom }: DOMRect): void {
+  const gap = 6;
+  const room = document.documentElement.clientWidth - list.offsetWidth - gap;
+  list.style.left = `${Math.max(gap, Math.min(left, room))}px`;
+  const above = top > innerHeight - bottom;
+  list.style.bottom = above ? `${innerHeight - top + gap}px` : "auto";
+  list.style.top = above ? "auto" : `${bottom + gap}px`;
 }
 
 function optionsOf(models: readonly Model[], search: string, isNew: boolean): Option[] {

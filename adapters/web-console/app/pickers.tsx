@@ -58,7 +58,7 @@ export function Pickers({ session }: { session: OpenSession | undefined }) {
         ))}
       </select>
       <select
-        class={`picker picker-mode ${mode}`}
+        class={`picker picker-mode mode-${mode || "default"}`}
         aria-label="Mode"
         title={mode === "" ? "The server's own mode" : MODES[mode][1]}
         disabled={isWaiting}

@@ -9,27 +9,24 @@ const SAID = { pending: "to do", in_progress: "under way", completed: "done" } a
 export function Plan({ session }: { session: OpenSession }) {
   const isOpen = useSignal(true);
   const entries = session.plan.value;
+  // A question needs the room.
+  const isShown = isOpen.value && session.asks.value.length === 0;
   if (entries.length === 0) return null;
   const done = entries.filter(({ status }) => status === "completed").length;
   const current = entries.find(({ status }) => status === "in_progress");
   return (
     <section class="plan" aria-label="Plan">
-      <button
-        type="button"
-        class="plan-head"
-        aria-expanded={isOpen.value}
-        onClick={() => (isOpen.value = !isOpen.value)}
-      >
+      <button type="button" class="plan-head" aria-expanded={isShown} onClick={() => (isOpen.value = !isOpen.value)}>
         <Icon name="list" />
         <span class="plan-title">Plan</span>
         <span class="plan-count">
           {done} of {entries.length} done
         </span>
-        {!isOpen.value && current && <span class="plan-current">{current.content}</span>}
-        <Icon name={isOpen.value ? "chevron-down" : "chevron-right"} />
+        {!isShown && current && <span class="plan-current">{current.content}</span>}
+        <Icon name={isShown ? "chevron-down" : "chevron-right"} />
       </button>
       <progress class="plan-progress" max={entries.length} value={done} aria-label="Steps done" />
-      {isOpen.value && (
+      {isShown && (
         <ol class="plan-entries">
           {entries.map(({ content, status }) => (
             <li class={`plan-entry ${status}`} aria-current={status === "in_progress" ? "step" : undefined}>

@@ -42,28 +42,29 @@ export function Runs() {
   const ended = runs?.filter((run) => !isUnderWay(run)) ?? [];
   return (
     <div class="runs">
-      <header class="runs-head">
-        <h1 tabIndex={-1}>Runs</h1>
-        <p role="status" class="runs-sum">
-          {runs === undefined
-            ? "Looking…"
-            : under.length === 0
-              ? "Nothing is under way."
-              : `${under.length} under way${waiting(under)}`}
-        </p>
-        {value.lost.value && (
-          <p class="runs-lost">
-            <Icon name="warning" /> The server cannot be reached; this is how it was.
+      <div class="runs-column">
+        <header class="runs-head">
+          <p role="status" class="runs-sum">
+            {runs === undefined
+              ? "Looking…"
+              : under.length === 0
+                ? "Nothing is under way."
+                : `${under.length} under way${waiting(under)}`}
           </p>
+          {value.lost.value && (
+            <p class="runs-lost">
+              <Icon name="warning" /> The server cannot be reached; this is how it was.
+            </p>
+          )}
+        </header>
+        {under.length > 0 && <RunList label="Under way" runs={under} titles={value.titles} cancel={value.cancel} />}
+        {ended.length > 0 && <RunList label="Ended" runs={ended} titles={value.titles} />}
+        {value.hasMore.value && (
+          <button type="button" class="button" onClick={() => void value.more()}>
+            Older runs
+          </button>
         )}
-      </header>
-      {under.length > 0 && <RunList label="Under way" runs={under} titles={value.titles} cancel={value.cancel} />}
-      {ended.length > 0 && <RunList label="Ended" runs={ended} titles={value.titles} />}
-      {value.hasMore.value && (
-        <button type="button" class="button" onClick={() => void value.more()}>
-          Older runs
-        </button>
-      )}
+      </div>
     </div>
   );
 }

@@ -1,5 +1,6 @@
 import type { About } from "../about.js";
 import { adapters } from "./adapters.js";
+import { chat } from "./chat.js";
 import { completion } from "./completion.js";
 import { models } from "./models.js";
 import { run } from "./run.js";
@@ -7,4 +8,4 @@ import { serve } from "./serve.js";
 import { sessions } from "./sessions.js";
 
 /** Every command, in the order of the help. */
-export const ALL: readonly About[] = [run, serve, sessions, models, adapters, completion];
+export const ALL: readonly About[] = [chat, run, serve, sessions, models, adapters, completion];
