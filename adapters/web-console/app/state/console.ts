@@ -82,7 +82,7 @@ export class Console {
       }),
     );
     const look = setInterval(() => {
-      if (document.visibilityState === "visible" && this.#notLocked()) void this.list.refresh();
+      if (document.visibilityState === "visible" && this.#notLocked()) void this.list.refresh({ quiet: true });
     }, LOOK);
     this.#ends.push(() => clearInterval(look));
     void this.list.refresh();

@@ -56,9 +56,9 @@ export class SessionList {
     await this.#load(Math.floor(have / PAGE) + 1);
   }
 
-  /** Look for what is new. What was loaded of the rest stays. */
-  async refresh(): Promise<void> {
-    if (!this.#loading.peek()) await this.#load(1);
+  /** Look for what is new. What was loaded of the rest stays. `quiet`: nobody asked for it, nor is told that it failed. */
+  async refresh({ quiet = false } = {}): Promise<void> {
+    if (!this.#loading.peek()) await this.#load(1, { quiet });
   }
 
   /** Give it another title. */
@@ -111,10 +111,10 @@ export class SessionList {
   async #reload(): Promise<void> {
     this.#asked.abort();
     this.#asked = new AbortController();
-    await this.#load(1, true);
+    await this.#load(1, { anew: true });
   }
 
-  async #load(page: number, anew = false): Promise<void> {
+  async #load(page: number, { anew = false, quiet = false } = {}): Promise<void> {
     const { signal } = this.#asked;
     this.#loading.value = true;
     try {
@@ -126,7 +126,7 @@ export class SessionList {
         this.#total.value = answer.total;
       });
     } catch (error) {
-      if (!signal.aborted) this.#fail(error);
+      if (!signal.aborted && !quiet) this.#fail(error);
     } finally {
       if (!signal.aborted) this.#loading.value = false;
     }
