@@ -34,6 +34,8 @@ async function launch(): Promise<Browser> {
 
 export interface ConsoleOptions {
   models?: FakeModelServerOptions;
+  /** What the config says of the models; default that there is `m1`. */
+  described?: readonly Record<string, unknown>[];
   config?: Record<string, unknown>;
   files?: Record<string, string | Uint8Array>;
   home?: string;
@@ -50,12 +52,19 @@ export interface ConsoleServer {
 /** Start a server with the console. */
 export async function startConsole(
   hooks: Hooks,
-  { models: modelOptions, config, ...rest }: ConsoleOptions = {},
+  { models: modelOptions, described, config, ...rest }: ConsoleOptions = {},
 ): Promise<ConsoleServer> {
   await built();
   const models = await lab(hooks, modelOptions);
-  const server = await startServer(hooks, { config: labConfig(models, config), ...rest });
+  const server = await startServer(hooks, {
+    config: labConfig(models, { ...(described && { providers: [describedProvider(models, described)] }), ...config }),
+    ...rest,
+  });
   return { server, models, url: `${server.url}/console` };
+}
+
+function describedProvider(models: FakeModelServer, described: readonly Record<string, unknown>[]) {
+  return { name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-lab", models: described };
 }
 
 let build: Promise<unknown> | undefined;

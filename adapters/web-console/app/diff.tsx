@@ -56,7 +56,8 @@ export function DiffView({ diff, open = true, asked = false }: DiffViewProps) {
   const rows = useRows(diff);
   const isOpen = useSignal(open);
   const counts = rows && countsOf(rows);
-  const verb = diff.old_text === null ? (asked ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
+  const verb =
+    diff.old_text === null ? (asked ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
   return (
     <section class="diff" aria-label={`Changes of ${diff.path}`}>
       <header class="diff-head">
