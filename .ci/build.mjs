@@ -11,6 +11,10 @@ import { CACHE, ROOT, at, buildStamp, filesBelow, install, run, sourceDigest } f
 /** Left to be found in node_modules: what is native, or what looks for its own files beside itself. */
 const EXTERNAL = ["better-sqlite3/package.json", "bindings", "pg"];
 
+/** A person's door, an ES module of its own: ink waits while it is loaded, which CommonJS cannot. */
+const TERMINAL = "adapters/terminal";
+const TERMINAL_NAME = `gantry/${TERMINAL}`;
+
 /** CommonJS packages call require for Node's own modules. */
 const REQUIRE =
   'import { createRequire as gantryCreateRequire } from "node:module"; const require = /* @__PURE__ */ gantryCreateRequire(import.meta.url);';
@@ -114,6 +118,8 @@ const LINES = {
     // The one type that Koa gives by itself, to what our own handler of errors failed for.
     ["const getType = require('mime-types').contentType", "const getType = () => 'text/plain; charset=utf-8'"],
   ],
+  // Tools for who develops ink, which asks for a package that is not there.
+  "ink/build/devtools.js": [[/^[^]*$/, ""]],
   "type-is/index.js": [["var mime = require('mime-types')", ""]],
   // Errors are told by their status; a class for each status takes a millisecond to make.
   "http-errors/index.js": [
@@ -184,7 +190,8 @@ const ES = "es";
 /** What others import, by the file they find it in: `gantry`, its rooms, and each adapter. */
 function faces() {
   const adapters = readdirSync(at("adapters"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
-  const folders = ["src", "src/http", "src/testing", ...adapters.map(({ name }) => `adapters/${name}`)];
+  const own = adapters.map(({ name }) => `adapters/${name}`).filter((folder) => folder !== TERMINAL);
+  const folders = ["src", "src/http", "src/testing", ...own];
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
@@ -347,8 +354,24 @@ const OPTIONS = {
 /** Everything but the pages for browsers, which .ci/console.mjs makes. */
 function ownSources() {
   const sources = [...filesBelow("src"), ...filesBelow("adapters")];
-  return sources.filter((file) => file.endsWith(".ts") && !file.startsWith(`${APP}/`));
+  return sources.filter((file) => /\.tsx?$/.test(file) && !file.startsWith(`${APP}/`));
 }
+
+/** As it is: the streams are open where a terminal is. */
+const wholeProcess = {
+  name: "whole-process",
+  setup: (build) => build.onResolve({ filter: /^node:process$/ }, ({ path }) => ({ path, external: true })),
+};
+
+/** One file, in which React is the one that people get, not that which looks for faults in what is drawn. */
+const TERMINAL_BUILD = {
+  splitting: false,
+  minifyWhitespace: true,
+  plugins: [wholeProcess, lighterPackages],
+  banner: { js: REQUIRE },
+  jsx: "automatic",
+  define: { "process.env.NODE_ENV": '"production"', "process.env.DEV": '"false"' },
+};
 
 async function bundle(outdir) {
   const { build } = await import("esbuild");
@@ -359,14 +382,14 @@ async function bundle(outdir) {
     chunkNames: "chunks/[name]-[hash]",
     conditions: ["@gantry/source", "module", "import"],
     mainFields: ["module", "main"],
-    external: EXTERNAL,
+    external: [...EXTERNAL, TERMINAL_NAME],
     plugins: [pureShapes, workerUrls, lighterPackages],
   };
-  const sources = ownSources();
+  const sources = ownSources().filter((file) => !file.startsWith(`${TERMINAL}/`));
   // Below it, so that no file tells where this build ran.
   const parts = path.join(outdir, "parts");
   try {
-    const [{ metafile }, workers] = await Promise.all([
+    const [{ metafile }, workers, terminal] = await Promise.all([
       build({ ...reading, entryPoints: sources.filter((file) => !WORKER.test(file)), outdir: parts }),
       // They share nothing with the process: a thread has what it needs and no more.
       build({
@@ -374,6 +397,12 @@ async function bundle(outdir) {
         minifyWhitespace: true,
         banner: { js: REQUIRE },
         entryPoints: sources.filter((file) => WORKER.test(file)),
+        outdir: path.join(outdir, ES),
+      }),
+      build({
+        ...reading,
+        ...TERMINAL_BUILD,
+        entryPoints: [`${TERMINAL}/index.ts`],
         outdir: path.join(outdir, ES),
       }),
       build({
@@ -390,7 +419,7 @@ async function bundle(outdir) {
     const options = { ...OPTIONS, minifyWhitespace: true, chunkNames: "[name]-[hash]", logOverride };
     const packing = { root: ROOT, parts, metafile, outdir, faces: faces(), command: COMMAND, options };
     await pack({ ...packing, files: FILES });
-    return [metafile, workers.metafile];
+    return [metafile, workers.metafile, terminal.metafile];
   } finally {
     await rm(parts, { recursive: true, force: true });
   }
@@ -433,7 +462,7 @@ async function declarations(outdir) {
   const code = await run(process.execPath, [at("node_modules/typescript/bin/tsc"), "-p", ".ci/tsconfig.build.json"]);
   if (code !== 0) throw new Error("the declarations were not built: the type errors are above");
   for (const source of ownSources()) {
-    const file = source.replace(/\.ts$/, ".d.ts");
+    const file = source.replace(/\.tsx?$/, ".d.ts");
     const emitted = path.join(CACHE, "types", file);
     if (!existsSync(emitted)) {
       // The folder was emptied but not the record of what is in it: begin anew.

@@ -13,7 +13,7 @@ function repository(): Map<string, string> {
     for (const entry of readdirSync(path.join(ROOT, folder), { withFileTypes: true })) {
       const file = `${folder}/${entry.name}`;
       if (entry.isDirectory()) walk(file);
-      else if (entry.name.endsWith(".ts")) sources.set(file, readFileSync(path.join(ROOT, file), "utf8"));
+      else if (/\.tsx?$/.test(entry.name)) sources.set(file, readFileSync(path.join(ROOT, file), "utf8"));
     }
   };
   for (const folder of ["src", "adapters", "examples"]) walk(folder);
@@ -46,7 +46,7 @@ describe("the house", () => {
 
   it("names its files in kebab-case", () => {
     const odd = [...repository().keys()].filter(
-      (file) => !/^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:[-.][a-z0-9]+)*\.ts$/.test(file),
+      (file) => !/^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:[-.][a-z0-9]+)*\.tsx?$/.test(file),
     );
     assert.deepEqual(odd, []);
   });
@@ -156,6 +156,16 @@ describe("each rule bites", () => {
       "a client that imports types of the kernel",
       { "adapters/koa-http-api/client/a.ts": 'import type { Agent } from "gantry";' },
       /imports gantry; the client runs in browsers/,
+    ],
+    [
+      "a door for people that knows more than the client",
+      { "adapters/terminal/app.tsx": 'import { Agent } from "gantry";', "src/index.ts": "" },
+      /built on "gantry\/client" alone/,
+    ],
+    [
+      "a terminal that is loaded by anybody else",
+      { "src/commands/serve.ts": 'await import("gantry/adapters/terminal");', "adapters/terminal/index.ts": "" },
+      /imports the adapter adapters\/terminal/,
     ],
     [
       "a container beyond its two files",

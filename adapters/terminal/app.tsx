@@ -1,7 +1,9 @@
-import { Box, Text, useCursor } from "ink";
+/** @jsxRuntime automatic */
+import { Box, Text } from "ink";
 import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import type { Desk } from "./desk.js";
 import { frameOf } from "./frame.js";
+import type { Painter } from "./painter.js";
 import { paint } from "./spans.js";
 import { Transcript } from "./transcript.js";
 
@@ -15,21 +17,21 @@ export interface Size {
 }
 
 /** The whole of it: what was said, what lies over it, the prompt, and how it stands. */
-export function App({ desk, size, colours }: { desk: Desk; size: Size; colours: boolean }) {
+export function App(props: { desk: Desk; painter: Painter; size: Size; colours: boolean }) {
+  const { desk, painter, size, colours } = props;
   const version = useSyncExternalStore(desk.subscribe, () => desk.version);
   const tick = useTicks(desk.conversation.isRunning);
   const [transcript] = useState(() => new Transcript());
   const { columns, rows } = size;
-  // Without the last row: who fills a terminal has it scroll.
   const frame = useMemo(
-    () => frameOf(desk, transcript, columns, Math.max(1, rows - 1), tick),
+    () => frameOf(desk, transcript, columns, rows, tick),
     [desk, transcript, columns, rows, tick, version],
   );
-  const { setCursorPosition } = useCursor();
-  setCursorPosition(frame.cursor && { ...frame.cursor });
+  painter.cursor = frame.cursor;
   useEffect(() => {
+    painter.place(frame.cursor);
     if (desk.scroll.wantsOlder) desk.reachedTop();
-  }, [desk, frame]);
+  }, [desk, painter, frame]);
   return (
     <Box flexDirection="column" width={columns}>
       {frame.rows.map((row, i) => (

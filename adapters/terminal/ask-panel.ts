@@ -39,7 +39,10 @@ export class AskPanel {
       const text = `${i + 1} ${cleanLine(label)}`;
       return [span(i === this.#at ? " ❯ " : "   ", "accent"), span(text, i === this.#at ? "selected" : "plain")];
     });
-    if (ask.free_text) foot.push(...wrap([span(this.#text === "" ? "…" : clean(this.#text))], columns, [span(" > ", "accent")], [span("   ")]));
+    if (ask.free_text)
+      foot.push(
+        ...wrap([span(this.#text === "" ? "…" : clean(this.#text))], columns, [span(" > ", "accent")], [span("   ")]),
+      );
     const seen = Math.max(1, rows - head.length - foot.length - 1);
     this.#top = Math.max(0, Math.min(this.#top, body.length - seen));
     const shown = body.slice(this.#top, this.#top + seen);
@@ -95,7 +98,9 @@ export class AskPanel {
       const text = typeof value === "string" ? value : JSON.stringify(value);
       return clean(text)
         .split("\n")
-        .flatMap((line, i) => wrap([span(i === 0 ? `${cleanLine(name)}: ` : "  ", "dim"), span(line)], inner).map(indent));
+        .flatMap((line, i) =>
+          wrap([span(i === 0 ? `${cleanLine(name)}: ` : "  ", "dim"), span(line)], inner).map(indent),
+        );
     });
   }
 }

@@ -54,7 +54,9 @@ export function runCommand(desk: Desk, line: string): void {
 
 const DOES: Readonly<Record<string, (desk: Desk, said: string) => void>> = {
   help: (desk) =>
-    desk.show(new Sheet("Keys and commands", [...KEYS, ...COMMANDS.map(([name, about]) => [`/${name}`, about] as const)])),
+    desk.show(
+      new Sheet("Keys and commands", [...KEYS, ...COMMANDS.map(([name, about]) => [`/${name}`, about] as const)]),
+    ),
   new: (desk) => desk.fresh(),
   sessions: (desk, said) => (said === "" ? chooseSession(desk) : desk.attempt(() => desk.open(said))),
   model: chooseModel,
@@ -111,7 +113,8 @@ function chooseModel(desk: Desk, said: string): void {
     if (said === "") return;
     const same = entries.filter(({ id }) => id === said || id.slice(id.indexOf("/") + 1) === said);
     const [first] = same;
-    if (!first || same.length > 1) throw new Error(`${same.length === 0 ? "no" : "more than one"} model ${said}; /model lists them`);
+    if (!first || same.length > 1)
+      throw new Error(`${same.length === 0 ? "no" : "more than one"} model ${said}; /model lists them`);
     await setModel(desk, first.id);
   });
 }
@@ -137,19 +140,20 @@ function chooseMode(desk: Desk, said: string): void {
 
 function chooseEffort(desk: Desk, said: string): void {
   const { conversation } = desk;
-  if (conversation.id === undefined)
-    return desk.notice("The effort is set for a session that is there: it begins with a prompt.");
   const set = (effort: string) =>
     desk.attempt(async () => {
       const found = EFFORTS.find((one) => one === effort) as "minimal" | "low" | "medium" | "high" | undefined;
-      if (!found && effort !== "default") throw new Error(`no effort ${effort}; expected one of default, ${EFFORTS.join(", ")}`);
+      if (!found && effort !== "default")
+        throw new Error(`no effort ${effort}; expected one of default, ${EFFORTS.join(", ")}`);
       await conversation.change({ reasoning_effort: found ?? "" });
       desk.notice(`The effort is ${effort}.`);
     });
   if (said !== "") return set(said);
   const entries = ["default", ...EFFORTS].map((id): Entry => ({ id, label: id, about: "" }));
-  const current = conversation.page.state?.session.reasoning_effort;
-  desk.show(new Picker({ title: "Effort", entries, current: current === "" ? "default" : current, pick: ({ id }) => set(id) }));
+  const current = conversation.effort;
+  desk.show(
+    new Picker({ title: "Effort", entries, current: current === "" ? "default" : current, pick: ({ id }) => set(id) }),
+  );
 }
 
 async function tellCost(desk: Desk): Promise<void> {
@@ -158,7 +162,10 @@ async function tellCost(desk: Desk): Promise<void> {
   const runs = await desk.options.client.runs.list({ sessionId: id, size: 10 });
   const usage = page.state?.session.usage;
   const row = (name: string, { prompt_tokens: input, completion_tokens: output, cost }: NonNullable<typeof usage>) =>
-    [name, `${short(input)} in, ${short(output)} out${cost > 0 ? `, $${cost.toFixed(4)}` : ", no price known"}`] as const;
+    [
+      name,
+      `${short(input)} in, ${short(output)} out${cost > 0 ? `, $${cost.toFixed(4)}` : ", no price known"}`,
+    ] as const;
   desk.show(
     new Sheet("Cost", [
       ...(usage ? [row("this session", usage)] : []),

@@ -18,14 +18,17 @@ export function wordAt(text: string, at: number): { sign: "/" | "@"; from: numbe
   const before = text.slice(0, at);
   if (/^\/[\w-]*$/.test(before)) return { sign: "/", from: 0, word: before.slice(1) };
   const file = /(?:^|\s)@((?:[^\s\\]|\\ )*)$/.exec(before);
-  return file ? { sign: "@", from: at - (file[1] ?? "").length - 1, word: (file[1] ?? "").replaceAll("\\ ", " ") } : undefined;
+  return file
+    ? { sign: "@", from: at - (file[1] ?? "").length - 1, word: (file[1] ?? "").replaceAll("\\ ", " ") }
+    : undefined;
 }
 
 /** The commands that begin so. */
-export function commandsLike(word: string, commands: readonly (readonly [name: string, about: string])[]): Suggestion[] {
-  return commands
-    .filter(([name]) => name.startsWith(word))
-    .map(([name, about]) => ({ text: `/${name} `, about }));
+export function commandsLike(
+  word: string,
+  commands: readonly (readonly [name: string, about: string])[],
+): Suggestion[] {
+  return commands.filter(([name]) => name.startsWith(word)).map(([name, about]) => ({ text: `/${name} `, about }));
 }
 
 /** Files whose path has these letters in this order, the closest first. */

@@ -19,7 +19,7 @@ export interface Wishes {
   provider?: string;
   model?: string;
   mode?: "auto" | "ask" | "plan";
-  project_dir?: string;
+  reasoning_effort?: "" | "minimal" | "low" | "medium" | "high";
 }
 
 /** What a conversation tells the terminal that shows it. */
@@ -79,6 +79,10 @@ export class Conversation {
     return this.page.state?.asks ?? [];
   }
 
+  get effort(): string {
+    return this.page.state?.session.reasoning_effort ?? this.wishes.reasoning_effort ?? "";
+  }
+
   get mode(): string {
     return this.page.state?.session.mode ?? this.wishes.mode ?? "";
   }
@@ -125,6 +129,8 @@ export class Conversation {
       const { session_id } = await this.#client.begin(
         {
           message,
+          // We watch as soon as it is known what.
+          answers: true,
           ...(files.length > 0 && { files: [...files] }),
           ...(id === undefined ? this.wishes : { session_id: id, queue: true }),
         },
@@ -152,10 +158,11 @@ export class Conversation {
       await this.#client.sessions.update(this.id, change, this.#until);
       return;
     }
-    const { provider, model, mode } = change;
+    const { provider, model, mode, reasoning_effort: effort } = change;
     if (provider !== undefined) this.wishes.provider = provider;
     if (model !== undefined) this.wishes.model = model;
     if (mode !== undefined && mode !== "") this.wishes.mode = mode;
+    if (effort !== undefined) this.wishes.reasoning_effort = effort;
   }
 
   /** Answer what a run asks. */

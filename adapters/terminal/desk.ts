@@ -1,6 +1,5 @@
 import { GantryError, NotFoundError, type GantryClient, type Model } from "gantry/client";
 import { AskPanel } from "./ask-panel.js";
-import { COMMANDS, runCommand } from "./commands.js";
 import { commandsLike, filesIn, filesLike, wordAt, type Completion } from "./completion.js";
 import { Conversation, promptsOf, type Told, type Wishes } from "./conversation.js";
 import { Editor } from "./editor.js";
@@ -9,17 +8,23 @@ import type { Overlay } from "./overlays.js";
 import type { Notice } from "./transcript.js";
 import { Scroll } from "./scroll.js";
 
+/** Between two pictures, in ms, at least. */
+const FRAME_MS = 16;
+
 /** What a terminal is opened with. */
 export interface DeskOptions {
   client: GantryClient;
   /** Of a session that begins here. */
   wishes: Wishes;
   /** The folder whose files `@` names, as this machine has it; without one nothing is proposed. */
-  files?: ((signal: AbortSignal) => Promise<readonly string[]>) | undefined;
+  files?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
   /** Sessions of this folder alone are listed. */
   projectDir?: string | undefined;
   /** What the status line calls the place: a folder, or a server. */
   place: string;
+  /** What can be typed in place of a prompt, and what does it. */
+  commands: readonly (readonly [name: string, about: string])[];
+  run: (desk: Desk, line: string) => void;
   /** Leave. */
   leave: () => void;
   /** Let the shell have the terminal. */
@@ -46,6 +51,7 @@ export class Desk implements Told {
   #models: Promise<Model[]> | undefined;
   #files: readonly string[] | undefined;
   #filesAsked = false;
+  #soon: NodeJS.Timeout | undefined;
   /** One Ctrl+C was pressed, and nothing since. */
   #leaving = false;
   readonly #end = new AbortController();
@@ -70,7 +76,11 @@ export class Desk implements Told {
       this.#replace(new Conversation(this.options.client, this, this.options.wishes));
       this.notice("This session was deleted.");
     }
-    for (const listener of this.#listeners) listener();
+    // What comes at once is one picture.
+    this.#soon ??= setTimeout(() => {
+      this.#soon = undefined;
+      for (const listener of this.#listeners) listener();
+    }, FRAME_MS);
   }
 
   notice(text: string, isBad = false): void {
@@ -140,7 +150,10 @@ export class Desk implements Told {
       if (overlay.press(input) && this.overlay === overlay) this.overlay = undefined;
     } else if (isStop) this.#stop();
     else if (input.type === "wheel" && !this.ask?.hasKeys) this.scroll.by(-input.rows);
-    else if (this.ask?.hasKeys && !(input.type === "key" && (input.name === "tab" || input.name === "escape" || input.ctrl)))
+    else if (
+      this.ask?.hasKeys &&
+      !(input.type === "key" && (input.name === "tab" || input.name === "escape" || input.ctrl))
+    )
       this.ask.press(input);
     else if (input.type === "key") this.#key(input);
     else if (input.type !== "wheel") {
@@ -158,6 +171,7 @@ export class Desk implements Told {
 
   async close(): Promise<void> {
     this.#end.abort();
+    clearTimeout(this.#soon);
     await Promise.all([this.conversation.close(), ...this.#gone]);
   }
 
@@ -279,7 +293,7 @@ export class Desk implements Told {
     this.editor.take();
     this.completion = undefined;
     this.scroll.toEnd();
-    if (/^\/[a-z]+(\s|$)/.test(text)) return runCommand(this, text);
+    if (/^\/[a-z]+(\s|$)/.test(text)) return this.options.run(this, text);
     const files = filesIn(text, this.#files ?? []);
     this.attempt(() =>
       this.conversation.say(text, files).catch((error: unknown) => {
@@ -298,7 +312,7 @@ export class Desk implements Told {
     if (!found) return;
     const { sign, from, word } = found;
     if (sign === "@") this.#listFiles();
-    const suggestions = sign === "/" ? commandsLike(word, COMMANDS) : filesLike(word, this.#files ?? []);
+    const suggestions = sign === "/" ? commandsLike(word, this.options.commands) : filesLike(word, this.#files ?? []);
     if (suggestions.length > 0) this.completion = { from, suggestions, at: 0 };
   }
 
@@ -307,7 +321,7 @@ export class Desk implements Told {
     if (this.#filesAsked || !files) return;
     this.#filesAsked = true;
     this.attempt(async () => {
-      this.#files = await files(this.#end.signal);
+      this.#files = await files(this.conversation.page.state?.session.project_dir, this.#end.signal);
       this.#complete();
       // Those that were made meanwhile are found the next time.
       setTimeout(() => (this.#filesAsked = false), 5_000).unref();

@@ -79,8 +79,7 @@ function between(before: readonly string[], after: readonly string[]): Step[] {
   const at = (i: number, j: number) => common[i * columns + j] ?? 0;
   for (let i = before.length - 1; i >= 0; i -= 1)
     for (let j = after.length - 1; j >= 0; j -= 1)
-      common[i * columns + j] =
-        before[i] === after[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+      common[i * columns + j] = before[i] === after[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
   let i = 0;
   let j = 0;
   while (i < before.length || j < after.length) {

@@ -39,7 +39,9 @@ export function frameOf(desk: Desk, transcript: Transcript, columns: number, row
   const isWriting = !overlay && !ask?.hasKeys;
   const y = above.length + prompt.cursor.y;
   return {
-    rows: [...above, ...prompt.rows, ...(overlay || ask ? [] : shown), status].slice(0, rows).map((row) => fitted(row, columns)),
+    rows: [...above, ...prompt.rows, ...(overlay || ask ? [] : shown), status]
+      .slice(0, rows)
+      .map((row) => fitted(row, columns)),
     cursor: isWriting && y < rows ? { x: Math.min(prompt.cursor.x, columns - 1), y } : undefined,
   };
 }
@@ -50,7 +52,12 @@ function headRows({ conversation, options }: Desk, columns: number): Line[] {
   if (conversation.hasOlder) return [[span("  older messages: scroll up", "dim")]];
   const rows = wrap([span("gantry ", "heading"), span(cleanLine(options.place), "dim")], columns, [span("  ")]);
   if (conversation.id === undefined)
-    rows.push([], ...wrap([span("Ask something. /help lists keys and commands, /sessions what was said before.", "dim")], columns, [span("  ")]));
+    rows.push(
+      [],
+      ...wrap([span("Ask something. /help lists keys and commands, /sessions what was said before.", "dim")], columns, [
+        span("  "),
+      ]),
+    );
   return rows;
 }
 
@@ -59,25 +66,33 @@ function planRows({ conversation }: Desk, columns: number): Line[] {
   if (!conversation.isRunning || plan.every(({ status }) => status === "completed")) return [];
   const at = Math.max(0, plan.findIndex(({ status }) => status !== "completed") - 1);
   const marks = { completed: "✓", in_progress: "▸", pending: "·" };
-  return plan.slice(at, at + PLAN_ROWS).map(({ content, status }): Line => [
-    span(`  ${marks[status]} `, status === "in_progress" ? "accent" : "dim"),
-    span(cut(cleanLine(content), columns - 4), status === "in_progress" ? "plain" : "dim"),
-  ]);
+  return plan
+    .slice(at, at + PLAN_ROWS)
+    .map(({ content, status }): Line => [
+      span(`  ${marks[status]} `, status === "in_progress" ? "accent" : "dim"),
+      span(cut(cleanLine(content), columns - 4), status === "in_progress" ? "plain" : "dim"),
+    ]);
 }
 
 function proposalRows({ completion }: Desk, columns: number): Line[] {
   if (!completion) return [];
   const { suggestions, at } = completion;
   const top = Math.max(0, Math.min(at - PROPOSALS + 1, suggestions.length - PROPOSALS));
-  return suggestions.slice(top, top + PROPOSALS).map(({ text, about }, i): Line => [
-    span(top + i === at ? "❯ " : "  ", "accent"),
-    span(cut(cleanLine(text.trimEnd()), columns - 3), top + i === at ? "selected" : "plain"),
-    span(about === "" ? "" : `  ${about}`, "dim"),
-  ]);
+  return suggestions
+    .slice(top, top + PROPOSALS)
+    .map(({ text, about }, i): Line => [
+      span(top + i === at ? "❯ " : "  ", "accent"),
+      span(cut(cleanLine(text.trimEnd()), columns - 3), top + i === at ? "selected" : "plain"),
+      span(about === "" ? "" : `  ${about}`, "dim"),
+    ]);
 }
 
 /** What is being written, in rows that are broken where the row ends. */
-function promptRows({ editor }: Desk, columns: number, most: number): { rows: Line[]; cursor: { x: number; y: number } } {
+function promptRows(
+  { editor }: Desk,
+  columns: number,
+  most: number,
+): { rows: Line[]; cursor: { x: number; y: number } } {
   const room = Math.max(1, columns - 3);
   const rows: string[] = [""];
   let cursor = { x: 2, y: 0 };
@@ -126,7 +141,12 @@ function statusRow(desk: Desk, columns: number, tick: number): Line {
         : run?.state === "waiting" && conversation.isRunning
           ? [span("waits for an answer", "warn")]
           : conversation.isRunning
-            ? [span(`${SPIN[tick % SPIN.length] ?? ""} ${run?.state === "queued" ? "in line" : "working"}, Ctrl+C stops`, "accent")]
+            ? [
+                span(
+                  `${SPIN[tick % SPIN.length] ?? ""} ${run?.state === "queued" ? "in line" : "working"}, Ctrl+C stops`,
+                  "accent",
+                ),
+              ]
             : desk.scroll.isAtEnd
               ? [span("/help", "dim")]
               : [span("Ctrl+End: to the end", "dim")];

@@ -3,7 +3,13 @@ export type Input =
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "paste"; readonly text: string }
   | { readonly type: "wheel"; readonly rows: number }
-  | { readonly type: "key"; readonly name: string; readonly ctrl: boolean; readonly alt: boolean; readonly shift: boolean };
+  | {
+      readonly type: "key";
+      readonly name: string;
+      readonly ctrl: boolean;
+      readonly alt: boolean;
+      readonly shift: boolean;
+    };
 
 /** An escape that nothing follows for so long is the key, in ms. */
 const ALONE_MS = 40;
@@ -55,7 +61,8 @@ export class Keyboard {
       this.#rest = this.#rest.slice(length);
     }
     // What a paste brings takes as long as it takes.
-    if (this.#rest !== "" && !this.#rest.startsWith(PASTE.begin)) this.#timer = setTimeout(() => this.#alone(), ALONE_MS);
+    if (this.#rest !== "" && !this.#rest.startsWith(PASTE.begin))
+      this.#timer = setTimeout(() => this.#alone(), ALONE_MS);
   }
 
   close(): void {
@@ -120,7 +127,8 @@ export class Keyboard {
     const [first = "", second = "", third = ""] = numbers.split(";");
     if (mark === "<") {
       // A press of the wheel; all other buttons are the terminal's.
-      if (first === "64" || first === "65") this.#tell({ type: "wheel", rows: first === "64" ? WHEEL_ROWS : -WHEEL_ROWS });
+      if (first === "64" || first === "65")
+        this.#tell({ type: "wheel", rows: first === "64" ? WHEEL_ROWS : -WHEEL_ROWS });
       return;
     }
     const letter = FINALS[final];

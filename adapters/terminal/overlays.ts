@@ -33,7 +33,12 @@ export class Sheet implements Overlay {
   rows(columns: number, rows: number): Line[] {
     const left = Math.min(Math.floor(columns / 2), Math.max(0, ...this.#text.map(([name]) => name.length)) + 2);
     const all = this.#text.flatMap(([name, about]) =>
-      wrap([span(cleanLine(about))], columns, [span(`  ${cut(cleanLine(name), left).padEnd(left)}`, "bold")], [span(" ".repeat(left + 2))]),
+      wrap(
+        [span(cleanLine(about))],
+        columns,
+        [span(`  ${cut(cleanLine(name), left).padEnd(left)}`, "bold")],
+        [span(" ".repeat(left + 2))],
+      ),
     );
     this.#top = Math.max(0, Math.min(this.#top, all.length - (rows - 2)));
     const shown = all.slice(this.#top, this.#top + Math.max(1, rows - 2));
@@ -99,7 +104,10 @@ export class Picker implements Overlay {
   constructor(options: PickerOptions) {
     this.#options = options;
     this.#entries = options.entries;
-    this.#at = Math.max(0, options.entries.findIndex(({ id }) => id === options.current));
+    this.#at = Math.max(
+      0,
+      options.entries.findIndex(({ id }) => id === options.current),
+    );
   }
 
   /** Another list in its place, with the same one in sight as far as it is there. */
@@ -126,7 +134,11 @@ export class Picker implements Overlay {
       const mark = `${isAt ? "❯" : " "} ${id === this.#options.current ? "• " : "  "}`;
       const right = cut(cleanLine(about), Math.max(0, Math.floor(columns / 2) - 2));
       const text = cut(cleanLine(label), Math.max(1, columns - 6 - right.length));
-      return [span(mark, "accent"), span(text, isAt ? "selected" : "plain"), span(right === "" ? "" : `  ${right}`, "dim")];
+      return [
+        span(mark, "accent"),
+        span(text, isAt ? "selected" : "plain"),
+        span(right === "" ? "" : `  ${right}`, "dim"),
+      ];
     });
     const none: Line = [span(this.note === "" ? "  nothing found" : `  ${this.note}`, "dim")];
     const place = found.length > seen ? ` ${this.#at + 1}/${found.length}` : "";

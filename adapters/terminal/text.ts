@@ -4,13 +4,13 @@ import stringWidth from "string-width";
 const TAB = "    ";
 const segmenter = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
-// eslint-disable-next-line no-control-regex -- control characters are what is looked for
-const SEQUENCES = /(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]|(?:\u001b[\]PX^_]|[\u009d\u0090\u0098\u009e\u009f])[^\u0007\u001b\u009c]*(?:\u0007|\u001b\\|\u009c)?|\u001b[ -/]*[0-~]/g;
+const SEQUENCES =
+  // eslint-disable-next-line no-control-regex -- control characters are what is looked for
+  /(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]|(?:\u001b[\]PX^_]|[\u009d\u0090\u0098\u009e\u009f])[^\u0007\u001b\u009c]*(?:\u0007|\u001b\\|\u009c)?|\u001b[ -/]*[0-~]/g;
 /** What is left of them, other line ends, what turns the direction of text or is not seen, and halves of characters. */
 const UNSEEN =
   // eslint-disable-next-line no-control-regex -- as above
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|\p{Surrogate}/gu;
-// eslint-disable-next-line no-control-regex -- whatever is not plain
 const PLAIN = /^[\n\u0020-\u007e]*$/;
 
 /**

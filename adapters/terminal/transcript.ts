@@ -73,7 +73,8 @@ export class Transcript {
 
   #block(of: Message | Notice, from: readonly unknown[], { columns, all }: Layout, rows: () => Line[]): Block {
     const kept = this.#kept.get(of);
-    if (kept?.columns === columns && kept.all === all && from.every((one, i) => one === kept.from[i])) return kept.block;
+    if (kept?.columns === columns && kept.all === all && from.every((one, i) => one === kept.from[i]))
+      return kept.block;
     const block = { seq: "seq" in of ? of.seq : of.behind + 0.5, rows: rows() };
     this.#kept.set(of, { columns, all, from, block });
     return block;
@@ -98,7 +99,9 @@ function messageRows(
       [],
       ...clean(text)
         .split("\n")
-        .flatMap((line, i) => wrap([span(line, "person")], columns, [span(i === 0 ? "❯ " : "  ", "person")], [span("  ")])),
+        .flatMap((line, i) =>
+          wrap([span(line, "person")], columns, [span(i === 0 ? "❯ " : "  ", "person")], [span("  ")]),
+        ),
     ];
   if (message.role === "system") return [[], ...wrap([span(cleanLine(text), "dim")], columns, [span("  ")])];
   if (message.role === "tool") return [[], ...callRows(message.name, "", message, undefined, layout)];
@@ -151,7 +154,9 @@ function callRows(
     .split("\n");
   const shown = result ? lines.slice(0, most) : lines.slice(-most);
   for (const line of shown) {
-    const row = all ? wrap([span(line, look)], columns, [span("    ")]) : [[span("    "), span(cut(line, columns - 4), look)]];
+    const row = all
+      ? wrap([span(line, look)], columns, [span("    ")])
+      : [[span("    "), span(cut(line, columns - 4), look)]];
     rows.push(...row);
   }
   const left = lines.length - shown.length;
@@ -181,7 +186,11 @@ function saidBy({ content }: Message): string {
   if (typeof content === "string") return content;
   return content
     .map((part) =>
-      part.type === "text" ? part.text : part.type === "image" ? `[image ${part.media_type}]` : `[file ${part.filename}]`,
+      part.type === "text"
+        ? part.text
+        : part.type === "image"
+          ? `[image ${part.media_type}]`
+          : `[file ${part.filename}]`,
     )
     .join("\n");
 }

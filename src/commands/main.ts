@@ -7,10 +7,13 @@ import { beforeEnd, readLine, type CommandLine, type Fault } from "./command-lin
 
 /** Each is loaded when it is called for, by the first word of its name; what they say of themselves is in `about`. */
 const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) => ReturnType<Command> }>>> = {
+  chat: () => import("./chat.js"),
   serve: () => import("./serve.js"),
+  run: () => import("./run.js"),
   adapters: () => import("./adapters.js"),
   sessions: () => import("./sessions.js"),
   models: () => import("./models.js"),
+  completion: () => import("./completion.js"),
 };
 
 /** The streams and the end of the process, which only the command line's first file has. */

@@ -49,6 +49,11 @@ const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = new Set(["src/plugin/adapter.ts", "src/plugin/decorators.ts", "src/serve/container.ts"]);
 /** Composition loads adapters, and only when they are wanted. */
 const LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
+/** A person's door is no part of an agent: its command loads it, by the name by which it is an ES module in the build too. */
+const CHAT = "src/commands/chat.ts";
+const TERMINAL = "gantry/adapters/terminal";
+/** Doors for people are built on the client alone. */
+const FOR_PEOPLE = /^adapters\/(terminal|web-console\/app)\//;
 /** What works on a project's files: paths are opened by src/files/path-guard.ts alone, which checks what it has opened. */
 const WORKS_ON_PROJECTS = /^src\/(tools\/|hostile\/|files\/attachments\.ts$|run\/)/;
 /** Of those, what looks at the system and not at the project: the sandbox, processes. */
@@ -110,7 +115,13 @@ export function architectureFaults(sources: Sources): string[] {
 }
 
 function parse(file: string, text: string, sources: Sources): Module {
-  const ast = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true, ts.ScriptKind.TS);
+  const ast = ts.createSourceFile(
+    file,
+    text,
+    ts.ScriptTarget.Latest,
+    true,
+    file.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS,
+  );
   const imports: Import[] = [];
   const add = (specifier: ts.Node | undefined, typeOnly: boolean, dynamic: boolean): void => {
     if (!specifier || !ts.isStringLiteralLike(specifier)) return;
@@ -144,6 +155,7 @@ function resolveImport(from: string, specifier: string, sources: Sources): strin
   else if (specifier === "gantry/client") target = "adapters/koa-http-api/client/index.ts";
   else if (specifier.startsWith("gantry/adapters/")) target = `${specifier.slice("gantry/".length)}/index.ts`;
   else return undefined;
+  if (!sources.has(target) && sources.has(`${target}x`)) target = `${target}x`;
   return sources.has(target) || specifier.startsWith(".") ? target : undefined;
 }
 
@@ -166,6 +178,7 @@ function edges({ file, imports }: Module): string[] {
     }
     if (file.startsWith("src/")) {
       if (target?.startsWith("adapters/")) {
+        if (file === CHAT && specifier === TERMINAL && (dynamic || typeOnly)) continue;
         if (LOADERS.has(file) && (dynamic || typeOnly)) continue;
         fault(
           `imports the adapter ${target}; only src/serve/plugins.ts and src/serve/selected-adapters.ts may, by import()`,
@@ -183,6 +196,9 @@ function edges({ file, imports }: Module): string[] {
       if (specifier.startsWith(".")) {
         const shared = /^adapters\/acp-(?!shared)/.test(file) && target?.startsWith("adapters/acp-shared/");
         if (!target?.startsWith(`${own}/`) && !shared) fault(`imports ${String(target)}, outside its own folder`);
+      } else if (FOR_PEOPLE.test(file)) {
+        if (/^gantry(\/|$)/.test(specifier) && specifier !== "gantry/client")
+          fault(`imports ${specifier}; doors for people are built on "gantry/client" alone`);
       } else if (specifier.startsWith("gantry/") && !/^gantry\/(http|client)$/.test(specifier))
         fault(`imports ${specifier}; adapters import "gantry", "gantry/http" and "gantry/client" alone`);
     } else if (file.startsWith("examples/")) {
