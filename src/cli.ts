@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-import { fstatSync } from "node:fs";
 import type { Terminal } from "./commands/main.js";
 
 // First of all, and in words that every Node knows: what is imported below is parsed only by one that is new enough.
@@ -60,6 +59,7 @@ const terminal: Terminal = {
 
 /** Of a file that is standard input. */
 function sizeOfInput(): number | undefined {
+  const { fstatSync } = process.getBuiltinModule("node:fs");
   try {
     const input = fstatSync(0);
     return input.isFile() ? input.size : undefined;

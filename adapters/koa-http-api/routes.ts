@@ -26,6 +26,8 @@ export function createRouter(parts: ApiParts): Router {
 
   router.get("/api/ready", async (ctx) => (await import("./ready.js")).showReadiness(ctx, parts));
 
+  router.get("/api/openapi.json", async (ctx) => (await import("./openapi.js")).showDocument(ctx, agent.version));
+
   router.post("/api/run", (ctx) => runs.serve(ctx));
 
   router.get("/api/sessions/:id/events", async (ctx) => {

@@ -65,7 +65,8 @@ export class Scroll {
 function anchorAt(blocks: readonly Block[], top: number): { seq: number; row: number } | undefined {
   let at = 0;
   for (const { seq, rows } of blocks) {
-    if (top < at + rows.length) return { seq, row: top - at };
+    // What stands before the first message goes when others come before it: rows are counted from a message.
+    if (seq > 0 && top < at + rows.length) return { seq, row: top - at };
     at += rows.length;
   }
   return undefined;

@@ -9,6 +9,7 @@ import { beforeEnd, readLine, type CommandLine, type Fault } from "./command-lin
 const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) => ReturnType<Command> }>>> = {
   chat: () => import("./chat.js"),
   serve: () => import("./serve.js"),
+  console: () => import("./console.js"),
   run: () => import("./run.js"),
   adapters: () => import("./adapters.js"),
   sessions: () => import("./sessions.js"),

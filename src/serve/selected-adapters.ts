@@ -219,23 +219,22 @@ export class Selection {
     const [server, acp, limits] = [this.#given("server"), this.#given("acp"), this.#given("limits")];
     // The port asks for its required headers itself.
     if (name === "koa-http-api") return { ...server, required_headers: undefined, limits };
-    if (name === "web-console") return { required_headers: this.#ofApi() };
+    if (name === "web-console") return { required_headers: headersOfApi(this.#config) };
     if (name === "acp-http-sse-ws") return { ...acp, max_body_bytes: server["max_body_bytes"], limits };
     return name === "acp-stdio" ? { ...acp, limits } : {};
-  }
-
-  /** The headers that requests to `/api` must carry. */
-  #ofApi(): unknown {
-    const { transports, requiredHeaders } = this.#config.server;
-    const api = transports.find((entry) => typeof entry !== "string" && entry.transport === "koa-http-api");
-    const { required_headers: own } = (api ?? {}) as { required_headers?: object };
-    return Object.keys(own ?? {}).length > 0 ? own : requiredHeaders;
   }
 
   /** A section as it stands in the file. */
   #given(section: string): Readonly<Record<string, unknown>> {
     return (this.#loaded.given[section] ?? {}) as Readonly<Record<string, unknown>>;
   }
+}
+
+/** The headers that requests to `/api` must carry. */
+export function headersOfApi({ server }: Config): Record<string, string> {
+  const api = server.transports.find((entry) => typeof entry !== "string" && entry.transport === "koa-http-api");
+  const { required_headers: own } = (api ?? {}) as { required_headers?: Record<string, string> };
+  return own && Object.keys(own).length > 0 ? own : server.requiredHeaders;
 }
 
 /** What an adapter's own check makes of the options that the config has for it. Throws `ConfigError`. */

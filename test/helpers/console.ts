@@ -49,16 +49,35 @@ export interface ConsoleServer {
   readonly url: string;
 }
 
+interface OpenWindows {
+  contexts: BrowserContext[];
+  faults: string[][];
+}
+
+/** The windows of a test, by its hooks. */
+const windows = new WeakMap<Hooks, OpenWindows>();
+
 /** Start a server with the console. */
 export async function startConsole(
   hooks: Hooks,
   { models: modelOptions, described, config, ...rest }: ConsoleOptions = {},
 ): Promise<ConsoleServer> {
   await built();
+  // Before the server goes, so that nothing is amiss that was not.
+  const opened: OpenWindows = { contexts: [], faults: [] };
+  windows.set(hooks, opened);
+  hooks.after(async () => {
+    for (const context of opened.contexts) await context.close();
+  });
   const models = await lab(hooks, modelOptions);
   const server = await startServer(hooks, {
     config: labConfig(models, { ...(described && { providers: [describedProvider(models, described)] }), ...config }),
     ...rest,
+  });
+  // Behind what ends the server: of hooks that fail the next ones are not run.
+  hooks.after(() => {
+    const faults = opened.faults.flat();
+    if (faults.length > 0) throw new Error(`the console had faults:\n${faults.join("\n")}`);
   });
   return { server, models, url: `${server.url}/console` };
 }
@@ -134,10 +153,17 @@ export async function openWindow(
   await page.addInitScript(`document.addEventListener("securitypolicyviolation", (event) => {
     console.error("policy: " + event.violatedDirective + " " + event.blockedURI + " " + event.sample);
   })`);
-  hooks.after(async () => {
-    await context.close();
-    if (faults.length > 0) throw new Error(`the console had faults:\n${faults.join("\n")}`);
-  });
+  const opened = windows.get(hooks);
+  if (opened) {
+    opened.contexts.push(context);
+    opened.faults.push(faults);
+  } else {
+    // Of a console that other tests use as well.
+    hooks.after(async () => {
+      await context.close();
+      if (faults.length > 0) throw new Error(`the console had faults:\n${faults.join("\n")}`);
+    });
+  }
   await page.goto(url);
   return { page, context, faults, requests };
 }
@@ -145,4 +171,11 @@ export async function openWindow(
 /** The address of a session in the console. */
 export function sessionUrl({ url }: ConsoleServer, sessionId: string): string {
   return `${url}#/s/${sessionId}`;
+}
+
+/** Ask a page again until it says so. Its policy allows no `waitForFunction`, which evaluates there. */
+export async function pageUntil(page: Page, holds: () => Promise<boolean> | boolean): Promise<void> {
+  // Only there so that a page that never comes so far fails the test.
+  for (const late = Date.now() + 30_000; !(await holds()); await page.waitForTimeout(30))
+    if (Date.now() > late) throw new Error(`the page does not come so far: ${holds}`);
 }

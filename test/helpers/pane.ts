@@ -76,6 +76,11 @@ export class Pane {
     await this.#tmux("paste-buffer", "-p", "-r");
   }
 
+  /** From now on what the program writes goes into a file as well, byte by byte. */
+  async record(file: string): Promise<void> {
+    await this.#tmux("pipe-pane", `cat >> '${file}'`);
+  }
+
   async resize(columns: number, rows: number): Promise<void> {
     await this.#tmux("resize-window", "-x", String(columns), "-y", String(rows));
   }

@@ -172,22 +172,26 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     await pane.until(/plan · lab\/m2/);
     await command("/title A name of mine", /lab\/m2.* · A name of mine/);
     await command("/cost", /this session +\d+.* in, \d+ out/);
-    await pane.keys("Escape");
+    const close = async () => {
+      await pane.keys("Escape");
+      await pane.until((screen) => !/Esc closes/.test(screen));
+    };
+    await close();
     await command("/compact", /compacted by itself/);
     await command("/nonsense", /no command \/nonsense/);
     await command("/help", /Keys and commands/);
-    await pane.keys("Escape");
+    await close();
     await command("/new", READY);
-    await command("/sessions", /A name of mine/);
+    await command("/sessions", /❯ +A name of mine/);
     await pane.keys("C-d");
     await pane.until(/Delete the session "A name of mine"\?/);
     await pane.keys("n");
-    await command("/sessions", /A name of mine/);
+    await command("/sessions", /❯ +A name of mine/);
     await pane.keys("C-d");
     await pane.until(/Delete the session/);
     await pane.keys("y");
     await pane.until(/no session yet/);
-    await pane.keys("Escape");
+    await close();
     await command("/quit", /ended 0/);
   });
 
@@ -207,7 +211,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
       [60, 20],
     ] as const)
       await pane.resize(columns, rows);
-    await pane.until(/A bold answer of some words, and code 漢字漢字漢字漢字漢字\./);
+    await pane.until(/A bold answer of some words, and code\s+漢字漢字漢字漢字漢字\./);
     await pane.until((now) => now.split("\n").filter((row) => /^─+$/.test(row)).length === 1);
   });
 

@@ -114,7 +114,8 @@ describe("the files of the console", () => {
       assert.equal(
         policy,
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
-          "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+          "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+          "require-trusted-types-for 'script'; trusted-types dompurify",
       );
       assert.equal(headers["x-content-type-options"], "nosniff");
       assert.equal(headers["x-frame-options"], "DENY");

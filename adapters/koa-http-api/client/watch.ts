@@ -19,6 +19,8 @@ export interface WatchOptions extends CallOptions {
   behind?: number | undefined;
   /** Begin with so many messages before the end. */
   last?: number | undefined;
+  /** False: end when all that there is was told. */
+  follow?: boolean | undefined;
   /** That somebody is there who answers what is asked. */
   answers?: boolean | undefined;
   /** Told when the connection changes; `lost` has why. */
@@ -44,7 +46,7 @@ const LONGEST = 15_000;
 export async function* watch(
   connection: Connection,
   id: string,
-  { after, behind, last, answers, signal, onConnection }: WatchOptions = {},
+  { after, behind, last, follow, answers, signal, onConnection }: WatchOptions = {},
 ): AsyncGenerator<WatchedEvent, void, undefined> {
   const session = `sessions/${encodeURIComponent(id)}`;
   let cursor = after;
@@ -59,7 +61,7 @@ export async function* watch(
       if (cursor === undefined && behind === undefined && last !== undefined)
         behind = Math.max(0, (await asked(newestSeq(connection, session, one.signal))) - last);
       const events = `${session}/events`;
-      const query = { answers, behind: cursor === undefined ? behind : undefined };
+      const query = { answers, follow, behind: cursor === undefined ? behind : undefined };
       // At a place that the store has no more the server begins anew; as `?after=` it would be refused.
       const headers: Record<string, string> = cursor === undefined ? {} : { "last-event-id": cursor };
       const response = await asked(connection.open(events, { query, headers, signal: one.signal }));
@@ -78,6 +80,7 @@ export async function* watch(
         if (type === "deleted") return;
         first = {};
       }
+      if (follow === false) return;
       failure = disconnected("the stream ended");
     } catch (error) {
       if (signal?.aborted) return;

@@ -131,9 +131,13 @@ describe("a watch of the client", () => {
     await until(events, (event) => (page.apply(event), event.type === "cut"));
     assert.deepEqual(seqs(), [3, 4, 5]);
     await events.return();
+    // All that there is, and no more.
+    const whole = new SessionPage();
+    for await (const event of client.sessions.watch(id, { follow: false })) whole.apply(event);
+    assert.deepEqual(whole.messages, await client.sessions.messages(id));
     assert.deepEqual(
       requests.filter(({ path }) => path.includes("/events")).map(({ path }) => path.split("?")[1]),
-      ["behind=5"],
+      ["behind=5", "follow=false"],
     );
     const empty = await api.agent.sessions.create();
     const none = client.sessions.watch(empty.id, { last: 50 });

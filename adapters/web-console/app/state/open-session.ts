@@ -46,6 +46,7 @@ export class OpenSession {
   readonly #missing = signal(false);
   readonly #state = signal<SessionState | undefined>(undefined);
   readonly #printed = new Map<string, Signal<string>>();
+  readonly #unfolded = new Map<string, Signal<boolean | undefined>>();
   /** Whether what is before the first message is still to be asked for. */
   readonly #before = signal(false);
   readonly #loaded = signal(false);
@@ -102,6 +103,13 @@ export class OpenSession {
     const made = signal(this.#page.progress.get(callId)?.slice(-PRINTED) ?? "");
     this.#printed.set(callId, made);
     return made;
+  }
+
+  /** Whether something is unfolded, as somebody chose; undefined before. It holds while what it is of is out of sight. */
+  unfolded(name: string): Signal<boolean | undefined> {
+    let known = this.#unfolded.get(name);
+    if (!known) this.#unfolded.set(name, (known = signal<boolean | undefined>(undefined)));
+    return known;
   }
 
   /** Load what was said before the first row. */

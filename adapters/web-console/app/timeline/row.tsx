@@ -14,7 +14,7 @@ export function RowView({ row, session }: { row: Row; session: OpenSession }) {
     <article class={`row row-${message.role}`} aria-label={SAID_BY[message.role]}>
       {message.role === "user" && <UserMessage message={message} />}
       {message.role === "assistant" && <Answer message={message} session={session} />}
-      {message.role === "tool" && <OrphanResult message={message} />}
+      {message.role === "tool" && <OrphanResult message={message} session={session} />}
       {message.role === "system" && <Aside message={message} />}
     </article>
   );
@@ -38,7 +38,11 @@ function Answer({ message, session }: { message: Message; session: OpenSession }
   return (
     <>
       {message.reasoning !== null && message.reasoning !== "" && (
-        <Thought text={message.reasoning} grows={grows && text === "" && message.tool_calls.length === 0} />
+        <Thought
+          text={message.reasoning}
+          open={session.unfolded(`thought ${message.id}`)}
+          grows={grows && text === "" && message.tool_calls.length === 0}
+        />
       )}
       {text.trim() !== "" && (
         <div class="answer">

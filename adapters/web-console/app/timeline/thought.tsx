@@ -1,12 +1,11 @@
-import { useSignal } from "@preact/signals";
+import type { Signal } from "@preact/signals";
 import { Icon } from "../parts/icon.js";
 
 /** What a model thought: one line, unless somebody wants to read it. */
-export function Thought({ text, grows }: { text: string; grows: boolean }) {
-  const open = useSignal(false);
+export function Thought({ text, grows, open }: { text: string; grows: boolean; open: Signal<boolean | undefined> }) {
   return (
     <div class="thought">
-      <button type="button" class="fold" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
+      <button type="button" class="fold" aria-expanded={open.value === true} onClick={() => (open.value = !open.value)}>
         <Icon name="brain" />
         <span class="call-title">{grows ? "Thinking …" : "Thought"}</span>
         {grows && !open.value && <span class="call-title aside">{lastLine(text)}</span>}

@@ -1,4 +1,3 @@
-import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import type { Message, ToolCall } from "gantry/client";
 import { DiffView } from "../diff.js";
@@ -35,7 +34,7 @@ export function ToolCallView({ call, session }: { call: ToolCall; session: OpenS
           ? "running"
           : "writing";
   // What somebody chose holds; before that small changes are open, and all else is not.
-  const chosen = useSignal<boolean | undefined>(undefined);
+  const chosen = session.unfolded(`call ${call.id}`);
   const open = chosen.value ?? (counts !== undefined && counts.added + counts.removed <= SMALL);
   return (
     <section class={`call call-${state}`}>
@@ -71,12 +70,12 @@ export function ToolCallView({ call, session }: { call: ToolCall; session: OpenS
 }
 
 /** The answer of a tool whose call is not there: it was said before the first row. */
-export function OrphanResult({ message }: { message: Message }) {
-  const open = useSignal(false);
+export function OrphanResult({ message, session }: { message: Message; session: OpenSession }) {
+  const open = session.unfolded(`result ${message.id}`);
   const { icon, verb } = wordsOfCall(message.name, undefined);
   return (
     <section class="call">
-      <button type="button" class="fold" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
+      <button type="button" class="fold" aria-expanded={open.value === true} onClick={() => (open.value = !open.value)}>
         <Icon name={icon} />
         <span class="call-title">
           <b>{verb}</b>
