@@ -34,6 +34,8 @@ async function launch(): Promise<Browser> {
 
 export interface ConsoleOptions {
   models?: FakeModelServerOptions;
+  /** What the config says of the models; default that there is `m1`. */
+  described?: readonly Record<string, unknown>[];
   config?: Record<string, unknown>;
   files?: Record<string, string | Uint8Array>;
   home?: string;
@@ -58,7 +60,7 @@ const windows = new WeakMap<Hooks, OpenWindows>();
 /** Start a server with the console. */
 export async function startConsole(
   hooks: Hooks,
-  { models: modelOptions, config, ...rest }: ConsoleOptions = {},
+  { models: modelOptions, described, config, ...rest }: ConsoleOptions = {},
 ): Promise<ConsoleServer> {
   await built();
   // Before the server goes, so that nothing is amiss that was not.
@@ -68,13 +70,20 @@ export async function startConsole(
     for (const context of opened.contexts) await context.close();
   });
   const models = await lab(hooks, modelOptions);
-  const server = await startServer(hooks, { config: labConfig(models, config), ...rest });
+  const server = await startServer(hooks, {
+    config: labConfig(models, { ...(described && { providers: [describedProvider(models, described)] }), ...config }),
+    ...rest,
+  });
   // Behind what ends the server: of hooks that fail the next ones are not run.
   hooks.after(() => {
     const faults = opened.faults.flat();
     if (faults.length > 0) throw new Error(`the console had faults:\n${faults.join("\n")}`);
   });
   return { server, models, url: `${server.url}/console` };
+}
+
+function describedProvider(models: FakeModelServer, described: readonly Record<string, unknown>[]) {
+  return { name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-lab", models: described };
 }
 
 let build: Promise<unknown> | undefined;
@@ -145,9 +154,16 @@ export async function openWindow(
     console.error("policy: " + event.violatedDirective + " " + event.blockedURI + " " + event.sample);
   })`);
   const opened = windows.get(hooks);
-  if (!opened) throw new Error("a window is opened on a console that this test has started");
-  opened.contexts.push(context);
-  opened.faults.push(faults);
+  if (opened) {
+    opened.contexts.push(context);
+    opened.faults.push(faults);
+  } else {
+    // Of a console that other tests use as well.
+    hooks.after(async () => {
+      await context.close();
+      if (faults.length > 0) throw new Error(`the console had faults:\n${faults.join("\n")}`);
+    });
+  }
   await page.goto(url);
   return { page, context, faults, requests };
 }

@@ -56,9 +56,13 @@ export function DiffView({ diff, open = true, asked = false }: DiffViewProps) {
   const rows = useRows(diff);
   const isOpen = useSignal(open);
   const counts = rows && countsOf(rows);
-  const verb = diff.old_text === null ? (asked ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
+  const verb =
+    diff.old_text === null ? (asked ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
   return (
-    <section class="diff" aria-label={`Changes of ${diff.path}`}>
+    <section
+      class={`diff ${asked && diff.old_text !== null ? "diff-planned" : ""}`}
+      aria-label={`Changes of ${diff.path}`}
+    >
       <header class="diff-head">
         <button
           type="button"
@@ -140,7 +144,7 @@ function Rows({ rows, isNew, path }: { rows: DiffRow[]; isNew: boolean; path: st
   /** Folded blocks that were opened, by where they begin. */
   const opened = useSignal<ReadonlySet<DiffRow>>(new Set());
   const blocks = useMemo(() => blocksOf(rows), [rows]);
-  const isSplit = useComputed(() => layout.value === "split" && !isNew);
+  const isSplit = useComputed(() => layout.value === "split" && !isNew && !isNarrow());
   if (rows.length === 0) return <p class="diff-wait">The file is empty.</p>;
   let left = shown.value;
   let hidden = 0;
@@ -258,4 +262,9 @@ function Line({ row, marks }: { row: DiffRow; marks: Marks }) {
       {row.open && row.kind !== "same" && <span class="diff-note"> no line break at the end</span>}
     </span>
   );
+}
+
+/** Two columns have no room there. */
+function isNarrow(): boolean {
+  return matchMedia("(max-width: 720px)").matches;
 }

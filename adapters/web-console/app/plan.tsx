@@ -7,16 +7,17 @@ const SAID = { pending: "to do", in_progress: "under way", completed: "done" } a
 
 /** The todo list of the session's runs; nothing where there is none. */
 export function Plan({ session }: { session: OpenSession }) {
-  const isOpen = useSignal(true);
+  /** As a person wants it. */
+  const isOpen = useSignal<boolean | undefined>(undefined);
   const entries = session.plan.value;
-  // A question needs the room.
-  const isShown = isOpen.value && session.asks.value.length === 0;
   if (entries.length === 0) return null;
   const done = entries.filter(({ status }) => status === "completed").length;
+  // A question needs the room, and what is done is of the past.
+  const isShown = session.asks.value.length === 0 && (isOpen.value ?? done < entries.length);
   const current = entries.find(({ status }) => status === "in_progress");
   return (
     <section class="plan" aria-label="Plan">
-      <button type="button" class="plan-head" aria-expanded={isShown} onClick={() => (isOpen.value = !isOpen.value)}>
+      <button type="button" class="plan-head" aria-expanded={isShown} onClick={() => (isOpen.value = !isShown)}>
         <Icon name="list" />
         <span class="plan-title">Plan</span>
         <span class="plan-count">
