@@ -37,18 +37,6 @@ test(
     assert.ok(pages().length <= 3, pages().join("\n"));
     assert.ok((await drawn(page)) <= DRAWN);
 
-    // What is read stays in its place while older messages come before it.
-    await scrollTo(page, "0");
-    await page.waitForTimeout(0);
-    const first = await page.evaluate<string>(
-      `[...document.querySelectorAll(".scroller-row")].map((row) => row.textContent.match(/(?:Question|Answer) \\d+\\./)?.[0]).find(Boolean)`,
-    );
-    const place = await placeOf(page, first);
-    const before = pages().length;
-    await page.keyboard.press("Home");
-    await pageUntil(page, () => pages().length > before);
-    assert.ok(place !== undefined);
-
     // Up to the first word of it.
     await pageUntil(page, async () => {
       await scrollTo(page, "0");
