@@ -280,7 +280,7 @@ describe("the package, unpacked in a stranger's folder", () => {
 describe("the build", () => {
   it("serves the HTTP API as its source does, with less of the packages behind it", async () => {
     // Without the condition of the other tests, what they import is the build.
-    const files = ["endpoints", "sse", "ending"].map((name) => `test/koa-http-api/${name}.test.ts`);
+    const files = ["endpoints", "sse", "ending", "openapi"].map((name) => `test/koa-http-api/${name}.test.ts`);
     const env = { ...process.env };
     delete env.NODE_TEST_CONTEXT;
     const args = ["--import=tsx", "--test", "--test-reporter=tap", ...files];

@@ -19,8 +19,6 @@ function alike(output: string, folder: TempDir): string {
     .replace(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, "ID")
     .replace(/\d{4}-\d\d-\d\d \d\d:\d\d +[\d,]+/g, "TIME AND TOKENS")
     .replace(/[\d,]+ tokens/g, "TOKENS")
-    // A title is made of the prompt, by the guide where the run was long enough for it.
-    .replace(/\?$/gm, "")
     .replace(/ +/g, " ");
 }
 

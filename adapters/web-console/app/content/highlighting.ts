@@ -1,7 +1,11 @@
+import { scrolledWithin } from "../state/scrolled.js";
 import { showHighlighted } from "./markdown.js";
 
 /** Longer code is shown in one colour. */
 const LONGEST = 40_000;
+
+/** Milliseconds after which somebody stays with it. */
+const PASSED = 120;
 
 let loaded: Promise<typeof import("./highlight.js")> | undefined;
 
@@ -11,7 +15,13 @@ export function highlightIn(element: Element): () => void {
   const blocks = [...element.querySelectorAll("code[class*='language-']")].filter(
     (code) => !code.classList.contains("language-none") && code.textContent.length <= LONGEST,
   );
-  if (blocks.length > 0) {
+  if (blocks.length === 0) return () => undefined;
+  // Whoever scrolls past sees no colours, and waits for none.
+  const colour = () => {
+    if (scrolledWithin(PASSED)) {
+      soon = setTimeout(colour, PASSED);
+      return;
+    }
     // Nobody who reads no code loads it.
     loaded ??= import("./highlight.js");
     loaded.then(
@@ -25,6 +35,10 @@ export function highlightIn(element: Element): () => void {
       },
       () => (loaded = undefined),
     );
-  }
-  return () => (off = true);
+  };
+  let soon = setTimeout(colour, PASSED);
+  return () => {
+    off = true;
+    clearTimeout(soon);
+  };
 }

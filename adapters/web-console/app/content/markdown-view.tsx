@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { toClipboard } from "../parts/clipboard.js";
-import { blocksOfGrown, showBlock, type Block } from "./markdown.js";
+import { blocksOfGrown, showBlock, wholeOf, type Block } from "./markdown.js";
 import { highlightIn } from "./highlighting.js";
 import "./markdown.css";
 
@@ -9,7 +9,8 @@ export function Markdown({ text, grows = false }: { text: string; grows?: boolea
   const kept = useRef<{ text: string; blocks: readonly Block[] }>({ text: "", blocks: [] });
   if (kept.current.text !== text) {
     const { text: before, blocks } = kept.current;
-    kept.current = { text, blocks: blocksOfGrown(before, blocks, text) };
+    const anew = before === "" && !grows;
+    kept.current = { text, blocks: anew ? wholeOf(text) : blocksOfGrown(before, blocks, text) };
   }
   const { blocks } = kept.current;
   return (
@@ -31,7 +32,7 @@ function BlockView({ block, grows }: { block: Block; grows: boolean }) {
     for (const pre of element.querySelectorAll("pre")) addTools(pre);
   }, [block.raw]);
   useLayoutEffect(() => (grows || !place.current ? undefined : highlightIn(place.current)), [block.raw, grows]);
-  return <div class={`markdown-block markdown-${block.token.type}`} ref={place} />;
+  return <div class={`markdown-block markdown-${block.type}`} ref={place} />;
 }
 
 /** The language and a button that copies, above code. */

@@ -3,7 +3,7 @@
  * parsed to HTML by marked and comes in as what DOMPurify leaves of it; nothing else in the app makes HTML of text.
  */
 import DOMPurify, { type Config } from "dompurify";
-import { Marked, type Token, type Tokens } from "marked";
+import { Marked, type Token } from "marked";
 
 /** Longer ones are shown as they are: nobody reads them, and each costs a frame. */
 const LONGEST = 200_000;
@@ -68,7 +68,9 @@ const marked = new Marked({
 /** A piece of Markdown that stands for itself: a paragraph, a list, a block of code. */
 export interface Block {
   readonly raw: string;
-  readonly token: Token;
+  /** `plain` where it is shown as it is, `whole` where it is many blocks in one. */
+  readonly type: string;
+  readonly tokens: readonly Token[];
 }
 
 /** The blocks of a text. */
@@ -76,11 +78,20 @@ export function blocksOf(text: string): Block[] {
   if (text.length > LONGEST) return [plain(text)];
   try {
     const tokens = marked.lexer(text);
-    return tokens.filter(({ type }) => type !== "space" && type !== "def").map((token) => ({ raw: token.raw, token }));
+    return tokens
+      .filter(({ type }) => type !== "space" && type !== "def")
+      .map((token) => ({ raw: token.raw, type: token.type, tokens: [token] }));
   } catch {
     // Nested deeper than the parser goes.
     return [plain(text)];
   }
+}
+
+/** A text that grows no more, as one block: it is cleaned at once, which is much less work. */
+export function wholeOf(text: string): readonly Block[] {
+  const blocks = blocksOf(text);
+  if (blocks.length < 2) return blocks;
+  return [{ raw: text, type: "whole", tokens: blocks.flatMap(({ tokens }) => tokens) }];
 }
 
 /**
@@ -103,7 +114,7 @@ export function blocksOfGrown(before: string, last: readonly Block[], text: stri
 
 /** Show a block in an element, in place of what is there. */
 export function showBlock(element: Element, block: Block): void {
-  if (block.token.type === "plain") element.replaceChildren(preOf(block.raw));
+  if (block.type === "plain") element.replaceChildren(preOf(block.raw));
   else element.replaceChildren(clean(htmlOf(block)));
 }
 
@@ -112,9 +123,9 @@ export function showHighlighted(element: Element, html: string): void {
   element.replaceChildren(clean(html));
 }
 
-function htmlOf({ token, raw }: Block): string {
+function htmlOf({ tokens, raw }: Block): string {
   try {
-    return marked.parser([token] as Token[]);
+    return marked.parser([...tokens]);
   } catch {
     return `<pre>${escaped(raw)}</pre>`;
   }
@@ -125,7 +136,7 @@ function clean(html: string): DocumentFragment {
 }
 
 function plain(text: string): Block {
-  return { raw: text, token: { type: "plain", raw: text } as Tokens.Generic };
+  return { raw: text, type: "plain", tokens: [] };
 }
 
 function preOf(text: string): HTMLElement {

@@ -1,6 +1,7 @@
 import type { ComponentChildren, VNode } from "preact";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { scrolledNow } from "../state/scrolled.js";
 import { Heights } from "./heights.js";
 
 /** Pixels that are drawn above and below what is seen. */
@@ -94,6 +95,7 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
       hold,
       /** Somebody scrolled, or what was held was put back. */
       scrolled() {
+        scrolledNow();
         remember();
         draw();
       },
