@@ -193,7 +193,15 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await page.keyboard.press("1");
     await page.getByRole("button", { name: "Stop" }).waitFor();
     await page.locator(".ask").waitFor({ state: "detached" });
+    // Two keys that close what is open stop nothing.
+    await until(page, `document.activeElement.id === "prompt"`);
     await page.keyboard.press("Escape");
+    await page.keyboard.press("?");
+    await help.waitFor();
+    await page.keyboard.press("Escape");
+    await help.waitFor({ state: "detached" });
+    await page.keyboard.press("Escape");
+    assert.equal(await page.getByRole("button", { name: "Stop" }).count(), 1);
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
     await page.keyboard.press("g");
