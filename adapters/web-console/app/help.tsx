@@ -78,9 +78,14 @@ export function installShortcuts(app: Console): () => void {
     ask: () => focusAsk(),
     leave: () => {
       if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-      app.drawer.value = false;
-      if (app.panel.peek() !== "") app.panel.value = "";
-      else if (app.session.peek()?.busy.peek()) announce("Press Escape again to stop the run");
+      // What is closed is all that was meant.
+      if (app.drawer.peek() || app.panel.peek() !== "") {
+        app.drawer.value = false;
+        app.panel.value = "";
+        return false;
+      }
+      if (app.session.peek()?.busy.peek()) announce("Press Escape again to stop the run");
+      return true;
     },
     stop: () => {
       const open = app.session.peek();

@@ -47,8 +47,8 @@ export interface ShortcutActions {
   spending(): void;
   theme(): void;
   ask(): void;
-  /** The first Esc. */
-  leave(): void;
+  /** The first Esc; whether a second one is to stop the run. */
+  leave(): boolean;
   /** The second. */
   stop(): void;
 }
@@ -68,6 +68,9 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
   };
   const afterG: Readonly<Record<string, () => void>> = { r: actions.runs, c: actions.spending };
   let last = { key: "", at: 0 };
+  const leave = () => {
+    if (!actions.leave()) last = { key: "", at: 0 };
+  };
   const listen = (event: Event) => {
     const { key, ctrlKey, metaKey, altKey, isComposing, defaultPrevented, target } = event as KeyboardEvent;
     if (ctrlKey || metaKey || altKey || isComposing || defaultPrevented) return;
@@ -78,7 +81,7 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
     const action = isEscape
       ? before === "Escape"
         ? actions.stop
-        : actions.leave
+        : leave
       : before === "g"
         ? afterG[key]
         : Object.hasOwn(single, key)
