@@ -4,11 +4,16 @@ import { chmod, cp, mkdir, readFile, rename, rm, writeFile } from "node:fs/promi
 import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
+import { APP, buildConsole } from "./console.mjs";
 import { pack } from "./pack.mjs";
 import { CACHE, ROOT, at, buildStamp, filesBelow, install, run, sourceDigest } from "./project.mjs";
 
 /** Left to be found in node_modules: what is native, or what looks for its own files beside itself. */
 const EXTERNAL = ["better-sqlite3/package.json", "bindings", "pg"];
+
+/** A person's door, an ES module of its own: ink waits while it is loaded, which CommonJS cannot. */
+const TERMINAL = "adapters/terminal";
+const TERMINAL_NAME = `gantry/${TERMINAL}`;
 
 /** CommonJS packages call require for Node's own modules. */
 const REQUIRE =
@@ -16,6 +21,8 @@ const REQUIRE =
 
 /** Files that run in a thread of their own (src/hostile): entry points, because nothing imports them. */
 const WORKER = /-worker\.ts$/;
+/** The pages of the console, from where the sources are; in the bundle they lie beside its chunks. */
+const CONSOLE_URL = /new URL\(\s*["']\.\.\/\.\.\/dist\/console\/["']\s*,\s*import\.meta\.url\s*,?\s*\)/g;
 const WORKER_URL = /new URL\(\s*["']\.\/([\w-]+-worker)\.[jt]s["']\s*,\s*import\.meta\.url\s*,?\s*\)/g;
 
 /**
@@ -28,13 +35,26 @@ const workerUrls = {
     build.onLoad({ filter: /\.ts$/, namespace: "file" }, async ({ path: file }) => {
       if (!file.startsWith(ROOT) || file.includes("node_modules")) return undefined;
       const text = await readFile(file, "utf8");
-      if (!text.includes("-worker.")) return undefined;
+      if (!text.includes("-worker.") && !text.includes("dist/console")) return undefined;
       const folder = path.relative(ROOT, path.dirname(file)).split(path.sep).join("/");
-      const contents = text.replace(
-        WORKER_URL,
-        (_line, name) => `new URL("../${ES}/${folder}/${name}.js", import.meta.url)`,
-      );
+      const contents = text
+        .replace(WORKER_URL, (_line, name) => `new URL("../${ES}/${folder}/${name}.js", import.meta.url)`)
+        .replace(CONSOLE_URL, 'new URL("../console/", import.meta.url)');
       return { contents, loader: "ts" };
+    });
+  },
+};
+
+/** To make a shape does nothing else: where one is not used it need not be there. Their package says so, but only to those who have it beside them. */
+const pureShapes = {
+  name: "pure-shapes",
+  setup(build) {
+    build.onLoad({ filter: /[\\/]koa-http-api[\\/]shapes\.ts$/ }, async ({ path: file }) => {
+      const text = await readFile(file, "utf8");
+      return {
+        contents: text.replace(/\b(?:v\.\w+|oneOf|optional|told|text|time|more)\(/g, "/* @__PURE__ */ $&"),
+        loader: "ts",
+      };
     });
   },
 };
@@ -93,9 +113,13 @@ const LINES = {
     ["const destroy = require('destroy')", ""],
     ["const encodeUrl = require('encodeurl')", ""],
     ["const vary = require('vary')", ""],
+    // They would need what was left out above.
+    ...["vary", "redirect", "back", "attachment"].map((name) => [new RegExp(`\n  ${name} \\([^]*?\n  \\},\n`), "\n"]),
     // The one type that Koa gives by itself, to what our own handler of errors failed for.
     ["const getType = require('mime-types').contentType", "const getType = () => 'text/plain; charset=utf-8'"],
   ],
+  // Tools for who develops ink, which asks for a package that is not there.
+  "ink/build/devtools.js": [[/^[^]*$/, ""]],
   "type-is/index.js": [["var mime = require('mime-types')", ""]],
   // Errors are told by their status; a class for each status takes a millisecond to make.
   "http-errors/index.js": [
@@ -166,9 +190,13 @@ const ES = "es";
 /** What others import, by the file they find it in: `gantry`, its rooms, and each adapter. */
 function faces() {
   const adapters = readdirSync(at("adapters"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
-  const folders = ["src", "src/http", "src/testing", ...adapters.map(({ name }) => `adapters/${name}`)];
+  const own = adapters.map(({ name }) => `adapters/${name}`).filter((folder) => folder !== TERMINAL);
+  const folders = ["src", "src/http", "src/testing", ...own];
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
+
+/** `gantry/client`, as browsers and Node import it: an ES module of its own, which shares nothing. */
+const CLIENT = "adapters/koa-http-api/client/index";
 
 /** What is loaded together, in the order in which it is; see pack.mjs. */
 const FILES = [
@@ -191,7 +219,11 @@ const FILES = [
       "src/plugin/serving.ts",
     ],
   },
-  { name: "http", needs: ["serve"], modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts"] },
+  {
+    name: "http",
+    needs: ["serve"],
+    modules: ["src/http/http-host.ts", "adapters/koa-http-api/index.ts", "adapters/web-console/index.ts"],
+  },
   { name: "stdio", needs: ["serve"], modules: ["adapters/acp-stdio/index.ts"] },
   {
     name: "prompt",
@@ -296,6 +328,11 @@ const FILES = [
   },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
   { name: "api", needs: ["serve", "http"], modules: ["adapters/koa-http-api/app.ts"] },
+  // It takes far more of what shapes are made of than all the rest: that is in no file that something else needs.
+  { name: "openapi", modules: ["adapters/koa-http-api/openapi.ts"], apart: true },
+  { name: "console", needs: ["serve", "http"], modules: ["adapters/web-console/pages.ts"] },
+  // Bodies are read as those of the API are, which has begun by then.
+  { name: "login", needs: ["serve", "http", "api", "console"], modules: ["adapters/web-console/one-time-links.ts"] },
 ];
 const COMMAND = "src/cli.ts";
 
@@ -316,6 +353,28 @@ const OPTIONS = {
   metafile: true,
 };
 
+/** Everything but the pages for browsers, which .ci/console.mjs makes. */
+function ownSources() {
+  const sources = [...filesBelow("src"), ...filesBelow("adapters")];
+  return sources.filter((file) => /\.tsx?$/.test(file) && !file.startsWith(`${APP}/`));
+}
+
+/** As it is: the streams are open where a terminal is. */
+const wholeProcess = {
+  name: "whole-process",
+  setup: (build) => build.onResolve({ filter: /^node:process$/ }, ({ path }) => ({ path, external: true })),
+};
+
+/** One file, in which React is the one that people get, not that which looks for faults in what is drawn. */
+const TERMINAL_BUILD = {
+  splitting: false,
+  minifyWhitespace: true,
+  plugins: [wholeProcess, lighterPackages],
+  banner: { js: REQUIRE },
+  jsx: "automatic",
+  define: { "process.env.NODE_ENV": '"production"', "process.env.DEV": '"false"' },
+};
+
 async function bundle(outdir) {
   const { build } = await import("esbuild");
   const reading = {
@@ -325,14 +384,14 @@ async function bundle(outdir) {
     chunkNames: "chunks/[name]-[hash]",
     conditions: ["@gantry/source", "module", "import"],
     mainFields: ["module", "main"],
-    external: EXTERNAL,
-    plugins: [workerUrls, lighterPackages],
+    external: [...EXTERNAL, TERMINAL_NAME],
+    plugins: [pureShapes, workerUrls, lighterPackages],
   };
-  const sources = [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"));
+  const sources = ownSources().filter((file) => !file.startsWith(`${TERMINAL}/`));
   // Below it, so that no file tells where this build ran.
   const parts = path.join(outdir, "parts");
   try {
-    const [{ metafile }, workers] = await Promise.all([
+    const [{ metafile }, workers, terminal] = await Promise.all([
       build({ ...reading, entryPoints: sources.filter((file) => !WORKER.test(file)), outdir: parts }),
       // They share nothing with the process: a thread has what it needs and no more.
       build({
@@ -342,13 +401,27 @@ async function bundle(outdir) {
         entryPoints: sources.filter((file) => WORKER.test(file)),
         outdir: path.join(outdir, ES),
       }),
+      build({
+        ...reading,
+        ...TERMINAL_BUILD,
+        entryPoints: [`${TERMINAL}/index.ts`],
+        outdir: path.join(outdir, ES),
+      }),
+      build({
+        ...OPTIONS,
+        // Names stay, and lines too: who bundles it makes it small, and who looks into it reads it.
+        platform: "neutral",
+        target: "es2022",
+        entryPoints: [{ in: `${CLIENT}.ts`, out: `${ES}/${CLIENT}` }],
+        outdir,
+      }),
     ]);
     await withoutIdleRequire([workers.metafile]);
     const logOverride = { "ignored-bare-import": "silent", "direct-eval": "silent" };
     const options = { ...OPTIONS, minifyWhitespace: true, chunkNames: "[name]-[hash]", logOverride };
     const packing = { root: ROOT, parts, metafile, outdir, faces: faces(), command: COMMAND, options };
     await pack({ ...packing, files: FILES });
-    return [metafile, workers.metafile];
+    return [metafile, workers.metafile, terminal.metafile];
   } finally {
     await rm(parts, { recursive: true, force: true });
   }
@@ -390,8 +463,8 @@ async function licences(metafiles) {
 async function declarations(outdir) {
   const code = await run(process.execPath, [at("node_modules/typescript/bin/tsc"), "-p", ".ci/tsconfig.build.json"]);
   if (code !== 0) throw new Error("the declarations were not built: the type errors are above");
-  for (const source of [...filesBelow("src"), ...filesBelow("adapters")].filter((file) => file.endsWith(".ts"))) {
-    const file = source.replace(/\.ts$/, ".d.ts");
+  for (const source of ownSources()) {
+    const file = source.replace(/\.tsx?$/, ".d.ts");
     const emitted = path.join(CACHE, "types", file);
     if (!existsSync(emitted)) {
       // The folder was emptied but not the record of what is in it: begin anew.
@@ -414,10 +487,14 @@ export async function build({ types = true } = {}) {
   const old = at(`.dist-${process.pid}-old`);
   try {
     await rm(fresh, { recursive: true, force: true });
-    const [metafiles] = await Promise.all([bundle(fresh), types ? declarations(path.join(fresh, ES)) : undefined]);
+    const [metafiles, pages] = await Promise.all([
+      bundle(fresh),
+      buildConsole(path.join(fresh, "console")),
+      types ? declarations(path.join(fresh, ES)) : undefined,
+    ]);
     await writeFile(path.join(fresh, path.dirname(COMMAND), "package.json"), '{ "type": "commonjs" }\n');
     await chmod(path.join(fresh, "src/cli.js"), 0o755);
-    await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences(metafiles));
+    await writeFile(path.join(fresh, "THIRD-PARTY-LICENSES.txt"), await licences([...metafiles, pages]));
     await writeFile(path.join(fresh, ".stamp.json"), JSON.stringify({ digest, types }));
     if (existsSync(at("dist"))) await rename(at("dist"), old);
     await rename(fresh, at("dist"));

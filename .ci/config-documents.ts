@@ -1,5 +1,6 @@
 // Makes from the options' definitions what people and editors read of them: the tables of docs/configuration.md,
-// docs/config.schema.json, and test/serve/wrong-values.md, what a wrong value of each option is told.
+// docs/config.schema.json, and test/serve/wrong-values.md, what a wrong value of each option is told. And from the shapes
+// of the HTTP API, and the table of its paths, docs/openapi.json.
 // `node --import=tsx --conditions=@gantry/source .ci/config-documents.ts --write`
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -13,6 +14,8 @@ import json from "gantry/adapters/lowdb-json-driver";
 import offline from "gantry/adapters/offline-provider";
 import postgres from "gantry/adapters/postgres-driver";
 import sqlite from "gantry/adapters/sqlite-driver";
+import webConsole from "gantry/adapters/web-console";
+import { openApi } from "../adapters/koa-http-api/openapi.js";
 import { configOptions } from "../src/serve/config-options.js";
 import { wholeSection } from "../src/serve/config.js";
 import { wrongValues } from "../test/helpers/wrong-values.js";
@@ -107,7 +110,7 @@ export function configSchema(): JsonSchema {
       },
     },
   };
-  const transports = [koa, acpHttp, acpStdio].map((descriptor) => ({
+  const transports = [koa, webConsole, acpHttp, acpStdio].map((descriptor) => ({
     if: { type: "object", properties: { transport: { const: descriptor.name } }, required: ["transport"] },
     then: schemaOf(option.section({ transport: option.text("Its name."), ...entriesOf(descriptor) })),
   }));
@@ -162,16 +165,19 @@ export async function pretty(text: string, name: string): Promise<string> {
 export async function documents(): Promise<{ file: URL; is: string; should: string }[]> {
   const leaves = Object.fromEntries(Object.entries(SECTIONS).map(([name, section]) => [name, leavesOf(section)]));
   const at = (path: string) => new URL(`../${path}`, import.meta.url);
-  const [page, schema, table] = [
+  const [page, schema, table, api] = [
     at("docs/configuration.md"),
     at("docs/config.schema.json"),
     at("test/serve/wrong-values.md"),
+    at("docs/openapi.json"),
   ];
+  const { version } = JSON.parse(await readFile(at("package.json"), "utf8")) as { version: string };
   const is = async (file: URL) => readFile(file, "utf8").catch(() => "");
   return [
     { file: page, is: await is(page), should: await configurationPage(await is(page)) },
     { file: schema, is: await is(schema), should: await pretty(JSON.stringify(configSchema()), "config.schema.json") },
     { file: table, is: await is(table), should: await pretty(await wrongValues(leaves), "wrong-values.md") },
+    { file: api, is: await is(api), should: await pretty(JSON.stringify(openApi(version)), "openapi.json") },
   ];
 }
 

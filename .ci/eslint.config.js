@@ -19,11 +19,20 @@ const noMutableExport = {
   message: "export a const: what is assigned later is not seen by others in the build",
 };
 
+const cleaned = "nothing is made HTML of text; content/markdown.ts lets in what DOMPurify has made nodes of";
+const noRawHtml = [
+  "MemberExpression[property.name=/^(innerHTML|outerHTML|srcdoc|insertAdjacentHTML|setHTMLUnsafe|createContextualFragment|parseFromString|write|writeln)$/]",
+  "MemberExpression[property.value=/^(innerHTML|outerHTML|srcdoc|insertAdjacentHTML)$/]",
+  "JSXAttribute[name.name=/^(dangerouslySetInnerHTML|srcDoc|srcdoc|innerHTML)$/]",
+  "Property[key.name=/^(dangerouslySetInnerHTML|srcDoc|srcdoc|innerHTML)$/]",
+  "Property[key.value=/^(dangerouslySetInnerHTML|srcDoc|srcdoc|innerHTML)$/]",
+].map((selector) => ({ selector, message: cleaned }));
+
 export default tseslint.config(
   { ignores: ["dist/**", ".dist-*/**", "node_modules/**", "coverage/**"] },
   { linterOptions: { reportUnusedDisableDirectives: "error" } },
   {
-    files: ["**/*.ts"],
+    files: ["**/*.ts", "**/*.tsx"],
     extends: [tseslint.configs.recommendedTypeChecked],
     languageOptions: {
       parserOptions: { projectService: true, tsconfigRootDir: path.resolve(root) },
@@ -95,6 +104,11 @@ export default tseslint.config(
   // A client of HTTP looks there for its proxy.
   { files: ["adapters/ai-sdk-provider/connections.ts"], rules: { "no-restricted-properties": "off" } },
   { files: ["src/cli.ts"], rules: { "no-console": "off" } },
+  {
+    // What others wrote is shown in the pages: as text, or as the nodes that one place lets in, which cleans it.
+    files: ["adapters/web-console/app/**/*.ts", "adapters/web-console/app/**/*.tsx"],
+    rules: { "no-restricted-syntax": ["error", noDefaultExport, noMutableExport, ...noRawHtml] },
+  },
   { files: ["adapters/*/index.ts"], rules: { "no-restricted-syntax": ["error", noMutableExport] } },
   {
     // Examples are for reading, and print what they do.

@@ -13,8 +13,10 @@ const LATER = /\bimport\("(\.[^"]+)"\)/g;
 const LATER_OF_NODE = /\bimport\("(node:[^"]+)"\)/g;
 /** The command's own file, which others know by its place. */
 const COMMAND = { name: "command" };
+/** In words that every Node knows: it says to an old one what is needed. */
+const COMMAND_OPTIONS = { outExtension: {}, target: "node8" };
 /** A file of `chunks`, by its name. */
-const FILE = "packed:";
+const FILE = ":";
 
 /** What `import.meta` is to modules in a file of `chunks`. */
 const META = "import-meta";
@@ -112,7 +114,7 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
   const textsOf = (files) => Promise.all(files.map((file) => readFile(file, "utf8")));
   const write = async (entryPoints, folder, own) => {
     const plugins = [packing(own, folder === "chunks" ? "./" : "../chunks/")];
-    const place = { outdir: path.join(outdir, folder), ...(own === COMMAND ? { outExtension: {} } : {}) };
+    const place = { outdir: path.join(outdir, folder), ...(own === COMMAND ? COMMAND_OPTIONS : {}) };
     return textsOf(await written({ ...meta, format: "cjs", ...place, entryPoints, plugins }));
   };
   /** esbuild cuts out what files share of ES modules alone: these are made first. */
@@ -120,8 +122,10 @@ export async function pack({ root, parts, metafile, outdir, files, faces, comman
     const outdir = path.join(parts, "shared");
     const plugins = [packing(undefined, "./")];
     const files = await written({ ...meta, format: "esm", splitting: true, outdir, entryPoints, plugins });
-    await written({ format: "cjs", bundle: false, outdir: chunks, entryPoints: files, plugins: [requiring] });
-    return textsOf(files);
+    // What they name and do not use is gone from these.
+    return textsOf(
+      await written({ format: "cjs", bundle: false, outdir: chunks, entryPoints: files, plugins: [requiring] }),
+    );
   };
 
   const doors = Object.entries(faces).map(([out, file]) => [out, entry(file)]);

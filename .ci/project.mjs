@@ -59,6 +59,7 @@ export function sourceDigest() {
     ...filesBelow("src"),
     ...filesBelow("adapters"),
     ".ci/build.mjs",
+    ".ci/console.mjs",
     ".ci/pack.mjs",
     ".ci/tsconfig.build.json",
     "package.json",

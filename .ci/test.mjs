@@ -62,6 +62,18 @@ async function checks() {
           path.join(CACHE, "check.tsbuildinfo"),
         ],
       ],
+      [
+        "types of the console",
+        node,
+        [
+          at("node_modules/typescript/bin/tsc"),
+          "-p",
+          "adapters/web-console/app",
+          "--incremental",
+          "--tsBuildInfoFile",
+          path.join(CACHE, "check-console.tsbuildinfo"),
+        ],
+      ],
       ["build", node, [at(".ci/build.mjs")]],
     ],
     [

@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-import { fstatSync } from "node:fs";
 import type { Terminal } from "./commands/main.js";
 
 // First of all, and in words that every Node knows: what is imported below is parsed only by one that is new enough.
@@ -22,6 +21,9 @@ const terminal: Terminal = {
     get bytes() {
       return sizeOfInput();
     },
+    get isTerminal() {
+      return process.stdin.isTTY;
+    },
   },
   get columns() {
     return process.stderr.isTTY ? process.stderr.columns : undefined;
@@ -34,7 +36,8 @@ const terminal: Terminal = {
     const controller = new AbortController();
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
       process.on(signal, () => {
-        if (controller.signal.aborted) process.exit(1);
+        // As a shell says it of one that a signal ended.
+        if (controller.signal.aborted) process.exit({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 }[signal]);
         controller.abort(signal);
       });
     return controller.signal;
@@ -45,17 +48,18 @@ const terminal: Terminal = {
     }),
   tell: (line) => console.error(line),
   keepStdoutClean: () => void (console.log = console.info = console.debug = console.error),
-  fail: (line) => {
+  fail: (line, code = 1) => {
     // `gantry sessions export | head`
     if (readerLeft) process.exit(0);
     console.error(line);
-    process.exit(1);
+    process.exit(code);
   },
   exit: (code) => process.exit(code),
 };
 
 /** Of a file that is standard input. */
 function sizeOfInput(): number | undefined {
+  const { fstatSync } = process.getBuiltinModule("node:fs");
   try {
     const input = fstatSync(0);
     return input.isFile() ? input.size : undefined;

@@ -13,7 +13,7 @@ function repository(): Map<string, string> {
     for (const entry of readdirSync(path.join(ROOT, folder), { withFileTypes: true })) {
       const file = `${folder}/${entry.name}`;
       if (entry.isDirectory()) walk(file);
-      else if (entry.name.endsWith(".ts")) sources.set(file, readFileSync(path.join(ROOT, file), "utf8"));
+      else if (/\.tsx?$/.test(entry.name)) sources.set(file, readFileSync(path.join(ROOT, file), "utf8"));
     }
   };
   for (const folder of ["src", "adapters", "examples"]) walk(folder);
@@ -46,7 +46,7 @@ describe("the house", () => {
 
   it("names its files in kebab-case", () => {
     const odd = [...repository().keys()].filter(
-      (file) => !/^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:[-.][a-z0-9]+)*\.ts$/.test(file),
+      (file) => !/^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:[-.][a-z0-9]+)*\.tsx?$/.test(file),
     );
     assert.deepEqual(odd, []);
   });
@@ -137,7 +137,35 @@ describe("each rule bites", () => {
     [
       "an adapter that imports more than the public face",
       { "adapters/a/index.ts": 'import { a } from "gantry/testing";' },
-      /"gantry" and "gantry\/http" alone/,
+      /"gantry", "gantry\/http" and "gantry\/client" alone/,
+    ],
+    [
+      "a client that imports a package",
+      { "adapters/koa-http-api/client/a.ts": 'import * as v from "valibot";' },
+      /client\/a\.ts: imports valibot; the client runs in browsers/,
+    ],
+    [
+      "a client that imports what its server does at run time",
+      {
+        "adapters/koa-http-api/client/a.ts": 'import { Run } from "../shapes.js";',
+        "adapters/koa-http-api/shapes.ts": "",
+      },
+      /imports \.\.\/shapes\.js; the client runs in browsers/,
+    ],
+    [
+      "a client that imports types of the kernel",
+      { "adapters/koa-http-api/client/a.ts": 'import type { Agent } from "gantry";' },
+      /imports gantry; the client runs in browsers/,
+    ],
+    [
+      "a door for people that knows more than the client",
+      { "adapters/terminal/app.tsx": 'import { Agent } from "gantry";', "src/index.ts": "" },
+      /built on "gantry\/client" alone/,
+    ],
+    [
+      "a terminal that is loaded by anybody else",
+      { "src/commands/serve.ts": 'await import("gantry/adapters/terminal");', "adapters/terminal/index.ts": "" },
+      /imports the adapter adapters\/terminal/,
     ],
     [
       "a container beyond its two files",
@@ -319,6 +347,10 @@ describe("each rule bites", () => {
         "adapters/a/index.ts":
           'import { a } from "gantry"; import { h } from "gantry/http"; import { b } from "./b.js"; import Koa from "koa"; export default a;',
         "adapters/a/b.ts": 'import type { Database } from "better-sqlite3"; const w = { session_id: 1 };',
+        "adapters/koa-http-api/shapes.ts": 'import * as v from "valibot";',
+        "adapters/koa-http-api/client/index.ts": 'import type { Run } from "../shapes.js"; import { b } from "./b.js";',
+        "adapters/koa-http-api/client/b.ts": "",
+        "adapters/a/c.ts": 'import { GantryClient } from "gantry/client";',
         "adapters/acp-stdio/index.ts": 'import { a } from "../acp-shared/index.js";',
         "adapters/acp-shared/index.ts": "",
         "examples/a.ts": 'import { Agent } from "gantry"; import { d } from "gantry/adapters/a"; import "node:fs";',

@@ -3,6 +3,8 @@ import { createServer, type AddressInfo } from "node:net";
 import { once } from "node:events";
 import { readFile, stat } from "node:fs/promises";
 import { describe, it } from "node:test";
+import { flagName, type About } from "../src/commands/about.js";
+import { ALL } from "../src/commands/about/all.js";
 import { runGantry, startServer } from "./helpers/server.js";
 import { tempDir } from "./helpers/temp.js";
 
@@ -16,7 +18,7 @@ function assertRefused(run: { code: number | null; stdout: string; stderr: strin
 
 describe("gantry", () => {
   it("prints help and version", async (t) => {
-    const help = await runGantry(t, ["--help"]);
+    const help = await runGantry(t, ["serve", "--help"]);
     assert.equal(help.code, 0);
     for (const flag of [
       "--host",
@@ -39,30 +41,40 @@ describe("gantry", () => {
   });
 
   it("answers help and version anywhere and starts nothing", async (t) => {
-    const { stdout: help } = await runGantry(t, ["--help"]);
     const { stdout: version } = await runGantry(t, ["--version"]);
     const asked = async (...args: string[]) => {
       const { code, stdout, stderr } = await runGantry(t, args);
       assert.deepEqual([code, stderr], [0, ""], args.join(" "));
       return stdout;
     };
-    for (const args of [
-      [],
-      ["-h"],
-      ["help"],
-      ["serve", "--help"],
-      ["serve", "-h"],
-      ["adapters", "--help"],
-      ["sessions", "--help"],
-    ])
-      assert.equal(await asked(...args), help, args.join(" "));
+    const help = await asked("--help");
+    for (const { name, summary } of ALL.flatMap((one) => (one.commands ? Object.values<About>(one.commands) : one)))
+      assert.match(help, new RegExp(`^  gantry ${name} +${summary}$`, "m"));
+    // Nobody sits at a terminal here.
+    for (const args of [[], ["-h"], ["help"], ["--json", "--help"]]) assert.equal(await asked(...args), help);
+    for (const about of ALL.flatMap((one): About[] => [one, ...Object.values(one.commands ?? {})])) {
+      const words = about.name.split(" ");
+      const own = await asked(...words, "--help");
+      assert.ok(own.startsWith(`gantry ${about.name}: ${about.summary}\n`), own);
+      for (const [key, { about: line }] of Object.entries(about.flags))
+        assert.ok(own.includes(flagName(key)) && own.includes(line), key);
+      assert.equal(await asked(...words, "-h", "--no-such-flag"), own);
+      assert.equal(await asked("help", ...words), own);
+    }
     for (const args of [["-v"], ["version"], ["serve", "--version"], ["sessions", "export", "-v"]])
       assert.equal(await asked(...args), version, args.join(" "));
   });
 
   it("refuses flags that are unknown, doubled, or lack a value, in one line", async (t) => {
     const cases: [string[], RegExp][] = [
-      [["serve", "--host-foo", "x"], /unknown flag --host-foo/],
+      [["serve", "--host-foo", "x"], /unknown flag --host-foo \(see gantry serve --help\)/],
+      [["serve", "--hots", "x"], /unknown flag --hots; did you mean --host\?/],
+      [["serve", "--search", "x"], /unknown flag --search of gantry serve: it is one of gantry sessions list/],
+      [
+        ["sessions", "import", "--output", "x"],
+        /--output of gantry sessions import: it is one of gantry sessions export/,
+      ],
+      [["sessions", "list", "--limit", "x"], /--limit: expected a number, got "x"/],
       [["serve", "--sessionDriver", "x"], /unknown flag --sessionDriver/],
       [["serve", "-p", "1"], /unknown flag -p/],
       [["serve", "--host", "a", "--host", "b"], /--host was given twice/],
@@ -94,7 +106,11 @@ Object.defineProperty(process, "version", { value: "v${version}" });`,
   });
 
   it("refuses what it does not know", async (t) => {
-    assertRefused(await runGantry(t, ["fly"]), /unknown command fly/);
+    assertRefused(await runGantry(t, ["fly"]), /unknown command fly; expected one of .*serve/);
+    assertRefused(await runGantry(t, ["sevre"]), /unknown command sevre; did you mean gantry serve\?/);
+    assertRefused(await runGantry(t, ["sessions"]), /sessions: expected one of list, show/);
+    assertRefused(await runGantry(t, ["sessions", "lsit"]), /did you mean gantry sessions list\?/);
+    assertRefused(await runGantry(t, ["--json"]), /expected a command before --json/);
     assertRefused(await runGantry(t, ["serve", "--stdio"]), /--stdio needs --acp/);
     assertRefused(
       await runGantry(t, ["serve", "--port", "http"]),

@@ -5,6 +5,7 @@ import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { startServer } from "./helpers/server.js";
 import { tempDir } from "./helpers/temp.js";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -24,11 +25,11 @@ async function printed(t: TestContext, name: string, ...args: string[]): Promise
 }
 
 describe("the examples", () => {
-  it("are eight, each short", () => {
+  it("are nine, each short", () => {
     const names = readdirSync(EXAMPLES).sort();
     assert.deepEqual(
       names.map((name) => name.slice(0, 3)),
-      ["01-", "02-", "03-", "04-", "05-", "06-", "07-", "08-"],
+      ["01-", "02-", "03-", "04-", "05-", "06-", "07-", "08-", "09-"],
     );
     for (const name of names) {
       const lines = readFileSync(path.join(EXAMPLES, name), "utf8").trimEnd().split("\n").length;
@@ -65,5 +66,13 @@ describe("the examples", () => {
 
   it("06: own provider", async (t) => {
     assert.equal(await printed(t, "06-own-provider.ts"), "Say \nit \nagain\necho echo-1 6\n");
+  });
+
+  it("09: client", async (t) => {
+    const server = await startServer(t, { files: { "notes.txt": "Remember.\n" } });
+    const text = await printed(t, "09-client.ts", server.url, "Read notes.txt");
+    assert.match(text, /^user: Read notes\.txt$/m);
+    assert.match(text, /Remember\./);
+    assert.match(text, /^finished: 4 messages, \d+ tokens$/m);
   });
 });

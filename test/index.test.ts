@@ -9,7 +9,12 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
   exports: Record<string, unknown>;
 };
-const FACES = { gantry: "src/index.ts", "gantry/http": "src/http/index.ts", "gantry/testing": "src/testing/index.ts" };
+const FACES = {
+  gantry: "src/index.ts",
+  "gantry/http": "src/http/index.ts",
+  "gantry/testing": "src/testing/index.ts",
+  "gantry/client": "adapters/koa-http-api/client/index.ts",
+};
 
 /** Files by path from the root. */
 function files(folders: readonly string[], ending: RegExp): Map<string, string> {
@@ -28,6 +33,7 @@ describe("the public face", () => {
     assert.deepEqual(Object.keys(manifest.exports).sort(), [
       ".",
       "./adapters/*",
+      "./client",
       "./config.schema.json",
       "./http",
       "./package.json",
@@ -35,7 +41,7 @@ describe("the public face", () => {
     ]);
   });
 
-  const sources = files(["src"], /\.ts$/);
+  const sources = files(["src", "adapters/koa-http-api"], /\.ts$/);
   const users = {
     programs: [...files(["examples", "test"], /\.(ts|mjs)$/).values()],
     pages: [...files(["docs"], /\.md$/).values()],

@@ -15,8 +15,10 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
   version: string;
 };
-/** Adapters that config can name; the folder beside them is what two of them share. */
-const ADAPTERS = readdirSync(path.join(ROOT, "adapters")).filter((name) => name !== "acp-shared");
+/** Adapters that config can name; beside them are what two of them share, and the terminal, which the command loads. */
+const ADAPTERS = readdirSync(path.join(ROOT, "adapters")).filter(
+  (name) => name !== "acp-shared" && name !== "terminal",
+);
 
 describe("the package, unpacked in a stranger's folder", () => {
   let folder: TempDir;
@@ -58,6 +60,7 @@ describe("the package, unpacked in a stranger's folder", () => {
       "./dist/src/cli.js",
       "./dist/es/src/index.d.ts",
       "./dist/THIRD-PARTY-LICENSES.txt",
+      "./dist/console/index.html",
     ]) {
       assert.ok(files.includes(file), `${file} is missing`);
     }
@@ -108,7 +111,7 @@ describe("the package, unpacked in a stranger's folder", () => {
 
   it("has the names that it is imported by: of classes, of functions, and so of errors", async () => {
     const output = await node(`
-      const faces = ["gantry", "gantry/http", "gantry/testing", ...${JSON.stringify(ADAPTERS)}.map((name) => "gantry/adapters/" + name)];
+      const faces = ["gantry", "gantry/http", "gantry/testing", "gantry/client", ...${JSON.stringify(ADAPTERS)}.map((name) => "gantry/adapters/" + name)];
       const wrong = [];
       let seen = 0;
       for (const face of faces)
@@ -140,6 +143,28 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.equal(output, "1 true");
   });
 
+  it("holds the console, with the licences of what is in it", async () => {
+    const output = await node(`
+      import { Agent } from "gantry";
+      import { WebConsoleTransport } from "gantry/adapters/web-console";
+      import { openHttpHost } from "gantry/http";
+      import { ScriptedProvider } from "gantry/testing";
+      const agent = new Agent({ providers: [new ScriptedProvider([])] });
+      const host = openHttpHost({ port: 0 });
+      const { address } = await new WebConsoleTransport({}, host).start(agent);
+      const page = await (await fetch(address)).text();
+      const files = [...page.matchAll(/="([/]console[/]assets[/][^"]+)"/g)].map(([, path]) => new URL(path, address));
+      const statuses = await Promise.all(files.map(async (file) => (await fetch(file)).status));
+      console.log(statuses.length > 1, new Set(statuses).size, statuses[0]);
+      await host.close(AbortSignal.abort());
+      await agent.close();
+    `);
+    assert.equal(output, "true 1 200");
+    const licences = readFileSync(path.join(installed, "dist/THIRD-PARTY-LICENSES.txt"), "utf8");
+    for (const name of ["preact", "@preact/signals", "marked", "dompurify", "highlight.js"])
+      assert.match(licences, new RegExp(`^${name} \\d`, "m"));
+  });
+
   it("finds the code of its threads", async () => {
     const output = await node(`
       import { builtinTools } from "gantry";
@@ -162,12 +187,34 @@ describe("the package, unpacked in a stranger's folder", () => {
     assert.equal(output, "36\n[1]");
   });
 
+  it("has a client that is one file, for browsers too, and starts without the rest", async () => {
+    const file = path.join(installed, "dist/es/adapters/koa-http-api/client/index.js");
+    assert.doesNotMatch(readFileSync(file, "utf8"), /\bimport\s*[("'{*\w]|\brequire\b|\bprocess\./);
+    const output = await node(`
+      import { Agent, MemoryDriver } from "gantry";
+      import { openHttpHost } from "gantry/http";
+      import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
+      import { ScriptedProvider } from "gantry/testing";
+      import { GantryClient } from "gantry/client";
+      const agent = new Agent({ providers: [new ScriptedProvider(["Hello."])], driver: new MemoryDriver() });
+      const logger = { debug() {}, info() {}, warn() {}, error() {} };
+      const host = openHttpHost({ port: 0, logger });
+      const { address } = await new KoaHttpTransport({}, host, logger).start(agent);
+      const { output, model } = await new GantryClient({ url: address }).run({ message: "Hi" });
+      await host.close(AbortSignal.abort());
+      await agent.close();
+      console.log(model, output);
+    `);
+    assert.equal(output, "scripted/scripted-1 Hello.");
+  });
+
   it("has types that a strict compiler takes", async () => {
     await folder.write({
       "check.ts": `
         import { Agent, ConfigError, defineAdapter, inject, OPTIONS } from "gantry";
         import type { ModelProvider, Run, SessionDriver, Tool, Transport } from "gantry";
         import * as testing from "gantry/testing";
+        import type { Message } from "gantry/client";
         ${ADAPTERS.map((name, index) => `import adapter${index} from "gantry/adapters/${name}";`).join("\n")}
         export const names: string[] = [${ADAPTERS.map((_, index) => `adapter${index}.name`).join(", ")}];
         export async function ask(provider: ModelProvider, driver: SessionDriver, tools: Tool[]): Promise<string> {
@@ -177,6 +224,8 @@ describe("the package, unpacked in a stranger's folder", () => {
         }
         // @ts-expect-error a wrong type is noticed, so the types are there
         export const wrong: number = new ConfigError("x").message;
+        // @ts-expect-error so are those of the client's answers
+        export const role: Message["role"] = "nobody";
         export type T = Transport; export const x = [testing, defineAdapter, inject, OPTIONS];
       `,
       "tsconfig.json": JSON.stringify({
@@ -193,17 +242,45 @@ describe("the package, unpacked in a stranger's folder", () => {
       }),
     });
     const tsc = path.join(ROOT, "node_modules/typescript/bin/tsc");
-    const { stdout } = await run(process.execPath, [tsc, "-p", "."], { cwd: folder.path }).catch(
-      (error: { stdout: string }) => error,
-    );
-    assert.equal(stdout, "");
+    const checked = async (config: string) =>
+      (
+        await run(process.execPath, [tsc, "-p", config], { cwd: folder.path }).catch(
+          (error: { stdout: string }) => error,
+        )
+      ).stdout;
+    assert.equal(await checked("."), "");
+    // A page has no Node, and its own platform.
+    await folder.write({
+      "page.ts": `
+        import { GantryClient, SessionPage } from "gantry/client";
+        const page = new SessionPage();
+        for await (const event of new GantryClient({ fetch: window.fetch }).sessions.watch("a", { last: 50 })) page.apply(event);
+        document.title = page.state?.session.title ?? "";
+        // @ts-expect-error there is no other way in
+        process.exit();
+      `,
+      "page.json": JSON.stringify({
+        compilerOptions: {
+          target: "es2022",
+          lib: ["es2022", "dom", "dom.iterable"],
+          module: "esnext",
+          moduleResolution: "bundler",
+          strict: true,
+          noEmit: true,
+          types: [],
+          skipLibCheck: false,
+        },
+        files: ["page.ts"],
+      }),
+    });
+    assert.equal(await checked("page.json"), "");
   });
 });
 
 describe("the build", () => {
   it("serves the HTTP API as its source does, with less of the packages behind it", async () => {
     // Without the condition of the other tests, what they import is the build.
-    const files = ["endpoints", "sse", "ending"].map((name) => `test/koa-http-api/${name}.test.ts`);
+    const files = ["endpoints", "sse", "ending", "openapi"].map((name) => `test/koa-http-api/${name}.test.ts`);
     const env = { ...process.env };
     delete env.NODE_TEST_CONTEXT;
     const args = ["--import=tsx", "--test", "--test-reporter=tap", ...files];

@@ -1,7 +1,9 @@
 import type { Agent, Logger } from "gantry";
 import type { Context } from "koa";
+import type * as v from "valibot";
 import type { KoaHttpOptions } from "./options.js";
 import { JSON_TYPE } from "./headers.js";
+import type { Told } from "./told.js";
 
 /** What the API is made of. */
 export interface ApiParts {
@@ -20,8 +22,12 @@ export interface ApiParts {
   shutdown: AbortSignal;
 }
 
-/** Answer with JSON, the one type there is. */
-export function send(ctx: Context, body: unknown, status = 200): void {
+/** Answer with JSON, the one type there is. Its shape must be named to compile: `send<typeof Run>(...)`. */
+export function send<Shape extends v.GenericSchema = v.NeverSchema<undefined>>(
+  ctx: Context,
+  body: NoInfer<Told<Shape>>,
+  status = 200,
+): void {
   ctx.status = status;
   ctx.set("Content-Type", JSON_TYPE);
   ctx.body = JSON.stringify(body);

@@ -5,6 +5,7 @@ import { send, type ApiParts } from "./api.js";
 import { preflightHeaders } from "./cors.js";
 import { HttpError, isInternal, refusalFor } from "./errors.js";
 import { createRouter } from "./routes.js";
+import type { Failure } from "./shapes.js";
 
 /** The API as a listener of node's HTTP server. */
 export function createApp(parts: ApiParts): (request: IncomingMessage, response: ServerResponse) => void {
@@ -49,5 +50,5 @@ function fail(ctx: Context, error: unknown, logger: Logger): void {
   }
   if (headers) ctx.set({ ...headers });
   const detail = hasCode(error, "model_timeout") && error.why !== "" ? { detail: error.why } : {};
-  send(ctx, { error: message, code, ...detail }, status);
+  send<typeof Failure>(ctx, { error: message, code, ...detail }, status);
 }

@@ -1,4 +1,4 @@
-import { AskNotFoundError, hasCode, SessionNotFoundError, type Ask } from "gantry";
+import { AskNotFoundError, hasCode, SessionNotFoundError, type Ask as AskRecord } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
@@ -6,6 +6,7 @@ import { HttpError } from "./errors.js";
 import { Fields, invalidField } from "./fields.js";
 import { idIn } from "./id-in.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
+import { AnswerRequest, type Ask, type AskClosed, type AskList } from "./shapes.js";
 import { wireAsk } from "./wire-live.js";
 
 type Parts = Pick<ApiParts, "agent">;
@@ -25,31 +26,31 @@ export async function listAsks(ctx: Context, { agent }: Parts): Promise<void> {
     open: query.oneOf("state", ["open", "all"]) !== "all",
     before: place,
   });
-  send(ctx, { asks: asks.map(wireAsk) });
+  send<typeof AskList>(ctx, { asks: asks.map(wireAsk) });
 }
 
 /** `GET /api/asks/{id}`. */
 export async function showAsk(ctx: Context, parts: Parts): Promise<void> {
-  send(ctx, wireAsk(await askOf(ctx, parts)));
+  send<typeof Ask>(ctx, wireAsk(await askOf(ctx, parts)));
 }
 
 /** `POST /api/asks/{id}`. */
 export async function answerAsk(ctx: Context, parts: Parts, bodies: BodyReader): Promise<void> {
   const { id } = await askOf(ctx, parts);
-  const fields = new Fields(await bodies.json(ctx));
+  const fields = new Fields(AnswerRequest, await bodies.json(ctx));
   const reply = { choice: fields.text("choice") ?? "", text: fields.text("text") ?? "" };
   // Which of the two counts nobody could tell.
   if (reply.choice !== "" && reply.text !== "") throw invalidField("text");
   try {
-    send(ctx, wireAsk(await parts.agent.asks.answer(id, reply, "http")));
+    send<typeof Ask>(ctx, wireAsk(await parts.agent.asks.answer(id, reply, "http")));
   } catch (error) {
     if (!hasCode(error, "ask_closed")) throw error;
     // Whoever comes late is told what was decided.
-    send(ctx, { error: error.message, code: error.code, ask: wireAsk(error.ask) }, 409);
+    send<typeof AskClosed>(ctx, { error: error.message, code: error.code, ask: wireAsk(error.ask) }, 409);
   }
 }
 
-async function askOf(ctx: Context, { agent }: Parts): Promise<Ask> {
+async function askOf(ctx: Context, { agent }: Parts): Promise<AskRecord> {
   const id = idIn(ctx);
   const ask = id === undefined ? undefined : await agent.asks.get(id);
   if (!ask) throw new AskNotFoundError(id ?? "");

@@ -19,6 +19,7 @@ export async function serveEvents(ctx: Context, id: string, { agent, options, st
   const events = agent.sessions
     .watch(id, {
       after: query.text("after") ?? "",
+      behind: query.integer("behind", 0),
       // `EventSource` sends it by itself when it comes back.
       lastSeen: ctx.get("Last-Event-ID"),
       follow,

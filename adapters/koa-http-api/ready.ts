@@ -1,6 +1,7 @@
 import type { NotReady } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
+import type { NotReady as NotReadyAnswer, Ready } from "./shapes.js";
 
 /** Of this door, where the agent itself goes on. */
 const DRAINING: NotReady = { code: "draining", message: "the server is about to stop" };
@@ -9,9 +10,9 @@ const DRAINING: NotReady = { code: "draining", message: "the server is about to 
 export async function showReadiness(ctx: Context, { agent, stopping }: ApiParts): Promise<void> {
   const { ready, reasons } = stopping.aborted ? { ready: false, reasons: [DRAINING] } : await agent.readiness();
   if (ready) {
-    send(ctx, { status: "ready", version: agent.version });
+    send<typeof Ready>(ctx, { status: "ready", version: agent.version });
     return;
   }
   ctx.set("Retry-After", "1");
-  send(ctx, { error: "not ready", code: "not_ready", status: "not_ready", reasons }, 503);
+  send<typeof NotReadyAnswer>(ctx, { error: "not ready", code: "not_ready", status: "not_ready", reasons }, 503);
 }

@@ -2,7 +2,10 @@ import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { brokeOff, hasCode, isRecord, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
 import type { Context } from "koa";
+import { send, type ApiParts } from "./api.js";
 import { HttpError, INTERNAL } from "./errors.js";
+import type { RunResult } from "./shapes.js";
+import { firstOf } from "./signals.js";
 import type { SseStream } from "./sse.js";
 import { wireDone } from "./wire.js";
 import { wireFinished, wireOfWatched } from "./wire-live.js";
@@ -65,8 +68,36 @@ export async function once(
   }
 }
 
+/** A run that was begun before, under the same key. False when it broke off, and nothing was told of it. */
+export async function join(
+  ctx: Context,
+  { agent, shutdown }: Pick<ApiParts, "agent" | "shutdown">,
+  run: RunRecord,
+  stream: SseStream | undefined,
+  gone: AbortSignal,
+  told: (error: unknown) => HttpError,
+): Promise<boolean> {
+  const { signal, untie } = firstOf(shutdown, gone);
+  try {
+    if (stream) {
+      await joinStream(agent, run, stream, signal);
+      return true;
+    }
+    const answer = await answerOf(agent, run, signal);
+    if (answer) send<typeof RunResult>(ctx, answer);
+    return answer !== undefined;
+  } catch (error) {
+    if (!stream) throw error;
+    const { message, code } = told(error);
+    stream.end("error", { error: message, code });
+    return true;
+  } finally {
+    untie();
+  }
+}
+
 /** What a run of before answered, or will; undefined where it broke off. Rejects with `HttpError`. */
-export async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
+async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
   const ended = await agent.runs.ended(run.id, signal);
   if (brokeOff(ended)) return undefined;
   if (ended.state !== "finished" || !ended.answer) throw runRecordFailure(ended);
@@ -74,12 +105,7 @@ export async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal
 }
 
 /** The stream of a run that was begun before, from its first word on. */
-export async function joinStream(
-  agent: Agent,
-  asked: RunRecord,
-  stream: SseStream,
-  signal: AbortSignal,
-): Promise<void> {
+async function joinStream(agent: Agent, asked: RunRecord, stream: SseStream, signal: AbortSignal): Promise<void> {
   const run = await agent.runs.begun(asked.id, signal);
   let after = "";
   const tell = async (follow: boolean, end: number): Promise<void> => {

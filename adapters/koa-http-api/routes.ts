@@ -5,6 +5,7 @@ import { send, type ApiParts } from "./api.js";
 import { BodyReader } from "./body.js";
 import { idIn } from "./id-in.js";
 import { Runs } from "./runs.js";
+import type { Health } from "./shapes.js";
 import { Streams } from "./streams.js";
 
 /** Every endpoint. Paths are exact: case and final slashes count. */
@@ -21,9 +22,11 @@ export function createRouter(parts: ApiParts): Router {
   router.get("/api/asks/:id", async (ctx) => (await asks()).showAsk(ctx, parts));
   router.post("/api/asks/:id", async (ctx) => (await asks()).answerAsk(ctx, parts, bodies));
 
-  router.get("/api/health", (ctx) => send(ctx, { status: "ok", version: agent.version }));
+  router.get("/api/health", (ctx) => send<typeof Health>(ctx, { status: "ok", version: agent.version }));
 
   router.get("/api/ready", async (ctx) => (await import("./ready.js")).showReadiness(ctx, parts));
+
+  router.get("/api/openapi.json", async (ctx) => (await import("./openapi.js")).showDocument(ctx, agent.version));
 
   router.post("/api/run", (ctx) => runs.serve(ctx));
 

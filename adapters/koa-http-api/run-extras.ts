@@ -1,42 +1,55 @@
-import { isRecord, type JsonSchema, type RunInput, type SessionMode } from "gantry";
+import { isRecord } from "gantry";
+import * as v from "valibot";
+import { attachedFiles } from "./attached.js";
 import { invalidField, type Fields } from "./fields.js";
 import type { RunExtras } from "./run-request.js";
+import { Budget, type RunRequest } from "./shapes.js";
 
-type Budget = NonNullable<RunInput["budget"]>;
+type Body = Readonly<Record<string, unknown>>;
 
-export const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
-const BOUNDS: ReadonlySet<string> = new Set(["usd", "tokens", "seconds"] satisfies (keyof Budget)[]);
 /** Of a bound that nobody knows, so many characters are named. */
 const NAMED = 64;
+/** Whoever says that they answer watches the session so soon. */
+const COMING_MS = 10_000;
 
 /** The fields that few requests have. Throws `HttpError`. */
-export function runExtras(fields: Fields, stream: boolean): RunExtras {
-  const background = fields.flag("background");
+export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entries"]>, stream: boolean): RunExtras {
+  const background = fields.get("background") ?? false;
   // There is nobody to stream to.
   if (stream && background) throw invalidField("background");
   return {
     projectDir: fields.text("project_dir"),
     background,
-    queue: fields.flag("queue"),
-    onDisconnect: fields.oneOf("on_disconnect", ["cancel", "continue"]),
-    mode: fields.oneOf("mode", MODES),
-    budget: budgetOf(fields.own("budget")),
-    outputSchema: schemaOf(fields.own("output_schema")),
+    queue: fields.get("queue") ?? false,
+    attended: fields.get("answers") === true ? soon() : undefined,
+    onDisconnect: fields.text("on_disconnect"),
+    mode: fields.text("mode"),
+    budget: budgetOf(recordIn(body, "budget")),
+    outputSchema: recordIn(body, "output_schema"),
+    attachments: attachedFiles(Object.hasOwn(body, "attachments") ? body["attachments"] : undefined),
+    reasoningEffort: fields.text("reasoning_effort"),
   };
 }
 
-/** A misspelt bound would bound nothing: it is refused. */
-function budgetOf(value: unknown): Budget | undefined {
-  if (value === undefined) return undefined;
-  if (!isRecord(value)) throw invalidField("budget");
-  for (const [name, bound] of Object.entries(value))
-    if (!BOUNDS.has(name) || typeof bound !== "number" || !Number.isFinite(bound) || bound <= 0)
-      throw invalidField(`budget.${name.slice(0, NAMED)}`);
+/** Since it is asked first, when the run begins: until its client watches. */
+function soon(): () => boolean {
+  let since: number | undefined;
+  return () => Date.now() - (since ??= Date.now()) < COMING_MS;
+}
+
+/** An object, whatever its fields are: to a shape a list is one too. */
+function recordIn(body: Body, name: "budget" | "output_schema"): Record<string, unknown> | undefined {
+  const value = Object.hasOwn(body, name) ? body[name] : undefined;
+  if (value !== undefined && !isRecord(value)) throw invalidField(name);
   return value;
 }
 
-function schemaOf(value: unknown): JsonSchema | undefined {
-  if (value === undefined) return undefined;
-  if (!isRecord(value)) throw invalidField("output_schema");
-  return value;
+/** A misspelt bound would bound nothing: it is refused. */
+function budgetOf(given: Readonly<Record<string, unknown>> | undefined): v.InferOutput<typeof Budget> | undefined {
+  const bounds: Readonly<Record<string, v.GenericSchema>> = Budget.entries;
+  for (const [name, bound] of Object.entries(given ?? {})) {
+    const shape = Object.hasOwn(bounds, name) ? bounds[name] : undefined;
+    if (!shape || !v.is(shape, bound)) throw invalidField(`budget.${name.slice(0, NAMED)}`);
+  }
+  return given;
 }

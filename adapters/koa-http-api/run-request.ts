@@ -1,6 +1,7 @@
-import type { JsonSchema, RunInput, SessionMode } from "gantry";
+import type { JsonSchema, ReasoningEffort, RunInput, SessionMode } from "gantry";
 import { HttpError } from "./errors.js";
-import { Fields, invalidField } from "./fields.js";
+import { Fields } from "./fields.js";
+import { RunRequest as Shape } from "./shapes.js";
 
 /** What a client asks of a run; checked. */
 export interface RunRequest extends RunExtras {
@@ -24,43 +25,48 @@ export interface RunExtras {
   background: boolean;
   /** Waits in line for a session that is busy. */
   queue: boolean;
+  /** Whether its client is on the way, who watches the session and answers what it asks. */
+  attended: (() => boolean) | undefined;
   onDisconnect: "cancel" | "continue" | undefined;
   mode: SessionMode | undefined;
   budget: RunInput["budget"];
   outputSchema: JsonSchema | undefined;
+  /** What came with the request. */
+  attachments: NonNullable<RunInput["attachments"]>;
+  reasoningEffort: ReasoningEffort | undefined;
 }
 
 const PLAIN: RunExtras = {
   projectDir: undefined,
   background: false,
   queue: false,
+  attended: undefined,
   onDisconnect: undefined,
   mode: undefined,
   budget: undefined,
   outputSchema: undefined,
+  attachments: [],
+  reasoningEffort: undefined,
 };
-const EXTRAS = ["project_dir", "background", "queue", "on_disconnect", "mode", "budget", "output_schema"];
-/** Fields that are made something of. */
-const KNOWN: ReadonlySet<string> = new Set([
-  ...["message", "provider", "model", "session_id", "files", "stream"],
-  ...EXTRAS,
-]);
+/** Fields that many requests have. */
+const MANY: ReadonlySet<string> = new Set(["message", "provider", "model", "session_id", "files", "stream"]);
 /** Of the others, so many are named, each cut at so many characters. */
-const NAMED = { fields: 10, characters: 64 };
+const NAMED_FIELDS = 10;
+const NAMED_CHARACTERS = 64;
 
 /** Throws `HttpError`. */
 export async function runRequest(body: Readonly<Record<string, unknown>>): Promise<RunRequest> {
-  const fields = new Fields(body);
-  const message = fields.own("message");
-  if (typeof message !== "string" || message.trim() === "")
+  const fields = new Fields(Shape, body);
+  const message = Object.hasOwn(body, "message") && body["message"];
+  const attachments = Object.hasOwn(body, "attachments") && body["attachments"];
+  const isAlone = !Array.isArray(attachments) || attachments.length === 0;
+  if (typeof message !== "string" || (isAlone && message.trim() === ""))
     throw new HttpError(400, "message is required", {}, "message_required");
-  const files = fields.own("files") ?? [];
-  if (fields.own("files") === null || !Array.isArray(files) || !files.every((file) => typeof file === "string"))
-    throw invalidField("files");
-  const stream = fields.flag("stream");
-  const isPlain = EXTRAS.every((name) => fields.own(name) === undefined);
+  const files = fields.get("files") ?? [];
+  const stream = fields.get("stream") ?? false;
+  const isPlain = Object.keys(body).every((name) => MANY.has(name));
   return {
-    ...(isPlain ? PLAIN : (await import("./run-extras.js")).runExtras(fields, stream)),
+    ...(isPlain ? PLAIN : (await import("./run-extras.js")).runExtras(body, fields, stream)),
     message,
     provider: fields.text("provider"),
     model: fields.text("model"),
@@ -68,9 +74,9 @@ export async function runRequest(body: Readonly<Record<string, unknown>>): Promi
     files,
     stream,
     body,
-    ignored: fields.names
-      .filter((name) => !KNOWN.has(name))
-      .slice(0, NAMED.fields)
-      .map((name) => name.slice(0, NAMED.characters)),
+    ignored: Object.keys(body)
+      .filter((name) => !Object.hasOwn(Shape.entries, name))
+      .slice(0, NAMED_FIELDS)
+      .map((name) => name.slice(0, NAMED_CHARACTERS)),
   };
 }

@@ -1,4 +1,4 @@
-import { RunNotFoundError, type Agent, type RunRecord, type RunState } from "gantry";
+import { RunNotFoundError, type Agent, type RunRecord } from "gantry";
 import type { Context } from "koa";
 import { send } from "./api.js";
 import type { BodyReader } from "./body.js";
@@ -6,49 +6,48 @@ import { HttpError } from "./errors.js";
 import { Fields } from "./fields.js";
 import { idIn } from "./id-in.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
+import { RunState, SteerRequest, type Run, type RunList, type SessionRun, type Steered } from "./shapes.js";
 import { runOf } from "./under-way.js";
 import { wireRun } from "./wire-live.js";
-
-const STATES: readonly RunState[] = ["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"];
 
 /** `GET /api/runs`. */
 export async function listRuns(ctx: Context, agent: Agent): Promise<void> {
   const query = new Query(ctx);
-  const state = query.oneOf("state", STATES);
+  const state = query.oneOf("state", RunState.options);
   const runs = await agent.runs.list({
     limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
     sessionId: query.text("session_id") || undefined,
     states: state && [state],
     before: await placeOf(agent, query.text("before")),
   });
-  send(ctx, { runs: runs.map(wireRun) });
+  send<typeof RunList>(ctx, { runs: runs.map(wireRun) });
 }
 
 /** `GET /api/runs/{id}`. */
 export async function showRun(ctx: Context, agent: Agent): Promise<void> {
   const run = await agent.runs.get(runIdOf(ctx));
   if (!run) throw new RunNotFoundError(runIdOf(ctx));
-  send(ctx, wireRun(run));
+  send<typeof Run>(ctx, wireRun(run));
 }
 
 /** `POST /api/runs/{id}/cancel`. */
 export async function cancelRun(ctx: Context, agent: Agent): Promise<void> {
-  send(ctx, wireRun(await agent.runs.cancel(runIdOf(ctx))));
+  send<typeof Run>(ctx, wireRun(await agent.runs.cancel(runIdOf(ctx))));
 }
 
 /** `POST /api/sessions/{id}/cancel`. */
 export async function cancelSession(ctx: Context, id: string, agent: Agent): Promise<void> {
   const run = await runOf(agent, id);
-  send(ctx, { run: run ? wireRun(await agent.runs.cancel(run.id)) : null });
+  send<typeof SessionRun>(ctx, { run: run ? wireRun(await agent.runs.cancel(run.id)) : null });
 }
 
 /** `POST /api/sessions/{id}/steer`. */
 export async function steer(ctx: Context, id: string, agent: Agent, bodies: BodyReader): Promise<void> {
-  const text = new Fields(await bodies.json(ctx)).text("message");
+  const text = new Fields(SteerRequest, await bodies.json(ctx)).text("message");
   if (text === undefined || text.trim() === "") throw new HttpError(400, "message is required", {}, "message_required");
   const run = await runOf(agent, id);
   if (!run || !(await agent.runs.steer(run.id, text))) throw new HttpError(409, "no run to steer", {}, "no_run");
-  send(ctx, { run_id: run.id });
+  send<typeof Steered>(ctx, { run_id: run.id });
 }
 
 /** Where the page behind a run begins. */

@@ -4,7 +4,7 @@ import {
   ShuttingDownError,
   type Run,
   type RunRecord,
-  type RunResult,
+  type RunResult as Result,
 } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
@@ -15,6 +15,7 @@ import { runRequest, type RunRequest } from "./run-request.js";
 import { CANCEL_MS } from "./serving.js";
 import { firstOf } from "./signals.js";
 import { SseStream } from "./sse.js";
+import type { RunBegun, RunResult } from "./shapes.js";
 import type { Streams } from "./streams.js";
 import type { Waiting } from "./waiting.js";
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
@@ -56,10 +57,13 @@ export class Runs {
         const run = await find();
         if (!ctx.headerSent) name(ctx, run);
         isOver = true;
-        if (request.background) send(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
+        if (request.background) send<typeof RunBegun>(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
         // Whoever waits for the answer of a run that breaks off waits for the one that is begun in its place.
-        else if (!("result" in run)) isOver = await this.#join(ctx, run, request.stream, gone.signal);
-        else if (request.stream) await this.#stream(run, line?.stream ?? this.#open(ctx));
+        else if (!("result" in run)) {
+          const stream = request.stream ? this.#open(ctx) : undefined;
+          const { join } = await import("./repeats.js");
+          isOver = await join(ctx, this.#parts, run, stream, gone.signal, (error) => this.#told(error));
+        } else if (request.stream) await this.#stream(run, line?.stream ?? this.#open(ctx));
         else await this.#answer(ctx, run);
       }
     } catch (error) {
@@ -73,29 +77,6 @@ export class Runs {
     if (run) name(ctx, run);
     ctx.respond = false;
     return new SseStream(ctx.res, this.#parts.options.heartbeatMs);
-  }
-
-  /** A run that was begun before, under the same key. False when it broke off, and nothing was told of it. */
-  async #join(ctx: Context, run: RunRecord, isStream: boolean, gone: AbortSignal): Promise<boolean> {
-    const { answerOf, joinStream } = await import("./repeats.js");
-    const { signal, untie } = firstOf(this.#parts.shutdown, gone);
-    const stream = isStream ? this.#open(ctx) : undefined;
-    try {
-      if (stream) {
-        await joinStream(this.#parts.agent, run, stream, signal);
-        return true;
-      }
-      const answer = await answerOf(this.#parts.agent, run, signal);
-      if (answer) send(ctx, answer);
-      return answer !== undefined;
-    } catch (error) {
-      if (!stream) throw error;
-      const { message, code } = this.#told(error);
-      stream.end("error", { error: message, code });
-      return true;
-    } finally {
-      untie();
-    }
   }
 
   /** A run that goes, or of a background one that waits in line how it is stored. */
@@ -120,6 +101,8 @@ export class Runs {
     const tied = isTied ? firstOf(shutdown, gone) : undefined;
     const started = agent.run({
       message: request.message,
+      attachments: request.attachments,
+      reasoningEffort: request.reasoningEffort,
       // Read when the run has its place, for each takes its room in memory until it ends.
       attach:
         request.files.length === 0 ? undefined : (reserve) => readAttachments(request.files, { ...policy, reserve }),
@@ -130,6 +113,7 @@ export class Runs {
       mode: request.mode,
       budget: request.budget,
       outputSchema: request.outputSchema,
+      attended: request.attended,
       ...(line && { queue: true, onQueued: line.tell }),
       askedAt: "http",
       ...named,
@@ -144,7 +128,7 @@ export class Runs {
 
   async #answer(ctx: Context, run: Run): Promise<void> {
     try {
-      send(ctx, wireResult(await ending(run.result, this.#parts.shutdown)));
+      send<typeof RunResult>(ctx, wireResult(await ending(run.result, this.#parts.shutdown)));
     } catch (error) {
       throw this.#told(error);
     }
@@ -206,7 +190,7 @@ function tellDropped(run: Run, stream: SseStream): void {
 }
 
 /** The result, or a `ShuttingDownError` when a run that must end does not end. */
-function ending(result: Promise<RunResult>, shutdown: AbortSignal): Promise<RunResult> {
+function ending(result: Promise<Result>, shutdown: AbortSignal): Promise<Result> {
   return new Promise((resolve, reject) => {
     let timer: NodeJS.Timeout | undefined;
     const hurry = () => (timer = setTimeout(() => reject(new ShuttingDownError()), CANCEL_MS));

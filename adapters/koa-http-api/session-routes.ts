@@ -6,6 +6,7 @@ import type { BodyReader } from "./body.js";
 import { SESSION_HEADER } from "./headers.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { updateSession } from "./session-update.js";
+import type { Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
 import { runOf, UNDER_WAY } from "./under-way.js";
 import { wireMessage, wireModel, wireSession } from "./wire-stored.js";
 
@@ -14,7 +15,7 @@ const MAX_MESSAGES = 1000;
 /** `GET /api/models`. */
 export async function listModels(ctx: Context, agent: Agent): Promise<void> {
   const entries = await agent.models.list(goneSignal(ctx));
-  send(ctx, { models: entries.map(wireModel) });
+  send<typeof ModelList>(ctx, { models: entries.map(wireModel) });
 }
 
 /** `GET /api/sessions`. */
@@ -31,7 +32,8 @@ export async function listSessions(ctx: Context, agent: Agent): Promise<void> {
     search: query.text("search") || undefined,
   });
   const under = new Map((await agent.runs.list({ states: UNDER_WAY, limit: 1000 })).map((run) => [run.sessionId, run]));
-  send(ctx, { sessions: sessions.map((session) => wireSession(session, under.get(session.id))), total, page, size });
+  const told = sessions.map((session) => wireSession(session, under.get(session.id)));
+  send<typeof SessionList>(ctx, { sessions: told, total, page, size });
 }
 
 /** `GET /api/sessions/{id}`. */
@@ -40,20 +42,20 @@ export async function showSession(ctx: Context, id: string, agent: Agent): Promi
   if (!session) throw new SessionNotFoundError(id);
   // The way from a follow-up, whose usage is its own alone, to the session that lists show.
   ctx.set(SESSION_HEADER, session.chain.root);
-  send(ctx, wireSession(session, await runOf(agent, id)));
+  send<typeof Session>(ctx, wireSession(session, await runOf(agent, id)));
 }
 
 /** `PATCH /api/sessions/{id}`. */
 export async function changeSession(ctx: Context, id: string, agent: Agent, bodies: BodyReader): Promise<void> {
   const session = await updateSession(agent, id, await bodies.json(ctx), goneSignal(ctx));
   ctx.set(SESSION_HEADER, session.id);
-  send(ctx, wireSession(session, await runOf(agent, session.id)));
+  send<typeof Session>(ctx, wireSession(session, await runOf(agent, session.id)));
 }
 
 /** `DELETE /api/sessions/{id}`. */
 export async function deleteSession(ctx: Context, id: string, agent: Agent): Promise<void> {
   await agent.sessions.delete(id);
-  send(ctx, { status: "deleted" });
+  send<typeof Deleted>(ctx, { status: "deleted" });
 }
 
 /** `GET /api/sessions/{id}/messages`. */
@@ -67,7 +69,7 @@ export async function listMessages(ctx: Context, id: string, agent: Agent): Prom
     before: query.integer("before", 1),
     limit: limit && Math.min(limit, MAX_MESSAGES),
   });
-  send(ctx, { messages: messages.map(wireMessage) });
+  send<typeof MessageList>(ctx, { messages: messages.map(wireMessage) });
 }
 
 /** Aborts when the client goes away before it is answered. */

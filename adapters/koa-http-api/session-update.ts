@@ -1,8 +1,7 @@
-import { SessionNotFoundError, type Agent, type ReasoningEffort, type Session } from "gantry";
+import { SessionNotFoundError, type Agent, type Session } from "gantry";
 import { Fields, invalidField } from "./fields.js";
-import { MODES } from "./run-extras.js";
+import { SessionChange } from "./shapes.js";
 
-const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high"];
 /** Characters of a title, as of one that was generated. */
 const TITLE = 50;
 
@@ -15,12 +14,11 @@ export async function updateSession(
 ): Promise<Session> {
   const session = await agent.sessions.get(id);
   if (!session) throw new SessionNotFoundError(id);
-  const fields = new Fields(body);
-  const title = fields.own("title");
+  const fields = new Fields(SessionChange, body);
+  const title = fields.get("title");
   if (title !== undefined && !isTitle(title)) throw invalidField("title");
-  const effort = EFFORTS.find((one) => one === fields.own("reasoning_effort"));
-  if (effort === undefined && fields.own("reasoning_effort") !== undefined) throw invalidField("reasoning_effort");
-  const mode = fields.oneOf("mode", MODES);
+  const effort = fields.get("reasoning_effort");
+  const mode = fields.text("mode");
   const [provider, model] = [fields.text("provider"), fields.text("model")];
   if ((provider === undefined) !== (model === undefined))
     throw invalidField(provider === undefined ? "provider" : "model");
@@ -42,8 +40,8 @@ export async function updateSession(
   return (await agent.sessions.get(session.chain.root)) ?? session;
 }
 
-function isTitle(value: unknown): value is string {
-  if (typeof value !== "string" || /[\p{Cc}\p{Surrogate}]/u.test(value)) return false;
+function isTitle(value: string): boolean {
+  if (/[\p{Cc}\p{Surrogate}]/u.test(value)) return false;
   const { length } = [...value.trim()];
   return length > 0 && length <= TITLE;
 }

@@ -1,4 +1,9 @@
 import type { ServerResponse } from "node:http";
+import type { RUN_EVENTS } from "./shapes.js";
+import type { Told } from "./told.js";
+
+/** Data of each event of a run's stream, by its name. */
+type RunEvents = { [Name in keyof typeof RUN_EVENTS]: Told<(typeof RUN_EVENTS)[Name]> };
 
 /** A stream of server-sent events. Whoever writes waits for the reader; a reader that is gone makes it deaf, never fail. */
 export class SseStream {
@@ -29,12 +34,12 @@ export class SseStream {
     return this.#open;
   }
 
-  /** Send one event; the promise resolves when the reader has room for more, or is gone. Undefined: it has room now. */
-  send(event: string, data: unknown, id?: string): Promise<void> | undefined {
-    return this.#open ? this.sendFrame(frame(event, data, id)) : undefined;
+  /** Send one event of a run; the promise resolves when the reader has room for more, or is gone. Undefined: it has room now. */
+  send<Name extends keyof RunEvents>(event: Name, data: RunEvents[Name]): Promise<void> | undefined {
+    return this.#open ? this.sendFrame(frame(event, data)) : undefined;
   }
 
-  /** The same of an event that is a frame already. */
+  /** The same of an event of any stream that is a frame already. */
   sendFrame(text: string | Buffer): Promise<void> | undefined {
     if (!this.#open || this.#write(text)) return undefined;
     return new Promise((resolve) => {
@@ -60,7 +65,7 @@ export class SseStream {
   }
 
   /** Last event, whether or not the reader has room for it. */
-  end(event: string, data: unknown): void {
+  end<Name extends keyof RunEvents>(event: Name, data: RunEvents[Name]): void {
     clearTimeout(this.#timer);
     if (this.#open) this.#response.end(frame(event, data));
   }

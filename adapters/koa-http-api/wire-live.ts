@@ -1,8 +1,14 @@
 import type { Ask, RunAnswer, RunRecord, WatchEvent } from "gantry";
-import { textOf, wireMessage, wireSession } from "./wire-stored.js";
+import type * as shapes from "./shapes.js";
+import type { Told } from "./told.js";
+import { textOf, wireDiff, wireMessage, wireSession } from "./wire-stored.js";
 import { endedEarly, filled, structuredOf, wireUsage } from "./wire.js";
 
-export function wireRun(run: RunRecord) {
+type AgentEvent = Told<typeof shapes.AgentEvent>;
+/** Data of each event of a session's stream, by its name. */
+type Watched = { [Name in keyof typeof shapes.SESSION_EVENTS]: Told<(typeof shapes.SESSION_EVENTS)[Name]> };
+
+export function wireRun(run: RunRecord): Told<typeof shapes.Run> {
   return {
     id: run.id,
     session_id: run.sessionId,
@@ -21,7 +27,7 @@ export function wireRun(run: RunRecord) {
   };
 }
 
-export function wireAsk(ask: Ask) {
+export function wireAsk(ask: Ask): Told<typeof shapes.Ask> {
   return {
     id: ask.id,
     session_id: ask.sessionId,
@@ -32,7 +38,7 @@ export function wireAsk(ask: Ask) {
     title: ask.title,
     input: ask.input,
     locations: ask.locations,
-    diff: ask.diff.map(({ path, oldText, newText }) => ({ path, old_text: oldText, new_text: newText })),
+    diff: ask.diff.map(wireDiff),
     reason: ask.reason,
     choices: ask.choices,
     free_text: ask.freeText,
@@ -46,7 +52,7 @@ export function wireAsk(ask: Ask) {
 }
 
 /** Data of an event of a session's stream. */
-export function wireWatched(event: WatchEvent): Record<string, unknown> {
+export function wireWatched(event: WatchEvent): Watched[keyof Watched] {
   switch (event.type) {
     case "state": {
       const { session, run, asks, plan, elsewhere } = event.state;
@@ -57,30 +63,34 @@ export function wireWatched(event: WatchEvent): Record<string, unknown> {
         asks: asks.map(wireAsk),
         plan,
         elsewhere,
-      };
+      } satisfies Watched["state"];
     }
     case "message":
-      return { message: wireMessage(event.message) };
+      return { message: wireMessage(event.message) } satisfies Watched["message"];
     case "delta": {
       const { messageId, seq, kind, text } = event;
-      return { message_id: messageId, seq, [kind === "text" ? "content" : "reasoning"]: text };
+      const said = kind === "text" ? { content: text } : { reasoning: text };
+      return { message_id: messageId, seq, ...said } satisfies Watched["delta"];
     }
     case "message_end": {
       const { content, reasoning: _, ...rest } = wireMessage(event.message);
       // Texts were told as they came.
-      return { message: typeof content === "string" ? rest : { ...rest, content } };
+      return { message: typeof content === "string" ? rest : { ...rest, content } } satisfies Watched["message_end"];
     }
     case "cut":
-      return { after: event.after };
+      return { after: event.after } satisfies Watched["cut"];
     case "tool_progress":
-      return { tool_call_id: event.callId, content: event.text };
+      return { tool_call_id: event.callId, content: event.text } satisfies Watched["tool_progress"];
     case "deleted":
-      return {};
+      return {} satisfies Watched["deleted"];
   }
 }
 
 /** As `wireResult`, of a run that ended before. */
-export function wireFinished({ usage, iterations, endedBy }: RunRecord, answer: RunAnswer) {
+export function wireFinished(
+  { usage, iterations, endedBy }: RunRecord,
+  answer: RunAnswer,
+): Told<typeof shapes.RunResult> {
   const { output, finishReason } = answer;
   return {
     output,
@@ -93,8 +103,8 @@ export function wireFinished({ usage, iterations, endedBy }: RunRecord, answer: 
 }
 
 /** Payloads of the `agent` events of a run's stream, of what its session told; what is not the run's is left out. */
-export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: string): Record<string, unknown>[] {
-  const token = (said: Record<string, unknown>) => ({
+export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: string): AgentEvent[] {
+  const token = (said: { content: string } | { reasoning: string }): Told<typeof shapes.TokenEvent> => ({
     type: "token",
     agent_id: run.id,
     agent_name: agentName,
@@ -107,7 +117,7 @@ export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: stri
   if (role === "user" || role === "system") return [];
   if (role === "tool")
     return [
-      filled({
+      filled<Told<typeof shapes.ToolResultEvent>>({
         type: "tool_result",
         tool_call_id: toolCallId,
         tool_name: name,
@@ -121,7 +131,14 @@ export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: stri
     ...(event.type === "message" && text !== "" ? [token({ content: text })] : []),
     ...parts.flatMap((part) =>
       part.type === "tool_call"
-        ? [filled({ type: "tool_call", tool_call_id: part.id, tool_name: part.name, tool_args: part.arguments })]
+        ? [
+            filled<Told<typeof shapes.ToolCallEvent>>({
+              type: "tool_call",
+              tool_call_id: part.id,
+              tool_name: part.name,
+              tool_args: part.arguments,
+            }),
+          ]
         : [],
     ),
   ];

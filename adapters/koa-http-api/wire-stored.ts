@@ -1,8 +1,10 @@
-import type { Message, ModelEntry, Part, RunRecord, Session } from "gantry";
+import type { Diff, Message, ModelEntry, Part, RunRecord, Session } from "gantry";
+import type * as shapes from "./shapes.js";
+import type { Told } from "./told.js";
 import { wireUsage } from "./wire.js";
 
 /** `run`: one that is under way in it. */
-export function wireSession(session: Session, run?: RunRecord) {
+export function wireSession(session: Session, run?: RunRecord): Told<typeof shapes.Session> {
   return {
     id: session.id,
     title: session.title,
@@ -19,7 +21,7 @@ export function wireSession(session: Session, run?: RunRecord) {
   };
 }
 
-export function wireMessage(message: Message) {
+export function wireMessage(message: Message): Told<typeof shapes.Message> {
   const reasoning = textOf(message.parts, "reasoning");
   return {
     id: message.id,
@@ -32,19 +34,30 @@ export function wireMessage(message: Message) {
     tool_call_id: message.toolCallId,
     tool_calls: message.parts.flatMap((part) =>
       part.type === "tool_call"
-        ? [{ id: part.id, type: "function", function: { name: part.name, arguments: part.arguments } }]
+        ? [{ id: part.id, type: "function" as const, function: { name: part.name, arguments: part.arguments } }]
         : [],
     ),
     created_at: message.createdAt,
+    ...wireShown(message),
     // Where it is true of most, nobody need read it.
-    ...(message.finished ? {} : { finished: false }),
+    ...(message.finished ? {} : { finished: false as const }),
   };
 }
 
-type WirePart =
-  | { type: "text"; text: string }
-  | { type: "image"; media_type: string; data: string }
-  | { type: "file"; media_type: string; filename: string; data: string };
+/** What people are shown of a tool's result beside its text; left out where that is nothing. */
+function wireShown({ failed, shown }: Message): Pick<Told<typeof shapes.Message>, "failed" | "diff" | "locations"> {
+  return {
+    ...(failed && { failed }),
+    ...(shown && shown.diff.length > 0 && { diff: shown.diff.map(wireDiff) }),
+    ...(shown && shown.locations.length > 0 && { locations: shown.locations }),
+  };
+}
+
+export function wireDiff({ path, oldText, newText }: Diff): Told<typeof shapes.Diff> {
+  return { path, old_text: oldText, new_text: newText };
+}
+
+type WirePart = Told<typeof shapes.ContentPart>;
 
 /** A string when there is text alone, else a list of parts. */
 function wireContent(parts: readonly Part[]): string | WirePart[] {
@@ -68,6 +81,6 @@ export function textOf(parts: readonly Part[], type: "text" | "reasoning"): stri
   return parts.map((part) => (part.type === type ? part.text : "")).join("");
 }
 
-export function wireModel({ provider, model }: ModelEntry) {
+export function wireModel({ provider, model }: ModelEntry): Told<typeof shapes.Model> {
   return { provider, model: { id: model.id, name: model.name, owned_by: model.ownedBy } };
 }

@@ -1,7 +1,9 @@
 import { roundCost, type AgentEvent, type RunRecord, type RunResult, type Usage } from "gantry";
+import type * as shapes from "./shapes.js";
+import type { Told } from "./told.js";
 
 /** Token counts, as streams carry them. */
-export function wireTokens(usage: Usage) {
+export function wireTokens(usage: Usage): Told<typeof shapes.Tokens> {
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
@@ -9,11 +11,11 @@ export function wireTokens(usage: Usage) {
   };
 }
 
-export function wireUsage(usage: Usage) {
+export function wireUsage(usage: Usage): Told<typeof shapes.Usage> {
   return { ...wireTokens(usage), cost: roundCost(usage.cost) };
 }
 
-export function wireResult(result: RunResult) {
+export function wireResult(result: RunResult): Told<typeof shapes.RunResult> {
   return {
     output: result.output,
     usage: wireUsage(result.usage),
@@ -35,7 +37,7 @@ export function structuredOf(answer: { structured?: unknown } | null): { structu
 }
 
 /** Payload of a stream's `agent` event; undefined for one that says nothing, and for `done`, whose time is not yet. */
-export function wireEvent(event: AgentEvent): Record<string, unknown> | undefined {
+export function wireEvent(event: AgentEvent): Told<typeof shapes.AgentEvent> | undefined {
   switch (event.type) {
     case "token": {
       const { agentId, agentName, text, reasoning } = event;
@@ -44,14 +46,14 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
       return reasoning ? { type: "token", agent_id: agentId, agent_name: agentName, reasoning } : undefined;
     }
     case "tool_call":
-      return filled({
+      return filled<Told<typeof shapes.ToolCallEvent>>({
         type: "tool_call",
         tool_call_id: event.callId,
         tool_name: event.name,
         tool_args: event.arguments,
       });
     case "tool_result":
-      return filled({
+      return filled<Told<typeof shapes.ToolResultEvent>>({
         type: "tool_result",
         tool_call_id: event.callId,
         tool_name: event.name,
@@ -72,12 +74,17 @@ export function wireEvent(event: AgentEvent): Record<string, unknown> | undefine
   }
 }
 
-export function wireDone(usage: Usage, answer: { structured?: unknown } | null, endedBy: RunRecord["endedBy"]) {
-  const early = endedBy === "budget" ? { finish_reason: "length", ...endedEarly(endedBy) } : {};
+export function wireDone(
+  usage: Usage,
+  answer: { structured?: unknown } | null,
+  endedBy: RunRecord["endedBy"],
+): Told<typeof shapes.DoneEvent> {
+  const early = endedBy === "budget" ? { finish_reason: "length" as const, ...endedEarly(endedBy) } : {};
   return { type: "done", done: true, usage: wireTokens(usage), ...early, ...structuredOf(answer) };
 }
 
 /** Without its empty fields. */
-export function filled(payload: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(payload).filter(([, value]) => value !== undefined && value !== ""));
+export function filled<Payload extends object>(payload: Payload): Payload {
+  const entries = Object.entries(payload).filter(([, value]) => value !== undefined && value !== "");
+  return Object.fromEntries(entries) as Payload;
 }

@@ -10,8 +10,14 @@ const EACH = /[\u0000-\u001F\u007F-\u009F\u200B\u200E\u200F\u2028-\u202E\u2060-\
  */
 export function printable(name: string): string {
   if (!UNSEEN.test(name)) return name;
-  return JSON.stringify(name).replace(
-    EACH,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  return seen(JSON.stringify(name));
+}
+
+/** Text as a terminal may show it: what is not seen, and what would steer the terminal, is written out. Line feeds and tabs stay where `isText`. */
+export function seen(text: string, isText = false): string {
+  return text.replace(EACH, (character) =>
+    isText && (character === "\n" || character === "\t")
+      ? character
+      : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 }

@@ -3,6 +3,7 @@ import type { AdapterKind } from "../plugin/adapter.js";
 import { builtInNames, isBuiltIn, loadAdapter } from "../serve/plugins.js";
 import { optionsOf, Selection, type Selected } from "../serve/selected-adapters.js";
 import { builtinTools } from "../tools/all.js";
+import type { adapters } from "./about/adapters.js";
 import { loadFor, refuseArguments, type Command } from "./command.js";
 
 /** One line of the list. */
@@ -28,7 +29,7 @@ const TITLES: Readonly<Record<AdapterKind, string>> = {
 };
 
 /** `gantry adapters`: what is available, and what the config selects. Selected modules are loaded and their options checked; nothing is started. */
-export const run: Command = async ({ args, flags, output }) => {
+export const run: Command<typeof adapters.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loaded, home } = await loadFor(flags);
   const entries = await adapterEntries(new Selection(loaded, home), async (selected) => {

@@ -1,5 +1,7 @@
 import { read } from "../plugin/options.js";
 import { ConfigError } from "../ports/errors.js";
+import type { FlagsOf, FlagSpecs } from "./about.js";
+import type { SERVING_FLAGS } from "./about/flags.js";
 import { homeFolder, loadConfig, optionAt, type LoadedConfig } from "../serve/config.js";
 
 /** Where a command writes; the command line gives its own streams. */
@@ -22,28 +24,17 @@ export interface Output {
 export interface Input extends AsyncIterable<Uint8Array> {
   /** In all, where it is a file. */
   readonly bytes: number | undefined;
+  /** Whether somebody types there. */
+  readonly isTerminal: boolean;
 }
 
-/** Flags of all commands; each looks at its own. */
-export interface Flags {
-  host?: string | undefined;
-  port?: string | undefined;
-  config?: string | undefined;
-  transport?: string[] | undefined;
-  sessionDriver?: string | undefined;
-  acp: boolean;
-  stdio: boolean;
-  acpProfile?: string | undefined;
-  insecure?: boolean | undefined;
-  json: boolean;
-  output?: string | undefined;
-  resume?: boolean | undefined;
-}
-
-export interface CommandContext {
-  /** What stands behind the command's name. */
+/** What a command is called with. */
+export interface CommandContext<F extends FlagSpecs = FlagSpecs> {
+  /** The command's name, `sessions list`. */
+  readonly name: string;
+  /** What stands behind the name. */
   readonly args: readonly string[];
-  readonly flags: Flags;
+  readonly flags: FlagsOf<F>;
   readonly input: Input;
   readonly output: Output;
   /** From now on a signal that would end the process aborts this instead, with its name; a second one ends it. */
@@ -51,10 +42,16 @@ export interface CommandContext {
 }
 
 /** Does its work and resolves with the exit code; undefined: the process lives on by itself. A rejection is one line on stderr and exit code 1. */
-export type Command = (context: CommandContext) => Promise<number | undefined>;
+export type Command<F extends FlagSpecs = FlagSpecs> = (context: CommandContext<F>) => Promise<number | undefined>;
 
-/** The config with the flags over it. Rejects with `ConfigError`. */
-export async function loadFor(flags: Flags): Promise<{ loaded: LoadedConfig; home: string }> {
+/** The flags that `loadFor` makes something of. */
+export type ConfigFlags = Partial<FlagsOf<typeof SERVING_FLAGS>>;
+
+/** The config with the flags over it; `more`: what else is set, by its key. Rejects with `ConfigError`. */
+export async function loadFor(
+  flags: ConfigFlags,
+  more: Readonly<Record<string, { flag: string; value: unknown }>> = {},
+): Promise<{ loaded: LoadedConfig; home: string }> {
   if (flags.stdio && !flags.acp) throw new ConfigError("--stdio needs --acp");
   const port = flags.port !== undefined && /^\d+$/.test(flags.port) ? Number(flags.port) : flags.port;
   const transports = flags.acp
@@ -62,13 +59,14 @@ export async function loadFor(flags: Flags): Promise<{ loaded: LoadedConfig; hom
     : (flags.transport?.length ?? 0) > 0
       ? flags.transport
       : undefined;
-  const said: readonly [flag: string, key: string, value: unknown][] = [
+  const said: readonly (readonly [flag: string, key: string, value: unknown])[] = [
     ["--host", "server.host", flags.host],
     ["--port", "server.port", port],
     ["--transport", "server.transports", transports],
     ["--insecure", "server.insecure", flags.insecure || undefined],
     ["--session-driver", "session.driver", flags.sessionDriver],
     ["--acp-profile", "acp.profile", flags.acpProfile],
+    ...Object.entries(more).map(([key, { flag, value }]) => [flag, key, value] as const),
   ];
   const overrides: Record<string, unknown> = {};
   for (const [flag, key, value] of said) {
@@ -81,6 +79,7 @@ export async function loadFor(flags: Flags): Promise<{ loaded: LoadedConfig; hom
   return { loaded, home };
 }
 
+/** For a command without arguments. Throws `ConfigError`. */
 export function refuseArguments(args: readonly string[]): void {
   if (args.length > 0) throw new ConfigError(`unexpected argument ${args[0]}; see gantry --help`);
 }

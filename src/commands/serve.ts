@@ -4,6 +4,7 @@ import type { LoadedConfig } from "../serve/config.js";
 import { createLogger } from "../base/log.js";
 import { staySmall } from "../base/small-heap.js";
 import type { Logger } from "../ports/logger.js";
+import type { serve } from "./about/serve.js";
 import { loadFor, refuseArguments, type Command, type Output } from "./command.js";
 
 // What `main` needs where nothing came of it; from here, so that it is no entry of its own that cuts what every start loads.
@@ -12,32 +13,24 @@ export { refuseOverStdio } from "../serve/plugins.js";
 /** Nothing may keep the process longer than this, in ms, once it was told to stop. */
 const LAST_MS = 4_900;
 const LEFT_OVER_MS = 300;
-/** What the log is told of the sandbox takes two processes to find out: that is begun so long after the start, in ms. */
+/** What people are told of what was started begins so long after it, in ms; the sandbox takes two processes to find out. */
 const TELL_MS = 200;
 
 /** `gantry serve`: start what the config selects, print where it listens, and live until a signal. */
-export const run: Command = async ({ args, flags, output }) => {
+export const run: Command<typeof serve.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loaded, home } = await loadFor(flags);
   const logger = makeLogger(loaded, output);
   if (flags.stdio) output.keepStdoutClean();
   const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
   live(composition, loaded.config.server.drainDelay * 1000, logger);
-  logger.info(`working in ${composition.agent.projectDir} with ${modelsOf(loaded, composition)}`);
   // The first client is on its way, or there already: it is answered first.
   setTimeout(() => {
     if (composition.listening.every(({ address }) => address === "stdio")) staySmall();
-    void composition.tell();
+    void import("./start-lines.js").then(({ tellStart }) => tellStart(loaded, home, composition, logger));
   }, TELL_MS).unref();
   return undefined;
 };
-
-/** The model that config names, else whose models there are: asking for their lists would take its time. */
-function modelsOf({ config }: LoadedConfig, { providers }: Composition): string {
-  const { provider, model } = config.model;
-  if (model !== "") return `the model ${provider === "" ? "" : `${provider}/`}${model}`;
-  return `models of ${provider === "" ? providers.join(", ") : provider}`;
-}
 
 function makeLogger({ config, secrets }: LoadedConfig, output: Output): Logger {
   return createLogger({ level: config.log.level, write: (entry) => output.tell(entry), secrets: () => secrets });
@@ -84,7 +77,9 @@ function live({ agent, listening, stop }: Composition, drainMs: number, logger: 
   }
   // Only now: whoever reads these lines may send a signal at once.
   for (const { transport, address } of listening) {
-    if (address !== "stdio") process.stdout.write(`${serverOf(transport)} listening on ${address}\n`);
+    // The console is of the server that says so already.
+    if (address !== "stdio" && transport !== "web-console")
+      process.stdout.write(`${serverOf(transport)} listening on ${address}\n`);
   }
 }
 

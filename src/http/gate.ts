@@ -27,6 +27,18 @@ export function gets(request: IncomingMessage, paths: readonly string[] = []): b
   return /^(GET|HEAD)$/.test(request.method ?? "") && paths.includes(pathOf(request));
 }
 
+/** Whether one of these paths is asked for; one that ends with `*` is all that begins so. */
+function isAmong(request: IncomingMessage, paths: readonly string[] = []): boolean {
+  const path = pathOf(request);
+  return paths.some((one) => (one.endsWith("*") ? path.startsWith(one.slice(0, -1)) : path === one));
+}
+
+/** Whether a browser says that a person goes there, by a link perhaps, and no page loads, frames or sends it. */
+function isVisit({ method = "", headers }: IncomingMessage): boolean {
+  const { "sec-fetch-mode": mode, "sec-fetch-dest": destination, origin } = headers;
+  return method === "GET" && mode === "navigate" && destination === "document" && origin === undefined;
+}
+
 /** Every check of who asks, of every mount of a port: the user, the Host, the page, the required headers. */
 export class HttpGate {
   readonly #options: GateOptions;
@@ -69,7 +81,10 @@ export class HttpGate {
   /** What a request is refused for, before anything of it is looked at by its mount. */
   refusal(request: IncomingMessage, mount: HttpMount, upgrade: boolean): Refusal | undefined {
     if (mount.checksItself === true) return undefined;
-    const authenticated = this.proves(mount);
+    const page = isAmong(request, mount.pages);
+    const fault = headerFault(request, this.#required(mount));
+    // On a page's path nobody is asked for headers; who has none proves nothing.
+    const authenticated = this.proves(mount) && !(page && fault !== undefined);
     const open = gets(request, mount.open);
     const headerless = gets(request, mount.headerless);
     if (!authenticated && !open && !headerless && this.#peers?.isTrusted(request.socket) === false) return OTHER_USER;
@@ -80,12 +95,11 @@ export class HttpGate {
       allowedHosts: this.#options.allowedHosts ?? [],
       allowCrossSite: this.#options.allowCrossSite === true,
       allowLoopbackPages: this.#options.allowLoopbackPages !== false,
-      open,
+      open: open || (page && isVisit(request)),
       allowedOrigins: mount.allowedOrigins ?? [],
     });
     // A browser asks for permission without any header of its page's.
-    if (refused || headerless || request.method === "OPTIONS") return refused;
-    const fault = headerFault(request, this.#required(mount));
+    if (refused || headerless || page || request.method === "OPTIONS") return refused;
     return fault === undefined ? undefined : { status: 401, message: fault, code: "unauthorized" };
   }
 

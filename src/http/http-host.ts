@@ -50,6 +50,9 @@ export function openHttpHost(options: HttpHostOptions = {}): HttpHost {
   return new NodeHttpHost(options);
 }
 
+/** An `Accept` of browsers, which no client of a protocol sends. */
+const ACCEPTS_PAGES = /\btext\/html\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i;
+
 const NOT_FOUND: Refusal = { status: 404, message: "not found", code: "not_found" };
 const INTERNAL: Refusal = { status: 500, message: "internal error", code: "internal" };
 const badRequest = (message: string): Refusal => ({ status: 400, message, code: "bad_request" });
@@ -262,8 +265,9 @@ class NodeHttpHost implements HttpHost {
   }
 
   #pass(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
-    const mount = this.#find(pathOf(request));
     try {
+      if (this.#sendToFront(request, response, gate)) return;
+      const mount = this.#find(pathOf(request));
       const refusal = this.#refusal(request, mount, gate, false);
       if (!mount || refusal) this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
       else {
@@ -275,6 +279,17 @@ class NodeHttpHost implements HttpHost {
       if (response.headersSent) response.destroy();
       else answer(response, INTERNAL, this.#headers());
     }
+  }
+
+  /** Lead a browser that opens the bare address to what is for people; one that may not go there is answered as ever. */
+  #sendToFront(request: IncomingMessage, response: ServerResponse, gate: HttpGate): boolean {
+    if (pathOf(request) !== "/" || !ACCEPTS_PAGES.test(request.headers.accept ?? "")) return false;
+    const mount = this.#mounts.find(({ front }) => front);
+    if (!mount?.front || !/^(GET|HEAD)$/.test(request.method ?? "") || this.#refusal(request, mount, gate, false))
+      return false;
+    const headers = { "Cache-Control": "no-store", "Content-Length": 0, Location: mount.front, Vary: "Accept" };
+    response.writeHead(302, headers).end();
+    return true;
   }
 
   #refuse(mount: HttpMount | undefined, request: IncomingMessage, response: ServerResponse, refusal: Refusal): void {

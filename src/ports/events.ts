@@ -39,6 +39,8 @@ export type AgentEvent =
       name: string;
       output: string;
       failed: boolean;
+      /** Where it did not run because leave for it was refused: by a person, a rule, a policy, the mode, or because nobody could be asked. */
+      refused?: true | undefined;
       parts: readonly (ImagePart | FilePart)[];
       diff: readonly Diff[];
       locations: readonly Location[];

@@ -29,6 +29,14 @@ export interface HttpMount {
   readonly open?: readonly string[];
   /** Whole paths that anybody may GET without the required headers, whichever user of the machine asks. */
   readonly headerless?: readonly string[];
+  /**
+   * Paths that people open in a browser, which has none of the required headers: they are served without, and whoever
+   * asks so is looked at as if there were none (the Host, the page, the user). A link of another site may lead there. One
+   * that ends with `*` stands for all that begins so.
+   */
+  readonly pages?: readonly string[];
+  /** Where `GET /` of a browser is sent; the path is one of `pages`, as `/` is then. Without one it goes to whose `/` is. */
+  readonly front?: string;
   /** Whole paths that may be had with GET while the port refuses all else, because it is about to close. */
   readonly lasting?: readonly string[];
   /** Origins of pages that may open a socket here, beside the server's own and loopback ones. */

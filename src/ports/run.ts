@@ -75,6 +75,11 @@ export interface RunInput {
    */
   asksInAuto?: boolean;
   /**
+   * Whether somebody is there who answers by another way, as those who watch with `answers` are; asked when the run
+   * begins, and whenever it has a question.
+   */
+  attended?: () => boolean;
+  /**
    * Names the run for whoever asks again: a second run with the same key is refused with `RunKeyTakenError` for a day,
    * and `Runs.list` finds the first. What it answers is stored with it.
    */

@@ -32,6 +32,7 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   overflow: true,
   ask: true,
   asksInAuto: true,
+  attended: true,
   askedAt: true,
   key: true,
   fingerprint: true,
@@ -65,6 +66,7 @@ export function checkInput(input: RunInput): void {
   if (input.budget !== undefined) checkBudget("budget", input.budget);
   if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
   if (typeof (input.asksInAuto ?? true) !== "boolean") throw new InputError("asksInAuto", "true or false");
+  if (typeof (input.attended ?? checkInput) !== "function") throw new InputError("attended", "a function");
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
   if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
   if (input.tools !== undefined) toolList(input.tools);

@@ -63,7 +63,7 @@ async function turns(run: RunContext, progress: Progress): Promise<LoopResult> {
     // Beside the calls; where there are none, at the end of the run.
     if (progress.iterations === 1) nameSession(run);
     repeated.nextAnswer();
-    await runToolCalls(calls, message.id, run, async ({ call, output: done, state, shown }) => {
+    await runToolCalls(calls, message.id, run, async ({ call, output: done, refused, state, shown }) => {
       const failed = done.failed === true;
       const text = done.text + repeated.note(call, done.text);
       const result = withState(toolMessage(call, text, failed), state);
@@ -78,6 +78,7 @@ async function turns(run: RunContext, progress: Progress): Promise<LoopResult> {
         name: call.name,
         output: text,
         failed,
+        ...(refused && { refused }),
         parts: done.parts ?? [],
         diff: done.diff ?? [],
         locations: done.locations ?? [],

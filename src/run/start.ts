@@ -123,8 +123,11 @@ async function begin(
     closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live().open(sessionId, store);
     const hold = tail.hold();
+    // Before anything is asked: what only a person can do is offered where one is there.
+    const unattend = input.attended ? tail.attended(input.attended) : () => undefined;
     const someone = input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait";
     releaseTail = () => {
+      unattend();
       hold.end();
       leaveTail();
     };

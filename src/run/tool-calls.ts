@@ -10,7 +10,17 @@ import { onAbort } from "../base/abort.js";
 import { Paced } from "../base/paced.js";
 import { describe } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
-import { asker, canAsk, judged, NOT_RUN, questioner, refusal, refusedSince, type Verdict } from "./permissions.js";
+import {
+  asker,
+  canAsk,
+  judged,
+  NOT_RUN,
+  questioner,
+  refusal,
+  refusedSince,
+  type Asker,
+  type Verdict,
+} from "./permissions.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
 import { CallState } from "./tool-state.js";
@@ -25,6 +35,8 @@ const GRACE_MS = 400;
 export interface ToolOutcome {
   call: ToolCallPart;
   output: ToolOutput;
+  /** Whether it did not run because leave for it was refused. */
+  refused: boolean;
   /** What it changed of the session's state. */
   state: StateChanges;
   /** What is stored of what it shows people. */
@@ -70,7 +82,7 @@ export async function runToolCalls(
         const verdict = await verdictOn(one, run);
         announce(one, messageId, run);
         const state = new CallState(run.state);
-        const output = await settle(one, verdict, state, run);
+        const { output, refused = false } = await settle(one, verdict, state, run);
         run.bus.emit("tool.finished", {
           runId: run.id,
           sessionId: run.sessionId,
@@ -79,7 +91,7 @@ export async function runToolCalls(
           failed: output.failed === true,
         });
         const shown = shownOf(output, run.limits.toolOutputBytes);
-        await onOutcome({ call: one.call, output, state: state.changes(), shown });
+        await onOutcome({ call: one.call, output, refused, state: state.changes(), shown });
       }),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
@@ -143,20 +155,23 @@ function callOf({ call, input, title, locations, diff }: Prepared, tool: Tool, r
   return { runId, sessionId, callId: call.id, projectDir, tool, input, title, locations, diff };
 }
 
+/** What a call brought, or that it was refused. */
+type Settled = Pick<ToolOutcome, "output"> & { refused?: boolean };
+
 /** Never rejects. */
-async function settle(one: Prepared, verdict: Verdict, state: CallState, run: RunContext): Promise<ToolOutput> {
+async function settle(one: Prepared, verdict: Verdict, state: CallState, run: RunContext): Promise<Settled> {
   const { signal } = run;
-  if (signal.aborted) return { text: NOT_RUN, failed: true };
-  if (!one.tool) return { text: one.refusal ?? "", failed: true };
+  if (signal.aborted) return { output: { text: NOT_RUN, failed: true } };
+  if (!one.tool) return { output: { text: one.refusal ?? "", failed: true } };
   const progress = progressOf(one.call.id, run);
   const work = perform(one, one.tool, verdict, state, progress, run);
-  const output = await withGrace(work, signal);
+  const settled = await withGrace(work, signal);
   progress.end();
-  if (output === undefined) {
+  if (settled === undefined) {
     void run.agent.stragglers.add(work);
-    return { text: INTERRUPTED, failed: true };
+    return { output: { text: INTERRUPTED, failed: true } };
   }
-  return output;
+  return settled;
 }
 
 /** What a call prints, for whoever reads its run or watches its session. */
@@ -170,14 +185,14 @@ function progressOf(callId: string, { events, hooks, tail }: RunContext): Paced 
 }
 
 /** The work's outcome; undefined when the signal aborted and the work did not end soon after. */
-function withGrace(work: Promise<ToolOutput>, signal: AbortSignal): Promise<ToolOutput | undefined> {
+function withGrace(work: Promise<Settled>, signal: AbortSignal): Promise<Settled | undefined> {
   return new Promise((resolve) => {
     let timer: NodeJS.Timeout | undefined;
     const forget = onAbort(signal, () => (timer = setTimeout(() => resolve(undefined), GRACE_MS)));
-    void work.then((output) => {
+    void work.then((settled) => {
       clearTimeout(timer);
       forget();
-      resolve(output);
+      resolve(settled);
     });
   });
 }
@@ -190,19 +205,30 @@ async function perform(
   state: CallState,
   progress: Paced,
   run: RunContext,
-): Promise<ToolOutput> {
+): Promise<Settled> {
   const { limits } = run;
   const call = callOf(one, tool, run);
   const { callId, sessionId, projectDir } = call;
   const isAsked = typeof verdict === "object" && "askedBecause" in verdict;
   const ask = asker(callId, tool, run, isAsked ? verdict.lasting : undefined);
   const own = asker(callId, tool, run);
-  const refused =
+  const barred =
     (await refusal(call, verdict, ask, run)) ??
     (await unstored(run)) ??
     (await refusedByHook(call, run)) ??
     (await refusedSince(call, verdict, run));
-  if (refused !== undefined) return { text: capText(refused, limits.toolOutputBytes), failed: true };
+  if (barred !== undefined) {
+    // Nobody refused what could not be read, or what a cancel was faster than.
+    const refused = one.refusal === undefined && barred !== NOT_RUN;
+    return { output: { text: capText(barred, limits.toolOutputBytes), failed: true }, refused };
+  }
+  let refused = false;
+  const noted = async (answer: ReturnType<Asker>): ReturnType<Asker> => {
+    refused = true;
+    const said = await answer;
+    refused = said === "reject";
+    return said;
+  };
   const context: ToolContext = {
     sessionId,
     callId,
@@ -210,13 +236,16 @@ async function perform(
     signal: run.signal,
     // Of a session whose tools are free, one that asks by itself is as free as the others where nobody is there.
     ask: (request) =>
-      canAsk(run) || run.conversation.session.mode !== "auto" ? own(request) : Promise.resolve("allow"),
+      canAsk(run) || run.conversation.session.mode !== "auto" ? noted(own(request)) : Promise.resolve("allow"),
     question: questioner(callId, tool, one.input, run),
     progress: (text) => progress.push(text),
     state,
   };
   const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);
-  return { ...output, text: capText(output.text, limits.toolOutputBytes) };
+  return {
+    output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
+    refused: refused && !run.signal.aborted,
+  };
 }
 
 /** Why a call cannot run that the disk should have by now. Never rejects. */

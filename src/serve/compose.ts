@@ -14,6 +14,8 @@ import { reasonOf, type Selected } from "./selected-adapters.js";
 import { Closing, stopInReverse, within, type Started } from "./shutdown.js";
 
 export interface ComposeOptions extends Parts {
+  /** An agent for this process alone: no transport is started, and the store is opened when it is needed. */
+  alone?: boolean;
   /** How long a stranger's transport may take to start, in ms. Default 10,000. */
   startMs?: number;
 }
@@ -69,7 +71,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     builder.driver(),
     builder.providers(),
     builder.tools(),
-    builder.transports(),
+    options.alone === true ? [] : builder.transports(),
     builder.strategy(),
     builder.policies(),
   ]);
@@ -126,7 +128,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     grace.clear();
   });
   try {
-    await openNow(agent, logger);
+    if (options.alone !== true) await openNow(agent, logger);
     // Side by side: HTTP transports share a port that opens with the first of them.
     const outcomes = await Promise.allSettled(
       transports.map(({ transport, selected }) => startOne(transport, selected, agent, options)),
@@ -208,8 +210,8 @@ async function startOne(
   }
 }
 
-/** 0700, whatever the umask. */
-function makeHome(home: string): void {
+/** 0700, whatever the umask. Throws `ConfigError`. */
+export function makeHome(home: string): void {
   try {
     mkdirSync(home, { recursive: true, mode: 0o700 });
     const { uid } = statSync(home);

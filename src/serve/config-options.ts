@@ -59,9 +59,10 @@ export const configOptions = option.section(
         ),
         transports: option.list(
           module("transport"),
-          'What `gantry serve` starts: `koa-http-api`, `acp-http-sse-ws`, `acp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
-          { default: ["koa-http-api"], filled: "transport" },
+          'What `gantry serve` starts: `koa-http-api`, `web-console`, `acp-http-sse-ws`, `acp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
+          { default: ["koa-http-api", "web-console"], filled: "transport" },
         ),
+        console: option.flag("Serve the [console](console.md), where it is among the transports.", { default: true }),
         max_body_bytes,
         allow_cross_site: option.flag("Serve web pages of other sites although nothing authenticates.", {
           default: false,

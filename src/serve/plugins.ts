@@ -9,6 +9,7 @@ type Load = () => Promise<{ default: unknown }>;
 const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = {
   transport: {
     "koa-http-api": () => import("../../adapters/koa-http-api/index.js"),
+    "web-console": () => import("../../adapters/web-console/index.js"),
     "acp-stdio": () => import("../../adapters/acp-stdio/index.js"),
     "acp-http-sse-ws": () => import("../../adapters/acp-http-sse-ws/index.js"),
   },

@@ -95,7 +95,7 @@ export class Selection {
 
   transports(): Selected<"transport">[] {
     const seen = new Map<string, string>();
-    return this.#config.server.transports.map((entry, i) => {
+    return this.#config.server.transports.flatMap((entry, i): Selected<"transport">[] => {
       const key = `server.transports[${i}]`;
       const { transport: name, ...own } = typeof entry === "string" ? { transport: entry } : entry;
       this.#checkOwn(name, own, key);
@@ -103,7 +103,8 @@ export class Selection {
       if (before !== undefined && isBuiltIn("transport", name))
         throw new ConfigError(`${this.#loaded.file}: ${key}: expected each transport once, ${name} is ${before} too`);
       seen.set(name, key);
-      return { kind: "transport", name, options: own, shared: this.#shared(name), key, section: key };
+      if (name === "web-console" && !this.#config.server.console) return [];
+      return [{ kind: "transport", name, options: own, shared: this.#shared(name), key, section: key }];
     });
   }
 
@@ -197,7 +198,7 @@ export class Selection {
 
   /** What of a shipped transport's own options cannot be its own. */
   #checkOwn(name: string, own: Readonly<Record<string, unknown>>, key: string): void {
-    if (name !== "koa-http-api" && name !== "acp-http-sse-ws") return;
+    if (!/^(koa-http-api|acp-http-sse-ws|web-console)$/.test(name)) return;
     const { file, config } = this.#loaded;
     const odd = Object.keys(own).find((option) => Object.hasOwn(OF_PORT, option));
     if (odd !== undefined)
@@ -218,6 +219,7 @@ export class Selection {
     const [server, acp, limits] = [this.#given("server"), this.#given("acp"), this.#given("limits")];
     // The port asks for its required headers itself.
     if (name === "koa-http-api") return { ...server, required_headers: undefined, limits };
+    if (name === "web-console") return { required_headers: headersOfApi(this.#config) };
     if (name === "acp-http-sse-ws") return { ...acp, max_body_bytes: server["max_body_bytes"], limits };
     return name === "acp-stdio" ? { ...acp, limits } : {};
   }
@@ -226,6 +228,13 @@ export class Selection {
   #given(section: string): Readonly<Record<string, unknown>> {
     return (this.#loaded.given[section] ?? {}) as Readonly<Record<string, unknown>>;
   }
+}
+
+/** The headers that requests to `/api` must carry. */
+export function headersOfApi({ server }: Config): Record<string, string> {
+  const api = server.transports.find((entry) => typeof entry !== "string" && entry.transport === "koa-http-api");
+  const { required_headers: own } = (api ?? {}) as { required_headers?: Record<string, string> };
+  return own && Object.keys(own).length > 0 ? own : server.requiredHeaders;
 }
 
 /** What an adapter's own check makes of the options that the config has for it. Throws `ConfigError`. */

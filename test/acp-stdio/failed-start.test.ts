@@ -40,7 +40,7 @@ describe("a start that fails under an editor", () => {
     );
     const unknown = await runGantry(t, [...ACP, "--acp-profil", "auto"], { input });
     assert.equal((JSON.parse(unknown.stdout) as Json).error.message, unknown.stderr.trim());
-    assert.match(unknown.stderr, /^gantry: unknown flag --acp-profil /);
+    assert.match(unknown.stderr, /^gantry: unknown flag --acp-profil; did you mean --acp-profile\? /);
     const config = { acp: { profil: "auto" } };
     for (const [args, said] of [
       [["serve", "--acp"], input],

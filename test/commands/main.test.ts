@@ -1,24 +1,54 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { parse, readLine } from "../../src/commands/main.js";
+import { flagName, type About } from "../../src/commands/about.js";
+import { ALL } from "../../src/commands/about/all.js";
+import { readLine } from "../../src/commands/command-line.js";
+import { parse } from "../../src/commands/main.js";
+
+const EVERY: readonly About[] = ALL.flatMap((about) => [about, ...Object.values(about.commands ?? {})]);
+const FLAGS = Object.assign({}, ...EVERY.map(({ flags }) => flags)) as About["flags"];
 
 describe("a command line", () => {
   for (const line of [
-    "serve",
-    "serve --acp --stdio",
-    "--acp serve --stdio",
-    "serve --port 0 --host ::1",
-    "serve --port=0 --config=a=b --insecure",
-    "serve --transport a --transport=b --session-driver json --acp-profile spec",
-    "serve --transport a",
-    "serve --host= --json",
-    "serve some thing -",
-    "sessions export a b",
-    "--json adapters",
+    "",
+    "--acp --stdio",
+    "--port 0 --host ::1",
+    "--port=0 --config=a=b --insecure",
+    "--transport a --transport=b --session-driver json --acp-profile spec",
+    "--transport a",
+    "--host= --json",
+    "some thing -",
+    "a b",
+    "5 007 1e3 0x10",
+    "--search a.b --limit 0",
+    "-- --json -h",
+    "a -- --json",
+    "--json x",
   ]) {
     it(`is read as meow does, and sooner: ${line}`, async () => {
-      const argv = line.split(" ");
-      assert.deepEqual(readLine(argv), await parse(argv));
+      const argv = line === "" ? [] : line.split(" ");
+      assert.deepEqual(readLine(argv, FLAGS), await parse(argv, FLAGS));
     });
   }
+});
+
+describe("what commands say of themselves", () => {
+  it("a flag is of the same type wherever it is one", () => {
+    const types = new Map<string, string>();
+    for (const { name, flags } of EVERY)
+      for (const [key, { type, isMultiple = false, choices = [] }] of Object.entries(flags)) {
+        const kind = `${type} ${isMultiple} ${choices.join()}`;
+        assert.equal(types.get(key) ?? kind, kind, `${flagName(key)} of ${name}`);
+        types.set(key, kind);
+      }
+    assert.ok(types.size > 10);
+  });
+
+  it("a flag that takes a value says what, one that takes none says nothing", () => {
+    for (const { name, flags } of EVERY)
+      for (const [key, { type, value, about }] of Object.entries(flags)) {
+        assert.equal(value !== undefined, type !== "boolean", `${flagName(key)} of ${name}`);
+        assert.doesNotMatch(about, /\n|\.$/, `${flagName(key)} of ${name}`);
+      }
+  });
 });

@@ -141,7 +141,10 @@ describe("exports and imports of many sessions", () => {
     await using home = await makeTempDir();
     for (const [args, message] of [
       [["sessions", "export", "--resume"], "--resume needs --output FILE"],
-      [["sessions", "import", "--output", "x"], "--output: is for sessions export"],
+      [
+        ["sessions", "import", "--output", "x"],
+        "unknown flag --output of gantry sessions import: it is one of gantry sessions export (see gantry sessions import --help)",
+      ],
     ] as const) {
       const { code, stderr } = await runGantry(t, args, { home: home.path });
       assert.deepEqual([code, stderr], [1, `gantry: ${message}\n`]);

@@ -49,6 +49,11 @@ const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = new Set(["src/plugin/adapter.ts", "src/plugin/decorators.ts", "src/serve/container.ts"]);
 /** Composition loads adapters, and only when they are wanted. */
 const LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
+/** A person's door is no part of an agent: its command loads it, by the name by which it is an ES module in the build too. */
+const CHAT = "src/commands/chat.ts";
+const TERMINAL = "gantry/adapters/terminal";
+/** Doors for people are built on the client alone. */
+const FOR_PEOPLE = /^adapters\/(terminal|web-console\/app)\//;
 /** What works on a project's files: paths are opened by src/files/path-guard.ts alone, which checks what it has opened. */
 const WORKS_ON_PROJECTS = /^src\/(tools\/|hostile\/|files\/attachments\.ts$|run\/)/;
 /** Of those, what looks at the system and not at the project: the sandbox, processes. */
@@ -80,6 +85,11 @@ const HEAVY =
 /** May stand in an adapter's own start: it was chosen. */
 const HEAVY_FOR_ADAPTERS = /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|@pydantic\/)/;
 
+/** `gantry/client` runs in browsers: nothing that it imports at run time is another's. */
+const CLIENT = /^adapters\/koa-http-api\/client\//;
+/** What it knows of the server: types, which are erased. */
+const SHAPES = "adapters/koa-http-api/shapes.ts";
+
 /** Where foreign input is worked on. Only the door may be used from outside; the rest runs in a thread, under its limits. */
 const HOSTILE = /^src\/hostile\//;
 const HOSTILE_DOOR = "src/hostile/threads.ts";
@@ -105,7 +115,13 @@ export function architectureFaults(sources: Sources): string[] {
 }
 
 function parse(file: string, text: string, sources: Sources): Module {
-  const ast = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true, ts.ScriptKind.TS);
+  const ast = ts.createSourceFile(
+    file,
+    text,
+    ts.ScriptTarget.Latest,
+    true,
+    file.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS,
+  );
   const imports: Import[] = [];
   const add = (specifier: ts.Node | undefined, typeOnly: boolean, dynamic: boolean): void => {
     if (!specifier || !ts.isStringLiteralLike(specifier)) return;
@@ -136,8 +152,10 @@ function resolveImport(from: string, specifier: string, sources: Sources): strin
   else if (specifier === "gantry") target = "src/index.ts";
   else if (specifier === "gantry/http") target = "src/http/index.ts";
   else if (specifier === "gantry/testing") target = "src/testing/index.ts";
+  else if (specifier === "gantry/client") target = "adapters/koa-http-api/client/index.ts";
   else if (specifier.startsWith("gantry/adapters/")) target = `${specifier.slice("gantry/".length)}/index.ts`;
   else return undefined;
+  if (!sources.has(target) && sources.has(`${target}x`)) target = `${target}x`;
   return sources.has(target) || specifier.startsWith(".") ? target : undefined;
 }
 
@@ -160,6 +178,7 @@ function edges({ file, imports }: Module): string[] {
     }
     if (file.startsWith("src/")) {
       if (target?.startsWith("adapters/")) {
+        if (file === CHAT && specifier === TERMINAL && (dynamic || typeOnly)) continue;
         if (LOADERS.has(file) && (dynamic || typeOnly)) continue;
         fault(
           `imports the adapter ${target}; only src/serve/plugins.ts and src/serve/selected-adapters.ts may, by import()`,
@@ -172,11 +191,16 @@ function edges({ file, imports }: Module): string[] {
       if (specifier.startsWith("gantry") && !file.startsWith("src/testing/")) fault("imports its own package by name");
     } else if (file.startsWith("adapters/")) {
       const own = file.split("/").slice(0, 2).join("/");
+      if (CLIENT.test(file) && !(target && CLIENT.test(target)) && !(typeOnly && target === SHAPES))
+        fault(`imports ${specifier}; the client runs in browsers, and has types of ${SHAPES} alone`);
       if (specifier.startsWith(".")) {
         const shared = /^adapters\/acp-(?!shared)/.test(file) && target?.startsWith("adapters/acp-shared/");
         if (!target?.startsWith(`${own}/`) && !shared) fault(`imports ${String(target)}, outside its own folder`);
-      } else if (specifier.startsWith("gantry/") && specifier !== "gantry/http")
-        fault(`imports ${specifier}; adapters import "gantry" and "gantry/http" alone`);
+      } else if (FOR_PEOPLE.test(file)) {
+        if (/^gantry(\/|$)/.test(specifier) && specifier !== "gantry/client")
+          fault(`imports ${specifier}; doors for people are built on "gantry/client" alone`);
+      } else if (specifier.startsWith("gantry/") && !/^gantry\/(http|client)$/.test(specifier))
+        fault(`imports ${specifier}; adapters import "gantry", "gantry/http" and "gantry/client" alone`);
     } else if (file.startsWith("examples/")) {
       if (!/^(gantry(\/|$)|node:)/.test(specifier)) fault(`imports ${specifier}; examples import "gantry" alone`);
     }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { checkEvent } from "./api-contract.js";
 
 /** A message as the API shows it. */
 export type WireMessage = Record<string, unknown> & { seq: number; content: unknown; reasoning: string | null };
@@ -25,6 +26,7 @@ export async function* eventsOf(url: string, headers: Record<string, string> = {
       const block = rest.slice(0, end);
       rest = rest.slice(end + 2);
       if (block.startsWith(":")) continue;
+      checkEvent("GET", new URL(url).pathname, block);
       const fields = new Map(
         block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]),
       );

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedReply } from "gantry/testing";
 import type { FakePiece, FakeStep } from "./fake-model-server.js";
+import { ClientWatcher } from "./client-watcher.js";
 import type { Fleet } from "./fleet.js";
 import { HttpWatcher, type CountedPage } from "./http-watcher.js";
 import { randomOf } from "./random.js";
@@ -89,9 +90,11 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
   const session = await fleet.agent.sessions.create();
   const path = `/api/sessions/${session.id}`;
   // Each with numbers of its own, so that what is done stays the same however often connections drop.
-  const watchers = [randomOf(seed * 10 + 1), randomOf(seed * 10 + 2)].map(
-    (own) => new HttpWatcher(`${path}/events`, () => fleet.any(own)?.url, own),
-  );
+  const [byHand, byClient] = [randomOf(seed * 10 + 1), randomOf(seed * 10 + 2)];
+  const watchers = [
+    new HttpWatcher(`${path}/events`, () => fleet.any(byHand)?.url, byHand),
+    new ClientWatcher(session.id, () => fleet.any(byClient)?.url, byClient),
+  ];
   /** Whatever is refused, or breaks off, because of what else happens. */
   const attempt = async <T>(work: () => Promise<T>): Promise<T | undefined> => work().catch(() => undefined);
   const post = (url: string, body: object, signal?: AbortSignal): Promise<string | undefined> =>

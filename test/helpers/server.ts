@@ -108,9 +108,17 @@ export class GantryServer extends GantryProcess {
     return new URL(first.url).origin;
   }
 
-  /** Fetch a path of this server. */
-  fetch(path: string, init?: RequestInit): Promise<Response> {
-    return fetch(new URL(path, this.url), init);
+  /** Fetch a path of this server. Of an answer that is no stream it is looked at whether the API describes it so. */
+  async fetch(path: string, init?: RequestInit): Promise<Response> {
+    const response = await fetch(new URL(path, this.url), init);
+    if (response.headers.get("content-type") !== "application/json") return response;
+    const { status, headers } = response;
+    const text = await response.clone().text();
+    const { checkExchange } = await import("./api-contract.js");
+    const { method = "GET", body } = init ?? {};
+    const asked = typeof body === "string" ? body : undefined;
+    checkExchange({ method, path, body: asked, status, headers: Object.fromEntries(headers), text });
+    return response;
   }
 }
 

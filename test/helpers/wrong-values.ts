@@ -2,19 +2,17 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { hasCode, type option } from "gantry";
-import { loadFor, type Flags } from "../../src/commands/command.js";
+import { loadFor, type ConfigFlags } from "../../src/commands/command.js";
 import { loadAdapter } from "../../src/serve/plugins.js";
 import { optionsOf, Selection } from "../../src/serve/selected-adapters.js";
 
-const NO_FLAGS: Flags = { acp: false, stdio: false, json: false };
-
 /** What `gantry adapters` would say of a config: undefined, or the line that it is refused with. */
-export async function refusalOf(config: unknown, flags: Partial<Flags> = {}): Promise<string | undefined> {
+export async function refusalOf(config: unknown, flags: ConfigFlags = {}): Promise<string | undefined> {
   const folder = await mkdtemp(join(tmpdir(), "gantry-config-"));
   const file = join(folder, "config.json");
   try {
     await writeFile(file, JSON.stringify(config));
-    const { loaded, home } = await loadFor({ ...NO_FLAGS, config: file, ...flags });
+    const { loaded, home } = await loadFor({ config: file, ...flags });
     const selection = new Selection(loaded, home);
     for (const selected of [...selection.transports(), selection.driver(), ...(await selection.providers())]) {
       const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, `${file}: ${selected.key}`);
@@ -92,7 +90,7 @@ export async function wrongValues(sections: Readonly<Record<string, Leaves>>): P
     ["--transport wrong", { transport: ["wrong"] }],
     ["--stdio", { stdio: true }],
   ] as const)
-    rows.push([name, undefined, await refusalOf({}, flags as Partial<Flags>)]);
+    rows.push([name, undefined, await refusalOf({}, flags as ConfigFlags)]);
   const cell = (text = "") => text.replaceAll("|", "\\|");
   const lines = rows.map(
     ([place, value, said]) =>

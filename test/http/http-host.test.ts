@@ -328,6 +328,13 @@ it(
       assert.equal(await as(root, "::1", six), 200);
       assert.equal(await as(other, "::1", six), 403);
     }
+    // Who has not the headers is looked at as if there were none.
+    const locked = await port({ requiredHeaders: { "X-Key": "secret" } }, { pages: ["/page", "/files/*"] });
+    for (const place of ["/page", "/files/x"]) {
+      assert.equal(await as(root, "127.0.0.1", locked, place), 200);
+      assert.equal(await as(other, "127.0.0.1", locked, place), 403);
+    }
+    for (const place of ["/page/", "/files", "/x"]) assert.equal(await as(root, "127.0.0.1", locked, place), 401);
     assert.equal(await as(other, "127.0.0.1", await port({ allowOtherUsers: true })), 200);
     assert.equal(await as(other, "127.0.0.1", await port({}, { authenticated: true })), 200);
   },

@@ -8,6 +8,7 @@ const ROUTES: [method: string, path: string, status: number, body?: string][] = 
   ["GET", "/api/health", 200],
   ["GET", "/api/ready", 200],
   ["GET", "/api/models", 200],
+  ["GET", "/api/openapi.json", 200],
   ["POST", "/api/run", 200, '{"message":"hi"}'],
   ["GET", "/api/sessions", 200],
   ["GET", "/api/sessions/x", 404],

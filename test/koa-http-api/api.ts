@@ -3,6 +3,7 @@ import { type HttpHost, type HttpHostOptions, openHttpHost } from "gantry/http";
 import { KoaHttpTransport, type KoaHttpOptions } from "gantry/adapters/koa-http-api";
 import { ScriptedProvider, type ScriptedProviderOptions, type ScriptedStep } from "gantry/testing";
 import type { Hooks } from "../helpers/temp.js";
+import { checkExchange } from "../helpers/api-contract.js";
 import { send, type RawRequest, type RawResponse } from "../helpers/http.js";
 
 export interface ApiOptions {
@@ -48,6 +49,13 @@ export async function startApi(hooks: Hooks, options: ApiOptions = {}): Promise<
   const listening = await transport.start(agent);
   // What it binds to is no address to ask at.
   const url = listening.address.replace("//0.0.0.0:", "//127.0.0.1:");
+  // All that is asked and answered is as the API describes itself.
+  const checked = async (path: string, request: RawRequest = {}): Promise<RawResponse> => {
+    const answer = await send(url, path, request);
+    const method = request.method ?? (request.body === undefined ? "GET" : "POST");
+    checkExchange({ method, path, body: request.body, ...answer });
+    return answer;
+  };
   return {
     url,
     agent,
@@ -56,9 +64,9 @@ export async function startApi(hooks: Hooks, options: ApiOptions = {}): Promise<
     host,
     listening,
     log,
-    send: (path, request) => send(url, path, request),
+    send: checked,
     run: (body, headers) =>
-      send(url, "/api/run", {
+      checked("/api/run", {
         body: typeof body === "string" ? body : JSON.stringify(body),
         ...(headers ? { headers } : {}),
       }),

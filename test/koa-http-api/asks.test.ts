@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, it, type TestContext } from "node:test";
 import { defineTool } from "gantry";
 import { callTools } from "gantry/testing";
 import { EventPage, eventsOf } from "../helpers/event-page.js";
@@ -104,3 +104,33 @@ describe("POST /api/sessions/{id}/steer", () => {
     assert.equal((await post(api, "/api/sessions/none/steer", { message: "x" })).status, 404);
   });
 });
+
+it("is asked of whoever begins a run and watches it only then, where they said so; else nobody is there", async (t) => {
+  for (const how of [{ background: true }, { stream: true, on_disconnect: "continue" }]) {
+    assert.equal(await acted(t, { message: "hi", ...how }), "refused");
+    assert.equal(await acted(t, { message: "hi", ...how, answers: true }), "asked");
+  }
+});
+
+/** What becomes of a run that needs leave, when nobody watches. */
+async function acted(t: TestContext, body: object): Promise<"refused" | "asked"> {
+  let ran = 0;
+  const act = defineTool({ name: "act", description: "Acts.", kind: "execute", run: () => ((ran += 1), "done") });
+  const permissions = { name: "strict", judge: () => ({ action: "ask", reason: "it costs" }) as const };
+  const steps = [callTools(["act", {}]), "end"];
+  const { run, send } = await startApi(t, { steps, agent: { tools: [act], permissions, unattended: "reject" } });
+  const answer = run(body);
+  const settled = async (...states: string[]): Promise<string> => {
+    for (;;) {
+      const [state] = ((await send("/api/runs")).json() as { runs: { state: string }[] }).runs.map((one) => one.state);
+      if (state !== undefined && states.includes(state)) return state;
+    }
+  };
+  const isAsked = (await settled("waiting", "finished")) === "waiting";
+  const { asks } = (await send("/api/asks")).json() as { asks: { id: string }[] };
+  for (const { id } of asks) await send(`/api/asks/${id}`, { body: JSON.stringify({ choice: "allow" }) });
+  await settled("finished");
+  await answer;
+  assert.deepEqual([ran, asks.length], isAsked ? [1, 1] : [0, 0]);
+  return isAsked ? "asked" : "refused";
+}

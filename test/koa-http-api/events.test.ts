@@ -6,7 +6,7 @@ import { EventPage, eventsOf } from "../helpers/event-page.js";
 import { gate, waitTool } from "../helpers/gate.js";
 import { randomOf } from "../helpers/random.js";
 import { startApi, type Api } from "./api.js";
-import { echoTool } from "./tools.js";
+import { echoTool, editTool, failTool } from "./tools.js";
 
 const soon = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 const words = (n: number): ScriptedChunk[] =>
@@ -122,6 +122,80 @@ describe("GET /api/sessions/{id}/events", () => {
     // Of a reader that comes back by itself nothing is refused: it begins anew.
     const lost = await api.send(`${path}?follow=false`, { headers: { "last-event-id": `${mark}-0.99` } });
     assert.match(lost.text, /event: cut\nid: .*\ndata: \{"after":0\}/);
+  });
+
+  it("begins behind a message, goes on from there by cursors, and hears of a revert to before it", async (t) => {
+    const api = await startApi(t, { steps: ["one", "two", "three", "four"] });
+    const { id } = await api.agent.sessions.create();
+    for (let n = 0; n < 3; n += 1) await api.run({ message: `m${n}`, session_id: id });
+    const path = `/api/sessions/${id}/events`;
+    const told = async (query: string, headers: Record<string, string> = {}) => {
+      const [page, types] = [new EventPage(), [] as string[]];
+      for await (const event of eventsOf(`${api.url}${path}?follow=false&${query}`, headers)) {
+        types.push(event.type);
+        page.apply(event);
+      }
+      return { page, types, seqs: page.messages.map(({ seq }) => seq) };
+    };
+    assert.deepEqual((await told("behind=0")).seqs, [1, 2, 3, 4, 5, 6]);
+    const last = await told("behind=4");
+    assert.deepEqual(last.types, ["state", "message", "message"]);
+    assert.deepEqual(last.page.messages, (await messagesOf(api, id)).slice(4));
+    assert.deepEqual((await told("behind=6")).seqs, []);
+    assert.deepEqual((await told("behind=9999999999999999999999")).seqs, []);
+    // What a reader has counts more: `EventSource` comes back with the address that it began with.
+    const first = (await told("behind=5")).page.lastId;
+    assert.deepEqual((await told("behind=2", { "last-event-id": first })).types, ["state"]);
+    assert.deepEqual((await told(`behind=2&after=${first}`)).types, ["state"]);
+    const { page, end } = watched(t, `${api.url}${path}?behind=4`);
+    for (let n = 0; n < 400 && page.messages.length < 2; n += 1) await soon(5);
+    const [, , third] = (await api.agent.sessions.messages(id)).map((message) => message.id);
+    await api.agent.sessions.revert(id, third!);
+    await api.run({ message: "again", session_id: id });
+    // The message of the revert stays: it is none of what was asked for.
+    const wanted = (await messagesOf(api, id)).slice(3);
+    const isThere = () => isDeepStrictEqual(page.messages, wanted);
+    for (let n = 0; n < 400 && !isThere(); n += 1) await soon(5);
+    await end();
+    assert.deepEqual(page.messages, wanted);
+    for (const wrong of ["-1", "x", "", "1&behind=2"]) {
+      const { status, json } = await api.send(`${path}?follow=false&behind=${wrong}`);
+      assert.deepEqual(
+        [status, json()],
+        [400, { error: "invalid query parameter: behind", code: "invalid_query" }],
+        wrong,
+      );
+    }
+  });
+
+  it("tells of a tool's result what people are shown of it, as the messages do", async (t) => {
+    const api = await startApi(t, {
+      steps: [callTools(["edit", {}, "call_1"], ["echo", { nothing: 1 }, "call_2"], ["fail", {}, "call_3"]), "done"],
+      agent: { tools: [editTool, echoTool, failTool] },
+    });
+    const { headers } = await api.run({ message: "hi" });
+    const id = String(headers["x-session-id"]);
+    const messages = (await messagesOf(api, id)) as Record<string, unknown>[];
+    const shownOf = (callId: string) => {
+      const message = messages.find((one) => one["tool_call_id"] === callId);
+      return Object.fromEntries(["failed", "diff", "locations"].map((name) => [name, message?.[name]]));
+    };
+    assert.deepEqual(shownOf("call_1"), {
+      failed: undefined,
+      diff: [
+        { path: "/p/new.txt", old_text: null, new_text: "new" },
+        { path: "/p/old.txt", old_text: "old", new_text: "" },
+      ],
+      locations: [{ path: "/p/new.txt", line: 3 }],
+    });
+    assert.deepEqual(shownOf("call_3"), { failed: true, diff: undefined, locations: undefined });
+    // Of most there is nothing to say.
+    for (const { tool_call_id, ...message } of messages)
+      if (tool_call_id === "call_2" || message["role"] !== "tool")
+        for (const name of ["failed", "diff", "locations"]) assert.equal(name in message, false, name);
+    const page = new EventPage();
+    for await (const event of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false`)) page.apply(event);
+    assert.deepEqual(page.messages, messages);
   });
 
   it("says that a session is gone, and ends", async (t) => {

@@ -12,3 +12,30 @@ export const echoTool: Tool<{ text: string }> = {
   describe: () => ({ title: "Echo", locations: [] }),
   run: ({ text }) => Promise.resolve({ text: `echo: ${text}` }),
 };
+
+/** Says that it changed two files. */
+export const editTool: Tool<object> = {
+  ...echoTool,
+  name: "edit",
+  description: "Edits.",
+  kind: "edit",
+  parse: () => ({}),
+  run: () =>
+    Promise.resolve({
+      text: "edited",
+      diff: [
+        { path: "/p/new.txt", oldText: null, newText: "new" },
+        { path: "/p/old.txt", oldText: "old", newText: "" },
+      ],
+      locations: [{ path: "/p/new.txt", line: 3 }],
+    }),
+};
+
+/** Never succeeds. */
+export const failTool: Tool<object> = {
+  ...echoTool,
+  name: "fail",
+  description: "Fails.",
+  parse: () => ({}),
+  run: () => Promise.reject(new Error("no luck")),
+};

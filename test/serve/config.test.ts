@@ -30,7 +30,7 @@ describe("the config file", () => {
     const { config } = await loadConfig({ home: home.path });
     assert.equal(config.server.host, "127.0.0.1");
     assert.equal(config.server.port, 8080);
-    assert.deepEqual(config.server.transports, ["koa-http-api"]);
+    assert.deepEqual(config.server.transports, ["koa-http-api", "web-console"]);
     assert.equal(config.session.driver, "sqlite");
     assert.equal(config.limits.concurrentRuns, 512);
     assert.equal((await load(t, "")).loaded.config.server.port, 8080);

@@ -28,7 +28,7 @@ async function outcome(t: Hooks, permissions: object, made: [string, unknown][],
 /** The first question that is open. */
 async function opened(server: GantryServer): Promise<Ask> {
   for (;;) {
-    const body = (await (await server.fetch("/api/asks?open=true")).json()) as { asks: Ask[] };
+    const body = (await (await server.fetch("/api/asks?state=open")).json()) as { asks: Ask[] };
     if (body.asks[0]) return body.asks[0];
     await pause(20);
   }

@@ -1,0 +1,34 @@
+import { AttachmentError, isRecord, type FilePart, type ImagePart } from "gantry";
+import { invalidField } from "./fields.js";
+
+const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+const MEDIA_TYPE = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
+const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
+const MIB = 1024 * 1024;
+/** As many as may be named with `files`. */
+const MOST = { bytes: 20 * MIB, total: 64 * MIB, files: 256, name: 255 };
+
+/** Files that come with the request. Throws `HttpError`, and `AttachmentError` for too many bytes. */
+export function attachedFiles(value: unknown): (ImagePart | FilePart)[] {
+  if (value === undefined) return [];
+  if (!Array.isArray(value) || value.length > MOST.files) throw invalidField("attachments");
+  let total = 0;
+  return value.map((one: unknown, at) => {
+    const wrong = (field = "") => invalidField(`attachments[${at}]${field}`);
+    if (!isRecord(one)) throw wrong();
+    const { filename, media_type: mediaType, data } = one;
+    // A name is shown to the model and to people: one line, and no way to somewhere else.
+    if (typeof filename !== "string" || !/^[^\p{Cc}\p{Surrogate}/\\]+$/u.test(filename) || filename.length > MOST.name)
+      throw wrong(".filename");
+    if (typeof mediaType !== "string" || !MEDIA_TYPE.test(mediaType)) throw wrong(".media_type");
+    if (typeof data !== "string" || data.length % 4 !== 0 || !BASE64.test(data)) throw wrong(".data");
+    const bytes = Buffer.byteLength(data, "base64");
+    if (bytes > MOST.bytes) throw new AttachmentError(filename, "larger than 20 MiB");
+    total += bytes;
+    if (total > MOST.total) throw new AttachmentError(filename, "more than 64 MiB of files");
+    // An image of no bytes is none, and a provider would refuse all of the session for it.
+    return IMAGES.has(mediaType) && bytes > 0
+      ? { type: "image", mediaType, data }
+      : { type: "file", mediaType, filename, data };
+  });
+}

@@ -1,0 +1,53 @@
+/** One event of a stream; a comment has no `type`. */
+export interface ServerSentEvent {
+  type: string;
+  data: string;
+  id: string | undefined;
+  comment?: string;
+}
+
+/**
+ * Reads server-sent events from text that comes in any pieces: lines end with LF, CR or CRLF, also where a piece ends
+ * between the two. What is no whole event at the end of the stream is none.
+ */
+export class EventParser {
+  #line = "";
+  #afterReturn = false;
+  #type = "";
+  #data: string | undefined;
+  #id: string | undefined;
+
+  /** The events that end within this piece. */
+  push(piece: string): ServerSentEvent[] {
+    if (piece === "") return [];
+    const text = this.#afterReturn && piece.startsWith("\n") ? piece.slice(1) : piece;
+    this.#afterReturn = piece.endsWith("\r");
+    const lines = text.split(/\r\n|\r|\n/);
+    // What is put together here is looked at when it is a whole line, so that long ones are read once.
+    lines[0] = this.#line + (lines[0] ?? "");
+    this.#line = lines.pop() ?? "";
+    const events: ServerSentEvent[] = [];
+    for (const line of lines) {
+      const event = this.#read(line);
+      if (event) events.push(event);
+    }
+    return events;
+  }
+
+  #read(line: string): ServerSentEvent | undefined {
+    if (line === "") {
+      const event = this.#data === undefined ? undefined : { type: this.#type, data: this.#data, id: this.#id };
+      this.#type = "";
+      this.#data = this.#id = undefined;
+      return event;
+    }
+    const colon = line.indexOf(":");
+    if (colon === 0) return { type: "", data: "", id: undefined, comment: line.slice(1).trim() };
+    const name = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
+    if (name === "event") this.#type = value;
+    if (name === "id") this.#id = value;
+    if (name === "data") this.#data = this.#data === undefined ? value : `${this.#data}\n${value}`;
+    return undefined;
+  }
+}

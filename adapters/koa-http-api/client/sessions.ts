@@ -1,0 +1,134 @@
+import type { Message, Run, RunState, Ask, AnswerRequest, Session, SessionChange, SessionList } from "./types.js";
+import type { CallOptions, Connection } from "./connection.js";
+import { watch, type WatchedEvent, type WatchOptions } from "./watch.js";
+
+/** `client.sessions`. */
+export class Sessions {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** One page, the last used first. `page` counts from 1; `search` is part of a title. */
+  async list(
+    { page, size, search, projectDir }: { page?: number; size?: number; search?: string; projectDir?: string } = {},
+    { signal }: CallOptions = {},
+  ): Promise<SessionList> {
+    const query = { page, size, search, project_dir: projectDir };
+    return (await this.#connection.json<SessionList>("sessions", { query, signal })).body;
+  }
+
+  /** One session. Throws `NotFoundError`. */
+  get(id: string, { signal }: CallOptions = {}): Promise<Session> {
+    return this.#at(id, "", { signal });
+  }
+
+  /** Another title, model, effort or mode. */
+  update(id: string, change: SessionChange, { signal }: CallOptions = {}): Promise<Session> {
+    return this.#at(id, "", { method: "PATCH", body: change, signal });
+  }
+
+  /** Its run is cancelled, its messages go. */
+  async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#at(id, "", { method: "DELETE", signal });
+  }
+
+  /**
+   * What was said, by ascending `seq`: from the first behind `after` on, or the last `limit` before `before`. `view:
+   * "model"`: what the model now sees.
+   */
+  async messages(
+    id: string,
+    query: { after?: number; before?: number; limit?: number; view?: "model" } = {},
+    { signal }: CallOptions = {},
+  ): Promise<Message[]> {
+    return (await this.#at<{ messages: Message[] }>(id, "/messages", { query, signal })).messages;
+  }
+
+  /** End the run under way; null where there is none. */
+  async cancel(id: string, { signal }: CallOptions = {}): Promise<Run | null> {
+    return (await this.#at<{ run: Run | null }>(id, "/cancel", { method: "POST", body: {}, signal })).run;
+  }
+
+  /** Tell the run under way something. Throws `GantryError` with the code `no_run` where there is none. */
+  steer(id: string, message: string, { signal }: CallOptions = {}): Promise<{ run_id: string }> {
+    return this.#at(id, "/steer", { method: "POST", body: { message }, signal });
+  }
+
+  /**
+   * What the session says, from its first message or from a place on. Comes back by itself when the connection is lost,
+   * later each time; ends when the session is deleted or the signal aborts. Throws `GantryError` for an answer that will
+   * not get better: 400, 401, 403, 404.
+   */
+  watch(id: string, options?: WatchOptions): AsyncGenerator<WatchedEvent, void, undefined> {
+    return watch(this.#connection, id, options);
+  }
+
+  async #at<T>(id: string, rest: string, call: Parameters<Connection["json"]>[1]): Promise<T> {
+    return (await this.#connection.json<T>(`sessions/${encodeURIComponent(id)}${rest}`, call)).body;
+  }
+}
+
+/** `client.runs`. */
+export class Runs {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** The newest first; `before` is the id of the last run of the page before. */
+  async list(
+    { state, sessionId, before, size }: { state?: RunState; sessionId?: string; before?: string; size?: number } = {},
+    { signal }: CallOptions = {},
+  ): Promise<Run[]> {
+    const query = { state, session_id: sessionId, before, size };
+    return (await this.#connection.json<{ runs: Run[] }>("runs", { query, signal })).body.runs;
+  }
+
+  /** One run. Throws `NotFoundError`. */
+  async get(id: string, { signal }: CallOptions = {}): Promise<Run> {
+    return (await this.#connection.json<Run>(`runs/${encodeURIComponent(id)}`, { signal })).body;
+  }
+
+  /** End it, whoever began it; one that had ended stays as it was. */
+  async cancel(id: string, { signal }: CallOptions = {}): Promise<Run> {
+    const call = { method: "POST", body: {}, signal };
+    return (await this.#connection.json<Run>(`runs/${encodeURIComponent(id)}/cancel`, call)).body;
+  }
+}
+
+/** `client.asks`. */
+export class Asks {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** What waits for an answer, the newest first; `state: "all"`: what was answered or withdrawn too. */
+  async list(
+    {
+      state,
+      sessionId,
+      before,
+      size,
+    }: { state?: "open" | "all"; sessionId?: string; before?: string; size?: number } = {},
+    { signal }: CallOptions = {},
+  ): Promise<Ask[]> {
+    const query = { state, session_id: sessionId, before, size };
+    return (await this.#connection.json<{ asks: Ask[] }>("asks", { query, signal })).body.asks;
+  }
+
+  /** One question. Throws `NotFoundError`. */
+  async get(id: string, { signal }: CallOptions = {}): Promise<Ask> {
+    return (await this.#connection.json<Ask>(`asks/${encodeURIComponent(id)}`, { signal })).body;
+  }
+
+  /** Answer with the id of a choice, or with a text. Throws `AskClosedError` where somebody was first. */
+  async answer(id: string, answer: AnswerRequest, { signal }: CallOptions = {}): Promise<Ask> {
+    const call = { method: "POST", body: answer, signal };
+    return (await this.#connection.json<Ask>(`asks/${encodeURIComponent(id)}`, call)).body;
+  }
+}

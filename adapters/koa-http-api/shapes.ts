@@ -1,0 +1,319 @@
+/**
+ * Every shape that goes over the wire of the HTTP API, once: requests are read through these schemas, types are inferred
+ * from them, and `openapi.ts` describes them. Fields are named as clients write them; a description is what OpenAPI says.
+ * The build leaves out of a file what nobody there uses: nothing but calls may stand beside names here.
+ */
+import * as v from "valibot";
+
+const optional = v.optional;
+const oneOf = v.picklist;
+const string = v.string();
+/** A shape, and what it means. */
+const told = <Shape extends v.GenericSchema>(shape: Shape, meaning: string) => v.pipe(shape, v.description(meaning));
+const text = (meaning: string) => told(string, meaning);
+const time = (meaning: string) => text(`${meaning}; ISO 8601 UTC`);
+/** A shape with more fields. */
+const more = <Had extends v.ObjectEntries, Added extends v.ObjectEntries>(shape: { entries: Had }, added: Added) =>
+  v.object({ ...shape.entries, ...added });
+const count = v.pipe(v.number(), v.integer(), v.minValue(0));
+/** Text of a request; what is not set is `""` in clients of typed languages, and counts as left out. */
+const optionalText = optional(string);
+
+/* What is told. */
+
+export const Usage = v.object({
+  prompt_tokens: count,
+  completion_tokens: count,
+  total_tokens: count,
+  cost: told(v.number(), "USD; 0 when prices are unknown"),
+});
+export const Tokens = v.object({ prompt_tokens: count, completion_tokens: count, total_tokens: count });
+
+export const Mode = oneOf(["auto", "ask", "plan"]);
+export const Effort = oneOf(["", "minimal", "low", "medium", "high"]);
+export const FinishReason = v.nullable(oneOf(["stop", "length", "content_filter", "tool_calls"]));
+export const RunState = oneOf(["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"]);
+
+export const Failure = v.object({
+  error: text("for people"),
+  code: text("for programs: a stable word"),
+  detail: optional(v.unknown()),
+});
+
+export const Health = v.object({ status: v.literal("ok"), version: string });
+export const Ready = v.object({ status: v.literal("ready"), version: string });
+export const NotReady = v.object({
+  error: string,
+  code: v.literal("not_ready"),
+  status: v.literal("not_ready"),
+  reasons: v.array(v.object({ code: string, message: string })),
+});
+
+export const Model = v.object({
+  provider: string,
+  model: v.object({ id: string, name: string, owned_by: string }),
+});
+export const ModelList = v.object({ models: v.array(Model) });
+
+export const Session = v.object({
+  id: string,
+  title: string,
+  provider: text("last used"),
+  model: text("last used"),
+  reasoning_effort: string,
+  project_dir: text("the folder of its tools, recorded when it was created"),
+  parent_id: text('of a fork; "" without'),
+  created_at: time("when it was created"),
+  updated_at: time("lists are sorted by this, descending"),
+  usage: Usage,
+  mode: Mode,
+  run: optional(v.object({ id: string, state: RunState })),
+});
+export const SessionList = v.object({ sessions: v.array(Session), total: count, page: count, size: count });
+
+export const ContentPart = v.variant("type", [
+  v.object({ type: v.literal("text"), text: string }),
+  v.object({ type: v.literal("image"), media_type: string, data: text("base64") }),
+  v.object({ type: v.literal("file"), media_type: string, filename: string, data: text("base64") }),
+]);
+export const ToolCall = v.object({
+  id: string,
+  type: v.literal("function"),
+  function: v.object({ name: string, arguments: text("JSON text, as the model gave it") }),
+});
+export const Diff = v.object({
+  path: string,
+  old_text: told(v.nullable(string), "null of a new file"),
+  new_text: string,
+});
+export const Location = v.object({ path: string, line: optional(v.pipe(count, v.minValue(1))) });
+export const Message = v.object({
+  id: string,
+  session_id: text("the session of the chain that stores it"),
+  seq: told(count, "position within the conversation"),
+  role: oneOf(["user", "assistant", "system", "tool"]),
+  content: told(v.union([string, v.array(ContentPart)]), "a string where it is text alone"),
+  reasoning: v.nullable(string),
+  name: text("of the tool, where its role is tool"),
+  tool_call_id: string,
+  tool_calls: v.array(ToolCall),
+  created_at: time("when it was said"),
+  failed: optional(told(v.literal(true), "the tool failed")),
+  diff: optional(told(v.array(Diff), "what the tool changed")),
+  locations: optional(v.array(Location)),
+  finished: optional(told(v.literal(false), "it grows, or was broken off")),
+});
+export const MessageList = v.object({ messages: v.array(Message) });
+
+export const RunResult = v.object({
+  output: string,
+  usage: Usage,
+  iterations: told(count, "model calls"),
+  finish_reason: FinishReason,
+  ended_by: optional(v.literal("budget")),
+  structured: optional(told(v.unknown(), "where output_schema asked for a form")),
+});
+export const RunBegun = v.object({ run_id: string, session_id: string });
+export const Run = v.object({
+  id: string,
+  session_id: string,
+  state: RunState,
+  started_at: time("when it began, or was asked for"),
+  ended_at: time('"" while it goes on'),
+  provider: string,
+  model: string,
+  usage: Usage,
+  iterations: count,
+  ended_by: oneOf(["", "model", "max_iterations", "budget"]),
+  error: v.nullable(v.object({ code: string, message: string })),
+  structured: optional(v.unknown()),
+  retry: optional(
+    told(v.object({ attempt: count, at: time("when"), reason: string }), "while it waits to ask its model again"),
+  ),
+});
+export const RunList = v.object({ runs: v.array(Run) });
+export const SessionRun = v.object({ run: v.nullable(Run) });
+export const Steered = v.object({ run_id: string });
+export const Deleted = v.object({ status: v.literal("deleted") });
+
+export const AskReply = v.object({ choice: string, text: string });
+export const Ask = v.object({
+  id: string,
+  session_id: string,
+  run_id: string,
+  tool_call_id: string,
+  kind: oneOf(["permission", "question"]),
+  tool: string,
+  title: string,
+  input: told(v.unknown(), "arguments of the call"),
+  locations: v.array(Location),
+  diff: v.array(Diff),
+  reason: string,
+  choices: v.array(v.object({ id: string, label: string })),
+  free_text: v.boolean(),
+  created_at: time("when it was asked"),
+  deadline: time('when it is withdrawn; "": with its run'),
+  state: oneOf(["open", "answered", "withdrawn"]),
+  reply: v.nullable(AskReply),
+  answered_by: string,
+  closed_at: time('"" while it is open'),
+});
+export const AskList = v.object({ asks: v.array(Ask) });
+export const AskClosed = v.object({ error: string, code: v.literal("ask_closed"), ask: Ask });
+
+/* What is asked. */
+
+const bound = optional(v.pipe(v.number(), v.finite(), v.gtValue(0)));
+const flag = optional(v.boolean());
+const optionalMode = optional(oneOf(["", ...Mode.options]));
+export const Budget = v.strictObject({ usd: bound, tokens: bound, seconds: bound });
+export const Attachment = v.object({ filename: string, media_type: string, data: text("base64") });
+export const RunRequest = v.object({
+  message: text("the prompt"),
+  provider: optionalText,
+  model: optionalText,
+  session_id: optional(text("go on in this session")),
+  files: optional(told(v.array(string), "paths on the server's machine")),
+  attachments: optional(told(v.array(Attachment), "files that come with the request; the message may then be empty")),
+  reasoning_effort: optional(Effort),
+  stream: flag,
+  background: flag,
+  queue: flag,
+  answers: flag,
+  on_disconnect: optional(oneOf(["", "cancel", "continue"])),
+  project_dir: optionalText,
+  mode: optionalMode,
+  budget: optional(Budget),
+  output_schema: optional(told(v.record(string, v.unknown()), "JSON Schema of the answer")),
+});
+export const SessionChange = v.object({
+  title: optional(string),
+  provider: optionalText,
+  model: optionalText,
+  reasoning_effort: optional(Effort),
+  mode: optionalMode,
+});
+export const SteerRequest = v.object({ message: string });
+export const AnswerRequest = v.object({ choice: optionalText, text: optionalText });
+
+/* What streams tell. `POST /api/run`: */
+
+export const TokenEvent = v.object({
+  type: v.literal("token"),
+  agent_id: string,
+  agent_name: string,
+  content: optional(string),
+  reasoning: optional(string),
+});
+export const ToolCallEvent = v.object({
+  type: v.literal("tool_call"),
+  tool_call_id: optional(string),
+  tool_name: optional(string),
+  tool_args: optional(text("JSON text, as the model gave it")),
+});
+export const ToolResultEvent = v.object({
+  type: v.literal("tool_result"),
+  tool_call_id: optional(string),
+  tool_name: optional(string),
+  tool_output: optional(string),
+  failed: optional(v.literal(true)),
+});
+export const CompactionEvent = v.object({
+  type: v.literal("compaction"),
+  strategy: string,
+  messages: told(count, "that the model now sees"),
+  tokens: told(count, "before"),
+});
+export const QueuedEvent = v.object({ type: v.literal("queued"), ahead: count });
+export const SteeredEvent = v.object({ type: v.literal("steered"), content: string });
+export const DoneEvent = v.object({
+  type: v.literal("done"),
+  done: v.literal(true),
+  usage: Tokens,
+  finish_reason: optional(v.literal("length")),
+  ended_by: optional(v.literal("budget")),
+  structured: optional(v.unknown()),
+});
+export const AgentEvent = v.variant("type", [
+  TokenEvent,
+  ToolCallEvent,
+  ToolResultEvent,
+  CompactionEvent,
+  QueuedEvent,
+  SteeredEvent,
+  DoneEvent,
+]);
+
+/** By the name of the event. */
+export const RUN_EVENTS = { agent: AgentEvent, done: DoneEvent, error: Failure } as const;
+
+/* ... and `GET /api/sessions/{id}/events`: */
+
+export const PlanEntry = v.object({
+  content: string,
+  status: oneOf(["pending", "in_progress", "completed"]),
+});
+export const StateEvent = v.object({
+  session: more(Session, { leave: v.array(v.unknown()) }),
+  run: v.nullable(Run),
+  asks: v.array(Ask),
+  plan: v.array(PlanEntry),
+  elsewhere: v.boolean(),
+});
+export const MessageEvent = v.object({ message: Message });
+export const DeltaEvent = v.object({
+  message_id: string,
+  seq: count,
+  content: optional(string),
+  reasoning: optional(string),
+});
+/** `content` only where it is no text: texts were told as they came. */
+export const MessageEndEvent = v.object({
+  message: more(v.omit(Message, ["content", "reasoning"]), { content: optional(v.array(ContentPart)) }),
+});
+export const CutEvent = v.object({ after: told(count, "messages with a greater seq are void") });
+export const ToolProgressEvent = v.object({ tool_call_id: string, content: string });
+export const DeletedEvent = v.object({});
+
+/** By the name of the event. */
+export const SESSION_EVENTS = {
+  state: StateEvent,
+  message: MessageEvent,
+  delta: DeltaEvent,
+  message_end: MessageEndEvent,
+  cut: CutEvent,
+  tool_progress: ToolProgressEvent,
+  deleted: DeletedEvent,
+} as const;
+
+export type Usage = v.InferOutput<typeof Usage>;
+export type Tokens = v.InferOutput<typeof Tokens>;
+export type Mode = v.InferOutput<typeof Mode>;
+export type Effort = v.InferOutput<typeof Effort>;
+export type RunState = v.InferOutput<typeof RunState>;
+export type Failure = v.InferOutput<typeof Failure>;
+export type Health = v.InferOutput<typeof Health>;
+export type Ready = v.InferOutput<typeof Ready>;
+export type NotReady = v.InferOutput<typeof NotReady>;
+export type Model = v.InferOutput<typeof Model>;
+export type Session = v.InferOutput<typeof Session>;
+export type SessionList = v.InferOutput<typeof SessionList>;
+export type ContentPart = v.InferOutput<typeof ContentPart>;
+export type ToolCall = v.InferOutput<typeof ToolCall>;
+export type Diff = v.InferOutput<typeof Diff>;
+export type Message = v.InferOutput<typeof Message>;
+export type RunResult = v.InferOutput<typeof RunResult>;
+export type RunBegun = v.InferOutput<typeof RunBegun>;
+export type Run = v.InferOutput<typeof Run>;
+export type Ask = v.InferOutput<typeof Ask>;
+export type Attachment = v.InferOutput<typeof Attachment>;
+export type RunRequest = v.InferInput<typeof RunRequest>;
+export type SessionChange = v.InferInput<typeof SessionChange>;
+export type AnswerRequest = v.InferInput<typeof AnswerRequest>;
+export type AgentEvent = v.InferOutput<typeof AgentEvent>;
+export type DoneEvent = v.InferOutput<typeof DoneEvent>;
+export type PlanEntry = v.InferOutput<typeof PlanEntry>;
+/** An event of a session's stream. */
+export type SessionEvent = {
+  [Name in keyof typeof SESSION_EVENTS]: { type: Name } & v.InferOutput<(typeof SESSION_EVENTS)[Name]>;
+}[keyof typeof SESSION_EVENTS];

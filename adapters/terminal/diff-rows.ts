@@ -1,0 +1,100 @@
+import type { Diff } from "gantry/client";
+import { clean, cleanLine } from "./text.js";
+import { span, wrap, type Line } from "./spans.js";
+
+/** Unchanged lines around a change. */
+const AROUND = 2;
+/** Beyond so many pairs of lines the two texts are told one after the other: looking for what is common takes their product. */
+const PAIRS = 4_000_000;
+
+interface Step {
+  readonly sign: " " | "+" | "-";
+  readonly text: string;
+}
+
+/** Rows of what changed in a file, at most `most` of them. */
+export function diffRows({ path, old_text: before, new_text: after }: Diff, columns: number, most: number): Line[] {
+  const steps = stepsOf(before === null ? [] : linesOf(before), linesOf(after));
+  const added = steps.filter(({ sign }) => sign === "+").length;
+  const removed = steps.filter(({ sign }) => sign === "-").length;
+  const head: Line = [
+    span(before === null ? "new file " : "", "dim"),
+    span(cleanLine(path), "bold"),
+    span(` +${added}`, "good"),
+    span(` -${removed}`, "bad"),
+  ];
+  const rows = wrap(head, columns);
+  const near = new Set<number>();
+  steps.forEach(({ sign }, i) => {
+    if (sign !== " ") for (let at = i - AROUND; at <= i + AROUND; at += 1) near.add(at);
+  });
+  let folded = false;
+  for (const [i, { sign, text }] of steps.entries()) {
+    if (!near.has(i)) {
+      if (!folded) rows.push([span("  ⋯", "dim")]);
+      folded = true;
+      continue;
+    }
+    folded = false;
+    const look = sign === "+" ? "good" : sign === "-" ? "bad" : "dim";
+    rows.push(...wrap([span(clean(text).replaceAll("\n", " "), look)], columns, [span(`${sign} `, look)]));
+  }
+  if (rows.length <= most) return rows;
+  return [...rows.slice(0, Math.max(1, most - 1)), [span(`  … ${rows.length - most + 1} more lines`, "dim")]];
+}
+
+function linesOf(text: string): string[] {
+  const lines = text.split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  return lines;
+}
+
+/** From one text to the other by the longest that is common to both. */
+function stepsOf(before: readonly string[], after: readonly string[]): Step[] {
+  let start = 0;
+  while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
+  let end = 0;
+  while (
+    end < before.length - start &&
+    end < after.length - start &&
+    before[before.length - 1 - end] === after[after.length - 1 - end]
+  )
+    end += 1;
+  const same = (lines: readonly string[]): Step[] => lines.map((text) => ({ sign: " ", text }));
+  const middle = between(before.slice(start, before.length - end), after.slice(start, after.length - end));
+  return [...same(before.slice(0, start)), ...middle, ...same(before.slice(before.length - end))];
+}
+
+function between(before: readonly string[], after: readonly string[]): Step[] {
+  const steps: Step[] = [];
+  const minus = (text: string) => steps.push({ sign: "-", text });
+  const plus = (text: string) => steps.push({ sign: "+", text });
+  if (before.length * after.length > PAIRS || before.length === 0 || after.length === 0) {
+    before.forEach(minus);
+    after.forEach(plus);
+    return steps;
+  }
+  const columns = after.length + 1;
+  const common = new Uint32Array((before.length + 1) * columns);
+  const at = (i: number, j: number) => common[i * columns + j] ?? 0;
+  for (let i = before.length - 1; i >= 0; i -= 1)
+    for (let j = after.length - 1; j >= 0; j -= 1)
+      common[i * columns + j] = before[i] === after[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+  let i = 0;
+  let j = 0;
+  while (i < before.length || j < after.length) {
+    const [old = "", fresh = ""] = [before[i], after[j]];
+    if (i < before.length && j < after.length && old === fresh) {
+      steps.push({ sign: " ", text: old });
+      i += 1;
+      j += 1;
+    } else if (i < before.length && (j === after.length || at(i + 1, j) >= at(i, j + 1))) {
+      minus(old);
+      i += 1;
+    } else {
+      plus(fresh);
+      j += 1;
+    }
+  }
+  return steps;
+}

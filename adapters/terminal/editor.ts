@@ -1,0 +1,167 @@
+import { graphemes } from "./text.js";
+
+// eslint-disable-next-line no-control-regex -- what is no text is not taken
+const NO_TEXT = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
+
+/** A text that a person writes, in any number of lines, and what they wrote before. */
+export class Editor {
+  text = "";
+  /** A place in the text, between two characters as people count them. */
+  at = 0;
+  #history: string[] = [];
+  /** How far back in the history; 0 is what is being written. */
+  #back = 0;
+  #draft = "";
+  #killed = "";
+
+  insert(text: string): void {
+    const said = text.replace(NO_TEXT, "");
+    this.text = this.text.slice(0, this.at) + said + this.text.slice(this.at);
+    this.at += said.length;
+  }
+
+  /** The text so far, with the cursor at its end. */
+  set(text: string): void {
+    this.text = text;
+    this.at = text.length;
+  }
+
+  /** Put something in place of what stands between `from` and the cursor. */
+  replace(from: number, text: string): void {
+    this.text = this.text.slice(0, from) + text + this.text.slice(this.at);
+    this.at = from + text.length;
+  }
+
+  /** The text, which is the newest of the history now, and nothing in its place. */
+  take(): string {
+    const said = this.text;
+    this.remember(said);
+    this.set("");
+    return said;
+  }
+
+  remember(said: string): void {
+    if (said.trim() !== "" && this.#history.at(-1) !== said) this.#history.push(said);
+    this.#back = 0;
+  }
+
+  /** What was said before this terminal was there, oldest first. */
+  seed(said: readonly string[]): void {
+    this.#history = said.filter((text) => text.trim() !== "");
+    this.#back = 0;
+  }
+
+  left(): void {
+    this.at -= this.#before().length;
+  }
+
+  right(): void {
+    this.at += graphemes(this.text.slice(this.at))[0]?.length ?? 0;
+  }
+
+  wordLeft(): void {
+    this.at = this.#wordStart();
+  }
+
+  wordRight(): void {
+    this.at += /^\s*\S*/.exec(this.text.slice(this.at))?.[0].length ?? 0;
+  }
+
+  lineStart(): void {
+    this.at = this.text.lastIndexOf("\n", this.at - 1) + 1;
+    if (this.at < 0) this.at = 0;
+  }
+
+  lineEnd(): void {
+    const end = this.text.indexOf("\n", this.at);
+    this.at = end === -1 ? this.text.length : end;
+  }
+
+  backspace(): void {
+    this.#cut(this.at - this.#before().length, this.at);
+  }
+
+  delete(): void {
+    this.#cut(this.at, this.at + (graphemes(this.text.slice(this.at))[0]?.length ?? 0));
+  }
+
+  killWord(): void {
+    this.#kill(this.#wordStart(), this.at);
+  }
+
+  killToStart(): void {
+    const end = this.at;
+    this.lineStart();
+    this.#kill(this.at, end);
+  }
+
+  killToEnd(): void {
+    const start = this.at;
+    this.lineEnd();
+    this.#kill(start, this.at === start ? start + 1 : this.at);
+  }
+
+  yank(): void {
+    this.insert(this.#killed);
+  }
+
+  /** A line up, and from the first one what was said before. */
+  up(): void {
+    if (!this.text.slice(0, this.at).includes("\n")) return this.older();
+    const column = this.#column();
+    this.lineStart();
+    this.at -= 1;
+    this.lineStart();
+    this.#toColumn(column);
+  }
+
+  /** A line down, and from the last one what was said after that. */
+  down(): void {
+    if (!this.text.slice(this.at).includes("\n")) return this.newer();
+    const column = this.#column();
+    this.lineEnd();
+    this.at += 1;
+    this.#toColumn(column);
+  }
+
+  older(): void {
+    if (this.#back >= this.#history.length) return;
+    if (this.#back === 0) this.#draft = this.text;
+    this.#back += 1;
+    this.set(this.#history.at(-this.#back) ?? "");
+  }
+
+  newer(): void {
+    if (this.#back === 0) return;
+    this.#back -= 1;
+    this.set(this.#back === 0 ? this.#draft : (this.#history.at(-this.#back) ?? ""));
+  }
+
+  #before(): string {
+    return graphemes(this.text.slice(0, this.at)).at(-1) ?? "";
+  }
+
+  #wordStart(): number {
+    return this.at - (/\S*\s*$/.exec(this.text.slice(Math.max(0, this.at - 1000), this.at))?.[0].length ?? 0);
+  }
+
+  #column(): number {
+    return graphemes(this.text.slice(this.text.lastIndexOf("\n", this.at - 1) + 1, this.at)).length;
+  }
+
+  #toColumn(column: number): void {
+    const end = this.text.indexOf("\n", this.at);
+    const line = this.text.slice(this.at, end === -1 ? undefined : end);
+    this.at += graphemes(line).slice(0, column).join("").length;
+  }
+
+  #kill(from: number, to: number): void {
+    this.#killed = this.text.slice(from, to);
+    this.#cut(from, to);
+  }
+
+  #cut(from: number, to: number): void {
+    this.text = this.text.slice(0, Math.max(0, from)) + this.text.slice(to);
+    this.at = Math.max(0, from);
+  }
+}

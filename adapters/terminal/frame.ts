@@ -1,0 +1,180 @@
+import type { Desk } from "./desk.js";
+import { cleanLine, clean, cut, graphemes, short, widthOf } from "./text.js";
+import { span, textOf, wrap, type Line } from "./spans.js";
+import type { Transcript } from "./transcript.js";
+
+/** Rows of the prompt that are seen at once, of proposals, and of a plan. */
+const PROMPT_ROWS = 10;
+const PROPOSALS = 6;
+const PLAN_ROWS = 6;
+const SPIN = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/** All that is seen, row by row, and where the cursor stands. */
+export interface Frame {
+  readonly rows: readonly Line[];
+  readonly cursor: { readonly x: number; readonly y: number } | undefined;
+}
+
+/** What a desk looks like in so many columns and rows; `tick` counts what moves by itself. */
+export function frameOf(desk: Desk, transcript: Transcript, columns: number, rows: number, tick: number): Frame {
+  const { conversation, overlay, ask } = desk;
+  const status = statusRow(desk, columns, tick);
+  const prompt = promptRows(desk, columns, Math.max(1, Math.min(PROMPT_ROWS, rows - 4)));
+  const room = Math.max(0, rows - 2 - prompt.rows.length);
+  // Questions may take all but a few rows of what was said.
+  const over = Math.max(3, room - 4);
+  const panel = overlay
+    ? overlay.rows(columns, over)
+    : ask
+      ? ask.rows(columns, over, conversation.asks.length - 1)
+      : [...planRows(desk, columns), ...proposalRows(desk, columns)];
+  const shown = panel.slice(0, room);
+  const height = room - shown.length;
+  const blocks = transcript.blocks(conversation.page, desk.notices, { columns, all: desk.all });
+  const head = headRows(desk, columns);
+  const said = height > 0 ? desk.scroll.look([{ seq: 0, rows: head }, ...blocks], height) : [];
+  const empty: Line[] = Array.from({ length: height - said.length }, () => []);
+  const rule: Line = [span("─".repeat(columns), "dim")];
+  const above = [...said, ...empty, ...(overlay || ask ? [...shown, rule] : [rule])];
+  const isWriting = !overlay && !ask?.hasKeys;
+  const y = above.length + prompt.cursor.y;
+  return {
+    rows: [...above, ...prompt.rows, ...(overlay || ask ? [] : shown), status]
+      .slice(0, rows)
+      .map((row) => fitted(row, columns)),
+    cursor: isWriting && y < rows ? { x: Math.min(prompt.cursor.x, columns - 1), y } : undefined,
+  };
+}
+
+/** What stands before the first message. */
+function headRows({ conversation, options }: Desk, columns: number): Line[] {
+  if (conversation.isLoading) return [[span("  loading ...", "dim")]];
+  if (conversation.hasOlder) return [[span("  older messages: scroll up", "dim")]];
+  const rows = wrap([span("gantry ", "heading"), span(cleanLine(options.place), "dim")], columns, [span("  ")]);
+  if (conversation.id === undefined)
+    rows.push(
+      [],
+      ...wrap([span("Ask something. /help lists keys and commands, /sessions what was said before.", "dim")], columns, [
+        span("  "),
+      ]),
+    );
+  return rows;
+}
+
+function planRows({ conversation }: Desk, columns: number): Line[] {
+  const plan = conversation.page.state?.plan ?? [];
+  if (!conversation.isRunning || plan.every(({ status }) => status === "completed")) return [];
+  const at = Math.max(0, plan.findIndex(({ status }) => status !== "completed") - 1);
+  const marks = { completed: "✓", in_progress: "▸", pending: "·" };
+  return plan
+    .slice(at, at + PLAN_ROWS)
+    .map(({ content, status }): Line => [
+      span(`  ${marks[status]} `, status === "in_progress" ? "accent" : "dim"),
+      span(cut(cleanLine(content), columns - 4), status === "in_progress" ? "plain" : "dim"),
+    ]);
+}
+
+function proposalRows({ completion }: Desk, columns: number): Line[] {
+  if (!completion) return [];
+  const { suggestions, at } = completion;
+  const top = Math.max(0, Math.min(at - PROPOSALS + 1, suggestions.length - PROPOSALS));
+  return suggestions
+    .slice(top, top + PROPOSALS)
+    .map(({ text, about }, i): Line => [
+      span(top + i === at ? "❯ " : "  ", "accent"),
+      span(cut(cleanLine(text.trimEnd()), columns - 3), top + i === at ? "selected" : "plain"),
+      span(about === "" ? "" : `  ${about}`, "dim"),
+    ]);
+}
+
+/** What is being written, in rows that are broken where the row ends. */
+function promptRows(
+  { editor }: Desk,
+  columns: number,
+  most: number,
+): { rows: Line[]; cursor: { x: number; y: number } } {
+  const room = Math.max(1, columns - 3);
+  const rows: string[] = [""];
+  let cursor = { x: 2, y: 0 };
+  let used = 0;
+  let index = 0;
+  const here = () => {
+    if (index === editor.at) cursor = { x: used + 2, y: rows.length - 1 };
+  };
+  for (const one of graphemes(editor.text)) {
+    here();
+    index += one.length;
+    if (one === "\n") {
+      rows.push("");
+      used = 0;
+      continue;
+    }
+    const shown = clean(one);
+    const width = widthOf(shown);
+    if (used + width > room) {
+      rows.push("");
+      used = 0;
+      if (index - one.length === editor.at) cursor = { x: 2, y: rows.length - 1 };
+    }
+    rows[rows.length - 1] += shown;
+    used += width;
+  }
+  here();
+  const top = Math.max(0, Math.min(cursor.y - most + 1, rows.length - most));
+  const first = span(editor.text.startsWith("/") ? "/ " : "❯ ", "accent");
+  return {
+    rows: rows.slice(top, top + most).map((row, i): Line => [top + i === 0 ? first : span("  "), span(row)]),
+    cursor: { x: cursor.x, y: cursor.y - top },
+  };
+}
+
+function statusRow(desk: Desk, columns: number, tick: number): Line {
+  const { conversation } = desk;
+  const { state } = conversation.page;
+  const run = state?.run;
+  const left: Line = desk.isLeaving
+    ? [span(conversation.isRunning ? "stopping; Ctrl+C again leaves" : "Ctrl+C again leaves", "warn")]
+    : conversation.connection === "lost" && conversation.id !== undefined
+      ? [span("connection lost, coming back", "bad")]
+      : run?.retry
+        ? [span(`asking again (${run.retry.attempt}): ${cleanLine(run.retry.reason)}`, "warn")]
+        : run?.state === "waiting" && conversation.isRunning
+          ? [span("waits for an answer", "warn")]
+          : conversation.isRunning
+            ? [
+                span(
+                  `${SPIN[tick % SPIN.length] ?? ""} ${run?.state === "queued" ? "in line" : "working"}, Ctrl+C stops`,
+                  "accent",
+                ),
+              ]
+            : desk.scroll.isAtEnd
+              ? [span("/help", "dim")]
+              : [span("Ctrl+End: to the end", "dim")];
+  const usage = state?.session.usage;
+  const right = [
+    conversation.mode,
+    conversation.model,
+    usage && usage.total_tokens > 0 ? `${short(usage.total_tokens)} tokens` : "",
+    usage && usage.cost > 0 ? `$${usage.cost.toFixed(usage.cost < 1 ? 3 : 2)}` : "",
+    state?.session.title ?? "",
+  ]
+    .filter((part) => part !== "")
+    .map(cleanLine)
+    .join(" · ");
+  const said = cut(right, Math.max(0, columns - widthOf(textOf(left)) - 4));
+  const gap = columns - widthOf(textOf(left)) - widthOf(said) - 2;
+  return [span(" "), ...left, span(" ".repeat(Math.max(1, gap))), span(said, "dim")];
+}
+
+/** A row that is no wider than the terminal, whatever went wrong before. */
+function fitted(row: Line, columns: number): Line {
+  let left = columns;
+  const kept: { text: string; look: Line[number]["look"] }[] = [];
+  for (const { text, look } of row) {
+    const width = widthOf(text);
+    kept.push(width <= left ? { text, look } : { text: cut(text, left), look });
+    left -= Math.min(width, left);
+    if (left <= 0) break;
+  }
+  return kept;
+}

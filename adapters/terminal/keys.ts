@@ -1,0 +1,155 @@
+/** What a person did at the keyboard. */
+export type Input =
+  | { readonly type: "text"; readonly text: string }
+  | { readonly type: "paste"; readonly text: string }
+  | { readonly type: "wheel"; readonly rows: number }
+  | {
+      readonly type: "key";
+      readonly name: string;
+      readonly ctrl: boolean;
+      readonly alt: boolean;
+      readonly shift: boolean;
+    };
+
+/** An escape that nothing follows for so long is the key, in ms. */
+const ALONE_MS = 40;
+const WHEEL_ROWS = 3;
+const PASTE = { begin: "\u001b[200~", end: "\u001b[201~" };
+
+const FINALS: Readonly<Record<string, string>> = {
+  A: "up",
+  B: "down",
+  C: "right",
+  D: "left",
+  H: "home",
+  F: "end",
+  Z: "backtab",
+};
+const NUMBERS: Readonly<Record<string, string>> = {
+  1: "home",
+  3: "delete",
+  4: "end",
+  5: "pageup",
+  6: "pagedown",
+  7: "home",
+  8: "end",
+};
+/** Keys that terminals with a protocol of their own tell by the number of their character. */
+const CODES: Readonly<Record<string, string>> = { 9: "tab", 13: "enter", 27: "escape", 127: "backspace" };
+
+// eslint-disable-next-line no-control-regex -- what terminals send
+const CSI = /^\u001b\[([<=>?]?)([\d;:]*)([ -/]*)([@-~])/;
+// eslint-disable-next-line no-control-regex -- as above
+const TEXT = /^[^\u0000-\u001f\u007f]+/;
+
+/** Reads what a terminal sends: characters, keys, text that was pasted as a whole, and the wheel. */
+export class Keyboard {
+  readonly #tell: (input: Input) => void;
+  #rest = "";
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(tell: (input: Input) => void) {
+    this.#tell = tell;
+  }
+
+  feed(text: string): void {
+    clearTimeout(this.#timer);
+    this.#rest += text;
+    while (this.#rest !== "") {
+      const length = this.#take(this.#rest);
+      if (length === 0) break;
+      this.#rest = this.#rest.slice(length);
+    }
+    // What a paste brings takes as long as it takes.
+    if (this.#rest !== "" && !this.#rest.startsWith(PASTE.begin))
+      this.#timer = setTimeout(() => this.#alone(), ALONE_MS);
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #alone(): void {
+    const rest = this.#rest;
+    this.#rest = "";
+    this.#key("escape");
+    if (rest.length > 1) this.feed(rest.slice(1));
+  }
+
+  /** Take one from the front; how long it was, 0: the rest of it is not there yet. */
+  #take(text: string): number {
+    if (text.startsWith(PASTE.begin)) {
+      const end = text.indexOf(PASTE.end);
+      if (end === -1) return 0;
+      const pasted = text.slice(PASTE.begin.length, end).replace(/\r\n?/g, "\n");
+      this.#tell({ type: "paste", text: pasted });
+      return end + PASTE.end.length;
+    }
+    const plain = TEXT.exec(text)?.[0];
+    if (plain !== undefined) {
+      this.#tell({ type: "text", text: plain });
+      return plain.length;
+    }
+    if (text[0] !== "\u001b") return this.#control(text.charCodeAt(0));
+    const csi = CSI.exec(text);
+    if (csi) {
+      this.#sequence(csi[1] ?? "", csi[2] ?? "", csi[4] ?? "");
+      return csi[0].length;
+    }
+    const next = text[1];
+    if (next === undefined || (next === "[" && text.length < 32)) return 0;
+    if (next === "O") {
+      const final = text[2];
+      if (final === undefined) return 0;
+      const name = FINALS[final];
+      if (name !== undefined) this.#key(name);
+      return 3;
+    }
+    if (next === "\u001b") {
+      this.#key("escape");
+      return 1;
+    }
+    const name = { "\r": "enter", "\n": "enter", "\u007f": "backspace" }[next] ?? next;
+    this.#key(name, { alt: true });
+    return 2;
+  }
+
+  #control(code: number): number {
+    if (code === 13) this.#key("enter");
+    else if (code === 9) this.#key("tab");
+    else if (code === 127 || code === 8) this.#key("backspace");
+    else if (code === 0) this.#key("space", { ctrl: true });
+    else if (code <= 26) this.#key(String.fromCharCode(code + 96), { ctrl: true });
+    return 1;
+  }
+
+  #sequence(mark: string, numbers: string, final: string): void {
+    const [first = "", second = "", third = ""] = numbers.split(";");
+    if (mark === "<") {
+      // A press of the wheel; all other buttons are the terminal's.
+      if (first === "64" || first === "65")
+        this.#tell({ type: "wheel", rows: first === "64" ? WHEEL_ROWS : -WHEEL_ROWS });
+      return;
+    }
+    const letter = FINALS[final];
+    const other = final === "~" && first === "27";
+    const code = final === "u" ? first.split(":")[0] : other ? third : undefined;
+    const name = letter ?? (code !== undefined ? this.#named(code) : final === "~" ? NUMBERS[first] : undefined);
+    if (name === undefined || mark !== "") return;
+    const modifiers = Math.max(0, Number((second.split(":")[0] ?? "") || 1) - 1);
+    this.#key(name, {
+      shift: (modifiers & 1) !== 0 || name === "backtab",
+      alt: (modifiers & 2) !== 0,
+      ctrl: (modifiers & 4) !== 0,
+    });
+  }
+
+  #named(code: string): string | undefined {
+    const number = Number(code);
+    return CODES[code] ?? (number > 32 && number < 127 ? String.fromCharCode(number) : undefined);
+  }
+
+  #key(name: string, { ctrl = false, alt = false, shift = false } = {}): void {
+    this.#tell({ type: "key", name, ctrl, alt, shift });
+  }
+}

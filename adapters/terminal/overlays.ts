@@ -1,0 +1,184 @@
+import { clean, cleanLine, cut } from "./text.js";
+import { span, wrap, type Line } from "./spans.js";
+import type { Input } from "./keys.js";
+
+/** Rows of a list that are seen at once. */
+const SEEN = 10;
+
+/** One of a list. */
+export interface Entry {
+  readonly id: string;
+  readonly label: string;
+  readonly about: string;
+}
+
+/** What lies over the prompt and has the keys until it is done. */
+export interface Overlay {
+  rows(columns: number, rows: number): Line[];
+  /** Whether it is done with. */
+  press(input: Input): boolean;
+}
+
+/** A text to read; any key is enough. */
+export class Sheet implements Overlay {
+  readonly #title: string;
+  readonly #text: readonly (readonly [left: string, right: string])[];
+  #top = 0;
+
+  constructor(title: string, text: readonly (readonly [left: string, right: string])[]) {
+    this.#title = title;
+    this.#text = text;
+  }
+
+  rows(columns: number, rows: number): Line[] {
+    const left = Math.min(Math.floor(columns / 2), Math.max(0, ...this.#text.map(([name]) => name.length)) + 2);
+    const all = this.#text.flatMap(([name, about]) =>
+      wrap(
+        [span(cleanLine(about))],
+        columns,
+        [span(`  ${cut(cleanLine(name), left).padEnd(left)}`, "bold")],
+        [span(" ".repeat(left + 2))],
+      ),
+    );
+    this.#top = Math.max(0, Math.min(this.#top, all.length - (rows - 2)));
+    const shown = all.slice(this.#top, this.#top + Math.max(1, rows - 2));
+    const more = shown.length < all.length ? "↑↓ scroll, " : "";
+    return [[span(` ${this.#title}`, "heading")], ...shown, [span(`  ${more}Esc closes`, "dim")]];
+  }
+
+  press(input: Input): boolean {
+    if (input.type === "wheel") this.#top -= input.rows;
+    else if (input.type === "key" && input.name === "up") this.#top -= 1;
+    else if (input.type === "key" && input.name === "down") this.#top += 1;
+    else return true;
+    return false;
+  }
+}
+
+/** A question before something that cannot be undone: `y` and nothing else does it. */
+export class Confirm implements Overlay {
+  readonly #question: string;
+  readonly #yes: () => void;
+
+  constructor(question: string, yes: () => void) {
+    this.#question = question;
+    this.#yes = yes;
+  }
+
+  rows(columns: number): Line[] {
+    return [
+      ...wrap([span(cleanLine(this.#question), "warn")], columns, [span("  ")]),
+      [span("  y", "bold"), span(" yes   "), span("any other key", "bold"), span(" no")],
+    ];
+  }
+
+  press(input: Input): boolean {
+    if (input.type === "wheel") return false;
+    if (input.type === "text" && input.text === "y") this.#yes();
+    return true;
+  }
+}
+
+/** What a list can do with its entries. */
+export interface PickerOptions {
+  title: string;
+  entries: readonly Entry[];
+  /** The one that is chosen now. */
+  current?: string | undefined;
+  pick(entry: Entry): void;
+  remove?: (entry: Entry) => void;
+  /** The end of it was reached. */
+  more?: () => void;
+  /** What is looked for has changed; without it the list looks itself. */
+  search?: (text: string) => void;
+}
+
+/** A list to choose from, which what is typed makes shorter. */
+export class Picker implements Overlay {
+  readonly #options: PickerOptions;
+  #entries: readonly Entry[];
+  #at = 0;
+  #typed = "";
+  note = "";
+
+  constructor(options: PickerOptions) {
+    this.#options = options;
+    this.#entries = options.entries;
+    this.#at = Math.max(
+      0,
+      options.entries.findIndex(({ id }) => id === options.current),
+    );
+  }
+
+  /** Another list in its place, with the same one in sight as far as it is there. */
+  set entries(entries: readonly Entry[]) {
+    const before = this.#found[this.#at]?.id;
+    this.#entries = entries;
+    const found = this.#found;
+    const same = found.findIndex(({ id }) => id === before);
+    this.#at = same === -1 ? Math.max(0, Math.min(this.#at, found.length - 1)) : same;
+  }
+
+  get #found(): readonly Entry[] {
+    const wanted = this.#typed.toLowerCase();
+    if (this.#options.search || wanted === "") return this.#entries;
+    return this.#entries.filter(({ label, about }) => `${label} ${about}`.toLowerCase().includes(wanted));
+  }
+
+  rows(columns: number, rows: number): Line[] {
+    const found = this.#found;
+    const seen = Math.max(1, Math.min(SEEN, rows - 2));
+    const top = Math.max(0, Math.min(this.#at - Math.floor(seen / 2), found.length - seen));
+    const list = found.slice(top, top + seen).map(({ id, label, about }, i): Line => {
+      const isAt = top + i === this.#at;
+      const mark = `${isAt ? "❯" : " "} ${id === this.#options.current ? "• " : "  "}`;
+      const right = cut(cleanLine(about), Math.max(0, Math.floor(columns / 2) - 2));
+      const text = cut(cleanLine(label), Math.max(1, columns - 6 - right.length));
+      return [
+        span(mark, "accent"),
+        span(text, isAt ? "selected" : "plain"),
+        span(right === "" ? "" : `  ${right}`, "dim"),
+      ];
+    });
+    const none: Line = [span(this.note === "" ? "  nothing found" : `  ${this.note}`, "dim")];
+    const place = found.length > seen ? ` ${this.#at + 1}/${found.length}` : "";
+    const keys = `  ↑↓ Enter chooses${this.#options.remove ? ", Ctrl+D deletes" : ""}, type to search, Esc closes${place}`;
+    return [
+      [span(` ${this.#options.title} `, "heading"), span(this.#typed === "" ? "" : clean(this.#typed), "bold")],
+      ...(list.length > 0 ? list : [none]),
+      [span(cut(keys, columns), "dim")],
+    ];
+  }
+
+  press(input: Input): boolean {
+    const found = this.#found;
+    if (input.type === "wheel") this.#move(-Math.sign(input.rows));
+    else if (input.type !== "key") this.#search(this.#typed + input.text.replaceAll("\n", " "));
+    else if (input.name === "up" || (input.ctrl && input.name === "p")) this.#move(-1);
+    else if (input.name === "down" || (input.ctrl && input.name === "n")) this.#move(1);
+    else if (input.name === "pageup") this.#move(-SEEN);
+    else if (input.name === "pagedown") this.#move(SEEN);
+    else if (input.name === "backspace") this.#search(this.#typed.slice(0, -1));
+    else if (input.name === "enter") {
+      const entry = found[this.#at];
+      if (entry) this.#options.pick(entry);
+      return entry !== undefined;
+    } else if (input.ctrl && input.name === "d") {
+      const entry = found[this.#at];
+      if (entry) this.#options.remove?.(entry);
+    } else return input.name === "escape" || (input.ctrl && input.name === "c");
+    return false;
+  }
+
+  #move(by: number): void {
+    const last = this.#found.length - 1;
+    this.#at = Math.max(0, Math.min(last, this.#at + by));
+    if (this.#at >= last) this.#options.more?.();
+  }
+
+  #search(typed: string): void {
+    this.#typed = typed;
+    this.#at = 0;
+    this.#options.search?.(typed);
+  }
+}

@@ -1,0 +1,119 @@
+import { graphemes, widthOf } from "./text.js";
+
+/** What a piece of a line means; the terminal's own sixteen colours say it, which fit its background. */
+export type Look =
+  "plain" | "bold" | "dim" | "italic" | "code" | "heading" | "accent" | "good" | "bad" | "warn" | "selected" | "person";
+
+/** A piece of a line. Its text is clean: nothing in it moves a cursor. */
+export interface Span {
+  readonly text: string;
+  readonly look: Look;
+}
+
+/** What stands in one row. */
+export type Line = readonly Span[];
+
+const CODES: Readonly<Record<Look, string>> = {
+  plain: "",
+  bold: "1",
+  dim: "2",
+  italic: "3",
+  code: "36",
+  heading: "1;35",
+  accent: "34",
+  good: "32",
+  bad: "31",
+  warn: "33",
+  selected: "7",
+  person: "1;34",
+};
+/** Without colours: what is told by weight alone. */
+const COLOURLESS: Readonly<Record<Look, string>> = {
+  ...CODES,
+  code: "",
+  heading: "1",
+  accent: "",
+  good: "",
+  bad: "",
+  warn: "",
+  person: "1",
+};
+
+/** A piece of a line. */
+export function span(text: string, look: Look = "plain"): Span {
+  return { text, look };
+}
+
+/** A line as text for the terminal. */
+export function paint(line: Line, colours: boolean): string {
+  const codes = colours ? CODES : COLOURLESS;
+  return line
+    .map(({ text, look }) => (codes[look] === "" || text === "" ? text : `\u001b[${codes[look]}m${text}\u001b[0m`))
+    .join("");
+}
+
+/** A line without its looks. */
+export function textOf(line: Line): string {
+  return line.map(({ text }) => text).join("");
+}
+
+interface Cell {
+  readonly text: string;
+  readonly width: number;
+  readonly look: Look;
+}
+
+/**
+ * A line in as many rows as it takes, broken between words where there are any. `first` stands before the first row,
+ * `rest` before the others.
+ */
+export function wrap(line: Line, columns: number, first: Line = [], rest: Line = first): Line[] {
+  const room = Math.max(1, columns - Math.max(widthOf(textOf(first)), widthOf(textOf(rest))));
+  const cells: Cell[] = [];
+  for (const { text, look } of line)
+    for (const one of graphemes(text)) {
+      const width = widthOf(one);
+      // What is wider than all there is would be torn apart by the terminal.
+      cells.push(width > room ? { text: "?", width: 1, look } : { text: one, width, look });
+    }
+  const rows: Line[] = [];
+  let start = 0;
+  let used = 0;
+  let space = -1;
+  for (let at = 0; at < cells.length; at += 1) {
+    const cell = cells[at];
+    if (!cell) break;
+    if (used + cell.width > room && cell.text === " ") {
+      // Between two words that end and begin a row.
+      rows.push(joined(cells, start, at));
+      start = at + 1;
+      used = 0;
+      space = -1;
+      continue;
+    }
+    if (used + cell.width > room) {
+      const end = space > start ? space : at;
+      rows.push(joined(cells, start, end));
+      start = space > start ? space + 1 : at;
+      used = 0;
+      for (let i = start; i < at; i += 1) used += cells[i]?.width ?? 0;
+      space = -1;
+    }
+    if (cell.text === " ") space = at;
+    used += cell.width;
+  }
+  if (start < cells.length || rows.length === 0) rows.push(joined(cells, start, cells.length));
+  return rows.map((row, i) => [...(i === 0 ? first : rest), ...row]);
+}
+
+function joined(cells: readonly Cell[], from: number, to: number): Line {
+  const spans: { text: string; look: Look }[] = [];
+  for (let at = from; at < to; at += 1) {
+    const cell = cells[at];
+    if (!cell) break;
+    const last = spans.at(-1);
+    if (last?.look === cell.look) last.text += cell.text;
+    else spans.push({ text: cell.text, look: cell.look });
+  }
+  return spans;
+}

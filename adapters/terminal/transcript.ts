@@ -1,0 +1,196 @@
+import type { Message, SessionPage, ToolCall } from "gantry/client";
+import { diffRows } from "./diff-rows.js";
+import { markdownRows } from "./markdown.js";
+import { clean, cleanLine, cut } from "./text.js";
+import { span, wrap, type Line } from "./spans.js";
+
+/** Rows of a tool's output, and of a diff, where nobody asked for all. */
+const OUTPUT_ROWS = 6;
+const DIFF_ROWS = 24;
+/** Where somebody did: a terminal is no pager of megabytes. */
+const ALL_ROWS = 2_000;
+/** Characters of an output that are looked at for its rows. */
+const OUTPUT_CHARACTERS = 200_000;
+/** Arguments by which a call is told, the first that it has. */
+const TELLING = ["command", "filePath", "path", "file_path", "pattern", "url", "query", "question", "title"];
+
+/** How it is shown. */
+export interface Layout {
+  readonly columns: number;
+  /** Thoughts, outputs and diffs whole. */
+  readonly all: boolean;
+}
+
+/** A message in rows; `seq` says which. */
+export interface Block {
+  readonly seq: number;
+  readonly rows: readonly Line[];
+}
+
+/** What a line is told between messages. */
+export interface Notice {
+  /** Behind the message with this `seq`. */
+  readonly behind: number;
+  readonly rows: readonly string[];
+  readonly isBad: boolean;
+}
+
+interface Kept {
+  readonly columns: number;
+  readonly all: boolean;
+  readonly from: readonly unknown[];
+  readonly block: Block;
+}
+
+/** A session's messages in rows. What did not change is not laid out again. */
+export class Transcript {
+  #kept = new WeakMap<object, Kept>();
+
+  blocks(page: SessionPage, notices: readonly Notice[], layout: Layout): Block[] {
+    const { messages, progress } = page;
+    const results = new Map<string, Message>();
+    const called = new Set<string>();
+    for (const message of messages) {
+      if (message.role === "tool") results.set(message.tool_call_id, message);
+      for (const { id } of message.tool_calls) called.add(id);
+    }
+    const blocks: Block[] = [];
+    let next = 0;
+    const tell = (upTo: number) => {
+      for (let notice = notices[next]; notice && notice.behind < upTo; notice = notices[(next += 1)])
+        blocks.push(this.#block(notice, [], layout, () => noticeRows(notice, layout)));
+    };
+    for (const message of messages) {
+      tell(message.seq);
+      // It stands with its call.
+      if (message.role === "tool" && called.has(message.tool_call_id)) continue;
+      const from = message.tool_calls.flatMap(({ id }) => [results.get(id), progress.get(id)]);
+      blocks.push(this.#block(message, from, layout, () => messageRows(message, results, progress, layout)));
+    }
+    tell(Infinity);
+    return blocks;
+  }
+
+  #block(of: Message | Notice, from: readonly unknown[], { columns, all }: Layout, rows: () => Line[]): Block {
+    const kept = this.#kept.get(of);
+    if (kept?.columns === columns && kept.all === all && from.every((one, i) => one === kept.from[i]))
+      return kept.block;
+    const block = { seq: "seq" in of ? of.seq : of.behind + 0.5, rows: rows() };
+    this.#kept.set(of, { columns, all, from, block });
+    return block;
+  }
+}
+
+function noticeRows({ rows, isBad }: Notice, { columns }: Layout): Line[] {
+  const look = isBad ? "bad" : "dim";
+  return [[], ...rows.flatMap((row) => wrap([span(clean(row).replaceAll("\n", " "), look)], columns, [span("  ")]))];
+}
+
+function messageRows(
+  message: Message,
+  results: ReadonlyMap<string, Message>,
+  progress: ReadonlyMap<string, string>,
+  layout: Layout,
+): Line[] {
+  const { columns } = layout;
+  const text = saidBy(message);
+  if (message.role === "user")
+    return [
+      [],
+      ...clean(text)
+        .split("\n")
+        .flatMap((line, i) =>
+          wrap([span(line, "person")], columns, [span(i === 0 ? "❯ " : "  ", "person")], [span("  ")]),
+        ),
+    ];
+  if (message.role === "system") return [[], ...wrap([span(cleanLine(text), "dim")], columns, [span("  ")])];
+  if (message.role === "tool") return [[], ...callRows(message.name, "", message, undefined, layout)];
+  const rows: Line[] = [...thoughtRows(message, layout)];
+  if (text.trim() !== "") {
+    rows.push([]);
+    rows.push(...markdownRows(text.replace(/\n+$/, ""), columns - 2).map((row): Line => [span("  "), ...row]));
+  }
+  for (const call of message.tool_calls) {
+    const { id, function: asked } = call;
+    rows.push([], ...callRows(asked.name, summaryOf(call), results.get(id), progress.get(id), layout));
+  }
+  return rows;
+}
+
+function thoughtRows({ reasoning, content, finished }: Message, { columns, all }: Layout): Line[] {
+  if (reasoning === null || reasoning.trim() === "") return [];
+  const lines = clean(reasoning.trim()).split("\n");
+  const isThinking = finished === false && content === "";
+  if (!all && !isThinking) return [[], [span(`  ✻ thought (${lines.length} lines, Ctrl+O shows them)`, "dim")]];
+  const rows = lines.flatMap((line) => wrap([span(line, "dim")], columns, [span("  ✻ ", "dim")], [span("    ")]));
+  const shown = all ? rows : rows.slice(-OUTPUT_ROWS);
+  return [[], ...shown.map((row, i): Line => (i === 0 ? row : [span("    "), ...row.slice(1)]))];
+}
+
+function callRows(
+  name: string,
+  summary: string,
+  result: Message | undefined,
+  printed: string | undefined,
+  layout: Layout,
+): Line[] {
+  const { columns, all } = layout;
+  const mark = result === undefined ? span("  ○ ", "warn") : result.failed ? span("  ✗ ", "bad") : span("  ● ", "good");
+  const most = all ? ALL_ROWS : OUTPUT_ROWS;
+  const head: Line = [span(cleanLine(name), "bold"), span(summary === "" ? "" : ` ${summary}`)];
+  const told = wrap(head, columns, [mark], [span("    ")]);
+  const rows = all || told.length <= 3 ? told : [...told.slice(0, 2), [span("    …", "dim")]];
+  if (result?.diff && result.diff.length > 0) {
+    for (const diff of result.diff)
+      rows.push(...diffRows(diff, columns - 4, all ? ALL_ROWS : DIFF_ROWS).map((row): Line => [span("    "), ...row]));
+    return rows;
+  }
+  // Of what still runs, what it printed last.
+  const output = result ? saidBy(result) : (printed ?? "");
+  if (output.trim() === "") return rows;
+  const look = result?.failed ? "bad" : "dim";
+  const lines = clean(result ? output.slice(0, OUTPUT_CHARACTERS) : output.slice(-OUTPUT_CHARACTERS))
+    .replace(/\n+$/, "")
+    .split("\n");
+  const shown = result ? lines.slice(0, most) : lines.slice(-most);
+  for (const line of shown) {
+    const row = all
+      ? wrap([span(line, look)], columns, [span("    ")])
+      : [[span("    "), span(cut(line, columns - 4), look)]];
+    rows.push(...row);
+  }
+  const left = lines.length - shown.length;
+  if (left > 0) rows.push([span(`    … ${left} more lines${all ? "" : ", Ctrl+O shows them"}`, "dim")]);
+  return rows;
+}
+
+/** What a call is about, in one line. */
+function summaryOf({ function: { arguments: given } }: ToolCall): string {
+  let read: unknown;
+  try {
+    read = JSON.parse(given);
+  } catch {
+    return cleanLine(given);
+  }
+  if (typeof read !== "object" || read === null) return cleanLine(given);
+  const fields = new Map<string, unknown>(Object.entries(read));
+  for (const key of TELLING) {
+    const value = fields.get(key);
+    if (typeof value === "string" && value !== "") return cleanLine(value);
+  }
+  return fields.size === 0 ? "" : cleanLine(given);
+}
+
+/** Its text; what is no text by its kind and name. */
+function saidBy({ content }: Message): string {
+  if (typeof content === "string") return content;
+  return content
+    .map((part) =>
+      part.type === "text"
+        ? part.text
+        : part.type === "image"
+          ? `[image ${part.media_type}]`
+          : `[file ${part.filename}]`,
+    )
+    .join("\n");
+}

@@ -1,0 +1,75 @@
+/** A file that goes with a prompt. */
+export interface AttachedFile {
+  /** Of this page. */
+  key: number;
+  filename: string;
+  media_type: string;
+  /** Base64. */
+  data: string;
+  /** Bytes. */
+  size: number;
+}
+
+const MIB = 1024 * 1024;
+/** What the server takes; a request may be bounded further. */
+const MOST = { bytes: 20 * MIB, total: 64 * MIB, files: 256, name: 255 };
+const MEDIA_TYPE = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
+/** What a model may be shown as a picture. */
+const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+
+let last = 0;
+
+/** Whether it is shown as a picture. */
+export function isImage({ media_type }: { media_type: string }): boolean {
+  return IMAGES.has(media_type);
+}
+
+/** Read what a person gave, beside what they gave before. `refused` says for people what could not be taken. */
+export async function readFiles(
+  files: readonly File[],
+  before: readonly AttachedFile[],
+): Promise<{ attached: AttachedFile[]; refused: string[] }> {
+  const attached: AttachedFile[] = [];
+  const refused: string[] = [];
+  let total = before.reduce((sum, { size }) => sum + size, 0);
+  for (const file of files) {
+    const filename = nameOf(file.name);
+    const { size } = file;
+    if (before.length + attached.length >= MOST.files) refused.push(`${filename}: at most ${MOST.files} files`);
+    else if (size > MOST.bytes) refused.push(`${filename}: larger than 20 MiB`);
+    else if (total + size > MOST.total) refused.push(`${filename}: more than 64 MiB together`);
+    else {
+      const data = await base64Of(file).catch(() => undefined);
+      if (data === undefined) refused.push(`${filename}: cannot be read; is it a folder?`);
+      else {
+        total += size;
+        attached.push({ key: ++last, filename, media_type: mediaTypeOf(file), data, size });
+      }
+    }
+  }
+  return { attached, refused };
+}
+
+function mediaTypeOf({ type }: File): string {
+  const [bare = ""] = type.split(";");
+  return MEDIA_TYPE.test(bare) ? bare : "application/octet-stream";
+}
+
+/** On one line, and without a folder. */
+function nameOf(name: string): string {
+  const bare = name.replace(/[\p{Cc}\p{Cs}/\\]+/gu, "_").slice(-MOST.name);
+  return bare === "" ? "file" : bare;
+}
+
+function base64Of(file: File): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onerror = () => reject(reader.error ?? new Error("cannot be read"));
+    reader.onload = () => {
+      const url = typeof reader.result === "string" ? reader.result : "";
+      // A file of no bytes has nothing behind it.
+      resolve(url.includes(",") ? url.slice(url.indexOf(",") + 1) : "");
+    };
+    reader.readAsDataURL(file);
+  });
+}

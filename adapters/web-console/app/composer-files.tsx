@@ -1,0 +1,43 @@
+import type { Signal } from "@preact/signals";
+import { isImage, type AttachedFile } from "./attachments.js";
+import { IconButton } from "./parts/button.js";
+import { bytes } from "./parts/format.js";
+import { Icon } from "./parts/icon.js";
+
+interface ComposerFilesProps {
+  files: Signal<readonly AttachedFile[]>;
+  isReading: boolean;
+  onRemoved: () => void;
+}
+
+/** What goes with the prompt, and can be taken away again. */
+export function ComposerFiles({ files, isReading, onRemoved }: ComposerFilesProps) {
+  if (files.value.length === 0 && !isReading) return null;
+  const remove = (key: number) => {
+    files.value = files.value.filter((file) => file.key !== key);
+    onRemoved();
+  };
+  return (
+    <ul class="composer-files" aria-label="Attached files">
+      {files.value.map((file) => (
+        <li key={file.key} class="composer-file">
+          {isImage(file) ? (
+            <img class="composer-image" src={`data:${file.media_type};base64,${file.data}`} alt="" />
+          ) : (
+            <Icon name="file" />
+          )}
+          <bdi class="composer-name" title={file.filename}>
+            {file.filename}
+          </bdi>
+          <span class="composer-size">{bytes(file.size)}</span>
+          <IconButton icon="x" label={`Remove ${file.filename}`} onClick={() => remove(file.key)} />
+        </li>
+      ))}
+      {isReading && (
+        <li class="composer-file">
+          <span class="spinner" /> Reading…
+        </li>
+      )}
+    </ul>
+  );
+}

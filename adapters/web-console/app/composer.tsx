@@ -1,0 +1,238 @@
+import { useSignal, useSignalEffect } from "@preact/signals";
+import { GantryError } from "gantry/client";
+import { useEffect, useRef } from "preact/hooks";
+import { readFiles, type AttachedFile } from "./attachments.js";
+import { ComposerFiles } from "./composer-files.js";
+import "./composer.css";
+import { draftOf, keepDraft } from "./drafts.js";
+import { IconButton } from "./parts/button.js";
+import { Icon } from "./parts/icon.js";
+import { Pickers } from "./pickers.js";
+import { QueuedRuns } from "./queued-runs.js";
+import { announce } from "./state/announce.js";
+import { useConsole } from "./state/context.js";
+import type { OpenSession } from "./state/open-session.js";
+
+/** Where a prompt is written: in a session, or for a new one. */
+export function Composer({ session }: { session: OpenSession | undefined }) {
+  return <Editor key={session?.id ?? ""} session={session} />;
+}
+
+function Editor({ session }: { session: OpenSession | undefined }) {
+  const app = useConsole();
+  const id = session?.id ?? "";
+  const text = useSignal(draftOf(id));
+  const files = useSignal<readonly AttachedFile[]>([]);
+  const reading = useSignal(0);
+  const sending = useSignal(false);
+  const problem = useSignal("");
+  const dragged = useSignal(false);
+  /** While a run goes: it is told, or the prompt is the next one. */
+  const how = useSignal<"steer" | "queue">("steer");
+  const sent = useSignal(0);
+  const area = useRef<HTMLTextAreaElement>(null);
+  const chooser = useRef<HTMLInputElement>(null);
+  const isBusy = session?.busy.value ?? false;
+  const isSteer = isBusy && how.value === "steer" && files.value.length === 0;
+  const isEmpty = text.value.trim() === "" && files.value.length === 0;
+
+  const write = (value: string) => {
+    text.value = value;
+    keepDraft(id, value);
+  };
+  const take = async (given: readonly File[]) => {
+    if (given.length === 0) return;
+    reading.value++;
+    try {
+      const { attached, refused } = await readFiles(given, files.value);
+      files.value = [...files.value, ...attached];
+      problem.value = refused.join("; ");
+      if (attached.length > 0) announce(`Attached ${attached.map(({ filename }) => filename).join(", ")}`);
+    } finally {
+      reading.value--;
+      area.current?.focus();
+    }
+  };
+  const send = async () => {
+    if (isEmpty || sending.value || reading.value > 0) return;
+    const prompt = text.value;
+    const attached = files.value;
+    sending.value = true;
+    problem.value = "";
+    write("");
+    files.value = [];
+    try {
+      if (isSteer && session) await steerOr(session, prompt, () => app.prompt(prompt));
+      else {
+        const attachments = attached.map(({ filename, media_type, data }) => ({ filename, media_type, data }));
+        await app.prompt(prompt, attachments.length > 0 ? { attachments } : undefined);
+      }
+      sent.value++;
+      announce(isSteer ? "The run was told" : isBusy ? "The prompt waits in line" : "Sent");
+    } catch (error) {
+      // What was typed meanwhile stays behind it.
+      write(text.value === "" ? prompt : `${prompt}\n${text.value}`);
+      files.value = [...attached, ...files.value];
+      problem.value = why(error);
+    } finally {
+      sending.value = false;
+    }
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
+    // The keyboard of a phone has no other key for a new line.
+    if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    void send();
+  };
+  const onPaste = (event: ClipboardEvent) => {
+    const given = [...(event.clipboardData?.files ?? [])];
+    if (given.length === 0) return;
+    event.preventDefault();
+    void take(given);
+  };
+
+  useSignalEffect(() => {
+    void text.value;
+    const field = area.current;
+    if (!field) return;
+    field.style.height = "auto";
+    field.style.height = `${field.scrollHeight}px`;
+  });
+  useEffect(() => {
+    // On a phone it would bring up the keyboard.
+    if (matchMedia("(hover: hover)").matches) area.current?.focus({ preventScroll: true });
+    return onDroppedFiles(
+      (over) => (dragged.value = over),
+      (given) => void take(given),
+    );
+  }, []);
+
+  const label = isSteer ? "Tell the run" : isBusy ? "Put in line" : "Send";
+  return (
+    <form
+      class={`composer ${dragged.value ? "composer-over" : ""}`}
+      aria-label="Prompt"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void send();
+      }}
+    >
+      {session && <QueuedRuns session={session} sent={sent} />}
+      {problem.value && (
+        <p class="composer-problem" role="alert">
+          <Icon name="warning" />
+          <span>{problem.value}</span>
+          <IconButton icon="x" label="Dismiss" onClick={() => (problem.value = "")} />
+        </p>
+      )}
+      <div class="composer-card">
+        <ComposerFiles files={files} isReading={reading.value > 0} onRemoved={() => area.current?.focus()} />
+        <textarea
+          ref={area}
+          id="prompt"
+          class="composer-text"
+          rows={1}
+          aria-label="Message"
+          aria-describedby="composer-hint"
+          placeholder={isSteer ? "Tell the run something…" : "Ask, or say what to do…"}
+          value={text.value}
+          onInput={(event) => write(event.currentTarget.value)}
+          onKeyDown={onKeyDown}
+          onPaste={onPaste}
+        />
+        <div class="composer-foot">
+          <IconButton icon="paperclip" label="Attach files" onClick={() => chooser.current?.click()} />
+          <input
+            ref={chooser}
+            type="file"
+            multiple
+            hidden
+            onChange={({ currentTarget }) => {
+              void take([...(currentTarget.files ?? [])]);
+              // The same file again is a change too.
+              currentTarget.value = "";
+            }}
+          />
+          <Pickers session={session} />
+          <span class="composer-actions">
+            {isBusy && (
+              <select
+                class="composer-how"
+                aria-label="While the run goes"
+                value={isSteer ? "steer" : "queue"}
+                disabled={files.value.length > 0}
+                onChange={(event) => (how.value = event.currentTarget.value === "queue" ? "queue" : "steer")}
+              >
+                <option value="steer">Tell the run</option>
+                <option value="queue">Next in line</option>
+              </select>
+            )}
+            {isBusy && session && (
+              <button type="button" class="button danger" onClick={() => void session.stop()}>
+                <Icon name="stop" /> Stop
+              </button>
+            )}
+            <button
+              type="submit"
+              class="composer-send"
+              aria-label={label}
+              title={`${label} (Enter)`}
+              disabled={isEmpty || sending.value || reading.value > 0}
+            >
+              {sending.value ? <span class="spinner" /> : <Icon name="send" />}
+            </button>
+          </span>
+        </div>
+      </div>
+      <p id="composer-hint" class="unseen">
+        Enter sends, Shift and Enter begin a new line. Files can be pasted or dropped.
+      </p>
+    </form>
+  );
+}
+
+/** A run that ended meanwhile cannot be told: then it is the next prompt. */
+async function steerOr(session: OpenSession, text: string, prompt: () => Promise<void>): Promise<void> {
+  try {
+    await session.steer(text);
+  } catch (error) {
+    if (!(error instanceof GantryError) || error.code !== "no_run") throw error;
+    await prompt();
+  }
+}
+
+/** In people's words. */
+function why(error: unknown): string {
+  if (error instanceof GantryError && error.status === 413)
+    return "The files are more than the server takes at once (server.max_body_bytes). Nothing was sent.";
+  return `Not sent: ${error instanceof Error ? error.message : String(error)}`;
+}
+
+/** Files that are dropped anywhere on the page; a browser would leave it to show them. */
+function onDroppedFiles(over: (isOver: boolean) => void, take: (files: File[]) => void): () => void {
+  const listeners = new AbortController();
+  const { signal } = listeners;
+  const hasFiles = (event: DragEvent) => event.dataTransfer?.types.includes("Files") ?? false;
+  document.addEventListener(
+    "dragover",
+    (event) => {
+      if (!hasFiles(event)) return;
+      event.preventDefault();
+      over(true);
+    },
+    { signal },
+  );
+  document.addEventListener("dragleave", (event) => event.relatedTarget === null && over(false), { signal });
+  document.addEventListener(
+    "drop",
+    (event) => {
+      over(false);
+      if (!hasFiles(event)) return;
+      event.preventDefault();
+      take([...(event.dataTransfer?.files ?? [])]);
+    },
+    { signal },
+  );
+  return () => listeners.abort();
+}

@@ -1,0 +1,87 @@
+/** A piece of what a terminal would show, with the classes that draw it. */
+export interface Piece {
+  text: string;
+  classes: string;
+}
+
+const ESCAPE = "\u001b";
+const BELL = "\u0007";
+const COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
+/** What is neither text nor a tab or a line's end. */
+const CONTROL = /\p{Cc}/gu;
+
+/** Text with the escape sequences of terminals as pieces in colours; all that does anything else is left out. */
+export function piecesOf(text: string): Piece[] {
+  const pieces: Piece[] = [];
+  let style = { colour: "", bold: false, faint: false };
+  const put = (said: string) => {
+    const shown = overwritten(said);
+    if (shown === "") return;
+    const classes = [style.colour && `ansi-${style.colour}`, style.bold && "ansi-bold", style.faint && "ansi-faint"];
+    const joined = classes.filter(Boolean).join(" ");
+    const last = pieces.at(-1);
+    if (last?.classes === joined) last.text += shown;
+    else pieces.push({ text: shown, classes: joined });
+  };
+  let from = 0;
+  for (let at = text.indexOf(ESCAPE); at >= 0; at = text.indexOf(ESCAPE, from)) {
+    put(text.slice(from, at));
+    const { end, codes } = sequenceAt(text, at);
+    if (codes) style = codes.reduce(styled, style);
+    from = end;
+  }
+  put(text.slice(from));
+  return pieces;
+}
+
+/** Text without any of it. */
+export function plainOf(text: string): string {
+  return piecesOf(text)
+    .map((piece) => piece.text)
+    .join("");
+}
+
+/** Where the sequence at `at` ends; `codes` where it is one of colours. */
+function sequenceAt(text: string, at: number): { end: number; codes?: number[] } {
+  const kind = text[at + 1];
+  if (kind === "[") {
+    let end = at + 2;
+    while (end < text.length && !/[@-~]/.test(text[end] ?? "")) end += 1;
+    const codes =
+      text[end] === "m"
+        ? text
+            .slice(at + 2, end)
+            .split(";")
+            .slice(0, 16)
+            .map(Number)
+        : undefined;
+    return { end: end + 1, ...(codes && { codes }) };
+  }
+  if (kind === "]") {
+    // A title or a link: up to a bell or `ESC \`.
+    const bell = text.indexOf(BELL, at);
+    const stop = text.indexOf(`${ESCAPE}\\`, at);
+    if (bell >= 0 && (stop < 0 || bell < stop)) return { end: bell + 1 };
+    return { end: stop < 0 ? at + 2 : stop + 2 };
+  }
+  return { end: at + 2 };
+}
+
+function styled(style: { colour: string; bold: boolean; faint: boolean }, code: number) {
+  if (code === 0) return { colour: "", bold: false, faint: false };
+  if (code === 1) return { ...style, bold: true };
+  if (code === 2) return { ...style, faint: true };
+  if (code === 22) return { ...style, bold: false, faint: false };
+  if (code === 39) return { ...style, colour: "" };
+  const colour = COLOURS[code >= 90 ? code - 90 : code - 30];
+  return colour === undefined ? style : { ...style, colour };
+}
+
+/** A line that was written over, as progress bars do, shows what was written last. */
+function overwritten(text: string): string {
+  const lines = text.replaceAll("\r\n", "\n").split("\n");
+  return lines
+    .map((line) => line.slice(line.lastIndexOf("\r", line.length - 2) + 1))
+    .join("\n")
+    .replace(CONTROL, (control) => (control === "\n" || control === "\t" ? control : ""));
+}

@@ -1,0 +1,65 @@
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { toClipboard } from "../parts/clipboard.js";
+import { blocksOfGrown, showBlock, wholeOf, type Block } from "./markdown.js";
+import { highlightIn } from "./highlighting.js";
+import "./markdown.css";
+
+/** Markdown as it is read. While it grows only the blocks at its end are made again. */
+export function Markdown({ text, grows = false }: { text: string; grows?: boolean }) {
+  const kept = useRef<{ text: string; blocks: readonly Block[] }>({ text: "", blocks: [] });
+  if (kept.current.text !== text) {
+    const { text: before, blocks } = kept.current;
+    const anew = before === "" && !grows;
+    kept.current = { text, blocks: anew ? wholeOf(text) : blocksOfGrown(before, blocks, text) };
+  }
+  const { blocks } = kept.current;
+  return (
+    <div class="markdown">
+      {blocks.map((block, index) => (
+        <BlockView key={index} block={block} grows={grows && index === blocks.length - 1} />
+      ))}
+    </div>
+  );
+}
+
+/** One block. It is made again only where it is another one. */
+function BlockView({ block, grows }: { block: Block; grows: boolean }) {
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const element = place.current;
+    if (!element) return;
+    showBlock(element, block);
+    for (const pre of element.querySelectorAll("pre")) addTools(pre);
+  }, [block.raw]);
+  useLayoutEffect(() => (grows || !place.current ? undefined : highlightIn(place.current)), [block.raw, grows]);
+  return <div class={`markdown-block markdown-${block.type}`} ref={place} />;
+}
+
+/** The language and a button that copies, above code. */
+function addTools(pre: HTMLPreElement): void {
+  const code = pre.querySelector("code");
+  if (!code) return;
+  const language = /language-(\S+)/.exec(code.className)?.[1] ?? "";
+  const frame = document.createElement("div");
+  frame.className = "code";
+  const head = document.createElement("div");
+  head.className = "code-head";
+  const name = document.createElement("span");
+  name.textContent = language === "none" ? "" : language;
+  const copy = document.createElement("button");
+  copy.type = "button";
+  copy.className = "code-copy";
+  copy.textContent = "Copy";
+  copy.setAttribute("aria-label", "Copy this code");
+  copy.addEventListener("click", () => {
+    void toClipboard(code.textContent).then((done) => {
+      copy.textContent = done ? "Copied" : "Not allowed";
+      setTimeout(() => (copy.textContent = "Copy"), 1500);
+    });
+  });
+  head.append(name, copy);
+  pre.replaceWith(frame);
+  // It scrolls sideways, also by keys.
+  pre.tabIndex = 0;
+  frame.append(head, pre);
+}

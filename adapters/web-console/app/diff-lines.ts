@@ -1,0 +1,300 @@
+/** One line of two texts that are compared. A number is the line's place in that text, from 1; 0 where it is not in it. */
+export interface DiffRow {
+  kind: "same" | "removed" | "added";
+  text: string;
+  old: number;
+  new: number;
+  /** The last line of a text that does not end with a line break. */
+  open: boolean;
+}
+
+/** A part of a line, from one character to before another. */
+export type Span = readonly [start: number, end: number];
+
+/** Within a stretch without lines that could hold it, so many changes are looked for; beyond, all of it is replaced. */
+const MOST_CHANGES = 600;
+/** Steps between two pauses. */
+const STEPS = 4_000;
+/** Words of a line in which marks are looked for. */
+const MOST_WORDS = 400;
+/** A slice of work, in milliseconds: half a frame. */
+const SLICE_MS = 8;
+
+/** Compares line by line, in slices between which the page does other things. Rejects with the signal's reason. */
+export async function compare(before: string, after: string, signal?: AbortSignal): Promise<DiffRow[]> {
+  const work = compareInSteps(before, after);
+  for (;;) {
+    signal?.throwIfAborted();
+    const until = performance.now() + SLICE_MS;
+    let step = work.next();
+    while (!step.done && performance.now() < until) step = work.next();
+    if (step.done) return step.value;
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+}
+
+/** The same, as steps that somebody takes. */
+export function* compareInSteps(before: string, after: string): Generator<undefined, DiffRow[]> {
+  const ids = new Map<string, number>();
+  const old = yield* numbered(linesOf(before), ids);
+  const fresh = yield* numbered(linesOf(after), ids);
+  const pairs = yield* matches(old.ids, fresh.ids, ids.size);
+  const rows: DiffRow[] = [];
+  let [i, j] = [0, 0];
+  const removed = () => rows.push(row("removed", old.lines[i] ?? "", ++i, 0));
+  const added = () => rows.push(row("added", fresh.lines[j] ?? "", 0, ++j));
+  for (const [a, b] of pairs) {
+    while (i < a) removed();
+    while (j < b) added();
+    rows.push(row("same", old.lines[a] ?? "", ++i, ++j));
+    if (rows.length % STEPS === 0) yield;
+  }
+  while (i < old.lines.length) removed();
+  while (j < fresh.lines.length) added();
+  return rows;
+}
+
+/** With their line breaks, so that one that is missing at the end is a difference. */
+function linesOf(text: string): string[] {
+  const lines = text.split("\n").map((line, at, all) => (at < all.length - 1 ? `${line}\n` : line));
+  if (lines.at(-1) === "") lines.pop();
+  return lines;
+}
+
+function row(kind: DiffRow["kind"], line: string, old: number, fresh: number): DiffRow {
+  const open = !line.endsWith("\n");
+  return { kind, text: open ? line : line.slice(0, -1), old, new: fresh, open };
+}
+
+/** Lines as numbers, equal where the lines are. */
+function* numbered(
+  lines: string[],
+  known: Map<string, number>,
+): Generator<undefined, { lines: string[]; ids: Int32Array }> {
+  const ids = new Int32Array(lines.length);
+  for (const [at, line] of lines.entries()) {
+    const id = known.get(line) ?? known.size;
+    known.set(line, id);
+    ids[at] = id;
+    if (at % STEPS === STEPS - 1) yield;
+  }
+  return { lines, ids };
+}
+
+type Pair = readonly [old: number, fresh: number];
+
+/** Places that are the same in both, in order. */
+function* matches(a: Int32Array, b: Int32Array, kinds: number): Generator<undefined, Pair[]> {
+  const pairs: Pair[] = [];
+  const stretches = [{ from: [0, 0] as Pair, to: [a.length, b.length] as Pair }];
+  for (let stretch = stretches.pop(); stretch; stretch = stretches.pop()) {
+    let [aFrom, bFrom] = stretch.from;
+    let [aTo, bTo] = stretch.to;
+    while (aFrom < aTo && bFrom < bTo && a[aFrom] === b[bFrom]) pairs.push([aFrom++, bFrom++]);
+    while (aFrom < aTo && bFrom < bTo && a[aTo - 1] === b[bTo - 1]) pairs.push([--aTo, --bTo]);
+    if (aFrom === aTo || bFrom === bTo) continue;
+    const anchors = yield* uniqueInBoth(a, b, [aFrom, bFrom], [aTo, bTo], kinds);
+    if (anchors.length === 0) {
+      const inner = yield* fewestChanges(a.subarray(aFrom, aTo), b.subarray(bFrom, bTo));
+      for (const [i, j] of inner) pairs.push([aFrom + i, bFrom + j]);
+      continue;
+    }
+    let from: Pair = [aFrom, bFrom];
+    for (const anchor of anchors) {
+      stretches.push({ from, to: anchor });
+      pairs.push(anchor);
+      from = [anchor[0] + 1, anchor[1] + 1];
+    }
+    stretches.push({ from, to: [aTo, bTo] });
+  }
+  return pairs.sort((one, other) => one[0] - other[0]);
+}
+
+/** The longest row of lines in the same order that are once in each: what a person would hold on to. */
+function* uniqueInBoth(
+  a: Int32Array,
+  b: Int32Array,
+  [aFrom, bFrom]: Pair,
+  [aTo, bTo]: Pair,
+  kinds: number,
+): Generator<undefined, Pair[]> {
+  // A table of all lines for each short stretch would be more work than the stretch.
+  const isLarge = aTo - aFrom + bTo - bFrom > kinds / 8;
+  const inB = isLarge ? new Counts(kinds) : new SparseCounts();
+  const inA = isLarge ? new Counts(kinds) : new SparseCounts();
+  for (let i = aFrom; i < aTo; i++) inA.add(a[i] ?? 0, i);
+  yield;
+  for (let j = bFrom; j < bTo; j++) inB.add(b[j] ?? 0, j);
+  yield;
+  const best: { pair: Pair; before: number }[] = [];
+  /** Index in `best` of the end of the best row of each length. */
+  const ends: number[] = [];
+  for (let i = aFrom; i < aTo; i++) {
+    const line = a[i] ?? 0;
+    if (i % STEPS === 0) yield;
+    const j = inB.only(line);
+    if (j < 0 || inA.only(line) < 0) continue;
+    let [low, high] = [0, ends.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((best[ends[middle] ?? 0]?.pair[1] ?? 0) < j) low = middle + 1;
+      else high = middle;
+    }
+    best.push({ pair: [i, j], before: low > 0 ? (ends[low - 1] ?? -1) : -1 });
+    ends[low] = best.length - 1;
+  }
+  const row: Pair[] = [];
+  for (let at = ends.at(-1) ?? -1; at >= 0; at = best[at]?.before ?? -1) row.push(best[at]?.pair ?? [0, 0]);
+  return row.reverse();
+}
+
+/** Where each line is, as long as it is there once. */
+class Counts {
+  readonly #places: Int32Array;
+  constructor(kinds: number) {
+    this.#places = new Int32Array(kinds).fill(-1);
+  }
+  add(line: number, place: number): void {
+    this.#places[line] = this.#places[line] === -1 ? place : -2;
+  }
+  only(line: number): number {
+    return this.#places[line] ?? -1;
+  }
+}
+
+class SparseCounts {
+  readonly #places = new Map<number, number>();
+  add(line: number, place: number): void {
+    this.#places.set(line, this.#places.has(line) ? -2 : place);
+  }
+  only(line: number): number {
+    return this.#places.get(line) ?? -1;
+  }
+}
+
+/** Myers' greedy way: the fewest lines removed and added. Nothing where there are too many. */
+function* fewestChanges(a: ArrayLike<unknown>, b: ArrayLike<unknown>): Generator<undefined, Pair[]> {
+  const most = Math.min(a.length + b.length, MOST_CHANGES);
+  const ends = new Int32Array(2 * most + 3);
+  const trace: Int32Array[] = [];
+  const middle = most + 1;
+  for (let changes = 0; changes <= most; changes++) {
+    trace.push(ends.slice(middle - changes - 1, middle + changes + 2));
+    for (let k = -changes; k <= changes; k += 2) {
+      const isDown = k === -changes || (k !== changes && (ends[middle + k - 1] ?? 0) < (ends[middle + k + 1] ?? 0));
+      let x = isDown ? (ends[middle + k + 1] ?? 0) : (ends[middle + k - 1] ?? 0) + 1;
+      while (x < a.length && x - k < b.length && a[x] === b[x - k]) x++;
+      ends[middle + k] = x;
+      if (x >= a.length && x - k >= b.length) return wayBack(trace, a.length, b.length);
+    }
+    if (changes % 16 === 15) yield;
+  }
+  return [];
+}
+
+function wayBack(trace: Int32Array[], aLength: number, bLength: number): Pair[] {
+  const pairs: Pair[] = [];
+  let [x, y] = [aLength, bLength];
+  for (let changes = trace.length - 1; changes >= 0; changes--) {
+    const ends = trace[changes] ?? new Int32Array();
+    const at = (k: number) => ends[k + changes + 1] ?? 0;
+    const k = x - y;
+    const isDown = k === -changes || (k !== changes && at(k - 1) < at(k + 1));
+    const beforeK = isDown ? k + 1 : k - 1;
+    const beforeX = changes === 0 ? 0 : at(beforeK);
+    const beforeY = changes === 0 ? 0 : beforeX - beforeK;
+    while (x > beforeX && y > beforeY) pairs.push([--x, --y]);
+    [x, y] = [beforeX, beforeY];
+  }
+  return pairs.reverse();
+}
+
+/** What differs in two lines, by words; undefined where most of it does, and marks would say nothing. */
+export function wordMarks(before: string, after: string): { before: Span[]; after: Span[] } | undefined {
+  const [a, b] = [wordsOf(before), wordsOf(after)];
+  if (a.length > MOST_WORDS || b.length > MOST_WORDS) return undefined;
+  const work = fewestChanges(a, b);
+  let step = work.next();
+  while (!step.done) step = work.next();
+  const pairs = step.value;
+  const kept = pairs.reduce((sum, [i]) => sum + (a[i] ?? "").trim().length, 0);
+  const most = Math.max(before.trim().length, after.trim().length);
+  if (kept * 3 < most) return undefined;
+  return { before: spans(a, new Set(pairs.map(([i]) => i))), after: spans(b, new Set(pairs.map(([, j]) => j))) };
+}
+
+function wordsOf(line: string): string[] {
+  return line.match(/[\p{L}\p{N}_]+|\s+|[^]/gu) ?? [];
+}
+
+/** The words that are not kept, neighbours as one. */
+function spans(words: readonly string[], kept: ReadonlySet<number>): Span[] {
+  const found: [number, number][] = [];
+  let at = 0;
+  for (const [i, word] of words.entries()) {
+    const last = found.at(-1);
+    if (!kept.has(i)) {
+      if (last?.[1] === at) last[1] = at + word.length;
+      else found.push([at, at + word.length]);
+    }
+    at += word.length;
+  }
+  return found;
+}
+
+/** Rows to show together, or unchanged ones to leave out at first. */
+export interface DiffBlock {
+  kind: "shown" | "folded";
+  rows: readonly DiffRow[];
+}
+
+/** Unchanged lines stay in sight beside a change; longer stretches of them are folded. */
+export function blocksOf(rows: readonly DiffRow[], context = 3): DiffBlock[] {
+  const near = new Uint8Array(rows.length);
+  for (const [at, { kind }] of rows.entries())
+    if (kind !== "same") near.fill(1, Math.max(0, at - context), Math.min(rows.length, at + context + 1));
+  const blocks: DiffBlock[] = [];
+  for (let from = 0; from < rows.length;) {
+    let to = from;
+    while (to < rows.length && near[to] === near[from]) to++;
+    const part = rows.slice(from, to);
+    const last = blocks.at(-1);
+    // A line that says that one line is hidden would be as long as that line.
+    if (near[from] === 1 || part.length <= 2) {
+      if (last?.kind === "shown") last.rows = [...last.rows, ...part];
+      else blocks.push({ kind: "shown", rows: part });
+    } else blocks.push({ kind: "folded", rows: part });
+    from = to;
+  }
+  return blocks;
+}
+
+/** Rows beside each other: what was removed and what came in its place on one line. */
+export type SideBySide = readonly [left: DiffRow | undefined, right: DiffRow | undefined];
+
+/** Pairs of rows for two columns. */
+export function sideBySide(rows: readonly DiffRow[]): SideBySide[] {
+  const lines: SideBySide[] = [];
+  for (let at = 0; at < rows.length;) {
+    const row = rows[at];
+    if (row?.kind === "same") {
+      lines.push([row, row]);
+      at++;
+      continue;
+    }
+    const [removed, added]: [DiffRow[], DiffRow[]] = [[], []];
+    for (let one = rows[at]; one && one.kind !== "same"; one = rows[++at])
+      (one.kind === "removed" ? removed : added).push(one);
+    for (let i = 0; i < Math.max(removed.length, added.length); i++) lines.push([removed[i], added[i]]);
+  }
+  return lines;
+}
+
+/** How many lines were added and removed. */
+export function countsOf(rows: readonly DiffRow[]): { added: number; removed: number } {
+  let [added, removed] = [0, 0];
+  for (const { kind } of rows)
+    if (kind === "added") added++;
+    else if (kind === "removed") removed++;
+  return { added, removed };
+}

@@ -1,0 +1,270 @@
+import { useComputed, useSignal, signal } from "@preact/signals";
+import type { Diff } from "gantry/client";
+import { useEffect, useMemo } from "preact/hooks";
+import "./diff.css";
+import {
+  blocksOf,
+  compare,
+  compareInSteps,
+  countsOf,
+  sideBySide,
+  wordMarks,
+  type DiffBlock,
+  type DiffRow,
+  type Span,
+} from "./diff-lines.js";
+import { Icon } from "./parts/icon.js";
+
+/** Texts of so many characters together are compared while the page is drawn: nothing moves when the lines come. */
+const AT_ONCE = 30_000;
+/** Lines that are shown at first, and more of them with each press. */
+const SHOWN = { first: 400, more: 2_000 };
+/** Characters of a line. */
+const LINE = 2_000;
+const KEPT = "gantry.diff";
+
+/** One column or two; kept for all of them. */
+const layout = signal<"unified" | "split">(read());
+const compared = new WeakMap<Diff, DiffRow[]>();
+
+function read(): "unified" | "split" {
+  try {
+    return localStorage.getItem(KEPT) === "split" ? "split" : "unified";
+  } catch {
+    return "unified";
+  }
+}
+
+function choose(value: "unified" | "split"): void {
+  layout.value = value;
+  try {
+    localStorage.setItem(KEPT, value);
+  } catch {
+    // It holds until the page is left.
+  }
+}
+
+interface DiffViewProps {
+  diff: Diff;
+  open?: boolean;
+  /** It has not happened yet: what is there now is not known, and the text may take its place. */
+  asked?: boolean;
+}
+
+/** What happens to a file, line by line. */
+export function DiffView({ diff, open = true, asked = false }: DiffViewProps) {
+  const rows = useRows(diff);
+  const isOpen = useSignal(open);
+  const counts = rows && countsOf(rows);
+  const verb =
+    diff.old_text === null ? (asked ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
+  return (
+    <section
+      class={`diff ${asked && diff.old_text !== null ? "diff-planned" : ""}`}
+      aria-label={`Changes of ${diff.path}`}
+    >
+      <header class="diff-head">
+        <button
+          type="button"
+          class="diff-fold"
+          aria-expanded={isOpen.value}
+          onClick={() => (isOpen.value = !isOpen.value)}
+        >
+          <Icon name={isOpen.value ? "chevron-down" : "chevron-right"} />
+          <bdi class="diff-path" title={diff.path}>
+            {diff.path}
+          </bdi>
+        </button>
+        {verb && <span class="diff-verb">{verb}</span>}
+        {counts && (
+          <span class="diff-counts">
+            <span class="diff-plus" aria-label={`${counts.added} lines added`}>
+              +{counts.added}
+            </span>
+            <span class="diff-minus" aria-label={`${counts.removed} lines removed`}>
+              −{counts.removed}
+            </span>
+          </span>
+        )}
+        {isOpen.value && diff.old_text !== null && (
+          <button
+            type="button"
+            class="diff-layout"
+            aria-pressed={layout.value === "split"}
+            onClick={() => choose(layout.value === "split" ? "unified" : "split")}
+          >
+            Side by side
+          </button>
+        )}
+      </header>
+      {isOpen.value &&
+        (rows ? (
+          <Rows rows={rows} isNew={diff.old_text === null} path={diff.path} />
+        ) : (
+          <p class="diff-wait">
+            <span class="spinner" /> Comparing…
+          </p>
+        ))}
+    </section>
+  );
+}
+
+/** Undefined until they are compared. */
+function useRows(diff: Diff): DiffRow[] | undefined {
+  const before = diff.old_text ?? "";
+  const after = diff.new_text;
+  const atOnce = useMemo(() => {
+    const known = compared.get(diff);
+    if (known || before.length + after.length > AT_ONCE) return known;
+    const work = compareInSteps(before, after);
+    let step = work.next();
+    while (!step.done) step = work.next();
+    compared.set(diff, step.value);
+    return step.value;
+  }, [before, after]);
+  const later = useSignal<{ diff: Diff; rows: DiffRow[] } | undefined>(undefined);
+  useEffect(() => {
+    if (atOnce) return;
+    const gone = new AbortController();
+    compare(before, after, gone.signal).then(
+      (rows) => {
+        compared.set(diff, rows);
+        later.value = { diff, rows };
+      },
+      // Only that it is not looked at any more.
+      () => undefined,
+    );
+    return () => gone.abort();
+  }, [before, after, atOnce]);
+  return atOnce ?? (later.value?.diff === diff ? later.value.rows : undefined);
+}
+
+function Rows({ rows, isNew, path }: { rows: DiffRow[]; isNew: boolean; path: string }) {
+  const shown = useSignal(SHOWN.first);
+  /** Folded blocks that were opened, by where they begin. */
+  const opened = useSignal<ReadonlySet<DiffRow>>(new Set());
+  const blocks = useMemo(() => blocksOf(rows), [rows]);
+  const isSplit = useComputed(() => layout.value === "split" && !isNew && !isNarrow());
+  if (rows.length === 0) return <p class="diff-wait">The file is empty.</p>;
+  let left = shown.value;
+  let hidden = 0;
+  const parts = blocks.map((block) => {
+    const [first] = block.rows;
+    if (!first) return null;
+    if (block.kind === "folded" && !opened.value.has(first))
+      return left <= 0 ? null : (
+        <Fold block={block} onOpen={() => (opened.value = new Set([...opened.value, first]))} />
+      );
+    const visible = block.rows.slice(0, Math.max(0, left));
+    left -= visible.length;
+    hidden += block.rows.length - visible.length;
+    if (visible.length === 0) return null;
+    return isSplit.value ? <Split key={first} rows={visible} /> : <Unified key={first} rows={visible} />;
+  });
+  return (
+    <>
+      <div
+        class={`diff-lines ${isSplit.value ? "diff-split" : ""}`}
+        role="group"
+        aria-label={`Lines of ${path}`}
+        tabIndex={0}
+      >
+        <div class="diff-body">{parts}</div>
+      </div>
+      {hidden > 0 && (
+        <button type="button" class="diff-more" onClick={() => (shown.value += SHOWN.more)}>
+          Show {Math.min(hidden, SHOWN.more).toLocaleString("en")} more of {hidden.toLocaleString("en")} lines
+        </button>
+      )}
+    </>
+  );
+}
+
+function Fold({ block, onOpen }: { block: DiffBlock; onOpen: () => void }) {
+  return (
+    <button type="button" class="diff-folded" onClick={onOpen}>
+      {block.rows.length.toLocaleString("en")} unchanged lines
+    </button>
+  );
+}
+
+type Marks = ReadonlyMap<DiffRow, readonly Span[]>;
+
+/** Words that differ, where a line was replaced by one that is much like it. */
+function marksOf(rows: readonly DiffRow[]): Marks {
+  const marks = new Map<DiffRow, readonly Span[]>();
+  for (const [left, right] of sideBySide(rows)) {
+    if (!left || !right || left === right || left.text.length > LINE || right.text.length > LINE) continue;
+    const found = wordMarks(left.text, right.text);
+    if (found) marks.set(left, found.before).set(right, found.after);
+  }
+  return marks;
+}
+
+const SIGNS = { same: " ", removed: "−", added: "+" } as const;
+
+function Unified({ rows }: { rows: readonly DiffRow[] }) {
+  const marks = useMemo(() => marksOf(rows), [rows[0], rows.length]);
+  return (
+    <>
+      {rows.map((row) => (
+        <div class={`diff-row ${row.kind}`}>
+          <span class="diff-number">{row.old || ""}</span>
+          <span class="diff-number">{row.new || ""}</span>
+          <span class="diff-sign">{SIGNS[row.kind]}</span>
+          <Line row={row} marks={marks} />
+        </div>
+      ))}
+    </>
+  );
+}
+
+function Split({ rows }: { rows: readonly DiffRow[] }) {
+  const marks = useMemo(() => marksOf(rows), [rows[0], rows.length]);
+  const half = (row: DiffRow | undefined, number: number) => (
+    <>
+      <span class={`diff-number ${row?.kind ?? "none"}`}>{number || ""}</span>
+      <span class={`diff-half ${row?.kind ?? "none"}`}>
+        <span class="diff-sign">{row ? SIGNS[row.kind] : " "}</span>
+        {row && <Line row={row} marks={marks} />}
+      </span>
+    </>
+  );
+  return (
+    <>
+      {sideBySide(rows).map(([left, right]) => (
+        <div class="diff-pair">
+          {half(left, left?.old ?? 0)}
+          {half(right, right?.new ?? 0)}
+        </div>
+      ))}
+    </>
+  );
+}
+
+function Line({ row, marks }: { row: DiffRow; marks: Marks }) {
+  const text = row.text.length > LINE ? row.text.slice(0, LINE) : row.text;
+  const parts = [];
+  let at = 0;
+  for (const [start, end] of marks.get(row) ?? []) {
+    if (start > at) parts.push(text.slice(at, start));
+    parts.push(<mark>{text.slice(start, end)}</mark>);
+    at = end;
+  }
+  parts.push(text.slice(at));
+  return (
+    <span class="diff-text">
+      {parts}
+      {text.endsWith("\r") && <span class="diff-note">␍</span>}
+      {text !== row.text && (
+        <span class="diff-note"> … {(row.text.length - LINE).toLocaleString("en")} more characters</span>
+      )}
+      {row.open && row.kind !== "same" && <span class="diff-note"> no line break at the end</span>}
+    </span>
+  );
+}
+
+/** Two columns have no room there. */
+function isNarrow(): boolean {
+  return matchMedia("(max-width: 720px)").matches;
+}

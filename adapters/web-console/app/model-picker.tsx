@@ -1,0 +1,187 @@
+import { useSignal } from "@preact/signals";
+import type { Model } from "gantry/client";
+import { useEffect, useRef } from "preact/hooks";
+import { Icon } from "./parts/icon.js";
+
+/** A provider's name and a model's. */
+export interface Pair {
+  provider: string;
+  model: string;
+}
+
+interface ModelPickerProps {
+  /** Undefined until they came. */
+  models: readonly Model[] | undefined;
+  value: Pair | undefined;
+  /** The server may choose. */
+  isNew: boolean;
+  disabled: boolean;
+  onOpen: () => void;
+  onChoose: (pair: Pair | undefined) => void;
+}
+
+/** Options that are shown; who has more searches. */
+const SHOWN = 200;
+
+interface Option {
+  pair: Pair | undefined;
+  name: string;
+  provider: string;
+}
+
+/** A list of models that is searched as one types. */
+export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }: ModelPickerProps) {
+  const isOpen = useSignal(false);
+  const search = useSignal("");
+  const at = useSignal(0);
+  const button = useRef<HTMLButtonElement>(null);
+  const popup = useRef<HTMLDivElement>(null);
+  const current = value && models?.find((one) => one.provider === value.provider && one.model.id === value.model);
+  const label = value ? current?.model.name || value.model : "Default model";
+  const all = isOpen.value ? optionsOf(models ?? [], search.value, isNew) : [];
+  const options = all.slice(0, SHOWN);
+
+  const open = () => {
+    search.value = "";
+    isOpen.value = true;
+    const options = optionsOf(models ?? [], "", isNew);
+    at.value = Math.max(
+      0,
+      options.findIndex(({ pair }) => isSame(pair, value)),
+    );
+    onOpen();
+  };
+  const close = () => {
+    popup.current?.hidePopover();
+    button.current?.focus();
+  };
+  const choose = (option: Option | undefined) => {
+    if (!option) return;
+    close();
+    if (!isSame(option.pair, value)) onChoose(option.pair);
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
+    const move = moves[event.key];
+    if (move !== undefined) at.value = Math.min(Math.max(0, at.value + move), Math.max(0, options.length - 1));
+    else if (event.key === "Enter") choose(options[at.value]);
+    else if (event.key === "Escape") close();
+    else if (event.key === "Tab") {
+      popup.current?.hidePopover();
+      return;
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  useEffect(() => {
+    popup.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" });
+  }, [at.value, isOpen.value, search.value]);
+  useEffect(() => {
+    const [list, anchor] = [popup.current, button.current];
+    if (!isOpen.value || !list || !anchor) return;
+    // On top of everything: what is around it scrolls, and would cut it off. It goes by itself when one presses elsewhere.
+    list.showPopover();
+    place(list, anchor.getBoundingClientRect());
+    list.querySelector("input")?.focus();
+  }, [isOpen.value]);
+
+  return (
+    <div class="model-picker">
+      <button
+        ref={button}
+        type="button"
+        class="picker model-button"
+        aria-haspopup="listbox"
+        aria-expanded={isOpen.value}
+        aria-label={`Model: ${label}`}
+        title={value ? `${value.provider}/${value.model}` : "The server chooses"}
+        disabled={disabled}
+        onClick={() => (isOpen.value ? close() : open())}
+      >
+        <span class="model-name">{label}</span>
+        <Icon name="chevron-down" />
+      </button>
+      {isOpen.value && (
+        <div
+          ref={popup}
+          class="model-popup"
+          popover="auto"
+          onToggle={({ newState }) => newState === "closed" && (isOpen.value = false)}
+        >
+          <input
+            class="field"
+            role="combobox"
+            aria-label="Search models"
+            aria-expanded="true"
+            aria-controls="model-options"
+            aria-autocomplete="list"
+            aria-activedescendant={options.length > 0 ? `model-option-${at.value}` : undefined}
+            placeholder="Search models…"
+            autocomplete="off"
+            value={search.value}
+            onInput={(event) => {
+              search.value = event.currentTarget.value;
+              at.value = 0;
+            }}
+            onKeyDown={onKeyDown}
+          />
+          <ul id="model-options" class="model-options" role="listbox" aria-label="Models">
+            {options.map((option, i) => (
+              <li
+                key={`${option.provider}/${option.pair?.model ?? ""}`}
+                id={`model-option-${i}`}
+                class={`model-option ${isSame(option.pair, value) ? "chosen" : ""}`}
+                role="option"
+                aria-selected={i === at.value}
+                onPointerMove={() => (at.value = i)}
+                onClick={() => choose(option)}
+              >
+                <span class="model-name">{option.name}</span>
+                <span class="model-provider">{option.provider}</span>
+              </li>
+            ))}
+          </ul>
+          <p class="model-note" role="status">
+            {models === undefined
+              ? "Asking the providers…"
+              : all.length === 0
+                ? "No model has this in its name."
+                : all.length > SHOWN
+                  ? `${all.length - SHOWN} more; search for them.`
+                  : ""}
+          </p>
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Above the button where there is more room, else below it. */
+function place(list: HTMLElement, { left, top, bottom }: DOMRect): void {
+  const gap = 6;
+  const room = document.documentElement.clientWidth - list.offsetWidth - gap;
+  list.style.left = `${Math.max(gap, Math.min(left, room))}px`;
+  const above = top > innerHeight - bottom;
+  list.style.bottom = above ? `${innerHeight - top + gap}px` : "auto";
+  list.style.top = above ? "auto" : `${bottom + gap}px`;
+}
+
+function optionsOf(models: readonly Model[], search: string, isNew: boolean): Option[] {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const options: Option[] = models.map(({ provider, model }) => ({
+    pair: { provider, model: model.id },
+    name: model.name || model.id,
+    provider,
+  }));
+  const found = options.filter(({ pair, name, provider }) => {
+    const text = `${provider}/${pair?.model ?? ""} ${name}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+  return isNew && words.length === 0
+    ? [{ pair: undefined, name: "Default model", provider: "as the server chooses" }, ...found]
+    : found;
+}
+
+function isSame(one: Pair | undefined, other: Pair | undefined): boolean {
+  return one?.provider === other?.provider && one?.model === other?.model;
+}

@@ -1,0 +1,49 @@
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** `just now`, `5 min`, `3 h`, `2 d`, then the date. */
+export function ago(iso: string, now = Date.now()): string {
+  const time = Date.parse(iso);
+  if (Number.isNaN(time)) return "";
+  const past = now - time;
+  if (past < MINUTE) return "just now";
+  if (past < HOUR) return `${Math.floor(past / MINUTE)} min`;
+  if (past < DAY) return `${Math.floor(past / HOUR)} h`;
+  if (past < 7 * DAY) return `${Math.floor(past / DAY)} d`;
+  return new Date(time).toLocaleDateString(undefined, { day: "numeric", month: "short", year: "numeric" });
+}
+
+/** `950`, `12.3k`, `1.2M`. */
+export function tokens(count: number): string {
+  if (count < 1000) return String(count);
+  if (count < 1_000_000) return `${trimmed(count / 1000)}k`;
+  return `${trimmed(count / 1_000_000)}M`;
+}
+
+/** `$0.0042`, `$1.20`; nothing where it is not known. */
+export function money(usd: number): string {
+  if (usd === 0) return "";
+  return usd < 0.1 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;
+}
+
+/** `512 B`, `1.2 kB`, `3.4 MB`. */
+export function bytes(count: number): string {
+  if (count < 1000) return `${count} B`;
+  if (count < 1_000_000) return `${trimmed(count / 1000)} kB`;
+  return `${trimmed(count / 1_000_000)} MB`;
+}
+
+/** `0.4 s`, `12 s`, `3 min 5 s`, `2 h 4 min`. */
+export function duration(ms: number): string {
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${seconds % 60} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+function trimmed(number: number): string {
+  return number.toFixed(number < 100 ? 1 : 0).replace(/\.0$/, "");
+}

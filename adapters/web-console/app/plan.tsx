@@ -1,0 +1,51 @@
+import { useSignal } from "@preact/signals";
+import "./plan.css";
+import { Icon } from "./parts/icon.js";
+import type { OpenSession } from "./state/open-session.js";
+
+const SAID = { pending: "to do", in_progress: "under way", completed: "done" } as const;
+
+/** The todo list of the session's runs; nothing where there is none. */
+export function Plan({ session }: { session: OpenSession }) {
+  /** As a person wants it. */
+  const isOpen = useSignal<boolean | undefined>(undefined);
+  const entries = session.plan.value;
+  if (entries.length === 0) return null;
+  const done = entries.filter(({ status }) => status === "completed").length;
+  // A question needs the room, and what is done is of the past.
+  const isShown = session.asks.value.length === 0 && (isOpen.value ?? done < entries.length);
+  const current = entries.find(({ status }) => status === "in_progress");
+  return (
+    <section class="plan" aria-label="Plan">
+      <button type="button" class="plan-head" aria-expanded={isShown} onClick={() => (isOpen.value = !isShown)}>
+        <Icon name="list" />
+        <span class="plan-title">Plan</span>
+        <span class="plan-count">
+          {done} of {entries.length} done
+        </span>
+        {!isShown && current && <span class="plan-current">{current.content}</span>}
+        <Icon name={isShown ? "chevron-down" : "chevron-right"} />
+      </button>
+      <progress class="plan-progress" max={entries.length} value={done} aria-label="Steps done" />
+      {isShown && (
+        <ol class="plan-entries">
+          {entries.map(({ content, status }) => (
+            <li class={`plan-entry ${status}`} aria-current={status === "in_progress" ? "step" : undefined}>
+              <span class="plan-mark">
+                {status === "completed" ? (
+                  <Icon name="check" />
+                ) : status === "in_progress" ? (
+                  <span class="dot busy" />
+                ) : null}
+              </span>
+              <span class="plan-text">
+                {content}
+                <span class="unseen"> ({SAID[status]})</span>
+              </span>
+            </li>
+          ))}
+        </ol>
+      )}
+    </section>
+  );
+}

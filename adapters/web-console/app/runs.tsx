@@ -1,0 +1,148 @@
+import { useSignal, type ReadonlySignal } from "@preact/signals";
+import type { Run, RunState } from "gantry/client";
+import { useEffect } from "preact/hooks";
+import { ago, duration, money, tokens } from "./parts/format.js";
+import { Icon } from "./parts/icon.js";
+import "./runs.css";
+import { useConsole } from "./state/context.js";
+import { RunsOverview } from "./runs-overview.js";
+
+const SAID: Readonly<Record<RunState, string>> = {
+  queued: "in line",
+  running: "running",
+  waiting: "waits for an answer",
+  finished: "finished",
+  failed: "failed",
+  cancelled: "cancelled",
+  interrupted: "interrupted",
+};
+const DOTS: Readonly<Record<RunState, string>> = {
+  queued: "waiting",
+  running: "busy",
+  waiting: "waiting",
+  finished: "",
+  failed: "bad",
+  cancelled: "",
+  interrupted: "bad",
+};
+
+/** Runs of all sessions: what goes on, and what went on last. */
+export function Runs() {
+  const app = useConsole();
+  const overview = useSignal<RunsOverview | undefined>(undefined);
+  useEffect(() => {
+    const made = new RunsOverview(app.client, (error) => app.fail(error));
+    overview.value = made;
+    return () => made.close();
+  }, [app]);
+  const { value } = overview;
+  if (!value) return null;
+  const runs = value.runs.value;
+  const under = runs?.filter(isUnderWay) ?? [];
+  const ended = runs?.filter((run) => !isUnderWay(run)) ?? [];
+  return (
+    <div class="runs">
+      <div class="runs-column">
+        <header class="runs-head">
+          <p role="status" class="runs-sum">
+            {runs === undefined
+              ? "Looking…"
+              : under.length === 0
+                ? "Nothing is under way."
+                : `${under.length} under way${waiting(under)}`}
+          </p>
+          {value.lost.value && (
+            <p class="runs-lost">
+              <Icon name="warning" /> The server cannot be reached; this is how it was.
+            </p>
+          )}
+        </header>
+        {under.length > 0 && <RunList label="Under way" runs={under} titles={value.titles} cancel={value.cancel} />}
+        {ended.length > 0 && <RunList label="Ended" runs={ended} titles={value.titles} />}
+        {value.hasMore.value && (
+          <button type="button" class="button" onClick={() => void value.more()}>
+            Older runs
+          </button>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function waiting(runs: readonly Run[]): string {
+  const count = runs.filter(({ state }) => state === "waiting").length;
+  if (count === 0) return "";
+  return `, ${count} ${count === 1 ? "waits" : "wait"} for an answer`;
+}
+
+interface RunListProps {
+  label: string;
+  runs: readonly Run[];
+  titles: ReadonlySignal<ReadonlyMap<string, string>>;
+  cancel?: (run: Run) => Promise<void>;
+}
+
+function RunList({ label, runs, titles, cancel }: RunListProps) {
+  return (
+    <section aria-label={label}>
+      <h2 class="runs-label">{label}</h2>
+      <ul class="runs-list">
+        {runs.map((run) => (
+          <RunRow key={run.id} run={run} title={titles.value.get(run.session_id) ?? "Session"} cancel={cancel} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function RunRow({ run, title, cancel }: { run: Run; title: string; cancel: RunListProps["cancel"] }) {
+  const isStopping = useSignal(false);
+  const stop = async () => {
+    isStopping.value = true;
+    await cancel?.(run);
+    isStopping.value = false;
+  };
+  const took = Date.parse(run.ended_at || new Date().toISOString()) - Date.parse(run.started_at);
+  const facts = [
+    run.model && `${run.provider}/${run.model}`,
+    `begun ${ago(run.started_at)}`,
+    run.state === "queued" ? "" : duration(Math.max(0, took)),
+    run.usage.total_tokens > 0 ? `${tokens(run.usage.total_tokens)} tokens` : "",
+    money(run.usage.cost),
+    run.ended_by === "budget" ? "budget used up" : run.ended_by === "max_iterations" ? "too many steps" : "",
+  ].filter(Boolean);
+  return (
+    <li class={`run run-${run.state}`}>
+      <span class={`dot ${DOTS[run.state]}`} />
+      <span class="run-text">
+        <a class="run-title" href={`#/s/${run.session_id}`}>
+          <bdi>{title}</bdi>
+        </a>
+        <span class="run-facts">
+          <strong>{SAID[run.state]}</strong> {facts.join(" · ")}
+        </span>
+        {run.error && run.state === "failed" && <span class="run-error">{run.error.message}</span>}
+        {run.retry && (
+          <span class="run-error">
+            asks the model again (attempt {run.retry.attempt}): {run.retry.reason}
+          </span>
+        )}
+      </span>
+      {cancel && (
+        <button
+          type="button"
+          class="button danger"
+          disabled={isStopping.value}
+          aria-label={`Stop the run of ${title}`}
+          onClick={() => void stop()}
+        >
+          <Icon name="stop" /> Stop
+        </button>
+      )}
+    </li>
+  );
+}
+
+function isUnderWay({ state }: Run): boolean {
+  return state === "queued" || state === "running" || state === "waiting";
+}

@@ -1,0 +1,35 @@
+import type { ContentPart } from "gantry/client";
+import { bytes } from "../parts/format.js";
+import { Icon } from "../parts/icon.js";
+
+/** Kinds of pictures that hold nothing but a picture. */
+const PICTURES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+const BASE64 = /^[A-Za-z0-9+/=\s]*$/;
+
+/** Pictures and files of a message. */
+export function Parts({ parts }: { parts: readonly ContentPart[] }) {
+  if (parts.length === 0) return null;
+  return (
+    <div class="parts">
+      {parts.map((part, index) => (
+        <PartView key={index} part={part} />
+      ))}
+    </div>
+  );
+}
+
+function PartView({ part }: { part: ContentPart }) {
+  if (part.type === "text") return null;
+  const size = bytes(Math.floor((part.data.length * 3) / 4));
+  if (part.type === "image" && PICTURES.has(part.media_type) && BASE64.test(part.data))
+    return <img class="picture" alt={`Picture, ${size}`} src={`data:${part.media_type};base64,${part.data}`} />;
+  return (
+    <span class="file">
+      <Icon name={part.type === "image" ? "image" : "file"} />
+      <span>
+        {part.type === "file" && part.filename !== "" ? part.filename : part.media_type}{" "}
+        <span class="aside">{size}</span>
+      </span>
+    </span>
+  );
+}

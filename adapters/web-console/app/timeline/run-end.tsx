@@ -1,0 +1,71 @@
+import type { Run } from "gantry/client";
+import { duration, money, tokens } from "../parts/format.js";
+import { Icon } from "../parts/icon.js";
+import type { OpenSession } from "../state/open-session.js";
+
+/** How the newest run stands, below what was said. */
+export function RunEnd({ session }: { session: OpenSession }) {
+  const run = session.run.value;
+  if (!run) return null;
+  if (session.busy.value) return <UnderWay session={session} run={run} />;
+  switch (run.state) {
+    case "failed":
+      return (
+        <div class="run-end bad">
+          <Icon name="warning" />
+          <span>{run.error?.message ?? "The run failed."}</span>
+        </div>
+      );
+    case "cancelled":
+      return <div class="run-end">Stopped.</div>;
+    case "interrupted":
+      return (
+        <div class="run-end warn">
+          <Icon name="warning" /> The process of this run ended before it did. What was said is here.
+        </div>
+      );
+    default:
+      return <Spent run={run} />;
+  }
+}
+
+function UnderWay({ session, run }: { session: OpenSession; run: Run }) {
+  if (run.retry)
+    return (
+      <div class="run-end warn">
+        <span class="spinner" /> Asks again (attempt {run.retry.attempt}) at{" "}
+        {new Date(run.retry.at).toLocaleTimeString()}: {run.retry.reason}
+      </div>
+    );
+  const last = session.rows.value.at(-1)?.message.value;
+  const says = last?.role === "assistant" && last.finished === false && last.content !== "";
+  // What it does is seen above.
+  if (run.state === "running" && says) return null;
+  const words = run.state === "queued" ? "Waits in line" : run.state === "waiting" ? "Waits for you" : "Working";
+  return (
+    <div class="run-end">
+      {run.state === "waiting" ? <span class="dot waiting" /> : <span class="spinner" />} {words} …
+    </div>
+  );
+}
+
+function Spent({ run }: { run: Run }) {
+  const took = Date.parse(run.ended_at) - Date.parse(run.started_at);
+  const parts = [
+    Number.isNaN(took) ? "" : duration(took),
+    run.usage.total_tokens > 0 ? `${tokens(run.usage.total_tokens)} tokens` : "",
+    money(run.usage.cost),
+  ].filter((part) => part !== "");
+  const ended =
+    run.ended_by === "budget"
+      ? "It ended because its budget was spent. "
+      : run.ended_by === "max_iterations"
+        ? "It ended because it may ask the model no more often. "
+        : "";
+  return (
+    <div class={ended === "" ? "run-end" : "run-end warn"}>
+      {ended}
+      {parts.join(" · ")}
+    </div>
+  );
+}

@@ -1,0 +1,190 @@
+import type { ComponentChildren, VNode } from "preact";
+import { useSignal } from "@preact/signals";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { scrolledNow } from "../state/scrolled.js";
+import { Heights } from "./heights.js";
+
+/** Pixels that are drawn above and below what is seen. */
+const AROUND = 700;
+/** So near to the end counts as there. */
+const NEAR = 48;
+/** A row that was not drawn yet. */
+const GUESS = 96;
+/** Looks for older rows so many heights of the page before the first one is seen. */
+const AHEAD = 3;
+
+/** What a parent may do to a scroller. */
+export interface ScrollerHandle {
+  toEnd(): void;
+}
+
+interface ScrollerProps {
+  keys: readonly string[];
+  row: (key: string) => ComponentChildren;
+  /** What stands before the first row and behind the last one. */
+  head?: ComponentChildren;
+  foot?: ComponentChildren;
+  /** The first row comes into sight: there may be older ones. */
+  onFirst: () => void;
+  /** Whether the end is in sight. */
+  onEnd: (near: boolean) => void;
+  handle: { current: ScrollerHandle | undefined };
+  label: string;
+}
+
+/**
+ * Any number of rows of any height, of which those in sight are drawn. What is read stays where it is, whatever comes
+ * before it or grows above; whoever is at the end stays at the end.
+ */
+export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label }: ScrollerProps): VNode {
+  const box = useRef<HTMLDivElement>(null);
+  const body = useRef<HTMLDivElement>(null);
+  const drawn = useRef<HTMLDivElement>(null);
+  const heights = useMemo(() => new Heights(() => GUESS), []);
+  const range = useSignal({ from: 0, to: 0 });
+  /** What is at the upper edge: that is held where it is. `atEnd`: the end is held instead. */
+  const held = useRef<{ atEnd: boolean; key: string | undefined; offset: number }>({
+    atEnd: true,
+    key: undefined,
+    offset: 0,
+  });
+  const told = useRef({ onFirst, onEnd });
+  told.current = { onFirst, onEnd };
+  heights.setKeys(keys);
+
+  const actions = useMemo(() => {
+    /** Where the rows begin, below what stands before them. */
+    const start = () => body.current?.offsetTop ?? 0;
+    const draw = () => {
+      const element = box.current;
+      if (!element) return;
+      const top = element.scrollTop - start();
+      const from = heights.at(Math.max(0, top - AROUND));
+      const to = Math.min(heights.count, heights.at(Math.max(0, top + element.clientHeight + AROUND)) + 1);
+      const now = range.peek();
+      if (now.from !== from || now.to !== to) range.value = { from, to };
+      if (top < element.clientHeight * AHEAD) told.current.onFirst();
+    };
+    const place = () => {
+      if (body.current) body.current.style.height = `${heights.total}px`;
+      if (drawn.current) drawn.current.style.transform = `translateY(${heights.top(range.peek().from)}px)`;
+    };
+    /** Put what is held where it was. */
+    const hold = () => {
+      const element = box.current;
+      if (!element) return;
+      const { atEnd, key, offset } = held.current;
+      const index = key === undefined ? undefined : heights.indexOf(key);
+      let wanted = element.scrollTop;
+      if (atEnd) wanted = element.scrollHeight - element.clientHeight;
+      else if (index !== undefined) wanted = start() + heights.top(index) + offset;
+      if (Math.abs(wanted - element.scrollTop) > 0.5) element.scrollTop = wanted;
+    };
+    const remember = () => {
+      const element = box.current;
+      if (!element) return;
+      const atEnd = element.scrollHeight - element.clientHeight - element.scrollTop < NEAR;
+      const top = element.scrollTop - start();
+      const index = heights.at(Math.max(0, top));
+      if (atEnd !== held.current.atEnd) told.current.onEnd(atEnd);
+      held.current = { atEnd, key: heights.keyAt(index), offset: top - heights.top(index) };
+    };
+    return {
+      draw,
+      place,
+      hold,
+      /** Somebody scrolled, or what was held was put back. */
+      scrolled() {
+        scrolledNow();
+        remember();
+        draw();
+      },
+      toEnd() {
+        held.current = { ...held.current, atEnd: true };
+        told.current.onEnd(true);
+        hold();
+        draw();
+      },
+    };
+  }, []);
+  handle.current = actions;
+
+  // Rows are measured as they are drawn and as they grow, after the layout and before they are painted.
+  const sizes = useMemo(
+    () =>
+      new ResizeObserver((entries) => {
+        let moved = false;
+        for (const { target, borderBoxSize } of entries) {
+          const key = target instanceof HTMLElement ? target.dataset.key : undefined;
+          const [size] = borderBoxSize;
+          // Of the box, its head and its foot only that they changed matters.
+          if (key === undefined) moved = true;
+          else if (size && target.isConnected && heights.measured(key, size.blockSize)) moved = true;
+        }
+        if (!moved) return;
+        actions.place();
+        actions.hold();
+        actions.draw();
+      }),
+    [],
+  );
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (element) for (const part of [element, ...element.children]) if (part !== body.current) sizes.observe(part);
+    return () => sizes.disconnect();
+  }, []);
+
+  const { from, to } = range.value;
+  useLayoutEffect(() => {
+    actions.place();
+    actions.hold();
+    actions.draw();
+  }, [keys]);
+  useLayoutEffect(() => actions.place(), [from]);
+
+  const rows: VNode[] = [];
+  for (let index = from; index < Math.min(to, keys.length); index += 1) {
+    const key = keys[index] ?? "";
+    rows.push(
+      <Measured key={key} name={key} sizes={sizes}>
+        {row(key)}
+      </Measured>,
+    );
+  }
+  return (
+    <div
+      id="timeline"
+      class="scroller"
+      ref={box}
+      onScroll={actions.scrolled}
+      role="log"
+      aria-label={label}
+      aria-live="off"
+      tabIndex={0}
+    >
+      <div class="scroller-head">{head}</div>
+      <div class="scroller-body" ref={body}>
+        <div class="scroller-drawn" ref={drawn}>
+          {rows}
+        </div>
+      </div>
+      <div class="scroller-foot">{foot}</div>
+    </div>
+  );
+}
+
+/** A row whose height is known as long as it is drawn. */
+function Measured({ name, sizes, children }: { name: string; sizes: ResizeObserver; children: ComponentChildren }) {
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const element = place.current;
+    if (!element) return undefined;
+    sizes.observe(element);
+    return () => sizes.unobserve(element);
+  }, []);
+  return (
+    <div class="scroller-row" data-key={name} ref={place}>
+      {children}
+    </div>
+  );
+}

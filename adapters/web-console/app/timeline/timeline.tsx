@@ -1,0 +1,43 @@
+import { useComputed, useSignal } from "@preact/signals";
+import { useRef } from "preact/hooks";
+import { Icon } from "../parts/icon.js";
+import type { OpenSession } from "../state/open-session.js";
+import { RowView } from "./row.js";
+import { RunEnd } from "./run-end.js";
+import { Scroller, type ScrollerHandle } from "./scroller.js";
+import "./timeline.css";
+
+/** What was said in a session, from its last words back to its first. */
+export function Timeline({ session }: { session: OpenSession }) {
+  const keys = useComputed(() => session.rows.value.map(({ key }) => key));
+  const byKey = useComputed(() => new Map(session.rows.value.map((row) => [row.key, row])));
+  const near = useSignal(true);
+  const handle = useRef<ScrollerHandle | undefined>(undefined);
+  return (
+    <div class="timeline">
+      <Scroller
+        keys={keys.value}
+        row={(key) => {
+          const row = byKey.value.get(key);
+          return row && <RowView row={row} session={session} />;
+        }}
+        head={<Before session={session} />}
+        foot={<RunEnd session={session} />}
+        onFirst={() => void session.older()}
+        onEnd={(is) => (near.value = is)}
+        handle={handle}
+        label="Messages"
+      />
+      {!near.value && (
+        <button type="button" class="timeline-end" onClick={() => handle.current?.toEnd()}>
+          <Icon name="arrow-down" /> To the end
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Before({ session }: { session: OpenSession }) {
+  if (!session.loaded.value) return <div class="timeline-before">Loading …</div>;
+  return <div class="timeline-before">{session.before.value ? "Loading older messages …" : ""}</div>;
+}

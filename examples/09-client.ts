@@ -1,0 +1,37 @@
+// A client of a server that runs elsewhere: 09-client.ts http://127.0.0.1:8080 "Count to five". It begins a run that needs
+// nobody, and sees it to its end, whatever happens to the connection; asked for leave, it allows what only reads.
+import { GantryClient, GantryError, SessionPage, type WatchedEvent } from "gantry/client";
+
+const [url = "http://127.0.0.1:8080", message = "Which files are here?"] = process.argv.slice(2);
+const key = process.env.GANTRY_KEY;
+// What `server.required_headers` asks for.
+const client = new GantryClient({ url, headers: key ? { Authorization: `Bearer ${key}` } : {} });
+const page = new SessionPage();
+
+function show(event: WatchedEvent): void {
+  page.apply(event);
+  if (event.type === "message") {
+    const { role, content } = event.message;
+    console.log(`\n${role}: ${typeof content === "string" ? content : `${content.length} parts`}`);
+  }
+  if (event.type === "delta") process.stdout.write(event.content ?? "");
+}
+
+try {
+  const { run_id, session_id } = await client.begin({ message, mode: "ask" });
+  for await (const event of client.sessions.watch(session_id, { answers: true })) {
+    show(event);
+    if (event.type !== "state") continue;
+    for (const { id, tool } of event.asks)
+      await client.asks.answer(id, { choice: tool === "read" ? "allow" : "reject" });
+    if (event.run?.id === run_id && event.run.ended_at !== "") break;
+  }
+  // One that was over before anybody watched said so first: the rest of it.
+  for await (const event of client.sessions.watch(session_id, { after: page.cursor, follow: false })) show(event);
+  const { state, usage } = await client.runs.get(run_id);
+  console.log(`\n${state}: ${page.messages.length} messages, ${usage.total_tokens} tokens`);
+} catch (error) {
+  if (!(error instanceof GantryError)) throw error;
+  console.log(`${error.status} ${error.code}: ${error.message}`);
+  process.exitCode = 1;
+}

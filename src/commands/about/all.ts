@@ -1,0 +1,12 @@
+import type { About } from "../about.js";
+import { adapters } from "./adapters.js";
+import { chat } from "./chat.js";
+import { completion } from "./completion.js";
+import { webConsole } from "./console.js";
+import { models } from "./models.js";
+import { run } from "./run.js";
+import { serve } from "./serve.js";
+import { sessions } from "./sessions.js";
+
+/** Every command, in the order of the help. */
+export const ALL: readonly About[] = [chat, run, serve, webConsole, sessions, models, adapters, completion];

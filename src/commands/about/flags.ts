@@ -1,0 +1,63 @@
+import type { FlagSpecs } from "../about.js";
+
+/** Of every command that reads the config. */
+export const CONFIG_FLAGS = {
+  config: {
+    type: "string",
+    value: "FILE",
+    about: "config file (default ~/.gantry/config.json)",
+    completes: "file",
+  },
+  sessionDriver: {
+    type: "string",
+    value: "NAME",
+    about: "sqlite, json, postgres or a module (session.driver)",
+  },
+} as const satisfies FlagSpecs;
+
+/** Of those that serve, or say what would be served. */
+export const SERVING_FLAGS = {
+  host: { type: "string", value: "HOST", about: "address to bind (server.host, default 127.0.0.1)" },
+  port: { type: "string", value: "PORT", about: "port; 0 for any free one (server.port, default 8080)" },
+  ...CONFIG_FLAGS,
+  transport: {
+    type: "string",
+    isMultiple: true,
+    value: "NAME",
+    about: "what to serve, may be repeated (server.transports)",
+  },
+  acp: { type: "boolean", about: "serve the Agent Client Protocol over HTTP" },
+  stdio: { type: "boolean", about: "with --acp: over standard input and output" },
+  acpProfile: { type: "string", value: "PROFILE", about: "auto, spec or official (acp.profile, default auto)" },
+  insecure: { type: "boolean", about: "bind beyond loopback without authentication" },
+} as const satisfies FlagSpecs;
+
+/** Of those that print for programs too. */
+export const JSON_FLAG = { json: { type: "boolean", about: "as JSON" } } as const satisfies FlagSpecs;
+
+/** Which model a run uses, and how. */
+export const MODEL_FLAGS = {
+  model: {
+    type: "string",
+    value: "[PROVIDER/]MODEL",
+    about: "the model (default: the session's, else the configured)",
+  },
+  effort: {
+    type: "string",
+    value: "LEVEL",
+    choices: ["minimal", "low", "medium", "high"],
+    about: "how much a model that reasons does so",
+  },
+  mode: {
+    type: "string",
+    value: "MODE",
+    choices: ["auto", "ask", "plan"],
+    about: "how free the session's tools are, from now on",
+  },
+} as const satisfies FlagSpecs;
+
+/** Which session a run goes on with. */
+export const SESSION_FLAGS = {
+  session: { type: "string", value: "ID", about: "go on with this session" },
+  continue: { type: "boolean", about: "go on with the newest session of this folder" },
+} as const satisfies FlagSpecs;

@@ -1,0 +1,169 @@
+import { ConfigError } from "../ports/errors.js";
+import { flagName, type About, type FlagSpec } from "./about.js";
+import { ALL } from "./about/all.js";
+import { SHELLS } from "./about/completion.js";
+import type { Command } from "./command.js";
+
+/** `gantry completion SHELL`: a script for the shell, made of what the commands say of themselves. */
+export const run: Command = async ({ args, output }) => {
+  const [shell = "", another] = args;
+  if (another !== undefined || !Object.hasOwn(SCRIPTS, shell))
+    throw new ConfigError(`completion: expected one of ${SHELLS.join(", ")}`);
+  await output.write(SCRIPTS[shell as keyof typeof SCRIPTS]());
+  return 0;
+};
+
+const SCRIPTS: Readonly<Record<(typeof SHELLS)[number], () => string>> = { bash, zsh, fish };
+
+const ALWAYS = {
+  help: { type: "boolean", about: "print help" },
+  version: { type: "boolean", about: "print the version" },
+};
+
+/** Each command with the words that lead to it, those that have commands of their own before these. */
+function every(): About[] {
+  return ALL.flatMap((about) => [about, ...Object.values(about.commands ?? {})]);
+}
+
+function flagsOf({ flags }: About): [string, FlagSpec][] {
+  return Object.entries({ ...flags, ...ALWAYS } as Record<string, FlagSpec>).map(([key, spec]) => [
+    flagName(key),
+    spec,
+  ]);
+}
+
+/** What may stand behind a command's name. */
+function wordsOf({ commands, words = [] }: About): readonly string[] {
+  return commands ? Object.keys(commands) : words;
+}
+
+/** bash and zsh know the words by the same two tables. */
+function bash(): string {
+  const commands = every().map((about) => {
+    const flags = flagsOf(about).map(([flag]) => flag);
+    return `    "${about.name}") words="${[...wordsOf(about), ...flags].join(" ")}" ;;`;
+  });
+  const names = ALL.map(({ name }) => name).join(" ");
+  const withInner = ALL.filter(({ commands }) => commands).map(({ name }) => name);
+  return `# bash completion of gantry
+_gantry() {
+  local cur=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD - 1]} name= word words= i
+  local value=
+  [[ $before == = && COMP_CWORD -gt 1 ]] && before=\${COMP_WORDS[COMP_CWORD - 2]}
+  [[ $cur == = ]] && { before=\${COMP_WORDS[COMP_CWORD - 1]}; cur=; }
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    word=\${COMP_WORDS[i]}
+    [[ $word == -* || $word == = ]] && continue
+    case $name in
+      "") name=$word ;;
+      ${withInner.join("|")}) name="$name $word" ;;
+    esac
+  done
+  COMPREPLY=()
+  case "$before" in
+${[...choicesByFlag()].map(([flag, choices]) => `    ${flag}) value="${choices.join(" ")}" ;;`).join("\n")}
+    ${flagsThatComplete("file").join("|")}) COMPREPLY=($(compgen -f -- "$cur")); compopt -o filenames 2>/dev/null; return ;;
+    ${flagsThatComplete("folder").join("|")}) COMPREPLY=($(compgen -d -- "$cur")); compopt -o filenames 2>/dev/null; return ;;
+    ${otherFlags().join("|")}) return ;;
+  esac
+  if [[ -n $value ]]; then
+    COMPREPLY=($(compgen -W "$value" -- "$cur"))
+    return
+  fi
+  case "$name" in
+    "") words="${names} help version --help --version" ;;
+${commands.join("\n")}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}
+complete -o default -F _gantry gantry
+`;
+}
+
+function zsh(): string {
+  const described = (pairs: readonly (readonly [string, string])[]): string =>
+    pairs.map(([word, about]) => quoted(`${word.replaceAll(":", "\\:")}:${about}`)).join(" ");
+  const commands = every().map((about) => {
+    const inner = Object.entries(about.commands ?? {}).map(([word, { summary }]) => [word, summary] as const);
+    const words = (about.words ?? []).map((word) => [word, ""] as const);
+    const flags = flagsOf(about).map(([flag, { about: line }]) => [flag, line] as const);
+    return `    ${quoted(about.name)}) offered=(${described([...inner, ...words])}); flags=(${described(flags)}) ;;`;
+  });
+  const withInner = ALL.filter((about) => about.commands).map(({ name }) => name);
+  return `#compdef gantry
+_gantry() {
+  local name= word before=\${words[CURRENT-1]}
+  local -a given flags
+  given=("\${(@)words[2,CURRENT-1]}")
+  for word in $given; do
+    [[ $word == -* ]] && continue
+    case $name in
+      "") name=$word ;;
+      ${withInner.join("|")}) name="$name $word" ;;
+    esac
+  done
+  case $before in
+${[...choicesByFlag()].map(([flag, choices]) => `    ${flag}) compadd -- ${choices.join(" ")}; return ;;`).join("\n")}
+    ${flagsThatComplete("file").join("|")}) _files; return ;;
+    ${flagsThatComplete("folder").join("|")}) _files -/; return ;;
+    ${otherFlags().join("|")}) _message value; return ;;
+  esac
+  local -a offered
+  case $name in
+    "") offered=(${described(ALL.map(({ name, summary }) => [name, summary] as const))}); flags=('--help:print help' '--version:print the version') ;;
+${commands.join("\n")}
+    *) _files; return ;;
+  esac
+  (( $#offered )) && _describe -t commands command offered
+  if [[ $PREFIX == -* || $#offered -eq 0 ]]; then _describe -o -t flags flag flags; fi
+}
+compdef _gantry gantry
+`;
+}
+
+function fish(): string {
+  const lines = ["# fish completion of gantry", "complete -c gantry -f"];
+  const line = (condition: string, rest: string): void =>
+    void lines.push(`complete -c gantry -n ${quoted(condition)} ${rest}`);
+  for (const { name, summary } of ALL) line("__fish_use_subcommand", `-a ${name} -d ${quoted(summary)}`);
+  for (const about of every()) {
+    const [first = "", second] = about.name.split(" ");
+    const inner = Object.entries(about.commands ?? {});
+    const seen = (words: readonly string[]): string => `__fish_seen_subcommand_from ${words.join(" ")}`;
+    const here = second === undefined ? seen([first]) : `${seen([first])}; and ${seen([second])}`;
+    const undecided = inner.length > 0 ? `${here}; and not ${seen(inner.map(([word]) => word))}` : here;
+    for (const [word, { summary }] of inner) line(undecided, `-a ${word} -d ${quoted(summary)}`);
+    for (const word of about.words ?? []) line(undecided, `-a ${word}`);
+    for (const [flag, spec] of flagsOf(about))
+      line(undecided, `-l ${flag.slice(2)} ${fishValue(spec)}-d ${quoted(spec.about)}`);
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+function fishValue({ type, choices, completes }: FlagSpec): string {
+  if (type === "boolean") return "";
+  if (choices) return `-x -a ${quoted(choices.join(" "))} `;
+  if (completes === "folder") return "-x -a '(__fish_complete_directories)' ";
+  return completes === "file" ? "-r -F " : "-x ";
+}
+
+function choicesByFlag(): Map<string, readonly string[]> {
+  const all = every().flatMap((about) => flagsOf(about));
+  return new Map(all.flatMap(([flag, { choices }]) => (choices ? [[flag, choices] as const] : [])));
+}
+
+function flagsThatComplete(what: FlagSpec["completes"]): string[] {
+  const all = every().flatMap((about) => flagsOf(about));
+  return [...new Set(all.filter(([, { completes }]) => completes === what).map(([flag]) => flag))];
+}
+
+/** That take a value of which nothing is known. */
+function otherFlags(): string[] {
+  const all = every().flatMap((about) => flagsOf(about));
+  const rest = all.filter(([, { type, choices, completes }]) => type !== "boolean" && !choices && !completes);
+  return [...new Set(rest.map(([flag]) => flag))];
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}

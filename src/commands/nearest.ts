@@ -1,0 +1,28 @@
+/** The name that somebody who typed `word` may have meant; undefined where none is near. */
+export function nearest(word: string, names: readonly string[]): string | undefined {
+  let best: { name: string; distance: number } | undefined;
+  for (const name of names) {
+    const distance = name.startsWith(word) && word.length > 2 ? 1 : distanceOf(word, name);
+    if (distance <= Math.max(1, Math.floor(name.length / 3)) && (best === undefined || distance < best.distance))
+      best = { name, distance };
+  }
+  return best?.name;
+}
+
+/** How many letters to put in, take out, replace or swap with their neighbour. Of long words nobody asks. */
+function distanceOf(a: string, b: string): number {
+  if (Math.abs(a.length - b.length) > 8) return Infinity;
+  const rows: number[][] = [[...Array(b.length + 1).keys()]];
+  for (let i = 1; i <= a.length; i += 1) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const same = a[i - 1] === b[j - 1];
+      let least = Math.min(row[j - 1]! + 1, rows[i - 1]![j]! + 1, rows[i - 1]![j - 1]! + (same ? 0 : 1));
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        least = Math.min(least, rows[i - 2]![j - 2]! + 1);
+      row.push(least);
+    }
+    rows.push(row);
+  }
+  return rows[a.length]![b.length]!;
+}

@@ -1,0 +1,92 @@
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { abortable } from "../base/abort.js";
+import { isRecord, parseJson } from "../base/json.js";
+import type { Budget, RunInput } from "../ports/run.js";
+import type { Input } from "./command.js";
+import { size } from "./progress.js";
+import { UsageError } from "./usage-error.js";
+
+/** More is no prompt. */
+const MOST_BYTES = 16_000_000;
+/** Who gives the prompt and forgot that standard input is open is told after so long, in ms. */
+const TELL_MS = 2_000;
+
+/** The prompt: the arguments, or standard input, or both. Rejects with `UsageError`, or the signal's reason. */
+export async function promptOf(
+  args: readonly string[],
+  input: Input,
+  tell: (line: string) => void,
+  signal: AbortSignal,
+): Promise<string> {
+  const said = args.join(" ").trim();
+  if (input.isTerminal) {
+    if (said === "") throw new UsageError("expected a prompt, as arguments or on standard input");
+    return said;
+  }
+  const waiting = setTimeout(
+    () => tell("reading the rest of the prompt from standard input; < /dev/null for none"),
+    TELL_MS,
+  );
+  try {
+    const piped = (await textOf(input, signal)).trim();
+    const prompt = [said, piped].filter((text) => text !== "").join("\n\n");
+    if (prompt === "") throw new UsageError("expected a prompt, as arguments or on standard input");
+    return prompt;
+  } finally {
+    clearTimeout(waiting);
+  }
+}
+
+async function textOf(input: Input, signal: AbortSignal): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  const each = input[Symbol.asyncIterator]();
+  for (;;) {
+    const next = await abortable(each.next(), signal);
+    if (next.done) break;
+    bytes += next.value.length;
+    if (bytes > MOST_BYTES) throw new UsageError(`standard input: expected at most ${size(MOST_BYTES)}`);
+    chunks.push(next.value);
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+  } catch {
+    throw new UsageError("standard input: expected text in UTF-8");
+  }
+}
+
+/** The JSON Schema in a file. Rejects with `UsageError`. */
+export async function schemaOf(file: string): Promise<NonNullable<RunInput["outputSchema"]>> {
+  let text: string;
+  try {
+    text = await readFile(resolve(file), "utf8");
+  } catch (error) {
+    throw new UsageError(`--schema ${file}: cannot be read (${(error as NodeJS.ErrnoException).code ?? "unknown"})`);
+  }
+  let schema: unknown;
+  try {
+    schema = parseJson(text);
+  } catch (error) {
+    throw new UsageError(`--schema ${file}: expected JSON: ${error instanceof Error ? error.message : ""}`);
+  }
+  if (!isRecord(schema)) throw new UsageError(`--schema ${file}: expected a JSON Schema that is an object`);
+  return schema;
+}
+
+/** The bounds that were said; undefined without any. */
+export function budgetOf(flags: {
+  budget?: number | undefined;
+  budgetTokens?: number | undefined;
+  budgetSeconds?: number | undefined;
+}): Budget | undefined {
+  const { budget: usd, budgetTokens: tokens, budgetSeconds: seconds } = flags;
+  const said = Object.entries({ usd, tokens, seconds }).filter(([, value]) => value !== undefined);
+  return said.length > 0 ? Object.fromEntries(said) : undefined;
+}
+
+/** Provider and model of `[provider/]model`: names of models have slashes too. */
+export function modelOf(name: string, providers: readonly string[]): Pick<RunInput, "provider" | "model"> {
+  const [first = "", ...rest] = name.split("/");
+  return rest.length > 0 && providers.includes(first) ? { provider: first, model: rest.join("/") } : { model: name };
+}

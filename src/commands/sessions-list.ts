@@ -1,0 +1,65 @@
+import { resolve } from "node:path";
+import { ConfigError } from "../ports/errors.js";
+import type { Session } from "../ports/session.js";
+import type { list } from "./about/sessions.js";
+import { refuseArguments, type Command } from "./command.js";
+import { dollars, grouped, moment, table } from "./table.js";
+import { withSessions } from "./with-sessions.js";
+
+/** Sessions asked for at a time. */
+const PAGE = 200;
+const DEFAULT_LIMIT = 50;
+
+/** `gantry sessions list`: a table for people, with `--json` a list for programs. */
+export const run: Command<typeof list.flags> = async (context) => {
+  const { args, flags, output } = context;
+  refuseArguments(args);
+  const { limit = DEFAULT_LIMIT, search, folder, json } = flags;
+  if (!Number.isSafeInteger(limit)) throw new ConfigError(`--limit: expected a whole number, got ${limit}`);
+  return withSessions(context, async ({ sessions }) => {
+    const query = {
+      ...(search === undefined ? {} : { search }),
+      ...(folder === undefined ? {} : { projectDir: resolve(folder) }),
+    };
+    const most = limit === 0 ? Infinity : limit;
+    const found: Session[] = [];
+    let total = 0;
+    for (let before: Session | undefined; ;) {
+      const page = await sessions.list({
+        ...query,
+        limit: Math.min(PAGE, most - found.length),
+        ...(before && { before }),
+      });
+      if (!before) ({ total } = page);
+      found.push(...page.sessions);
+      before = page.sessions.at(-1);
+      if (!before || found.length >= most) break;
+    }
+    if (json) {
+      await output.write(`${JSON.stringify(found.map(toldOf), null, 2)}\n`);
+      return 0;
+    }
+    if (found.length > 0) await output.write(tableOf(found, output.isShown ? output.columns : undefined));
+    if (total > found.length)
+      output.tell(`${grouped(found.length)} of ${grouped(total)} sessions; --limit 0 lists all`);
+    else if (found.length === 0) output.tell("no sessions");
+    return 0;
+  });
+};
+
+/** For programs: as the SDK has it, without what leave was given for. */
+export function toldOf({ leave: _, ...session }: Session): Omit<Session, "leave"> {
+  return session;
+}
+
+function tableOf(sessions: readonly Session[], columns: number | undefined): string {
+  const rows = sessions.map(({ id, updatedAt, usage, model, title }) => [
+    id,
+    moment(updatedAt),
+    grouped(usage.totalTokens),
+    dollars(usage.cost),
+    model,
+    title,
+  ]);
+  return table(["ID", "LAST USED", "TOKENS", "COST", "MODEL", "TITLE"], rows, { columns, right: [2, 3] });
+}

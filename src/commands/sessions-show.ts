@@ -1,0 +1,111 @@
+import { ConfigError, SessionNotFoundError } from "../ports/errors.js";
+import { seen } from "../base/printable.js";
+import type { Message, Part } from "../ports/message.js";
+import type { Session } from "../ports/session.js";
+import type { show } from "./about/sessions.js";
+import type { Command } from "./command.js";
+import { toldOf } from "./sessions-list.js";
+import { cell, cut, dollars, grouped, moment } from "./table.js";
+import { withSessions } from "./with-sessions.js";
+
+/** Messages asked for at a time. */
+const PAGE = 100;
+/** Of what a tool said, so many lines. */
+const TOOL_LINES = 8;
+const CALL_WIDTH = 100;
+
+/** `gantry sessions show ID`: what was said, as text for people or, with `--json`, for programs. */
+export const run: Command<typeof show.flags> = async (context) => {
+  const { args, flags, output } = context;
+  const [id, another] = args;
+  if (id === undefined || another !== undefined) throw new ConfigError("sessions show: expected the id of one session");
+  const { last, json } = flags;
+  if (last !== undefined && !(Number.isSafeInteger(last) && last > 0))
+    throw new ConfigError(`--last: expected a whole number above 0, got ${last}`);
+  return withSessions(context, async ({ sessions }) => {
+    const session = await sessions.get(id);
+    if (!session) throw new SessionNotFoundError(id);
+    const original = (await sessions.get(session.chain.root)) ?? session;
+    const separator = json
+      ? `${JSON.stringify({ session: toldOf(original) }).slice(0, -1)},"messages":[`
+      : heading(original);
+    await output.write(separator);
+    let isFirst = true;
+    for await (const message of messagesOf(sessions, id, last)) {
+      const text = json ? `${isFirst ? "" : ","}\n${JSON.stringify(message)}` : `\n${asText(message)}`;
+      if (text.trim() !== "") await output.write(text);
+      isFirst = false;
+    }
+    if (json) await output.write("]}\n");
+    return 0;
+  });
+};
+
+type Sessions = Parameters<Parameters<typeof withSessions>[1]>[0]["sessions"];
+
+/** Page by page: a session may be longer than memory likes. */
+async function* messagesOf(sessions: Sessions, id: string, last: number | undefined): AsyncGenerator<Message> {
+  if (last !== undefined) {
+    yield* await sessions.messages(id, { before: Number.MAX_SAFE_INTEGER, limit: last });
+    return;
+  }
+  for (let after = 0; ;) {
+    const page = await sessions.messages(id, { after, limit: PAGE });
+    yield* page;
+    const end = page.at(-1);
+    if (!end || page.length < PAGE) return;
+    after = end.seq;
+  }
+}
+
+function heading({ id, title, projectDir, provider, model, mode, usage, createdAt, updatedAt }: Session): string {
+  const rows = [
+    ["Session", id],
+    ["Title", title],
+    ["Folder", projectDir],
+    ["Model", provider === "" ? "" : `${provider}/${model}`],
+    ["Mode", mode],
+    ["Spent", `${grouped(usage.totalTokens)} tokens, ${dollars(usage.cost)}`],
+    ["Begun", moment(createdAt)],
+    ["Last used", moment(updatedAt)],
+  ];
+  return rows
+    .filter(([, value]) => value !== "")
+    .map(([name = "", value = ""]) => `${name.padEnd(9)}  ${cell(value)}\n`)
+    .join("");
+}
+
+const WHO: Readonly<Record<Message["role"], string>> = {
+  user: "User",
+  assistant: "Assistant",
+  system: "System",
+  tool: "Tool",
+};
+
+function asText({ role, name, parts, failed, finished, createdAt }: Message): string {
+  const said = parts.map((part) => partText(part, role)).filter((text) => text !== "");
+  const who = role === "tool" ? `Tool ${cell(name)}${failed ? " failed" : ""}` : WHO[role];
+  const broken = finished ? "" : " (broken off)";
+  return `--- ${who}${broken}, ${moment(createdAt)}\n${said.map((text) => `${text.trimEnd()}\n`).join("")}`;
+}
+
+function partText(part: Part, role: Message["role"]): string {
+  switch (part.type) {
+    case "text":
+      return role === "tool" ? firstLines(seen(part.text, true)) : seen(part.text, true);
+    case "reasoning":
+      return "";
+    case "tool_call":
+      return `> ${cut(`${cell(part.name)} ${cell(part.arguments)}`, CALL_WIDTH)}`;
+    case "image":
+      return `[image ${cell(part.mediaType)}]`;
+    case "file":
+      return `[file ${cell(part.filename)}]`;
+  }
+}
+
+function firstLines(text: string): string {
+  const lines = text.trimEnd().split("\n");
+  const left = lines.length - TOOL_LINES;
+  return left > 1 ? [...lines.slice(0, TOOL_LINES), `[${left} more lines]`].join("\n") : lines.join("\n");
+}

@@ -1,0 +1,25 @@
+import { resolve } from "node:path";
+import type { Agent } from "../agent.js";
+import { createLogger } from "../base/log.js";
+import { openSessions } from "../serve/open-sessions.js";
+import { loadFor, type CommandContext, type ConfigFlags } from "./command.js";
+
+/** Do something with the stored sessions, and close the store. */
+export async function withSessions(
+  { flags, output }: Pick<CommandContext, "output"> & { flags: ConfigFlags },
+  work: (agent: Agent) => Promise<number>,
+): Promise<number> {
+  const { loaded, home } = await loadFor(flags);
+  const { config, secrets } = loaded;
+  const logger = createLogger({
+    level: config.log.level,
+    write: (line) => output.tell(line),
+    secrets: () => secrets,
+  });
+  const agent = await openSessions({ loaded, home, projectDir: resolve("."), logger });
+  try {
+    return await work(agent);
+  } finally {
+    await agent.close();
+  }
+}

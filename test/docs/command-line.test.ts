@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { flagName, type About } from "../../src/commands/about.js";
+import { ALL } from "../../src/commands/about/all.js";
+import { run as runAbout } from "../../src/commands/about/run.js";
+import { tempDir, type TempDir } from "../helpers/temp.js";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const text = readFileSync(path.join(ROOT, "docs/command-line.md"), "utf8");
+
+/** What differs from run to run: ids, times, counts, and the folder. */
+function alike(output: string, folder: TempDir): string {
+  return output
+    .replaceAll(folder.path, "/tmp/demo")
+    .replace(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, "ID")
+    .replace(/\d{4}-\d\d-\d\d \d\d:\d\d +[\d,]+/g, "TIME AND TOKENS")
+    .replace(/[\d,]+ tokens/g, "TOKENS")
+    .replace(/ +/g, " ");
+}
+
+async function shell(line: string, folder: TempDir, home: TempDir, bin: TempDir): Promise<string> {
+  const child = spawn("bash", ["-c", `{ ${line}; } 2>&1 < /dev/null | cat`], {
+    cwd: folder.path,
+    env: {
+      PATH: `${bin.path}:${process.env["PATH"]}`,
+      HOME: home.path,
+      GANTRY_HOME: home.path,
+      TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json"),
+    },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let output = "";
+  child.stdout.setEncoding("utf8").on("data", (piece: string) => (output += piece));
+  await new Promise((resolve) => child.on("close", resolve));
+  return output;
+}
+
+describe("command-line.md", () => {
+  it("its transcripts are what is printed", { skip: process.platform === "win32" && "needs bash" }, async (t) => {
+    const folder = await tempDir(t, {
+      "package.json": '{ "name": "demo", "main": "lib/index.js" }\n',
+      "lib/index.js": "",
+    });
+    const home = await tempDir(t);
+    const bin = await tempDir(t);
+    const cli = [process.execPath, "--import", import.meta.resolve("tsx"), "--conditions=@gantry/source"];
+    await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} ${path.join(ROOT, "src/cli.ts")} "$@"\n` });
+    await shell(`chmod +x ${bin.at("gantry")}`, folder, home, bin);
+    const blocks = [...text.matchAll(/^```console\n(.*?)^```$/gms)].map(([, block = ""]) => block);
+    assert.ok(blocks.length >= 6);
+    for (const block of blocks)
+      for (const [, line = "", printed = ""] of block.matchAll(/^\$ ([^\n]+)\n((?:(?!\$ )[^\n]*\n)*)/gm))
+        assert.equal(alike(await shell(line, folder, home, bin), folder), alike(printed, folder), line);
+  });
+
+  it("names every command, and every flag of gantry run", () => {
+    for (const { name, commands } of ALL) {
+      assert.ok(text.includes(`\`gantry ${name}\``), name);
+      for (const word of Object.keys(commands ?? {})) assert.ok(text.includes(`\`${word}\``), word);
+    }
+    const { config: _, sessionDriver: __, ...own }: About["flags"] = runAbout.flags;
+    for (const key of Object.keys(own)) assert.ok(text.includes(flagName(key)), flagName(key));
+  });
+});

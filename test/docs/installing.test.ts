@@ -1,0 +1,180 @@
+import assert from "node:assert/strict";
+import { execFile, execFileSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, it, type TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import { call, say } from "../helpers/fake-model-server.js";
+import { lab, labConfig } from "../helpers/lab.js";
+import { tempDir } from "../helpers/temp.js";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const read = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
+const manifest = JSON.parse(read("package.json")) as { version: string; scripts: Record<string, string> };
+
+function isThere(command: string, ...args: string[]): boolean {
+  try {
+    execFileSync(command, args, { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+describe("installing.md", () => {
+  const page = read("docs/installing.md");
+
+  it("is named by every page that uses the command", () => {
+    const pages = readdirSync(path.join(ROOT, "docs")).filter(
+      (name) => name.endsWith(".md") && name !== "installing.md",
+    );
+    for (const file of [...pages.map((name) => `docs/${name}`), "README.md"]) {
+      const text = read(file);
+      if (
+        /(?:^|[`$(] ?|npx (?:--no )?)gantry (?:serve|run|sessions|models|adapters|chat|console|completion)\b/m.test(
+          text,
+        )
+      )
+        assert.match(text, /installing\.md/, `${file} uses the command and does not say where it comes from`);
+    }
+  });
+
+  it("names files, scripts and versions that there are", () => {
+    for (const [, file = ""] of page.matchAll(/\]\((installing\/[\w./-]+)\)/g))
+      assert.ok(existsSync(path.join(ROOT, "docs", file)), file);
+    assert.match(page, new RegExp(`gantry-${manifest.version.replaceAll(".", "\\.")}\\.tgz`));
+    for (const [, script = ""] of page.matchAll(/npm run (\w+)/g)) assert.ok(script in manifest.scripts, script);
+  });
+});
+
+describe("Containerfile", () => {
+  const file = read("docs/installing/Containerfile");
+
+  it("has two stages, ends as a user without rights, and asks after its health", () => {
+    assert.equal(file.match(/^FROM /gm)?.length, 2);
+    const [, last = ""] = file.split(/^FROM .*(?=\n# bubblewrap)/m);
+    assert.match(last, /^USER node$/m);
+    assert.doesNotMatch(last.slice(last.indexOf("USER node")), /^RUN /m);
+    assert.match(last, /^HEALTHCHECK /m);
+    // A key in a layer is everybody's.
+    assert.doesNotMatch(file, /_KEY|TOKEN|SECRET/);
+  });
+
+  it("its health check tells a server that is well from none", async (t) => {
+    const [, list = ""] = /^ {2}CMD (\[.*\])$/m.exec(file) ?? [];
+    const [command = "", flag = "", script = ""] = JSON.parse(list) as string[];
+    assert.deepEqual([command, flag], ["node", "-e"]);
+    const { startServer } = await import("../helpers/server.js");
+    const server = await startServer(t);
+    const asks = (url: string) =>
+      new Promise<number>((resolve) =>
+        execFile(process.execPath, [flag, script.replace("http://127.0.0.1:8080", url)], (error) =>
+          resolve(error ? Number(error.code) : 0),
+        ),
+      );
+    assert.equal(await asks(server.url), 0);
+    await server.stop();
+    assert.equal(await asks(server.url), 1);
+  });
+});
+
+describe("gantry.service", () => {
+  const skip = !isThere("systemd-analyze", "--version") && "there is no systemd-analyze (apt-get install systemd)";
+  it("is a unit that systemd takes", { skip }, async (t) => {
+    const folder = await tempDir(t);
+    // Where gantry is on this machine is of no account.
+    const unit = read("docs/installing/gantry.service").replace("/usr/local/bin/gantry", "/bin/true");
+    await folder.write({ "gantry.service": unit });
+    const output = execFileSync("systemd-analyze", ["verify", folder.at("gantry.service")], { stdio: "pipe" });
+    assert.equal(output.toString(), "");
+  });
+});
+
+describe("the GitHub Action", () => {
+  const file = read("docs/installing/github-action/action.yml");
+  const scripts = [...file.matchAll(/^ {6}run: \|\n((?: {8}[^\n]*\n| *\n)+)/gm)].map(([, text = ""]) =>
+    text.replace(/^ {8}/gm, ""),
+  );
+
+  it("puts nothing that others wrote into the text of a script", () => {
+    assert.equal(scripts.length, 2);
+    for (const script of scripts) assert.doesNotMatch(script, /\$\{\{/);
+    const inputs = [...file.matchAll(/^ {2}([\w-]+):\n {4}description/gm)].map(([, name]) => name);
+    for (const name of inputs.filter((one) => one !== "output" && one !== "exit-code"))
+      assert.ok(file.includes(`\${{ inputs.${name} }}`), name);
+  });
+
+  const skip = process.platform === "win32" && "needs bash";
+  const step = async (t: TestContext, env: Record<string, string>) => {
+    const fake = await lab(t);
+    const folder = await tempDir(t, { "a.txt": "alpha", "schema.json": '{"type":"integer"}' });
+    const home = await tempDir(t, { "config.json": JSON.stringify(labConfig(fake)) });
+    const bin = await tempDir(t);
+    const cli = [process.execPath, "--import", import.meta.resolve("tsx"), "--conditions=@gantry/source"];
+    await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} ${path.join(ROOT, "src/cli.ts")} "$@"\n`, output: "" });
+    execFileSync("chmod", ["+x", bin.at("gantry")]);
+    const own = Object.fromEntries(
+      ["MODEL", "MODE", "BUDGET", "SCHEMA", "FILES", "CONFIG"].map((name) => [`GANTRY_${name}`, ""]),
+    );
+    const run = () =>
+      new Promise<{ code: number; stdout: string }>((resolve) =>
+        // As a runner runs a step with `shell: bash`.
+        execFile(
+          "bash",
+          ["--noprofile", "--norc", "-eo", "pipefail", "-c", scripts[1] ?? ""],
+          {
+            cwd: folder.path,
+            env: {
+              ...own,
+              PATH: `${bin.path}:${process.env["PATH"]}`,
+              HOME: home.path,
+              GANTRY_HOME: home.path,
+              GITHUB_OUTPUT: bin.at("output"),
+              GANTRY_ALLOWED: "0",
+              TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json"),
+              ...env,
+            },
+          },
+          (error, stdout) => resolve({ code: error ? Number(error.code) : 0, stdout }),
+        ),
+      );
+    return { fake, run, outputs: () => bin.read("output") };
+  };
+
+  it("runs the prompt, whatever stands in it, and gives out what was said", { skip }, async (t) => {
+    const prompt = 'Say "$(touch hacked)" `touch hacked`; -h --json\nend-0';
+    const { fake, run, outputs } = await step(t, {
+      GANTRY_PROMPT: prompt,
+      GANTRY_MODEL: "lab/m1",
+      GANTRY_FILES: "a.txt\n",
+      GANTRY_MODE: "plan",
+    });
+    fake.enqueue(say("First.\noutput<<x\nexit-code=7\n"));
+    const done = await run();
+    assert.equal(done.code, 0);
+    assert.match(await outputs(), /^exit-code=0\noutput<<(end-[0-9a-f]{32})\nFirst\.\noutput<<x\nexit-code=7\n\n\1\n$/);
+    const { messages } = fake.requests[0]?.body as { messages: unknown[] };
+    const said = JSON.stringify(messages.at(-1));
+    assert.ok(said.includes(JSON.stringify(prompt).slice(1, -1)) && said.includes("alpha"), said);
+  });
+
+  it("fails as gantry run does, unless its exit code is allowed", { skip }, async (t) => {
+    for (const [allowed, code] of [
+      ["0", 4],
+      ["0 4", 0],
+    ] as const) {
+      const { fake, run, outputs } = await step(t, {
+        GANTRY_PROMPT: "x",
+        GANTRY_MODE: "plan",
+        GANTRY_ALLOWED: allowed,
+      });
+      fake.enqueue(call("write", { path: "a.txt", content: "x" }), say("No."));
+      assert.equal((await run()).code, code);
+      assert.match(await outputs(), /^exit-code=4\n/);
+    }
+    const { fake, run, outputs } = await step(t, { GANTRY_PROMPT: "x", GANTRY_SCHEMA: "schema.json" });
+    fake.enqueue(say("7"));
+    assert.equal((await run()).code, 0);
+    assert.match(await outputs(), /^exit-code=0\noutput<<(\S+)\n7\n\n\1\n$/);
+  });
+});

@@ -1,0 +1,32 @@
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import type { Page } from "playwright-core";
+
+const AXE = fileURLToPath(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url));
+
+/** What axe finds on a page that is serious or worse, a line each. */
+export async function accessFindings(page: Page): Promise<string[]> {
+  // By way of the debugger: the page's policy lets in no script of others.
+  await page.evaluate(await readFile(AXE, "utf8"));
+  const violations = await page.evaluate<Violation[]>("axe.run().then(({ violations }) => violations)");
+  return violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`));
+}
+
+interface Violation {
+  id: string;
+  impact: string;
+  nodes: { html: string }[];
+}
+
+/** What sticks out of the window of a page that scrolls sideways. */
+export async function sidewaysScroll(page: Page): Promise<string[]> {
+  return page.evaluate<string[]>(`(() => {
+    const { clientWidth, scrollWidth } = document.documentElement;
+    if (scrollWidth <= clientWidth && document.body.scrollWidth <= clientWidth) return [];
+    return [...document.querySelectorAll("body *")]
+      .filter((element) => element.getBoundingClientRect().right > clientWidth + 1)
+      .map(({ tagName, className }) => tagName + " " + className);
+  })()`);
+}

@@ -1,0 +1,181 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import type { FakeModelServer, FakeModelServerOptions } from "./fake-model-server.js";
+import { findBrowser } from "./browser.js";
+import { lab, labConfig } from "./lab.js";
+import { startServer, type GantryServer } from "./server.js";
+import type { Hooks } from "./temp.js";
+
+const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
+const FLAGS = [
+  ...["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run"],
+  ...["--disable-background-networking", "--disable-component-update", "--disable-sync"],
+];
+
+/** Why there is nothing to test with; false where there is. */
+export const noBrowser: string | false =
+  findBrowser("chromium") === undefined && "needs Chromium: apt-get install chromium";
+
+/** A browser that the tests of a file share; each opens windows of its own. Gone after them. */
+export function sharedBrowser(hooks: Hooks): () => Promise<Browser> {
+  let browser: Promise<Browser> | undefined;
+  hooks.after(async () => (await browser)?.close());
+  return () => (browser ??= launch());
+}
+
+async function launch(): Promise<Browser> {
+  const executablePath = findBrowser("chromium");
+  if (executablePath === undefined) throw new Error("there is no chromium");
+  const { chromium } = await import("playwright-core");
+  return chromium.launch({ executablePath, args: FLAGS });
+}
+
+export interface ConsoleOptions {
+  models?: FakeModelServerOptions;
+  /** What the config says of the models; default that there is `m1`. */
+  described?: readonly Record<string, unknown>[];
+  config?: Record<string, unknown>;
+  files?: Record<string, string | Uint8Array>;
+  home?: string;
+}
+
+/** A real server with the console, and the models that it asks. */
+export interface ConsoleServer {
+  readonly server: GantryServer;
+  readonly models: FakeModelServer;
+  /** Of the console, without a session. */
+  readonly url: string;
+}
+
+interface OpenWindows {
+  contexts: BrowserContext[];
+  faults: string[][];
+}
+
+/** The windows of a test, by its hooks. */
+const windows = new WeakMap<Hooks, OpenWindows>();
+
+/** Start a server with the console. */
+export async function startConsole(
+  hooks: Hooks,
+  { models: modelOptions, described, config, ...rest }: ConsoleOptions = {},
+): Promise<ConsoleServer> {
+  await built();
+  // Before the server goes, so that nothing is amiss that was not.
+  const opened: OpenWindows = { contexts: [], faults: [] };
+  windows.set(hooks, opened);
+  hooks.after(async () => {
+    for (const context of opened.contexts) await context.close();
+  });
+  const models = await lab(hooks, modelOptions);
+  const server = await startServer(hooks, {
+    config: labConfig(models, { ...(described && { providers: [describedProvider(models, described)] }), ...config }),
+    ...rest,
+  });
+  // Behind what ends the server: of hooks that fail the next ones are not run.
+  hooks.after(() => {
+    const faults = opened.faults.flat();
+    if (faults.length > 0) throw new Error(`the console had faults:\n${faults.join("\n")}`);
+  });
+  return { server, models, url: `${server.url}/console` };
+}
+
+function describedProvider(models: FakeModelServer, described: readonly Record<string, unknown>[]) {
+  return { name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-lab", models: described };
+}
+
+let build: Promise<unknown> | undefined;
+
+/** `npm test` has just built the pages; who runs one file has not. */
+function built(): Promise<unknown> {
+  if (process.env.GANTRY_TEST_DIST === "1") return Promise.resolve();
+  return (build ??= promisify(execFile)(process.execPath, [`${REPOSITORY}.ci/console.mjs`]));
+}
+
+/** A window with the console. `faults` is what went wrong in it: it must be empty at the end. */
+export interface Window {
+  readonly page: Page;
+  readonly context: BrowserContext;
+  /** Errors of the page, violations of its policy, requests to other hosts, dialogues. */
+  readonly faults: string[];
+  /** Paths that were asked for, in their order. */
+  readonly requests: string[];
+}
+
+export interface WindowOptions {
+  width?: number;
+  height?: number;
+  dark?: boolean;
+  /** Errors that are a part of the test: lost connections print some. */
+  expected?: RegExp;
+}
+
+/** Open a window; it is closed after the test, which fails where it had faults. */
+export async function openWindow(
+  hooks: Hooks,
+  browser: Browser,
+  url: string,
+  { width = 1280, height = 800, dark = false, expected }: WindowOptions = {},
+): Promise<Window> {
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: dark ? "dark" : "light",
+    reducedMotion: "reduce",
+    permissions: ["clipboard-read", "clipboard-write"],
+  });
+  const page = await context.newPage();
+  const faults: string[] = [];
+  const requests: string[] = [];
+  const fault = (text: string) => {
+    if (!expected?.test(text)) faults.push(text);
+  };
+  const { host } = new URL(url);
+  page.on("pageerror", (error) => fault(`error: ${error.stack ?? error.message}`));
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") fault(`console: ${message.text()}`);
+  });
+  page.on("dialog", (dialog) => {
+    fault(`dialogue: ${dialog.message()}`);
+    void dialog.dismiss().catch(() => undefined);
+  });
+  context.on("page", (other) => {
+    if (other !== page) fault(`window: ${other.url()}`);
+  });
+  page.on("request", (request) => {
+    const to = new URL(request.url());
+    if (to.protocol === "data:" || to.protocol === "blob:") return;
+    if (to.host === host) requests.push(`${request.method()} ${to.pathname}${to.search}`);
+    else fault(`request: ${request.url()}`);
+  });
+  // As text, for it runs in the page.
+  await page.addInitScript(`document.addEventListener("securitypolicyviolation", (event) => {
+    console.error("policy: " + event.violatedDirective + " " + event.blockedURI + " " + event.sample);
+  })`);
+  const opened = windows.get(hooks);
+  if (opened) {
+    opened.contexts.push(context);
+    opened.faults.push(faults);
+  } else {
+    // Of a console that other tests use as well.
+    hooks.after(async () => {
+      await context.close();
+      if (faults.length > 0) throw new Error(`the console had faults:\n${faults.join("\n")}`);
+    });
+  }
+  await page.goto(url);
+  return { page, context, faults, requests };
+}
+
+/** The address of a session in the console. */
+export function sessionUrl({ url }: ConsoleServer, sessionId: string): string {
+  return `${url}#/s/${sessionId}`;
+}
+
+/** Ask a page again until it says so. Its policy allows no `waitForFunction`, which evaluates there. */
+export async function pageUntil(page: Page, holds: () => Promise<boolean> | boolean): Promise<void> {
+  // Only there so that a page that never comes so far fails the test.
+  for (const late = Date.now() + 30_000; !(await holds()); await page.waitForTimeout(30))
+    if (Date.now() > late) throw new Error(`the page does not come so far: ${holds}`);
+}

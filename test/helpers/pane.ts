@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import { execFile, spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
+
+const DIST_CLI = fileURLToPath(new URL("../../dist/src/cli.js", import.meta.url));
+const SOURCE_CLI = fileURLToPath(new URL("../../src/cli.ts", import.meta.url));
+/** Only there so that a terminal that hangs fails the test with what it shows. */
+const LIMIT_MS = 60_000;
+
+/** Why tests of the terminal are skipped; false where tmux is to be had. */
+export const NO_TMUX: string | false =
+  spawnSync("tmux", ["-V"]).status === 0 ? false : "tmux is not installed here (apt-get install tmux)";
+
+/** What a pane is opened with. */
+export interface PaneOptions {
+  /** Arguments after `gantry`. */
+  args?: readonly string[];
+  columns?: number;
+  rows?: number;
+  /** Written as `<home>/config.json`. */
+  config?: Readonly<Record<string, unknown>>;
+  home?: string;
+  /** The project folder; default a new one with `files`. */
+  projectDir?: string;
+  files?: Readonly<Record<string, string>>;
+  env?: Readonly<Record<string, string>>;
+  /** A shell command in place of gantry; `"$@"` is gantry in it. */
+  shell?: string;
+}
+
+/** A real pseudo-terminal with `gantry` in it, on a socket of tmux of its own. */
+export class Pane {
+  readonly projectDir: string;
+  readonly home: string;
+  readonly #tmux: (...args: string[]) => Promise<string>;
+
+  constructor(tmux: (...args: string[]) => Promise<string>, projectDir: string, home: string) {
+    this.#tmux = tmux;
+    this.projectDir = projectDir;
+    this.home = home;
+  }
+
+  /** Rows as they are seen, without colours; with `-e` those too. */
+  async screen(...flags: string[]): Promise<string> {
+    return this.#tmux("capture-pane", "-p", ...flags);
+  }
+
+  /** Wait until what is seen holds true of `wanted`; resolves with it. */
+  async until(wanted: RegExp | ((screen: string) => boolean), ...flags: string[]): Promise<string> {
+    const deadline = Date.now() + LIMIT_MS;
+    for (;;) {
+      const screen = await this.screen(...flags);
+      if (wanted instanceof RegExp ? wanted.test(screen) : wanted(screen)) return screen;
+      if (Date.now() > deadline) assert.fail(`the terminal never showed ${String(wanted)}:\n${screen}`);
+      await new Promise((resolve) => setTimeout(resolve, 30));
+    }
+  }
+
+  /** Keys by tmux's names: `Enter`, `C-c`, `PPage`. */
+  async keys(...names: string[]): Promise<void> {
+    await this.#tmux("send-keys", ...names);
+  }
+
+  /** Characters, one by one as a person types them. */
+  async type(text: string): Promise<void> {
+    await this.#tmux("send-keys", "-l", text);
+  }
+
+  /** A text at once, in brackets where the program asked for them. */
+  async paste(text: string): Promise<void> {
+    await this.#tmux("set-buffer", text);
+    await this.#tmux("paste-buffer", "-p", "-r");
+  }
+
+  /** From now on what the program writes goes into a file as well, byte by byte. */
+  async record(file: string): Promise<void> {
+    await this.#tmux("pipe-pane", `cat >> '${file}'`);
+  }
+
+  async resize(columns: number, rows: number): Promise<void> {
+    await this.#tmux("resize-window", "-x", String(columns), "-y", String(rows));
+  }
+
+  /** What tmux knows of the pane: `#{alternate_on}`, `#{cursor_flag}`, `#{pane_pid}`. */
+  async knows(format: string): Promise<string> {
+    return (await this.#tmux("display-message", "-p", format)).trim();
+  }
+
+  /** Wait until gantry has ended; resolves with its exit code, and what the screen shows then. */
+  async ended(): Promise<{ code: number; screen: string }> {
+    const screen = await this.until(/\[ended \d+\]/);
+    return { code: Number(/\[ended (\d+)\]/.exec(screen)?.[1]), screen };
+  }
+}
+
+/** Open a pane; it is gone, with all that runs in it, after the test. */
+export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise<Pane> {
+  const folders: TempDir[] = [];
+  const folder = async () => {
+    const made = await makeTempDir();
+    folders.push(made);
+    return made;
+  };
+  const sockets = await folder();
+  const socket = sockets.at("tmux");
+  const run = promisify(execFile);
+  const home = options.home ?? (await folder()).path;
+  let { projectDir } = options;
+  if (projectDir === undefined) {
+    const made = await folder();
+    await made.write(options.files ?? {});
+    projectDir = made.path;
+  }
+  if (options.config) await writeFile(`${home}/config.json`, JSON.stringify(options.config), { mode: 0o600 });
+  const dist = process.env.GANTRY_TEST_DIST === "1" && existsSync(DIST_CLI);
+  const gantry = [
+    process.execPath,
+    ...(dist ? [DIST_CLI] : ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source", SOURCE_CLI]),
+    ...(options.args ?? ["chat"]),
+  ];
+  // No key of the person who runs the tests gets in, and no CI, in which libraries draw nothing.
+  const env = {
+    PATH: process.env.PATH ?? "",
+    HOME: home,
+    LANG: "C.UTF-8",
+    LC_ALL: "C.UTF-8",
+    TMPDIR: process.env.TMPDIR ?? "/tmp",
+    GANTRY_HOME: home,
+    ...options.env,
+  };
+  const tmux = async (...args: string[]) =>
+    (await run("tmux", ["-S", socket, "-f", "/dev/null", ...args], { env })).stdout;
+  hooks.after(async () => {
+    const pid = await tmux("display-message", "-p", "#{pane_pid}").catch(() => "");
+    await tmux("kill-server").catch(() => undefined);
+    // tmux hangs up on it; what ignores that is ended.
+    for (let tries = 0; tries < 500 && isAlive(Number(pid)); tries += 1) {
+      if (tries === 400) process.kill(Number(pid), "SIGKILL");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    for (const made of folders) await made.remove();
+  });
+  const script = `${options.shell ?? '"$@"'}; echo "[ended $?]"; exec cat`;
+  const size = ["-x", String(options.columns ?? 100), "-y", String(options.rows ?? 30)];
+  await tmux("new-session", "-d", ...size, "-c", projectDir, "sh", "-c", script, "gantry", ...gantry);
+  return new Pane(tmux, projectDir, home);
+}
+
+function isAlive(pid: number): boolean {
+  if (!Number.isInteger(pid) || pid <= 0) return false;
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,52 @@
+import { join } from "node:path";
+import { newId, type Message, type Session } from "gantry";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+
+/** A session as a test wants it; what is left out is nothing in particular. */
+export interface SeededSession extends Partial<Session> {
+  messages?: readonly Partial<Message>[];
+}
+
+/** Sessions in the store of a gantry home that no server has open, as if they had been said; resolves with their ids. */
+export async function seedSessions(home: string, sessions: readonly SeededSession[]): Promise<string[]> {
+  const driver = new SqliteDriver({ path: join(home, "sessions.db") });
+  await driver.open();
+  try {
+    const ids: string[] = [];
+    const start = Date.now() - sessions.length * 60_000;
+    for (const [index, { messages = [], ...fields }] of sessions.entries()) {
+      const id = newId();
+      const at = new Date(start + index * 60_000).toISOString();
+      const session: Session = {
+        ...{
+          id,
+          alias: "",
+          title: `Session ${index}`,
+          titled: true,
+          provider: "lab",
+          model: "m1",
+          reasoningEffort: "",
+        },
+        ...{ mode: "auto", leave: [], cuts: [], projectDir: home, parentId: "", chain: { root: id, index: 0 } },
+        ...{ lastSeq: messages.length, createdAt: at, updatedAt: at },
+        usage: { promptTokens: 0, completionTokens: 0, totalTokens: 0, cost: 0 },
+        ...fields,
+      };
+      const stored = messages.map((message, place): Message => {
+        const said = { role: "user", parts: [], toolCallId: "", name: "", failed: false, finished: true } as const;
+        return { ...said, id: newId(), sessionId: id, seq: place + 1, createdAt: at, ...message } as Message;
+      });
+      const all = stored.map((message) => ({ message, cut: "" }));
+      await driver.load({
+        sessions: [{ session, cut: "", view: [], messages: all }],
+        snapshots: [],
+        runs: [],
+        asks: [],
+      });
+      ids.push(id);
+    }
+    return ids;
+  } finally {
+    await driver.close();
+  }
+}

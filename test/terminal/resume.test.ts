@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import { createServer, request, type Server } from "node:http";
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import type { AddressInfo } from "node:net";
+import { describe, it } from "node:test";
+import { call, say } from "../helpers/fake-model-server.js";
+import { ask, lab, labConfig } from "../helpers/lab.js";
+import { NO_TMUX, openPane } from "../helpers/pane.js";
+import { startServer } from "../helpers/server.js";
+import type { Hooks } from "../helpers/temp.js";
+import { PAYLOADS } from "./payloads.js";
+
+/** A server in front of another that writes down what it is asked for. */
+async function noting(hooks: Hooks, url: string): Promise<{ url: string; asked: string[] }> {
+  const asked: string[] = [];
+  const server: Server = createServer((incoming, answer) => {
+    asked.push(incoming.url ?? "");
+    const { method, headers } = incoming;
+    const onward = request(
+      new URL(incoming.url ?? "", url),
+      { method: method ?? "GET", headers: { ...headers, host: new URL(url).host } },
+      (from) => {
+        answer.writeHead(from.statusCode ?? 502, from.headers);
+        from.pipe(answer);
+      },
+    );
+    onward.on("error", () => answer.destroy());
+    answer.on("close", () => onward.destroy());
+    incoming.pipe(onward);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  hooks.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+}
+
+describe("a session that is gone on with", { skip: NO_TMUX }, () => {
+  it("has its last 50 messages, and 50 more each time its beginning is looked for", async (t) => {
+    const models = await lab(t);
+    models.fallback = ({ body }) => say(`Answer to ${/.*(prompt \d+)/s.exec(JSON.stringify(body))?.[1] ?? "?"}.`);
+    const server = await startServer(t, { config: labConfig(models) });
+    let sessionId = "";
+    for (let i = 1; i <= 60; i += 1) {
+      const answered = await ask(server, {
+        message: `prompt ${i}`,
+        ...(sessionId !== "" && { session_id: sessionId }),
+      });
+      assert.equal(answered.status, 200);
+      ({ sessionId } = answered);
+    }
+    const { url, asked } = await noting(t, server.url);
+    const pane = await openPane(t, { args: ["chat", "--url", url, "--session", sessionId], rows: 24 });
+    const pages = () =>
+      asked.filter((path) => path.includes("/messages")).map((path) => new URLSearchParams(path.split("?")[1]));
+    await pane.until(/Answer to prompt 60\./);
+    assert.deepEqual(
+      pages().map((page) => page.get("limit")),
+      ["50"],
+    );
+    // The stream begins behind them: nothing else was told.
+    assert.match(asked.find((path) => path.includes("/events")) ?? "", /[?&]behind=119(&|$)/);
+    await pane.keys("PPage");
+    await pane.until((screen) => !screen.includes("prompt 60"));
+    assert.equal(pages().length, 1);
+    // 120 messages: 71 to 120 are here, then 21 to 70, then the 20 before. What was in sight stays there.
+    const asks = () =>
+      pages()
+        .slice(1)
+        .map((page) => [page.get("before"), page.get("limit")]);
+    await pane.keys("C-Home");
+    await pane.until((screen) => asks().length === 1 && /❯ prompt 36$/m.test(screen));
+    await pane.keys("PPage");
+    await pane.until(/❯ prompt 34$/m);
+    await pane.keys("C-Home");
+    await pane.until((screen) => asks().length === 2 && /❯ prompt 11$/m.test(screen));
+    await pane.keys("C-Home");
+    await pane.until(/❯ prompt 1$/m);
+    assert.deepEqual(asks(), [
+      ["71", "50"],
+      ["21", "50"],
+    ]);
+    // What is said meanwhile moves nothing; the end is a key away.
+    await ask(server, { message: "prompt 61", session_id: sessionId });
+    assert.match(await pane.screen(), /❯ prompt 1$/m);
+    await pane.keys("C-End");
+    await pane.until(/Answer to prompt 61\./);
+  });
+
+  it("shows nothing raw of what a model, a tool, a file or a title says", async (t) => {
+    const models = await lab(t, { aside: say(PAYLOADS[20] ?? "") });
+    const text = PAYLOADS.join("\n");
+    const pane = await openPane(t, {
+      config: labConfig(models),
+      files: { "payload.txt": text, "\u001b]0;pwned\u0007.txt": "a name" },
+      shell: 'sleep 1; "$@"',
+    });
+    await pane.record(`${pane.home}/raw`);
+    models.enqueue(
+      {
+        say: [
+          { reasoning: text },
+          { text: `${text}\n\`\`\`\n${text}\n\`\`\`` },
+          { call: { name: "bash", arguments: { command: `cat payload.txt; echo '${PAYLOADS[20]}'` } } },
+        ],
+      },
+      call("write", { filePath: "made.txt", content: text }),
+      call("read", { filePath: text }),
+      say(`${text}\n\nEnded.`),
+      say("Last words."),
+    );
+    await pane.until(/Ask something/);
+    await pane.type("Go");
+    await pane.keys("Enter");
+    await pane.until(/Ended\./);
+    await pane.keys("C-o", "C-Home");
+    await pane.type("/title \u202egnp.exe");
+    await pane.keys("Enter");
+    await pane.type("@");
+    await pane.until(/payload\.txt/);
+    await pane.keys("C-u");
+    await pane.type("More");
+    await pane.keys("Enter");
+    await pane.until(/Last words\./);
+    assert.equal(await pane.knows("#{alternate_on}"), "1");
+    assert.doesNotMatch(await pane.knows("#{pane_title}"), /pwned/);
+    await pane.keys("C-d");
+    await pane.ended();
+    const raw = await readFile(`${pane.home}/raw`, "utf8");
+    // What we say ourselves is of these forms, and nothing else is there.
+    // eslint-disable-next-line no-control-regex -- what is looked for
+    const own = /\u001b\[(\d+;1H|\d+;\d+H|[02]?[JK]|H|[\d;]*m|\?(25|1000|1002|1006|1049|2004|2026)[hl])/g;
+    const left = raw.replace(own, "").replace(/[\r\n]/g, "");
+    // eslint-disable-next-line no-control-regex -- as above
+    assert.deepEqual(left.match(/.{0,20}[\u0000-\u001f\u007f-\u009f\u202e\u2066].{0,20}/u), null);
+    assert.doesNotMatch(raw, /\u202e|\u2066|\u200b/u);
+  });
+});
