@@ -6,6 +6,7 @@ import { describe, it, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { call, say } from "../helpers/fake-model-server.js";
 import { lab, labConfig } from "../helpers/lab.js";
+import { gantryCommand } from "../helpers/node.js";
 import { tempDir } from "../helpers/temp.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -121,8 +122,8 @@ describe("the GitHub Action", () => {
     const folder = await tempDir(t, { "a.txt": "alpha", "schema.json": '{"type":"integer"}' });
     const home = await tempDir(t, { "config.json": JSON.stringify(labConfig(fake)) });
     const bin = await tempDir(t);
-    const cli = [process.execPath, "--import", import.meta.resolve("tsx"), "--conditions=@gantry/source"];
-    await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} ${path.join(ROOT, "src/cli.ts")} "$@"\n`, output: "" });
+    const cli = [process.execPath, ...gantryCommand()];
+    await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} "$@"\n`, output: "" });
     execFileSync("chmod", ["+x", bin.at("gantry")]);
     const own = Object.fromEntries(
       ["MODEL", "MODE", "BUDGET", "SCHEMA", "FILES", "CONFIG"].map((name) => [`GANTRY_${name}`, ""]),
