@@ -111,7 +111,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
   it("plots tokens and cost over time, and says the same in words", async (t) => {
     let id: string | undefined;
     for (const tokens of [1000, 3000]) {
-      server.models.enqueue(say("Said.", { usage: { input: tokens, output: 0 } }));
+      server.models.enqueue(say("Said. ".repeat(500), { usage: { input: tokens, output: 0 } }));
       const body = JSON.stringify({ message: "Say", ...(id !== undefined && { session_id: id }) });
       const response = await server.server.fetch("/api/run", { method: "POST", body });
       id = response.headers.get("x-session-id") ?? "";
@@ -128,6 +128,12 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     );
     await spending.getByText("Each run").click();
     assert.deepEqual(await spending.getByRole("row").locator("td:nth-child(3)").allTextContents(), ["3,000", "1,000"]);
+
+    await spending.getByRole("button", { name: "Compact the conversation" }).click();
+    const seen = async () => (await server.server.fetch(`/api/sessions/${id}/messages?view=model`)).text();
+    await settled(async () => (await seen()).includes("Summary of the earlier conversation"));
+    await spending.getByText("3,000").waitFor();
+    assert.equal(await page.getByText("Said. Said.").count(), 2);
   });
 
   it("shows runs of all sessions as they go, ends one, and leads to its session", async (t) => {
