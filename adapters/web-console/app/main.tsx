@@ -1,6 +1,7 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { GantryClient } from "gantry/client";
+import { showAsSeen } from "./content/show-as-seen.js";
 import { App, Locked } from "./frame/app.js";
 import { installShortcuts } from "./help.js";
 import { forgetHeaders, LinkError, logIn, takeCode } from "./login.js";
@@ -11,6 +12,7 @@ import { wordsOf } from "./state/words.js";
 
 const root = document.getElementById("app") ?? document.body;
 showTheme(preferredTheme());
+showAsSeen();
 
 /** Log in, by a link where there is one, and go on with what lets this page in; else say why not. */
 async function enter(code: string | undefined, go: (headers: Record<string, string>) => void): Promise<void> {
