@@ -9,7 +9,7 @@ export interface ClientOptions {
   headers?: Record<string, string> | (() => Record<string, string>) | undefined;
   /** In place of the platform's. */
   fetch?: typeof globalThis.fetch | undefined;
-  /** Milliseconds of silence after which a stream counts as dead; default 40,000. The server says something every 15 s. */
+  /** Milliseconds of silence after which a stream counts as dead, above 0; default 40,000. The server says something every 15 s. */
   silence?: number | undefined;
 }
 
@@ -51,9 +51,16 @@ export class Connection {
   /** Milliseconds after which a stream that says nothing is dead. */
   readonly silence: number;
 
+  /** Throws `TypeError` for options that cannot be. */
   constructor(options: ClientOptions) {
+    const { url = "", silence = 40_000 } = options;
+    // An address without it would be one of the page's own.
+    if (!/^($|\/|https?:\/\/[^/@]+(\/|$))/i.test(url))
+      throw new TypeError("url: expected http:// or https:// and a host, without a user");
+    if (!(silence > 0)) throw new TypeError("silence: expected milliseconds, above 0");
     this.#options = options;
-    this.silence = options.silence ?? 40_000;
+    // What is more fires at once.
+    this.silence = Math.min(silence, 2 ** 31 - 1);
   }
 
   /** Ask, and read the answer whole. */

@@ -23,6 +23,15 @@ const like = (Kind: typeof GantryError, code: string, status: number) => (error:
 };
 
 describe("the client", () => {
+  it("refuses options that would lead elsewhere, or nowhere", () => {
+    for (const url of ["127.0.0.1:8080", "localhost", "ftp://a", "http://", "http://u:p@host", "https://u@host/x"])
+      assert.throws(() => new GantryClient({ url }), { name: "TypeError", message: /^url: expected http/ }, url);
+    for (const silence of [0, -1, NaN])
+      assert.throws(() => new GantryClient({ silence }), { name: "TypeError", message: /^silence: expected/ });
+    for (const url of ["", "/", "/below", "http://a", "https://a:1/", "http://[::1]:8080/x@y", undefined])
+      new GantryClient({ url, silence: Infinity });
+  });
+
   it("says what each path of the API says", async (t) => {
     const api = await startApi(t, { steps: ["One, two.", "Three."] });
     const client = new GantryClient({ url: api.url });

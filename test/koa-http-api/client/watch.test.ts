@@ -92,6 +92,16 @@ describe("a watch of the client", () => {
     const [first, second] = requests.map(({ at }) => at);
     assert.ok((second ?? 0) - (first ?? 0) >= 990);
 
+    // Longer than any timer can be: it would fire at once, again and again.
+    const { length } = requests;
+    next({ status: 503, headers: { "retry-after": "9999999" }, body: "{}" });
+    const stop = new AbortController();
+    const far = client.sessions.watch(id, { signal: stop.signal, onConnection }).next();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    assert.equal(requests.length, length + 1);
+    stop.abort();
+    await far;
+
     for (const status of [400, 401, 403, 404]) {
       next({ status, body: '{"error":"no","code":"no"}' });
       await assert.rejects(client.sessions.watch(id).next(), { status, code: "no" });

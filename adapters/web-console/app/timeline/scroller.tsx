@@ -32,6 +32,14 @@ interface ScrollerProps {
   label: string;
 }
 
+interface Actions extends ScrollerHandle {
+  draw(): void;
+  place(): void;
+  hold(): void;
+  noticed(): void;
+  scrolled(): void;
+}
+
 /**
  * Any number of rows of any height, of which those in sight are drawn. What is read stays where it is, whatever comes
  * before it or grows above; whoever is at the end stays at the end.
@@ -48,11 +56,12 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
     key: undefined,
     offset: 0,
   });
+  /** Where the page stood when it was looked at last. */
+  const last = useRef({ top: 0, end: 0 });
   const told = useRef({ onFirst, onEnd });
   told.current = { onFirst, onEnd };
-  heights.setKeys(keys);
 
-  const actions = useMemo(() => {
+  const actions: Actions = useMemo(() => {
     /** Where the rows begin, below what stands before them. */
     const start = () => body.current?.offsetTop ?? 0;
     const draw = () => {
@@ -69,6 +78,9 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
       if (body.current) body.current.style.height = `${heights.total}px`;
       if (drawn.current) drawn.current.style.transform = `translateY(${heights.top(range.peek().from)}px)`;
     };
+    const looked = ({ scrollTop, scrollHeight, clientHeight }: HTMLElement) => {
+      last.current = { top: scrollTop, end: scrollHeight - clientHeight };
+    };
     /** Put what is held where it was. */
     const hold = () => {
       const element = box.current;
@@ -79,12 +91,19 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
       if (atEnd) wanted = element.scrollHeight - element.clientHeight;
       else if (index !== undefined) wanted = start() + heights.top(index) + offset;
       if (Math.abs(wanted - element.scrollTop) > 0.5) element.scrollTop = wanted;
+      looked(element);
     };
     const remember = () => {
       const element = box.current;
       if (!element) return;
-      const atEnd = element.scrollHeight - element.clientHeight - element.scrollTop < NEAR;
-      const top = element.scrollTop - start();
+      const { scrollTop, scrollHeight, clientHeight } = element;
+      const before = last.current;
+      // What has grown since somebody scrolled did not take them from the end.
+      const left = Math.min(before.end, scrollHeight - clientHeight) - scrollTop;
+      // Who goes up is let go of at once, who comes down is caught near the end.
+      const atEnd = left < (scrollTop < before.top - 1 ? 2 : NEAR);
+      looked(element);
+      const top = scrollTop - start();
       const index = heights.at(Math.max(0, top));
       if (atEnd !== held.current.atEnd) told.current.onEnd(atEnd);
       held.current = { atEnd, key: heights.keyAt(index), offset: top - heights.top(index) };
@@ -93,10 +112,15 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
       draw,
       place,
       hold,
-      /** Somebody scrolled, or what was held was put back. */
-      scrolled() {
+      /** Before rows change: somebody may have scrolled, of which the page has not told yet. */
+      noticed() {
+        // What was put there here is no scrolling, and is told late, when the page may be another one already.
+        if (!box.current || Math.abs(box.current.scrollTop - last.current.top) < 1) return;
         scrolledNow();
         remember();
+      },
+      scrolled() {
+        actions.noticed();
         draw();
       },
       toEnd() {
@@ -108,12 +132,17 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
     };
   }, []);
   handle.current = actions;
+  if (!heights.has(keys)) {
+    actions.noticed();
+    heights.setKeys(keys);
+  }
 
   // Rows are measured as they are drawn and as they grow, after the layout and before they are painted.
   const sizes = useMemo(
     () =>
       new ResizeObserver((entries) => {
         let moved = false;
+        actions.noticed();
         for (const { target, borderBoxSize } of entries) {
           const key = target instanceof HTMLElement ? target.dataset.key : undefined;
           const [size] = borderBoxSize;
