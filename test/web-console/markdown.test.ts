@@ -1,14 +1,17 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
-import { describe, it } from "node:test";
+import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Lexer, Marked } from "marked";
 import { blocksOf, blocksOfGrown, htmlOf, wholeOf } from "../../adapters/web-console/app/content/blocks.js";
 import { BoundedLexer } from "../../adapters/web-console/app/content/bounded-lexer.js";
 import { sectionsOf } from "../../adapters/web-console/app/content/sections.js";
+import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../helpers/console.js";
 import { HOSTILE_MARKDOWN } from "../helpers/hostile-markdown.js";
+import { seedSessions } from "../helpers/seeded-sessions.js";
+import { makeTempDir } from "../helpers/temp.js";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const READER = fileURLToPath(new URL("../helpers/markdown-reader.ts", import.meta.url));
@@ -106,5 +109,31 @@ describe("Markdown of a message", () => {
       blocks = [...blocksOfGrown(before, blocks, text.slice(0, at))];
     }
     assert.equal(blocks.map(htmlOf).join(""), html(text));
+  });
+});
+
+describe("a window with hostile Markdown", { skip: noBrowser }, () => {
+  const browser = sharedBrowser({ after });
+
+  it("shows it, and goes on", async (t) => {
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const names = ["a word that may be emphasis", "a table that is wide and long", "tags that are left open"];
+    const messages = names.map((name) => ({
+      role: "assistant" as const,
+      parts: [{ type: "text" as const, text: HOSTILE_MARKDOWN[name] ?? "" }],
+    }));
+    const ids = await seedSessions(
+      home.path,
+      messages.map((message) => ({ messages: [message] })),
+    );
+    const console = await startConsole(t, { home: home.path });
+    const { page } = await openWindow(t, await browser(), console.url);
+    for (const id of ids) {
+      await page.goto(sessionUrl(console, id));
+      await page.locator(".answer .markdown-block").first().waitFor();
+      await page.evaluate('location.hash = "#/"');
+      await page.getByRole("heading", { name: "What shall be done?" }).waitFor();
+    }
   });
 });
