@@ -75,8 +75,9 @@ test(
       await route.continue();
     });
     await pageUntil(page, async () => {
-      await scrollTo(page, "Math.max(1, box.scrollTop - 400)");
-      return page.evaluate<boolean>(`document.getElementById("timeline").scrollTop < 300`);
+      await scrollTo(page, "Math.max(0, box.scrollTop - 400)");
+      // The first row is a result whose call is not there yet: it goes when that comes.
+      return page.evaluate<boolean>(`document.getElementById("timeline").scrollTop === 0`);
     });
     // What is drawn is measured by then.
     await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
@@ -125,10 +126,10 @@ test(
   async (t) => {
     const home = await makeTempDir();
     t.after(() => home.remove());
-    const [id = ""] = await seedSessions(home.path, [{ messages: conversation(120) }]);
+    const [id = ""] = await seedSessions(home.path, [{ messages: conversation(700) }]);
     const console = await startConsole(t, { home: home.path });
     const { page } = await openWindow(t, await browser(), sessionUrl(console, id));
-    await page.locator(".answer", { hasText: "Answer 119." }).waitFor();
+    await page.locator(".answer", { hasText: "Answer 699." }).waitFor();
     await page.evaluate(FRAMES);
     // Scrolled to the end, and in the same frame a question takes a part of the page, or the answer grows.
     for (const change of [GROW_FOOT, GROW_LAST]) {
@@ -167,6 +168,25 @@ test(
       return Math.round(rows[at].getBoundingClientRect().top - before);
     })()`);
     assert.equal(moved, 0);
+    // Up to the first word, whatever comes meanwhile: each step moves what is read by as much as was scrolled.
+    const steps = await page.evaluate<{ moved: number[]; first: string }>(`(async () => {
+      const box = document.getElementById("timeline");
+      const moved = [];
+      const edge = box.getBoundingClientRect().top;
+      for (let steps = 0; steps < 3000; steps += 1) {
+        const row = [...document.querySelectorAll(".scroller-row")].find((row) => row.getBoundingClientRect().top > edge + 40);
+        const before = row.getBoundingClientRect().top + box.scrollTop;
+        box.scrollTop -= 500;
+        const wanted = before - box.scrollTop;
+        await ${FRAMES};
+        const off = Math.round(row.getBoundingClientRect().top - wanted);
+        if (row.isConnected && Math.abs(off) > 1) moved.push(off);
+        if (box.scrollTop === 0 && document.querySelector(".timeline-before").textContent === "") break;
+      }
+      return { moved, first: document.querySelector(".scroller-row").textContent };
+    })()`);
+    assert.deepEqual(steps.moved, []);
+    assert.match(steps.first, /^Question 0\./);
   },
 );
 

@@ -10,6 +10,8 @@ const AROUND = 700;
 const NEAR = 48;
 /** A row that was not drawn yet. */
 const GUESS = 96;
+/** Rows that are known by their place. The first may go: a result that stood alone goes to its call when that comes. */
+const HELD = 8;
 /** Looks for older rows so many heights of the page before the first one is seen. */
 const AHEAD = 3;
 
@@ -50,11 +52,10 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
   const drawn = useRef<HTMLDivElement>(null);
   const heights = useMemo(() => new Heights(() => GUESS), []);
   const range = useSignal({ from: 0, to: 0 });
-  /** What is at the upper edge: that is held where it is. `atEnd`: the end is held instead. */
-  const held = useRef<{ atEnd: boolean; key: string | undefined; offset: number }>({
+  /** The rows from the upper edge on: the first of them that is still there is held where it is. `atEnd`: the end is held instead. */
+  const held = useRef<{ atEnd: boolean; rows: { key: string | undefined; offset: number }[] }>({
     atEnd: true,
-    key: undefined,
-    offset: 0,
+    rows: [],
   });
   /** Where the page stood when it was looked at last. */
   const last = useRef({ top: 0, end: 0 });
@@ -85,11 +86,16 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
     const hold = () => {
       const element = box.current;
       if (!element) return;
-      const { atEnd, key, offset } = held.current;
-      const index = key === undefined ? undefined : heights.indexOf(key);
+      const { atEnd, rows } = held.current;
       let wanted = element.scrollTop;
       if (atEnd) wanted = element.scrollHeight - element.clientHeight;
-      else if (index !== undefined) wanted = start() + heights.top(index) + offset;
+      else
+        for (const { key, offset } of rows) {
+          const index = key === undefined ? undefined : heights.indexOf(key);
+          if (index === undefined) continue;
+          wanted = start() + heights.top(index) + offset;
+          break;
+        }
       if (Math.abs(wanted - element.scrollTop) > 0.5) element.scrollTop = wanted;
       looked(element);
     };
@@ -106,7 +112,13 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
       const top = scrollTop - start();
       const index = heights.at(Math.max(0, top));
       if (atEnd !== held.current.atEnd) told.current.onEnd(atEnd);
-      held.current = { atEnd, key: heights.keyAt(index), offset: top - heights.top(index) };
+      held.current = {
+        atEnd,
+        rows: Array.from({ length: Math.min(HELD, heights.count - index) }, (_, at) => ({
+          key: heights.keyAt(index + at),
+          offset: top - heights.top(index + at),
+        })),
+      };
     };
     return {
       draw,
