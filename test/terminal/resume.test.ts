@@ -131,7 +131,7 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     const raw = await readFile(`${pane.home}/raw`, "utf8");
     // What we say ourselves is of these forms, and nothing else is there.
     // eslint-disable-next-line no-control-regex -- what is looked for
-    const own = /\u001b\[(\d+;1H|\d+;\d+H|[02]?[JK]|H|[\d;]*m|\?(25|1000|1002|1006|1049|2004|2026)[hl])/g;
+    const own = /\u001b\[(\d+;1H|\d+;\d+H|[02]?[JK]|H|[\d;]*m|\?(7|25|1000|1002|1006|1049|2004|2026)[hl])/g;
     const left = raw.replace(own, "").replace(/[\r\n]/g, "");
     // eslint-disable-next-line no-control-regex -- as above
     assert.deepEqual(left.match(/.{0,20}[\u0000-\u001f\u007f-\u009f\u202e\u2066].{0,20}/u), null);
