@@ -8,6 +8,8 @@ import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("..", import.meta.url)).replace(/[\\/]$/, "");
 export const CACHE = path.join(ROOT, "node_modules", ".cache", "gantry");
+/** The sources and tests as JavaScript, laid out like the project's own folder. */
+export const COMPILED = path.join(CACHE, "compiled");
 export const at = (...parts) => path.join(ROOT, ...parts);
 
 /** End with one line when this Node is older than the package allows. */
@@ -85,17 +87,20 @@ export function npmCommand() {
   return script?.endsWith(".js") ? [process.execPath, script] : [process.platform === "win32" ? "npm.cmd" : "npm"];
 }
 
-/** `test/*.test.ts` and one folder deep. Listed here, because Node 20 expands no patterns. */
+/** Every `*.test.ts` below `test`. Listed here, because Node 20 expands no patterns. */
 export function testFiles() {
-  const files = [];
-  for (const entry of readdirSync(at("test"), { withFileTypes: true })) {
-    if (entry.name.endsWith(".test.ts")) files.push(`test/${entry.name}`);
-    if (!entry.isDirectory()) continue;
-    for (const name of readdirSync(at("test", entry.name))) {
-      if (name.endsWith(".test.ts")) files.push(`test/${entry.name}/${name}`);
-    }
-  }
-  return files.sort();
+  return filesBelow("test").filter((file) => file.endsWith(".test.ts"));
+}
+
+/** Where a file of the project, given from its root, is when it is compiled (`compile.mjs`). */
+export function compiledFile(file) {
+  return path.join(COMPILED, file.replace(/\.tsx?$/, ".js"));
+}
+
+/** The project's own file, from its root, of a compiled one or of itself. */
+export function sourceFile(file) {
+  const below = path.relative(COMPILED, file);
+  return below.startsWith("..") ? path.relative(ROOT, file) : below.replace(/\.js$/, ".ts");
 }
 
 /** Run a command to its end, its output going where `stdio` says. Resolves with the exit code. */

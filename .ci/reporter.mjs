@@ -1,6 +1,8 @@
 // A test reporter for logs: one line a file, and in full what failed.
-import path from "node:path";
+import { readFileSync } from "node:fs";
+import { SourceMap } from "node:module";
 import { inspect } from "node:util";
+import { sourceFile } from "./project.mjs";
 
 /** So many files are told that took longest. */
 const SLOWEST = 40;
@@ -20,7 +22,7 @@ export default async function* reporter(source) {
     if (type === "test:pass" || type === "test:fail") {
       // Suites and files are only brackets around tests.
       const isBracket = data.details?.type === "suite" || data.file === undefined || data.name === data.file;
-      const file = data.file ? path.relative(process.cwd(), data.file) : data.name;
+      const file = sourceFile(data.file ?? data.name);
       const tally = files.get(file) ?? { pass: 0, fail: 0 };
       files.set(file, tally);
       if (data.nesting === 0) took.set(file, (took.get(file) ?? 0) + (data.details?.duration_ms ?? 0));
@@ -30,7 +32,7 @@ export default async function* reporter(source) {
         if (!onlyChildren) {
           tally.fail++;
           counts.fail++;
-          failures.push({ file, line: data.line, name: data.name, error });
+          failures.push({ file, line: sourceLine(data), name: data.name, error });
           yield `FAILED  ${file}: ${data.name}\n`;
         }
       } else if (!isBracket) {
@@ -42,7 +44,7 @@ export default async function* reporter(source) {
         tally.pass++;
       }
     } else if (type === "test:stderr" && data.message.trim() !== "") {
-      yield `${path.relative(process.cwd(), data.file)}: ${data.message.trimEnd()}\n`;
+      yield `${sourceFile(data.file)}: ${data.message.trimEnd()}\n`;
     }
   }
   for (const { file, line, name, error } of failures) {
@@ -59,4 +61,14 @@ export default async function* reporter(source) {
   yield `\nthe slowest: ${slowest.map(([file, ms]) => `${file} ${(ms / 1000).toFixed(1)} s`).join(", ")}\n`;
   for (const [why, count] of skipped) yield `\nskipped ${count}: ${why}\n`;
   yield `\n${counts.pass} passed, ${counts.fail} failed, ${counts.skip} skipped, in ${files.size} files\n`;
+}
+
+/** The line of a test in the file that was compiled. */
+function sourceLine({ file, line, column }) {
+  try {
+    const map = new SourceMap(JSON.parse(readFileSync(`${file}.map`, "utf8")));
+    return map.findEntry(line - 1, column - 1).originalLine + 1;
+  } catch {
+    return line;
+  }
 }

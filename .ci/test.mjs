@@ -1,19 +1,22 @@
 // `npm test`: types, lint, format, build, every test. `--only FILE...` runs tests of these files and nothing else.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import {
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  readdirSync,
-  readlinkSync,
-  realpathSync,
-  rmSync,
-  symlinkSync,
-} from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, realpathSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
-import { CACHE, at, buildStamp, checkNode, install, run, sourceDigest, testFiles } from "./project.mjs";
+import {
+  CACHE,
+  COMPILED,
+  ROOT,
+  at,
+  buildStamp,
+  checkNode,
+  compiledFile,
+  install,
+  run,
+  sourceDigest,
+  testFiles,
+} from "./project.mjs";
 
 /** A file that takes longer hangs; the slowest takes a fraction of it. */
 const FILE_LIMIT_MS = 120_000;
@@ -33,6 +36,9 @@ const startedAt = Date.now();
 const seconds = (since) => `${((Date.now() - since) / 1000).toFixed(1)} s`;
 
 const files = only ?? testFiles();
+// Behind the installation, which brings esbuild.
+const { compile } = await import("./compile.mjs");
+await compile();
 // One for all files, made ready beside the checks; a file that runs alone starts its own when it needs one.
 const postgres = files.length > 1 && !process.env.GANTRY_TEST_POSTGRES ? startPostgres() : undefined;
 if (!only) await checks();
@@ -119,8 +125,7 @@ async function checks() {
 async function tests() {
   // A temporary folder of this run alone: what is left in it, or still runs with it, was left behind by a test.
   const temporary = mkdtempSync(path.join(realpathSync(tmpdir()), "gt-"));
-  keepTsxCache(temporary);
-  const env = { ...process.env, TMPDIR: temporary, TEMP: temporary, TMP: temporary };
+  const env = { ...process.env, TMPDIR: temporary, TEMP: temporary, TMP: temporary, GANTRY_TEST_COMPILED: COMPILED };
   if (!only && buildStamp()?.digest === sourceDigest()) env.GANTRY_TEST_DIST = "1";
   const url = await postgres?.url;
   if (url) env.GANTRY_TEST_POSTGRES = url;
@@ -128,7 +133,7 @@ async function tests() {
   const code = await run(
     process.execPath,
     [
-      "--import=tsx",
+      "--enable-source-maps",
       "--conditions=@gantry/source",
       "--test",
       // Half of a test is waiting, for a process, a disk or a clock.
@@ -138,7 +143,7 @@ async function tests() {
         ? ["--test-reporter=spec"]
         : ["--test-reporter=" + at(".ci/reporter.mjs")]),
       "--test-reporter-destination=stdout",
-      ...files,
+      ...files.map((file) => compiledFile(path.relative(ROOT, path.resolve(file)))),
     ],
     { stdio: ["ignore", "inherit", "inherit"], env },
   );
@@ -158,7 +163,7 @@ async function tests() {
       }
     }
   }
-  const names = readdirSync(temporary).filter((name) => !/^(tsx-|node-compile-cache|v8-compile-cache)/.test(name));
+  const names = readdirSync(temporary).filter((name) => !/^(node-compile-cache|v8-compile-cache)/.test(name));
   if (names.length > 0) {
     failed.push("files left behind");
     process.stdout.write(`left behind in the temporary folder: ${names.join(", ")}\n`);
@@ -171,10 +176,13 @@ async function tests() {
  * started: then the tests that need one say what is missing.
  */
 function startPostgres() {
-  const script = at("test/helpers/postgres-server.ts");
-  const child = spawn(process.execPath, ["--import=tsx", "--conditions=@gantry/source", script], {
-    stdio: ["pipe", "pipe", "ignore"],
-  });
+  const child = spawn(
+    process.execPath,
+    ["--conditions=@gantry/source", compiledFile("test/helpers/postgres-server.ts")],
+    {
+      stdio: ["pipe", "pipe", "ignore"],
+    },
+  );
   const ended = once(child, "close");
   child.stdin.on("error", () => undefined);
   const url = Promise.race([once(child.stdout, "data"), ended.then(() => [])]).then(([line]) =>
@@ -185,14 +193,6 @@ function startPostgres() {
     await ended;
   };
   return { url, stop };
-}
-
-/** tsx keeps what it compiled in the temporary folder; lead it to a lasting one. */
-function keepTsxCache(temporary) {
-  const kept = path.join(CACHE, "tsx");
-  mkdirSync(kept, { recursive: true });
-  const name = process.geteuid ? `tsx-${process.geteuid()}` : undefined;
-  if (name) symlinkSync(kept, path.join(temporary, name), "dir");
 }
 
 /** Processes that still have this run's temporary folder in their environment or as their folder (Linux alone). */

@@ -5,6 +5,7 @@ import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { SOURCE_FLAGS } from "./helpers/node.js";
 import { runGantry } from "./helpers/server.js";
 import { tempDir, type TempDir } from "./helpers/temp.js";
 
@@ -33,7 +34,7 @@ async function node(folder: TempDir, ...args: string[]): Promise<string> {
   delete env.NODE_TEST_CONTEXT;
   // Whoever follows a page has the build, which also starts quicker; a test that is run alone may have none.
   const isBuilt = process.env.GANTRY_TEST_DIST === "1";
-  const flags = isBuilt ? [] : ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source"];
+  const flags = isBuilt ? [] : SOURCE_FLAGS;
   const output = (out: { stdout: string; stderr: string }): string => out.stdout + out.stderr;
   const options = { cwd: folder.path, env, maxBuffer: 1 << 26 };
   return run(process.execPath, [...flags, ...args], options).then(output, output);

@@ -5,6 +5,7 @@ import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { SOURCE_FLAGS, source } from "./helpers/node.js";
 import { startServer } from "./helpers/server.js";
 import { tempDir } from "./helpers/temp.js";
 
@@ -15,11 +16,10 @@ const run = promisify(execFile);
 /** What an example prints, run as a stranger would, in a folder with one file. */
 async function printed(t: TestContext, name: string, ...args: string[]): Promise<string> {
   const folder = await tempDir(t, { "hello.txt": "Hello.\n" });
-  const { stdout, stderr } = await run(
-    process.execPath,
-    ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source", path.join(EXAMPLES, name), ...args],
-    { cwd: folder.path, env: { ...process.env, TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json") } },
-  );
+  const { stdout, stderr } = await run(process.execPath, [...SOURCE_FLAGS, source(`examples/${name}`), ...args], {
+    cwd: folder.path,
+    env: { ...process.env, TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json") },
+  });
   assert.equal(stderr, "");
   return stdout;
 }

@@ -6,6 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { loadedBy, packagesIn, type Loaded } from "./helpers/loaded.js";
+import { SOURCE_FLAGS, source } from "./helpers/node.js";
 import { install, NPM, pack } from "./helpers/packed.js";
 import type { GantryServer } from "./helpers/server.js";
 import { makeTempDir, type TempDir } from "./helpers/temp.js";
@@ -75,6 +76,16 @@ describe("the package, unpacked in a stranger's folder", () => {
         `${file} names a path of this machine`,
       );
     }
+  });
+
+  it("tells an old Node what it needs: it can be read there, and asks for nothing before", async () => {
+    const { parse } = await import("acorn");
+    const text = readFileSync(path.join(installed, "dist/src/cli.js"), "utf8");
+    // Node 12 knows these words and no later ones.
+    parse(text, { ecmaVersion: 2019, sourceType: "script", allowHashBang: true });
+    const told = text.indexOf("process.exit(1)");
+    assert.ok(text.slice(0, told).includes("needs Node"));
+    assert.doesNotMatch(text.slice(0, told), /require|import|getBuiltinModule/);
   });
 
   it("runs by npx", async () => {
@@ -280,10 +291,11 @@ describe("the package, unpacked in a stranger's folder", () => {
 describe("the build", () => {
   it("serves the HTTP API as its source does, with less of the packages behind it", async () => {
     // Without the condition of the other tests, what they import is the build.
-    const files = ["endpoints", "sse", "ending", "openapi"].map((name) => `test/koa-http-api/${name}.test.ts`);
+    const files = ["endpoints", "sse", "ending", "openapi"].map((name) => source(`test/koa-http-api/${name}.test.ts`));
+    const flags = SOURCE_FLAGS.filter((flag) => flag !== "--conditions=@gantry/source");
     const env = { ...process.env };
     delete env.NODE_TEST_CONTEXT;
-    const args = ["--import=tsx", "--test", "--test-reporter=tap", ...files];
+    const args = [...flags, "--test", "--test-reporter=tap", ...files];
     const { stdout } = await run(process.execPath, args, { cwd: ROOT, env, maxBuffer: 2 ** 26 }).catch(
       (error: { stdout: string }) => error,
     );

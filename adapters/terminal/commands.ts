@@ -22,7 +22,7 @@ export const COMMANDS: readonly (readonly [name: string, about: string])[] = [
   ["effort", "how long the model thinks"],
   ["title", "name this session"],
   ["cost", "tokens and money of this session"],
-  ["compact", "when the conversation is made to fit"],
+  ["compact", "sum up what was said; behind it what to keep"],
   ["delete", "delete this session"],
   ["stop", "end the run under way"],
   ["mouse", "the wheel scrolls here, or the terminal marks text"],
@@ -68,10 +68,7 @@ const DOES: Readonly<Record<string, (desk: Desk, said: string) => void>> = {
     desk.attempt(() => desk.conversation.change({ title: said }));
   },
   cost: (desk) => desk.attempt(() => tellCost(desk)),
-  compact: (desk) =>
-    desk.notice(
-      "A conversation is compacted by itself, before it is too long for its model. There is no way to ask for it earlier.",
-    ),
+  compact: (desk, said) => desk.attempt(() => compact(desk, said)),
   delete: (desk) => {
     const { id } = desk.conversation;
     if (id === undefined) desk.notice("There is no session yet: it begins with a prompt.");
@@ -172,6 +169,15 @@ async function tellCost(desk: Desk): Promise<void> {
       ...runs.map((run) => row(`${run.started_at.slice(0, 16).replace("T", " ")} ${run.state}`, run.usage)),
     ]),
   );
+}
+
+async function compact(desk: Desk, wanted: string): Promise<void> {
+  const { conversation } = desk;
+  if (conversation.id === undefined) return desk.notice("Nothing was said yet.");
+  desk.notice("The model sums up what was said ...");
+  const seen = await conversation.compact(wanted);
+  if (seen === 0) desk.notice("There is too little here to be summed up.");
+  else if (seen !== undefined) desk.notice(`Its model sees ${seen} messages now; you see all that was said.`);
 }
 
 function confirmDelete(desk: Desk, { id, label }: Entry, then: () => void): Confirm {

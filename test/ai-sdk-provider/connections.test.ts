@@ -8,20 +8,17 @@ import { describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
 import { CERTIFICATE, CERTIFICATE_KEY } from "../helpers/certificate.js";
 import { startFakeModelServer } from "../helpers/fake-model-server.js";
+import { SOURCES, SOURCE_FLAGS } from "../helpers/node.js";
 import { tempDir } from "../helpers/temp.js";
 
 const run = promisify(execFile);
 
 /** A process of its own: proxies come by the environment, and what is loaded when is a matter of a whole process. */
 async function inProcess(code: string, env: Record<string, string> = {}): Promise<string> {
-  const { stdout } = await run(
-    process.execPath,
-    ["--import", "tsx", "--conditions=@gantry/source", "--input-type=module", "-e", code],
-    {
-      env: { PATH: process.env.PATH ?? "", ...env },
-      cwd: new URL("../..", import.meta.url),
-    },
-  );
+  const { stdout } = await run(process.execPath, [...SOURCE_FLAGS, "--input-type=module", "-e", code], {
+    env: { PATH: process.env.PATH ?? "", ...env },
+    cwd: SOURCES,
+  });
   return stdout.trim();
 }
 

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { pathToFileURL } from "node:url";
 import { execFileSync } from "node:child_process";
 import { describe, it } from "node:test";
+import { SOURCE_FLAGS, source } from "../helpers/node.js";
 
 /** Makes 400 MB, of which a little is alive at any time, and tells how large the young generation became. */
 const WORK = `
@@ -15,13 +17,13 @@ const WORK = `
 `;
 
 function megabytes(before: string): number {
-  const node = ["--import=tsx", "--conditions=@gantry/source", "--input-type=module", "--eval", before + WORK];
+  const node = [...SOURCE_FLAGS, "--input-type=module", "--eval", before + WORK];
   return Number(execFileSync(process.execPath, node, { encoding: "utf8" }));
 }
 
 describe("a heap that stays small", () => {
   it("lets what is young grow no more, on the Node that runs", () => {
-    const file = JSON.stringify(new URL("../../src/base/small-heap.ts", import.meta.url).href);
+    const file = JSON.stringify(pathToFileURL(source("src/base/small-heap.ts")).href);
     const small = megabytes(`const { staySmall } = await import(${file}); staySmall();`);
     assert.ok(small <= 8, `${small} MB`);
     assert.ok(megabytes("") > small);

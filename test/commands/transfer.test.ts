@@ -8,12 +8,12 @@ import { Agent, type ChainData, type SessionDriver } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { ScriptedProvider } from "gantry/testing";
 import { until } from "../helpers/lab.js";
+import { gantryCommand } from "../helpers/node.js";
 import { runGantry, spawnGantry } from "../helpers/server.js";
 import { makeTempDir, tempDir, type TempDir } from "../helpers/temp.js";
 
 const OUTAGES = fileURLToPath(new URL("../helpers/outages.mjs", import.meta.url));
 const SLOW = { session: { driver: OUTAGES } };
-const CLI = fileURLToPath(new URL("../../src/cli.ts", import.meta.url));
 const SESSIONS = 60;
 const sqlite = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db"), durability: "normal" });
 
@@ -172,7 +172,7 @@ it(
     const home = await tempDir(t);
     await fill(home, 30);
     await home.write({ "config.json": JSON.stringify(SLOW), away: "slow" });
-    const gantry = [process.execPath, "--import", import.meta.resolve("tsx"), "--conditions=@gantry/source", CLI];
+    const gantry = [process.execPath, ...gantryCommand()];
     const onTerminal = async (command: string): Promise<{ screen: string; code: number | null }> => {
       const child = spawn("script", ["-qec", `stty cols 70; ${command}`, "/dev/null"], {
         env: {

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { flagName, type About } from "../../src/commands/about.js";
 import { ALL } from "../../src/commands/about/all.js";
 import { run as runAbout } from "../../src/commands/about/run.js";
+import { gantryCommand } from "../helpers/node.js";
 import { tempDir, type TempDir } from "../helpers/temp.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -47,8 +48,8 @@ describe("command-line.md", () => {
     });
     const home = await tempDir(t);
     const bin = await tempDir(t);
-    const cli = [process.execPath, "--import", import.meta.resolve("tsx"), "--conditions=@gantry/source"];
-    await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} ${path.join(ROOT, "src/cli.ts")} "$@"\n` });
+    const cli = [process.execPath, ...gantryCommand()];
+    await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} "$@"\n` });
     await shell(`chmod +x ${bin.at("gantry")}`, folder, home, bin);
     const blocks = [...text.matchAll(/^```console\n(.*?)^```$/gms)].map(([, block = ""]) => block);
     assert.ok(blocks.length >= 6);

@@ -6,6 +6,7 @@ import { describe, it, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { call, say } from "../helpers/fake-model-server.js";
 import { lab, labConfig } from "../helpers/lab.js";
+import { gantryCommand } from "../helpers/node.js";
 import { tempDir } from "../helpers/temp.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -88,6 +89,17 @@ describe("gantry.service", () => {
     const output = execFileSync("systemd-analyze", ["verify", folder.at("gantry.service")], { stdio: "pipe" });
     assert.equal(output.toString(), "");
   });
+
+  it("has nothing that takes the sandbox of commands away", () => {
+    const set = [...read("docs/installing/gantry.service").matchAll(/^(\w+)=/gm)].map(([, name = ""]) => name);
+    // All lay mounts over /proc, which then cannot be mounted anew, or forbid namespaces.
+    const bad =
+      /^(ProtectProc|ProcSubset|ProtectKernelTunables|ProtectKernelLogs|ProtectHostname|RestrictNamespaces|PrivateUsers)$/;
+    assert.deepEqual(
+      set.filter((name) => bad.test(name) || name === "MemoryDenyWriteExecute"),
+      [],
+    );
+  });
 });
 
 describe("the GitHub Action", () => {
@@ -110,8 +122,8 @@ describe("the GitHub Action", () => {
     const folder = await tempDir(t, { "a.txt": "alpha", "schema.json": '{"type":"integer"}' });
     const home = await tempDir(t, { "config.json": JSON.stringify(labConfig(fake)) });
     const bin = await tempDir(t);
-    const cli = [process.execPath, "--import", import.meta.resolve("tsx"), "--conditions=@gantry/source"];
-    await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} ${path.join(ROOT, "src/cli.ts")} "$@"\n`, output: "" });
+    const cli = [process.execPath, ...gantryCommand()];
+    await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} "$@"\n`, output: "" });
     execFileSync("chmod", ["+x", bin.at("gantry")]);
     const own = Object.fromEntries(
       ["MODEL", "MODE", "BUDGET", "SCHEMA", "FILES", "CONFIG"].map((name) => [`GANTRY_${name}`, ""]),
@@ -156,6 +168,16 @@ describe("the GitHub Action", () => {
     const { messages } = fake.requests[0]?.body as { messages: unknown[] };
     const said = JSON.stringify(messages.at(-1));
     assert.ok(said.includes(JSON.stringify(prompt).slice(1, -1)) && said.includes("alpha"), said);
+  });
+
+  it("shows what was said as text, not as commands of the workflow", { skip }, async (t) => {
+    const { fake, run } = await step(t, { GANTRY_PROMPT: "x", GANTRY_MODEL: "lab/m1" });
+    fake.enqueue(say("::error file=a.txt::gone\n::stop-0::\n##[error]x"));
+    const { code, stdout } = await run();
+    assert.equal(code, 0);
+    const [, word = "", shown = ""] = /^::stop-commands::(stop-[0-9a-f]{32})\n([^]*)\n::\1::\n$/.exec(stdout) ?? [];
+    assert.match(word, /^stop-/, stdout);
+    assert.match(shown, /^::error file=a\.txt::gone$/m);
   });
 
   it("fails as gantry run does, unless its exit code is allowed", { skip }, async (t) => {

@@ -1,7 +1,8 @@
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
+import path from "node:path";
+import { SOURCE_FLAGS, source } from "./node.js";
 
 /** A script of `test/helpers`, in a process of its own. */
 export class Child {
@@ -12,8 +13,8 @@ export class Child {
   readonly #closed: Promise<void>;
 
   constructor(script: string, args: readonly string[]) {
-    this.process = fork(fileURLToPath(new URL(script, import.meta.url)), args, {
-      execArgv: ["--import", "tsx", "--conditions=@gantry/source"],
+    this.process = fork(source(path.join("test/helpers", script)), args, {
+      execArgv: [...SOURCE_FLAGS],
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
     this.process.stdout?.setEncoding("utf8").on("data", (text: string) => (this.stdout += text));

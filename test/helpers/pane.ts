@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { gantryCommand } from "./node.js";
 import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
 
-const DIST_CLI = fileURLToPath(new URL("../../dist/src/cli.js", import.meta.url));
-const SOURCE_CLI = fileURLToPath(new URL("../../src/cli.ts", import.meta.url));
 /** Only there so that a terminal that hangs fails the test with what it shows. */
 const LIMIT_MS = 60_000;
 
@@ -118,12 +115,7 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
     projectDir = made.path;
   }
   if (options.config) await writeFile(`${home}/config.json`, JSON.stringify(options.config), { mode: 0o600 });
-  const dist = process.env.GANTRY_TEST_DIST === "1" && existsSync(DIST_CLI);
-  const gantry = [
-    process.execPath,
-    ...(dist ? [DIST_CLI] : ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source", SOURCE_CLI]),
-    ...(options.args ?? ["chat"]),
-  ];
+  const gantry = [process.execPath, ...gantryCommand(), ...(options.args ?? ["chat"])];
   // No key of the person who runs the tests gets in, and no CI, in which libraries draw nothing.
   const env = {
     PATH: process.env.PATH ?? "",

@@ -3,8 +3,8 @@ import type { ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { Client } from "pg";
+import { SOURCE_FLAGS, source } from "./node.js";
 import { findPostgres } from "./postgres-binaries.js";
 import type { Hooks } from "./temp.js";
 
@@ -41,9 +41,8 @@ interface Started extends OwnServer {
 /** Start a private server; it ends with this process, however that ends. */
 async function startServer(settings: Readonly<Record<string, string>>): Promise<Started> {
   if (!findPostgres()) throw new Error(MISSING);
-  const script = fileURLToPath(new URL("postgres-server.ts", import.meta.url));
   const pairs = Object.entries(settings).map(([name, value]) => `${name}=${value}`);
-  const child = spawn(process.execPath, ["--import=tsx", "--conditions=@gantry/source", script, ...pairs], {
+  const child = spawn(process.execPath, [...SOURCE_FLAGS, source("test/helpers/postgres-server.ts"), ...pairs], {
     stdio: ["pipe", "pipe", "inherit"],
   });
   const ended = once(child, "close");

@@ -1,13 +1,11 @@
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
-import { existsSync } from "node:fs";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
+import { gantryCommand } from "./node.js";
 import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
 
 const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
-const DIST_CLI = fileURLToPath(new URL("../../dist/src/cli.js", import.meta.url));
-const SOURCE_CLI = fileURLToPath(new URL("../../src/cli.ts", import.meta.url));
 /** `http server listening on http://127.0.0.1:1234` and its ACP sister. */
 const LISTEN_LINE = /^(\w+) server listening on (\S+)$/gm;
 /** Far beyond what a start takes; only there so that a server that hangs fails the test with its output. */
@@ -31,6 +29,9 @@ export interface GantryOptions {
   /** What runs: default the build where `npm test` has just made it, else the source. */
   from?: "source" | "dist";
 }
+
+/** `through` for a process whose standard output is on a full disk (Linux). */
+export const FULL: readonly string[] = ["bash", "-c", 'exec "$@" > /dev/full', "bash"];
 
 export interface Exit {
   code: number | null;
@@ -147,16 +148,10 @@ export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Pr
   if (options.config) {
     await writeFile(`${home}/config.json`, JSON.stringify(options.config, null, 2), { mode: 0o600 });
   }
-  const from = options.from ?? (process.env.GANTRY_TEST_DIST === "1" && existsSync(DIST_CLI) ? "dist" : "source");
-  const node =
-    from === "dist"
-      ? [DIST_CLI]
-      : // Absolute, because both would be looked for from the project folder.
-        ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source", SOURCE_CLI];
   const [command = "", ...args] = [
     ...(options.through ?? []),
     process.execPath,
-    ...node,
+    ...gantryCommand(options.from),
     ...(options.args ?? ["serve", "--port", "0"]),
   ];
   const child = spawn(command, args, {

@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { describe, it } from "node:test";
-import { fileURLToPath } from "node:url";
+import path from "node:path";
 import { promisify } from "node:util";
 import { withThread, type HostileThread } from "../../src/hostile/threads.js";
+import { SOURCES, SOURCE_FLAGS } from "../helpers/node.js";
 
 const never = new AbortController().signal;
 /** An expression that takes for ever, and what it takes that long for. */
@@ -117,9 +118,9 @@ describe("a thread for foreign input", () => {
       console.log((await list.run(list.parse({}), context)).text);`;
     const { stdout } = await promisify(execFile)(
       process.execPath,
-      ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source", "--input-type=module", "-e", script],
-      { cwd: fileURLToPath(new URL("../bench", import.meta.url)) },
+      [...SOURCE_FLAGS, "--input-type=module", "-e", script],
+      { cwd: path.join(SOURCES, "test/bench") },
     );
-    assert.match(stdout, /^hostile-input\.ts$/m);
+    assert.match(stdout, /^hostile-input\.[jt]s$/m);
   });
 });

@@ -180,7 +180,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
       await pane.until((screen) => !/Esc closes/.test(screen));
     };
     await close();
-    await command("/compact", /compacted by itself/);
+    await command("/compact", /too little here to be summed up/);
     await command("/nonsense", /no command \/nonsense/);
     await command("/help", /Keys and commands/);
     await close();
@@ -196,6 +196,30 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     await pane.until(/no session yet/);
     await close();
     await command("/quit", /ended 0/);
+  });
+
+  it("has what was said summed up, as /compact asks, and shows it all as before", async (t) => {
+    // Notes are asked for as titles are.
+    const models = await lab(t, { aside: say("NOTES") });
+    const pane = await openPane(t, { config: labConfig(models) });
+    models.enqueue(say("A long answer. ".repeat(200)), say("And its end."), say("On it."));
+    await pane.until(READY);
+    for (const [typed, then] of [
+      ["Tell me", /long answer/],
+      ["More", /And its end\./],
+      ["/compact the name of the river", /Its model sees \d+ messages now/],
+      ["Go on", /On it\./],
+    ] as const) {
+      await pane.type(typed);
+      await pane.keys("Enter");
+      await pane.until(then);
+    }
+    const sent = models.requests.map(({ body }) => JSON.stringify(body));
+    assert.equal(sent.filter((body) => /kept above all: the name of the river/.test(body)).length, 1);
+    const next = sent.find((body) => body.includes("Go on"));
+    assert.match(next ?? "", /Summary of the earlier conversation[^"]*NOTES/);
+    assert.doesNotMatch(next ?? "", /(A long answer. ){200}/);
+    assert.match(await pane.until(/❯ Go on/), /And its end\./);
   });
 
   it("needs no colour where none is wanted, and a few columns are enough", async (t) => {

@@ -8,6 +8,7 @@ import { describe, it } from "node:test";
 import { builtinTools, RunCancelledError, ShuttingDownError } from "gantry";
 import type { BuiltinToolsOptions, ToolContext } from "gantry";
 import { findBubblewrap } from "../../src/tools/bubblewrap.js";
+import { SOURCES, SOURCE_FLAGS, source } from "../helpers/node.js";
 import { callTool, temporaryFolder, toolContext } from "../helpers/tool-context.js";
 
 const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
@@ -255,21 +256,17 @@ describe("bash", () => {
 
   it("takes its children along when the process ends", linux, async () => {
     await using folder = await temporaryFolder();
-    const script = join(folder.path, "host.mts");
+    const script = join(folder.path, "host.mjs");
     await writeFile(
       script,
-      `import { builtinTools } from "gantry";
-       const bash = builtinTools({ bash: { sandbox: "off" } }).find((tool) => tool.name === "bash")!;
-       const context = { sessionId: "s", callId: "c", projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, ask: async () => "allow" as const, state: new Map() };
+      `import { builtinTools } from ${JSON.stringify(source("src/tools/all.ts"))};
+       const bash = builtinTools({ bash: { sandbox: "off" } }).find((tool) => tool.name === "bash");
+       const context = { sessionId: "s", callId: "c", projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, ask: async () => "allow", state: new Map() };
        void bash.run(bash.parse({ command: "trap '' TERM; sleep 4719 & touch ready; wait" }), context);
        const { existsSync } = await import("node:fs");
        setInterval(() => existsSync(${JSON.stringify(join(folder.path, "ready"))}) && process.exit(0), 20);`,
     );
-    // Beside our own sources, so that the self-import resolves.
-    const root = new URL("../..", import.meta.url).pathname;
-    const source = (await readFile(script, "utf8")).replace('"gantry"', JSON.stringify(join(root, "src/tools/all.ts")));
-    await writeFile(script, source);
-    const child = spawn(process.execPath, ["--import", "tsx", script], { cwd: root, stdio: "inherit" });
+    const child = spawn(process.execPath, [...SOURCE_FLAGS, script], { cwd: SOURCES, stdio: "inherit" });
     assert.equal(await new Promise((resolve) => child.on("exit", resolve)), 0);
     for (let i = 0; i < 100 && processes("sleep\x004719").length > 0; i++) await sleep(20);
     assert.deepEqual(processes("sleep\x004719"), []);

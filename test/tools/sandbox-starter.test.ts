@@ -9,6 +9,7 @@ import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { builtinTools } from "gantry";
 import { findBubblewrap } from "../../src/tools/bubblewrap.js";
+import { SOURCES, SOURCE_FLAGS, source } from "../helpers/node.js";
 import { callTool, temporaryFolder, toolContext } from "../helpers/tool-context.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
@@ -119,15 +120,14 @@ describe("a sandbox that is ready", () => {
   it("ends with its process, however that ends, and does not keep it", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
-    const root = new URL("../..", import.meta.url).pathname;
-    const script = join(folder.path, "host.mts");
+    const script = join(folder.path, "host.mjs");
     await writeFile(
       script,
       `import { writeFileSync } from "node:fs";
-       import { builtinTools } from ${JSON.stringify(join(root, "src/tools/all.ts"))};
-       const env = { PATH: process.env.PATH!, LEFT: ${JSON.stringify(folder.path)} };
-       const bash = builtinTools({ env, bash: { sandbox: "required" } }).find((tool) => tool.name === "bash")!;
-       const context = { sessionId: "s", callId: "c", projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, ask: async () => "allow" as const, state: new Map() };
+       import { builtinTools } from ${JSON.stringify(source("src/tools/all.ts"))};
+       const env = { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder.path)} };
+       const bash = builtinTools({ env, bash: { sandbox: "required" } }).find((tool) => tool.name === "bash");
+       const context = { sessionId: "s", callId: "c", projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, ask: async () => "allow", state: new Map() };
        await bash.run(bash.parse({ command: "true" }), context);
        writeFileSync(${JSON.stringify(join(folder.path, "done"))}, "");
        if (process.argv[2] === "stay") setInterval(() => undefined, 1_000);`,
@@ -141,7 +141,7 @@ describe("a sandbox that is ready", () => {
         }
       });
     for (const how of ["stay", "end"]) {
-      const child = spawn(process.execPath, ["--import", "tsx", script, how], { cwd: root, stdio: "inherit" });
+      const child = spawn(process.execPath, [...SOURCE_FLAGS, script, how], { cwd: SOURCES, stdio: "inherit" });
       const exit = once(child, "exit") as Promise<[number | null]>;
       try {
         // Not that of the command itself: bubblewrap that is ended halfway by a dead reader leaves a process behind.

@@ -19,19 +19,19 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { builtinTools } from "gantry";
 import type { BuiltinToolsOptions } from "gantry";
 import { findBubblewrap } from "../../src/tools/bubblewrap.js";
 import { MountPlan } from "../../src/tools/mount-plan.js";
 import { Sandbox } from "../../src/tools/sandbox.js";
+import { SOURCE_FLAGS, source } from "../helpers/node.js";
 import { callTool, temporaryFolder, toolContext } from "../helpers/tool-context.js";
 
 const run = promisify(execFile);
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 const works = findBubblewrap({ env, network: false });
-const SCRIPT = fileURLToPath(new URL("../helpers/sandbox-attacks.ts", import.meta.url));
+const SCRIPT = source("test/helpers/sandbox-attacks.ts");
 const NOBODY = 65_534;
 
 interface Outcome {
@@ -47,7 +47,7 @@ async function attacksAs(uid: number): Promise<Outcome> {
   try {
     for (const path of [base, below]) if (path !== "") await chown(path, uid, uid);
     const as = uid === NOBODY ? ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"] : [];
-    const command = [...as, process.execPath, "--import=tsx", "--conditions=@gantry/source", SCRIPT, base, below];
+    const command = [...as, process.execPath, ...SOURCE_FLAGS, SCRIPT, base, below];
     const [file = "", ...args] = command;
     const child = { env: { PATH: env.PATH, HOME: base, TMPDIR: base }, maxBuffer: 16 * 1024 * 1024 };
     return JSON.parse((await run(file, args, child)).stdout) as Outcome;
@@ -172,7 +172,7 @@ describe("the sandbox that is required", () => {
     });
     assert.equal(code, 126, said);
     assert.match(said, /a folder was replaced/);
-    sandbox.close();
+    await sandbox.close();
     assert.ok(!existsSync(join(other, "evil")));
   });
 
