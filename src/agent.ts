@@ -349,6 +349,7 @@ export class Agent {
       const {
         attachments: _,
         attach: __,
+        compact: __________,
         signal: ___,
         key: ____,
         fingerprint: _____,

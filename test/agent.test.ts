@@ -127,6 +127,22 @@ describe("a run", () => {
     await run.result;
   });
 
+  it("quotes the name of a tool that is none, whatever it is, and not without end", async (t) => {
+    const names = ["odd \u001b]0;title\u0007", "n".repeat(5000)];
+    const provider = new ScriptedProvider([callTools(...names.map((name) => [name, {}] as const)), say("ok")]);
+    const run = await make(t, provider).run({ message: "x" });
+    const told = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
+    assert.match(told[0] ?? "", /^There is no tool "odd \\u001b\]0;title\\u0007"\. Use one of: /);
+    assert.match(told[1] ?? "", /^There is no tool "n{100}…"\. /);
+    await run.result;
+  });
+
+  it("takes no call whose name is longer than an answer may be", async (t) => {
+    const provider = new ScriptedProvider([callTools(["n".repeat(4_000_001), {}])]);
+    const run = await make(t, provider).run({ message: "x" });
+    await assert.rejects(run.result, { kind: "too_large", message: /of more than 4,000,000 characters$/ });
+  });
+
   it("makes ids of calls unique, within an answer and across turns", async (t) => {
     const provider = new ScriptedProvider([
       callTools(["t", {}, "same"], ["t", {}, "same"]),

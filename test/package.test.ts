@@ -78,6 +78,16 @@ describe("the package, unpacked in a stranger's folder", () => {
     }
   });
 
+  it("tells an old Node what it needs: it can be read there, and asks for nothing before", async () => {
+    const { parse } = await import("acorn");
+    const text = readFileSync(path.join(installed, "dist/src/cli.js"), "utf8");
+    // Node 12 knows these words and no later ones.
+    parse(text, { ecmaVersion: 2019, sourceType: "script", allowHashBang: true });
+    const told = text.indexOf("process.exit(1)");
+    assert.ok(text.slice(0, told).includes("needs Node"));
+    assert.doesNotMatch(text.slice(0, told), /require|import|getBuiltinModule/);
+  });
+
   it("runs by npx", async () => {
     const [command = "npm", ...args] = NPM;
     const { stdout } = await run(command, [...args, "exec", "--no", "--", "gantry", "--version"], {

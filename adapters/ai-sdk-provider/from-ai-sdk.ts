@@ -126,7 +126,12 @@ function packageWire(modelOf: (id: string) => AiSdkModel, providerOptions: FromA
     // Some make a tool of it, which must be the only one.
     ownJson: ({ request: { tools } }) => tools.length === 0,
     // Packages differ in what they make of media within results; behind them all understand it.
-    rules: () => ({ toolMedia: "behind", toolIds: "plain", reasoningOnMessage: false }),
+    rules: ({ id }) => ({
+      toolMedia: "behind",
+      toolIds: "plain",
+      toolNames: /google|gemini|vertex/.test(modelOf(id).provider) ? "letter" : "plain",
+      reasoningOnMessage: false,
+    }),
     async options({ request: { model, effort }, refused }) {
       const { provider } = modelOf(model.id);
       // JSON values, which the package's type wants to see proven.

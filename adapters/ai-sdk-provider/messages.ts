@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import type { ModelMessage, ModelRequest, Opaque, Part, ReasoningPart } from "gantry";
+import { argumentsOf, toolIds, toolNames, type IdForm, type NameForm } from "./call-forms.js";
 import { show, type InputKind, type Media } from "./files.js";
 import type { Metadata, Prompt } from "./language-model.js";
 
@@ -12,7 +12,9 @@ export interface PromptRules {
   /** Where images and PDFs of tool results go: into the result, or into a user message behind it. */
   readonly toolMedia: "inside" | "behind";
   /** Form of tool call ids that the provider takes. */
-  readonly toolIds: "any" | "plain" | "short";
+  readonly toolIds: IdForm;
+  /** How names of tools may begin. */
+  readonly toolNames: NameForm;
   /** Opaque fields of reasoning that belong to the whole message (`reasoning_details`), not to the part. */
   readonly reasoningOnMessage: boolean;
 }
@@ -74,6 +76,7 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
   let [said, told] = [known?.said ?? 0, prompt.length];
   if (system !== "" && known === undefined) prompt.push({ role: "system", content: system });
   const toolId = toolIds(rules.toolIds);
+  const toolName = toolNames(rules.toolNames);
   const addUser = (content: UserContent): void => {
     if (content.length === 0) return;
     const last = prompt.at(-1);
@@ -90,7 +93,9 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
       const calls = callIds(caller);
       results.sort((a, b) => calls.indexOf(a.toolCallId) - calls.indexOf(b.toolCallId));
     }
-    const shown = results.map((message) => toolContent(message, rules, toolId(message.toolCallId)));
+    const shown = results.map((message) =>
+      toolContent(message, rules, { toolCallId: toolId(message.toolCallId), toolName: toolName(message.name) }),
+    );
     prompt.push({ role: "tool", content: shown.flatMap(({ result }) => result) });
     addUser(shown.flatMap(({ behind }) => behind));
     results = [];
@@ -104,7 +109,7 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
     addResults();
     if (message.role === "assistant") {
       caller = message;
-      const { content, providerOptions } = assistantContent(message, rules, toolId);
+      const { content, providerOptions } = assistantContent(message, rules, { toolId, toolName });
       if (content.length === 0) continue;
       prompt.push({ role: "assistant", content, providerOptions });
       [said, told] = [i + 1, prompt.length];
@@ -141,7 +146,7 @@ function mediaPart(shown: Media | string): UserContent[number] {
 function assistantContent(
   message: ModelMessage,
   rules: PromptRules,
-  toolId: (id: string) => string,
+  { toolId, toolName }: Readonly<Record<"toolId" | "toolName", (said: string) => string>>,
 ): { content: AssistantContent; providerOptions?: ProviderOptions } {
   const content: AssistantContent = [];
   let onMessage: ProviderOptions | undefined;
@@ -150,8 +155,8 @@ function assistantContent(
     if (part.type === "text") {
       if (part.text.trim() !== "") content.push({ type: "text", text: part.text, ...options });
     } else if (part.type === "tool_call") {
-      const input = argumentsOf(part.arguments);
-      content.push({ type: "tool-call", toolCallId: toolId(part.id), toolName: part.name, input, ...options });
+      const call = { toolCallId: toolId(part.id), toolName: toolName(part.name), input: argumentsOf(part.arguments) };
+      content.push({ type: "tool-call", ...call, ...options });
     } else if (part.type === "reasoning" && options !== undefined) {
       if (rules.reasoningOnMessage && hasDetails(part)) onMessage = options.providerOptions;
       else content.push({ type: "reasoning", text: part.text, ...options });
@@ -185,7 +190,7 @@ function ownOptions(
 function toolContent(
   message: ModelMessage,
   rules: PromptRules,
-  toolCallId: string,
+  call: Readonly<Record<"toolCallId" | "toolName", string>>,
 ): { result: ToolContent; behind: UserContent } {
   const media: Media[] = [];
   const lines: string[] = [];
@@ -199,11 +204,11 @@ function toolContent(
     }
   }
   const text = lines.some((line) => line.trim() !== "") ? lines.join("\n") : "";
-  const base = { type: "tool-result" as const, toolCallId, toolName: message.name };
+  const base = { type: "tool-result" as const, ...call };
   if (media.length === 0 || rules.toolMedia === "behind") {
     const behind: UserContent = media.map(mediaPart);
     // Otherwise the model would not know where the picture comes from.
-    const note = `${media.length === 1 ? "The file" : `The ${media.length} files`} that \`${message.name}\` returned:`;
+    const note = `${media.length === 1 ? "The file" : `The ${media.length} files`} that \`${call.toolName}\` returned:`;
     if (media.length > 0) behind.unshift({ type: "text", text: note });
     const value = text !== "" ? text : media.length > 0 ? "(see the next user message)" : NO_OUTPUT;
     return { result: [{ ...base, output: { type: message.failed ? "error-text" : "text", value } }], behind };
@@ -218,36 +223,4 @@ function toolContent(
     else value.value.push({ type: "file-data", mediaType, data, filename: filename ?? "document.pdf" });
   }
   return { result: [{ ...base, output: value }], behind: [] };
-}
-
-/** What the model sent, as an object: providers refuse a history whose arguments are anything else. */
-function argumentsOf(text: string): Record<string, unknown> {
-  if (text.trim() === "") return {};
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
-  } catch {
-    // The result of this call already tells the model what was wrong.
-  }
-  return { invalid_arguments: text };
-}
-
-/** Ids of another provider in a form that this one takes; the same id always becomes the same. */
-function toolIds(form: PromptRules["toolIds"]): (id: string) => string {
-  if (form === "any") return (id) => id;
-  const fits = form === "plain" ? /^[A-Za-z0-9_-]{1,40}$/ : /^[A-Za-z0-9]{9}$/;
-  const known = new Map<string, string>();
-  return (id) => {
-    if (fits.test(id)) return id;
-    let short = known.get(id);
-    if (short === undefined) {
-      short = createHash("sha256")
-        .update(id)
-        .digest("hex")
-        .slice(0, form === "plain" ? 24 : 9);
-      if (form === "plain") short = `call_${short}`;
-      known.set(id, short);
-    }
-    return short;
-  };
 }

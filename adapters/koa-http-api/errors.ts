@@ -56,6 +56,7 @@ const FIELDS: Readonly<Record<string, string>> = {
   sessionId: "session_id",
   projectDir: "project_dir",
   outputSchema: "output_schema",
+  attach: "files",
 };
 
 /** What a client is told of a failure before a run, or outside of one. What is no one's fault but ours stays with us. */

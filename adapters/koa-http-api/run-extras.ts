@@ -25,6 +25,7 @@ export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entrie
     onDisconnect: fields.text("on_disconnect"),
     mode: fields.text("mode"),
     budget: budgetOf(recordIn(body, "budget")),
+    compact: fields.get("compact") ?? false,
     outputSchema: recordIn(body, "output_schema"),
     attachments: attachedFiles(Object.hasOwn(body, "attachments") ? body["attachments"] : undefined),
     reasoningEffort: fields.text("reasoning_effort"),

@@ -30,6 +30,8 @@ export interface RunExtras {
   onDisconnect: "cancel" | "continue" | undefined;
   mode: SessionMode | undefined;
   budget: RunInput["budget"];
+  /** Nothing is asked: the session's conversation is compacted. */
+  compact: boolean;
   outputSchema: JsonSchema | undefined;
   /** What came with the request. */
   attachments: NonNullable<RunInput["attachments"]>;
@@ -44,6 +46,7 @@ const PLAIN: RunExtras = {
   onDisconnect: undefined,
   mode: undefined,
   budget: undefined,
+  compact: false,
   outputSchema: undefined,
   attachments: [],
   reasoningEffort: undefined,
@@ -60,7 +63,8 @@ export async function runRequest(body: Readonly<Record<string, unknown>>): Promi
   const message = Object.hasOwn(body, "message") && body["message"];
   const attachments = Object.hasOwn(body, "attachments") && body["attachments"];
   const isAlone = !Array.isArray(attachments) || attachments.length === 0;
-  if (typeof message !== "string" || (isAlone && message.trim() === ""))
+  const compacts = Object.hasOwn(body, "compact") && body["compact"] === true;
+  if (typeof message !== "string" || (isAlone && !compacts && message.trim() === ""))
     throw new HttpError(400, "message is required", {}, "message_required");
   const files = fields.get("files") ?? [];
   const stream = fields.get("stream") ?? false;

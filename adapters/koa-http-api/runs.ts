@@ -112,6 +112,7 @@ export class Runs {
       projectDir,
       mode: request.mode,
       budget: request.budget,
+      compact: request.compact,
       outputSchema: request.outputSchema,
       attended: request.attended,
       ...(line && { queue: true, onQueued: line.tell }),

@@ -184,6 +184,7 @@ export const RunRequest = v.object({
   project_dir: optionalText,
   mode: optionalMode,
   budget: optional(Budget),
+  compact: optional(told(v.boolean(), "compact the session instead; message may be empty, or says what to keep")),
   output_schema: optional(told(v.record(string, v.unknown()), "JSON Schema of the answer")),
 });
 export const SessionChange = v.object({

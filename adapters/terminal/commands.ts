@@ -1,7 +1,7 @@
 import type { Session } from "gantry/client";
 import type { Desk } from "./desk.js";
 import { Confirm, Picker, Sheet, type Entry } from "./overlays.js";
-import { cleanLine, short } from "./text.js";
+import { writtenLine, short } from "./text.js";
 
 /** Sessions of a page of the list. */
 const PAGE = 50;
@@ -22,7 +22,7 @@ export const COMMANDS: readonly (readonly [name: string, about: string])[] = [
   ["effort", "how long the model thinks"],
   ["title", "name this session"],
   ["cost", "tokens and money of this session"],
-  ["compact", "when the conversation is made to fit"],
+  ["compact", "sum up what was said; behind it what to keep"],
   ["delete", "delete this session"],
   ["stop", "end the run under way"],
   ["mouse", "the wheel scrolls here, or the terminal marks text"],
@@ -68,10 +68,7 @@ const DOES: Readonly<Record<string, (desk: Desk, said: string) => void>> = {
     desk.attempt(() => desk.conversation.change({ title: said }));
   },
   cost: (desk) => desk.attempt(() => tellCost(desk)),
-  compact: (desk) =>
-    desk.notice(
-      "A conversation is compacted by itself, before it is too long for its model. There is no way to ask for it earlier.",
-    ),
+  compact: (desk, said) => desk.attempt(() => compact(desk, said)),
   delete: (desk) => {
     const { id } = desk.conversation;
     if (id === undefined) desk.notice("There is no session yet: it begins with a prompt.");
@@ -122,7 +119,7 @@ function chooseModel(desk: Desk, said: string): void {
 async function setModel(desk: Desk, id: string): Promise<void> {
   const provider = id.slice(0, id.indexOf("/"));
   await desk.conversation.change({ provider, model: id.slice(provider.length + 1) });
-  desk.notice(`From now on ${cleanLine(id)} answers.`);
+  desk.notice(`From now on ${writtenLine(id)} answers.`);
 }
 
 function chooseMode(desk: Desk, said: string): void {
@@ -174,11 +171,20 @@ async function tellCost(desk: Desk): Promise<void> {
   );
 }
 
+async function compact(desk: Desk, wanted: string): Promise<void> {
+  const { conversation } = desk;
+  if (conversation.id === undefined) return desk.notice("Nothing was said yet.");
+  desk.notice("The model sums up what was said ...");
+  const seen = await conversation.compact(wanted);
+  if (seen === 0) desk.notice("There is too little here to be summed up.");
+  else if (seen !== undefined) desk.notice(`Its model sees ${seen} messages now; you see all that was said.`);
+}
+
 function confirmDelete(desk: Desk, { id, label }: Entry, then: () => void): Confirm {
   return new Confirm(`Delete the session "${label}"? All that was said in it goes.`, () =>
     desk.attempt(async () => {
       await desk.options.client.sessions.delete(id);
-      desk.notice(`Deleted "${cleanLine(label)}".`);
+      desk.notice(`Deleted "${writtenLine(label)}".`);
       then();
     }),
   );

@@ -147,6 +147,23 @@ export class Conversation {
     }
   }
 
+  /**
+   * Have what was said summed up, `wanted` says what to keep. Resolves with how many messages its model sees now; 0: it was
+   * not worth it; undefined: it failed, and the session's state tells why.
+   */
+  async compact(wanted: string): Promise<number | undefined> {
+    const { id } = this;
+    if (id === undefined) return 0;
+    const stream = await this.#client.stream({ session_id: id, message: wanted, compact: true }, this.#until);
+    let messages = 0;
+    try {
+      for await (const event of stream) if (event.type === "compaction") ({ messages } = event);
+    } catch {
+      return undefined;
+    }
+    return messages;
+  }
+
   /** End the run under way, and those in line that this session has. */
   async stop(): Promise<void> {
     if (this.id !== undefined) await this.#client.sessions.cancel(this.id, this.#until);

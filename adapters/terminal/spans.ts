@@ -1,4 +1,4 @@
-import { graphemes, widthOf } from "./text.js";
+import { graphemes, widthOf, widthOfOne } from "./text.js";
 
 /** What a piece of a line means; the terminal's own sixteen colours say it, which fit its background. */
 export type Look =
@@ -72,7 +72,7 @@ export function wrap(line: Line, columns: number, first: Line = [], rest: Line =
   const cells: Cell[] = [];
   for (const { text, look } of line)
     for (const one of graphemes(text)) {
-      const width = widthOf(one);
+      const width = widthOfOne(one);
       // What is wider than all there is would be torn apart by the terminal.
       cells.push(width > room ? { text: "?", width: 1, look } : { text: one, width, look });
     }

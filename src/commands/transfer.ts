@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { openStore } from "../serve/compose.js";
-import { ConfigError, GantryError, hasCode, SessionNotFoundError } from "../ports/errors.js";
+import { ConfigError, GantryError, hasCode } from "../ports/errors.js";
 import { createLogger } from "../base/log.js";
 import type { SessionMode } from "../ports/session.js";
 import type { ChainData, SessionDriver } from "../ports/session-driver.js";
@@ -11,6 +11,7 @@ import { loadFor, refuseArguments, type Command, type CommandContext } from "./c
 import { ENDED_BY } from "./ended-by.js";
 import { ExportFile } from "./export-file.js";
 import { linesOf } from "./lines.js";
+import { notFound } from "./with-sessions.js";
 import { Progress } from "./progress.js";
 
 /** Characters that are written together. */
@@ -132,7 +133,7 @@ async function rootsOf(store: SessionDriver, ids: readonly string[], interrupted
   const roots = new Set<string>();
   for (const id of ids) {
     const session = await store.get(id);
-    if (!session) throw new SessionNotFoundError(id);
+    if (!session) throw notFound(id);
     roots.add(session.chain.root);
   }
   return roots;

@@ -26,6 +26,10 @@ const HEADROOM = 0.6;
 const FRAME_SHARE = 0.6;
 /** One tool output takes at most this share of the room for messages. */
 const OUTPUT_SHARE = 1 / 3;
+/** What somebody asked to be compacted becomes at most so much of what it was. */
+const ASKED_SHARE = 0.5;
+/** Tokens of messages that are not worth a compaction. */
+const FEW = 500;
 /** How often a call is tried again after the provider said that the prompt is too long, each time smaller. */
 const RETREATS = 5;
 const RETREAT = 0.6;
@@ -56,6 +60,18 @@ export function openWindow(compaction: Compaction, context: WindowContext): Cont
 
 function builtIn(name: string): CompactionStrategy {
   return name === "summary" ? new Summary() : new SlidingWindow();
+}
+
+/** What somebody asked for, or why it has to be. */
+interface Asked {
+  before?: number;
+  most?: number;
+  wanted?: string;
+}
+
+interface Compacted {
+  strategy: string;
+  messages: ModelMessage[];
 }
 
 type Rules = Omit<WindowRules, "strategy"> & { strategy: CompactionStrategy };
@@ -108,12 +124,22 @@ export class ContextWindow {
       attempt: this.#retreats,
     });
     try {
-      if (this.#promptTokens() > this.#limit) await this.#compact(before);
+      if (this.#promptTokens() > this.#limit) await this.#compact({ before });
     } catch (error) {
       if (hasCode(error, "provider")) return false;
       throw error;
     }
     return true;
+  }
+
+  /**
+   * Compact now, since somebody asked, `wanted` says what to keep; by a summary, unless an own strategy was chosen. Resolves
+   * with the tokens of the next prompt.
+   */
+  async compact(wanted: string): Promise<number> {
+    const messages = tokensOf(this.#seen(this.#context.conversation.messages));
+    if (messages > FEW) await this.#compact({ wanted, most: Math.floor(messages * ASKED_SHARE) });
+    return this.#promptTokens();
   }
 
   #request(): ModelRequest {
@@ -180,11 +206,12 @@ export class ContextWindow {
     return fitFrame(system, tools, budget, logger);
   }
 
-  async #compact(before = this.#promptTokens()): Promise<void> {
+  /** `before`: tokens of the prompt. `most`: of its messages behind it. */
+  async #compact({ before = this.#promptTokens(), most = Infinity, wanted }: Asked = {}): Promise<void> {
     const { id: runId, sessionId, conversation, recorder, bus, events, provider, logger } = this.#context;
     const room = this.#limit - this.#frame.tokens;
     const source = repaired(this.#seen(conversation.messages)) as Message[];
-    const { strategy, messages } = await this.#apply(source, Math.floor(room * HEADROOM));
+    const { strategy, messages } = await this.#apply(source, Math.min(most, Math.floor(room * HEADROOM)), wanted);
     const view = fit(repaired(messages), room);
     if (tokensOf(view) > room) {
       const size = this.#rules.size;
@@ -192,6 +219,7 @@ export class ContextWindow {
     }
     this.#reported = undefined;
     // Nothing was gained: another session of the chain would be of no use.
+    if (wanted !== undefined && tokensOf(view) >= tokensOf(source)) return;
     if (view.length === source.length && view.every((message, i) => message === source[i])) return;
     const from = conversation.session;
     const to = await followUp(recorder, conversation, view);
@@ -201,13 +229,16 @@ export class ContextWindow {
   }
 
   /** By the chosen strategy; where that fails, or leaves nothing, by the sliding window. */
-  async #apply(messages: Message[], budget: number): Promise<{ strategy: string; messages: ModelMessage[] }> {
+  async #apply(messages: Message[], budget: number, wanted: string | undefined): Promise<Compacted> {
     const { signal, sessionId, logger } = this.#context;
-    const { strategy, keepMessages } = this.#rules;
+    const { strategy: chosen, keepMessages } = this.#rules;
+    // Whoever asks can wait for a summary, which loses less.
+    const strategy = wanted !== undefined && chosen instanceof SlidingWindow ? new Summary() : chosen;
     const input: CompactionInput = {
       messages,
       budget,
       keepMessages,
+      wanted,
       estimate: tokensOf,
       ask: (question, asking) => this.#ask(question, asking),
     };
@@ -219,6 +250,8 @@ export class ContextWindow {
       throw new Error("nothing was left of the conversation");
     } catch (error) {
       signal.throwIfAborted();
+      // Nothing has to go: better as it was than without what was said.
+      if (wanted !== undefined) throw error;
       const why = error instanceof Error ? error.message : String(error);
       logger.warn("a compaction failed; older messages are left out instead", {
         session: sessionId,

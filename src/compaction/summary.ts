@@ -27,7 +27,9 @@ export class Summary implements CompactionStrategy {
     const { prompts, newest, dropped } = slideWithin(input);
     if (dropped.length === 0) return fit([...prompts, ...newest], input.budget);
     const question = {
-      system: INSTRUCTIONS,
+      system: input.wanted
+        ? `${INSTRUCTIONS}\nThe user wants kept above all: ${cutMiddle(input.wanted, MESSAGE_BYTES)}`
+        : INSTRUCTIONS,
       message: dropped.map(transcribed).join("\n\n"),
       maxTokens: Math.max(256, Math.min(2_048, Math.floor(input.budget / 3))),
     };

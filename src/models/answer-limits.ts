@@ -3,7 +3,7 @@ import type { ModelChunk } from "../ports/model-provider.js";
 
 /** The most that one answer of a model may hold; far beyond any real one. */
 export const ANSWER_LIMITS = {
-  /** Text, reasoning and arguments of calls together. */
+  /** Text, reasoning and calls together. */
   characters: 4_000_000,
   /** Tool calls: each would run. */
   calls: 128,
@@ -37,6 +37,7 @@ export class AnswerLimits {
         break;
       case "tool_call":
         this.#called += chunk.arguments.length;
+        this.#said += chunk.name.length + chunk.id.length;
         this.#calls += 1;
         break;
       case "finish":

@@ -8,6 +8,8 @@ export interface CompactionInput {
   readonly budget: number;
   /** How many of the newest messages the user wants kept. */
   readonly keepMessages: number;
+  /** What whoever asked for the compaction wants kept, in their words; `""` for nothing special, undefined where nobody asked. */
+  readonly wanted?: string | undefined;
   /** Tokens of messages: bytes / 3. */
   readonly estimate: (messages: readonly ModelMessage[]) => number;
   /**

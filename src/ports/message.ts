@@ -50,6 +50,7 @@ export interface ToolCallPart {
   type: "tool_call";
   /** Unique within the session: the model's own id, or one derived from it where the model repeats itself. */
   id: string;
+  /** As the model gave it: of no tool, perhaps, and of no form. A provider puts it into the one that it takes. */
   name: string;
   /** JSON text exactly as the model gave it; may be broken JSON. */
   arguments: string;

@@ -20,8 +20,13 @@ export interface Budget {
 
 /** What a run is asked to do. */
 export interface RunInput {
-  /** The prompt; not empty, unless there are attachments. */
+  /** The prompt; not empty, unless there are attachments, or `compact` is true. */
   message: string;
+  /**
+   * Compact the session's conversation, and do nothing else: the model answers nothing, and `message` is not said but names
+   * what to keep. Needs `sessionId`. Not worth it for some hundred tokens, which stay as they are.
+   */
+  compact?: boolean | undefined;
   attachments?: readonly (ImagePart | FilePart)[];
   /**
    * Reads further attachments once the run is counted and holds its session. It reserves the bytes of each before it

@@ -1,7 +1,8 @@
 import { GantryError, RunCancelledError } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
 import { lastWrite } from "./last-write.js";
-import { runLoop } from "./loop.js";
+import { openWindow } from "../compaction/context-window.js";
+import { runLoop, type LoopResult } from "./loop.js";
 import type { RunContext } from "./run-context.js";
 import { failed, finished, isCancel } from "./run-record.js";
 import { nameSession } from "./title.js";
@@ -13,7 +14,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
   bus.emit("run.started", { runId, ...names });
   run.clock?.go();
   try {
-    const { used, ...outcome } = await runLoop(run).finally(() => {
+    const { used, ...outcome } = await work(run).finally(() => {
       run.clock?.stand();
       return Promise.all([recorder.close(), run.inbox.close()]);
     });
@@ -59,6 +60,14 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     run.leave();
     events.end();
   }
+}
+
+/** What the run is there for. */
+async function work(run: RunContext): Promise<LoopResult> {
+  if (run.compacts === undefined) return runLoop(run);
+  const window = openWindow(run.agent.compaction, run);
+  const used = await window.compact(run.compacts);
+  return { output: "", iterations: 0, used, finishReason: "stop", endedBy: "model" };
 }
 
 /** Why a run ended, in the words of this package: a caller's own abort reason becomes `RunCancelledError`. */

@@ -13,6 +13,7 @@ export const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 
 const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   message: true,
+  compact: true,
   attachments: true,
   attach: true,
   provider: true,
@@ -70,8 +71,18 @@ export function checkInput(input: RunInput): void {
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
   if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
   if (input.tools !== undefined) toolList(input.tools);
+  if (typeof (input.compact ?? false) !== "boolean") throw new InputError("compact", "true or false");
+  if (input.compact) return checkCompact(input);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a prompt that is not empty");
+}
+
+/** Nothing is said, and so nothing is answered, in a run that compacts. */
+function checkCompact({ sessionId, attachments = [], attach, outputSchema }: RunInput): void {
+  if (sessionId === undefined) throw new InputError("sessionId", "the session to compact");
+  if (attachments.length > 0) throw new InputError("attachments", "none beside compact");
+  if (attach) throw new InputError("attach", "none beside compact");
+  if (outputSchema !== undefined) throw new InputError("outputSchema", "none beside compact");
 }
 
 /** Throws `InputError` unless `value` is one of the names. */

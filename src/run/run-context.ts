@@ -93,6 +93,8 @@ export interface RunContext {
   readonly limits: RunLimits;
   /** What its model calls may spend; undefined: what they like. */
   readonly allowance: RunBudget | undefined;
+  /** Of one that only compacts its session, what is to be kept; undefined of all others. */
+  readonly compacts: string | undefined;
   /** Ends it when its time is over; undefined: it has as long as it takes. */
   readonly clock: RunClock | undefined;
   readonly unknownPrice: ModelPrices | undefined;

@@ -166,6 +166,7 @@ async function begin(
       unknownPrice: purse.unknownPrice,
       structure,
       outputSchema: structure?.schema,
+      compacts: input.compact ? input.message : undefined,
       projectDir,
       conversation,
       state: await agent.states.of(conversation, store, kept !== undefined),
@@ -231,7 +232,7 @@ function isAhead(run: RunRecord, own: RunRecord | undefined): boolean {
   return waitsInLine(run) && run.id !== own?.id && (!own || isBefore(run, own));
 }
 
-/** Mend what a crash left, and store the user's message: one write. `dangling`: calls without a result, `unfinished`: runs that this one's lease ends. */
+/** Mend what a crash left, and store the user's message, if there is one: one write. `dangling`: calls without a result, `unfinished`: runs that this one's lease ends. */
 async function goOn(
   run: RunContext,
   set: SessionFields,
@@ -241,7 +242,7 @@ async function goOn(
 ): Promise<void> {
   const { id: runId, sessionId, conversation, recorder, bus } = run;
   const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
-  const add: Message[] = [...mended, conversation.compose(prompt(input))];
+  const add: Message[] = [...mended, ...(input.compact ? [] : [conversation.compose(prompt(input))])];
   const dead = unfinished.filter((one) => one.id !== runId && !waitsInLine(one));
   const change = { sync: "later", set: { ...set, updatedAt: now() }, add } as const;
   const ended = dead.map(interrupted);

@@ -31,6 +31,9 @@ const AT_ONCE = 8;
 /** After a cancel a tool may take so long, in ms, to say how it ended. */
 const GRACE_MS = 400;
 
+/** So many characters of an unknown name are quoted. */
+const LONGEST_NAME = 100;
+
 /** How a call ended. */
 export interface ToolOutcome {
   call: ToolCallPart;
@@ -103,7 +106,10 @@ function prepare(call: ToolCallPart, run: RunContext): Prepared {
   const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [], diff: [] };
   if (!tool) {
     const names = run.tools.map(({ name }) => name).join(", ");
-    return { ...base, refusal: `There is no tool "${call.name}". Use one of: ${names || "(none)"}.` };
+    // A name that a model made up may be anything: quoted as JSON, and not without end.
+    const called = call.name.length > LONGEST_NAME ? `${call.name.slice(0, LONGEST_NAME)}…` : call.name;
+    const refusal = `There is no tool ${JSON.stringify(called)}. Use one of: ${names || "(none)"}.`;
+    return { ...base, refusal };
   }
   let input: unknown;
   try {

@@ -99,8 +99,8 @@ const EXTRAS: readonly Json[] = [
 
 describe("a request for chat completions", () => {
   const forms = [
-    { toolMedia: "behind", toolIds: "plain", reasoningOnMessage: true },
-    { toolMedia: "inside", toolIds: "short", reasoningOnMessage: false },
+    { toolMedia: "behind", toolIds: "plain", toolNames: "plain", reasoningOnMessage: true },
+    { toolMedia: "inside", toolIds: "short", toolNames: "letter", reasoningOnMessage: false },
   ] as const;
   const check = async (messages: ModelMessage[], extra: Json, rest: Partial<CallOptions>, usage: boolean) => {
     const request: ModelRequest = ask({ messages, system: usage ? "You are." : "" });

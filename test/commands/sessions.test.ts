@@ -84,7 +84,7 @@ describe("gantry sessions", () => {
     assert.equal(again.code, 0);
     assert.equal(again.stderr, "0 sessions imported, 1 session left out that exist already\n");
     const unknown = await runGantry(t, ["sessions", "export", "nothing"], { home: home.path });
-    assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found\n"]);
+    assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found: nothing\n"]);
   });
 
   it("import: takes no leave from the file, and no mode that is freer than the config's", async (t) => {

@@ -89,6 +89,17 @@ describe("gantry.service", () => {
     const output = execFileSync("systemd-analyze", ["verify", folder.at("gantry.service")], { stdio: "pipe" });
     assert.equal(output.toString(), "");
   });
+
+  it("has nothing that takes the sandbox of commands away", () => {
+    const set = [...read("docs/installing/gantry.service").matchAll(/^(\w+)=/gm)].map(([, name = ""]) => name);
+    // All lay mounts over /proc, which then cannot be mounted anew, or forbid namespaces.
+    const bad =
+      /^(ProtectProc|ProcSubset|ProtectKernelTunables|ProtectKernelLogs|ProtectHostname|RestrictNamespaces|PrivateUsers)$/;
+    assert.deepEqual(
+      set.filter((name) => bad.test(name) || name === "MemoryDenyWriteExecute"),
+      [],
+    );
+  });
 });
 
 describe("the GitHub Action", () => {
@@ -157,6 +168,16 @@ describe("the GitHub Action", () => {
     const { messages } = fake.requests[0]?.body as { messages: unknown[] };
     const said = JSON.stringify(messages.at(-1));
     assert.ok(said.includes(JSON.stringify(prompt).slice(1, -1)) && said.includes("alpha"), said);
+  });
+
+  it("shows what was said as text, not as commands of the workflow", { skip }, async (t) => {
+    const { fake, run } = await step(t, { GANTRY_PROMPT: "x", GANTRY_MODEL: "lab/m1" });
+    fake.enqueue(say("::error file=a.txt::gone\n::stop-0::\n##[error]x"));
+    const { code, stdout } = await run();
+    assert.equal(code, 0);
+    const [, word = "", shown = ""] = /^::stop-commands::(stop-[0-9a-f]{32})\n([^]*)\n::\1::\n$/.exec(stdout) ?? [];
+    assert.match(word, /^stop-/, stdout);
+    assert.match(shown, /^::error file=a\.txt::gone$/m);
   });
 
   it("fails as gantry run does, unless its exit code is allowed", { skip }, async (t) => {

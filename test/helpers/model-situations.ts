@@ -215,6 +215,43 @@ export const SITUATIONS: readonly Situation[] = [
     },
   },
   {
+    name: "tool names that nobody takes in a history, arguments nested too deep",
+    async run(context) {
+      const { provider, model } = context;
+      const names = [
+        "",
+        " ",
+        "odd \u001b]0;title\u0007",
+        "x".repeat(200),
+        "t\ud83d",
+        "读",
+        "a.b",
+        "3d-print",
+        "-",
+        "_ok",
+      ];
+      const deep = `{"path":${"[".repeat(50_000)}${"]".repeat(50_000)}}`;
+      const calls = names.map((name, i) => toolCall(`c${i}`, name, i === 0 ? deep : { path: "a" }));
+      const messages = [
+        user("Go"),
+        assistant(...calls),
+        ...names.map((name, i) =>
+          result(
+            `c${i}`,
+            name,
+            i === 1 ? [{ type: "image", mediaType: "image/png", data: PNG }] : "no such tool",
+            true,
+          ),
+        ),
+      ];
+      assert.equal((await take(provider, ask({ model, tools: [readTool], messages }))).text, "OK.");
+      const said = JSON.stringify(last(context).body);
+      // What is a name for it stays one.
+      for (const kept of ["_ok", ...(context.wire === "google" ? [] : ["3d-print"])])
+        assert.ok(said.includes(`"name":"${kept}"`) || said.includes(`"function":{"name":"${kept}"`), kept);
+    },
+  },
+  {
     name: "reasoning cut off by a cancel is not sent back",
     async run({ server, provider, model }) {
       server.enqueue({ say: [{ reasoning: "Let me see." }, { text: "Half" }] });

@@ -7,6 +7,8 @@ import { NO_TMUX, openPane } from "../helpers/pane.js";
 import { runGantry, startServer } from "../helpers/server.js";
 
 const READY = /Ask something/;
+/** A question takes keys once the keyboard was quiet for a while. */
+const READY_TO_ANSWER = /choose.*Enter answers/;
 
 describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
   it("shows a run with its tools, outputs and diffs, and gives the screen back", async (t) => {
@@ -55,10 +57,11 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     const asked = await pane.until(/May it\? .*new\.txt/);
     assert.match(asked, /new file .*new\.txt \+2 -0\n +\+ one\n +\+ two/);
     await pane.keys("Enter");
+    await pane.until(READY_TO_ANSWER);
     await pane.keys("1");
     await pane.until(/❯ 1 Allow/);
     await pane.keys("Enter");
-    await pane.until(/May it\? .*never\.txt/);
+    await pane.until((screen) => /May it\? .*never\.txt/.test(screen) && READY_TO_ANSWER.test(screen));
     assert.equal(await readFile(`${pane.projectDir}/new.txt`, "utf8"), "one\ntwo\n");
     await pane.keys("Up");
     await pane.until(/❯ \d Reject/);
@@ -80,11 +83,11 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     await pane.until(READY);
     await pane.type("Ask me");
     await pane.keys("Enter");
-    await pane.until(/\? Which colour\?/);
+    await pane.until((screen) => /\? Which colour\?/.test(screen) && READY_TO_ANSWER.test(screen));
     await pane.keys("Down", "Down");
     await pane.until(/❯ 2 blue/);
     await pane.keys("Enter");
-    await pane.until(/\? Which shade\?/);
+    await pane.until((screen) => /\? Which shade\?/.test(screen) && /type an answer/.test(screen));
     await pane.type("like the sky");
     await pane.until(/> like the sky/);
     await pane.keys("Enter");
@@ -177,7 +180,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
       await pane.until((screen) => !/Esc closes/.test(screen));
     };
     await close();
-    await command("/compact", /compacted by itself/);
+    await command("/compact", /too little here to be summed up/);
     await command("/nonsense", /no command \/nonsense/);
     await command("/help", /Keys and commands/);
     await close();
@@ -193,6 +196,30 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     await pane.until(/no session yet/);
     await close();
     await command("/quit", /ended 0/);
+  });
+
+  it("has what was said summed up, as /compact asks, and shows it all as before", async (t) => {
+    // Notes are asked for as titles are.
+    const models = await lab(t, { aside: say("NOTES") });
+    const pane = await openPane(t, { config: labConfig(models) });
+    models.enqueue(say("A long answer. ".repeat(200)), say("And its end."), say("On it."));
+    await pane.until(READY);
+    for (const [typed, then] of [
+      ["Tell me", /long answer/],
+      ["More", /And its end\./],
+      ["/compact the name of the river", /Its model sees \d+ messages now/],
+      ["Go on", /On it\./],
+    ] as const) {
+      await pane.type(typed);
+      await pane.keys("Enter");
+      await pane.until(then);
+    }
+    const sent = models.requests.map(({ body }) => JSON.stringify(body));
+    assert.equal(sent.filter((body) => /kept above all: the name of the river/.test(body)).length, 1);
+    const next = sent.find((body) => body.includes("Go on"));
+    assert.match(next ?? "", /Summary of the earlier conversation[^"]*NOTES/);
+    assert.doesNotMatch(next ?? "", /(A long answer. ){200}/);
+    assert.match(await pane.until(/❯ Go on/), /And its end\./);
   });
 
   it("needs no colour where none is wanted, and a few columns are enough", async (t) => {
@@ -266,7 +293,7 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
       args: ["chat", "--url", server.url, "--session", sessions[0]?.id ?? ""],
       home: server.home,
     });
-    await two.until(/May it\? /);
+    await two.until((screen) => /May it\? /.test(screen) && READY_TO_ANSWER.test(screen));
     await two.keys("1", "Enter");
     for (const pane of [one, two])
       await pane.until((screen) => /Both see this\./.test(screen) && !/May it/.test(screen));

@@ -31,7 +31,7 @@ export const wire: OwnWire = {
 
   input: () => ["text", "image", "pdf"],
 
-  rules: () => ({ toolMedia: "inside", toolIds: "plain", reasoningOnMessage: false }),
+  rules: () => ({ toolMedia: "inside", toolIds: "plain", toolNames: "plain", reasoningOnMessage: false }),
 
   async maxOutput(model) {
     const { maxOutputTokens, known } = await capabilities(model);

@@ -26,6 +26,7 @@ export const wire: OwnWire = {
   rules: (model) => ({
     toolMedia: isGemini3(model.id) ? "inside" : "behind",
     toolIds: "any",
+    toolNames: "letter",
     reasoningOnMessage: false,
   }),
 

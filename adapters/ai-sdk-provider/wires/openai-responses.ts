@@ -20,7 +20,7 @@ export const wire: OwnWire = {
 
   input: (model) => (/audio|realtime/.test(model.id) ? ["text"] : ["text", "image", "pdf"]),
 
-  rules: () => ({ toolMedia: "inside", toolIds: "plain", reasoningOnMessage: false }),
+  rules: () => ({ toolMedia: "inside", toolIds: "plain", toolNames: "plain", reasoningOnMessage: false }),
 
   async open(settings) {
     const { createOpenAI } = await import("@ai-sdk/openai");

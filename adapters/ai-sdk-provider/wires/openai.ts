@@ -33,6 +33,7 @@ export const wire: OwnWire = {
   rules: (_model, { quirks }) => ({
     toolMedia: "behind",
     toolIds: quirks.shortToolIds === true ? "short" : "plain",
+    toolNames: "plain",
     reasoningOnMessage: true,
   }),
 

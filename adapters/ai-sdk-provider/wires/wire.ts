@@ -30,7 +30,10 @@ export interface Wire {
   readonly maxOutput?: (model: Model) => Promise<number>;
   /** What all its models take, where nothing else is known. */
   input(model: Model, settings: Settings): readonly InputKind[];
-  rules(model: Model, settings: Settings): Pick<PromptRules, "toolMedia" | "toolIds" | "reasoningOnMessage">;
+  rules(
+    model: Model,
+    settings: Settings,
+  ): Pick<PromptRules, "toolMedia" | "toolIds" | "toolNames" | "reasoningOnMessage">;
   /** Options beside prompt, tools, temperature and the answer's limit, or in their stead: both may be marked for caching. */
   options(asking: Asking, options: CallOptions): Promise<Partial<CallOptions>>;
   /** Whether it can hold an answer to a schema, without harm to calls of tools. Default: no. */

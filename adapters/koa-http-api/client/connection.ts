@@ -1,4 +1,4 @@
-import { disconnected, errorOf, GantryError, invalidAnswer } from "./errors.js";
+import { disconnected, errorOf, GantryError, invalidAnswer, noId } from "./errors.js";
 import { EventParser } from "./event-parser.js";
 
 /** How a client finds its server. */
@@ -9,7 +9,7 @@ export interface ClientOptions {
   headers?: Record<string, string> | (() => Record<string, string>) | undefined;
   /** In place of the platform's. */
   fetch?: typeof globalThis.fetch | undefined;
-  /** Milliseconds of silence after which a stream counts as dead; default 40,000. The server says something every 15 s. */
+  /** Milliseconds of silence after which a stream counts as dead, above 0; default 40,000. The server says something every 15 s. */
   silence?: number | undefined;
 }
 
@@ -35,15 +35,32 @@ export interface StreamedEvent {
   comment?: string;
 }
 
+/**
+ * The path of a session, a run or an ask. Throws `NotFoundError` for ids that address something else: addresses are
+ * folded at `.` and `..`, and without an id at all it is that of the list.
+ */
+export function pathOf(what: "session" | "run" | "ask", id: string): string {
+  // Half a character has no form in an address.
+  if (/^\.{0,2}$/.test(id) || !/^\P{Surrogate}*$/u.test(id)) throw noId(what, id);
+  return `${what}s/${encodeURIComponent(id)}`;
+}
+
 /** Requests to one server. */
 export class Connection {
   readonly #options: ClientOptions;
   /** Milliseconds after which a stream that says nothing is dead. */
   readonly silence: number;
 
+  /** Throws `TypeError` for options that cannot be. */
   constructor(options: ClientOptions) {
+    const { url = "", silence = 40_000 } = options;
+    // An address without it would be one of the page's own.
+    if (!/^($|\/|https?:\/\/[^/@]+(\/|$))/i.test(url))
+      throw new TypeError("url: expected http:// or https:// and a host, without a user");
+    if (!(silence > 0)) throw new TypeError("silence: expected milliseconds, above 0");
     this.#options = options;
-    this.silence = options.silence ?? 40_000;
+    // What is more fires at once.
+    this.silence = Math.min(silence, 2 ** 31 - 1);
   }
 
   /** Ask, and read the answer whole. */

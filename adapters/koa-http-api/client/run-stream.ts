@@ -1,4 +1,4 @@
-import type { StreamedEvent } from "./connection.js";
+import { inTime, type StreamedEvent } from "./connection.js";
 import { disconnected, errorOf } from "./errors.js";
 import type { AgentEvent, DoneEvent } from "./types.js";
 
@@ -11,6 +11,9 @@ export interface RunIds {
 
 /** What fails a run and passes by itself: as a plain answer it has the status 503. */
 const PASSING: ReadonlySet<unknown> = new Set(["shutting_down", "store_unavailable", "too_many_runs"]);
+
+/** Milliseconds that a stream has to end behind its last event. */
+const LAST_MS = 1000;
 
 /** A run as it goes. Who leaves the loop closes the connection, which ends the run unless its request says otherwise. */
 export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
@@ -85,10 +88,10 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
     if (comment !== undefined) this.dropped += Number(/^(\d+) token events were dropped/.exec(comment)?.[1] ?? 0);
     else if (type === "agent") this.#held.push(data as AgentEvent);
     else if (type === "done" || type === "error") {
-      // To its end, so that the connection can be used again.
-      await this.#events.next();
-      if (type === "done") this.#end ??= { done: data as DoneEvent };
-      else throw errorOf(PASSING.has((data as { code?: unknown } | null)?.code) ? 503 : 500, data);
+      const status = PASSING.has((data as { code?: unknown } | null)?.code) ? 503 : 500;
+      this.#end ??= type === "done" ? { done: data as DoneEvent } : { failure: errorOf(status, data) };
+      // To its end, so that the connection can be used again; how that ends is of no account any more.
+      await inTime(this.#events.next(), LAST_MS).catch(() => undefined);
     }
   }
 }

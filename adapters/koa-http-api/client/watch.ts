@@ -1,4 +1,4 @@
-import { inTime, linked, type CallOptions, type Connection } from "./connection.js";
+import { inTime, linked, pathOf, type CallOptions, type Connection } from "./connection.js";
 import { disconnected, GantryError, invalidAnswer, NotFoundError } from "./errors.js";
 import type { Message, SessionEvent } from "./types.js";
 
@@ -41,6 +41,8 @@ const PASSING: ReadonlySet<number> = new Set([408, 425, 429]);
 /** Milliseconds before the first attempt to come back, and at most. */
 const FIRST = 250;
 const LONGEST = 15_000;
+/** The same where the server said when to come. */
+const MOST = 300_000;
 
 /** What a session says, whatever happens to the connection; see `Sessions.watch`. */
 export async function* watch(
@@ -48,7 +50,7 @@ export async function* watch(
   id: string,
   { after, behind, last, follow, answers, signal, onConnection }: WatchOptions = {},
 ): AsyncGenerator<WatchedEvent, void, undefined> {
-  const session = `sessions/${encodeURIComponent(id)}`;
+  const session = pathOf("session", id);
   let cursor = after;
   let wasThere = false;
   for (let attempt = 0; !signal?.aborted; attempt += 1) {
@@ -96,7 +98,7 @@ export async function* watch(
     // One that held for a while, though nothing was said, was a good one.
     if (performance.now() - began > LONGEST) attempt = 0;
     onConnection?.("lost", failure);
-    await pause(Math.max(backoff(attempt), (failure.retryAfter ?? 0) * 1000), signal);
+    await pause(Math.max(backoff(attempt), Math.min(MOST, (failure.retryAfter ?? 0) * 1000)), signal);
   }
 }
 

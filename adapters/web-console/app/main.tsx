@@ -1,6 +1,7 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { GantryClient } from "gantry/client";
+import { showAsSeen } from "./content/show-as-seen.js";
 import { App, Locked } from "./frame/app.js";
 import { installShortcuts } from "./help.js";
 import { forgetHeaders, LinkError, logIn } from "./login.js";
@@ -11,6 +12,7 @@ import { wordsOf } from "./state/words.js";
 
 const root = document.getElementById("app") ?? document.body;
 showTheme(preferredTheme());
+showAsSeen();
 
 /** Show the console, to whoever may see it. */
 async function main(): Promise<void> {

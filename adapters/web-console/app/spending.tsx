@@ -42,6 +42,17 @@ export function Spending({ session }: { session: OpenSession }) {
           <Sum name="Cost" value={money(usage.cost) || "not known"} />
         </dl>
       )}
+      {usage && usage.total_tokens > 0 && (
+        <button
+          type="button"
+          class="button"
+          disabled={session.busy.value}
+          title="What was said is summed up for the model, so that each prompt takes less. You see it all as before."
+          onClick={() => void session.compact()}
+        >
+          Compact the conversation
+        </button>
+      )}
       {runs.value === undefined ? (
         <p class="spending-note">
           <span class="spinner" /> Looking at the runs…

@@ -3,11 +3,11 @@ import {
   common,
   estimate,
   event,
+  FUNCTION_NAME,
   isBase64,
   isObject,
   mint,
   minted,
-  TOOL_NAME,
   unknownKey,
   type FakeWire,
   type Frame,
@@ -74,7 +74,7 @@ function contentsViolation(contents: Json[], model: string): string | undefined 
       if (index === 0)
         return "Please ensure that function call turn comes immediately after a user turn or after a function response turn.";
       for (const { functionCall } of calls) {
-        if (!TOOL_NAME.test(String(functionCall.name)) || !isObject(functionCall.args))
+        if (!FUNCTION_NAME.test(String(functionCall.name)) || !isObject(functionCall.args))
           return `${at}: invalid function call`;
         waiting.push(functionCall.name);
       }
@@ -132,7 +132,7 @@ export const google: FakeWire = {
     const names = new Set<string>();
     for (const { functionDeclarations } of body.tools ?? []) {
       for (const { name, parameters } of functionDeclarations ?? []) {
-        if (!TOOL_NAME.test(String(name)) || names.has(name))
+        if (!FUNCTION_NAME.test(String(name)) || names.has(name))
           return `Duplicate or invalid function declaration found: ${String(name)}`;
         names.add(name);
         if (parameters !== undefined && /"(\$ref|\$schema|\$defs|const)":/.test(JSON.stringify(parameters)))

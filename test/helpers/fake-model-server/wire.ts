@@ -90,6 +90,8 @@ export function isBase64(text: unknown): text is string {
   return typeof text === "string" && text !== "" && text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
 }
 
+/** Of functions as Gemini takes them, which begin otherwise than those of others. */
+export const FUNCTION_NAME = /^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$/;
 export const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 
 export function bearer({ headers }: Pick<WireRequest, "headers">): string | undefined {

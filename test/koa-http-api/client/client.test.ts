@@ -23,6 +23,15 @@ const like = (Kind: typeof GantryError, code: string, status: number) => (error:
 };
 
 describe("the client", () => {
+  it("refuses options that would lead elsewhere, or nowhere", () => {
+    for (const url of ["127.0.0.1:8080", "localhost", "ftp://a", "http://", "http://u:p@host", "https://u@host/x"])
+      assert.throws(() => new GantryClient({ url }), { name: "TypeError", message: /^url: expected http/ }, url);
+    for (const silence of [0, -1, NaN])
+      assert.throws(() => new GantryClient({ silence }), { name: "TypeError", message: /^silence: expected/ });
+    for (const url of ["", "/", "/below", "http://a", "https://a:1/", "http://[::1]:8080/x@y", undefined])
+      new GantryClient({ url, silence: Infinity });
+  });
+
   it("says what each path of the API says", async (t) => {
     const api = await startApi(t, { steps: ["One, two.", "Three."] });
     const client = new GantryClient({ url: api.url });
@@ -122,6 +131,29 @@ describe("the client", () => {
     const nobody = new GantryClient({ url: "http://127.0.0.1:9" });
     await assert.rejects(nobody.health(), like(DisconnectedError, "disconnected", 0));
     await assert.rejects(nobody.stream({ message: "x" }), like(DisconnectedError, "disconnected", 0));
+  });
+
+  it("asks nothing of ids that are none, though they would address something", async (t) => {
+    const { url, requests } = await door(t, "http://127.0.0.1:9");
+    const { sessions, runs, asks } = new GantryClient({ url });
+    for (const id of ["", ".", "..", "\ud83d"]) {
+      const asked: [string, () => Promise<unknown>][] = [
+        ["session_not_found", () => sessions.get(id)],
+        ["session_not_found", () => sessions.update(id, { title: "x" })],
+        ["session_not_found", () => sessions.delete(id)],
+        ["session_not_found", () => sessions.messages(id)],
+        ["session_not_found", () => sessions.cancel(id)],
+        ["session_not_found", () => sessions.steer(id, "x")],
+        ["session_not_found", () => sessions.watch(id).next()],
+        ["session_not_found", () => sessions.watch(id, { last: 5 }).next()],
+        ["run_not_found", () => runs.get(id)],
+        ["run_not_found", () => runs.cancel(id)],
+        ["ask_not_found", () => asks.get(id)],
+        ["ask_not_found", () => asks.answer(id, { text: "x" })],
+      ];
+      for (const [code, ask] of asked) await assert.rejects(ask(), { name: "NotFoundError", status: 404, code });
+    }
+    assert.deepEqual(requests, []);
   });
 
   it("sends the headers that the server requires, those of a function anew each time", async (t) => {

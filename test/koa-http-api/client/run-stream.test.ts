@@ -95,6 +95,25 @@ describe("a run that the client streams", () => {
     assert.equal(slow.dropped, 12);
   });
 
+  it("believes the end that it was told, whatever becomes of the connection behind it", async (t) => {
+    const api = await startApi(t);
+    const { url, next } = await door(t, api.url);
+    const client = new GantryClient({ url });
+    const headers = { "content-type": "text/event-stream" };
+    const done = 'event: done\ndata: {"type":"done","done":true}\n\n';
+    const failed = 'event: error\ndata: {"error":"no such thing","code":"provider"}\n\n';
+    for (const behind of [{ breaks: true }, { hangs: true }]) {
+      next({ status: 200, headers, body: done, ...behind });
+      const stream = await client.stream({ message: "x" });
+      await all(stream);
+      assert.equal((await stream.result).type, "done");
+      next({ status: 200, headers, body: failed, ...behind });
+      const other = await client.stream({ message: "x" });
+      await assert.rejects(all(other), { code: "provider", status: 500 });
+      await assert.rejects(other.result, { code: "provider" });
+    }
+  });
+
   it("ends its run when its reader leaves, closes or aborts", async (t) => {
     const leave: ((stream: Awaited<ReturnType<GantryClient["stream"]>>, stop: AbortController) => Promise<unknown>)[] =
       [

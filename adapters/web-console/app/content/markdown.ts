@@ -4,6 +4,7 @@
  */
 import DOMPurify, { type Config } from "dompurify";
 import { Marked, type Token } from "marked";
+import { inOrder, seen } from "./seen.js";
 
 /** Longer ones are shown as they are: nobody reads them, and each costs a frame. */
 const LONGEST = 200_000;
@@ -30,6 +31,13 @@ const ALLOWED: Config = {
 
 const purify = DOMPurify(window);
 
+// Code is read, and copied, to the letter.
+purify.addHook("beforeSanitizeElements", (node) => {
+  if (node.nodeType !== Node.TEXT_NODE || node.nodeValue === null) return;
+  const shown = node.parentElement?.closest("code, pre") ? seen(node.nodeValue) : inOrder(node.nodeValue);
+  if (shown !== node.nodeValue) node.nodeValue = shown;
+});
+
 purify.addHook("afterSanitizeAttributes", (element) => {
   const name = element.tagName;
   if (name === "A") {
@@ -37,6 +45,10 @@ purify.addHook("afterSanitizeAttributes", (element) => {
       element.setAttribute("rel", "noopener noreferrer");
       element.setAttribute("target", "_blank");
     } else element.removeAttribute("href");
+  }
+  for (const read of ["title", "alt"]) {
+    const text = element.getAttribute(read);
+    if (text !== null) element.setAttribute(read, seen(text));
   }
   if (name === "IMG" && !PICTURE.test(element.getAttribute("src") ?? "")) element.remove();
   // Boxes of task lists; no other field is anybody's business.
@@ -142,7 +154,7 @@ function plain(text: string): Block {
 function preOf(text: string): HTMLElement {
   const element = document.createElement("pre");
   element.className = "markdown-plain";
-  element.textContent = text;
+  element.textContent = seen(text);
   return element;
 }
 

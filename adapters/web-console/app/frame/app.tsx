@@ -1,6 +1,7 @@
 import { useComputed, useSignalEffect } from "@preact/signals";
 import { Asks } from "../asks.js";
 import { Composer } from "../composer.js";
+import { seen } from "../content/seen.js";
 import { Help } from "../help.js";
 import { Icon } from "../parts/icon.js";
 import { IconButton } from "../parts/button.js";
@@ -126,7 +127,8 @@ function useTitle(): void {
   const title = useComputed(() => {
     const session = store.session.value;
     const mark = session?.asks.value.length ? "? " : session?.busy.value ? "● " : "";
-    return `${mark}${session?.info.value?.title ?? (store.route.value.name === "runs" ? "Runs" : "gantry")}`;
+    const title = session?.missing.value ? undefined : session?.info.value?.title;
+    return `${mark}${title === undefined ? (store.route.value.name === "runs" ? "Runs" : "gantry") : seen(title)}`;
   });
   useSignalEffect(() => {
     document.title = title.value;
@@ -137,6 +139,11 @@ function useTitle(): void {
 function useAnswers(session: OpenSession): void {
   let busy = session.busy.peek();
   useSignalEffect(() => {
+    // What was said of it last is true no more.
+    if (session.missing.value) {
+      announce("This session is not here.");
+      return;
+    }
     const now = session.busy.value;
     if (busy && !now)
       announce(session.run.peek()?.state === "finished" ? "The answer is there." : "The run has ended.");

@@ -128,6 +128,11 @@ export class OpenSession {
     await this.#tried(() => this.#host.client.sessions.cancel(this.id));
   }
 
+  /** Have what was said summed up; a run as any other. */
+  async compact(): Promise<void> {
+    await this.#tried(() => this.#host.client.begin({ session_id: this.id, message: "", compact: true }));
+  }
+
   /** Tell the run under way something. Throws what the client throws. */
   async steer(text: string): Promise<void> {
     await this.#host.client.sessions.steer(this.id, text);
