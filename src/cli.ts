@@ -13,13 +13,14 @@ if (major < 20 || (major === 20 && minor < 19) || major === 21 || (major === 22 
 const loading = import("./commands/main.js");
 
 let readerLeft = false;
-process.stdout.on("error", () => (readerLeft = true));
+// Any other error, of a full disk, is a failure.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => (readerLeft = error.code === "EPIPE"));
 
 const terminal: Terminal = {
   input: {
     [Symbol.asyncIterator]: () => process.stdin[Symbol.asyncIterator](),
     get bytes() {
-      return sizeOfInput();
+      return sizeOfFile(0);
     },
     get isTerminal() {
       return process.stdin.isTTY;
@@ -44,7 +45,10 @@ const terminal: Terminal = {
   },
   write: (text) =>
     new Promise((resolve, reject) => {
-      process.stdout.write(text, (error) => (error ? reject(error) : resolve()));
+      if (sizeOfFile(1) === undefined)
+        return void process.stdout.write(text, (error) => (error ? reject(error) : resolve()));
+      writeToFile(text);
+      resolve();
     }),
   tell: (line) => console.error(line),
   keepStdoutClean: () => void (console.log = console.info = console.debug = console.error),
@@ -57,15 +61,22 @@ const terminal: Terminal = {
   exit: (code) => process.exit(code),
 };
 
-/** Of a file that is standard input. */
-function sizeOfInput(): number | undefined {
+/** Of standard input or output, where it is a file. */
+function sizeOfFile(fd: number): number | undefined {
   const { fstatSync } = process.getBuiltinModule("node:fs");
   try {
-    const input = fstatSync(0);
-    return input.isFile() ? input.size : undefined;
+    const stats = fstatSync(fd);
+    return stats.isFile() ? stats.size : undefined;
   } catch {
     return undefined;
   }
+}
+
+/** All of it: the stream takes a disk that has room for the first half alone for success. */
+function writeToFile(text: string): void {
+  const { writeSync } = process.getBuiltinModule("node:fs");
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length;) at += writeSync(1, bytes, at);
 }
 
 loading

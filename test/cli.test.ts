@@ -5,8 +5,10 @@ import { readFile, stat } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { flagName, type About } from "../src/commands/about.js";
 import { ALL } from "../src/commands/about/all.js";
-import { runGantry, startServer } from "./helpers/server.js";
+import { FULL, runGantry, startServer } from "./helpers/server.js";
 import { tempDir } from "./helpers/temp.js";
+
+const DISK = process.platform === "linux" ? false : "needs /dev/full";
 
 /** One line on stderr, nothing on stdout, exit code 1. */
 function assertRefused(run: { code: number | null; stdout: string; stderr: string }, pattern: RegExp): void {
@@ -50,8 +52,7 @@ describe("gantry", () => {
     const help = await asked("--help");
     for (const { name, summary } of ALL.flatMap((one) => (one.commands ? Object.values<About>(one.commands) : one)))
       assert.match(help, new RegExp(`^  gantry ${name} +${summary}$`, "m"));
-    // Nobody sits at a terminal here.
-    for (const args of [[], ["-h"], ["help"], ["--json", "--help"]]) assert.equal(await asked(...args), help);
+    for (const args of [["-h"], ["help"], ["--json", "--help"]]) assert.equal(await asked(...args), help);
     for (const about of ALL.flatMap((one): About[] => [one, ...Object.values(one.commands ?? {})])) {
       const words = about.name.split(" ");
       const own = await asked(...words, "--help");
@@ -65,6 +66,34 @@ describe("gantry", () => {
       assert.equal(await asked(...args), version, args.join(" "));
   });
 
+  it("says what to use where there is no terminal to talk at", async (t) => {
+    for (const args of [[], ["chat"]]) {
+      const { code, stdout, stderr } = await runGantry(t, args);
+      assert.deepEqual([code, stdout], [2, ""], args.join(" "));
+      assert.match(stderr, /^gantry: chat needs a terminal; in scripts use: gantry run "prompt".*gantry serve\n$/);
+    }
+  });
+
+  it("fails where what it prints cannot be written", { skip: DISK }, async (t) => {
+    for (const args of [["--help"], ["completion", "bash"], ["sessions", "list", "--json"], ["sessions", "export"]]) {
+      const { code, stderr } = await runGantry(t, args, { through: FULL });
+      assert.equal(code, 1, args.join(" "));
+      assert.match(stderr, /^gantry: .*ENOSPC.*\n$/, args.join(" "));
+    }
+  });
+
+  it("takes no first half of what it prints for all of it", { skip: DISK }, async (t) => {
+    const folder = await tempDir(t);
+    const file = folder.at("out");
+    const whole = await runGantry(t, ["completion", "bash"]);
+    // A file may have so many blocks and no more; what goes beyond it is taken in part.
+    const little = ["bash", "-c", `ulimit -c 0 -f 1; exec "$@" > '${file}'`, "bash"];
+    const done = await runGantry(t, ["completion", "bash"], { through: little, env: { TSX_DISABLE_CACHE: "1" } });
+    const said = await folder.read("out");
+    assert.ok(said !== "" && said.length < whole.stdout.length && whole.stdout.startsWith(said));
+    assert.notEqual(done.code, 0);
+  });
+
   it("refuses flags that are unknown, doubled, or lack a value, in one line", async (t) => {
     const cases: [string[], RegExp][] = [
       [["serve", "--host-foo", "x"], /unknown flag --host-foo \(see gantry serve --help\)/],
@@ -75,6 +104,7 @@ describe("gantry", () => {
         /--output of gantry sessions import: it is one of gantry sessions export/,
       ],
       [["sessions", "list", "--limit", "x"], /--limit: expected a number, got "x"/],
+      [["sessions", "list", "--limit", "-1"], /--limit: expected a number that is not below 0, got "-1"/],
       [["serve", "--sessionDriver", "x"], /unknown flag --sessionDriver/],
       [["serve", "-p", "1"], /unknown flag -p/],
       [["serve", "--host", "a", "--host", "b"], /--host was given twice/],
@@ -116,6 +146,8 @@ Object.defineProperty(process, "version", { value: "v${version}" });`,
       await runGantry(t, ["serve", "--port", "http"]),
       /--port: expected a whole number from 0 to 65535, got "http"/,
     );
+    assertRefused(await runGantry(t, ["\u001b[31mfly\u202e"]), /unknown command \\u001b\[31mfly\\u202e;/);
+    assertRefused(await runGantry(t, ["serve", "--\u001b[31mx"]), /unknown flag --\\u001b\[31mx /);
     const unknown = await runGantry(t, ["serve", "--prot", "1"]);
     assert.notEqual(unknown.code, 0);
     assert.match(unknown.stderr + unknown.stdout, /--prot/);
@@ -224,6 +256,12 @@ describe("gantry serve", () => {
     const providers = [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x" }];
     const named = await startServer(t, { config: { providers, model: { provider: "lab", model: "m1" } } });
     await named.output(/info working in .* with the model lab\/m1$/m, "stderr");
+  });
+
+  it("fails where its address cannot be said", { skip: DISK }, async (t) => {
+    const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { through: FULL });
+    assert.equal(code, 1, stderr);
+    assert.match(stderr, /error standard output cannot be written .*ENOSPC/);
   });
 
   it("prints its address, logs to stderr, makes its home private, and ends with 0 when told", async (t) => {

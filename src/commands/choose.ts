@@ -7,7 +7,7 @@ import { helpOf, unknownCommand } from "./help.js";
 export type Chosen =
   { readonly about: About; readonly rest: readonly string[] } | { readonly text: string } | { readonly fault: string };
 
-/** What is done without a command where somebody sits at a terminal. */
+/** What is done without a command; where nobody sits at a terminal it says what to use instead. */
 const DEFAULT = "chat";
 
 /** Which command is meant, wherever its name stands. `wantsHelp`: nothing is to be started. */
@@ -20,9 +20,9 @@ export function choose(argv: readonly string[], wantsHelp: boolean, atTerminal: 
   const [name, second] = places.map((at) => argv[at] ?? "");
   if (name === undefined) {
     const about = ALL.find((one) => one.name === DEFAULT);
-    if (!wantsHelp && argv.length > 0 && !(about && atTerminal))
+    if (!wantsHelp && argv.length > 0 && !atTerminal)
       return { fault: `expected a command before ${argv[0]}: run does a prompt, serve serves (see gantry --help)` };
-    return about && atTerminal && !wantsHelp ? { about, rest: argv } : { text: helpOf(undefined) };
+    return about && !wantsHelp ? { about, rest: argv } : { text: helpOf(undefined) };
   }
   const about = ALL.find((one) => one.name === name);
   if (!about) return { fault: unknownCommand(name) };

@@ -52,12 +52,13 @@ export function readLine(argv: readonly string[], specs: FlagSpecs): CommandLine
     let text = rest.join("=");
     if (rest.length === 0) {
       const next = argv[at + 1];
-      if (next === undefined || next.startsWith("-")) return { fault: `${name} needs a value` };
+      if (next === undefined || (next.startsWith("-") && !isNegative(next, spec)))
+        return { fault: `${name} needs a value` };
       text = next;
       at += 1;
     }
     const value = valueOf(text, spec);
-    if (value === undefined) return { fault: `${name}: expected ${expected(spec)}, got ${JSON.stringify(text)}` };
+    if (value === undefined) return { fault: `${name}: expected ${expected(spec, text)}, got ${JSON.stringify(text)}` };
     flags[key] = spec.isMultiple ? [...(Array.isArray(before) ? (before as string[]) : []), text] : value;
   }
   return { input, flags };
@@ -66,11 +67,17 @@ export function readLine(argv: readonly string[], specs: FlagSpecs): CommandLine
 function valueOf(text: string, { type, choices }: FlagSpec): string | number | undefined {
   if (choices) return choices.includes(text) ? text : undefined;
   if (type !== "number") return text;
-  return /^\d+(\.\d+)?$/.test(text) ? Number(text) : undefined;
+  return /^(\d+|\d*\.\d+)$/.test(text) ? Number(text) : undefined;
 }
 
-function expected({ choices }: FlagSpec): string {
-  return choices ? `one of ${choices.join(", ")}` : "a number";
+/** Where a number belongs it is one, and no flag. */
+function isNegative(text: string, { type }: FlagSpec): boolean {
+  return type === "number" && /^-[\d.]/.test(text);
+}
+
+function expected(spec: FlagSpec, text: string): string {
+  if (spec.choices) return `one of ${spec.choices.join(", ")}`;
+  return isNegative(text, spec) ? "a number that is not below 0" : "a number";
 }
 
 /** Where the words are that are no flags and no values, as far as that can be told by these flags. */

@@ -65,13 +65,19 @@ async function choose(argv: readonly string[], wantsHelp: boolean, terminal: Ter
 }
 
 async function print(text: string, terminal: Terminal): Promise<never> {
-  await terminal.write(text);
+  try {
+    await terminal.write(text);
+  } catch (error) {
+    const { failureLine, lineOf } = await import("./failed.js");
+    return terminal.fail(failureLine(lineOf(error, "help")));
+  }
   return terminal.exit(0);
 }
 
 /** One line for whoever started this, then the end. A client that speaks a protocol with us gets it there as well: an editor shows no stderr. */
 async function fail(message: string, argv: readonly string[], terminal: Terminal, code = 1): Promise<never> {
-  const line = `gantry: ${message.replace(/\s*[\r\n]+\s*/g, " ")}`;
+  const { failureLine } = await import("./failed.js");
+  const line = failureLine(message);
   if (["serve", "--acp", "--stdio"].every((word) => argv.includes(word))) {
     const { refuseOverStdio } = await import("./serve.js");
     await refuseOverStdio(line);

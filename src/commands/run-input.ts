@@ -84,9 +84,3 @@ export function budgetOf(flags: {
   const said = Object.entries({ usd, tokens, seconds }).filter(([, value]) => value !== undefined);
   return said.length > 0 ? Object.fromEntries(said) : undefined;
 }
-
-/** Provider and model of `[provider/]model`: names of models have slashes too. */
-export function modelOf(name: string, providers: readonly string[]): Pick<RunInput, "provider" | "model"> {
-  const [first = "", ...rest] = name.split("/");
-  return rest.length > 0 && providers.includes(first) ? { provider: first, model: rest.join("/") } : { model: name };
-}

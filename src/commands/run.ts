@@ -3,7 +3,7 @@ import type { Agent } from "../agent.js";
 import { onAbort } from "../base/abort.js";
 import { createLogger } from "../base/log.js";
 import { readAttachments } from "../files/attachments.js";
-import { GantryError, hasCode } from "../ports/errors.js";
+import { hasCode } from "../ports/errors.js";
 import type { Run, RunInput, RunResult } from "../ports/run.js";
 import { compose, type Composition } from "../serve/compose.js";
 import { environment, type LoadedConfig } from "../serve/config.js";
@@ -11,7 +11,8 @@ import { Selection } from "../serve/selected-adapters.js";
 import type { run as about } from "./about/run.js";
 import { loadFor, type Command, type CommandContext } from "./command.js";
 import { ENDED_BY } from "./ended-by.js";
-import { budgetOf, modelOf, promptOf, schemaOf } from "./run-input.js";
+import { budgetOf, promptOf, schemaOf } from "./run-input.js";
+import { asUsage, wantedModel } from "./run-model.js";
 import { errorOf, JsonPrinter, TextPrinter, type Printer } from "./run-printer.js";
 import { cell, cut, dollars, grouped } from "./table.js";
 import { UsageError } from "./usage-error.js";
@@ -52,21 +53,23 @@ export const run: Command<typeof about.flags> = async (context) => {
   const printer = flags.json ? new JsonPrinter(output, options) : new TextPrinter(output, options);
   const interrupted = context.interrupted();
   const told = await attempt(context, printer, interrupted);
-  const { exitCode, error } = told;
+  let { exitCode, error } = told;
   try {
     await printer.end(flags.json ? `${JSON.stringify(resultOf(told))}\n` : valueOf(told, flags));
   } catch (left) {
-    if (!isGone(left)) throw left;
-    return ENDED_BY["SIGPIPE"];
+    if (isGone(left)) return ENDED_BY["SIGPIPE"];
+    // What was said of it is not whole: a full disk.
+    if (error === undefined) exitCode = EXIT.failed;
+    error ??= left;
   }
   if (error !== undefined && exitCode !== ENDED_BY["SIGPIPE"])
-    output.tell(`gantry: ${exitCode >= 128 ? "interrupted" : cell(messageOf(error))}`);
+    output.tell(`gantry: ${exitCode >= 128 ? "interrupted" : cell(await messageOf(error))}`);
   return exitCode;
 };
 
 /** Never rejects. */
 async function attempt(context: Called, printer: Printer, interrupted: AbortSignal): Promise<Told> {
-  // Ends the run: a signal, or that nobody reads any more what it says.
+  // Ends the run: a signal, or that what it says can be written no more.
   const ending = new AbortController();
   onAbort(interrupted, () => ending.abort(interrupted.reason));
   let composition: Composition | undefined;
@@ -82,11 +85,14 @@ async function attempt(context: Called, printer: Printer, interrupted: AbortSign
       alone: true,
     });
     const { agent, providers } = composition;
+    const { model } = context.flags;
     const waiting = new Waiting({ ...waitingOn(context), tell: (line) => printer.tell(line) });
     try {
+      if (model !== undefined) waiting.show(`asking ${providers.join(", ")} for ${model}`);
+      const wanted = model === undefined ? {} : await wantedModel(model, agent, providers, ending.signal);
       begun = await agent.run({
         ...input,
-        ...(context.flags.model === undefined ? {} : modelOf(context.flags.model, providers)),
+        ...wanted,
         ...(await sessionOf(context, agent)),
         ...attachmentsOf(context, loaded, home),
         overflow: "merge",
@@ -94,16 +100,20 @@ async function attempt(context: Called, printer: Printer, interrupted: AbortSign
         signal: ending.signal,
         onWaiting: (why) => waiting.show(`waiting for a model${why === "" ? "" : `: ${why}`}`),
       });
+    } catch (error) {
+      throw model === undefined ? error : asUsage(error, model, agent, providers);
     } finally {
       waiting.clear();
     }
     await printer.begin(begun);
+    // A job whose key is missing would go on with what it says.
+    if (begun.provider === "offline")
+      printer.tell("gantry: no language model is attached, the offline guide answers (see gantry models)");
     await tellMode(begun, agent, loaded, context, printer);
     return await follow(begun, printer, ending, context);
   } catch (error) {
-    const reason: unknown = ending.signal.reason;
-    if (isGone(error)) return { exitCode: ENDED_BY["SIGPIPE"] ?? EXIT.failed, run: begun, error };
-    if (ending.signal.aborted) return { exitCode: ENDED_BY[String(reason)] ?? EXIT.failed, run: begun, error };
+    const signal = isGone(error) ? "SIGPIPE" : interrupted.aborted ? String(interrupted.reason) : undefined;
+    if (signal !== undefined) return { exitCode: ENDED_BY[signal] ?? EXIT.failed, run: begun, error };
     const usage = begun ? undefined : usageOf(error);
     return { exitCode: usage ? EXIT.usage : EXIT.failed, run: begun, error: usage ?? error };
   } finally {
@@ -125,7 +135,7 @@ async function follow(begun: Run, printer: Printer, ending: AbortController, { f
     }
   } catch (error) {
     // Its tools end, and what was said is stored.
-    ending.abort("SIGPIPE");
+    ending.abort(error);
     await begun.result.catch(() => undefined);
     throw error;
   }
@@ -264,9 +274,10 @@ function usageOf(error: unknown): UsageError | undefined {
   return hasCode(error, "config") && error.message.startsWith("--") ? new UsageError(error.message) : undefined;
 }
 
-function messageOf(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error);
-  return error instanceof GantryError || error instanceof UsageError ? message : `run failed: ${message}`;
+async function messageOf(error: unknown): Promise<string> {
+  if (error instanceof UsageError) return error.message;
+  const { lineOf } = await import("./failed.js");
+  return lineOf(error, "run");
 }
 
 /** Of a stdout that nobody reads any more. */

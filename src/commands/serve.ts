@@ -59,7 +59,11 @@ function live({ agent, listening, stop }: Composition, drainMs: number, logger: 
       setTimeout(() => end(0), drainMs);
     });
   }
-  process.stdout.on("error", () => end(0));
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code === "EPIPE") return end(0);
+    logger.error("standard output cannot be written", { error });
+    end(1);
+  });
   process.stderr.on("error", () => undefined);
   process.on("unhandledRejection", (error) => logger.error("a promise was left alone", { error }));
   process.on("uncaughtException", (error) => {

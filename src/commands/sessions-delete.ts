@@ -1,11 +1,11 @@
-import { ConfigError, SessionNotFoundError } from "../ports/errors.js";
+import { ConfigError } from "../ports/errors.js";
 import type { Session } from "../ports/session.js";
 import type { remove } from "./about/sessions.js";
 import type { Command, CommandContext } from "./command.js";
 import { ENDED_BY } from "./ended-by.js";
 import { linesOf } from "./lines.js";
 import { cell } from "./table.js";
-import { withSessions } from "./with-sessions.js";
+import { notFound, withSessions } from "./with-sessions.js";
 
 type Called = CommandContext<typeof remove.flags>;
 
@@ -21,7 +21,7 @@ export const run: Command<typeof remove.flags> = async (context) => {
     // All are there before any is gone.
     for (const id of args) {
       const session = await sessions.get(id);
-      if (!session) throw new SessionNotFoundError(id);
+      if (!session) throw notFound(id);
       const { root } = session.chain;
       found.set(root, (await sessions.get(root)) ?? session);
     }

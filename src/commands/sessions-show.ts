@@ -1,4 +1,4 @@
-import { ConfigError, SessionNotFoundError } from "../ports/errors.js";
+import { ConfigError } from "../ports/errors.js";
 import { seen } from "../base/printable.js";
 import type { Message, Part } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
@@ -6,7 +6,7 @@ import type { show } from "./about/sessions.js";
 import type { Command } from "./command.js";
 import { toldOf } from "./sessions-list.js";
 import { cell, cut, dollars, grouped, moment } from "./table.js";
-import { withSessions } from "./with-sessions.js";
+import { notFound, withSessions } from "./with-sessions.js";
 
 /** Messages asked for at a time. */
 const PAGE = 100;
@@ -24,7 +24,7 @@ export const run: Command<typeof show.flags> = async (context) => {
     throw new ConfigError(`--last: expected a whole number above 0, got ${last}`);
   return withSessions(context, async ({ sessions }) => {
     const session = await sessions.get(id);
-    if (!session) throw new SessionNotFoundError(id);
+    if (!session) throw notFound(id);
     const original = (await sessions.get(session.chain.root)) ?? session;
     const separator = json
       ? `${JSON.stringify({ session: toldOf(original) }).slice(0, -1)},"messages":[`

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import type { Agent } from "../agent.js";
 import { createLogger } from "../base/log.js";
+import { ConfigError } from "../ports/errors.js";
 import { openSessions } from "../serve/open-sessions.js";
 import { loadFor, type CommandContext, type ConfigFlags } from "./command.js";
 
@@ -22,4 +23,9 @@ export async function withSessions(
   } finally {
     await agent.close();
   }
+}
+
+/** Of several ids it says which; the words are those of every door. */
+export function notFound(id: string): ConfigError {
+  return new ConfigError(`session not found: ${id}`);
 }

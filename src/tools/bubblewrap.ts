@@ -18,7 +18,7 @@ export interface BubblewrapNeeds {
 /** Only from the system's folders: one in the project folder would be the project's word for its own sandbox. */
 const PLACES = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
-const NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"];
+const NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"];
 
 /**
  * Best first. A user namespace takes from root what it could do to the mounts; that no other can be made within closes
@@ -56,7 +56,8 @@ async function tryBubblewrap({ env, network, foreignFiles }: BubblewrapNeeds): P
     ];
     const args = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run", ...switches];
     const child = await Child.start({ file, args: ["/bin/sh", "-c", ":"], cwd: "/", env, sandbox: true });
-    child.arrange(args);
+    // Whoever asks may be killed meanwhile: bubblewrap, ended halfway, would leave a process that waits for ever.
+    child.arrange(args, { alone: true });
     const end = await child.run({
       timeoutMs: 5_000,
       signal: new AbortController().signal,

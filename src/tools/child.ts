@@ -97,11 +97,14 @@ export class Child {
     return this.#process.exitCode === null && this.#process.signalCode === null;
   }
 
-  /** Bubblewrap's switches, without which it does nothing. `taken` is called when they are on their way. */
-  arrange(switches: readonly string[], taken?: () => void): void {
+  /**
+   * Bubblewrap's switches, without which it does nothing. `taken` is called when they are on their way. It tells of its
+   * namespace, and ends with this process, unless `alone`: that is for what ends by itself at once.
+   */
+  arrange(switches: readonly string[], { taken, alone = false }: { taken?: () => void; alone?: boolean } = {}): void {
     // Asked for here: where nobody is left to be told, bubblewrap would die of it halfway, and leave a process behind.
-    const all = ["--info-fd", String(NAMESPACE_FD), ...switches];
-    this.#stream<Writable>(ARRANGEMENT_FD)?.end(all.map((one) => `${one}\0`).join(""), taken);
+    const held = alone ? [] : ["--info-fd", String(NAMESPACE_FD), "--die-with-parent"];
+    this.#stream<Writable>(ARRANGEMENT_FD)?.end([...held, ...switches].map((one) => `${one}\0`).join(""), taken);
   }
 
   /** Whether this process goes on for it. */

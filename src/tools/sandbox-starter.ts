@@ -43,7 +43,9 @@ export class SandboxStarter {
     const script = `unset ${SCRIPT} ${WHOLE}; ${check}set -- "$${COMMAND}"; unset ${COMMAND}; exec ${quoted(shell)} -c "$1" 2>&1`;
     const variables = Object.entries({ [COMMAND]: command, [SCRIPT]: script, [WHOLE]: "1" });
     // When the switches are on their way this process has nothing to do.
-    child.arrange([...switches, ...variables.flatMap((pair) => ["--setenv", ...pair])], () => void this.#makeReady());
+    child.arrange([...switches, ...variables.flatMap((pair) => ["--setenv", ...pair])], {
+      taken: () => void this.#makeReady(),
+    });
     return child;
   }
 

@@ -4,7 +4,7 @@ import { lstat, readdir, realpath, rm } from "node:fs/promises";
 import { basename, dirname, join, sep } from "node:path";
 import { ToolError } from "../ports/errors.js";
 import { isInside } from "../files/path-guard.js";
-import { findBubblewrap } from "./bubblewrap.js";
+import { findBubblewrap, type Bubblewrap, type BubblewrapNeeds } from "./bubblewrap.js";
 import type { Child } from "./child.js";
 import { MountPlan } from "./mount-plan.js";
 import { guardGit, repositoryOf, type GitGuard } from "./sandbox-git.js";
@@ -97,6 +97,8 @@ export class Sandbox {
   readonly #roots: SandboxRoots;
   #swept: Promise<void> | undefined;
   #starter: SandboxStarter | undefined;
+  /** Which bubblewrap works, as far as that was asked. */
+  readonly #tried = new Set<Promise<Bubblewrap | undefined>>();
 
   constructor(options: SandboxOptions) {
     this.#options = options;
@@ -111,7 +113,7 @@ export class Sandbox {
   async describe(): Promise<{ text: string; weak: boolean }> {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return { text: "commands run without a sandbox", weak: true };
-    const found = await findBubblewrap({ env, network: this.network });
+    const found = await this.#find({ env, network: this.network });
     if (found) {
       // What listens on this machine is then in reach, too.
       const network = this.network ? "open to them, this server's own port too" : "closed to them";
@@ -126,7 +128,7 @@ export class Sandbox {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return undefined;
     const { network } = this;
-    if ((await findBubblewrap({ env, network })) === undefined) {
+    if ((await this.#find({ env, network })) === undefined) {
       if (sandbox === "auto") return undefined;
       throw new ToolError(
         "commands need a sandbox, and bubblewrap does not work here. Tell the user; go on without bash.",
@@ -135,7 +137,7 @@ export class Sandbox {
     const project = await this.#roots.open(projectDir);
     if (!project) throw new ToolError(`the project folder ${projectDir} cannot be opened.`);
     const foreignFiles = process.getuid?.() === 0 && project.owner !== 0;
-    const bubblewrap = await findBubblewrap({ env, network, foreignFiles });
+    const bubblewrap = await this.#find({ env, network, foreignFiles });
     if (!bubblewrap)
       throw new ToolError("the project folder belongs to another user, which the sandbox cannot do here.");
     const { plan, roots, guards } = await this.#plan(project);
@@ -157,9 +159,16 @@ export class Sandbox {
     };
   }
 
-  /** End what was kept ready for the next command. */
-  close(): void {
+  /** End what was kept ready for the next command, and wait for what finds out which bubblewrap works. */
+  async close(): Promise<void> {
     this.#starter?.close();
+    await Promise.all(this.#tried);
+  }
+
+  #find(needs: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
+    const found = findBubblewrap(needs);
+    this.#tried.add(found);
+    return found;
   }
 
   async #plan(project: Root): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {

@@ -3,8 +3,10 @@ import { existsSync } from "node:fs";
 import { describe, it, type TestContext } from "node:test";
 import { call, fail, say, type FakeModelServer } from "../helpers/fake-model-server.js";
 import { lab, labConfig, processes, uniqueSeconds, until } from "../helpers/lab.js";
-import { runGantry, spawnGantry } from "../helpers/server.js";
+import { FULL, runGantry, spawnGantry } from "../helpers/server.js";
 import { makeTempDir, tempDir } from "../helpers/temp.js";
+
+const DISK = process.platform === "linux" ? false : "needs /dev/full";
 
 /** One that a run says nothing of itself about: its window and its price are known. */
 const MODEL = { id: "m1", context_window: 100_000, cost: { input: 1, output: 1 } };
@@ -62,6 +64,15 @@ describe("gantry run", () => {
     await child.output(/^first $/);
     fake.open("more");
     assert.deepEqual([(await child.exited).code, child.stdout], [0, "first second\n"]);
+  });
+
+  it("says that no model is attached, also where it is quiet", async (t) => {
+    const home = await tempDir(t);
+    const done = await runGantry(t, ["run", "--quiet", "hi"], { home: home.path });
+    assert.deepEqual(
+      [done.code, done.stderr],
+      [0, "gantry: no language model is attached, the offline guide answers (see gantry models)\n"],
+    );
   });
 
   it("takes its prompt from arguments, standard input, or both", async (t) => {
@@ -156,7 +167,45 @@ describe("gantry run", () => {
       const { body } = fake.requests.filter(({ tools }) => tools.length > 0).at(-1) ?? {};
       if (model !== "m1") assert.equal((body as Record<string, unknown>)["reasoning_effort"], "high");
     }
-    assert.equal((await run(["--model", "lab/none", "x"])).code, 1);
+  });
+
+  it("refuses a model that is not there, and asks no other one", async (t) => {
+    const { fake, run, gantry } = await bench(t);
+    for (const [name, near] of [
+      ["lab/m2", "; did you mean lab/m1?"],
+      ["lob/m1", "; did you mean lab/m1?"],
+      ["m2", "; did you mean m1?"],
+      ["cheap-and-strong", ""],
+      ["lab/cheap-and-strong", ""],
+    ] as const) {
+      const { code, stdout, stderr } = await run(["--quiet", "--model", name, "x"]);
+      const said = `gantry: --model ${name}: there is no such model${near} (see gantry models)\n`;
+      assert.deepEqual([code, stdout, stderr], [2, "", said]);
+    }
+    for (const name of ["", "lab/"]) {
+      const { code, stderr } = await run(["--model", name, "x"]);
+      assert.deepEqual([code, stderr], [2, `gantry: --model: expected [PROVIDER/]MODEL, got "${name}"\n`]);
+    }
+    assert.equal(fake.requests.filter(({ tools }) => tools.length > 0).length, 0);
+    assert.equal((await gantry("sessions", "list", "--json")).stdout, "[]\n");
+  });
+
+  it("takes a model that is configured, whether its provider lists it or not; fails where the provider tells of none", async (t) => {
+    const fake = await lab(t, { models: [] });
+    const { run } = await bench(t, { ...labConfig(fake), model: { provider: "lab", model: "own" } }, fake);
+    for (const name of ["lab/own", "own"]) assert.equal((await run(["--quiet", "--model", name, "x"])).code, 0);
+    for (const name of ["lab/other", "other"]) {
+      const { code, stderr } = await run(["--quiet", "--model", name, "x"]);
+      assert.notEqual(code, 0);
+      assert.match(stderr, /other/);
+    }
+    const away = { name: "away", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x" };
+    const unheard = await bench(t, { providers: [away] }, fake);
+    for (const name of ["away/m1", "m1"]) {
+      const { code, stderr } = await unheard.run(["--quiet", "--model", name, "x"]);
+      assert.equal(code, 1, stderr);
+      assert.match(stderr, /^gantry: model selection failed: .*away.*\n$/);
+    }
   });
 
   it("attaches files, and says which it cannot", async (t) => {
@@ -206,6 +255,30 @@ describe("exit codes of gantry run", () => {
     assert.match(refused.stderr, /^gantry: .*config\.json: server\.port: expected/);
   });
 
+  for (const more of [[], ["--json"], ["--quiet"]])
+    it(`1: what is said cannot be written (${more.join("") || "text"})`, { skip: DISK }, async (t) => {
+      const { fake, options, gantry } = await bench(t);
+      const seconds = uniqueSeconds();
+      const command = `sleep ${seconds}`;
+      fake.enqueue({ say: [{ text: "A line.\n" }, { call: { name: "bash", arguments: { command } } }] });
+      const full = await runGantry(t, ["run", ...more, "x"], { ...options, through: FULL, input: "" });
+      assert.equal(full.code, 1, full.stderr);
+      assert.match(full.stderr, /^gantry: run failed: ENOSPC.*$/m);
+      assert.equal(await processes(command), 0);
+      const { length } = JSON.parse((await gantry("sessions", "list", "--json")).stdout) as unknown[];
+      assert.equal(length, 1);
+    });
+
+  it("1: the value of a schema cannot be written", { skip: DISK }, async (t) => {
+    const { fake, options, project } = await bench(t);
+    await project.write({ "schema.json": '{"type":"object"}' });
+    fake.fallback = say("{}");
+    const args = ["run", "--schema", "schema.json", "x"];
+    const full = await runGantry(t, args, { ...options, through: FULL, input: "" });
+    assert.equal(full.code, 1);
+    assert.match(full.stderr, /^gantry: run failed: ENOSPC.*$/m);
+  });
+
   it("2: the command line is wrong, nothing was begun", async (t) => {
     const { fake, run, gantry, options } = await bench(t);
     for (const [args, pattern] of [
@@ -213,6 +286,7 @@ describe("exit codes of gantry run", () => {
       [["--modle", "m", "x"], /unknown flag --modle; did you mean --model\? \(see gantry run --help\)/],
       [["--mode", "free", "x"], /--mode: expected one of auto, ask, plan, got "free"/],
       [["--budget", "much", "x"], /--budget: expected a number, got "much"/],
+      [["--budget", "-1", "x"], /--budget: expected a number that is not below 0, got "-1"/],
       [["--budget", "0", "x"], /--budget: expected a number above 0/],
       [["--budget-tokens", "1.5", "x"], /--budget-tokens: expected a whole number above 0/],
       [["--max-iterations", "0", "x"], /--max-iterations: expected a whole number, at least 1/],

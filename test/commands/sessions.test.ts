@@ -84,7 +84,7 @@ describe("gantry sessions", () => {
     assert.equal(again.code, 0);
     assert.equal(again.stderr, "0 sessions imported, 1 session left out that exist already\n");
     const unknown = await runGantry(t, ["sessions", "export", "nothing"], { home: home.path });
-    assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found\n"]);
+    assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found: nothing\n"]);
   });
 
   it("import: takes no leave from the file, and no mode that is freer than the config's", async (t) => {
@@ -161,6 +161,9 @@ describe("gantry sessions", () => {
   });
 
   it("refuses what it does not know", async (t) => {
+    const named = await runGantry(t, ["sessions", "import", "backup.jsonl"]);
+    assert.equal(named.code, 1);
+    assert.match(named.stderr, /^gantry: sessions import: reads standard input, got backup\.jsonl: .* < FILE\n$/);
     for (const args of [["sessions"], ["sessions", "sell"]]) {
       const run = await runGantry(t, args);
       assert.deepEqual([run.code, run.stdout], [1, ""]);

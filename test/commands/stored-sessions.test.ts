@@ -106,7 +106,7 @@ describe("gantry sessions show", () => {
     const last = await gantry("sessions", "show", session.id, "--last", "1");
     assert.equal(last.stdout.match(/^---/gm)?.length, 1);
     const none = await gantry("sessions", "show", "nowhere");
-    assert.deepEqual([none.code, none.stdout, none.stderr], [1, "", "gantry: session not found\n"]);
+    assert.deepEqual([none.code, none.stdout, none.stderr], [1, "", "gantry: session not found: nowhere\n"]);
     assert.match((await gantry("sessions", "show")).stderr, /expected the id of one session/);
   });
 });
@@ -120,7 +120,7 @@ describe("gantry sessions delete", () => {
     assert.deepEqual([asked.code, asked.stdout], [1, ""]);
     assert.match(asked.stderr, /nobody can be asked here; --yes deletes without/);
     const unknown = await gantry("sessions", "delete", "--yes", ...ids, "nowhere");
-    assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found\n"]);
+    assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found: nowhere\n"]);
     assert.equal((await list()).length, 2);
     const gone = await gantry("sessions", "delete", "--yes", ...ids);
     assert.equal(gone.code, 0, gone.stderr);

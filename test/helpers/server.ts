@@ -30,6 +30,9 @@ export interface GantryOptions {
   from?: "source" | "dist";
 }
 
+/** `through` for a process whose standard output is on a full disk (Linux). */
+export const FULL: readonly string[] = ["bash", "-c", 'exec "$@" > /dev/full', "bash"];
+
 export interface Exit {
   code: number | null;
   signal: NodeJS.Signals | null;

@@ -172,7 +172,7 @@ describe("the sandbox that is required", () => {
     });
     assert.equal(code, 126, said);
     assert.match(said, /a folder was replaced/);
-    sandbox.close();
+    await sandbox.close();
     assert.ok(!existsSync(join(other, "evil")));
   });
 
