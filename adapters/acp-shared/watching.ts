@@ -173,10 +173,10 @@ export class Watching {
   async #grow(seq: number): Promise<void> {
     const options = { behind: seq - 1, follow: false };
     for await (const event of this.#agent.sessions.watch(this.#parts.open.root, options)) {
+      if ("cursor" in event) this.#cursor = event.cursor;
       if (event.type === "state") this.#seen(event.state);
-      if (!("cursor" in event)) continue;
-      this.#cursor = event.cursor;
-      if (event.type !== "cut") this.#send(this.#teller.updatesOf(event));
+      if (event.type === "message" || event.type === "delta" || event.type === "message_end")
+        this.#send(this.#teller.updatesOf(event));
     }
   }
 

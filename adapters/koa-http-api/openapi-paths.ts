@@ -192,7 +192,6 @@ export const OPERATIONS: readonly Operation[] = [
     answers: {
       200: told("It is gone", "Deleted"),
       ...missing("session"),
-      409: failure("The run in it does not end", "Retry-After"),
       ...stored,
     },
   },
@@ -215,7 +214,11 @@ export const OPERATIONS: readonly Operation[] = [
     },
     parameters: [
       query("after", text, "Cursor, the id of the last event that the reader has; refused where it is none"),
-      query("behind", seq, "Only what was said behind the message with this seq; ignored beside a cursor"),
+      query(
+        "behind",
+        seq,
+        "Only what was said behind the message with this seq, of a reader that has those up to it; ignored beside a cursor",
+      ),
       query("follow", { type: "boolean", default: true }, "`false`: end when all was told"),
       query("answers", { type: "boolean", default: false }, "Whether this reader answers what runs ask"),
       header("Last-Event-ID", text, "As `after`; one past the end begins anew"),

@@ -1,106 +1,182 @@
 import type { Ask } from "gantry/client";
 import { diffRows } from "./diff-rows.js";
-import { clean, cleanLine } from "./text.js";
-import { span, wrap, type Line } from "./spans.js";
+import { Editor } from "./editor.js";
 import type { Input } from "./keys.js";
+import { span, wrap, type Line } from "./spans.js";
+import { cut, written, writtenLine } from "./text.js";
 
 const DIFF_ROWS = 2_000;
+/** So long nothing was pressed before a question takes a key, in ms: what was on its way when it came is no answer. */
+const QUIET_MS = 500;
+
+type Reply = { choice: string } | { text: string };
+
+/** What a panel is made with. */
+export interface AskPanelOptions {
+  /** Whether the keys are for it, not for the prompt. */
+  hasKeys: boolean;
+  /** It came right behind one that was answered: what is pressed as it comes was for that one. */
+  isBehind: boolean;
+  answer(reply: Reply): void;
+  /** Milliseconds of a clock that never goes back. */
+  now: () => number;
+}
 
 /**
- * A question of a run. Nothing is chosen when it appears: whoever types while it comes must not answer it by that.
+ * A question of a run. Nothing is chosen when it appears, and it takes no key until the keyboard was quiet: whoever types
+ * while it comes, or holds a key, must not answer it by that.
  */
 export class AskPanel {
   readonly ask: Ask;
-  readonly #answer: (reply: { choice: string } | { text: string }) => void;
+  readonly #options: AskPanelOptions;
+  readonly #text = new Editor();
+  #quietSince: number;
   #at = -1;
-  #text = "";
   #top = 0;
-  /** Whether the keys are for it, not for the prompt. */
+  #page = 1;
+  #body: { columns: number; rows: Line[] } | undefined;
   hasKeys: boolean;
   isSent = false;
 
-  constructor(ask: Ask, hasKeys: boolean, answer: (reply: { choice: string } | { text: string }) => void) {
+  constructor(ask: Ask, options: AskPanelOptions) {
     this.ask = ask;
-    this.hasKeys = hasKeys;
-    this.#answer = answer;
+    this.#options = options;
+    this.hasKeys = options.hasKeys;
+    this.#quietSince = this.#options.now();
   }
 
+  /** Whether a key is an answer by now. */
+  get isReady(): boolean {
+    return this.#options.now() - this.#quietSince >= QUIET_MS;
+  }
+
+  /** In `rows` rows: what it is about, of which the part is seen that there is room for, and below it what can be answered. */
   rows(columns: number, rows: number, others: number): Line[] {
-    const { ask } = this;
-    const head: Line[] = wrap(
-      [span(ask.kind === "permission" ? "May it? " : "", "warn"), span(cleanLine(ask.title), "bold")],
+    const about = this.#about(columns);
+    const answers = this.#answers(columns, Math.max(1, Math.floor(rows / 2)));
+    const seen = Math.max(1, rows - answers.length - 1);
+    // One of them says that there is more.
+    const page = about.length > seen ? Math.max(1, seen - 1) : seen;
+    this.#page = page;
+    this.#top = Math.max(0, Math.min(this.#top, about.length - page));
+    const shown = about.slice(this.#top, this.#top + page);
+    const left = about.length - this.#top - shown.length;
+    if (about.length > seen)
+      shown.push([
+        span(cut(left > 0 ? `   ↓ ${left} more rows: PgDn` : "   that is all of it: PgUp", columns), "warn"),
+      ]);
+    return [...shown, ...answers, [span(cut(`   ${this.#keys(others)}`, columns), "dim")]];
+  }
+
+  /** False: it is for the prompt, as is what is written next. */
+  press(input: Input): boolean {
+    if (input.type === "wheel") this.#top -= input.rows;
+    else if (input.type === "key" && input.name === "pageup") this.#top -= this.#page;
+    else if (input.type === "key" && input.name === "pagedown") this.#top += this.#page;
+    else if (this.isReady) return this.#press(input);
+    else {
+      this.#quietSince = this.#options.now();
+      return this.#options.isBehind || input.type === "key";
+    }
+    return true;
+  }
+
+  #press(input: Exclude<Input, { type: "wheel" }>): boolean {
+    const { choices, free_text: mayType } = this.ask;
+    if (input.type !== "key") {
+      const number = /^[1-9]$/.test(input.text) ? Number(input.text) : Infinity;
+      // "1. first" is no answer, but the beginning of a text.
+      this.#at = !mayType && number <= choices.length ? number - 1 : -1;
+      if (mayType) this.#text.insert(input.text);
+      else return this.#at !== -1;
+    } else if (input.name === "up") this.#at = this.#at <= 0 ? choices.length - 1 : this.#at - 1;
+    else if (input.name === "down") this.#at = choices.length === 0 ? -1 : (this.#at + 1) % choices.length;
+    else if (input.name === "backspace") this.#text.backspace();
+    else if (input.name === "enter" && !this.isSent) {
+      const choice = choices[this.#at];
+      if (choice) this.#send({ choice: choice.id });
+      else if (mayType && this.#text.text.trim() !== "") this.#send({ text: this.#text.text });
+    }
+    return true;
+  }
+
+  #send(reply: Reply): void {
+    this.isSent = true;
+    this.#options.answer(reply);
+  }
+
+  #keys(others: number): string {
+    const { choices, free_text: mayType } = this.ask;
+    if (this.isSent) return "sent";
+    if (!this.hasKeys) return "Tab to answer";
+    if (!this.isReady) return "...";
+    return [
+      choices.length > 0 ? (mayType ? "↑↓ choose" : `↑↓ or 1-${choices.length} choose`) : "",
+      mayType ? "or type an answer" : "",
+      "Enter answers",
+      "Tab to the prompt",
+      others > 0 ? `${others} more` : "",
+    ]
+      .filter((part) => part !== "")
+      .join(", ");
+  }
+
+  /** Choices, each as a whole where they have the room, and what is written. */
+  #answers(columns: number, most: number): Line[] {
+    const { choices, free_text: mayType } = this.ask;
+    const typed = mayType
+      ? wrap(
+          [span(this.#text.text === "" ? "…" : written(this.#text.text).replaceAll("\n", " ⏎ "))],
+          columns,
+          [span(" > ", "accent")],
+          [span("   ")],
+        ).slice(-Math.max(1, most - 1))
+      : [];
+    const each = choices.map(({ label }, i): Line[] => {
+      const sign = span(i === this.#at ? " ❯ " : "   ", "accent");
+      return wrap(
+        [span(`${i + 1} ${writtenLine(label)}`, i === this.#at ? "selected" : "plain")],
+        columns,
+        [sign],
+        [span("   ")],
+      );
+    });
+    const room = Math.max(1, most - typed.length);
+    if (each.flat().length <= room) return [...each.flat(), ...typed];
+    const top = Math.max(0, Math.min(this.#at, each.length - 1) - room + 1);
+    const rows = each.slice(top, top + room).map((rows, i): Line => {
+      const [first = []] = rows;
+      const isCut = rows.length > 1;
+      const hidden = i === Math.min(room, each.length) - 1 && top + room < each.length;
+      return [...first, span(isCut ? "…" : "", "dim"), span(hidden ? ` ↓ ${each.length - top - room}` : "", "warn")];
+    });
+    return [...rows, ...typed];
+  }
+
+  /** What is asked, why, and what it would do: the diff, else the arguments of the call. */
+  #about(columns: number): Line[] {
+    if (this.#body?.columns === columns) return this.#body.rows;
+    const { diff, input, kind, title, reason } = this.ask;
+    const inner = Math.max(1, columns - 3);
+    const indent = (row: Line): Line => [span("   "), ...row];
+    const rows: Line[] = wrap(
+      [span(kind === "permission" ? "May it? " : "", "warn"), span(writtenLine(title), "bold")],
       columns,
       [span(" ? ", "warn")],
       [span("   ")],
     );
-    if (ask.reason !== "") head.push(...wrap([span(cleanLine(ask.reason), "dim")], columns, [span("   ")]));
-    const body = this.#body(columns);
-    const foot: Line[] = ask.choices.map(({ label }, i): Line => {
-      const text = `${i + 1} ${cleanLine(label)}`;
-      return [span(i === this.#at ? " ❯ " : "   ", "accent"), span(text, i === this.#at ? "selected" : "plain")];
-    });
-    if (ask.free_text)
-      foot.push(
-        ...wrap([span(this.#text === "" ? "…" : clean(this.#text))], columns, [span(" > ", "accent")], [span("   ")]),
-      );
-    const seen = Math.max(1, rows - head.length - foot.length - 1);
-    this.#top = Math.max(0, Math.min(this.#top, body.length - seen));
-    const shown = body.slice(this.#top, this.#top + seen);
-    const keys = !this.hasKeys
-      ? "Tab to answer"
-      : [
-          ask.choices.length > 0 ? (ask.free_text ? "↑↓ choose" : `↑↓ or 1-${ask.choices.length} choose`) : "",
-          ask.free_text ? "or type an answer" : "",
-          "Enter answers",
-          "Tab to the prompt",
-          body.length > shown.length ? `PgUp PgDn ${this.#top + shown.length}/${body.length}` : "",
-          others > 0 ? `${others} more` : "",
-        ]
-          .filter((part) => part !== "")
-          .join(", ");
-    return [...head, ...shown, ...foot, ...wrap([span(this.isSent ? "sent" : keys, "dim")], columns, [span("   ")])];
-  }
-
-  press(input: Input): void {
-    const { ask } = this;
-    const { choices, free_text: mayType } = ask;
-    if (input.type === "wheel") this.#top -= input.rows;
-    else if (input.type !== "key") {
-      const number = Number(input.text);
-      if (mayType) this.#text += input.text;
-      else if (Number.isInteger(number) && number >= 1 && number <= choices.length) this.#at = number - 1;
-      if (mayType) this.#at = -1;
-    } else if (input.name === "up") this.#at = this.#at <= 0 ? choices.length - 1 : this.#at - 1;
-    else if (input.name === "down") this.#at = choices.length === 0 ? -1 : (this.#at + 1) % choices.length;
-    else if (input.name === "pageup") this.#top -= 5;
-    else if (input.name === "pagedown") this.#top += 5;
-    else if (input.name === "backspace") this.#text = this.#text.slice(0, -1);
-    else if (input.name === "enter" && !this.isSent) {
-      const choice = choices[this.#at];
-      if (choice) this.#send({ choice: choice.id });
-      else if (mayType && this.#text.trim() !== "") this.#send({ text: this.#text });
-    }
-  }
-
-  #send(reply: { choice: string } | { text: string }): void {
-    this.isSent = true;
-    this.#answer(reply);
-  }
-
-  /** What it would do: the diff, else the arguments of the call. */
-  #body(columns: number): Line[] {
-    const { diff, input, kind } = this.ask;
-    const inner = Math.max(1, columns - 3);
-    const indent = (row: Line): Line => [span("   "), ...row];
-    if (diff.length > 0) return diff.flatMap((one) => diffRows(one, inner, DIFF_ROWS).map(indent));
-    if (kind === "question" || typeof input !== "object" || input === null) return [];
-    return Object.entries(input).flatMap(([name, value]) => {
-      const text = typeof value === "string" ? value : JSON.stringify(value);
-      return clean(text)
-        .split("\n")
-        .flatMap((line, i) =>
-          wrap([span(i === 0 ? `${cleanLine(name)}: ` : "  ", "dim"), span(line)], inner).map(indent),
-        );
-    });
+    if (reason !== "") for (const row of wrap([span(writtenLine(reason), "dim")], inner)) rows.push(indent(row));
+    for (const one of diff) for (const row of diffRows(one, inner, DIFF_ROWS)) rows.push(indent(row));
+    if (diff.length === 0 && kind !== "question")
+      for (const [name, value] of typeof input === "object" && input !== null
+        ? Object.entries(input)
+        : [["input", input] as const]) {
+        const lines = written(typeof value === "string" ? value : String(JSON.stringify(value))).split("\n");
+        for (const [i, line] of lines.entries())
+          for (const row of wrap([span(i === 0 ? `${writtenLine(name)}: ` : "  ", "dim"), span(line)], inner))
+            rows.push(indent(row));
+      }
+    this.#body = { columns, rows };
+    return rows;
   }
 }

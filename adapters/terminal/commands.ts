@@ -1,7 +1,7 @@
 import type { Session } from "gantry/client";
 import type { Desk } from "./desk.js";
 import { Confirm, Picker, Sheet, type Entry } from "./overlays.js";
-import { cleanLine, short } from "./text.js";
+import { writtenLine, short } from "./text.js";
 
 /** Sessions of a page of the list. */
 const PAGE = 50;
@@ -119,7 +119,7 @@ function chooseModel(desk: Desk, said: string): void {
 async function setModel(desk: Desk, id: string): Promise<void> {
   const provider = id.slice(0, id.indexOf("/"));
   await desk.conversation.change({ provider, model: id.slice(provider.length + 1) });
-  desk.notice(`From now on ${cleanLine(id)} answers.`);
+  desk.notice(`From now on ${writtenLine(id)} answers.`);
 }
 
 function chooseMode(desk: Desk, said: string): void {
@@ -184,7 +184,7 @@ function confirmDelete(desk: Desk, { id, label }: Entry, then: () => void): Conf
   return new Confirm(`Delete the session "${label}"? All that was said in it goes.`, () =>
     desk.attempt(async () => {
       await desk.options.client.sessions.delete(id);
-      desk.notice(`Deleted "${cleanLine(label)}".`);
+      desk.notice(`Deleted "${writtenLine(label)}".`);
       then();
     }),
   );

@@ -1,15 +1,20 @@
 import { GantryError, NotFoundError, type GantryClient, type Model } from "gantry/client";
 import { AskPanel } from "./ask-panel.js";
-import { commandsLike, filesIn, filesLike, wordAt, type Completion } from "./completion.js";
 import { Conversation, promptsOf, type Told, type Wishes } from "./conversation.js";
-import { Editor } from "./editor.js";
+import type { Editor } from "./editor.js";
 import type { Input } from "./keys.js";
 import type { Overlay } from "./overlays.js";
+import { Prompt } from "./prompt.js";
 import type { Notice } from "./transcript.js";
 import { Scroll } from "./scroll.js";
 
-/** Between two pictures, in ms, at least. */
+/** Between two pictures, in ms, at least; and so many times what the last one took, that there is time for other things. */
 const FRAME_MS = 16;
+const FRAME_SHARE = 3;
+/** A question so soon behind an answer, in ms, is looked at by who gave it: it has the keys, and none is for the prompt. */
+const BEHIND_MS = 2_000;
+/** An Enter so soon behind the one that answered, in ms, was for that. */
+const TWICE_MS = 300;
 
 /** What a terminal is opened with. */
 export interface DeskOptions {
@@ -31,27 +36,31 @@ export interface DeskOptions {
   suspend: () => void;
   /** The wheel scrolls here, or is the terminal's own. */
   wheel: (on: boolean) => void;
+  /** Milliseconds of a clock that never goes back. */
+  now?: () => number;
 }
 
 /** What a person has before them: a conversation, a prompt, and what lies over it. Tells its view when it changed. */
 export class Desk implements Told {
   readonly options: DeskOptions;
-  readonly editor = new Editor();
+  readonly prompt: Prompt;
   readonly scroll = new Scroll();
   conversation: Conversation;
   notices: Notice[] = [];
   overlay: Overlay | undefined;
   ask: AskPanel | undefined;
-  completion: (Completion & { at: number }) | undefined;
   /** Thoughts, outputs and diffs whole. */
   all = false;
   wheel = true;
   /** Counts what was changed, for who shows it. */
   version = 0;
   #models: Promise<Model[]> | undefined;
-  #files: readonly string[] | undefined;
-  #filesAsked = false;
+  readonly #now: () => number;
   #soon: NodeJS.Timeout | undefined;
+  /** What the last picture took, in ms. */
+  #took = 0;
+  /** When a question was answered here. */
+  #answered = -Infinity;
   /** One Ctrl+C was pressed, and nothing since. */
   #leaving = false;
   readonly #end = new AbortController();
@@ -60,7 +69,23 @@ export class Desk implements Told {
 
   constructor(options: DeskOptions) {
     this.options = options;
+    this.#now = options.now ?? (() => performance.now());
     this.conversation = new Conversation(options.client, this, options.wishes);
+    const { files } = options;
+    this.prompt = new Prompt({
+      commands: options.commands,
+      findFiles:
+        files &&
+        ((found) =>
+          this.attempt(async () => {
+            found(await files(this.conversation.page.state?.session.project_dir, this.#end.signal));
+          })),
+      submit: (text, named) => this.#submit(text, named),
+    });
+  }
+
+  get editor(): Editor {
+    return this.prompt.editor;
   }
 
   /** For React: be told of changes until the function that comes back is called. */
@@ -77,10 +102,16 @@ export class Desk implements Told {
       this.notice("This session was deleted.");
     }
     // What comes at once is one picture.
-    this.#soon ??= setTimeout(() => {
-      this.#soon = undefined;
-      for (const listener of this.#listeners) listener();
-    }, FRAME_MS);
+    this.#soon ??= setTimeout(
+      () => {
+        this.#soon = undefined;
+        const began = performance.now();
+        for (const listener of this.#listeners) listener();
+        // Those who listen draw before anything else is done.
+        setImmediate(() => (this.#took = performance.now() - began));
+      },
+      Math.max(FRAME_MS, this.#took * FRAME_SHARE),
+    );
   }
 
   notice(text: string, isBad = false): void {
@@ -150,15 +181,9 @@ export class Desk implements Told {
       if (overlay.press(input) && this.overlay === overlay) this.overlay = undefined;
     } else if (isStop) this.#stop();
     else if (input.type === "wheel" && !this.ask?.hasKeys) this.scroll.by(-input.rows);
-    else if (
-      this.ask?.hasKeys &&
-      !(input.type === "key" && (input.name === "tab" || input.name === "escape" || input.ctrl))
-    )
-      this.ask.press(input);
-    else if (input.type === "key") this.#key(input);
-    else if (input.type !== "wheel") {
-      this.editor.insert(input.text);
-      this.#complete();
+    else if (!this.#toAsk(input)) {
+      if (input.type === "text" || input.type === "paste") this.prompt.insert(input.text);
+      else if (input.type === "key" && !this.#key(input)) this.prompt.press(input);
     }
     this.changed();
   }
@@ -187,20 +212,43 @@ export class Desk implements Told {
     this.ask = undefined;
   }
 
+  /** Whether the question took what was pressed. */
+  #toAsk(input: Input): boolean {
+    const { ask } = this;
+    // Pressed once too often on the one before.
+    if (input.type === "key" && input.name === "enter" && this.#hasAnswered(TWICE_MS)) return true;
+    if (!ask?.hasKeys) return false;
+    if (input.type === "key" && (input.ctrl || input.name === "tab" || input.name === "escape")) return false;
+    // Nothing that answers: somebody is writing, and goes on where that belongs.
+    if (!ask.press(input)) ask.hasKeys = false;
+    return ask.hasKeys;
+  }
+
+  #hasAnswered(withinMs: number): boolean {
+    return this.#now() - this.#answered < withinMs;
+  }
+
   #followAsks(): void {
     const [first] = this.conversation.asks;
     if (first?.id === this.ask?.ask.id) return;
     const { conversation } = this;
-    this.ask = first
-      ? new AskPanel(first, this.editor.text === "", (reply) => {
+    const isBehind = this.#hasAnswered(BEHIND_MS);
+    this.ask =
+      first &&
+      new AskPanel(first, {
+        hasKeys: this.editor.text === "",
+        isBehind,
+        now: this.#now,
+        answer: (reply) => {
+          this.#answered = this.#now();
           this.attempt(() =>
             conversation.answer(first, reply).catch((error: unknown) => {
               if (this.ask?.ask === first) this.ask.isSent = false;
               throw error;
             }),
           );
-        })
-      : undefined;
+        },
+      });
     if (this.ask) this.scroll.toEnd();
   }
 
@@ -210,140 +258,40 @@ export class Desk implements Told {
     this.#leaving = true;
     const { conversation } = this;
     if (conversation.isRunning) this.attempt(() => conversation.stop());
-    else if (this.editor.text !== "") {
-      this.editor.remember(this.editor.text);
-      this.editor.set("");
-      this.completion = undefined;
-    }
+    else if (this.editor.text !== "") this.prompt.putAside();
   }
 
-  #key({ name, ctrl, alt, shift }: Extract<Input, { type: "key" }>): void {
-    const { editor, scroll } = this;
-    if (this.completion && !alt && this.#inCompletion(name, ctrl)) return;
-    if (name === "enter" && (alt || shift || ctrl)) editor.insert("\n");
-    else if (name === "enter" && editor.text.slice(0, editor.at).endsWith("\\")) {
-      editor.backspace();
-      editor.insert("\n");
-    } else if (name === "enter") this.#submit();
-    else if (name === "pageup") scroll.pages(-1);
+  /** Whether it was one that the whole desk has, whatever is written. */
+  #key({ name, ctrl, shift }: Extract<Input, { type: "key" }>): boolean {
+    const { scroll, ask } = this;
+    if (name === "pageup") scroll.pages(-1);
     else if (name === "pagedown") scroll.pages(1);
     else if (name === "up" && (shift || ctrl)) scroll.by(-1);
     else if (name === "down" && (shift || ctrl)) scroll.by(1);
     else if (name === "home" && ctrl) scroll.toBegin();
     else if (name === "end" && ctrl) scroll.toEnd();
-    else if (name === "escape") {
-      if (this.ask?.hasKeys) this.ask.hasKeys = false;
-      else scroll.toEnd();
-    } else if (name === "tab" && this.ask) this.ask.hasKeys = !this.ask.hasKeys;
-    else if (ctrl) this.#control(name);
-    else if (alt) this.#alternate(name);
-    else this.#edit(name);
-    if (name !== "enter" || this.editor.text !== "") this.#complete(["up", "down", "escape"].includes(name));
+    else if (ctrl && name === "l") scroll.toEnd();
+    else if (ctrl && name === "o") this.all = !this.all;
+    else if (ctrl && name === "z") this.options.suspend();
+    else if (ctrl && name === "d" && this.editor.text === "") this.options.leave();
+    else if (this.prompt.completion) return false;
+    else if (name === "escape" && ask?.hasKeys) ask.hasKeys = false;
+    else if (name === "escape") scroll.toEnd();
+    else if (name === "tab" && ask) ask.hasKeys = !ask.hasKeys;
+    else return false;
+    return true;
   }
 
-  #control(name: string): void {
-    const { editor } = this;
-    const does: Readonly<Record<string, () => void>> = {
-      a: () => editor.lineStart(),
-      e: () => editor.lineEnd(),
-      b: () => editor.left(),
-      f: () => editor.right(),
-      p: () => editor.older(),
-      n: () => editor.newer(),
-      k: () => editor.killToEnd(),
-      u: () => editor.killToStart(),
-      w: () => editor.killWord(),
-      y: () => editor.yank(),
-      h: () => editor.backspace(),
-      j: () => editor.insert("\n"),
-      d: () => (editor.text === "" ? this.options.leave() : editor.delete()),
-      o: () => (this.all = !this.all),
-      l: () => this.scroll.toEnd(),
-      z: () => this.options.suspend(),
-      left: () => editor.wordLeft(),
-      right: () => editor.wordRight(),
-    };
-    if (Object.hasOwn(does, name)) does[name]?.();
-  }
-
-  #alternate(name: string): void {
-    if (name === "b" || name === "left") this.editor.wordLeft();
-    else if (name === "f" || name === "right") this.editor.wordRight();
-    else if (name === "backspace") this.editor.killWord();
-  }
-
-  #edit(name: string): void {
-    const { editor } = this;
-    const does: Readonly<Record<string, () => void>> = {
-      left: () => editor.left(),
-      right: () => editor.right(),
-      up: () => editor.up(),
-      down: () => editor.down(),
-      home: () => editor.lineStart(),
-      end: () => editor.lineEnd(),
-      backspace: () => editor.backspace(),
-      delete: () => editor.delete(),
-    };
-    if (Object.hasOwn(does, name)) does[name]?.();
-  }
-
-  #submit(): void {
-    const text = this.editor.text.trim();
-    if (text === "") return;
-    this.editor.take();
-    this.completion = undefined;
+  #submit(text: string, files: readonly string[]): void {
     this.scroll.toEnd();
     if (/^\/[a-z]+(\s|$)/.test(text)) return this.options.run(this, text);
-    const files = filesIn(text, this.#files ?? []);
+    const { conversation } = this;
     this.attempt(() =>
-      this.conversation.say(text, files).catch((error: unknown) => {
+      conversation.say(text, files).catch((error: unknown) => {
         // It was not said: it stands there again, if nothing else does.
         if (this.editor.text === "") this.editor.set(text);
         throw error;
       }),
     );
-  }
-
-  /** What may follow at the cursor. `not`: it was looked for, not written. */
-  #complete(not = false): void {
-    const { editor } = this;
-    const found = not ? undefined : wordAt(editor.text, editor.at);
-    this.completion = undefined;
-    if (!found) return;
-    const { sign, from, word } = found;
-    if (sign === "@") this.#listFiles();
-    const suggestions = sign === "/" ? commandsLike(word, this.options.commands) : filesLike(word, this.#files ?? []);
-    if (suggestions.length > 0) this.completion = { from, suggestions, at: 0 };
-  }
-
-  #listFiles(): void {
-    const { files } = this.options;
-    if (this.#filesAsked || !files) return;
-    this.#filesAsked = true;
-    this.attempt(async () => {
-      this.#files = await files(this.conversation.page.state?.session.project_dir, this.#end.signal);
-      this.#complete();
-      // Those that were made meanwhile are found the next time.
-      setTimeout(() => (this.#filesAsked = false), 5_000).unref();
-    });
-  }
-
-  /** Whether the key was for the list below the prompt. */
-  #inCompletion(name: string, ctrl: boolean): boolean {
-    const { completion, editor } = this;
-    if (!completion || ctrl) return false;
-    const { suggestions, from, at } = completion;
-    if (name === "up" || name === "down")
-      completion.at = (at + (name === "up" ? suggestions.length - 1 : 1)) % suggestions.length;
-    else if (name === "escape") this.completion = undefined;
-    else if (name === "tab" || name === "enter") {
-      const text = suggestions[at]?.text ?? "";
-      // A command that is written out is done with Enter at once.
-      if (name === "enter" && `${editor.text.slice(from, editor.at)} ` === text) return false;
-      editor.replace(from, text);
-      this.completion = undefined;
-      if (name === "enter" && text.startsWith("/")) this.#submit();
-    } else return false;
-    return true;
   }
 }

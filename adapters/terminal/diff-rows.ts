@@ -1,5 +1,5 @@
 import type { Diff } from "gantry/client";
-import { clean, cleanLine } from "./text.js";
+import { written, writtenLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
 /** Unchanged lines around a change. */
@@ -19,7 +19,7 @@ export function diffRows({ path, old_text: before, new_text: after }: Diff, colu
   const removed = steps.filter(({ sign }) => sign === "-").length;
   const head: Line = [
     span(before === null ? "new file " : "", "dim"),
-    span(cleanLine(path), "bold"),
+    span(writtenLine(path), "bold"),
     span(` +${added}`, "good"),
     span(` -${removed}`, "bad"),
   ];
@@ -37,7 +37,7 @@ export function diffRows({ path, old_text: before, new_text: after }: Diff, colu
     }
     folded = false;
     const look = sign === "+" ? "good" : sign === "-" ? "bad" : "dim";
-    rows.push(...wrap([span(clean(text).replaceAll("\n", " "), look)], columns, [span(`${sign} `, look)]));
+    rows.push(...wrap([span(written(text).replaceAll("\n", " "), look)], columns, [span(`${sign} `, look)]));
   }
   if (rows.length <= most) return rows;
   return [...rows.slice(0, Math.max(1, most - 1)), [span(`  … ${rows.length - most + 1} more lines`, "dim")]];

@@ -1,5 +1,5 @@
 import type { Desk } from "./desk.js";
-import { cleanLine, clean, cut, graphemes, short, widthOf } from "./text.js";
+import { cut, graphemes, short, widthOf, widthOfOne, written, writtenLine } from "./text.js";
 import { span, textOf, wrap, type Line } from "./spans.js";
 import type { Transcript } from "./transcript.js";
 
@@ -7,6 +7,8 @@ import type { Transcript } from "./transcript.js";
 const PROMPT_ROWS = 10;
 const PROPOSALS = 6;
 const PLAN_ROWS = 6;
+/** Fewer rows than these are too few for two things. */
+const SMALL = 16;
 const SPIN = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /** All that is seen, row by row, and where the cursor stands. */
@@ -21,8 +23,8 @@ export function frameOf(desk: Desk, transcript: Transcript, columns: number, row
   const status = statusRow(desk, columns, tick);
   const prompt = promptRows(desk, columns, Math.max(1, Math.min(PROMPT_ROWS, rows - 4)));
   const room = Math.max(0, rows - 2 - prompt.rows.length);
-  // Questions may take all but a few rows of what was said.
-  const over = Math.max(3, room - 4);
+  // What lies over it may take all but a few rows of what was said, on a small screen those too.
+  const over = Math.max(1, room < SMALL ? room - 1 : room - 4);
   const panel = overlay
     ? overlay.rows(columns, over)
     : ask
@@ -50,7 +52,7 @@ export function frameOf(desk: Desk, transcript: Transcript, columns: number, row
 function headRows({ conversation, options }: Desk, columns: number): Line[] {
   if (conversation.isLoading) return [[span("  loading ...", "dim")]];
   if (conversation.hasOlder) return [[span("  older messages: scroll up", "dim")]];
-  const rows = wrap([span("gantry ", "heading"), span(cleanLine(options.place), "dim")], columns, [span("  ")]);
+  const rows = wrap([span("gantry ", "heading"), span(writtenLine(options.place), "dim")], columns, [span("  ")]);
   if (conversation.id === undefined)
     rows.push(
       [],
@@ -70,11 +72,11 @@ function planRows({ conversation }: Desk, columns: number): Line[] {
     .slice(at, at + PLAN_ROWS)
     .map(({ content, status }): Line => [
       span(`  ${marks[status]} `, status === "in_progress" ? "accent" : "dim"),
-      span(cut(cleanLine(content), columns - 4), status === "in_progress" ? "plain" : "dim"),
+      span(cut(writtenLine(content), columns - 4), status === "in_progress" ? "plain" : "dim"),
     ]);
 }
 
-function proposalRows({ completion }: Desk, columns: number): Line[] {
+function proposalRows({ prompt: { completion } }: Desk, columns: number): Line[] {
   if (!completion) return [];
   const { suggestions, at } = completion;
   const top = Math.max(0, Math.min(at - PROPOSALS + 1, suggestions.length - PROPOSALS));
@@ -82,9 +84,45 @@ function proposalRows({ completion }: Desk, columns: number): Line[] {
     .slice(top, top + PROPOSALS)
     .map(({ text, about }, i): Line => [
       span(top + i === at ? "❯ " : "  ", "accent"),
-      span(cut(cleanLine(text.trimEnd()), columns - 3), top + i === at ? "selected" : "plain"),
+      span(cut(writtenLine(text.trimEnd()), columns - 3), top + i === at ? "selected" : "plain"),
       span(about === "" ? "" : `  ${about}`, "dim"),
     ]);
+}
+
+/** A row of what is being written: from where to where in it, and how it is shown. */
+interface Written {
+  readonly from: number;
+  readonly shown: string;
+}
+
+/** The last text that was broken into rows: most pictures are of the same one. */
+let broken: { text: string; room: number; rows: readonly Written[] } | undefined;
+
+function brokenInto(text: string, room: number): readonly Written[] {
+  if (broken?.text === text && broken.room === room) return broken.rows;
+  const rows: Written[] = [];
+  let from = 0;
+  let shown = "";
+  let used = 0;
+  let index = 0;
+  const end = (next: number) => {
+    rows.push({ from, shown });
+    [from, shown, used] = [next, "", 0];
+  };
+  for (const one of graphemes(text)) {
+    if (one === "\n") end(index + 1);
+    else {
+      const seen = written(one);
+      const width = seen.length === 1 ? widthOfOne(seen) : widthOf(seen);
+      if (used + width > room && used > 0) end(index);
+      shown += seen;
+      used += width;
+    }
+    index += one.length;
+  }
+  end(index);
+  broken = { text, room, rows };
+  return rows;
 }
 
 /** What is being written, in rows that are broken where the row ends. */
@@ -93,38 +131,15 @@ function promptRows(
   columns: number,
   most: number,
 ): { rows: Line[]; cursor: { x: number; y: number } } {
-  const room = Math.max(1, columns - 3);
-  const rows: string[] = [""];
-  let cursor = { x: 2, y: 0 };
-  let used = 0;
-  let index = 0;
-  const here = () => {
-    if (index === editor.at) cursor = { x: used + 2, y: rows.length - 1 };
-  };
-  for (const one of graphemes(editor.text)) {
-    here();
-    index += one.length;
-    if (one === "\n") {
-      rows.push("");
-      used = 0;
-      continue;
-    }
-    const shown = clean(one);
-    const width = widthOf(shown);
-    if (used + width > room) {
-      rows.push("");
-      used = 0;
-      if (index - one.length === editor.at) cursor = { x: 2, y: rows.length - 1 };
-    }
-    rows[rows.length - 1] += shown;
-    used += width;
-  }
-  here();
-  const top = Math.max(0, Math.min(cursor.y - most + 1, rows.length - most));
+  const all = brokenInto(editor.text, Math.max(1, columns - 3));
+  let y = all.length - 1;
+  while (y > 0 && (all[y]?.from ?? 0) > editor.at) y -= 1;
+  const x = 2 + widthOf(written(editor.text.slice(all[y]?.from ?? 0, editor.at)));
+  const top = Math.max(0, Math.min(y - most + 1, all.length - most));
   const first = span(editor.text.startsWith("/") ? "/ " : "❯ ", "accent");
   return {
-    rows: rows.slice(top, top + most).map((row, i): Line => [top + i === 0 ? first : span("  "), span(row)]),
-    cursor: { x: cursor.x, y: cursor.y - top },
+    rows: all.slice(top, top + most).map(({ shown }, i): Line => [top + i === 0 ? first : span("  "), span(shown)]),
+    cursor: { x, y: y - top },
   };
 }
 
@@ -137,7 +152,7 @@ function statusRow(desk: Desk, columns: number, tick: number): Line {
     : conversation.connection === "lost" && conversation.id !== undefined
       ? [span("connection lost, coming back", "bad")]
       : run?.retry
-        ? [span(`asking again (${run.retry.attempt}): ${cleanLine(run.retry.reason)}`, "warn")]
+        ? [span(`asking again (${run.retry.attempt}): ${writtenLine(run.retry.reason)}`, "warn")]
         : run?.state === "waiting" && conversation.isRunning
           ? [span("waits for an answer", "warn")]
           : conversation.isRunning
@@ -159,7 +174,7 @@ function statusRow(desk: Desk, columns: number, tick: number): Line {
     state?.session.title ?? "",
   ]
     .filter((part) => part !== "")
-    .map(cleanLine)
+    .map(writtenLine)
     .join(" · ");
   const said = cut(right, Math.max(0, columns - widthOf(textOf(left)) - 4));
   const gap = columns - widthOf(textOf(left)) - widthOf(said) - 2;

@@ -1,50 +1,102 @@
-import { clean } from "./text.js";
+import { clean, trimmedEnd } from "./text.js";
 import { span, wrap, type Line, type Look, type Span } from "./spans.js";
 
-/** Rows of what a model wrote: headings, lists, quotes, code. What is no Markdown stands as it is. */
-export function markdownRows(text: string, columns: number): Line[] {
-  const rows: Line[] = [];
-  let fence = "";
-  for (const line of clean(text).split("\n")) {
+/** Characters of one line that are laid out together; the rest of a longer one is plain text behind it. */
+const PIECE = 4_000;
+
+/**
+ * Rows of what a model writes: headings, lists, quotes, code. What is no Markdown stands as it is. A text that grows is
+ * asked for again and again: of it only what is new is laid out.
+ */
+export class Prose {
+  readonly #indent: Line;
+  #columns = 0;
+  /** What was laid out for good: whole lines, and whole pieces of a line that has no end yet. */
+  #done = "";
+  #rows: Line[] = [];
+  #fence = "";
+  /** The next character goes on with a line. */
+  #isWithin = false;
+
+  constructor(indent: Line = []) {
+    this.#indent = indent;
+  }
+
+  rows(text: string, columns: number): Line[] {
+    const said = trimmedEnd(text);
+    if (columns !== this.#columns || !said.startsWith(this.#done)) {
+      [this.#columns, this.#done, this.#rows, this.#fence, this.#isWithin] = [columns, "", [], "", false];
+    }
+    let from = this.#done.length;
+    for (;;) {
+      const end = said.indexOf("\n", from);
+      const to = end === -1 ? said.length : end;
+      if (to - from > PIECE) {
+        const cutAt = pieceOf(said, from);
+        this.#take(said.slice(from, cutAt), this.#rows);
+        this.#isWithin = true;
+        from = cutAt;
+      } else if (end === -1) break;
+      else {
+        this.#take(said.slice(from, said[end - 1] === "\r" ? end - 1 : end), this.#rows);
+        this.#isWithin = false;
+        from = end + 1;
+      }
+    }
+    this.#done = said.slice(0, from);
+    const rows = [...this.#rows];
+    // The last line may become another one.
+    const fence = this.#fence;
+    if (from < said.length || !this.#isWithin) this.#take(said.slice(from).replace(/\r$/, ""), rows);
+    this.#fence = fence;
+    return rows;
+  }
+
+  #take(raw: string, rows: Line[]): void {
+    for (const line of clean(raw).split("\n"))
+      for (const row of this.#laidOut(line, this.#columns)) rows.push([...this.#indent, ...row]);
+  }
+
+  #laidOut(line: string, columns: number): Line[] {
+    if (this.#isWithin)
+      return this.#fence === ""
+        ? wrap([span(line)], columns)
+        : wrap([span(line, "code")], columns, [span("│ ", "dim")]);
     const mark = /^\s{0,3}(`{3,}|~{3,})/.exec(line)?.[1];
-    if (mark !== undefined && fence === "") {
-      fence = mark;
+    if (mark !== undefined && this.#fence === "") {
+      this.#fence = mark;
       const language = line.replace(mark, "").trim();
-      rows.push([span(`┌ ${language}`.trimEnd(), "dim")]);
-      continue;
+      return [[span(`┌ ${language}`.trimEnd(), "dim")]];
     }
-    if (fence !== "" && mark?.startsWith(fence) === true && line.trim() === mark) {
-      fence = "";
-      rows.push([span("└", "dim")]);
-      continue;
+    if (this.#fence !== "" && mark?.startsWith(this.#fence) === true && line.trim() === mark) {
+      this.#fence = "";
+      return [[span("└", "dim")]];
     }
-    if (fence !== "") {
-      rows.push(...wrap([span(line, "code")], columns, [span("│ ", "dim")]));
-      continue;
-    }
+    if (this.#fence !== "") return wrap([span(line, "code")], columns, [span("│ ", "dim")]);
     const heading = /^#{1,6} +(.*)$/.exec(line)?.[1];
-    if (heading !== undefined) {
-      rows.push(...wrap([span(heading, "heading")], columns));
-      continue;
-    }
-    if (/^ {0,3}([-*_])( *\1){2,} *$/.test(line)) {
-      rows.push([span("─".repeat(Math.min(columns, 40)), "dim")]);
-      continue;
-    }
+    if (heading !== undefined) return wrap([span(heading, "heading")], columns);
+    if (/^ {0,3}([-*_])( *\1){2,} *$/.test(line)) return [[span("─".repeat(Math.min(columns, 40)), "dim")]];
     const item = /^( *)([-*+]|\d{1,9}[.)]) (.*)$/.exec(line);
     if (item) {
       const [, space = "", bullet = "", said = ""] = item;
       const sign = /\d/.test(bullet) ? bullet : "•";
       const indent = space.slice(0, Math.max(0, Math.floor(columns / 2)));
       const rest = " ".repeat(indent.length + sign.length + 1);
-      rows.push(...wrap(inline(said), columns, [span(`${indent}${sign} `)], [span(rest)]));
-      continue;
+      return wrap(inline(said), columns, [span(`${indent}${sign} `)], [span(rest)]);
     }
     const quote = /^ {0,3}> ?(.*)$/.exec(line)?.[1];
-    if (quote !== undefined) rows.push(...wrap([span(quote, "dim")], columns, [span("▌ ", "dim")]));
-    else rows.push(...wrap(inline(line), columns));
+    return quote !== undefined ? wrap([span(quote, "dim")], columns, [span("▌ ", "dim")]) : wrap(inline(line), columns);
   }
-  return rows;
+}
+
+/** Where a piece of a long line that begins at `from` ends: behind a space, else between two characters. */
+function pieceOf(text: string, from: number): number {
+  const space = text.lastIndexOf(" ", from + PIECE);
+  if (space > from + PIECE / 2) return space + 1;
+  let to = from + PIECE;
+  // No half of a character, and none without what is put upon it.
+  while (to > from + PIECE / 2 && /^[\p{M}\u200d\udc00-\udfff]/u.test(text.slice(to, to + 2))) to -= 1;
+  return to;
 }
 
 /** `code`, **bold** and *slanted*, each within its line. */

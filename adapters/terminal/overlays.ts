@@ -1,4 +1,4 @@
-import { clean, cleanLine, cut } from "./text.js";
+import { written, writtenLine, cut } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 import type { Input } from "./keys.js";
 
@@ -34,9 +34,9 @@ export class Sheet implements Overlay {
     const left = Math.min(Math.floor(columns / 2), Math.max(0, ...this.#text.map(([name]) => name.length)) + 2);
     const all = this.#text.flatMap(([name, about]) =>
       wrap(
-        [span(cleanLine(about))],
+        [span(writtenLine(about))],
         columns,
-        [span(`  ${cut(cleanLine(name), left).padEnd(left)}`, "bold")],
+        [span(`  ${cut(writtenLine(name), left).padEnd(left)}`, "bold")],
         [span(" ".repeat(left + 2))],
       ),
     );
@@ -67,7 +67,7 @@ export class Confirm implements Overlay {
 
   rows(columns: number): Line[] {
     return [
-      ...wrap([span(cleanLine(this.#question), "warn")], columns, [span("  ")]),
+      ...wrap([span(writtenLine(this.#question), "warn")], columns, [span("  ")]),
       [span("  y", "bold"), span(" yes   "), span("any other key", "bold"), span(" no")],
     ];
   }
@@ -132,8 +132,8 @@ export class Picker implements Overlay {
     const list = found.slice(top, top + seen).map(({ id, label, about }, i): Line => {
       const isAt = top + i === this.#at;
       const mark = `${isAt ? "❯" : " "} ${id === this.#options.current ? "• " : "  "}`;
-      const right = cut(cleanLine(about), Math.max(0, Math.floor(columns / 2) - 2));
-      const text = cut(cleanLine(label), Math.max(1, columns - 6 - right.length));
+      const right = cut(writtenLine(about), Math.max(0, Math.floor(columns / 2) - 2));
+      const text = cut(writtenLine(label), Math.max(1, columns - 6 - right.length));
       return [
         span(mark, "accent"),
         span(text, isAt ? "selected" : "plain"),
@@ -144,7 +144,7 @@ export class Picker implements Overlay {
     const place = found.length > seen ? ` ${this.#at + 1}/${found.length}` : "";
     const keys = `  ↑↓ Enter chooses${this.#options.remove ? ", Ctrl+D deletes" : ""}, type to search, Esc closes${place}`;
     return [
-      [span(` ${this.#options.title} `, "heading"), span(this.#typed === "" ? "" : clean(this.#typed), "bold")],
+      [span(` ${this.#options.title} `, "heading"), span(this.#typed === "" ? "" : written(this.#typed), "bold")],
       ...(list.length > 0 ? list : [none]),
       [span(cut(keys, columns), "dim")],
     ];

@@ -1,4 +1,4 @@
-import { graphemes, widthOf } from "./text.js";
+import { graphemes, widthOf, widthOfOne } from "./text.js";
 
 /** What a piece of a line means; the terminal's own sixteen colours say it, which fit its background. */
 export type Look =
@@ -13,30 +13,29 @@ export interface Span {
 /** What stands in one row. */
 export type Line = readonly Span[];
 
+/** Blue is not to be read on many dark backgrounds, yellow on many light ones: neither is used. */
 const CODES: Readonly<Record<Look, string>> = {
   plain: "",
   bold: "1",
   dim: "2",
   italic: "3",
   code: "36",
-  heading: "1;35",
-  accent: "34",
+  heading: "1;4",
+  accent: "36",
   good: "32",
   bad: "31",
-  warn: "33",
+  warn: "1;35",
   selected: "7",
-  person: "1;34",
+  person: "1",
 };
 /** Without colours: what is told by weight alone. */
 const COLOURLESS: Readonly<Record<Look, string>> = {
   ...CODES,
   code: "",
-  heading: "1",
   accent: "",
   good: "",
   bad: "",
-  warn: "",
-  person: "1",
+  warn: "1",
 };
 
 /** A piece of a line. */
@@ -72,7 +71,7 @@ export function wrap(line: Line, columns: number, first: Line = [], rest: Line =
   const cells: Cell[] = [];
   for (const { text, look } of line)
     for (const one of graphemes(text)) {
-      const width = widthOf(one);
+      const width = widthOfOne(one);
       // What is wider than all there is would be torn apart by the terminal.
       cells.push(width > room ? { text: "?", width: 1, look } : { text: one, width, look });
     }

@@ -8,7 +8,7 @@ import { Desk } from "./desk.js";
 import { Keyboard } from "./keys.js";
 import { Painter } from "./painter.js";
 import { Screen } from "./screen.js";
-import { cleanLine } from "./text.js";
+import { writtenLine } from "./text.js";
 
 /** Where an agent is served. */
 interface Server {
@@ -95,7 +95,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   input.once("end", leave);
   signal?.addEventListener("abort", leave, { once: true });
   try {
-    options.onReady?.((line) => desk.notice(cleanLine(line)));
+    options.onReady?.((line) => desk.notice(writtenLine(line)));
     // Behind the first picture.
     await new Promise((resolve) => setImmediate(resolve));
     known(options.serve());

@@ -1,7 +1,7 @@
 import type { Message, SessionPage, ToolCall } from "gantry/client";
 import { diffRows } from "./diff-rows.js";
-import { markdownRows } from "./markdown.js";
-import { clean, cleanLine, cut } from "./text.js";
+import { Prose } from "./markdown.js";
+import { clean, cut, trimmedEnd, written, writtenLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
 /** Rows of a tool's output, and of a diff, where nobody asked for all. */
@@ -11,6 +11,8 @@ const DIFF_ROWS = 24;
 const ALL_ROWS = 2_000;
 /** Characters of an output that are looked at for its rows. */
 const OUTPUT_CHARACTERS = 200_000;
+/** Of what a call is about, where nobody asked for all. */
+const SUMMARY_CHARACTERS = 2_000;
 /** Arguments by which a call is told, the first that it has. */
 const TELLING = ["command", "filePath", "path", "file_path", "pattern", "url", "query", "question", "title"];
 
@@ -45,6 +47,8 @@ interface Kept {
 /** A session's messages in rows. What did not change is not laid out again. */
 export class Transcript {
   #kept = new WeakMap<object, Kept>();
+  /** The message that is being written: each time another object, with more text. */
+  #growing: { seq: number; prose: Prose } | undefined;
 
   blocks(page: SessionPage, notices: readonly Notice[], layout: Layout): Block[] {
     const { messages, progress } = page;
@@ -65,10 +69,19 @@ export class Transcript {
       // It stands with its call.
       if (message.role === "tool" && called.has(message.tool_call_id)) continue;
       const from = message.tool_calls.flatMap(({ id }) => [results.get(id), progress.get(id)]);
-      blocks.push(this.#block(message, from, layout, () => messageRows(message, results, progress, layout)));
+      blocks.push(
+        this.#block(message, from, layout, () => messageRows(message, results, progress, layout, this.#prose(message))),
+      );
     }
     tell(Infinity);
     return blocks;
+  }
+
+  #prose({ seq, finished }: Message): Prose {
+    const prose = this.#growing?.seq === seq ? this.#growing.prose : new Prose([span("  ")]);
+    if (finished === false) this.#growing = { seq, prose };
+    else if (this.#growing?.seq === seq) this.#growing = undefined;
+    return prose;
   }
 
   #block(of: Message | Notice, from: readonly unknown[], { columns, all }: Layout, rows: () => Line[]): Block {
@@ -83,7 +96,7 @@ export class Transcript {
 
 function noticeRows({ rows, isBad }: Notice, { columns }: Layout): Line[] {
   const look = isBad ? "bad" : "dim";
-  return [[], ...rows.flatMap((row) => wrap([span(clean(row).replaceAll("\n", " "), look)], columns, [span("  ")]))];
+  return [[], ...rows.flatMap((row) => wrap([span(written(row).replaceAll("\n", " "), look)], columns, [span("  ")]))];
 }
 
 function messageRows(
@@ -91,24 +104,25 @@ function messageRows(
   results: ReadonlyMap<string, Message>,
   progress: ReadonlyMap<string, string>,
   layout: Layout,
+  prose: Prose,
 ): Line[] {
   const { columns } = layout;
   const text = saidBy(message);
   if (message.role === "user")
     return [
       [],
-      ...clean(text)
+      ...written(text)
         .split("\n")
         .flatMap((line, i) =>
           wrap([span(line, "person")], columns, [span(i === 0 ? "❯ " : "  ", "person")], [span("  ")]),
         ),
     ];
-  if (message.role === "system") return [[], ...wrap([span(cleanLine(text), "dim")], columns, [span("  ")])];
+  if (message.role === "system") return [[], ...wrap([span(writtenLine(text), "dim")], columns, [span("  ")])];
   if (message.role === "tool") return [[], ...callRows(message.name, "", message, undefined, layout)];
   const rows: Line[] = [...thoughtRows(message, layout)];
   if (text.trim() !== "") {
     rows.push([]);
-    rows.push(...markdownRows(text.replace(/\n+$/, ""), columns - 2).map((row): Line => [span("  "), ...row]));
+    for (const row of prose.rows(text, columns - 2)) rows.push(row);
   }
   for (const call of message.tool_calls) {
     const { id, function: asked } = call;
@@ -119,8 +133,10 @@ function messageRows(
 
 function thoughtRows({ reasoning, content, finished }: Message, { columns, all }: Layout): Line[] {
   if (reasoning === null || reasoning.trim() === "") return [];
-  const lines = clean(reasoning.trim()).split("\n");
   const isThinking = finished === false && content === "";
+  // Of what still grows the end is seen, of which a long line has its end.
+  const seen = isThinking && !all ? reasoning.slice(-OUTPUT_ROWS * columns * 2) : reasoning;
+  const lines = clean(seen.trim()).split("\n");
   if (!all && !isThinking) return [[], [span(`  ✻ thought (${lines.length} lines, Ctrl+O shows them)`, "dim")]];
   const rows = lines.flatMap((line) => wrap([span(line, "dim")], columns, [span("  ✻ ", "dim")], [span("    ")]));
   const shown = all ? rows : rows.slice(-OUTPUT_ROWS);
@@ -137,7 +153,10 @@ function callRows(
   const { columns, all } = layout;
   const mark = result === undefined ? span("  ○ ", "warn") : result.failed ? span("  ✗ ", "bad") : span("  ● ", "good");
   const most = all ? ALL_ROWS : OUTPUT_ROWS;
-  const head: Line = [span(cleanLine(name), "bold"), span(summary === "" ? "" : ` ${summary}`)];
+  const head: Line = [
+    span(writtenLine(name), "bold"),
+    span(summary === "" ? "" : ` ${all ? summary : summary.slice(0, SUMMARY_CHARACTERS)}`),
+  ];
   const told = wrap(head, columns, [mark], [span("    ")]);
   const rows = all || told.length <= 3 ? told : [...told.slice(0, 2), [span("    …", "dim")]];
   if (result?.diff && result.diff.length > 0) {
@@ -149,9 +168,9 @@ function callRows(
   const output = result ? saidBy(result) : (printed ?? "");
   if (output.trim() === "") return rows;
   const look = result?.failed ? "bad" : "dim";
-  const lines = clean(result ? output.slice(0, OUTPUT_CHARACTERS) : output.slice(-OUTPUT_CHARACTERS))
-    .replace(/\n+$/, "")
-    .split("\n");
+  const lines = trimmedEnd(clean(result ? output.slice(0, OUTPUT_CHARACTERS) : output.slice(-OUTPUT_CHARACTERS))).split(
+    "\n",
+  );
   const shown = result ? lines.slice(0, most) : lines.slice(-most);
   for (const line of shown) {
     const row = all
@@ -170,15 +189,15 @@ function summaryOf({ function: { arguments: given } }: ToolCall): string {
   try {
     read = JSON.parse(given);
   } catch {
-    return cleanLine(given);
+    return writtenLine(given);
   }
-  if (typeof read !== "object" || read === null) return cleanLine(given);
+  if (typeof read !== "object" || read === null) return writtenLine(given);
   const fields = new Map<string, unknown>(Object.entries(read));
   for (const key of TELLING) {
     const value = fields.get(key);
-    if (typeof value === "string" && value !== "") return cleanLine(value);
+    if (typeof value === "string" && value !== "") return writtenLine(value);
   }
-  return fields.size === 0 ? "" : cleanLine(given);
+  return fields.size === 0 ? "" : writtenLine(given);
 }
 
 /** Its text; what is no text by its kind and name. */

@@ -4,10 +4,11 @@ import { InputError, SessionNotFoundError } from "../ports/errors.js";
 import { found } from "../sessions/sessions.js";
 import { isAway } from "../sessions/outage.js";
 import { isOpen } from "../sessions/stored-run.js";
-import { type Cursor, isStored, parseCursor } from "./cursor.js";
+import { isStored, parseCursor } from "./cursor.js";
 import type { Live } from "./live.js";
 import { delay, onAbort } from "../base/abort.js";
 import { Place, type Step } from "./place.js";
+import { behindOf, type Start } from "./start.js";
 import type { Tail } from "./tail.js";
 
 /** While the store is away it is asked again so long after, in ms: at first, and at most. */
@@ -32,11 +33,13 @@ export async function* watch(
 ): AsyncGenerator<WatchEvent, void, undefined> {
   const { chain } = await found(store, id);
   const cursor = after === "" ? lastSeen : after;
-  const start =
-    cursor === "" && behind > 0 ? await behindOf(store, chain.root, behind) : parseCursor(chain.root, cursor);
-  // What was seen and never came to the disk, before a power cut, say.
-  const isLost = !(await isStored(store, chain.root, start));
-  if (isLost && after !== "") throw new InputError("after", "a cursor of what was said, got one past the end");
+  const isNew = cursor === "" && behind > 0;
+  let start: Start = isNew ? await behindOf(store, chain.root, behind) : { cursor: parseCursor(chain.root, cursor) };
+  // What was seen and never came to the disk, before a power cut, say: the reader begins anew.
+  if (!isNew && !(await isStored(store, chain.root, start.cursor))) {
+    if (after !== "") throw new InputError("after", "a cursor of what was said, got one past the end");
+    start = { ...start, voidAfter: 0 };
+  }
   const { tail, leave } = live.open(chain.root, store);
   const unwatch = follow ? tail.watched() : leave;
   const unattend = answers ? tail.attended(answers === true ? undefined : answers) : leave;
@@ -47,20 +50,13 @@ export async function* watch(
     leave();
   });
   try {
-    yield* new Watch(tail, start, isLost).events(follow, signal);
+    yield* new Watch(tail, start).events(follow, signal);
   } finally {
     untie();
     unattend();
     unwatch();
     leave();
   }
-}
-
-/** The place behind a message, or at the end, of a reader that was told nothing. */
-async function behindOf(store: SessionDriver, rootId: string, seq: number): Promise<Cursor> {
-  const head = await store.head(rootId, { messages: false });
-  const [cuts, last] = [head?.original.cuts.length ?? 0, head?.newest.lastSeq ?? 0];
-  return { cuts, seq: Math.min(seq, last), within: undefined, proof: undefined };
 }
 
 /** One watcher of a chain. */
@@ -71,13 +67,16 @@ class Watch {
   #told: WatchEvent | undefined;
   readonly #progress = new Map<string, number>();
   #deleted = false;
-  /** The reader has what the store has not: it begins anew. */
-  #isLost: boolean;
+  /** What the reader may have behind this `seq` is void, and it was not told yet. */
+  #voidAfter: number | undefined;
+  /** The reader hears where it is before anything is said. */
+  readonly #isPlaced: boolean;
 
-  constructor(tail: Tail, cursor: Cursor, isLost: boolean) {
+  constructor(tail: Tail, { cursor, voidAfter, isTold = false }: Start) {
     this.#tail = tail;
     this.#place = new Place(tail.rootId, cursor);
-    this.#isLost = isLost;
+    this.#voidAfter = voidAfter;
+    this.#isPlaced = isTold;
   }
 
   async *events(follow: boolean, signal: AbortSignal): AsyncGenerator<WatchEvent, void, undefined> {
@@ -117,13 +116,16 @@ class Watch {
         yield { type: "deleted" };
         return;
       }
-      if (!this.#told) yield (this.#told = state);
+      if (!this.#told) {
+        this.#told = state;
+        yield this.#isPlaced ? { ...state, cursor: this.#place.id } : state;
+      }
       const { cuts } = state.state.session;
-      const cut = this.#isLost ? 0 : this.#place.cutOf(cuts);
+      const cut = lesser(this.#voidAfter, this.#place.cutOf(cuts));
       const page = await this.#tail.from(Math.max(1, Math.min(this.#place.cursor.seq, cut ?? Infinity)));
       if (cut === undefined) this.#place = this.#place.with(cuts);
       else yield* this.#step(this.#place.cut(cut, cuts, page.messages[0]));
-      this.#isLost = false;
+      this.#voidAfter = undefined;
       for (const message of page.messages) yield* this.#step(this.#tail.step(this.#place, message));
       more = page.more;
       // Behind what was said by then: who hears that a run ended has all of it.
@@ -138,4 +140,8 @@ class Watch {
     this.#place = place;
     yield* events;
   }
+}
+
+function lesser(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other);
 }

@@ -30,6 +30,8 @@ export interface SessionState {
 export type WatchEvent =
   /** The first event, and again when it changes. */
   | { type: "state"; state: SessionState }
+  /** The first event of a reader that began `behind` a message: it may come back to there. */
+  | { type: "state"; cursor: string; state: SessionState }
   /** A message, in place of one with its `seq`. With `finished: false` it may grow. */
   | { type: "message"; cursor: string; message: Message }
   /** Text or reasoning that a growing message gained, behind all that it has of the same kind. */
@@ -47,7 +49,10 @@ export type WatchEvent =
 export interface WatchOptions {
   /** Cursor of the last event that the reader has; left out or `""`: from the beginning. One past the end is refused. */
   after?: string;
-  /** Only what was said behind the message with this `seq`; ignored beside a cursor. */
+  /**
+   * Only what was said behind the message with this `seq`, for a reader that has the messages up to it; ignored beside a
+   * cursor. Where that is no longer so, the reader is told by a `cut`; one that grows is told again, whole.
+   */
   behind?: number;
   /** The same of a reader that comes back by itself: one past the end begins anew, with a cut of all that it has. Ignored beside `after`. */
   lastSeen?: string;

@@ -34,6 +34,11 @@ export async function settled(holds: () => Promise<boolean>): Promise<void> {
   }
 }
 
+/** Wait until a question has the focus, and has been there long enough to be answered by a key. */
+export async function untilAsked(page: Page): Promise<void> {
+  await until(page, `document.activeElement.matches('.ask:not([aria-busy="true"])')`);
+}
+
 /** Wait until `condition` holds on the page. Asked by way of the debugger: the page's policy evaluates nothing. */
 export async function until(page: Page, condition: string): Promise<void> {
   await settled(async () => Boolean(await page.evaluate(condition)));

@@ -11,6 +11,8 @@ interface Pair {
   cut: "question" | "answer" | undefined;
   /** What the client said so far, in pieces. */
   questions: number;
+  /** Bytes of answers that still go through before it is cut. */
+  left: number;
 }
 
 /** Between a client and a server: passes all on, and cuts connections where it is told to. */
@@ -19,6 +21,8 @@ export class TcpProxy {
   readonly #pairs = new Set<Pair>();
   /** How many connections it has cut. */
   cuts = 0;
+  /** Bytes of answers that go through on the next connection, before that is cut; the ones after it are left alone. */
+  nextPasses = Infinity;
 
   private constructor(server: Server) {
     this.#server = server;
@@ -53,7 +57,8 @@ export class TcpProxy {
   }
 
   #pass(client: Socket, server: Socket): void {
-    const pair: Pair = { client, server, cut: undefined, questions: 0 };
+    const pair: Pair = { client, server, cut: undefined, questions: 0, left: this.nextPasses };
+    this.nextPasses = Infinity;
     this.#pairs.add(pair);
     const end = (): void => {
       this.#pairs.delete(pair);
@@ -67,8 +72,13 @@ export class TcpProxy {
       else server.write(bytes);
     });
     server.on("data", (bytes) => {
-      if (pair.cut === "answer") this.#cut(pair);
-      else client.write(bytes);
+      if (pair.cut === "answer") return this.#cut(pair);
+      const enough = bytes.length >= pair.left;
+      const part = bytes.subarray(0, pair.left);
+      pair.left -= part.length;
+      // In order, and only then without a goodbye: what went through has arrived.
+      if (enough) client.write(part, () => setImmediate(() => this.#cut(pair)));
+      else client.write(part);
     });
   }
 

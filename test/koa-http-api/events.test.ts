@@ -147,6 +147,16 @@ describe("GET /api/sessions/{id}/events", () => {
     const first = (await told("behind=5")).page.lastId;
     assert.deepEqual((await told("behind=2", { "last-event-id": first })).types, ["state"]);
     assert.deepEqual((await told(`behind=2&after=${first}`)).types, ["state"]);
+    // Where it began it may come back to, though nothing was told yet; others begin with no place.
+    assert.deepEqual((await told("behind=6")).types, ["state"]);
+    const at6 = (await told("behind=6")).page.lastId;
+    assert.notEqual(at6, "");
+    for (const query of ["", "behind=0", `after=${at6}`]) {
+      for await (const { id: place } of eventsOf(`${api.url}${path}?follow=false&${query}`)) {
+        assert.equal(place, undefined, query);
+        break;
+      }
+    }
     const { page, end } = watched(t, `${api.url}${path}?behind=4`);
     for (let n = 0; n < 400 && page.messages.length < 2; n += 1) await soon(5);
     const [, , third] = (await api.agent.sessions.messages(id)).map((message) => message.id);

@@ -7,6 +7,8 @@ import { NO_TMUX, openPane } from "../helpers/pane.js";
 import { runGantry, startServer } from "../helpers/server.js";
 
 const READY = /Ask something/;
+/** A question takes keys once the keyboard was quiet for a while. */
+const READY_TO_ANSWER = /choose.*Enter answers/;
 
 describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
   it("shows a run with its tools, outputs and diffs, and gives the screen back", async (t) => {
@@ -55,10 +57,11 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     const asked = await pane.until(/May it\? .*new\.txt/);
     assert.match(asked, /new file .*new\.txt \+2 -0\n +\+ one\n +\+ two/);
     await pane.keys("Enter");
+    await pane.until(READY_TO_ANSWER);
     await pane.keys("1");
     await pane.until(/❯ 1 Allow/);
     await pane.keys("Enter");
-    await pane.until(/May it\? .*never\.txt/);
+    await pane.until((screen) => /May it\? .*never\.txt/.test(screen) && READY_TO_ANSWER.test(screen));
     assert.equal(await readFile(`${pane.projectDir}/new.txt`, "utf8"), "one\ntwo\n");
     await pane.keys("Up");
     await pane.until(/❯ \d Reject/);
@@ -80,11 +83,11 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     await pane.until(READY);
     await pane.type("Ask me");
     await pane.keys("Enter");
-    await pane.until(/\? Which colour\?/);
+    await pane.until((screen) => /\? Which colour\?/.test(screen) && READY_TO_ANSWER.test(screen));
     await pane.keys("Down", "Down");
     await pane.until(/❯ 2 blue/);
     await pane.keys("Enter");
-    await pane.until(/\? Which shade\?/);
+    await pane.until((screen) => /\? Which shade\?/.test(screen) && /type an answer/.test(screen));
     await pane.type("like the sky");
     await pane.until(/> like the sky/);
     await pane.keys("Enter");
@@ -290,7 +293,7 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
       args: ["chat", "--url", server.url, "--session", sessions[0]?.id ?? ""],
       home: server.home,
     });
-    await two.until(/May it\? /);
+    await two.until((screen) => /May it\? /.test(screen) && READY_TO_ANSWER.test(screen));
     await two.keys("1", "Enter");
     for (const pane of [one, two])
       await pane.until((screen) => /Both see this\./.test(screen) && !/May it/.test(screen));

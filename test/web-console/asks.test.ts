@@ -5,7 +5,9 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../helpers/console.js";
 import { call, say } from "../helpers/fake-model-server.js";
-import { fetchJson, GONE, until } from "../helpers/console-runs.js";
+import { fetchJson, GONE, until, untilAsked } from "../helpers/console-runs.js";
+import { seedSessions } from "../helpers/seeded-sessions.js";
+import { makeTempDir } from "../helpers/temp.js";
 
 const browser = sharedBrowser({ after });
 
@@ -74,7 +76,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
     await command.waitFor();
     assert.equal(await command.getByRole("group", { name: "Command" }).textContent(), "echo made > made.txt");
     // Nothing was typed, so the question has the focus.
-    await until(page, `document.activeElement.classList.contains("ask")`);
+    await untilAsked(page);
     await page.keyboard.press("1");
     await page.getByRole("article", { name: "Which colour?" }).waitFor();
     assert.ok(existsSync(join(server.projectDir, "made.txt")));
@@ -83,6 +85,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
     await page.keyboard.type("21");
     await page.keyboard.press("Escape");
     await page.keyboard.press("a");
+    await untilAsked(page);
     await page.keyboard.press("2");
     const own = page.getByRole("textbox", { name: "Your own answer" });
     await own.fill("Ada 1");
@@ -99,4 +102,110 @@ describe("questions of a run", { skip: noBrowser }, () => {
       ],
     );
   });
+
+  it("are answered by nothing that was meant for something else: a key that is held, a key or a press that comes with them", async (t) => {
+    const console = await startConsole(t);
+    const { models, server } = console;
+    models.enqueue(call("bash", { command: "echo 1 >> made.txt" }), call("bash", { command: "echo 2 >> made.txt" }));
+    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
+    await page.getByRole("textbox", { name: "Message" }).fill("Go");
+    // Whoever writes the next message meets the question at its first letter, and has a finger on the button.
+    await page.evaluate(`(() => {
+      window.met = [];
+      document.addEventListener("focusin", ({ target }) => {
+        if (!target.matches(".ask") || target.met) return;
+        target.met = true;
+        const press = (key, repeat) => target.dispatchEvent(new KeyboardEvent("keydown", { key, repeat, bubbles: true, cancelable: true }));
+        press("1", true);
+        target.querySelector(".ask-choices button").click();
+        const typed = press("1", false);
+        window.met.push([typed, document.activeElement.id]);
+      });
+    })()`);
+    await page.keyboard.press("Enter");
+    const first = page.locator(".ask").filter({ hasText: "echo 1" });
+    await first.locator("xpath=self::*[@aria-busy='false']").waitFor();
+    // The key was typed where they were.
+    assert.deepEqual(await page.evaluate("window.met"), [[true, "prompt"]]);
+    await page.evaluate(
+      `document.querySelector(".ask").dispatchEvent(new KeyboardEvent("keydown", { key: "1", repeat: true, bubbles: true }))`,
+    );
+    await first.getByRole("button", { name: "Reject" }).click();
+    // The next one comes where the last one was, under the same finger and the same key.
+    const second = page.locator(".ask").filter({ hasText: "echo 2" });
+    await second.locator("xpath=self::*[@aria-busy='false']").waitFor();
+    await second.getByRole("button", { name: "Reject" }).click();
+    await page.locator(".answer", { hasText: "OK." }).waitFor();
+    const { asks } = await fetchJson<{ asks: { reply: { choice: string } }[] }>(server, "/api/asks?state=all");
+    assert.deepEqual(
+      asks.map(({ reply }) => reply.choice),
+      ["reject", "reject"],
+    );
+    assert.equal(existsSync(join(server.projectDir, "made.txt")), false);
+  });
+
+  it("come below what they are about, and show all of it: lines, and what was pushed out of sight by nothing", async (t) => {
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const text = (said: string) => [{ type: "text" as const, text: said }];
+    const [id = ""] = await seedSessions(home.path, [
+      {
+        mode: "ask",
+        messages: [{ parts: text("Question.") }, { role: "assistant", parts: text("Answer.\n\n".repeat(12)) }],
+      },
+    ]);
+    const console = await startConsole(t, { home: home.path, files: { "a.txt": "a\n" } });
+    const hidden = `echo hello${"\n".repeat(400)}rm -rf ./precious`;
+    const late = `x = 1;${" ".repeat(3000)}evil();`;
+    console.models.enqueue(
+      call("bash", { command: hidden }),
+      call("read", { filePath: "a.txt" }),
+      call("edit", { filePath: "a.txt", oldString: "a\n", newString: `${late}\n` }),
+    );
+    const { page } = await openWindow(t, await browser(), sessionUrl(console, id), {
+      width: 900,
+      height: 700,
+      expected: GONE,
+    });
+    await page.locator(".answer").first().waitFor();
+    await page.locator("#prompt").fill("Go on");
+    await page.locator("#prompt").press("Enter");
+    const command = page.getByRole("group", { name: "Command" });
+    await command.getByText("rm -rf ./precious").waitFor();
+    assert.equal(await command.textContent(), "echo hello399 empty linesrm -rf ./precious");
+    await page.getByText("401 lines, 427 characters").waitFor();
+    assert.deepEqual(
+      await page.evaluate(
+        `(({ scrollHeight, clientHeight, scrollWidth, clientWidth }) => [scrollHeight > clientHeight, scrollWidth > clientWidth])(document.querySelector(".ask-code"))`,
+      ),
+      [false, false],
+    );
+    // What is asked about is in sight, and so is what led to it.
+    await until(page, AT_END);
+    for (const seen of [page.locator(".call-waiting"), page.locator(".said", { hasText: "Go on" })]) {
+      const place = await seen.boundingBox();
+      const foot = await page.locator(".foot").boundingBox();
+      assert.ok(
+        place && foot && place.y >= 48 && place.y + place.height <= foot.y,
+        `${JSON.stringify(place)} ${JSON.stringify(foot)}`,
+      );
+    }
+    assert.equal(await page.getByRole("button", { name: "To the end" }).count(), 0);
+    await page.getByRole("button", { name: "Reject" }).click();
+    const line = page.locator(".ask .diff-row.added .diff-text");
+    await line.waitFor();
+    await line.getByRole("button", { name: "… 1,013 more characters" }).click();
+    assert.equal(await line.textContent(), late);
+    const isWide = `(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)(document.querySelector(".ask .diff-lines"))`;
+    assert.equal(await page.evaluate(isWide), false);
+    await page.getByRole("button", { name: "Reject" }).click();
+    await page.locator(".answer", { hasText: "OK." }).waitFor();
+  });
 });
+
+/** That the timeline is at its end. */
+const AT_END = `(() => {
+  const box = document.getElementById("timeline");
+  return box.scrollHeight - box.clientHeight - box.scrollTop < 2;
+})()`;

@@ -130,11 +130,26 @@ describe("the prompt", { skip: noBrowser }, () => {
     await page.getByText("Worked.").waitFor();
 
     await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
-    await page.route("**/api/run", (route) => route.abort());
+    // It came, and its answer was lost.
+    server.models.enqueue(say("Once."));
+    await page.route("**/api/run", async (route) => {
+      await route.fetch();
+      await route.abort();
+    });
     await prompt(page).fill("precious");
     await page.keyboard.press("Enter");
     await page.getByRole("alert").filter({ hasText: "Not sent" }).waitFor();
     assert.equal(await prompt(page).inputValue(), "precious");
+    await page.getByText("Once.").waitFor();
+    await page.unroute("**/api/run");
+    await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+    await page.keyboard.press("Enter");
+    await settled(async () => (await prompt(page).inputValue()) === "");
+    const { messages } = await fetchJson<{ messages: { content: unknown }[] }>(
+      server.server,
+      `/api/sessions/${id}/messages`,
+    );
+    assert.equal(messages.filter(({ content }) => content === "precious").length, 1);
   });
 
   it("grows with what is typed; Enter sends, Shift and Enter break the line", async (t) => {

@@ -176,6 +176,9 @@ test("a session that is deleted elsewhere says so, and one that never was", { sk
   await page.locator(".answer").waitFor();
   await console.server.fetch(`/api/sessions/${sessionId}`, { method: "DELETE" });
   await page.locator(".empty", { hasText: "not here" }).waitFor();
+  // Whoever does not see it is told as well, and of nothing that was before.
+  await page.locator("#announcer", { hasText: "This session is not here." }).waitFor({ state: "attached" });
+  assert.equal(await page.title(), "gantry");
   assert.equal(await page.locator(".side-session").count(), 0);
   await page.goto(sessionUrl(console, "never-was"));
   await page.reload();

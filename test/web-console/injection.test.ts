@@ -77,6 +77,7 @@ const PAYLOADS: readonly string[] = [
   `' autofocus onfocus='${RUN}`,
   `{{constructor.constructor("${RUN}")()}} \${${RUN}} <%= ${RUN} %>`,
   `\u202e<script>${RUN}</script>`,
+  `ls \u202e; '~/ fr- mr' \u202c \u2066x\u2069 l\u200bs \u061c\u{e0041} &#x202e;back`,
   `#code=stolen&<img src=${EVIL}/hash>`,
 ];
 
@@ -109,11 +110,7 @@ test(
       // All that is folded is unfolded, so that all is drawn.
       await pageUntil(page, () => page.evaluate<boolean>(UNFOLD));
       const told = await page.evaluate<Record<string, unknown>>(AMISS);
-      assert.deepEqual(
-        told,
-        { same: true, owned: false, elements: [], attributes: [], links: [], pictures: [] },
-        payload,
-      );
+      assert.deepEqual(told, CLEAN, payload);
       assert.deepEqual(faults, [], payload);
     }
     const odd = requests.filter(
@@ -124,28 +121,33 @@ test(
 );
 
 test("what a running agent asks and names is text", { skip: noBrowser }, async (t) => {
-  const payload = `<img src=x onerror="${RUN}"><script>${RUN}</script>`;
+  const payload = `<img src=x onerror="${RUN}"><script>${RUN}</script> \u202e; '~/ fr- mr' \u202c l\u200bs`;
   const home = await makeTempDir();
   t.after(() => home.remove());
   const [id = ""] = await seedSessions(home.path, [{ mode: "ask", title: payload }]);
   const console = await startConsole(t, { home: home.path, models: { models: [payload, "m1"] } });
   console.models.enqueue(
     call("write", { filePath: `${payload.replaceAll("/", "")}.txt`, content: payload }),
+    call("bash", { command: "echo safe \u202e; '~/ fr- mr' ohce; #\u202c done", description: payload }),
     call("ask_user", { question: payload, choices: [payload, "no"] }),
   );
   const { page, faults } = await openWindow(t, await browser(), sessionUrl(console, id));
   await page.evaluate("window.same = true");
   await page.locator("#prompt").fill(payload);
   await page.locator("#prompt").press("Enter");
-  const amiss = { same: true, owned: false, elements: [], attributes: [], links: [], pictures: [] };
   await page.locator(".call-waiting").waitFor();
-  assert.deepEqual(await page.evaluate(AMISS), amiss);
+  assert.deepEqual(await page.evaluate(AMISS), CLEAN);
   await page.getByRole("button", { name: "Allow", exact: true }).click();
+  const command = page.getByRole("group", { name: "Command" });
+  await command.waitFor();
+  assert.deepEqual(await page.evaluate(AMISS), CLEAN);
+  assert.equal(await command.textContent(), "echo safe \\u202e; '~/ fr- mr' ohce; #\\u202c done");
+  await page.getByRole("button", { name: "Reject", exact: true }).click();
   await page.locator(".call-waiting", { hasText: "Ask" }).waitFor();
-  assert.deepEqual(await page.evaluate(AMISS), amiss);
+  assert.deepEqual(await page.evaluate(AMISS), CLEAN);
   await page.getByRole("button", { name: "no", exact: true }).click();
   await page.locator(".answer", { hasText: "OK." }).waitFor();
-  assert.deepEqual(await page.evaluate(AMISS), amiss);
+  assert.deepEqual(await page.evaluate(AMISS), CLEAN);
   assert.deepEqual(faults, []);
 });
 
@@ -161,10 +163,7 @@ test("what is streamed in pieces is no more than what is whole", { skip: noBrows
   await ended;
   await page.locator(".run-end", { hasText: "tokens" }).waitFor();
   const told = await page.evaluate<Record<string, unknown>>(AMISS);
-  assert.deepEqual(
-    { ...told, same: true },
-    { same: true, owned: false, elements: [], attributes: [], links: [], pictures: [] },
-  );
+  assert.deepEqual({ ...told, same: true }, CLEAN);
   assert.deepEqual(faults, []);
 });
 
@@ -177,11 +176,24 @@ const UNFOLD = `(() => {
   return folded.length === 0 && document.querySelector(".output") !== null;
 })()`;
 
-/** What should not be in the page, whatever it shows. */
+/** What `AMISS` tells of a page in which nothing is. */
+const CLEAN = { same: true, owned: false, elements: [], attributes: [], links: [], pictures: [], hidden: [] };
+
+/**
+ * What should not be in the page, whatever it shows. `hidden`: texts in which something changes the order of the rest, or,
+ * outside of prose, is not seen.
+ */
 const AMISS = `(() => {
   const all = [...document.body.querySelectorAll("*")];
   const attributes = all.flatMap((element) => [...element.attributes].map(({ name, value }) => ({ element, name, value })));
+  const texts = attributes.filter(({ name }) => /^(title|alt|placeholder|aria-label)$/.test(name)).map(({ value }) => value);
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const { parentElement, data } = walker.currentNode;
+    texts.push(parentElement.closest(".markdown") && !parentElement.closest("pre, code") ? data.replace(/[\u200b\u061c\u{e0041}]/gu, "") : data);
+  }
   return {
+    hidden: [...texts, document.title].filter((text) => /[\u202a-\u202e\u2066-\u2069\u200b\u061c\u{e0041}]/u.test(text)),
     same: window.same === true,
     owned: document.title === "owned",
     elements: all.map(({ localName }) => localName).filter((name) => /^(script|iframe|object|embed|link|meta|base|style|video|audio|template|marquee|xss|use|image|animate|math)$/.test(name)),

@@ -75,8 +75,9 @@ test(
       await route.continue();
     });
     await pageUntil(page, async () => {
-      await scrollTo(page, "Math.max(1, box.scrollTop - 400)");
-      return page.evaluate<boolean>(`document.getElementById("timeline").scrollTop < 300`);
+      await scrollTo(page, "Math.max(0, box.scrollTop - 400)");
+      // The first row is a result whose call is not there yet: it goes when that comes.
+      return page.evaluate<boolean>(`document.getElementById("timeline").scrollTop === 0`);
     });
     // What is drawn is measured by then.
     await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
@@ -118,6 +119,90 @@ test(
     );
   },
 );
+
+test(
+  "whoever is at the end stays there, and what is read stays in its place, also where the page changes before it has told that it scrolled",
+  { skip: noBrowser },
+  async (t) => {
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const [id = ""] = await seedSessions(home.path, [{ messages: conversation(700) }]);
+    const console = await startConsole(t, { home: home.path });
+    const { page } = await openWindow(t, await browser(), sessionUrl(console, id));
+    await page.locator(".answer", { hasText: "Answer 699." }).waitFor();
+    await page.evaluate(FRAMES);
+    // Scrolled to the end, and in the same frame a question takes a part of the page, or the answer grows.
+    for (const change of [GROW_FOOT, GROW_LAST]) {
+      await page.evaluate(`(async () => {
+        const box = document.getElementById("timeline");
+        box.scrollTop -= 600;
+        await ${FRAMES};
+        box.scrollTop = box.scrollHeight;
+        ${change}
+        await ${FRAMES};
+      })()`);
+      assert.deepEqual(await page.evaluate(STANDS), { left: 0, button: false });
+    }
+    // A little way up is away from the end.
+    await page.evaluate(`(async () => {
+      document.getElementById("timeline").scrollTop -= 20;
+      ${GROW_LAST}
+      await ${FRAMES};
+      ${GROW_FOOT}
+      await ${FRAMES};
+    })()`);
+    const { left, button } = await page.evaluate<{ left: number; button: boolean }>(STANDS);
+    assert.ok(button && left > 100, String(left));
+    // In the middle a row stays where it was put, whatever grows above and below in the same frame.
+    const moved = await page.evaluate<number>(`(async () => {
+      const box = document.getElementById("timeline");
+      box.scrollTop -= 1500;
+      await ${FRAMES};
+      box.scrollTop -= 40;
+      const rows = [...document.querySelectorAll(".scroller-row")];
+      const at = rows.findIndex((row) => row.getBoundingClientRect().bottom > box.getBoundingClientRect().top + 1);
+      const before = rows[at].getBoundingClientRect().top;
+      rows[at - 1].firstElementChild.style.paddingTop = "130px";
+      ${GROW_LAST}
+      await ${FRAMES};
+      return Math.round(rows[at].getBoundingClientRect().top - before);
+    })()`);
+    assert.equal(moved, 0);
+    // Up to the first word, whatever comes meanwhile: each step moves what is read by as much as was scrolled.
+    const steps = await page.evaluate<{ moved: number[]; first: string }>(`(async () => {
+      const box = document.getElementById("timeline");
+      const moved = [];
+      const edge = box.getBoundingClientRect().top;
+      for (let steps = 0; steps < 3000; steps += 1) {
+        const row = [...document.querySelectorAll(".scroller-row")].find((row) => row.getBoundingClientRect().top > edge + 40);
+        const before = row.getBoundingClientRect().top + box.scrollTop;
+        box.scrollTop -= 500;
+        const wanted = before - box.scrollTop;
+        await ${FRAMES};
+        const off = Math.round(row.getBoundingClientRect().top - wanted);
+        if (row.isConnected && Math.abs(off) > 1) moved.push(off);
+        if (box.scrollTop === 0 && document.querySelector(".timeline-before").textContent === "") break;
+      }
+      return { moved, first: document.querySelector(".scroller-row").textContent };
+    })()`);
+    assert.deepEqual(steps.moved, []);
+    assert.match(steps.first, /^Question 0\./);
+  },
+);
+
+/** Two frames: what was changed is laid out, measured, and put in its place. */
+const FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))";
+const GROW_FOOT = `document.querySelector(".foot").style.paddingTop = (parseFloat(getComputedStyle(document.querySelector(".foot")).paddingTop) + 150) + "px";`;
+const GROW_LAST = `{
+  const last = [...document.querySelectorAll(".scroller-row")].at(-1).firstElementChild;
+  last.style.paddingTop = (parseFloat(getComputedStyle(last).paddingTop) + 170) + "px";
+}`;
+/** Pixels to the end, and whether there is a way to it. */
+const STANDS = `(() => {
+  const box = document.getElementById("timeline");
+  const left = box.scrollHeight - box.clientHeight - box.scrollTop;
+  return { left: Math.abs(left) < 2 ? 0 : left, button: document.querySelector(".timeline-end") !== null };
+})()`;
 
 /** Questions, answers with code, and tool calls with what they printed, of many heights. */
 function conversation(count: number): Partial<Message>[] {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { after, afterEach, before, describe, it } from "node:test";
 import type { Page } from "playwright-core";
 import { accessFindings, sidewaysScroll } from "../helpers/access.js";
 import {
@@ -13,7 +13,7 @@ import {
   type ConsoleServer,
   type WindowOptions,
 } from "../helpers/console.js";
-import { fetchJson, fileHooks, GONE, settled, until } from "../helpers/console-runs.js";
+import { fetchJson, fileHooks, GONE, settled, until, untilAsked } from "../helpers/console-runs.js";
 import { call, say } from "../helpers/fake-model-server.js";
 
 const hooks = fileHooks(after);
@@ -53,6 +53,14 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     );
     return (await begin({ message: "Change a.txt", mode: "ask", answers: true })).session_id;
   };
+
+  // A run that goes on behind its test would be given the answers that are for the runs of the next one.
+  afterEach(() =>
+    settled(async () => {
+      const { runs } = await fetchJson<{ runs: { state: string }[] }>(server.server, "/api/runs?size=100");
+      return runs.every(({ state }) => !/^(queued|running|waiting)$/.test(state));
+    }),
+  );
 
   it("chooses a model by its name, an effort and a mode: of a new session, and of one that goes on", async (t) => {
     const page = await open(t);
@@ -193,11 +201,11 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await page.keyboard.type("Make key.txt? n / g r");
     await page.keyboard.press("Enter");
     await page.getByRole("article", { name: /^May bash/ }).waitFor();
-    await until(page, `document.activeElement.classList.contains("ask")`);
+    await untilAsked(page);
     await page.keyboard.press("1");
     await page.locator(".ask").filter({ hasText: "sleep 1000" }).waitFor();
     assert.ok(existsSync(join(server.server.projectDir, "key.txt")));
-    await until(page, `document.activeElement.classList.contains("ask")`);
+    await untilAsked(page);
     await page.keyboard.press("1");
     await page.getByRole("button", { name: "Stop" }).waitFor();
     await page.locator(".ask").waitFor({ state: "detached" });

@@ -1,4 +1,4 @@
-import { disconnected, errorOf, GantryError, invalidAnswer } from "./errors.js";
+import { disconnected, errorOf, GantryError, invalidAnswer, noId } from "./errors.js";
 import { EventParser } from "./event-parser.js";
 
 /** How a client finds its server. */
@@ -33,6 +33,16 @@ export interface StreamedEvent {
   data: unknown;
   id: string | undefined;
   comment?: string;
+}
+
+/**
+ * The path of a session, a run or an ask. Throws `NotFoundError` for ids that address something else: addresses are
+ * folded at `.` and `..`, and without an id at all it is that of the list.
+ */
+export function pathOf(what: "session" | "run" | "ask", id: string): string {
+  // Half a character has no form in an address.
+  if (/^\.{0,2}$/.test(id) || !/^\P{Surrogate}*$/u.test(id)) throw noId(what, id);
+  return `${what}s/${encodeURIComponent(id)}`;
 }
 
 /** Requests to one server. */

@@ -67,6 +67,11 @@ export function disconnected(message: string, cause?: unknown): DisconnectedErro
   return new DisconnectedError(message, { code: "disconnected", status: 0, cause });
 }
 
+/** Nothing has this id: as the last name of an address it would make it another one. */
+export function noId(what: "session" | "run" | "ask", id: string): NotFoundError {
+  return new NotFoundError(`${JSON.stringify(id)} is the id of no ${what}`, { code: `${what}_not_found`, status: 404 });
+}
+
 /** An answer that no gantry gives: of something between, most likely. */
 export function invalidAnswer(
   status: number,

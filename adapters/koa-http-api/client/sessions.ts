@@ -1,5 +1,5 @@
 import type { Message, Run, RunState, Ask, AnswerRequest, Session, SessionChange, SessionList } from "./types.js";
-import type { CallOptions, Connection } from "./connection.js";
+import { pathOf, type CallOptions, type Connection } from "./connection.js";
 import { watch, type WatchedEvent, type WatchOptions } from "./watch.js";
 
 /** `client.sessions`. */
@@ -66,7 +66,7 @@ export class Sessions {
   }
 
   async #at<T>(id: string, rest: string, call: Parameters<Connection["json"]>[1]): Promise<T> {
-    return (await this.#connection.json<T>(`sessions/${encodeURIComponent(id)}${rest}`, call)).body;
+    return (await this.#connection.json<T>(`${pathOf("session", id)}${rest}`, call)).body;
   }
 }
 
@@ -89,13 +89,13 @@ export class Runs {
 
   /** One run. Throws `NotFoundError`. */
   async get(id: string, { signal }: CallOptions = {}): Promise<Run> {
-    return (await this.#connection.json<Run>(`runs/${encodeURIComponent(id)}`, { signal })).body;
+    return (await this.#connection.json<Run>(pathOf("run", id), { signal })).body;
   }
 
   /** End it, whoever began it; one that had ended stays as it was. */
   async cancel(id: string, { signal }: CallOptions = {}): Promise<Run> {
     const call = { method: "POST", body: {}, signal };
-    return (await this.#connection.json<Run>(`runs/${encodeURIComponent(id)}/cancel`, call)).body;
+    return (await this.#connection.json<Run>(`${pathOf("run", id)}/cancel`, call)).body;
   }
 }
 
@@ -123,12 +123,12 @@ export class Asks {
 
   /** One question. Throws `NotFoundError`. */
   async get(id: string, { signal }: CallOptions = {}): Promise<Ask> {
-    return (await this.#connection.json<Ask>(`asks/${encodeURIComponent(id)}`, { signal })).body;
+    return (await this.#connection.json<Ask>(pathOf("ask", id), { signal })).body;
   }
 
   /** Answer with the id of a choice, or with a text. Throws `AskClosedError` where somebody was first. */
   async answer(id: string, answer: AnswerRequest, { signal }: CallOptions = {}): Promise<Ask> {
     const call = { method: "POST", body: answer, signal };
-    return (await this.#connection.json<Ask>(`asks/${encodeURIComponent(id)}`, call)).body;
+    return (await this.#connection.json<Ask>(pathOf("ask", id), call)).body;
   }
 }

@@ -1,4 +1,4 @@
-import { inTime, linked, type CallOptions, type Connection } from "./connection.js";
+import { inTime, linked, pathOf, type CallOptions, type Connection } from "./connection.js";
 import { disconnected, GantryError, invalidAnswer, NotFoundError } from "./errors.js";
 import type { Message, SessionEvent } from "./types.js";
 
@@ -50,7 +50,7 @@ export async function* watch(
   id: string,
   { after, behind, last, follow, answers, signal, onConnection }: WatchOptions = {},
 ): AsyncGenerator<WatchedEvent, void, undefined> {
-  const session = `sessions/${encodeURIComponent(id)}`;
+  const session = pathOf("session", id);
   let cursor = after;
   let wasThere = false;
   for (let attempt = 0; !signal?.aborted; attempt += 1) {

@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { Ask } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import "./asks.css";
+import { exactly } from "./content/seen.js";
 import { DiffView } from "./diff.js";
 import { Icon } from "./parts/icon.js";
 import { announce } from "./state/announce.js";
@@ -9,12 +10,19 @@ import type { OpenSession } from "./state/open-session.js";
 
 /** Characters of a value that stand in a question. */
 const SHOWN = 4_000;
+/** Lines and characters of a command that are in sight at once. */
+const IN_SIGHT = { lines: 8, characters: 800 };
+/** Milliseconds in which a question is read by nobody: what is pressed before was meant for something else. */
+const UNREAD = 500;
 
 /** What the session's runs want to know; nothing where nothing is open. */
 export function Asks({ session }: { session: OpenSession }) {
   const asks = session.asks.value;
   const known = useRef(new Set<string>());
   const count = asks.length;
+  // One that goes brings the next one to its place, under the same pointer.
+  const isRead = useTimePassed(asks.map(({ id }) => id).join());
+  const wasTyping = useRef(false);
   useEffect(() => {
     const fresh = asks.filter(({ id }) => !known.current.has(id));
     for (const ask of fresh) {
@@ -23,22 +31,30 @@ export function Asks({ session }: { session: OpenSession }) {
     }
     // Who types is not interrupted; who does not has the question at hand.
     const { activeElement } = document;
-    const isFree = !activeElement || activeElement === document.body || isEmptyPrompt(activeElement);
-    if (fresh.length > 0 && isFree) focusAsk();
+    const isPrompt = activeElement !== null && isEmptyPrompt(activeElement);
+    const isFree = !activeElement || activeElement === document.body || isPrompt;
+    if (fresh.length === 0 || !isFree) return;
+    wasTyping.current = isPrompt;
+    focusAsk();
   }, [asks]);
   const had = useRef(false);
   useEffect(() => {
     // What had the focus is gone with the last answer. On a phone the field would bring up the keyboard.
     const isLost = had.current && count === 0 && document.activeElement === document.body;
-    if (isLost && matchMedia("(hover: hover)").matches)
-      document.getElementById("prompt")?.focus({ preventScroll: true });
+    if (isLost && matchMedia("(hover: hover)").matches) focusPrompt();
     had.current = count > 0;
   }, [count === 0]);
   if (count === 0) return null;
   return (
     <section class="asks" aria-label="Questions of the run">
       {asks.map((ask) => (
-        <AskCard key={ask.id} ask={ask} answer={(reply) => session.answer(ask, reply)} />
+        <AskCard
+          key={ask.id}
+          ask={ask}
+          isRead={isRead}
+          answer={(reply) => session.answer(ask, reply)}
+          onTyped={() => wasTyping.current && focusPrompt()}
+        />
       ))}
     </section>
   );
@@ -51,13 +67,36 @@ export function focusAsk(): boolean {
   return card !== null;
 }
 
+function focusPrompt(): void {
+  document.getElementById("prompt")?.focus({ preventScroll: true });
+}
+
+/** Whether `what` has been there long enough to be read. */
+function useTimePassed(what: string): boolean {
+  const passed = useSignal("");
+  useEffect(() => {
+    const timer = setTimeout(() => (passed.value = what), UNREAD);
+    return () => clearTimeout(timer);
+  }, [what]);
+  return passed.value === what;
+}
+
 function isEmptyPrompt(element: Element): boolean {
   return element.id === "prompt" && (element as HTMLTextAreaElement).value === "";
 }
 
 type Reply = { choice: string } | { text: string };
 
-function AskCard({ ask, answer }: { ask: Ask; answer: (reply: Reply) => Promise<void> }) {
+interface AskCardProps {
+  ask: Ask;
+  /** It was there long enough: what is pressed now is an answer. */
+  isRead: boolean;
+  answer: (reply: Reply) => Promise<void>;
+  /** A key that came too early to be an answer. */
+  onTyped: () => void;
+}
+
+function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
   const isSending = useSignal(false);
   const text = useSignal("");
   const card = useRef<HTMLElement>(null);
@@ -70,9 +109,16 @@ function AskCard({ ask, answer }: { ask: Ask; answer: (reply: Reply) => Promise<
     isSending.value = false;
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    const { key, target, ctrlKey, metaKey, altKey } = event;
+    const { key, target, repeat, ctrlKey, metaKey, altKey } = event;
     if (ctrlKey || metaKey || altKey || (target instanceof HTMLElement && target.matches("input, textarea, select")))
       return;
+    // A key that is held was pressed for what was there before.
+    if (repeat) return;
+    if (!isRead) {
+      // Where the focus goes now the key is typed.
+      if (key.length === 1) onTyped();
+      return;
+    }
     const choice = /^[1-9]$/.test(key) ? ask.choices[Number(key) - 1] : undefined;
     if (!choice) return;
     event.preventDefault();
@@ -85,14 +131,14 @@ function AskCard({ ask, answer }: { ask: Ask; answer: (reply: Reply) => Promise<
       class={`ask ${ask.kind}`}
       tabIndex={-1}
       aria-labelledby={`ask-${ask.id}`}
-      aria-busy={isSending.value}
+      aria-busy={isSending.value || !isRead}
       onKeyDown={onKeyDown}
     >
       <header class="ask-head">
         <Icon name={isPermission ? "shield" : "question"} />
         <h2 class="ask-title" id={`ask-${ask.id}`}>
           <span class="ask-kind">{isPermission ? `May ${ask.tool} do this?` : "The run asks"}</span>
-          <bdi>{ask.title}</bdi>
+          <bdi dir={isPermission ? "ltr" : "auto"}>{ask.title}</bdi>
         </h2>
       </header>
       {ask.reason && <p class="ask-reason">{ask.reason}</p>}
@@ -106,8 +152,9 @@ function AskCard({ ask, answer }: { ask: Ask; answer: (reply: Reply) => Promise<
             key={id}
             class={`button ${styleOf(id, isPermission)}`}
             disabled={isSending.value}
+            aria-disabled={!isRead}
             aria-keyshortcuts={at < 9 ? String(at + 1) : undefined}
-            onClick={() => void reply({ choice: id })}
+            onClick={() => isRead && void reply({ choice: id })}
           >
             {at < 9 && (
               <kbd class="ask-key" aria-hidden="true">
@@ -173,8 +220,8 @@ function Arguments({ of: given }: { of: Readonly<Record<string, unknown>> }) {
     <dl class="ask-arguments">
       {entries.map(([name, value]) => (
         <div key={name}>
-          <dt>{name}</dt>
-          <dd>{cut(typeof value === "string" ? value : (JSON.stringify(value) ?? ""))}</dd>
+          <dt>{exactly(name)}</dt>
+          <dd>{cut(exactly(typeof value === "string" ? value : (JSON.stringify(value) ?? "")))}</dd>
         </div>
       ))}
     </dl>
@@ -182,12 +229,29 @@ function Arguments({ of: given }: { of: Readonly<Record<string, unknown>> }) {
 }
 
 function Code({ label, text }: { label: string; text: string }) {
+  const lines = text.split("\n").length;
+  const isLong = lines > IN_SIGHT.lines || text.length > IN_SIGHT.characters;
   return (
-    <pre class="ask-code" role="group" aria-label={label} tabIndex={0}>
-      {text}
-    </pre>
+    <>
+      <pre class="ask-code" role="group" aria-label={label} tabIndex={0}>
+        {exactly(text)
+          .split(EMPTY_LINES)
+          .map((part, at) =>
+            // Nothing is pushed out of sight by nothing.
+            at % 2 === 1 ? <span class="ask-empty">{`${part.split("\n").length - 2} empty lines`}</span> : part,
+          )}
+      </pre>
+      {isLong && (
+        <p class="ask-size">
+          {lines > 1 && `${lines.toLocaleString("en")} lines, `}
+          {text.length.toLocaleString("en")} characters: read it to its end
+        </p>
+      )}
+    </>
   );
 }
+
+const EMPTY_LINES = /(\n(?:[ \t]*\n){4,})/;
 
 function cut(text: string): string {
   return text.length > SHOWN

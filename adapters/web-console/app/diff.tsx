@@ -19,7 +19,7 @@ import { Icon } from "./parts/icon.js";
 const AT_ONCE = 30_000;
 /** Lines that are shown at first, and more of them with each press. */
 const SHOWN = { first: 400, more: 2_000 };
-/** Characters of a line. */
+/** Characters of a line before somebody asks for the rest. */
 const LINE = 2_000;
 const KEPT = "gantry.diff";
 
@@ -60,7 +60,7 @@ export function DiffView({ diff, open = true, asked = false }: DiffViewProps) {
     diff.old_text === null ? (asked ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
   return (
     <section
-      class={`diff ${asked && diff.old_text !== null ? "diff-planned" : ""}`}
+      class={`diff ${asked ? "diff-asked" : ""} ${asked && diff.old_text !== null ? "diff-planned" : ""}`}
       aria-label={`Changes of ${diff.path}`}
     >
       <header class="diff-head">
@@ -71,7 +71,7 @@ export function DiffView({ diff, open = true, asked = false }: DiffViewProps) {
           onClick={() => (isOpen.value = !isOpen.value)}
         >
           <Icon name={isOpen.value ? "chevron-down" : "chevron-right"} />
-          <bdi class="diff-path" title={diff.path}>
+          <bdi class="diff-path" dir="ltr" title={diff.path}>
             {diff.path}
           </bdi>
         </button>
@@ -243,7 +243,10 @@ function Split({ rows }: { rows: readonly DiffRow[] }) {
 }
 
 function Line({ row, marks }: { row: DiffRow; marks: Marks }) {
-  const text = row.text.length > LINE ? row.text.slice(0, LINE) : row.text;
+  const isWhole = useSignal(false);
+  const isReturn = row.text.endsWith("\r");
+  const length = row.text.length - (isReturn ? 1 : 0);
+  const text = row.text.slice(0, isWhole.value ? length : Math.min(LINE, length));
   const parts = [];
   let at = 0;
   for (const [start, end] of marks.get(row) ?? []) {
@@ -255,9 +258,11 @@ function Line({ row, marks }: { row: DiffRow; marks: Marks }) {
   return (
     <span class="diff-text">
       {parts}
-      {text.endsWith("\r") && <span class="diff-note">␍</span>}
-      {text !== row.text && (
-        <span class="diff-note"> … {(row.text.length - LINE).toLocaleString("en")} more characters</span>
+      {isReturn && <span class="diff-note">␍</span>}
+      {text.length < length && (
+        <button type="button" class="diff-rest" onClick={() => (isWhole.value = true)}>
+          … {(length - text.length).toLocaleString("en")} more characters
+        </button>
       )}
       {row.open && row.kind !== "same" && <span class="diff-note"> no line break at the end</span>}
     </span>

@@ -133,6 +133,29 @@ describe("the client", () => {
     await assert.rejects(nobody.stream({ message: "x" }), like(DisconnectedError, "disconnected", 0));
   });
 
+  it("asks nothing of ids that are none, though they would address something", async (t) => {
+    const { url, requests } = await door(t, "http://127.0.0.1:9");
+    const { sessions, runs, asks } = new GantryClient({ url });
+    for (const id of ["", ".", "..", "\ud83d"]) {
+      const asked: [string, () => Promise<unknown>][] = [
+        ["session_not_found", () => sessions.get(id)],
+        ["session_not_found", () => sessions.update(id, { title: "x" })],
+        ["session_not_found", () => sessions.delete(id)],
+        ["session_not_found", () => sessions.messages(id)],
+        ["session_not_found", () => sessions.cancel(id)],
+        ["session_not_found", () => sessions.steer(id, "x")],
+        ["session_not_found", () => sessions.watch(id).next()],
+        ["session_not_found", () => sessions.watch(id, { last: 5 }).next()],
+        ["run_not_found", () => runs.get(id)],
+        ["run_not_found", () => runs.cancel(id)],
+        ["ask_not_found", () => asks.get(id)],
+        ["ask_not_found", () => asks.answer(id, { text: "x" })],
+      ];
+      for (const [code, ask] of asked) await assert.rejects(ask(), { name: "NotFoundError", status: 404, code });
+    }
+    assert.deepEqual(requests, []);
+  });
+
   it("sends the headers that the server requires, those of a function anew each time", async (t) => {
     const api = await startApi(t, { host: { requiredHeaders: { Authorization: "Bearer right" } } });
     const ask = (headers?: Record<string, string>) => new GantryClient({ url: `${api.url}/`, headers }).health();

@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { callTools, type ScriptedChunk } from "gantry/testing";
-import { GantryClient, NotFoundError, SessionPage, type ConnectionState, type WatchedEvent } from "gantry/client";
+import {
+  GantryClient,
+  NotFoundError,
+  SessionPage,
+  type ConnectionState,
+  type Message,
+  type WatchedEvent,
+} from "gantry/client";
 import { defineTool } from "gantry";
 import { door } from "../../helpers/door.js";
 import { gate } from "../../helpers/gate.js";
@@ -20,6 +27,13 @@ async function until(events: AsyncIterator<WatchedEvent>, wanted: (event: Watche
   }
 }
 const isOver = (event: WatchedEvent) => event.type === "state" && event.run?.state === "finished";
+
+/** A session of six messages, and these. */
+async function threeTurns(client: GantryClient): Promise<[string, Message[]]> {
+  const { sessionId } = await client.run({ message: "m1" });
+  for (const message of ["m2", "m3"]) await client.run({ message, session_id: sessionId });
+  return [sessionId, await client.sessions.messages(sessionId)];
+}
 
 describe("a watch of the client", () => {
   it("comes back after every drop to its place: the page is that of the messages, and nothing is told twice", async (t) => {
@@ -155,6 +169,89 @@ describe("a watch of the client", () => {
     await client.run({ message: "first", session_id: empty.id });
     assert.equal((await until(none, ({ type }) => type === "message")).type, "message");
     await none.return();
+  });
+
+  it("behind a message, cut after any byte, hears of what happens meanwhile: once, and of all", async (t) => {
+    const api = await startApi(t);
+    const direct = new GantryClient({ url: api.url });
+    // As much as an answer of this kind has, whose parts are of the same lengths.
+    const [id] = await threeTurns(direct);
+    const length = (await (await fetch(`${api.url}/api/sessions/${id}/events?behind=6&follow=false`)).text()).length;
+    const places = Array.from({ length: 32 }, (_, n) => Math.round((n * (length + 600)) / 31));
+    const one = async (bytes: number): Promise<string> => {
+      const [session, messages] = await threeTurns(direct);
+      const proxy = await TcpProxy.before(t, api.url);
+      proxy.nextPasses = Math.max(1, bytes);
+      const client = new GantryClient({ url: proxy.url(api.url) });
+      const page = new SessionPage();
+      page.add(messages);
+      const told: string[] = [];
+      let meanwhile: Promise<unknown> | undefined;
+      const happen = async () => {
+        // Where all went through, it is cut when there is nothing more to say.
+        if (proxy.cuts === 0) proxy.cutAll();
+        await api.agent.sessions.revert(session, messages[3]!.id);
+        await direct.run({ message: "again", session_id: session });
+      };
+      const stop = new AbortController();
+      const onConnection = (state: ConnectionState) => void (state === "lost" && (meanwhile ??= happen()));
+      const idle = setInterval(() => void (proxy.nextPasses === Infinity && (meanwhile ??= happen())), 2_000).unref();
+      const options = { behind: 6, signal: stop.signal, onConnection };
+      for await (const event of client.sessions.watch(session, options)) {
+        page.apply(event);
+        if (event.type === "message") told.push(`message ${event.message.seq}`);
+        if (event.type === "cut") told.push(`cut ${event.after}`);
+        if (page.messages.at(-1)?.seq === 8 && page.state?.run?.state === "finished") stop.abort();
+      }
+      clearInterval(idle);
+      await meanwhile;
+      assert.deepEqual(page.messages, await direct.sessions.messages(session), `cut after ${bytes} bytes`);
+      return told.join(", ");
+    };
+    const all = new Set(await Promise.all(places.map(one)));
+    assert.deepEqual([...all], ["cut 4, message 7, message 8"]);
+  });
+
+  it("behind a message that a revert hid before it began: hears what of its page is void", async (t) => {
+    const api = await startApi(t);
+    const client = new GantryClient({ url: api.url });
+    const [id, messages] = await threeTurns(client);
+    const told = async (behind: number): Promise<string[]> => {
+      const events: string[] = [];
+      for await (const event of client.sessions.watch(id, { behind, follow: false }))
+        if (event.type === "cut") events.push(`cut ${event.after}`);
+        else events.push(event.type === "message" ? `message ${event.message.seq}` : event.type);
+      return events;
+    };
+    const snapshot = await api.agent.sessions.revert(id, messages[1]!.id);
+    assert.deepEqual(await told(6), ["state", "cut 2"]);
+    assert.deepEqual(await told(3), ["state", "cut 2"]);
+    assert.deepEqual(await told(2), ["state"]);
+    await client.run({ message: "otherwise", session_id: id });
+    assert.deepEqual(await told(6), ["state", "cut 2", "message 7", "message 8"]);
+    assert.deepEqual(await told(7), ["state", "message 8"]);
+    // What never was there is behind the end.
+    assert.deepEqual(await told(99), ["state", "cut 8"]);
+    // Another branch, which forks before what the reader has.
+    await api.agent.sessions.restore(id, snapshot.id);
+    assert.deepEqual(await told(8), ["state", "cut 2", "message 3", "message 4", "message 5", "message 6"]);
+    assert.deepEqual(await told(4), ["state", "message 5", "message 6"]);
+  });
+
+  it("behind a message that still grows: is told all of it", async (t) => {
+    const going = gate();
+    const api = await startApi(t, { steps: [[...words(20), going.wait(), ...words(20)]] });
+    const client = new GantryClient({ url: api.url });
+    const { session_id: id } = await client.begin({ message: "Talk" });
+    const page = new SessionPage();
+    while (page.messages.length < 2) page.add(await client.sessions.messages(id));
+    assert.equal(page.messages[1]?.finished, false);
+    for await (const event of client.sessions.watch(id, { behind: 2 })) {
+      page.apply(event);
+      going.open();
+      if (isOver(event)) break;
+    }
+    assert.deepEqual(page.messages, await client.sessions.messages(id));
   });
 
   it("shows what a running tool prints, once, until its result is there", async (t) => {

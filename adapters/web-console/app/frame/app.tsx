@@ -1,6 +1,7 @@
 import { useComputed, useSignalEffect } from "@preact/signals";
 import { Asks } from "../asks.js";
 import { Composer } from "../composer.js";
+import { seen } from "../content/seen.js";
 import { Help } from "../help.js";
 import { Icon } from "../parts/icon.js";
 import { IconButton } from "../parts/button.js";
@@ -107,15 +108,21 @@ function NewSession() {
   );
 }
 
-/** What stands there instead of the page for whom the server does not know. */
-export function Locked({ reason }: { reason: string }) {
+/** What stands there instead of the page for whom the server does not know. `again`: what may help. */
+export function Locked({ reason, again }: { reason: string; again?: (() => void) | undefined }) {
   return (
     <main class="empty locked">
       <Icon name="shield" />
       <p>{reason}</p>
-      <pre>
-        <code>gantry console</code>
-      </pre>
+      {again ? (
+        <button type="button" class="button" onClick={again}>
+          Try again
+        </button>
+      ) : (
+        <pre>
+          <code>gantry console</code>
+        </pre>
+      )}
     </main>
   );
 }
@@ -126,7 +133,8 @@ function useTitle(): void {
   const title = useComputed(() => {
     const session = store.session.value;
     const mark = session?.asks.value.length ? "? " : session?.busy.value ? "● " : "";
-    return `${mark}${session?.info.value?.title ?? (store.route.value.name === "runs" ? "Runs" : "gantry")}`;
+    const title = session?.missing.value ? undefined : session?.info.value?.title;
+    return `${mark}${title === undefined ? (store.route.value.name === "runs" ? "Runs" : "gantry") : seen(title)}`;
   });
   useSignalEffect(() => {
     document.title = title.value;
@@ -137,6 +145,11 @@ function useTitle(): void {
 function useAnswers(session: OpenSession): void {
   let busy = session.busy.peek();
   useSignalEffect(() => {
+    // What was said of it last is true no more.
+    if (session.missing.value) {
+      announce("This session is not here.");
+      return;
+    }
     const now = session.busy.value;
     if (busy && !now)
       announce(session.run.peek()?.state === "finished" ? "The answer is there." : "The run has ended.");

@@ -49,6 +49,8 @@ export class Console {
   readonly #address = addressRoute();
   readonly #ends: (() => void)[] = [];
   #noticeIds = 0;
+  /** The prompt that was sent last, until it was answered. */
+  #unanswered: { asked: string; key: string } | undefined;
 
   constructor(client: GantryClient) {
     this.client = client;
@@ -150,7 +152,12 @@ export class Console {
             project_dir: projectDir.peek(),
           }),
     };
-    const begun = await this.client.begin(request, { key: newKey() });
+    // Whoever got no answer sends the same again: it is done once.
+    const asked = JSON.stringify(request);
+    const { key } = (this.#unanswered =
+      this.#unanswered?.asked === asked ? this.#unanswered : { asked, key: newKey() });
+    const begun = await this.client.begin(request, { key });
+    this.#unanswered = undefined;
     if (!open) this.go({ name: "session", id: begun.session_id });
     void this.list.refresh();
   }

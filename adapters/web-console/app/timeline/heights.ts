@@ -22,9 +22,13 @@ export class Heights {
     return this.top(this.#keys.length);
   }
 
+  /** Whether these are the rows. */
+  has(keys: readonly string[]): boolean {
+    return keys === this.#keys;
+  }
+
   /** These are the rows now. Heights that are known stay. */
   setKeys(keys: readonly string[]): void {
-    if (keys === this.#keys) return;
     this.#keys = keys;
     this.#index = new Map(keys.map((key, index) => [key, index]));
     this.#tops = [0];

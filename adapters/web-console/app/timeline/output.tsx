@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { piecesOf, plainOf } from "../content/ansi.js";
+import { seen } from "../content/seen.js";
 import { CopyButton } from "../parts/copy.js";
 
 /** Characters that are shown before somebody asks for the rest. */
@@ -29,7 +30,7 @@ export function Output({ text, grows = false }: { text: string; grows?: boolean 
           ),
         )}
       </pre>
-      <CopyButton text={() => plainOf(text)} label="Copy the output" />
+      <CopyButton text={() => seen(plainOf(text))} label="Copy the output" />
       {cut && !grows && (
         <button type="button" class="output-more" onClick={() => (all.value = true)}>
           Show all {text.length.toLocaleString()} characters

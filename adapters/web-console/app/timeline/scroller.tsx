@@ -10,6 +10,8 @@ const AROUND = 700;
 const NEAR = 48;
 /** A row that was not drawn yet. */
 const GUESS = 96;
+/** Rows that are known by their place. The first may go: a result that stood alone goes to its call when that comes. */
+const HELD = 8;
 /** Looks for older rows so many heights of the page before the first one is seen. */
 const AHEAD = 3;
 
@@ -32,6 +34,14 @@ interface ScrollerProps {
   label: string;
 }
 
+interface Actions extends ScrollerHandle {
+  draw(): void;
+  place(): void;
+  hold(): void;
+  noticed(): void;
+  scrolled(): void;
+}
+
 /**
  * Any number of rows of any height, of which those in sight are drawn. What is read stays where it is, whatever comes
  * before it or grows above; whoever is at the end stays at the end.
@@ -42,17 +52,17 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
   const drawn = useRef<HTMLDivElement>(null);
   const heights = useMemo(() => new Heights(() => GUESS), []);
   const range = useSignal({ from: 0, to: 0 });
-  /** What is at the upper edge: that is held where it is. `atEnd`: the end is held instead. */
-  const held = useRef<{ atEnd: boolean; key: string | undefined; offset: number }>({
+  /** The rows from the upper edge on: the first of them that is still there is held where it is. `atEnd`: the end is held instead. */
+  const held = useRef<{ atEnd: boolean; rows: { key: string | undefined; offset: number }[] }>({
     atEnd: true,
-    key: undefined,
-    offset: 0,
+    rows: [],
   });
+  /** Where the page stood when it was looked at last. */
+  const last = useRef({ top: 0, end: 0 });
   const told = useRef({ onFirst, onEnd });
   told.current = { onFirst, onEnd };
-  heights.setKeys(keys);
 
-  const actions = useMemo(() => {
+  const actions: Actions = useMemo(() => {
     /** Where the rows begin, below what stands before them. */
     const start = () => body.current?.offsetTop ?? 0;
     const draw = () => {
@@ -69,34 +79,60 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
       if (body.current) body.current.style.height = `${heights.total}px`;
       if (drawn.current) drawn.current.style.transform = `translateY(${heights.top(range.peek().from)}px)`;
     };
+    const looked = ({ scrollTop, scrollHeight, clientHeight }: HTMLElement) => {
+      last.current = { top: scrollTop, end: scrollHeight - clientHeight };
+    };
     /** Put what is held where it was. */
     const hold = () => {
       const element = box.current;
       if (!element) return;
-      const { atEnd, key, offset } = held.current;
-      const index = key === undefined ? undefined : heights.indexOf(key);
+      const { atEnd, rows } = held.current;
       let wanted = element.scrollTop;
       if (atEnd) wanted = element.scrollHeight - element.clientHeight;
-      else if (index !== undefined) wanted = start() + heights.top(index) + offset;
+      else
+        for (const { key, offset } of rows) {
+          const index = key === undefined ? undefined : heights.indexOf(key);
+          if (index === undefined) continue;
+          wanted = start() + heights.top(index) + offset;
+          break;
+        }
       if (Math.abs(wanted - element.scrollTop) > 0.5) element.scrollTop = wanted;
+      looked(element);
     };
     const remember = () => {
       const element = box.current;
       if (!element) return;
-      const atEnd = element.scrollHeight - element.clientHeight - element.scrollTop < NEAR;
-      const top = element.scrollTop - start();
+      const { scrollTop, scrollHeight, clientHeight } = element;
+      const before = last.current;
+      // What has grown since somebody scrolled did not take them from the end.
+      const left = Math.min(before.end, scrollHeight - clientHeight) - scrollTop;
+      // Who goes up is let go of at once, who comes down is caught near the end.
+      const atEnd = left < (scrollTop < before.top - 1 ? 2 : NEAR);
+      looked(element);
+      const top = scrollTop - start();
       const index = heights.at(Math.max(0, top));
       if (atEnd !== held.current.atEnd) told.current.onEnd(atEnd);
-      held.current = { atEnd, key: heights.keyAt(index), offset: top - heights.top(index) };
+      held.current = {
+        atEnd,
+        rows: Array.from({ length: Math.min(HELD, heights.count - index) }, (_, at) => ({
+          key: heights.keyAt(index + at),
+          offset: top - heights.top(index + at),
+        })),
+      };
     };
     return {
       draw,
       place,
       hold,
-      /** Somebody scrolled, or what was held was put back. */
-      scrolled() {
+      /** Before rows change: somebody may have scrolled, of which the page has not told yet. */
+      noticed() {
+        // What was put there here is no scrolling, and is told late, when the page may be another one already.
+        if (!box.current || Math.abs(box.current.scrollTop - last.current.top) < 1) return;
         scrolledNow();
         remember();
+      },
+      scrolled() {
+        actions.noticed();
         draw();
       },
       toEnd() {
@@ -108,12 +144,17 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
     };
   }, []);
   handle.current = actions;
+  if (!heights.has(keys)) {
+    actions.noticed();
+    heights.setKeys(keys);
+  }
 
   // Rows are measured as they are drawn and as they grow, after the layout and before they are painted.
   const sizes = useMemo(
     () =>
       new ResizeObserver((entries) => {
         let moved = false;
+        actions.noticed();
         for (const { target, borderBoxSize } of entries) {
           const key = target instanceof HTMLElement ? target.dataset.key : undefined;
           const [size] = borderBoxSize;

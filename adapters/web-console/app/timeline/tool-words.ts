@@ -47,6 +47,7 @@ export function wordsOfCall(name: string, values: Record<string, unknown> | unde
   );
   const named = keys.flatMap((key) => texts.filter(([name]) => name === key));
   const [, about = ""] = (known ? named[0] : texts[0]) ?? [];
-  const [line = ""] = about.trim().split("\n", 1);
-  return { icon, verb, about: line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line };
+  const [line = "", ...more] = about.trim().split("\n", 2);
+  const isCut = line.length > LONGEST || more.length > 0;
+  return { icon, verb, about: `${line.slice(0, LONGEST)}${isCut ? " …" : ""}` };
 }

@@ -1,0 +1,150 @@
+import { commandsLike, filesIn, filesLike, wordAt, type Completion } from "./completion.js";
+import { Editor } from "./editor.js";
+import type { Input } from "./keys.js";
+
+/** How long the files that `@` proposes are those that were found, in ms. */
+const FILES_MS = 5_000;
+
+/** What a prompt needs of the desk that it lies on. */
+export interface PromptHost {
+  /** What can be typed in place of a prompt. */
+  readonly commands: readonly (readonly [name: string, about: string])[];
+  /** Find the files that `@` proposes and tell them; undefined: there are none to be had. */
+  readonly findFiles: ((found: (files: readonly string[]) => void) => void) | undefined;
+  /** Enter was pressed on something. `files` are those of it that are named. */
+  submit(text: string, files: readonly string[]): void;
+}
+
+/** What is being written, and what may follow at the cursor. */
+export class Prompt {
+  readonly editor = new Editor();
+  completion: (Completion & { at: number }) | undefined;
+  readonly #host: PromptHost;
+  #files: readonly string[] = [];
+  #filesAsked = -Infinity;
+
+  constructor(host: PromptHost) {
+    this.#host = host;
+  }
+
+  /** Characters, typed or pasted. */
+  insert(text: string): void {
+    this.editor.insert(text);
+    this.#complete();
+  }
+
+  /** Nothing is written; what was can be had back with ↑. */
+  putAside(): void {
+    this.editor.remember(this.editor.text);
+    this.editor.set("");
+    this.completion = undefined;
+  }
+
+  /** Do what a key does here. */
+  press({ name, ctrl, alt, shift }: Extract<Input, { type: "key" }>): void {
+    const { editor } = this;
+    if (this.completion && !alt && this.#inCompletion(name, ctrl)) return;
+    if (name === "enter" && (alt || shift || ctrl)) editor.insert("\n");
+    else if (name === "enter" && editor.text.slice(0, editor.at).endsWith("\\")) {
+      editor.backspace();
+      editor.insert("\n");
+    } else if (name === "enter") return this.#submit();
+    else if (ctrl) this.#control(name);
+    else if (alt) this.#alternate(name);
+    else this.#edit(name);
+    this.#complete(["up", "down", "escape"].includes(name));
+  }
+
+  #control(name: string): void {
+    const { editor } = this;
+    const does: Readonly<Record<string, () => void>> = {
+      a: () => editor.lineStart(),
+      e: () => editor.lineEnd(),
+      b: () => editor.left(),
+      f: () => editor.right(),
+      p: () => editor.older(),
+      n: () => editor.newer(),
+      k: () => editor.killToEnd(),
+      u: () => editor.killToStart(),
+      w: () => editor.killWord(),
+      y: () => editor.yank(),
+      h: () => editor.backspace(),
+      j: () => editor.insert("\n"),
+      d: () => editor.delete(),
+      left: () => editor.wordLeft(),
+      right: () => editor.wordRight(),
+    };
+    if (Object.hasOwn(does, name)) does[name]?.();
+  }
+
+  #alternate(name: string): void {
+    if (name === "b" || name === "left") this.editor.wordLeft();
+    else if (name === "f" || name === "right") this.editor.wordRight();
+    else if (name === "backspace") this.editor.killWord();
+  }
+
+  #edit(name: string): void {
+    const { editor } = this;
+    const does: Readonly<Record<string, () => void>> = {
+      left: () => editor.left(),
+      right: () => editor.right(),
+      up: () => editor.up(),
+      down: () => editor.down(),
+      home: () => editor.lineStart(),
+      end: () => editor.lineEnd(),
+      backspace: () => editor.backspace(),
+      delete: () => editor.delete(),
+    };
+    if (Object.hasOwn(does, name)) does[name]?.();
+  }
+
+  #submit(): void {
+    const text = this.editor.text.trim();
+    this.completion = undefined;
+    if (text === "") return;
+    this.editor.take();
+    this.#host.submit(text, filesIn(text, this.#files));
+  }
+
+  /** What may follow at the cursor. `not`: it was looked for, not written. */
+  #complete(not = false): void {
+    const { editor } = this;
+    const found = not ? undefined : wordAt(editor.text, editor.at);
+    this.completion = undefined;
+    if (!found) return;
+    const { sign, from, word } = found;
+    if (sign === "@") this.#listFiles();
+    const suggestions = sign === "/" ? commandsLike(word, this.#host.commands) : filesLike(word, this.#files);
+    if (suggestions.length > 0) this.completion = { from, suggestions, at: 0 };
+  }
+
+  #listFiles(): void {
+    const now = performance.now();
+    // Those that were made meanwhile are found the next time.
+    if (now - this.#filesAsked < FILES_MS) return;
+    this.#filesAsked = now;
+    this.#host.findFiles?.((files) => {
+      this.#files = files;
+      this.#complete();
+    });
+  }
+
+  /** Whether the key was for the list below the prompt. */
+  #inCompletion(name: string, ctrl: boolean): boolean {
+    const { completion, editor } = this;
+    if (!completion || ctrl) return false;
+    const { suggestions, from, at } = completion;
+    if (name === "up" || name === "down")
+      completion.at = (at + (name === "up" ? suggestions.length - 1 : 1)) % suggestions.length;
+    else if (name === "escape") this.completion = undefined;
+    else if (name === "tab" || name === "enter") {
+      const text = suggestions[at]?.text ?? "";
+      // A command that is written out is done with Enter at once.
+      if (name === "enter" && `${editor.text.slice(from, editor.at)} ` === text) return false;
+      editor.replace(from, text);
+      this.completion = undefined;
+      if (name === "enter" && text.startsWith("/")) this.#submit();
+    } else return false;
+    return true;
+  }
+}
