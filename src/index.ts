@@ -61,6 +61,7 @@ export type {
   Tool,
   ToolCall,
   ToolCallDescription,
+  ToolCallPreview,
   ToolContext,
   ToolKind,
   ToolOutput,

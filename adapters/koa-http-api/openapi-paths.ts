@@ -192,7 +192,6 @@ export const OPERATIONS: readonly Operation[] = [
     answers: {
       200: told("It is gone", "Deleted"),
       ...missing("session"),
-      409: failure("The run in it does not end", "Retry-After"),
       ...stored,
     },
   },

@@ -3,6 +3,7 @@ import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { newId } from "../base/ids.js";
 import { isRecord } from "../base/json.js";
+import { isModel } from "./catalogue.js";
 import type { CatalogueCache } from "./models.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model } from "../ports/model-provider.js";
@@ -49,13 +50,4 @@ export class FileCatalogueCache implements CatalogueCache {
       this.#logger.warn("the list of models was not cached", { error: error instanceof Error ? error.message : error });
     }
   }
-}
-
-function isModel(value: unknown): value is Model {
-  return (
-    isRecord(value) &&
-    typeof value["id"] === "string" &&
-    typeof value["name"] === "string" &&
-    typeof value["ownedBy"] === "string"
-  );
 }

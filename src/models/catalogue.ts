@@ -1,3 +1,4 @@
+import { isRecord } from "../base/json.js";
 import { setMaxListeners } from "node:events";
 import { abortable, deadline, delay } from "../base/abort.js";
 import { ticks } from "../base/clock.js";
@@ -233,7 +234,10 @@ export class Catalogue {
     try {
       // Whoever does not wait for it is answered first.
       await new Promise<void>((resolve) => setImmediate(resolve));
-      listing.models = await abortable(provider.models(limit.signal), limit.signal);
+      const told: unknown = await abortable(provider.models(limit.signal), limit.signal);
+      // One written in JavaScript may tell anything, and would spoil the list of all.
+      if (!Array.isArray(told)) throw new ProviderError(provider.name, "protocol", "what it told is no list of models");
+      listing.models = told.filter(isModel);
       listing.heard = true;
       listing.failure = undefined;
       listing.said = "";
@@ -280,4 +284,9 @@ export function whyFailed(failure: unknown): string {
 function told(name: string, failure: unknown): string {
   const reason = whyFailed(failure);
   return reason.startsWith(`${name}: `) ? reason : `${name}: ${reason}`;
+}
+
+/** Whether something that came from outside is a model. */
+export function isModel(value: unknown): value is Model {
+  return isRecord(value) && [value["id"], value["name"], value["ownedBy"]].every((one) => typeof one === "string");
 }

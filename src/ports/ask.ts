@@ -43,9 +43,9 @@ export interface Ask {
   /** The arguments as the model sent them, parsed. */
   input: unknown;
   locations: readonly Location[];
-  /** What it would change, as far as the arguments tell. */
+  /** What it would change, as far as the arguments and the files tell. */
   diff: readonly Diff[];
-  /** Why it is asked; `""` where nobody said. */
+  /** Why it is asked, and what the diff does not show; `""` where nobody said. */
   reason: string;
   choices: readonly AskChoice[];
   /** Whether text may be given in place of a choice. */

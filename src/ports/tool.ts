@@ -44,7 +44,7 @@ export interface AskRequest {
   kind: ToolKind;
   input: unknown;
   locations: readonly Location[];
-  /** What it would change, as far as the arguments tell. */
+  /** What it would change, as far as the arguments and the files tell. */
   diff?: readonly Diff[];
   /** Why it is asked, where the agent's permission policy says so. */
   reason?: string;
@@ -116,6 +116,14 @@ export interface ToolCallDescription {
   diff?: readonly Diff[];
 }
 
+/** What a person who is asked about a call is shown of what it would do. */
+export interface ToolCallPreview {
+  /** What it would change. */
+  diff?: readonly Diff[];
+  /** What the diff does not show, in a sentence. */
+  note?: string;
+}
+
 /** Something the model may call. */
 // `any`: tools of different argument types live in one list; each sees only what its own `parse` returned.
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
@@ -124,6 +132,11 @@ export interface Tool<Args = any> extends ToolSpec {
   parse(input: unknown): Args;
   /** For people; must not touch the disk and must not throw. */
   describe(args: Args, projectDir: string): ToolCallDescription;
+  /**
+   * What a person is shown in place of the description's diff, by what is there now; asked when they are asked, and
+   * before. Takes two seconds at most, or goes without; a throw is as nothing.
+   */
+  preview?(args: Args, context: Pick<ToolContext, "projectDir" | "signal">): Promise<ToolCallPreview>;
   /** Do the work. A throw becomes a failed tool result, never a failed run. */
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
   /** End what is kept from one call to the next. Called when an agent closes, which others may share it with. */

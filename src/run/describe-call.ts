@@ -1,5 +1,10 @@
 import { parseJson } from "../base/json.js";
-import type { Diff, Location, Tool, ToolKind } from "../ports/tool.js";
+import { abortable, deadline } from "../base/abort.js";
+import type { Diff, Location, Tool, ToolCallPreview, ToolContext, ToolKind } from "../ports/tool.js";
+import { diffsOf } from "./shown-of.js";
+
+/** So long a person who is asked waits for what a tool shows of a call, in ms. */
+const PREVIEW_MS = 2_000;
 
 /** A call as it is shown to a person; `input` undefined when its arguments are broken JSON. */
 export interface DescribedCall {
@@ -34,5 +39,24 @@ export function describe(
     return { title, locations, diff };
   } catch {
     return { title: tool.name, locations: [], diff: [] };
+  }
+}
+
+/** What a tool shows of a call to a person who is asked, by what is there now. Never rejects: what fails or takes too long shows nothing. */
+export async function previewOf(
+  tool: Tool,
+  args: unknown,
+  { projectDir, signal: run }: Pick<ToolContext, "projectDir" | "signal">,
+): Promise<ToolCallPreview> {
+  if (typeof tool.preview !== "function") return {};
+  const { signal, clear } = deadline(PREVIEW_MS, run);
+  try {
+    const looked = (async () => tool.preview?.(args, { projectDir, signal }))();
+    const { diff, note }: { diff?: unknown; note?: unknown } = (await abortable(looked, signal)) ?? {};
+    return { ...(diff !== undefined && { diff: diffsOf(diff) }), ...(typeof note === "string" && { note }) };
+  } catch {
+    return {};
+  } finally {
+    clear();
   }
 }

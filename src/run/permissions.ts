@@ -8,7 +8,7 @@ import { askPeople } from "./asks.js";
 import { BY_MODE, currentMode, refusedInMode, isAttended } from "./modes.js";
 import { isFor } from "./rule-check.js";
 import type { RuleVerdict } from "./rules.js";
-import type { ToolCall, ToolContext, ToolSpec } from "../ports/tool.js";
+import type { ToolCall, ToolCallPreview, ToolContext, ToolSpec } from "../ports/tool.js";
 import type { RunContext } from "./run-context.js";
 
 /** Asks whoever is there. */
@@ -27,8 +27,8 @@ class Unanswered extends Error {}
 export type Verdict =
   | "allow"
   | { readonly refused: string }
-  /** `lasting`: what leave for good would be for. */
-  | { readonly askedBecause: string; readonly lasting: string };
+  /** `lasting`: what leave for good would be for. `preview`: what its tool shows them of it. */
+  | { readonly askedBecause: string; readonly lasting: string; readonly preview?: ToolCallPreview };
 
 /**
  * Have a call judged: by the session's mode, then by whoever is asked first and does not pass. `args`: its arguments as
@@ -116,9 +116,10 @@ export async function refusal(
 ): Promise<string | undefined> {
   if (verdict === "allow") return undefined;
   if ("refused" in verdict) return verdict.refused;
-  const { title, input, locations, diff } = call;
-  const reason = verdict.askedBecause;
+  const { title, input, locations } = call;
   try {
+    const { diff = call.diff, note = "" } = verdict.preview ?? {};
+    const reason = [verdict.askedBecause, note].filter((one) => one !== "").join(" ");
     const told = { ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
     const answer = await ask({ title, input, locations, ...told });
     return answer === "reject" ? "The user refused this call. Ask what to do instead." : undefined;

@@ -12,6 +12,11 @@ export function shownOf(output: ToolOutput, bytes: number): Shown | undefined {
   return shown.diff.length + shown.locations.length > 0 ? shown : undefined;
 }
 
+/** What of a value is a list of diffs; what a tool written in JavaScript calls one and is none is left out. */
+export function diffsOf(value: unknown): Diff[] {
+  return listOf(value, diffOf);
+}
+
 function listOf<T>(value: unknown, of: (one: Record<string, unknown>) => T | undefined): T[] {
   if (!Array.isArray(value)) return [];
   return value.flatMap((one: unknown) => (isRecord(one) ? (of(one) ?? []) : []));

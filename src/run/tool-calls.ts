@@ -8,7 +8,7 @@ import type { Diff, Location, Shown } from "../ports/shown.js";
 import type { Tool, ToolCall, ToolContext, ToolOutput } from "../ports/tool.js";
 import { onAbort } from "../base/abort.js";
 import { Paced } from "../base/paced.js";
-import { describe } from "./describe-call.js";
+import { describe, previewOf } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
 import {
   asker,
@@ -153,7 +153,9 @@ function announce(one: Prepared, messageId: string, run: RunContext): void {
 /** Never rejects. */
 async function verdictOn(one: Prepared, run: RunContext): Promise<Verdict> {
   if (one.refusal !== undefined || !one.tool) return { refused: one.refusal ?? "" };
-  return judged(callOf(one, one.tool, run), one.args, run);
+  const verdict = await judged(callOf(one, one.tool, run), one.args, run);
+  if (typeof verdict === "string" || !("askedBecause" in verdict)) return verdict;
+  return { ...verdict, preview: await previewOf(one.tool, one.args, run) };
 }
 
 function callOf({ call, input, title, locations, diff }: Prepared, tool: Tool, run: RunContext): ToolCall {

@@ -1,7 +1,15 @@
 import { isRecord } from "../base/json.js";
 import { printable } from "../base/printable.js";
 import { InputError, ToolInputError } from "../ports/errors.js";
-import type { JsonSchema, Tool, ToolCallDescription, ToolContext, ToolKind, ToolOutput } from "../ports/tool.js";
+import type {
+  JsonSchema,
+  Tool,
+  ToolCallDescription,
+  ToolCallPreview,
+  ToolContext,
+  ToolKind,
+  ToolOutput,
+} from "../ports/tool.js";
 import { toldOf, unexpected, unpacked } from "./arguments.js";
 import { argumentsBy, type FromJsonSchema } from "./json-schema.js";
 import type { StandardSchema } from "./standard-schema.js";
@@ -32,6 +40,8 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
     args: ToolArguments<Schema>,
     projectDir: string,
   ): string | ({ title: string } & Partial<ToolCallDescription>);
+  /** What a person is shown when they are asked, by what is there now; default what `describe` says. */
+  preview?(args: ToolArguments<Schema>, context: Pick<ToolContext, "projectDir" | "signal">): Promise<ToolCallPreview>;
   /** Do the work; what is told the model, as text or with more. A throw becomes a failed result. */
   run(args: ToolArguments<Schema>, context: ToolContext): string | ToolOutput | Promise<string | ToolOutput>;
 }
@@ -64,6 +74,7 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
       const shown = definition.describe?.(args, projectDir) ?? callOf(name, args);
       return typeof shown === "string" ? { title: shown, locations: [] } : { locations: [], ...shown };
     },
+    ...(definition.preview && { preview: (args, context) => definition.preview!(args, context) }),
     async run(args, context) {
       const output = await definition.run(args, context);
       return typeof output === "string" ? { text: output } : output;

@@ -19,6 +19,9 @@ const schema = defineArguments({
   content: text("The whole content of the file.", { aliases: ["text", "contents", "file_text"] }),
 });
 
+/** A person who is asked is shown what is replaced up to this size: the question is stored with it. */
+const PREVIEW_BYTES = 256 * 1024;
+
 /** Creates or replaces a file, whole or not at all. */
 export function writeTool(options: FileToolOptions): Tool {
   return defineTool({
@@ -35,6 +38,17 @@ export function writeTool(options: FileToolOptions): Tool {
         locations: [place],
         diff: [{ path: place.path, oldText: null, newText: content }],
       };
+    },
+    preview: async ({ path, content }, { projectDir }) => {
+      const guard = await guardForChange(options, projectDir);
+      const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
+      const old = await existing(guard, target, PREVIEW_BYTES + 1);
+      if (!old) return {};
+      const kind = sniff(old.subarray(0, 8_192));
+      const isShown = kind.kind === "text" && kind.encoding === "utf-8" && old.length <= PREVIEW_BYTES;
+      if (!isShown) return { note: "It replaces a file whose content is not shown: it is large, or no text." };
+      const { path: place } = location(path, projectDir);
+      return { diff: [{ path: place, oldText: old.toString(), newText: fitted(content, old).text }] };
     },
     run: async ({ path, content }, context) => {
       try {
@@ -61,18 +75,7 @@ async function put(
     throw new ToolError(
       `${name}: changed since you read it (by a command, another session or a person). Read it again, then write.`,
     );
-  let text = content;
-  const kept: string[] = [];
-  if (old && sniff(old.subarray(0, 8_192)).kind === "text") {
-    if (old.includes("\r\n") && prefersCrlf(old.toString("latin1")) && !text.includes("\r\n") && text.includes("\n")) {
-      text = toCrlf(text);
-      kept.push("CRLF line ends");
-    }
-    if (old.subarray(0, 3).equals(Buffer.from("\uFEFF")) && !text.startsWith("\uFEFF")) {
-      text = `\uFEFF${text}`;
-      kept.push("byte order mark");
-    }
-  }
+  const { text, kept } = fitted(content, old);
   const bytes = Buffer.from(text);
   context.signal.throwIfAborted();
   const real = await replaceFile(guard, target, bytes);
@@ -86,12 +89,29 @@ async function put(
   };
 }
 
+/** The content as it goes into the file, with what it keeps of the one that it replaces. */
+function fitted(content: string, old: Buffer | undefined): { text: string; kept: string[] } {
+  let text = content;
+  const kept: string[] = [];
+  if (old && sniff(old.subarray(0, 8_192)).kind === "text") {
+    if (old.includes("\r\n") && prefersCrlf(old.toString("latin1")) && !text.includes("\r\n") && text.includes("\n")) {
+      text = toCrlf(text);
+      kept.push("CRLF line ends");
+    }
+    if (old.subarray(0, 3).equals(Buffer.from("\uFEFF")) && !text.startsWith("\uFEFF")) {
+      text = `\uFEFF${text}`;
+      kept.push("byte order mark");
+    }
+  }
+  return { text, kept };
+}
+
 /** What is there now; of a large file its beginning. */
-async function existing(guard: PathGuard, target: string): Promise<Buffer | undefined> {
+async function existing(guard: PathGuard, target: string, limit = MAX_FILE_BYTES): Promise<Buffer | undefined> {
   try {
     const file = await guard.openFile(target);
     try {
-      return await readWhole(file, MAX_FILE_BYTES);
+      return await readWhole(file, limit);
     } finally {
       await file.handle.close();
     }

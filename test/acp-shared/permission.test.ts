@@ -135,6 +135,7 @@ describe("session/request_permission", () => {
         ["multiedit", { path: "a.txt", edits }],
         ["bash", { command }],
         ["delete", { path: "a.txt" }],
+        ["write", { path: "a.txt", content: "1\n" }],
       ],
       [],
       cwd,
@@ -151,6 +152,7 @@ describe("session/request_permission", () => {
         ],
         undefined,
         undefined,
+        [{ type: "diff", path: a, oldText: "one\ntwo\n", newText: "1\n" }],
       ],
     );
     assert.deepEqual(asked[1].toolCall.locations, [{ path: a }]);

@@ -44,6 +44,18 @@ describe("the list of models", () => {
     );
   });
 
+  it("keeps what is a model of a list that has other things in it, whoever wrote the provider", async (t) => {
+    const odd = [null, 1, "m", { id: "x" }, { ...model("n"), ownedBy: 1n }, model("fine"), , undefined];
+    const none = [undefined, null, "models", { 0: model("x") }].map((told, i) =>
+      provider(`none${i}`, ["k"], () => Promise.resolve(told as never)),
+    );
+    const models = make(t, [provider("odd", [], () => Promise.resolve(odd as never)), ...none, provider("two", ["k"])]);
+    assert.deepEqual(
+      (await models.list()).map((entry) => `${entry.provider}/${entry.model.id}`),
+      ["odd/fine", "none0/k", "none1/k", "none2/k", "none3/k", "two/k"],
+    );
+  });
+
   it("asks every provider once for callers at the same time", async (t) => {
     let asked = 0;
     const models = make(t, [provider("one", [], () => Promise.resolve([model(String((asked += 1)))]))]);

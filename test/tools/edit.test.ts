@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
-import { chmod, readdir, readFile, stat, utimes, writeFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { chmod, mkdir, readdir, readFile, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import { promisify } from "node:util";
 import { builtinTools } from "gantry";
 import type { Tool } from "gantry";
 import { callTool, temporaryFolder, toolContext } from "../helpers/tool-context.js";
@@ -25,6 +27,49 @@ async function project(content: string | Buffer, name = "a.ts") {
     [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
   };
 }
+
+describe("what a person is shown of a write", () => {
+  const shownOf = (projectDir: string, path: string, content: string, ms = 10_000) =>
+    tool("write").preview!({ path, content }, { projectDir, signal: AbortSignal.timeout(ms) });
+
+  it("is the file and what it becomes; of a new one nothing more than the arguments say", async () => {
+    await using p = await project("\uFEFFone\r\ntwo\r\n");
+    const folder = join(p.file, "..");
+    assert.deepEqual(await shownOf(folder, "a.ts", "1\n2\n"), {
+      diff: [{ path: p.file, oldText: "\uFEFFone\r\ntwo\r\n", newText: "\uFEFF1\r\n2\r\n" }],
+    });
+    assert.deepEqual(await shownOf(folder, "new/b.ts", "x"), {});
+    // As it was shown it is written.
+    const { diff } = await p.write("1\n2\n");
+    assert.equal(diff![0]!.newText, "\uFEFF1\r\n2\r\n");
+  });
+
+  it("says that there is more than it shows, where a file is large or no text", async () => {
+    const note = "It replaces a file whose content is not shown: it is large, or no text.";
+    for (const content of [
+      Buffer.alloc(256 * 1024 + 1, "a"),
+      Buffer.from([0, 1, 2, 255]),
+      Buffer.from("\uFEFFx", "utf16le"),
+    ]) {
+      await using p = await project(content);
+      assert.deepEqual(await shownOf(join(p.file, ".."), "a.ts", "x"), { note });
+    }
+    await using whole = await project(Buffer.alloc(256 * 1024, "a"));
+    assert.equal((await shownOf(join(whole.file, ".."), "a.ts", "x")).diff?.length, 1);
+  });
+
+  it("is nothing of what the tool may not open", async () => {
+    await using p = await project("one");
+    const folder = join(p.file, "..");
+    await using outside = await project("secret");
+    await symlink(outside.file, join(folder, "link"));
+    await mkdir(join(folder, ".git"));
+    await writeFile(join(folder, ".git", "config"), "secret");
+    await promisify(execFile)("mkfifo", [join(folder, "pipe")]);
+    for (const path of ["link", outside.file, "../x", ".git/config", "pipe", "."])
+      await assert.rejects(shownOf(folder, path, "x"), { name: "PathError" }, path);
+  });
+});
 
 describe("edit", () => {
   it("replaces a unique text, keeps the mode, tells line and diff", async () => {
