@@ -16,8 +16,6 @@ const AT_ONCE = 64;
 /** Compile what has changed, and take away what is no longer there. */
 export async function compile() {
   const before = readJson(STAMPS);
-  // Nothing is known of what is there: another compilation was broken off.
-  if (Object.keys(before).length === 0) rmSync(COMPILED, { recursive: true, force: true });
   mkdirSync(COMPILED, { recursive: true });
   const stamps = {};
   const todo = [];
@@ -27,12 +25,14 @@ export async function compile() {
     if (file.endsWith(".d.mts")) continue;
     const text = readFileSync(at(file), "utf8");
     const isSource = /\.tsx?$/.test(file);
-    const stamp = isSource ? createHash("sha256").update(`${all}\0${text}`).digest("hex") : "as it is";
+    const stamp = createHash("sha256").update(`${all}\0${text}`).digest("hex");
     stamps[file] = stamp;
     if (before[file] === stamp) continue;
     mkdirSync(path.dirname(path.join(COMPILED, file)), { recursive: true });
     if (isSource) todo.push({ file, text });
-    else link(file);
+    // The scripts work on the project's own folder, wherever they are called from; others find `gantry` beside themselves.
+    else if (file.startsWith(".ci/")) link(file);
+    else put(path.join(COMPILED, file), text);
   }
   for (const gone of Object.keys(before).filter((file) => !(file in stamps))) {
     rmSync(compiledFile(gone), { force: true });
@@ -80,6 +80,7 @@ function put(file, text) {
   renameSync(part, file);
 }
 
+/** One and the same file or folder here too. */
 function link(name) {
   const place = path.join(COMPILED, name);
   try {

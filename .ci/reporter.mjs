@@ -64,11 +64,12 @@ export default async function* reporter(source) {
 }
 
 /** The line of a test in the file that was compiled. */
-function sourceLine({ file, line, column }) {
+function sourceLine({ file, line = 0, column = 0 }) {
   try {
     const map = new SourceMap(JSON.parse(readFileSync(`${file}.map`, "utf8")));
-    return map.findEntry(line - 1, column - 1).originalLine + 1;
+    return (map.findEntry(line - 1, column - 1).originalLine ?? line - 1) + 1;
   } catch {
+    // It was not compiled, or it is a whole file.
     return line;
   }
 }

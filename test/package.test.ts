@@ -252,14 +252,6 @@ describe("the package, unpacked in a stranger's folder", () => {
         files: ["check.ts"],
       }),
     });
-    const tsc = path.join(ROOT, "node_modules/typescript/bin/tsc");
-    const checked = async (config: string) =>
-      (
-        await run(process.execPath, [tsc, "-p", config], { cwd: folder.path }).catch(
-          (error: { stdout: string }) => error,
-        )
-      ).stdout;
-    assert.equal(await checked("."), "");
     // A page has no Node, and its own platform.
     await folder.write({
       "page.ts": `
@@ -284,7 +276,12 @@ describe("the package, unpacked in a stranger's folder", () => {
         files: ["page.ts"],
       }),
     });
-    assert.equal(await checked("page.json"), "");
+    // Both in one process, which is warm for the second.
+    const tsc = path.join(ROOT, "node_modules/typescript/bin/tsc");
+    const { stdout } = await run(process.execPath, [tsc, "-b", ".", "page.json"], { cwd: folder.path }).catch(
+      (error: { stdout: string }) => error,
+    );
+    assert.equal(stdout, "");
   });
 });
 

@@ -48,6 +48,10 @@ export class Conversation {
   hasOlder = false;
   isLoading = false;
   #begun = false;
+  /** It was to be stopped before it was known what to stop. */
+  #stopWanted = false;
+  /** The prompt that was sent last, until it was answered. */
+  #unanswered: { asked: string; key: string } | undefined;
 
   constructor(client: GantryClient, told: Told, wishes: Wishes = {}) {
     this.#client = client;
@@ -124,21 +128,27 @@ export class Conversation {
       }
     }
     this.#begun = true;
+    this.#stopWanted = false;
     this.#told.changed();
+    const request = {
+      message,
+      // We watch as soon as it is known what.
+      answers: true,
+      ...(files.length > 0 && { files: [...files] }),
+      ...(id === undefined ? this.wishes : { session_id: id, queue: true }),
+    };
+    // Whoever got no answer says the same again: it is done once.
+    const asked = JSON.stringify(request);
+    const { key } = (this.#unanswered =
+      this.#unanswered?.asked === asked ? this.#unanswered : { asked, key: crypto.randomUUID() });
     try {
-      const { session_id } = await this.#client.begin(
-        {
-          message,
-          // We watch as soon as it is known what.
-          answers: true,
-          ...(files.length > 0 && { files: [...files] }),
-          ...(id === undefined ? this.wishes : { session_id: id, queue: true }),
-        },
-        this.#until,
-      );
-      if (id !== undefined) return;
-      this.id = session_id;
-      this.#watch(session_id, undefined);
+      const { session_id } = await this.#client.begin(request, { key, ...this.#until });
+      this.#unanswered = undefined;
+      if (id === undefined) {
+        this.id = session_id;
+        this.#watch(session_id, undefined);
+      }
+      if (this.#stopWanted) await this.stop();
     } catch (error) {
       this.#begun = false;
       throw error;
@@ -166,6 +176,7 @@ export class Conversation {
 
   /** End the run under way, and those in line that this session has. */
   async stop(): Promise<void> {
+    this.#stopWanted = true;
     if (this.id !== undefined) await this.#client.sessions.cancel(this.id, this.#until);
   }
 
@@ -232,7 +243,9 @@ export class Conversation {
           this.#begun = false;
           const { run } = event;
           const ended = run && run.error && (before?.id !== run.id || before.state !== run.state);
-          if (ended && before !== undefined) this.#told.notice(failure(run.state, run.error), run.state === "failed");
+          // What ended before we came is no news, unless we ended it.
+          if (ended && (before !== undefined || this.#stopWanted))
+            this.#told.notice(failure(run.state, run.error), run.state === "failed");
           if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "budget")
             this.#told.notice("The run ended: its budget is used up.");
           if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "max_iterations")

@@ -46,6 +46,8 @@ const TEXT = /^[^\u0000-\u001f\u007f]+/;
 export class Keyboard {
   readonly #tell: (input: Input) => void;
   #rest = "";
+  /** What came of a paste that is under way; undefined: none is. */
+  #pasted: string[] | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(tell: (input: Input) => void) {
@@ -56,13 +58,12 @@ export class Keyboard {
     clearTimeout(this.#timer);
     this.#rest += text;
     while (this.#rest !== "") {
-      const length = this.#take(this.#rest);
+      const length = this.#pasted ? this.#paste(this.#pasted, this.#rest) : this.#take(this.#rest);
       if (length === 0) break;
       this.#rest = this.#rest.slice(length);
     }
     // What a paste brings takes as long as it takes.
-    if (this.#rest !== "" && !this.#rest.startsWith(PASTE.begin))
-      this.#timer = setTimeout(() => this.#alone(), ALONE_MS);
+    if (this.#rest !== "" && !this.#pasted) this.#timer = setTimeout(() => this.#alone(), ALONE_MS);
   }
 
   close(): void {
@@ -76,15 +77,28 @@ export class Keyboard {
     if (rest.length > 1) this.feed(rest.slice(1));
   }
 
+  /** Take what belongs to the paste: all but what may be the beginning of its end. */
+  #paste(pasted: string[], text: string): number {
+    const end = text.indexOf(PASTE.end);
+    if (end === -1) {
+      const length = Math.max(0, text.length - PASTE.end.length + 1);
+      pasted.push(text.slice(0, length));
+      return length;
+    }
+    pasted.push(text.slice(0, end));
+    this.#pasted = undefined;
+    this.#tell({ type: "paste", text: pasted.join("").replace(/\r\n?/g, "\n") });
+    return end + PASTE.end.length;
+  }
+
   /** Take one from the front; how long it was, 0: the rest of it is not there yet. */
   #take(text: string): number {
     if (text.startsWith(PASTE.begin)) {
-      const end = text.indexOf(PASTE.end);
-      if (end === -1) return 0;
-      const pasted = text.slice(PASTE.begin.length, end).replace(/\r\n?/g, "\n");
-      this.#tell({ type: "paste", text: pasted });
-      return end + PASTE.end.length;
+      this.#pasted = [];
+      return PASTE.begin.length;
     }
+    // A mouse of terminals that know no other way: a button and a place, a character each.
+    if (text.startsWith("\u001b[M")) return text.length < 6 ? 0 : 6;
     const plain = TEXT.exec(text)?.[0];
     if (plain !== undefined) {
       this.#tell({ type: "text", text: plain });

@@ -43,8 +43,8 @@ export class Painter extends EventEmitter {
     let changes = "";
     for (let at = 0; at < Math.max(rows.length, this.#rows.length); at += 1) {
       const row = rows[at] ?? "";
-      if (row !== this.#rows[at])
-        changes += `\u001b[${at + 1};1H\u001b[0m${row}\u001b[0m${row === "" ? "\u001b[2K" : "\u001b[K"}`;
+      // Made empty before: behind a row that is full the cursor still stands on its last character.
+      if (row !== this.#rows[at]) changes += `\u001b[${at + 1};1H\u001b[0m\u001b[K${row}\u001b[0m`;
     }
     this.#rows = rows;
     const { cursor } = this;

@@ -13,30 +13,29 @@ export interface Span {
 /** What stands in one row. */
 export type Line = readonly Span[];
 
+/** Blue is not to be read on many dark backgrounds, yellow on many light ones: neither is used. */
 const CODES: Readonly<Record<Look, string>> = {
   plain: "",
   bold: "1",
   dim: "2",
   italic: "3",
   code: "36",
-  heading: "1;35",
-  accent: "34",
+  heading: "1;4",
+  accent: "36",
   good: "32",
   bad: "31",
-  warn: "33",
+  warn: "1;35",
   selected: "7",
-  person: "1;34",
+  person: "1",
 };
 /** Without colours: what is told by weight alone. */
 const COLOURLESS: Readonly<Record<Look, string>> = {
   ...CODES,
   code: "",
-  heading: "1",
   accent: "",
   good: "",
   bad: "",
-  warn: "",
-  person: "1",
+  warn: "1",
 };
 
 /** A piece of a line. */

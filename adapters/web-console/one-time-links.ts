@@ -8,7 +8,7 @@ const CODE_BYTES = 16;
 const LIFE_MS = 60_000;
 /** Codes that wait at the same time; beyond it the oldest goes. */
 const MOST_CODES = 16;
-/** Wrong codes of one address in `WINDOW_MS`; beyond it nothing of it is looked at. */
+/** Wrong codes of one address in `WINDOW_MS` that are told so; beyond it, it is told to wait. */
 const MOST_FAULTS = 10;
 const WINDOW_MS = 60_000;
 /** Addresses whose faults are counted; beyond it the oldest is forgotten. */
@@ -47,13 +47,6 @@ export class OneTimeLinks {
 
   /** Answer with the headers, to whoever has a code. */
   async use(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const from = request.socket.remoteAddress ?? "";
-    const wait = this.#waitOf(from);
-    if (wait > 0) {
-      const headers = { "Retry-After": String(Math.ceil(wait / 1000)) };
-      const message = "too many links that are not right; try again in a minute";
-      return answer(response, { status: 429, message, code: "too_many_attempts", headers }, NO_STORE);
-    }
     let body: string;
     try {
       body = await readBody(request, MAX_BODY);
@@ -65,9 +58,17 @@ export class OneTimeLinks {
     }
     const code = codeIn(body);
     if (code === undefined) return answer(response, BAD_BODY, NO_STORE);
+    // Before anything is counted: many share an address, and none of them keeps the others out.
     if (this.#take(code)) return reply(response, { headers: this.#headers });
-    this.#count(from);
-    answer(response, BAD_CODE, NO_STORE);
+    const from = request.socket.remoteAddress ?? "";
+    const wait = this.#waitOf(from);
+    if (wait === 0) {
+      this.#count(from);
+      return answer(response, BAD_CODE, NO_STORE);
+    }
+    const headers = { "Retry-After": String(Math.ceil(wait / 1000)) };
+    const message = "too many links that are not right; try again in a minute";
+    answer(response, { status: 429, message, code: "too_many_attempts", headers }, NO_STORE);
   }
 
   /** Whether the code is one that waits; it does no longer. Each is compared, in constant time. */
@@ -86,7 +87,7 @@ export class OneTimeLinks {
   /** How long an address has to wait, in ms. */
   #waitOf(address: string): number {
     const faults = this.#faults.get(address);
-    return faults !== undefined && faults.count >= MOST_FAULTS ? faults.until - now() : 0;
+    return faults !== undefined && faults.count >= MOST_FAULTS ? Math.max(0, faults.until - now()) : 0;
   }
 
   #count(address: string): void {

@@ -1,14 +1,11 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
+import type { Socket } from "node:net";
 import { post } from "../http/post.js";
+import { whoseServer } from "../http/whose-server.js";
 import { ConfigError } from "../ports/errors.js";
-import { environment } from "../serve/config.js";
 import { headersOfApi } from "../serve/selected-adapters.js";
 import type { webConsole } from "./about/console.js";
 import { loadFor, refuseArguments, type Command } from "./command.js";
-
-/** An opener that runs for so long, in ms, shows its page. */
-const OPENED_MS = 3_000;
+import { openAddress, openSecretly } from "./open-address.js";
 
 /** `gantry console`: open the console of a server that runs. */
 export const run: Command<typeof webConsole.flags> = async ({ args, flags, output }) => {
@@ -16,13 +13,16 @@ export const run: Command<typeof webConsole.flags> = async ({ args, flags, outpu
   const { loaded } = await loadFor(flags);
   const { config, file } = loaded;
   const origin = flags.url === undefined ? originOf(config.server) : given(flags.url);
-  const path = await linkOf(origin, headersOfApi(config), file);
+  const headers = headersOfApi(config);
+  const check = flags.anyUser === true ? () => Promise.resolve() : refuserOf(origin, Object.keys(headers).length > 0);
+  const path = await linkOf(origin, headers, file, check);
   const address = origin + path;
-  if (await opens(address)) {
+  const isSecret = path.includes("#");
+  if (await (isSecret ? openSecretly(address) : openAddress(address))) {
     output.tell(`opened ${origin}/console`);
     return 0;
   }
-  const hint = path.includes("#") ? " It works once, and for a minute." : "";
+  const hint = isSecret ? " It works once, and for a minute." : "";
   output.tell(`There is no browser to open here; open this address.${hint}`);
   await output.write(`${address}\n`);
   return 0;
@@ -43,8 +43,15 @@ function given(url: string): string {
 }
 
 /** The path of the console, with a code where the server asks for headers. */
-async function linkOf(origin: string, headers: Record<string, string>, file: string): Promise<string> {
-  const { status, text } = await post(`${origin}/console/links`, headers).catch((error: NodeJS.ErrnoException) => {
+async function linkOf(
+  origin: string,
+  headers: Record<string, string>,
+  file: string,
+  check: (socket: Socket) => Promise<void>,
+): Promise<string> {
+  const asked = post(`${origin}/console/links`, headers, check);
+  const { status, text } = await asked.catch((error: NodeJS.ErrnoException) => {
+    if (error instanceof ConfigError) throw error;
     throw new ConfigError(
       `nothing answers at ${origin} (${error.code ?? error.message}): start a server with gantry serve, in the folder that the agent shall work in, or say --url`,
       { cause: error },
@@ -59,6 +66,18 @@ async function linkOf(origin: string, headers: Record<string, string>, file: str
   throw new ConfigError(`there is no console at ${origin}: server.console is false there, or it is no gantry`);
 }
 
+/** Where the server is down, anybody may have its port: headers are for nobody else, and nobody else's page is opened. */
+function refuserOf(origin: string, hasHeaders: boolean): (socket: Socket) => Promise<void> {
+  return async (socket) => {
+    const whose = await whoseServer(socket);
+    const wayOut = "nothing was sent to it; say --any-user if it is your server all the same";
+    if (typeof whose === "object")
+      throw new ConfigError(`what listens at ${origin} is a process of another user (uid ${whose.uid}): ${wayOut}`);
+    if (whose === "unknown" && hasHeaders)
+      throw new ConfigError(`it cannot be told whose process listens at ${origin}: ${wayOut}`);
+  };
+}
+
 function wordIn(text: string, key: string): string | undefined {
   try {
     const word = (JSON.parse(text) as Record<string, unknown>)[key];
@@ -66,28 +85,4 @@ function wordIn(text: string, key: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** Give the address to what the platform opens addresses with. False where there is nothing. */
-async function opens(address: string): Promise<boolean> {
-  const [command, ...args] = opener();
-  if (command === undefined) return false;
-  const child = spawn(command, [...args, address], { stdio: "ignore", detached: true, windowsHide: true });
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => (timer = setTimeout(() => resolve(true), OPENED_MS)));
-  const ended = once(child, "exit").then(
-    ([code]) => code === 0,
-    () => false,
-  );
-  const opened = await Promise.race([ended, late]);
-  clearTimeout(timer);
-  child.unref();
-  return opened;
-}
-
-function opener(): readonly string[] {
-  if (process.platform === "darwin") return ["open"];
-  if (process.platform === "win32") return ["rundll32", "url.dll,FileProtocolHandler"];
-  // Without a screen it would look for a browser in the terminal, or wait for one.
-  return environment("DISPLAY") || environment("WAYLAND_DISPLAY") || environment("BROWSER") ? ["xdg-open"] : [];
 }

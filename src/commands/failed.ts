@@ -5,6 +5,8 @@ import { GantryError } from "../ports/errors.js";
 export function lineOf(error: unknown, name: string): string {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof GantryError) return message;
+  if ((error as NodeJS.ErrnoException | undefined)?.syscall === "uv_cwd")
+    return `${name}: the folder that it was started in is gone`;
   return `${name === "serve" ? "cannot start" : `${name} failed`}: ${message}`;
 }
 

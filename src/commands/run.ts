@@ -3,7 +3,7 @@ import type { Agent } from "../agent.js";
 import { onAbort } from "../base/abort.js";
 import { createLogger } from "../base/log.js";
 import { readAttachments } from "../files/attachments.js";
-import { GantryError, hasCode } from "../ports/errors.js";
+import { hasCode } from "../ports/errors.js";
 import type { Run, RunInput, RunResult } from "../ports/run.js";
 import { compose, type Composition } from "../serve/compose.js";
 import { environment, type LoadedConfig } from "../serve/config.js";
@@ -63,7 +63,7 @@ export const run: Command<typeof about.flags> = async (context) => {
     error ??= left;
   }
   if (error !== undefined && exitCode !== ENDED_BY["SIGPIPE"])
-    output.tell(`gantry: ${exitCode >= 128 ? "interrupted" : cell(messageOf(error))}`);
+    output.tell(`gantry: ${exitCode >= 128 ? "interrupted" : cell(await messageOf(error))}`);
   return exitCode;
 };
 
@@ -106,6 +106,9 @@ async function attempt(context: Called, printer: Printer, interrupted: AbortSign
       waiting.clear();
     }
     await printer.begin(begun);
+    // A job whose key is missing would go on with what it says.
+    if (begun.provider === "offline")
+      printer.tell("gantry: no language model is attached, the offline guide answers (see gantry models)");
     await tellMode(begun, agent, loaded, context, printer);
     return await follow(begun, printer, ending, context);
   } catch (error) {
@@ -271,9 +274,10 @@ function usageOf(error: unknown): UsageError | undefined {
   return hasCode(error, "config") && error.message.startsWith("--") ? new UsageError(error.message) : undefined;
 }
 
-function messageOf(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error);
-  return error instanceof GantryError || error instanceof UsageError ? message : `run failed: ${message}`;
+async function messageOf(error: unknown): Promise<string> {
+  if (error instanceof UsageError) return error.message;
+  const { lineOf } = await import("./failed.js");
+  return lineOf(error, "run");
 }
 
 /** Of a stdout that nobody reads any more. */

@@ -7,7 +7,7 @@ import type { ChainData, SessionDriver } from "../ports/session-driver.js";
 import { allRoots } from "../sessions/all-roots.js";
 import { chainLines, ChainReader, headerLine } from "../sessions/export-format.js";
 import type { exporting } from "./about/sessions.js";
-import { loadFor, refuseArguments, type Command, type CommandContext } from "./command.js";
+import { loadFor, type Command, type CommandContext } from "./command.js";
 import { ENDED_BY } from "./ended-by.js";
 import { ExportFile } from "./export-file.js";
 import { linesOf } from "./lines.js";
@@ -32,7 +32,8 @@ interface Work {
 export const run: Command<typeof exporting.flags> = async (context) => {
   const { args: ids, flags, output } = context;
   const isExport = context.name === "sessions export";
-  if (!isExport) refuseArguments(ids);
+  if (!isExport && ids.length > 0)
+    throw new ConfigError(`sessions import: reads standard input, got ${ids[0]}: gantry sessions import < FILE`);
   if (flags.resume && flags.output === undefined) throw new ConfigError("--resume needs --output FILE");
   // Lines of sessions on the same terminal would run through it.
   const isDrawn = !isExport || flags.output !== undefined || !output.isShown;

@@ -1,21 +1,53 @@
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
+import { connect, isIP, type Socket } from "node:net";
 
 const ANSWER_MS = 10_000;
 const MOST_CHARACTERS = 4_096;
 
-/** Ask a server of ours something small, without a body. Rejects when nothing answers; of an answer that is long it has the beginning. */
-export async function post(url: string, headers: Record<string, string>): Promise<{ status: number; text: string }> {
-  const { request } = url.startsWith("https:") ? await import("node:https") : await import("node:http");
-  const sent = request(url, { method: "POST", headers: asBytes(headers), signal: AbortSignal.timeout(ANSWER_MS) });
-  sent.end();
-  const [response] = (await once(sent, "response")) as [IncomingMessage];
-  let text = "";
-  for await (const chunk of response.setEncoding("utf8") as AsyncIterable<string>) {
-    text += chunk;
-    if (text.length > MOST_CHARACTERS) break;
+/**
+ * Ask a server of ours something small, without a body. `check` looks at the connection before anything is sent on it, and
+ * throws where nothing shall be. Rejects when nothing answers; of an answer that is long it has the beginning.
+ */
+export async function post(
+  url: string,
+  headers: Record<string, string>,
+  check: (socket: Socket) => Promise<void>,
+): Promise<{ status: number; text: string }> {
+  const signal = AbortSignal.timeout(ANSWER_MS);
+  const { protocol, hostname, port } = new URL(url);
+  const isSecure = protocol === "https:";
+  const host = hostname.replace(/^\[(.*)\]$/, "$1");
+  const socket = connect({ host, port: Number(port || (isSecure ? 443 : 80)) });
+  try {
+    await once(socket, "connect", { signal });
+    // It is told to the request, which has it from here on.
+    socket.on("error", () => undefined);
+    await check(socket);
+    const connection = isSecure ? await secured(socket, host) : socket;
+    const { request } = isSecure ? await import("node:https") : await import("node:http");
+    const sent = request(url, {
+      method: "POST",
+      headers: asBytes(headers),
+      signal,
+      createConnection: () => connection,
+    });
+    sent.end();
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    let text = "";
+    for await (const chunk of response.setEncoding("utf8") as AsyncIterable<string>) {
+      text += chunk;
+      if (text.length > MOST_CHARACTERS) break;
+    }
+    return { status: response.statusCode ?? 0, text };
+  } finally {
+    socket.destroy();
   }
-  return { status: response.statusCode ?? 0, text };
+}
+
+async function secured(socket: Socket, host: string): Promise<Socket> {
+  const tls = await import("node:tls");
+  return tls.connect({ socket, host, ...(isIP(host) === 0 && { servername: host }) });
 }
 
 /** Node sends Latin-1 alone; what is beyond it is UTF-8 to our port. */

@@ -1,13 +1,42 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { chmod } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { freePort } from "../helpers/other-user.js";
 import { send } from "../helpers/http.js";
 import { runGantry, startServer } from "../helpers/server.js";
-import { tempDir } from "../helpers/temp.js";
+import { tempDir, type Hooks } from "../helpers/temp.js";
 
 const SECRET = "s3cret-of-the-test";
 const LOCKED = { server: { port: 0, required_headers: { "X-Key": SECRET } } };
+
+const notLinux = process.platform !== "linux" && "only Linux tells users apart";
+const noOtherUser = notLinux || (process.getuid?.() !== 0 && "only root can become another user");
+
+/** A process of another user that takes the place of a server. */
+async function foreignServer(hooks: Hooks): Promise<{ url: string; asked: () => Promise<string> }> {
+  const program = `
+    let asked = "";
+    require("node:http").createServer((request, response) => {
+      if (request.url === "/asked") return response.end(asked);
+      asked += request.method + " " + request.url + " " + request.headers["x-key"] + "\\n";
+      response.end(JSON.stringify({ path: "/console" }));
+    }).listen(0, "127.0.0.1", function () { process.stdout.write(String(this.address().port)); });`;
+  const child = spawn(process.execPath, ["-e", program], {
+    uid: 65_534,
+    cwd: "/",
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const ended = once(child, "close");
+  hooks.after(async () => {
+    child.kill();
+    await ended;
+  });
+  const [port] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
+  const url = `http://127.0.0.1:${port}`;
+  return { url, asked: async () => (await fetch(`${url}/asked`)).text() };
+}
 
 describe("gantry console", () => {
   it("prints the address where there is no browser", async (t) => {
@@ -59,6 +88,59 @@ describe("gantry console", () => {
     const none = await tempDir(t);
     const missing = await runGantry(t, ["console", "--url", server.url], { env: { ...env, PATH: none.path } });
     assert.equal(missing.stdout, `${server.url}/console\n`);
+  });
+
+  it(
+    "hands a link to the browser without showing it to the other users of the machine",
+    { skip: notLinux },
+    async (t) => {
+      const server = await startServer(t, { config: LOCKED });
+      const folder = await tempDir(t, {
+        "xdg-open": `#!/bin/sh\nprintf %s "$1" > "$(dirname "$0")/opened"\nexec "${process.execPath}" "$(dirname "$0")/browser.cjs" "$1"\n`,
+        "browser.cjs": `
+        const visit = (address) => fetch(address, { redirect: "manual" });
+        (async () => {
+          const other = await visit(new URL("/x", process.argv[2]));
+          if (process.getuid() === 0) {
+            const program = 'fetch(process.argv[1], { redirect: "manual" }).then(({ status }) => process.exit(status === 403 ? 0 : 1))';
+            const as = { uid: 65534, cwd: "/" };
+            require("node:child_process").execFileSync(process.execPath, ["-e", program, process.argv[2]], as);
+          }
+          const { status, headers } = await visit(process.argv[2]);
+          const again = await visit(process.argv[2]).catch(() => ({ status: 0 }));
+          require("node:fs").writeFileSync(__dirname + "/led", JSON.stringify([other.status, status, headers.get("location"), again.status]));
+        })();`,
+      });
+      await chmod(folder.at("xdg-open"), 0o755);
+      const env = { DISPLAY: ":0", PATH: `${folder.path}:${process.env.PATH ?? ""}` };
+      const opened = await runGantry(t, ["console", "--url", server.url], { home: server.home, env });
+      assert.deepEqual([opened.code, opened.stdout], [0, ""], opened.stderr);
+      assert.match(await folder.read("opened"), /^http:\/\/127\.0\.0\.1:\d+\/[\w-]{22}$/);
+      const [other, status, location, again] = JSON.parse(await folder.read("led")) as [number, number, string, number];
+      assert.deepEqual([other, status], [403, 302]);
+      assert.ok(again === 403 || again === 0, String(again));
+      const [, code] = /^http:\/\/127\.0\.0\.1:\d+\/console#code=([\w-]{22})$/.exec(location) ?? [];
+      const answer = await send(server.url, "/console/login", { body: JSON.stringify({ code }) });
+      assert.deepEqual(answer.json(), { headers: { "X-Key": SECRET } });
+    },
+  );
+
+  it("sends nothing to a process of another user, and opens no page of it", { skip: noOtherUser }, async (t) => {
+    const { url, asked } = await foreignServer(t);
+    for (const config of [LOCKED, {}]) {
+      const home = await tempDir(t, { "config.json": JSON.stringify(config) });
+      const { code, stdout, stderr } = await runGantry(t, ["console", "--url", url], { home: home.path });
+      assert.deepEqual([code, stdout], [1, ""]);
+      assert.match(
+        stderr,
+        /listens at http:\S+ is a process of another user \(uid 65534\): nothing was sent.*--any-user/,
+      );
+      assert.equal(await asked(), "");
+    }
+    const home = await tempDir(t, { "config.json": JSON.stringify(LOCKED) });
+    const { stdout } = await runGantry(t, ["console", "--url", url, "--any-user"], { home: home.path });
+    assert.equal(stdout, `${url}/console\n`);
+    assert.match(await asked(), /^POST \/console\/links s3cret-of-the-test$/m);
   });
 
   it("says in a line what is in the way", async (t) => {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { flagName, type About } from "../../src/commands/about.js";
 import { ALL } from "../../src/commands/about/all.js";
+import { failureLine, lineOf } from "../../src/commands/failed.js";
 import { readLine } from "../../src/commands/command-line.js";
 import { parse } from "../../src/commands/main.js";
 
@@ -50,5 +51,14 @@ describe("what commands say of themselves", () => {
         assert.equal(value !== undefined, type !== "boolean", `${flagName(key)} of ${name}`);
         assert.doesNotMatch(about, /\n|\.$/, `${flagName(key)} of ${name}`);
       }
+  });
+});
+
+describe("why a command failed", () => {
+  it("is one line that steers no terminal, and says what a system's word means", () => {
+    assert.equal(failureLine("a\r\n b\u001b[31m\u202e"), "gantry: a b\\u001b[31m\\u202e");
+    assert.equal(lineOf(new Error("no"), "models"), "models failed: no");
+    const gone = Object.assign(new Error("ENOENT: no such file or directory, uv_cwd"), { syscall: "uv_cwd" });
+    assert.equal(lineOf(gone, "run"), "run: the folder that it was started in is gone");
   });
 });

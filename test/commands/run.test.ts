@@ -66,6 +66,15 @@ describe("gantry run", () => {
     assert.deepEqual([(await child.exited).code, child.stdout], [0, "first second\n"]);
   });
 
+  it("says that no model is attached, also where it is quiet", async (t) => {
+    const home = await tempDir(t);
+    const done = await runGantry(t, ["run", "--quiet", "hi"], { home: home.path });
+    assert.deepEqual(
+      [done.code, done.stderr],
+      [0, "gantry: no language model is attached, the offline guide answers (see gantry models)\n"],
+    );
+  });
+
   it("takes its prompt from arguments, standard input, or both", async (t) => {
     const { fake, run } = await bench(t);
     for (const [args, input, prompt] of [

@@ -161,6 +161,9 @@ describe("gantry sessions", () => {
   });
 
   it("refuses what it does not know", async (t) => {
+    const named = await runGantry(t, ["sessions", "import", "backup.jsonl"]);
+    assert.equal(named.code, 1);
+    assert.match(named.stderr, /^gantry: sessions import: reads standard input, got backup\.jsonl: .* < FILE\n$/);
     for (const args of [["sessions"], ["sessions", "sell"]]) {
       const run = await runGantry(t, args);
       assert.deepEqual([run.code, run.stdout], [1, ""]);

@@ -69,7 +69,9 @@ export class Pane {
 
   /** A text at once, in brackets where the program asked for them. */
   async paste(text: string): Promise<void> {
-    await this.#tmux("set-buffer", text);
+    // As an argument it may be too long.
+    await writeFile(`${this.home}/pasted`, text);
+    await this.#tmux("load-buffer", `${this.home}/pasted`);
     await this.#tmux("paste-buffer", "-p", "-r");
   }
 

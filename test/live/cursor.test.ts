@@ -1,6 +1,7 @@
 // A reader comes back to a store that is not what it was: its end is lost, or it is a copy of before, and it went on.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { Agent, type ChainData, type SessionDriver } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { STORES, sqliteStore, memoryStore, type StoreKind } from "../helpers/stores.js";
@@ -222,6 +223,8 @@ describe("a reader that comes back", { concurrency: true }, () => {
         if (event.type === "message") seen.add(event.message.seq);
         page.apply(event);
       }
+      // Neither store nor reader need wait for anything: the timers of the one that writes would never come.
+      await setImmediate();
     }
     await run.result;
     for await (const event of agents[1].sessions.watch(id, { lastSeen: page.cursor, follow: false })) page.apply(event);

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { pathToFileURL } from "node:url";
+import { source } from "../helpers/node.js";
 import { runGantry, spawnGantry, startServer } from "../helpers/server.js";
 import { tempDir } from "../helpers/temp.js";
 
@@ -123,7 +125,7 @@ describe("plugins by config", () => {
   });
 
   it("a driver by path keeps the sessions", async (t) => {
-    const memory = new URL("../../src/testing/index.ts", import.meta.url).href;
+    const memory = pathToFileURL(source("src/testing/index.ts")).href;
     const home = await tempDir(t, { "mine.mjs": driver(memory), "parrot.mjs": provider });
     const server = await startServer(t, {
       home: home.path,

@@ -27,6 +27,19 @@ describe("what a terminal sends", () => {
     assert.deepEqual(read(all), wanted);
     const each = read(...all.slice(2)).map((one) => one);
     assert.deepEqual(each, wanted.slice(1));
+    // A mouse that tells its button and place in characters types nothing.
+    assert.deepEqual(read("\u001b[M !!a", ..."\u001b[M`1mb"), ["text a", "text b"]);
+  });
+
+  it("is one text when it was pasted, however long and in whatever pieces", () => {
+    const text = `${"漢字 and words\n".repeat(8_000)}\u001b[20`;
+    const all = `\u001b[200~${text}\u001b[201~x`;
+    for (const size of [1, 7, 4096, all.length]) {
+      const pieces = Array.from({ length: Math.ceil(all.length / size) }, (_, i) =>
+        all.slice(i * size, (i + 1) * size),
+      );
+      assert.deepEqual(read(...pieces), [`paste ${text}`, "text x"]);
+    }
   });
 
   it("is nothing where a terminal answers something that nobody asked", () => {

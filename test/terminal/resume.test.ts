@@ -11,8 +11,8 @@ import { startServer } from "../helpers/server.js";
 import type { Hooks } from "../helpers/temp.js";
 import { PAYLOADS } from "./payloads.js";
 
-/** A server in front of another that writes down what it is asked for. */
-async function noting(hooks: Hooks, url: string): Promise<{ url: string; asked: string[] }> {
+/** A server in front of another that writes down what it is asked for; it loses the answers of those that `lost` says. */
+async function noting(hooks: Hooks, url: string, lost?: (path: string) => boolean | Promise<boolean>) {
   const asked: string[] = [];
   const server: Server = createServer((incoming, answer) => {
     asked.push(incoming.url ?? "");
@@ -20,10 +20,12 @@ async function noting(hooks: Hooks, url: string): Promise<{ url: string; asked: 
     const onward = request(
       new URL(incoming.url ?? "", url),
       { method: method ?? "GET", headers: { ...headers, host: new URL(url).host } },
-      (from) => {
-        answer.writeHead(from.statusCode ?? 502, from.headers);
-        from.pipe(answer);
-      },
+      (from) =>
+        void Promise.resolve(lost?.(incoming.url ?? "")).then((isLost) => {
+          if (isLost) return answer.destroy();
+          answer.writeHead(from.statusCode ?? 502, from.headers);
+          return from.pipe(answer);
+        }),
     );
     onward.on("error", () => answer.destroy());
     answer.on("close", () => onward.destroy());
@@ -89,6 +91,45 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     await pane.until(/Answer to prompt 61\./);
   });
 
+  it("gets a prompt done once whose answer was lost", async (t) => {
+    const models = await lab(t, { fallback: say("Done once.") });
+    const server = await startServer(t, { config: labConfig(models) });
+    let runs = 0;
+    const { url } = await noting(t, server.url, (path) => path === "/api/run" && (runs += 1) === 1);
+    const pane = await openPane(t, { args: ["chat", "--url", url] });
+    await pane.until(/Ask something/);
+    await pane.type("Only once");
+    await pane.keys("Enter");
+    // It stands there again, with why.
+    await pane.until((screen) => runs === 1 && /───\n❯ Only once/.test(screen));
+    await pane.keys("Enter");
+    await pane.until(/Done once\./);
+    assert.equal(runs, 2);
+    const { sessions } = (await (await server.fetch("/api/sessions")).json()) as { sessions: { id: string }[] };
+    assert.equal(sessions.length, 1);
+    assert.equal(models.requests.filter(({ tools }) => tools.length > 0).length, 1);
+  });
+
+  it("is stopped by a Ctrl+C that comes before its session is known", async (t) => {
+    const models = await lab(t, { fallback: { say: [{ text: "I begin" }, { stall: true }] } });
+    const server = await startServer(t, { config: labConfig(models) });
+    let go: () => void = () => undefined;
+    const gate = new Promise<void>((resolve) => (go = resolve));
+    const { url } = await noting(t, server.url, async (path) => {
+      if (path === "/api/run") await gate;
+      return false;
+    });
+    const pane = await openPane(t, { args: ["chat", "--url", url] });
+    await pane.until(/Ask something/);
+    await pane.type("Too early");
+    await pane.keys("Enter");
+    await pane.until(/Ctrl\+C stops/);
+    await pane.keys("C-c");
+    await pane.until(/stopping/);
+    go();
+    await pane.until(/Stopped\./);
+  });
+
   it("shows nothing raw of what a model, a tool, a file or a title says", async (t) => {
     const models = await lab(t, { aside: say(PAYLOADS[20] ?? "") });
     const text = PAYLOADS.join("\n");
@@ -131,7 +172,7 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     const raw = await readFile(`${pane.home}/raw`, "utf8");
     // What we say ourselves is of these forms, and nothing else is there.
     // eslint-disable-next-line no-control-regex -- what is looked for
-    const own = /\u001b\[(\d+;1H|\d+;\d+H|[02]?[JK]|H|[\d;]*m|\?(25|1000|1002|1006|1049|2004|2026)[hl])/g;
+    const own = /\u001b\[(\d+;1H|\d+;\d+H|[02]?[JK]|H|[\d;]*m|\?(7|25|1000|1002|1006|1049|2004|2026)[hl])/g;
     const left = raw.replace(own, "").replace(/[\r\n]/g, "");
     // eslint-disable-next-line no-control-regex -- as above
     assert.deepEqual(left.match(/.{0,20}[\u0000-\u001f\u007f-\u009f\u202e\u2066].{0,20}/u), null);

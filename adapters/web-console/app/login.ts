@@ -1,32 +1,72 @@
+import { DisconnectedError, GantryClient, UnauthorizedError } from "gantry/client";
+
 const KEPT = "gantry.headers";
 const CODE = /^#code=([\w-]+)$/;
+/** What the server says of a link that does not hold: `error.code`. */
+const BAD_LINK = /^(?:bad_link|too_many_attempts)$/;
 
 /** That a one-time link is used up or too old. */
 export class LinkError extends Error {}
 
 /**
- * The headers that each request carries: those that the one-time link of the address stands for, or the ones it stood for
- * before. None where the server asks for none. Throws `LinkError` for a link that does not hold any more.
+ * The code of a one-time link in the address, whose end becomes `end`: neither the history nor whoever looks over a shoulder
+ * needs it. Undefined where it has none.
  */
-export async function logIn(): Promise<Record<string, string>> {
+export function takeCode(end = ""): string | undefined {
   const [, code] = CODE.exec(location.hash) ?? [];
-  if (code === undefined) return keptHeaders();
-  // Neither the history nor whoever looks over a shoulder needs it.
-  history.replaceState(null, "", location.pathname);
-  const response = await fetch("/console/login", {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ code }),
-  });
-  if (!response.ok) throw new LinkError("This link was used before, or is too old. Ask for another: gantry console");
-  const headers = headersIn(((await response.json()) as { headers?: unknown }).headers);
-  sessionStorage.setItem(KEPT, JSON.stringify(headers));
-  return headers;
+  if (code !== undefined) history.replaceState(null, "", location.pathname + end);
+  return code;
 }
 
-/** What was kept lets nobody in any more. */
-export function forgetHeaders(): void {
-  sessionStorage.removeItem(KEPT);
+/**
+ * The headers that each request carries: those that a link's code stands for, or the ones that are kept. None where the
+ * server asks for none. Throws `LinkError` for a link that does not hold any more, where what is kept lets nobody in either;
+ * after any other error the code may be tried again.
+ */
+export async function logIn(code: string | undefined): Promise<Record<string, string>> {
+  const kept = keptHeaders();
+  if (code === undefined) return kept;
+  const answer = await use(code);
+  if (answer.ok) {
+    const headers = headersIn(answer.body.headers);
+    sessionStorage.setItem(KEPT, JSON.stringify(headers));
+    return headers;
+  }
+  if (!BAD_LINK.test(String(answer.body.code)))
+    throw new Error(`The server did not look at the link: ${JSON.stringify(answer.body.error ?? answer.status)}`);
+  // An old link of a server that asks for nothing any more, or one that this page was opened with before.
+  if (await letIn(kept)) return kept;
+  throw new LinkError("This link was used before, or is too old. Ask for another:");
+}
+
+/** These let nobody in any more. */
+export function forgetHeaders(headers: Record<string, string>): void {
+  if (sessionStorage.getItem(KEPT) === JSON.stringify(headers)) sessionStorage.removeItem(KEPT);
+}
+
+async function use(code: string): Promise<{ ok: boolean; status: number; body: Record<string, unknown> }> {
+  let response: Response;
+  try {
+    response = await fetch("/console/login", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ code }),
+    });
+  } catch (error) {
+    throw new DisconnectedError("no connection", { code: "disconnected", status: 0, cause: error });
+  }
+  const body: unknown = await response.json().catch(() => undefined);
+  return { ok: response.ok, status: response.status, body: Object(body) as Record<string, unknown> };
+}
+
+async function letIn(headers: Record<string, string>): Promise<boolean> {
+  try {
+    await new GantryClient({ headers }).sessions.list({ size: 1 });
+  } catch (error) {
+    if (error instanceof UnauthorizedError) return false;
+    throw error;
+  }
+  return true;
 }
 
 function keptHeaders(): Record<string, string> {

@@ -4,7 +4,7 @@ import { GantryClient } from "gantry/client";
 import { showAsSeen } from "./content/show-as-seen.js";
 import { App, Locked } from "./frame/app.js";
 import { installShortcuts } from "./help.js";
-import { forgetHeaders, LinkError, logIn } from "./login.js";
+import { forgetHeaders, LinkError, logIn, takeCode } from "./login.js";
 import { Console } from "./state/console.js";
 import { ConsoleContext } from "./state/context.js";
 import { keepTheme, preferredTheme, showTheme } from "./state/theme.js";
@@ -14,12 +14,21 @@ const root = document.getElementById("app") ?? document.body;
 showTheme(preferredTheme());
 showAsSeen();
 
-/** Show the console, to whoever may see it. */
-async function main(): Promise<void> {
-  const headers = await logIn();
+/** Log in, by a link where there is one, and go on with what lets this page in; else say why not. */
+async function enter(code: string | undefined, go: (headers: Record<string, string>) => void): Promise<void> {
+  try {
+    go(await logIn(code));
+  } catch (error) {
+    const known = error instanceof LinkError;
+    const again = known ? undefined : () => void enter(code, go);
+    render(<Locked reason={known ? error.message : wordsOf(error)} again={again} />, root);
+  }
+}
+
+function show(headers: Record<string, string>): void {
   const store = new Console(new GantryClient({ headers }));
   effect(() => {
-    if (store.locked.value) forgetHeaders();
+    if (store.locked.value) forgetHeaders(headers);
   });
   let first = true;
   effect(() => {
@@ -38,6 +47,12 @@ async function main(): Promise<void> {
   );
 }
 
-main().catch((error: unknown) =>
-  render(<Locked reason={error instanceof LinkError ? error.message : wordsOf(error)} />, root),
-);
+// A link that is opened in a page that is here already loads nothing. The page goes back to what it showed, and begins anew;
+// the router, which listens from later on, does not hear of it.
+addEventListener("hashchange", (event) => {
+  const code = takeCode(new URL(event.oldURL).hash);
+  if (code === undefined) return;
+  event.stopImmediatePropagation();
+  void enter(code, () => location.reload());
+});
+void enter(takeCode(), show);

@@ -1,11 +1,14 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { toClipboard } from "../parts/clipboard.js";
-import { blocksOfGrown, showBlock, wholeOf, type Block } from "./markdown.js";
+import { blocksOfGrown, wholeOf, type Block } from "./blocks.js";
 import { highlightIn } from "./highlighting.js";
+import { showBlock } from "./markdown.js";
+import { usePaced } from "./paced.js";
 import "./markdown.css";
 
 /** Markdown as it is read. While it grows only the blocks at its end are made again. */
-export function Markdown({ text, grows = false }: { text: string; grows?: boolean }) {
+export function Markdown({ text: whole, grows = false }: { text: string; grows?: boolean }) {
+  const text = usePaced(whole, grows);
   const kept = useRef<{ text: string; blocks: readonly Block[] }>({ text: "", blocks: [] });
   if (kept.current.text !== text) {
     const { text: before, blocks } = kept.current;

@@ -108,15 +108,21 @@ function NewSession() {
   );
 }
 
-/** What stands there instead of the page for whom the server does not know. */
-export function Locked({ reason }: { reason: string }) {
+/** What stands there instead of the page for whom the server does not know. `again`: what may help. */
+export function Locked({ reason, again }: { reason: string; again?: (() => void) | undefined }) {
   return (
     <main class="empty locked">
       <Icon name="shield" />
       <p>{reason}</p>
-      <pre>
-        <code>gantry console</code>
-      </pre>
+      {again ? (
+        <button type="button" class="button" onClick={again}>
+          Try again
+        </button>
+      ) : (
+        <pre>
+          <code>gantry console</code>
+        </pre>
+      )}
     </main>
   );
 }

@@ -13,12 +13,14 @@ export function hashOf(route: Route): string {
 export function routeOf(hash: string): Route {
   if (hash === "#/runs") return { name: "runs" };
   const [, id] = /^#\/s\/([^/]+)$/.exec(hash) ?? [];
-  if (id === undefined) return { name: "new" };
   try {
-    return { name: "session", id: decodeURIComponent(id) };
+    const name = decodeURIComponent(id ?? "");
+    // The dots would lead to another path of the API than that of a session.
+    if (!/^\.{0,2}$/.test(name)) return { name: "session", id: name };
   } catch {
-    return { name: "new" };
+    // No letters that there are.
   }
+  return { name: "new" };
 }
 
 /** The route of the page's address, and the way to another one. */

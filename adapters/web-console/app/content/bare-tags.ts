@@ -1,0 +1,56 @@
+import type { Token } from "marked";
+
+/** Tags without attributes that models write into Markdown. All else between `<` and `>` is text. */
+const BARE_TAG = /(<\/?(?:br|sub|sup|kbd|b|i|em|strong|u|s|mark|details|summary|hr)\s*\/?>)/i;
+const BARE_ALONE = new RegExp(`^${BARE_TAG.source}$`, "i");
+const PARTS = /^<(\/?)([a-z]+)/i;
+const WITHOUT_END = /^[bh]r$/;
+/** What may begin in one block and end in another. */
+const FOLD = /^(?:details|summary)$/;
+
+/**
+ * In a run of text each tag that begins ends there as well; others become text. What is left open would be opened again
+ * in all that follows, for each level once more.
+ */
+export function pairTags(tokens: Token[]): void {
+  const tags = tokens.filter(({ type }) => type === "html");
+  if (tags.length === 0) return;
+  const stand = paired(tags.map(({ raw }) => raw));
+  tags.forEach((tag, index) => {
+    if (!stand[index]) Object.assign(tag, { type: "text", text: tag.raw, escaped: false });
+  });
+}
+
+/** HTML as it is in Markdown: a few tags as they are, all others as text that can be read. */
+export function withBareTags(html: string, escaped: (text: string) => string): string {
+  const parts = html.split(BARE_TAG);
+  const stand = paired(parts, FOLD);
+  return parts.map((part, index) => (stand[index] ? part : escaped(part))).join("");
+}
+
+/** Which of these are bare tags with a begin and an end. */
+function paired(parts: readonly string[], alone?: RegExp): boolean[] {
+  const stand = parts.map(() => false);
+  const open: { name: string; index: number }[] = [];
+  const count = new Map<string, number>();
+  const step = (name: string, by: number) => count.set(name, (count.get(name) ?? 0) + by);
+  parts.forEach((part, index) => {
+    if (!BARE_ALONE.test(part)) return;
+    const [, end, written = ""] = PARTS.exec(part) ?? [];
+    const name = written.toLowerCase();
+    if (WITHOUT_END.test(name) || alone?.test(name)) stand[index] = true;
+    else if (end !== "/") {
+      open.push({ name, index });
+      step(name, 1);
+    } else
+      while ((count.get(name) ?? 0) > 0) {
+        const last = open.pop();
+        if (!last) break;
+        step(last.name, -1);
+        if (last.name !== name) continue;
+        stand[last.index] = stand[index] = true;
+        break;
+      }
+  });
+  return stand;
+}

@@ -1,0 +1,77 @@
+import type { Socket } from "node:net";
+import { endianness } from "node:os";
+import { SocketTable } from "./socket-table.js";
+
+/** A table that changes while it is read may lack a line that was there all the time. */
+const TRIES = 3;
+
+/** The users who can do whatever this process can: its own, and root. Undefined where the system does not tell users of sockets: only Linux does. */
+export function trustedUsers(): ReadonlySet<number> | undefined {
+  if (process.platform !== "linux" || !process.getuid || !process.geteuid) return undefined;
+  return new Set([0, process.getuid(), process.geteuid()]);
+}
+
+/** Whose processes are at the other ends of connections within this machine, by the kernel's tables of sockets. */
+export class OtherEnds {
+  readonly #v4 = new SocketTable("/proc/net/tcp");
+  readonly #v6 = new SocketTable("/proc/net/tcp6");
+
+  /** The other end's user: "" where no process of this machine has it, or none yet; undefined where the tables are hidden. */
+  async ownerOf(socket: Socket): Promise<string | undefined> {
+    const { remoteAddress, remotePort, localAddress, localPort } = socket;
+    // Gone already.
+    if (remoteAddress === undefined || remotePort === undefined) return "";
+    const [other, own] = [inTable(remoteAddress), inTable(localAddress ?? "")];
+    // Seen from the other end.
+    const entry = (i: 0 | 1) => `: ${other[i]}:${hexPort(remotePort)} ${own[i]}:${hexPort(localPort ?? 0)} `;
+    const places = [{ table: this.#v6, entry: entry(1) }];
+    // Who has an address of IPv4 may have got it by IPv6, which is seldom.
+    if (other[0] !== other[1]) places.unshift({ table: this.#v4, entry: entry(0) });
+    for (let tries = 0; tries < TRIES; tries += 1) {
+      let hidden = 0;
+      for (const { table, entry } of places) {
+        const uid = await table.ownerOf(entry);
+        if (uid === undefined) hidden += 1;
+        else if (uid !== "") return uid;
+      }
+      if (hidden === places.length) return undefined;
+    }
+    return "";
+  }
+}
+
+const hex = (bytes: readonly number[]) =>
+  bytes
+    .map((byte) => byte.toString(16).padStart(2, "0"))
+    .join("")
+    .toUpperCase();
+const hexPort = (port: number) => hex([port >> 8, port & 0xff]);
+
+/** An address as the tables write it: words of four bytes, each in the order of this machine. As itself, and where it is IPv4 also as IPv6. */
+function inTable(address: string): readonly [string, string] {
+  const v4 = /^(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (v4 === undefined) {
+    const written = words(bytesOf(address));
+    return [written, written];
+  }
+  const bytes = v4.split(".").map(Number);
+  return [words(bytes), words([...Array<number>(10).fill(0), 0xff, 0xff, ...bytes])];
+}
+
+function words(bytes: readonly number[]): string {
+  const parts: number[] = [];
+  for (let i = 0; i < bytes.length; i += 4) {
+    const word = bytes.slice(i, i + 4);
+    parts.push(...(endianness() === "LE" ? word.reverse() : word));
+  }
+  return hex(parts);
+}
+
+/** The sixteen bytes of an IPv6 address. */
+function bytesOf(address: string): number[] {
+  const [head = "", tail] = (address.split("%", 1)[0] ?? "").split("::");
+  const groups = (text: string) => (text === "" ? [] : text.split(":").map((group) => Number.parseInt(group, 16)));
+  const [before, after] = [groups(head), groups(tail ?? "")];
+  const all = [...before, ...Array<number>(Math.max(0, 8 - before.length - after.length)).fill(0), ...after];
+  return all.flatMap((group) => [group >> 8, group & 0xff]);
+}

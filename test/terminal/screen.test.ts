@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { say } from "../helpers/fake-model-server.js";
+import { lab, labConfig, until } from "../helpers/lab.js";
+import { NO_TMUX, openPane } from "../helpers/pane.js";
+import { startServer } from "../helpers/server.js";
+
+const READY = /Ask something/;
+
+describe("a terminal among other things", { skip: NO_TMUX }, () => {
+  it("goes to the background with what started it, and comes back as it was", async (t) => {
+    const models = await lab(t, { fallback: say("Still here.") });
+    // A shell with jobs, and between it and us something that waits for us.
+    const shell = `set -m; sh -c '"$@"; exit $?' between "$@"; echo "[in the shell]"; read go; fg`;
+    const pane = await openPane(t, { config: labConfig(models), shell });
+    await pane.until(READY);
+    await pane.type("half a sentence");
+    await pane.until(/half a sentence/);
+    await pane.keys("C-z");
+    await pane.until(/\[in the shell\]/);
+    assert.equal(await pane.knows("#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{wrap_flag}"), "0 1 0 1");
+    await pane.type("typed there");
+    await pane.keys("Enter");
+    await pane.until(/half a sentence/);
+    assert.equal(await pane.knows("#{alternate_on} #{mouse_any_flag}"), "1 1");
+    await pane.type(" more");
+    await pane.keys("Enter");
+    const screen = await pane.until(/Still here\./);
+    assert.match(screen, /❯ half a sentence more/);
+    await pane.keys("C-d");
+    assert.equal((await pane.ended()).code, 0);
+  });
+
+  it("stays where there is nobody who could bring it back", async (t) => {
+    const pane = await openPane(t, { config: labConfig(await lab(t)) });
+    await pane.until(READY);
+    await pane.record(`${pane.home}/raw`);
+    await pane.keys("C-z");
+    // eslint-disable-next-line no-control-regex -- given back, and taken again
+    const both = /\u001b\[\?1049l[^]*\u001b\[\?1049h/;
+    await until(async () => both.test(await readFile(`${pane.home}/raw`, "utf8")));
+    await pane.type("goes on");
+    await pane.until(/❯ goes on/);
+  });
+
+  it("may become another size while an answer comes", async (t) => {
+    const models = await lab(t);
+    const words = Array.from({ length: 400 }, (_, i) => (i % 8 === 7 ? `word${i}\n` : `word${i} `));
+    models.enqueue({ say: [{ text: words }, { text: "\nIt ended." }], pace: 3 });
+    const pane = await openPane(t, { config: labConfig(models) });
+    await pane.until(READY);
+    await pane.type("Speak");
+    await pane.keys("Enter");
+    await pane.until(/word30 /);
+    for (const [columns, rows] of [
+      [40, 10],
+      [132, 43],
+      [20, 6],
+      [80, 24],
+    ] as const)
+      await pane.resize(columns, rows);
+    const screen = await pane.until(/It ended\./);
+    const wanted = words
+      .join("")
+      .trimEnd()
+      .split("\n")
+      .slice(-15)
+      .map((line) => `  ${line.trimEnd()}`);
+    const seen = screen.split("\n").map((row) => row.trimEnd());
+    const at = seen.findIndex((row) => row === wanted[0]);
+    assert.deepEqual(seen.slice(at, at + wanted.length), wanted);
+    assert.equal(seen.filter((row) => /^─+$/.test(row)).length, 1);
+    assert.equal(seen.find((row) => /^─+$/.test(row))?.length, 80);
+  });
+
+  it("takes a paste of 100 kB, and says it whole", async (t) => {
+    const models = await lab(t, { fallback: say("Read.") });
+    const pane = await openPane(t, { config: labConfig(models) });
+    await pane.until(READY);
+    const text = Array.from({ length: 1_900 }, (_, i) => `line ${i} of what was pasted, with 漢字 and é`).join("\n");
+    assert.ok(Buffer.byteLength(text) > 80_000);
+    await pane.paste(text);
+    await pane.until(/line 1899/);
+    await pane.type(" and an end");
+    await pane.until(/and an end/);
+    await pane.keys("Enter");
+    await pane.until(/Read\./);
+    const [request] = models.requests.filter(({ tools }) => tools.length > 0);
+    assert.ok(JSON.stringify(request?.body).includes(JSON.stringify(`${text} and an end`).slice(1, -1)));
+  });
+
+  it("is told that its session was deleted elsewhere, and begins a new one with what is written", async (t) => {
+    const models = await lab(t);
+    const server = await startServer(t, { config: labConfig(models) });
+    const pane = await openPane(t, { args: ["chat", "--url", server.url] });
+    await pane.until(READY);
+    models.enqueue(say("The first answer."));
+    await pane.type("Begin");
+    await pane.keys("Enter");
+    await pane.until(/The first answer\./);
+    await pane.until((screen) => !/Ctrl\+C stops/.test(screen));
+    const ids = async () => {
+      const { sessions } = (await (await server.fetch("/api/sessions")).json()) as { sessions: { id: string }[] };
+      return sessions.map(({ id }) => id);
+    };
+    const [first = ""] = await ids();
+    await pane.type("Not lost");
+    assert.equal((await server.fetch(`/api/sessions/${first}`, { method: "DELETE" })).status, 200);
+    const screen = await pane.until(/This session was deleted\./);
+    assert.doesNotMatch(screen, /The first answer/);
+    models.enqueue(say("Another one."));
+    await pane.keys("Enter");
+    await pane.until(/❯ Not lost[^]*Another one\./);
+    const left = await ids();
+    assert.equal(left.length, 1);
+    assert.notEqual(left[0], first);
+  });
+});
