@@ -90,7 +90,8 @@ describe("what the pages say is true", () => {
     const rows = [...text.matchAll(/^\| `(\w+)` /gm)].map(([, name]) => name);
     assert.deepEqual(
       rows,
-      [...events].map(([, name]) => name),
+      // One that has a cursor in one place alone is two.
+      [...new Set([...events].map(([, name]) => name))],
     );
   });
 
