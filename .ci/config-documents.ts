@@ -1,6 +1,6 @@
 // Makes from the options' definitions what people and editors read of them: the tables of docs/configuration.md,
 // docs/config.schema.json, and test/serve/wrong-values.md, what a wrong value of each option is told. And from the shapes
-// of the HTTP API, and the table of its paths, docs/openapi.json.
+// of the HTTP API, and the table of its paths, docs/openapi.json. And the version of package.json, wherever else it stands.
 // `node --import=tsx --conditions=@gantry/source .ci/config-documents.ts --write`
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -161,8 +161,27 @@ export async function pretty(text: string, name: string): Promise<string> {
   return format(text, { ...(await resolveConfig(filepath)), filepath });
 }
 
-/** Every document: where it stands, what stands there, and what should. */
-export async function documents(): Promise<{ file: URL; is: string; should: string }[]> {
+const VERSION = "\\d+\\.\\d+\\.\\d+(?:-[\\w.-]+?)?";
+/** Where the version stands, by the file: what is before it, and behind. */
+const VERSIONED: readonly [path: string, before: string, behind: string][] = [
+  ["docs/installing.md", "gantry-", "\\.tgz"],
+  ["docs/http-api.md", '"status":"\\w+","version":"', '"'],
+  ["docs/acp.md", '"agentInfo":{"name":"gantry","title":"Gantry","version":"', '"'],
+  ["docs/acp-registry/agent.json", '^  "version": "', '"'],
+  ["docs/acp-registry/agent.json", '"package": "[^"@]+@', '"'],
+  ["package-lock.json", '"name": "gantry",\\n +"version": "', '"'],
+];
+
+/** The text of such a file with this version. */
+export function withVersion(path: string, text: string, version: string): string {
+  return VERSIONED.filter(([file]) => file === path).reduce(
+    (made, [, before, behind]) => made.replace(new RegExp(`(${before})${VERSION}(?=${behind})`, "gm"), `$1${version}`),
+    text,
+  );
+}
+
+/** Every document: where it stands, what stands there, and what should, of the package's version or another. */
+export async function documents(other?: string): Promise<{ file: URL; is: string; should: string }[]> {
   const leaves = Object.fromEntries(Object.entries(SECTIONS).map(([name, section]) => [name, leavesOf(section)]));
   const at = (path: string) => new URL(`../${path}`, import.meta.url);
   const [page, schema, table, api] = [
@@ -171,13 +190,19 @@ export async function documents(): Promise<{ file: URL; is: string; should: stri
     at("test/serve/wrong-values.md"),
     at("docs/openapi.json"),
   ];
-  const { version } = JSON.parse(await readFile(at("package.json"), "utf8")) as { version: string };
+  const { version: own } = JSON.parse(await readFile(at("package.json"), "utf8")) as { version: string };
+  const version = other ?? own;
   const is = async (file: URL) => readFile(file, "utf8").catch(() => "");
+  const versioned = [...new Set(VERSIONED.map(([path]) => path))].map(async (path) => {
+    const text = await is(at(path));
+    return { file: at(path), is: text, should: withVersion(path, text, version) };
+  });
   return [
     { file: page, is: await is(page), should: await configurationPage(await is(page)) },
     { file: schema, is: await is(schema), should: await pretty(JSON.stringify(configSchema()), "config.schema.json") },
     { file: table, is: await is(table), should: await pretty(await wrongValues(leaves), "wrong-values.md") },
     { file: api, is: await is(api), should: await pretty(JSON.stringify(openApi(version)), "openapi.json") },
+    ...(await Promise.all(versioned)),
   ];
 }
 

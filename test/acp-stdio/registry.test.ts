@@ -34,7 +34,8 @@ describe("the entry for the official registry", () => {
     assert.deepEqual(Object.keys(entry.distribution), ["npx"]);
     const { npx } = entry.distribution;
     assert.ok(Object.keys(npx).every((key) => ["package", "cmd", "args", "env"].includes(key)));
-    assert.equal(npx.package, `gantry@${entry.version}`);
+    // The name of a package of ours is not known yet. Until it is, npm shall refuse the entry before it asks a registry.
+    assert.equal(npx.package, `{package}@${entry.version}`);
     assert.ok(npx.args.every((arg: unknown) => typeof arg === "string"));
     const own = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as Json;
     assert.equal(own.name, "gantry");

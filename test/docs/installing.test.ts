@@ -48,6 +48,61 @@ describe("installing.md", () => {
   });
 });
 
+/** What has an installer of packages fetch `gantry`, and so a stranger's, from a registry. */
+function fetched(text: string): string[] {
+  const commands = text.matchAll(
+    /\b(?:npm|pnpm|yarn|bun|deno)[ \t]+(?:install|i|ci|add|exec|x|dlx|update|create|init)\b[^\n`]*|\b(?:npx|pnpx|bunx)\b[^\n`]*/g,
+  );
+  const lines = [...commands].map(([line]) => line.replace(/[ \t]#.*/, ""));
+  const named = lines.filter((line) => {
+    // Up to what another command begins with, and to what npm runs.
+    const [own = ""] = line.split(/&&|\|\||[;|)]/);
+    const words = own.split(/[\s"']+/).slice(1);
+    return words.some((word) => /^(?:npm:)?gantry(?:@.*)?$/.test(word)) && !words.includes("--no");
+  });
+  return [...named, ...(text.match(/(?<![\w.@/-])gantry@[\w^~*<>=.]+/g) ?? [])];
+}
+
+describe("the name `gantry` in a registry, which is a stranger's", () => {
+  it("is told where it stands", () => {
+    for (const line of [
+      "npm install gantry",
+      "npm i -g gantry # x",
+      "npm install --save-dev tsx gantry@1",
+      "npx gantry serve",
+      "`npx --yes gantry`",
+      "npm exec gantry",
+      "pnpm add gantry",
+      "yarn add gantry",
+      "bunx gantry",
+      '"package": "gantry@1.0.0"',
+      "import { Agent } from 'npm:gantry@1'",
+    ])
+      assert.notDeepEqual(fetched(line), [], line);
+    for (const line of [
+      "npm install ../gantry   # a clone of gantry",
+      "npx --no gantry serve",
+      "npm install --global ./gantry-0.0.0.tgz",
+      "npm ci && gantry serve",
+      "npm uninstall --global gantry",
+      "`npm install` has gantry there",
+    ])
+      assert.deepEqual(fetched(line), [], line);
+  });
+
+  it("is installed or run by no page, example, file or message", () => {
+    const texts = /\.(?:[cm]?[jt]sx?|md|json|jsonc|ya?ml|html|service|cfg|sh)$|file$|^run$/;
+    const files = ["docs", "examples", "src", "adapters", ".changeset", ".ci"].flatMap((folder) =>
+      readdirSync(path.join(ROOT, folder), { recursive: true, withFileTypes: true }).flatMap((entry) =>
+        entry.isFile() && texts.test(entry.name) ? [path.relative(ROOT, path.join(entry.parentPath, entry.name))] : [],
+      ),
+    );
+    assert.ok(files.length > 200, String(files.length));
+    for (const file of [...files, "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "package.json"])
+      assert.deepEqual(fetched(read(file)), [], file);
+  });
+});
+
 describe("Containerfile", () => {
   const file = read("docs/installing/Containerfile");
 
@@ -57,6 +112,9 @@ describe("Containerfile", () => {
     assert.match(last, /^USER node$/m);
     assert.doesNotMatch(last.slice(last.indexOf("USER node")), /^RUN /m);
     assert.match(last, /^HEALTHCHECK /m);
+    // As the first process node would wait for its own children alone: zombies of all that commands leave behind.
+    assert.match(last, /apt-get install .*\btini\b/);
+    assert.match(last, /^ENTRYPOINT \["tini", "--", "gantry"\]$/m);
     // A key in a layer is everybody's.
     assert.doesNotMatch(file, /_KEY|TOKEN|SECRET/);
   });

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join, relative, sep } from "node:path";
 import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
 import { Ajv } from "ajv";
-import { COMMAND, configSchema, documents } from "../../.ci/config-documents.js";
+import { COMMAND, configSchema, documents, withVersion } from "../../.ci/config-documents.js";
 import { refusalOf } from "../helpers/wrong-values.js";
 
 describe("what is told of the config is made from the options themselves", () => {
@@ -15,6 +18,30 @@ describe("what is told of the config is made from the options themselves", () =>
     assert.doesNotMatch(page?.should ?? "", /^\|.*\| +\|$/m, "an option without a sentence");
     assert.doesNotMatch(table?.should ?? "", /\*\*accepted\*\*/);
     assert.ok((table?.should.match(/^\| `/gm) ?? []).length > 100);
+  });
+
+  it("no page, example or file keeps the version of yesterday", async () => {
+    const root = fileURLToPath(new URL("../..", import.meta.url));
+    const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
+    const next = "12.34.56-next.7";
+    const made = new Map((await documents(next)).map(({ file, should }) => [fileURLToPath(file), should]));
+    const kept = ["docs", "examples"].flatMap((folder) =>
+      readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).map((name) => join(root, folder, name)),
+    );
+    const old = new RegExp(`(?<![\\d.])${version.replaceAll(".", "\\.")}(?![\\d.](?!tgz))`);
+    for (const file of [...kept, ...made.keys(), join(root, "README.md")]) {
+      if (!/\.(?:md|json|ya?ml|[cm]?[jt]s|html)$|file$/.test(file)) continue;
+      const text = made.get(file) ?? readFileSync(file, "utf8");
+      // Those of others' packages may be any.
+      const own = file.endsWith("package-lock.json") ? text.slice(0, 300) : text;
+      assert.doesNotMatch(own, old, file);
+    }
+    const placeOf = (file: string) => relative(root, file).split(sep).join("/");
+    for (const path of ["docs/installing.md", "docs/openapi.json", "docs/acp-registry/agent.json", "package-lock.json"])
+      assert.ok(made.get(join(root, path))?.includes(next), path);
+    // And from there to the one behind it.
+    for (const [file, text] of made)
+      if (!file.endsWith("openapi.json")) assert.ok(!withVersion(placeOf(file), text, version).includes(next), file);
   });
 });
 

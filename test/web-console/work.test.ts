@@ -259,6 +259,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
         await page.evaluate(`location.hash = "#/s/${id}"`);
         await page.locator(".ask .diff-row.added").waitFor();
         await check("permission");
+        assert.deepEqual(await page.evaluate(outOf(".ask-choices .button, .composer-send", ".foot")), []);
         if (width > 720) {
           await page.locator(".ask").getByRole("button", { name: "Side by side" }).click();
           await check("side by side");
@@ -267,6 +268,9 @@ describe("beside the prompt", { skip: noBrowser }, () => {
         server.models.enqueue(say("Edited `a.txt`."));
         await page.locator(".ask").getByRole("button", { name: "Allow", exact: true }).click();
         await page.getByText("Edited a.txt.").waitFor();
+        await page.locator(".fold", { hasText: "Read" }).click();
+        await page.locator(".output").first().waitFor();
+        assert.deepEqual(await page.evaluate(outOf(".output .copy", ".output")), []);
         await check("session");
         await page.getByRole("button", { name: "Tokens and cost" }).click();
         await page.getByRole("img", { name: /^Tokens over time/ }).waitFor();
@@ -284,3 +288,11 @@ describe("beside the prompt", { skip: noBrowser }, () => {
         });
       });
 });
+
+/** Expression: what of `parts` sticks out of the `box` that it is in, or of the window. */
+function outOf(parts: string, box: string): string {
+  return `[...document.querySelectorAll(${JSON.stringify(parts)})].filter((part) => {
+    const [inner, outer] = [part.getBoundingClientRect(), part.closest(${JSON.stringify(box)}).getBoundingClientRect()];
+    return inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1 || ("${box}" === ".foot" && inner.bottom > innerHeight);
+  }).map((part) => part.outerHTML)`;
+}
