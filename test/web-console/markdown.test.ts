@@ -9,9 +9,10 @@ import { blocksOf, blocksOfGrown, htmlOf, wholeOf } from "../../adapters/web-con
 import { BoundedLexer } from "../../adapters/web-console/app/content/bounded-lexer.js";
 import { sectionsOf } from "../../adapters/web-console/app/content/sections.js";
 import { HOSTILE_MARKDOWN } from "../helpers/hostile-markdown.js";
+import { SOURCE_FLAGS, source } from "../helpers/node.js";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const READER = fileURLToPath(new URL("../helpers/markdown-reader.ts", import.meta.url));
+const READER = source("test/helpers/markdown-reader.ts");
 
 function html(text: string): string {
   return wholeOf(text)
@@ -21,7 +22,7 @@ function html(text: string): string {
 
 describe("Markdown of a message", () => {
   it("is read whatever it is, and becomes no more than a few times what it was", async () => {
-    const args = ["--import=tsx", "--conditions=@gantry/source", READER];
+    const args = [...SOURCE_FLAGS, READER];
     // Without bounds they take many minutes and all memory, in a thread that nothing else can end.
     const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 90_000, cwd: ROOT });
     const read = JSON.parse(stdout) as Record<string, number>;
