@@ -10,11 +10,12 @@ import { BoundedLexer } from "../../adapters/web-console/app/content/bounded-lex
 import { sectionsOf } from "../../adapters/web-console/app/content/sections.js";
 import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../helpers/console.js";
 import { HOSTILE_MARKDOWN } from "../helpers/hostile-markdown.js";
+import { SOURCE_FLAGS, source } from "../helpers/node.js";
 import { seedSessions } from "../helpers/seeded-sessions.js";
 import { makeTempDir } from "../helpers/temp.js";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const READER = fileURLToPath(new URL("../helpers/markdown-reader.ts", import.meta.url));
+const READER = source("test/helpers/markdown-reader.ts");
 
 function html(text: string): string {
   return wholeOf(text)
@@ -24,7 +25,7 @@ function html(text: string): string {
 
 describe("Markdown of a message", () => {
   it("is read whatever it is, and becomes no more than a few times what it was", async () => {
-    const args = ["--import=tsx", "--conditions=@gantry/source", READER];
+    const args = [...SOURCE_FLAGS, READER];
     // Without bounds they take many minutes and all memory, in a thread that nothing else can end.
     const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 90_000, cwd: ROOT });
     const read = JSON.parse(stdout) as Record<string, number>;
