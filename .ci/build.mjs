@@ -291,6 +291,7 @@ const FILES = [
         "search-folder",
         "shell-output",
         "web-page",
+        "write-file",
       ].map((name) => `src/tools/${name}.ts`),
       ...["by-handle", "by-name", "names", "opened-folder", "path-guard", "reach"].map(
         (name) => `src/files/${name}.ts`,

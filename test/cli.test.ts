@@ -113,6 +113,7 @@ describe("gantry", () => {
       [["serve", "--host", "a", "--host", "b"], /--host was given twice/],
       [["serve", "--port"], /--port needs a value/],
       [["serve", "--host", "--port", "0"], /--host needs a value/],
+      [["serve", "--help=yes"], /--help takes no value/],
       [["serve", "--insecure=yes"], /--insecure takes no value/],
     ];
     for (const [args, pattern] of cases) assertRefused(await runGantry(t, args), pattern);

@@ -88,7 +88,11 @@ describe("what the pages say is true", () => {
     const events = readFileSync(path.join(ROOT, "src/ports/watch.ts"), "utf8").matchAll(/^ {2}\| \{ type: "(\w+)"/gm);
     const text = readFileSync(path.join(ROOT, "docs/live.md"), "utf8");
     const rows = [...text.matchAll(/^\| `(\w+)` /gm)].map(([, name]) => name);
-    assert.deepEqual(rows, [...new Set([...events].map(([, name]) => name))]);
+    assert.deepEqual(
+      rows,
+      // One that has a cursor in one place alone is two.
+      [...new Set([...events].map(([, name]) => name))],
+    );
   });
 
   describe("embedding.md", () => {

@@ -243,7 +243,9 @@ export class Conversation {
           this.#begun = false;
           const { run } = event;
           const ended = run && run.error && (before?.id !== run.id || before.state !== run.state);
-          if (ended && before !== undefined) this.#told.notice(failure(run.state, run.error), run.state === "failed");
+          // What ended before we came is no news, unless we ended it.
+          if (ended && (before !== undefined || this.#stopWanted))
+            this.#told.notice(failure(run.state, run.error), run.state === "failed");
           if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "budget")
             this.#told.notice("The run ended: its budget is used up.");
           if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "max_iterations")

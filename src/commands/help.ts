@@ -67,6 +67,8 @@ export function unknownCommand(word: string, among: readonly About[] = ALL, of =
 /** Why a command does not take a flag, in one line. */
 export function unknownFlag(flag: string, { name, flags }: About): string {
   const see = `(see gantry ${name} --help)`;
+  // Elsewhere they are no flags of a command, and print their text.
+  if (Object.keys(ALWAYS).map(flagName).includes(flag)) return `${flag} takes no value ${see}`;
   const own = [...Object.keys(flags).map(flagName), "--help", "--version"];
   const near = nearest(flag, own);
   const others = ALL.flatMap((one) => (one.commands ? Object.values(one.commands) : [one]))

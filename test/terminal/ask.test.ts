@@ -113,8 +113,9 @@ describe("a question that comes while somebody is at the keyboard", () => {
     assert.equal(sent[1], '/api/asks/second {"choice":"Reject"}');
     // Nor in between, where none is there.
     ask();
-    type("\r");
+    type("1\r");
     assert.equal(sent.length, 2);
+    assert.equal(desk.editor.text, "1");
   });
 
   it("leaves the keys to what is being written", (t) => {
@@ -143,6 +144,12 @@ describe("what is about to be allowed", () => {
       "echo ok \u001b[8m rm -rf ~",
     ];
     for (const command of hidden) {
+      const { ask, screen } = deskOf(t);
+      ask(asked({ title: command, input: {} }));
+      assert.ok(
+        screen().some((row) => row.includes("rm -rf ~")),
+        JSON.stringify(command),
+      );
       const diff = [{ path: command, old_text: null, new_text: command }];
       for (const more of [{ input: { command } }, { diff }, { input: command }]) {
         const { ask, screen } = deskOf(t);

@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { findBubblewrap } from "../../src/tools/bubblewrap.js";
+import { SOURCES, SOURCE_FLAGS, source } from "../helpers/node.js";
 import { temporaryFolder } from "../helpers/tool-context.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
-const ROOT = new URL("../../", import.meta.url);
 
 /** Living processes that have this in their environment. */
 function having(word: string): string[] {
@@ -29,16 +29,16 @@ describe("the search for a bubblewrap that works", () => {
   it("leaves nothing behind when its process is killed meanwhile", async (t) => {
     if (!(await findBubblewrap({ env, network: true }))) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
-    const script = join(folder.path, "host.mts");
+    const script = join(folder.path, "host.mjs");
     const mark = `LEFT=${folder.path}`;
     // Killed as soon as there is a process of it.
     await writeFile(
       script,
       `import { readFileSync } from "node:fs";
-       import { findBubblewrap } from ${JSON.stringify(new URL("src/tools/bubblewrap.ts", ROOT).href)};
-       void findBubblewrap({ env: { PATH: process.env.PATH!, LEFT: ${JSON.stringify(folder.path)} }, network: true });
+       import { findBubblewrap } from ${JSON.stringify(source("src/tools/bubblewrap.ts"))};
+       void findBubblewrap({ env: { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder.path)} }, network: true });
        const own = "/proc/self/task/" + process.pid + "/children";
-       const isBubblewrap = (pid: string) => {
+       const isBubblewrap = (pid) => {
          try {
            return readFileSync("/proc/" + pid + "/cmdline", "latin1").includes("--args");
          } catch {
@@ -55,8 +55,8 @@ describe("the search for a bubblewrap that works", () => {
        look();`,
     );
     const rounds = [0, 2, 4].map(async (ms) => {
-      const child = spawn(process.execPath, ["--import", "tsx", "--conditions=@gantry/source", script, String(ms)], {
-        cwd: ROOT,
+      const child = spawn(process.execPath, [...SOURCE_FLAGS, script, String(ms)], {
+        cwd: SOURCES,
         stdio: ["ignore", "inherit", "inherit"],
       });
       assert.deepEqual(await once(child, "exit"), [null, "SIGKILL"]);
@@ -69,12 +69,12 @@ describe("the search for a bubblewrap that works", () => {
   it("is over when the sandbox that asked for it is closed", async (t) => {
     if (!(await findBubblewrap({ env, network: true }))) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
-    const script = join(folder.path, "host.mts");
+    const script = join(folder.path, "host.mjs");
     await writeFile(
       script,
-      `import { Sandbox } from ${JSON.stringify(new URL("src/tools/sandbox.ts", ROOT).href)};
-       import { findBubblewrap } from ${JSON.stringify(new URL("src/tools/bubblewrap.ts", ROOT).href)};
-       const env = { PATH: process.env.PATH! };
+      `import { Sandbox } from ${JSON.stringify(source("src/tools/sandbox.ts"))};
+       import { findBubblewrap } from ${JSON.stringify(source("src/tools/bubblewrap.ts"))};
+       const env = { PATH: process.env.PATH };
        const sandbox = new Sandbox({ env, allowPaths: [], deniedPaths: [], sandbox: "auto" });
        let isOver = false;
        void sandbox.describe();
@@ -82,8 +82,8 @@ describe("the search for a bubblewrap that works", () => {
        await sandbox.close();
        process.exitCode = isOver ? 0 : 9;`,
     );
-    const child = spawn(process.execPath, ["--import", "tsx", "--conditions=@gantry/source", script], {
-      cwd: ROOT,
+    const child = spawn(process.execPath, [...SOURCE_FLAGS, script], {
+      cwd: SOURCES,
       stdio: ["ignore", "inherit", "inherit"],
     });
     assert.deepEqual(await once(child, "exit"), [0, null]);

@@ -90,7 +90,7 @@ describe("who opens the console where nothing is required", { skip: noBrowser },
       const { page, requests } = await openWindow(t, await browser(), `${url}#/s/${name}`, {
         expected: /status of 404/,
       });
-      await page.getByText(/What shall be done|This session is not here/).waitFor();
+      await page.getByRole("heading", { name: /What shall be done|This session is not here/ }).waitFor();
       const odd = requests.filter((request) => !/ \/(console|api\/(models|sessions)\b)/.test(request));
       assert.deepEqual(odd, [], name);
     }

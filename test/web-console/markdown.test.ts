@@ -1,17 +1,21 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
-import { describe, it } from "node:test";
+import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Lexer, Marked } from "marked";
 import { blocksOf, blocksOfGrown, htmlOf, wholeOf } from "../../adapters/web-console/app/content/blocks.js";
 import { BoundedLexer } from "../../adapters/web-console/app/content/bounded-lexer.js";
 import { sectionsOf } from "../../adapters/web-console/app/content/sections.js";
+import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../helpers/console.js";
 import { HOSTILE_MARKDOWN } from "../helpers/hostile-markdown.js";
+import { SOURCE_FLAGS, source } from "../helpers/node.js";
+import { seedSessions } from "../helpers/seeded-sessions.js";
+import { makeTempDir } from "../helpers/temp.js";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const READER = fileURLToPath(new URL("../helpers/markdown-reader.ts", import.meta.url));
+const READER = source("test/helpers/markdown-reader.ts");
 
 function html(text: string): string {
   return wholeOf(text)
@@ -21,7 +25,7 @@ function html(text: string): string {
 
 describe("Markdown of a message", () => {
   it("is read whatever it is, and becomes no more than a few times what it was", async () => {
-    const args = ["--import=tsx", "--conditions=@gantry/source", READER];
+    const args = [...SOURCE_FLAGS, READER];
     // Without bounds they take many minutes and all memory, in a thread that nothing else can end.
     const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 90_000, cwd: ROOT });
     const read = JSON.parse(stdout) as Record<string, number>;
@@ -106,5 +110,31 @@ describe("Markdown of a message", () => {
       blocks = [...blocksOfGrown(before, blocks, text.slice(0, at))];
     }
     assert.equal(blocks.map(htmlOf).join(""), html(text));
+  });
+});
+
+describe("a window with hostile Markdown", { skip: noBrowser }, () => {
+  const browser = sharedBrowser({ after });
+
+  it("shows it, and goes on", async (t) => {
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const names = ["a word that may be emphasis", "a table that is wide and long", "tags that are left open"];
+    const messages = names.map((name) => ({
+      role: "assistant" as const,
+      parts: [{ type: "text" as const, text: HOSTILE_MARKDOWN[name] ?? "" }],
+    }));
+    const ids = await seedSessions(
+      home.path,
+      messages.map((message) => ({ messages: [message] })),
+    );
+    const console = await startConsole(t, { home: home.path });
+    const { page } = await openWindow(t, await browser(), console.url);
+    for (const id of ids) {
+      await page.goto(sessionUrl(console, id));
+      await page.locator(".answer .markdown-block").first().waitFor();
+      await page.evaluate('location.hash = "#/"');
+      await page.getByRole("heading", { name: "What shall be done?" }).waitFor();
+    }
   });
 });

@@ -93,8 +93,10 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     // Two changes at once come in any order.
     await settled(async () => chosen(await sessionOf(id)).join() === "lab,m1,low,ask");
     await page.getByRole("button", { name: "Model: m1" }).click();
+    await until(page, `document.activeElement.getAttribute("aria-label") === "Search models"`);
     await page.keyboard.press("Escape");
-    assert.equal(await page.getByRole("listbox").count(), 0);
+    // A browser tells that a popover has closed when it has closed.
+    await page.getByRole("listbox").waitFor({ state: "detached" });
   });
 
   it("shows the plan, and out of the way of a question how far it is", async (t) => {
@@ -259,6 +261,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
         await page.evaluate(`location.hash = "#/s/${id}"`);
         await page.locator(".ask .diff-row.added").waitFor();
         await check("permission");
+        assert.deepEqual(await page.evaluate(outOf(".ask-choices .button, .composer-send", ".foot")), []);
         if (width > 720) {
           await page.locator(".ask").getByRole("button", { name: "Side by side" }).click();
           await check("side by side");
@@ -267,6 +270,9 @@ describe("beside the prompt", { skip: noBrowser }, () => {
         server.models.enqueue(say("Edited `a.txt`."));
         await page.locator(".ask").getByRole("button", { name: "Allow", exact: true }).click();
         await page.getByText("Edited a.txt.").waitFor();
+        await page.locator(".fold", { hasText: "Read" }).click();
+        await page.locator(".output").first().waitFor();
+        assert.deepEqual(await page.evaluate(outOf(".output .copy", ".output")), []);
         await check("session");
         await page.getByRole("button", { name: "Tokens and cost" }).click();
         await page.getByRole("img", { name: /^Tokens over time/ }).waitFor();
@@ -284,3 +290,11 @@ describe("beside the prompt", { skip: noBrowser }, () => {
         });
       });
 });
+
+/** Expression: what of `parts` sticks out of the `box` that it is in, or of the window. */
+function outOf(parts: string, box: string): string {
+  return `[...document.querySelectorAll(${JSON.stringify(parts)})].filter((part) => {
+    const [inner, outer] = [part.getBoundingClientRect(), part.closest(${JSON.stringify(box)}).getBoundingClientRect()];
+    return inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1 || ("${box}" === ".foot" && inner.bottom > innerHeight);
+  }).map((part) => part.outerHTML)`;
+}

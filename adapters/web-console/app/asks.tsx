@@ -209,7 +209,8 @@ function Details({ ask }: { ask: Ask }) {
       </>
     );
   }
-  if (ask.diff.length > 0) return ask.diff.map((diff) => <DiffView key={diff.path} diff={diff} asked />);
+  if (ask.diff.length > 0)
+    return ask.diff.map((diff) => <DiffView key={diff.path} diff={diff} asked pieces={ask.tool !== "write"} />);
   return <Arguments of={input} />;
 }
 

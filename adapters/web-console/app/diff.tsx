@@ -47,12 +47,14 @@ function choose(value: "unified" | "split"): void {
 interface DiffViewProps {
   diff: Diff;
   open?: boolean;
-  /** It has not happened yet: what is there now is not known, and the text may take its place. */
+  /** It has not happened yet, and somebody is to allow it. */
   asked?: boolean;
+  /** The texts are pieces of the file, whose place in it is not known. */
+  pieces?: boolean;
 }
 
 /** What happens to a file, line by line. */
-export function DiffView({ diff, open = true, asked = false }: DiffViewProps) {
+export function DiffView({ diff, open = true, asked = false, pieces = false }: DiffViewProps) {
   const rows = useRows(diff);
   const isOpen = useSignal(open);
   const counts = rows && countsOf(rows);
@@ -60,7 +62,7 @@ export function DiffView({ diff, open = true, asked = false }: DiffViewProps) {
     diff.old_text === null ? (asked ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
   return (
     <section
-      class={`diff ${asked ? "diff-asked" : ""} ${asked && diff.old_text !== null ? "diff-planned" : ""}`}
+      class={`diff ${asked ? "diff-asked" : ""} ${pieces && diff.old_text !== null ? "diff-planned" : ""}`}
       aria-label={`Changes of ${diff.path}`}
     >
       <header class="diff-head">

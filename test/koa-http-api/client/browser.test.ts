@@ -150,11 +150,15 @@ describe("the client in a browser", { skip: noBrowser }, () => {
       })();
     })()`);
     const shows = (what: string) => page.waitForFunction(what, undefined, { polling: 20 });
-    for (const word of ["w5 ", "w20 ", "w40 "]) {
+    for (const [n, word] of ["w5 ", "w20 ", "w40 "].entries()) {
       await shows(`window.page.messages[1]?.content.includes(${JSON.stringify(word)})`);
+      // It may have come with all the rest as soon as the page was back: each cut is of a connection that is there.
+      await shows(`states.at(-1) === "open"`);
       proxy.cutAll();
+      await shows(`states.filter((state) => state === "lost").length > ${n}`);
     }
     await shows(`window.page.messages[1]?.content.includes("w59 ")`);
+    await shows(`states.at(-1) === "open"`);
     await first.stop("SIGKILL");
     await shows(`states.at(-1) === "lost" || states.at(-1) === "connecting"`);
     const second = await start(new URL(first.url).port);
