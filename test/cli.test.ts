@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { createServer, type AddressInfo } from "node:net";
 import { once } from "node:events";
-import { readFile, stat } from "node:fs/promises";
+import { readFile, rm, stat, writeFile } from "node:fs/promises";
+import path from "node:path";
 import { describe, it } from "node:test";
 import { flagName, type About } from "../src/commands/about.js";
 import { ALL } from "../src/commands/about/all.js";
+import { gantryCommand } from "./helpers/node.js";
+import { folderFor } from "./helpers/other-user.js";
 import { FULL, runGantry, startServer } from "./helpers/server.js";
 import { tempDir } from "./helpers/temp.js";
 
@@ -153,6 +156,56 @@ Object.defineProperty(process, "version", { value: "v${version}" });`,
     assert.notEqual(unknown.code, 0);
     assert.match(unknown.stderr + unknown.stdout, /--prot/);
   });
+});
+
+describe("gantry where nothing is as on a desk", () => {
+  const stranger = { uid: 54_321, gid: 54_321 };
+  // What loads sources as they are needs more of its user and its folder than gantry does.
+  const loader = gantryCommand().includes("--import") && "needs npm run test:only";
+  const root = process.platform === "linux" && process.getuid?.() === 0;
+  const skip = root ? loader : "only root of Linux can become anybody";
+  const through = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "env", "-u", "HOME"];
+  const commands = [["run", "Hi"], ["serve", "--port", "0"], ["sessions", "list"], ["models"], ["adapters"]];
+
+  it("a user whom no list of users has is told what is missing", { skip }, async (t) => {
+    for (const args of commands)
+      assertRefused(
+        await runGantry(t, args, { through, env: { GANTRY_HOME: "" } }),
+        /^gantry: no home folder is known: set HOME or GANTRY_HOME$/m,
+      );
+  });
+
+  it("and does all else with GANTRY_HOME", { skip }, async (t) => {
+    const [home, projectDir] = [folderFor(stranger), folderFor(stranger)];
+    t.after(() => Promise.all([home, projectDir].map((folder) => rm(folder, { recursive: true }))));
+    await writeFile(path.join(projectDir, "a.txt"), "alpha", { mode: 0o644 });
+    const config = JSON.stringify({ permissions: { rules: [{ tool: "read", action: "deny", path: "~/.ssh/**" }] } });
+    await writeFile(path.join(home, "config.json"), config, { mode: 0o644 });
+    const { code, stdout, stderr } = await runGantry(t, ["run", "Read a.txt"], { through, home, projectDir });
+    assert.match(stdout, /Calling `read`/);
+    // Whether the file lies in that folder nobody can say.
+    assert.match(stderr, /^gantry: refused by permission: Read a\.txt$/m);
+    assert.equal(code, 4, stderr);
+    const plain = await runGantry(t, ["run", "Read a.txt"], {
+      through: [...through.slice(0, -2), "env", `HOME=${projectDir}`],
+      home,
+      projectDir,
+    });
+    assert.equal(plain.code, 0, plain.stderr);
+  });
+
+  it(
+    "a folder that was deleted is named so",
+    { skip: process.platform === "linux" ? loader : "needs Linux" },
+    async (t) => {
+      const gone = ["bash", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "bash"];
+      for (const args of commands.slice(0, 4))
+        assertRefused(
+          await runGantry(t, args, { through: gone }),
+          /^gantry: the folder that gantry was started in is not there any more$/m,
+        );
+    },
+  );
 });
 
 describe("gantry serve cannot start", () => {

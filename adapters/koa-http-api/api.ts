@@ -12,6 +12,8 @@ export interface ApiParts {
   /** Of every response. */
   headers: Readonly<Record<string, string>>;
   logger: Logger;
+  /** Names of the headers by which clients prove who they are. */
+  proving: readonly string[];
   /** Whether all clients are of this machine. */
   isLoopback: () => boolean;
   /** Counts a stream of the port; undefined when there are too many. */

@@ -28,6 +28,8 @@ export class KoaHttpTransport implements Transport {
     const host = this.#host ?? own!;
     const serving = new HttpServing(own);
     const headers = commonHeaders(options);
+    // With none of its own, those of the port hold.
+    const required = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
     // Koa is half of a start: it is loaded while the first client is still on its way.
     const loaded = once(async () => {
       const { createApp } = await import("./app.js");
@@ -36,6 +38,7 @@ export class KoaHttpTransport implements Transport {
         options,
         headers,
         logger: this.#logger,
+        proving: host.provingHeaders(required),
         isLoopback: () => host.loopback,
         takeStream: () => host.takeStream(),
         stopping: serving.begun,
@@ -52,8 +55,7 @@ export class KoaHttpTransport implements Transport {
         prefix: "/api",
         fallback: true,
         authenticated: false,
-        // With none of its own, those of the port hold.
-        requiredHeaders: Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined,
+        requiredHeaders: required,
         // Whoever asks whether it lives learns nothing else.
         open: [HEALTH],
         headerless: options.openProbes ? [HEALTH, READY] : [],

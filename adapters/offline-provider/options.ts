@@ -25,6 +25,13 @@ export interface OfflineOptions {
 
 /** With `~` for the user's own folder, as people write it. */
 export function fromHome(file: string): string {
-  const relative = path.relative(homedir(), file);
+  let home: string;
+  try {
+    home = homedir();
+  } catch {
+    // A user that has none.
+    return file;
+  }
+  const relative = path.relative(home, file);
   return relative.startsWith("..") || path.isAbsolute(relative) ? file : `~/${relative.split(path.sep).join("/")}`;
 }

@@ -46,6 +46,12 @@ function bash(): string {
   const names = ALL.map(({ name }) => name).join(" ");
   const withInner = ALL.filter(({ commands }) => commands).map(({ name }) => name);
   return `# bash completion of gantry
+_gantry_files() {
+  # A name may have blanks and stars, and macOS has a bash that knows no mapfile.
+  local file
+  while IFS= read -r file; do COMPREPLY+=("$file"); done < <(compgen "$1" -- "$2")
+  compopt -o filenames 2>/dev/null
+}
 _gantry() {
   local cur=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD - 1]} name= word words= i
   local value=
@@ -62,8 +68,8 @@ _gantry() {
   COMPREPLY=()
   case "$before" in
 ${[...choicesByFlag()].map(([flag, choices]) => `    ${flag}) value="${choices.join(" ")}" ;;`).join("\n")}
-    ${flagsThatComplete("file").join("|")}) COMPREPLY=($(compgen -f -- "$cur")); compopt -o filenames 2>/dev/null; return ;;
-    ${flagsThatComplete("folder").join("|")}) COMPREPLY=($(compgen -d -- "$cur")); compopt -o filenames 2>/dev/null; return ;;
+    ${flagsThatComplete("file").join("|")}) _gantry_files -f "$cur"; return ;;
+    ${flagsThatComplete("folder").join("|")}) _gantry_files -d "$cur"; return ;;
     ${otherFlags().join("|")}) return ;;
   esac
   if [[ -n $value ]]; then

@@ -41,7 +41,7 @@ export interface JudgeJob {
   readonly projectDir: string;
   readonly realProjectDir: string;
   /** What `~` means. */
-  readonly homeDir: string;
+  readonly homeDir: string | undefined;
 }
 
 /** `pass`: no rule is for the call. */
@@ -140,7 +140,10 @@ function commandFit({ pattern, action }: ReadRule, command: Command | undefined)
 function placeFit(glob: string, { action, exact }: RuleForCall, job: JudgeJob): Fit {
   const { places, files } = job;
   if (places.length === 0) return action !== "allow" && (files || exact) ? "maybe" : "no";
-  const inside = glob.replace(/^~(?=\/)/, job.homeDir);
+  const { homeDir } = job;
+  // Where nobody knows the home folder, nobody knows what lies in it either.
+  if (homeDir === undefined && glob.startsWith("~/")) return action === "allow" ? "no" : "maybe";
+  const inside = glob.replace(/^~(?=\/)/, homeDir ?? "~");
   if (action === "allow") {
     const covers = compileGlob(inside, new Allowance(Infinity));
     return places.every(({ real, whole }) => {

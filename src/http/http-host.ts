@@ -12,7 +12,7 @@ import { pathOf, toOriginForm } from "./target.js";
 import { silentLogger } from "../base/log.js";
 import type { Logger } from "../ports/logger.js";
 import type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";
-import { headerValues, isLoopback } from "./web-safety.js";
+import { authenticates, headerValues, isLoopback } from "./web-safety.js";
 
 /** Where a port listens, who may come in, and how many. */
 export interface HttpHostOptions extends GateOptions {
@@ -122,6 +122,11 @@ class NodeHttpHost implements HttpHost {
       this.#mounts.splice(this.#mounts.indexOf(mount), 1);
       throw error;
     }
+  }
+
+  provingHeaders(own?: Readonly<Record<string, string>>): readonly string[] {
+    const required = own ?? this.#options.requiredHeaders ?? {};
+    return authenticates(required) ? Object.keys(required) : [];
   }
 
   takeStream(): (() => void) | undefined {

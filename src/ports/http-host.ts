@@ -59,6 +59,11 @@ export interface HttpHost {
   readonly loopback: boolean;
   /** Serve a mount; the first one opens the port. Resolves with the URL's origin once clients can connect. */
   mount(mount: HttpMount): Promise<string>;
+  /**
+   * Names of the headers by which clients prove who they are, the port's or a mount's `own`: a preflight may allow them. None
+   * where one must only be there: that a page cannot send it may be what it is for.
+   */
+  provingHeaders(own?: Readonly<Record<string, string>>): readonly string[];
   /** Count an answer that goes on, such as a stream of events; the returned function says that it ended. Undefined: there are too many. */
   takeStream(): (() => void) | undefined;
   /** Take no new connections or requests (503). */

@@ -63,13 +63,22 @@ export async function judgedByRules(
     files,
     projectDir,
     realProjectDir: (await guard.resolve(projectDir)).path,
-    homeDir: homedir(),
+    homeDir: homeOf(),
   };
   const { action, rule, unread } = await withThread(signal, (thread) => thread.ask("judge", job, { ms: JUDGE_MS }));
   const decided = own[rule];
   if (!decided || action === "pass") return PASS;
   const mayBeDenied = action === "ask" && (unread || decided.action === "deny") && own.some(isDenying);
   return { ...told(decided, places[rule], action, unread), mayBeDenied };
+}
+
+/** Undefined for a user that no list of users has, and no variable. */
+function homeOf(): string | undefined {
+  try {
+    return homedir();
+  } catch {
+    return undefined;
+  }
 }
 
 /** `action`: what came of the rule, which may be a question where it would have been more. */

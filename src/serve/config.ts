@@ -14,10 +14,16 @@ export function environment(name: string): string | undefined {
   return process.env[name];
 }
 
-/** gantry's home folder: `GANTRY_HOME`, else `~/.gantry`. */
+/** gantry's home folder: `GANTRY_HOME`, else `~/.gantry`. Throws `ConfigError` where nobody knows the latter. */
 export function homeFolder(): string {
   const set = environment("GANTRY_HOME");
-  return set === undefined || set === "" ? join(homedir(), ".gantry") : resolve(set);
+  if (set !== undefined && set !== "") return resolve(set);
+  try {
+    return join(homedir(), ".gantry");
+  } catch (error) {
+    // A user that no list has, as containers may be told to use.
+    throw new ConfigError("no home folder is known: set HOME or GANTRY_HOME", { cause: error });
+  }
 }
 
 /** Names that child processes of tools get from the environment, beside those configured under `tools.env`. */

@@ -91,6 +91,18 @@ describe("gantry completion", () => {
         ["gantry run --json --quiet --eff", "--effort"],
       ] as const)
         it(`${line}[Tab]`, (t) => offers(t, line, expected));
+
+      if (shell === "bash")
+        it("a name with blanks, or stars, is one", async () => {
+          await using folder = await makeTempDir();
+          const names = ["two words.txt", "two *", "two;x"];
+          await folder.write({ "completion.sh": script, ...Object.fromEntries(names.map((name) => [name, ""])) });
+          await folder.write({ "a folder/x": "" });
+          const offered = (line: string) => OFFERED[shell](folder.at("completion.sh"), line, folder.path);
+          assert.deepEqual((await offered("gantry run --file tw")).sort(), names.sort());
+          assert.deepEqual(await offered("gantry run --file=two"), await offered("gantry run --file two"));
+          assert.deepEqual(await offered("gantry sessions list --folder a"), ["a folder"]);
+        });
     });
   }
 

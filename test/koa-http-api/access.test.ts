@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { exchange, type RawRequest } from "../helpers/http.js";
+import { startServer } from "../helpers/server.js";
 import { startApi } from "./api.js";
 
 /** Every route, with what it answers a welcome client. */
@@ -94,6 +95,49 @@ it("a preflight that asks for what is newer is told of it, all others as ever", 
   assert.deepEqual(await lists({ [method]: "POST", [names]: "content-type,idempotency-key" }), [old[0], wide]);
   assert.deepEqual(await lists({ [method]: "GET", [names]: "Last-Event-ID" }), [old[0], wide]);
   assert.match(String((await send("/api/health")).headers["access-control-expose-headers"]), /\bX-Run-Id\b/);
+});
+
+it("a page of another address may send the required headers by which clients prove who they are", async (t) => {
+  const asked = "access-control-request-headers";
+  const listed = async (send: Awaited<ReturnType<typeof startApi>>["send"], names?: string) => {
+    const headers = { origin: "http://127.0.0.1:9", "access-control-request-method": "POST" };
+    const answer = await send("/api/run", {
+      method: "OPTIONS",
+      headers: { ...headers, ...(names && { [asked]: names }) },
+    });
+    assert.ok(!JSON.stringify([answer.headers, answer.text]).includes("secret"));
+    return answer.headers["access-control-allow-headers"];
+  };
+  const requiredHeaders = { "X-Key": "secret", Authorization: "Bearer secret", "X-Client": "" };
+  const { send } = await startApi(t, { http: { requiredHeaders, headers: { "X-Mine": "1" } } });
+  // By its own name alone: whoever does not know it is told nothing new.
+  for (const names of [undefined, "content-type", "x-ke", "x-key-2, my-x-key", "authorization"])
+    assert.equal(await listed(send, names), "Content-Type, Authorization, X-Mine", names);
+  assert.equal(await listed(send, "content-type,x-key"), "Content-Type, Authorization, X-Key, X-Mine");
+  assert.equal(await listed(send, "X-CLIENT , x-key"), "Content-Type, Authorization, X-Key, X-Client, X-Mine");
+  assert.equal(
+    await listed(send, "authorization,idempotency-key,x-key"),
+    "Content-Type, Authorization, Idempotency-Key, Last-Event-ID, X-Key, X-Mine",
+  );
+  // One that must only be there proves nothing, and may be there to keep pages out.
+  const open = await startApi(t, { http: { requiredHeaders: { "X-Client": "" } } });
+  assert.equal(await listed(open.send, "x-client"), "Content-Type, Authorization");
+});
+
+it("it is the port's required headers where the API has none of its own, and its own in their place", async (t) => {
+  for (const [own, allowed] of [
+    [{}, "Content-Type, Authorization, X-Port"],
+    [{ required_headers: { "X-Own": "k" } }, "Content-Type, Authorization, X-Own"],
+  ] as const) {
+    const server = await startServer(t, {
+      config: { server: { required_headers: { "X-Port": "k" }, transports: [{ transport: "koa-http-api", ...own }] } },
+    });
+    const { status, headers } = await server.fetch("/api/run", {
+      method: "OPTIONS",
+      headers: { "access-control-request-method": "POST", "access-control-request-headers": "x-own,x-port" },
+    });
+    assert.deepEqual([status, headers.get("access-control-allow-headers")], [204, allowed]);
+  }
 });
 
 it("server.headers are on every response", async (t) => {

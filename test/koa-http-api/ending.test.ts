@@ -276,6 +276,7 @@ it("whoever has left before their request is looked at gets nothing done, and st
   // It learns late whose the connection is.
   const late: HttpHost = {
     loopback: true,
+    provingHeaders: () => [],
     takeStream: () => host.takeStream(),
     refuseNew: () => host.refuseNew(),
     close: (signal) => host.close(signal),

@@ -70,13 +70,14 @@ describe("the client in a browser", { skip: noBrowser }, () => {
 
   it("runs, streams, steers and is refused, with the headers that the server requires", async (t) => {
     const models = await lab(t);
-    const config = labConfig(models, { server: { required_headers: { Authorization: "Bearer right" } } });
+    const headers = { Authorization: "Bearer right", "X-Key": "right" };
+    const config = labConfig(models, { server: { required_headers: headers } });
     const { url } = await startServer(t, { config });
     const page = await openPage(t);
     const inPage = <T>(body: string): Promise<T> =>
       page.evaluate(`(async () => {
         const url = ${JSON.stringify(url)};
-        const client = new GantryClient({ url, headers: { Authorization: "Bearer right" } });
+        const client = new GantryClient({ url, headers: ${JSON.stringify(headers)} });
         ${body}
       })()`);
     models.enqueue({ say: [{ text: ["One, ", "two. 🙂"] }] });
@@ -116,7 +117,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
       for await (const event of stream) if (event.type === "token") break;
       await client.runs.cancel(stream.runId);
       return stream.sessionId;`);
-    const client = new GantryClient({ url, headers: { Authorization: "Bearer right" } });
+    const client = new GantryClient({ url, headers });
     assert.equal((await client.sessions.get(left)).title, "Renamed");
     assert.equal((await client.runs.list({ sessionId: left }))[0]?.state, "cancelled");
   });
