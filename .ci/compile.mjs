@@ -66,8 +66,10 @@ async function compileFile({ file, text }, compilerOptions) {
     sourcesContent: false,
     keepNames: true,
     tsconfigRaw: { compilerOptions: { ...compilerOptions, ...(isPage && { jsxImportSource: "preact" }) } },
-    // A test finds what it reads and starts from where it lies. What it tests finds its own beside itself.
-    define: /^(test|examples)\//.test(file) ? { "import.meta.url": JSON.stringify(pathToFileURL(at(file)).href) } : {},
+    // Tests and scripts work on the project from where they lie. What is tested finds its own beside itself.
+    define: /^(test|examples|\.ci)\//.test(file)
+      ? { "import.meta.url": JSON.stringify(pathToFileURL(at(file)).href) }
+      : {},
   });
   put(`${target}.map`, map);
   put(target, `${code}//# sourceMappingURL=${path.basename(target)}.map\n`);

@@ -5,7 +5,7 @@ import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { SOURCE_FLAGS } from "./helpers/node.js";
+import { SOURCES, SOURCE_FLAGS } from "./helpers/node.js";
 import { runGantry } from "./helpers/server.js";
 import { tempDir, type TempDir } from "./helpers/temp.js";
 
@@ -44,7 +44,7 @@ async function node(folder: TempDir, ...args: string[]): Promise<string> {
 async function stranger(t: TestContext): Promise<TempDir> {
   const folder = await tempDir(t);
   mkdirSync(folder.at("node_modules"));
-  symlinkSync(ROOT, folder.at("node_modules", "gantry"), "dir");
+  symlinkSync(SOURCES, folder.at("node_modules", "gantry"), "dir");
   return folder;
 }
 
