@@ -14,6 +14,8 @@ import { writtenLine } from "./text.js";
 interface Server {
   url: string;
   headers: Readonly<Record<string, string>>;
+  /** In place of the platform's. */
+  fetch?: typeof globalThis.fetch | undefined;
 }
 
 /** What a terminal is opened with. */
@@ -141,7 +143,7 @@ function lateClient(server: Promise<Server>): GantryClient {
   return new GantryClient({
     url: "http://gantry.invalid",
     fetch: async (input, init) => {
-      const { url, headers } = await until(server, init?.signal ?? undefined);
+      const { url, headers, fetch = globalThis.fetch } = await until(server, init?.signal ?? undefined);
       const asked = new URL(input instanceof Request ? input.url : input);
       return fetch(new URL(`${asked.pathname}${asked.search}`, url), {
         ...init,

@@ -38,6 +38,7 @@ export const run: Command<typeof chat.flags> = async ({ args, flags, output, int
   const [{ openTerminal }, loaded] = await Promise.all([import("gantry/adapters/terminal"), configOf(flags, address)]);
   const folder = realpathSync(resolve("."));
   let composition: Composition | undefined;
+  let served: () => Promise<void> = async () => undefined;
   let tell = (line: string) => output.tell(line);
   const isLocal = address === undefined || LOOPBACK.test(address.hostname);
   const { config } = loaded;
@@ -46,7 +47,16 @@ export const run: Command<typeof chat.flags> = async ({ args, flags, output, int
       input: stdin,
       output: stdout,
       serve: async () => {
-        if (address) return { url: address.origin, headers: headersFor(address, flags.header, loaded) };
+        if (address) {
+          const server = await serverAt(
+            address,
+            headersFor(address, flags.header, loaded),
+            flags.anyUser === true,
+            tell,
+          );
+          served = server.close;
+          return server;
+        }
         composition = await serveHere(loaded, folder, (line) => tell(shortOf(line)));
         const [{ address: url } = { address: "" }] = composition.listening;
         return { url, headers: config.server.requiredHeaders };
@@ -73,10 +83,42 @@ export const run: Command<typeof chat.flags> = async ({ args, flags, output, int
     }
   } finally {
     tell = (line) => output.tell(line);
-    await composition?.stop();
+    await Promise.all([served(), composition?.stop()]);
   }
   return 0;
 };
+
+/**
+ * A server that is there already. Its port may be had by others while it is down: each connection is looked at before anything
+ * is sent. Rejects with `ConfigError` where the first one is not to be trusted; of later ones `tell` says so.
+ */
+async function serverAt(
+  { origin }: URL,
+  headers: Server["headers"],
+  isAnybody: boolean,
+  tell: (line: string) => void,
+): Promise<Server & { fetch: typeof globalThis.fetch; close: () => Promise<void> }> {
+  if (isAnybody) return { url: origin, headers, fetch: globalThis.fetch, close: async () => undefined };
+  const { checkedFetch, refusalIn, refuserOf } = await import("./own-server.js");
+  const { fetch, close } = await checkedFetch(refuserOf(origin, Object.keys(headers).length > 0));
+  let told = "";
+  const asked: typeof globalThis.fetch = (input, init) =>
+    fetch(input, init).catch((error: unknown) => {
+      const { message = "" } = refusalIn(error) ?? {};
+      if (message !== "" && message !== told) tell((told = message));
+      throw error;
+    });
+  // One that is not there yet is waited for.
+  const refusal = await fetch(`${origin}/api/health`).then(
+    async ({ body }) => void (await body?.cancel()),
+    (error: unknown) => refusalIn(error),
+  );
+  if (refusal) {
+    await close();
+    throw refusal;
+  }
+  return { url: origin, headers, fetch: asked, close };
+}
 
 /** The config; of an agent of our own with a port that nobody else gets in by. */
 function configOf(flags: ChatFlags, address: URL | undefined): Promise<LoadedConfig> {

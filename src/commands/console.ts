@@ -1,11 +1,10 @@
-import type { Socket } from "node:net";
 import { post } from "../http/post.js";
-import { whoseServer } from "../http/whose-server.js";
 import { ConfigError } from "../ports/errors.js";
 import { headersOfApi } from "../serve/selected-adapters.js";
 import type { webConsole } from "./about/console.js";
 import { loadFor, refuseArguments, type Command } from "./command.js";
 import { openAddress, openSecretly } from "./open-address.js";
+import { refuserOf, type CheckServer } from "./own-server.js";
 
 /** `gantry console`: open the console of a server that runs. */
 export const run: Command<typeof webConsole.flags> = async ({ args, flags, output }) => {
@@ -47,7 +46,7 @@ async function linkOf(
   origin: string,
   headers: Record<string, string>,
   file: string,
-  check: (socket: Socket) => Promise<void>,
+  check: CheckServer,
 ): Promise<string> {
   const asked = post(`${origin}/console/links`, headers, check);
   const { status, text } = await asked.catch((error: NodeJS.ErrnoException) => {
@@ -64,18 +63,6 @@ async function linkOf(
   // What answers there may be anything; nothing but an address of a console is opened.
   if (path !== undefined && /^\/console(#code=[\w-]+)?$/.test(path)) return path;
   throw new ConfigError(`there is no console at ${origin}: server.console is false there, or it is no gantry`);
-}
-
-/** Where the server is down, anybody may have its port: headers are for nobody else, and nobody else's page is opened. */
-function refuserOf(origin: string, hasHeaders: boolean): (socket: Socket) => Promise<void> {
-  return async (socket) => {
-    const whose = await whoseServer(socket);
-    const wayOut = "nothing was sent to it; say --any-user if it is your server all the same";
-    if (typeof whose === "object")
-      throw new ConfigError(`what listens at ${origin} is a process of another user (uid ${whose.uid}): ${wayOut}`);
-    if (whose === "unknown" && hasHeaders)
-      throw new ConfigError(`it cannot be told whose process listens at ${origin}: ${wayOut}`);
-  };
 }
 
 function wordIn(text: string, key: string): string | undefined {

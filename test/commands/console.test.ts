@@ -1,42 +1,13 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { chmod } from "node:fs/promises";
 import { describe, it } from "node:test";
-import { freePort } from "../helpers/other-user.js";
+import { foreignServer, freePort, noOtherUser } from "../helpers/other-user.js";
 import { send } from "../helpers/http.js";
 import { runGantry, startServer } from "../helpers/server.js";
-import { tempDir, type Hooks } from "../helpers/temp.js";
+import { tempDir } from "../helpers/temp.js";
 
 const SECRET = "s3cret-of-the-test";
 const LOCKED = { server: { port: 0, required_headers: { "X-Key": SECRET } } };
-
-const notLinux = process.platform !== "linux" && "only Linux tells users apart";
-const noOtherUser = notLinux || (process.getuid?.() !== 0 && "only root can become another user");
-
-/** A process of another user that takes the place of a server. */
-async function foreignServer(hooks: Hooks): Promise<{ url: string; asked: () => Promise<string> }> {
-  const program = `
-    let asked = "";
-    require("node:http").createServer((request, response) => {
-      if (request.url === "/asked") return response.end(asked);
-      asked += request.method + " " + request.url + " " + request.headers["x-key"] + "\\n";
-      response.end(JSON.stringify({ path: "/console" }));
-    }).listen(0, "127.0.0.1", function () { process.stdout.write(String(this.address().port)); });`;
-  const child = spawn(process.execPath, ["-e", program], {
-    uid: 65_534,
-    cwd: "/",
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  const ended = once(child, "close");
-  hooks.after(async () => {
-    child.kill();
-    await ended;
-  });
-  const [port] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
-  const url = `http://127.0.0.1:${port}`;
-  return { url, asked: async () => (await fetch(`${url}/asked`)).text() };
-}
 
 describe("gantry console", () => {
   it("prints the address where there is no browser", async (t) => {
@@ -92,7 +63,7 @@ describe("gantry console", () => {
 
   it(
     "hands a link to the browser without showing it to the other users of the machine",
-    { skip: notLinux },
+    { skip: process.platform !== "linux" && "only Linux tells users apart" },
     async (t) => {
       const server = await startServer(t, { config: LOCKED });
       const folder = await tempDir(t, {

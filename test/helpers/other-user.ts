@@ -1,8 +1,15 @@
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, chownSync, constants, mkdtempSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import type { Hooks } from "./temp.js";
+
+/** Why tests with a second user are skipped; false where there is one. */
+export const noOtherUser: string | false =
+  (process.platform !== "linux" && "only Linux tells users apart") ||
+  (process.getuid?.() !== 0 && "only root can become another user");
 
 /** Whom a program runs as that refuses to run as root: the user that packages make for it, else nobody. Undefined for nobody else. */
 export function otherUser(): { uid: number; gid: number } | undefined {
@@ -47,4 +54,28 @@ export async function freePort(): Promise<number> {
   probe.close();
   await once(probe, "close");
   return typeof address === "object" && address ? address.port : 0;
+}
+
+/** A process of another user that takes the place of a server; `asked` is what came to it. */
+export async function foreignServer(hooks: Hooks, at = 0): Promise<{ url: string; asked: () => Promise<string> }> {
+  const program = `
+    let asked = "";
+    require("node:http").createServer((request, response) => {
+      if (request.url === "/asked") return response.end(asked);
+      asked += request.method + " " + request.url + " " + request.headers["x-key"] + "\\n";
+      response.end(JSON.stringify({ path: "/console" }));
+    }).listen(${at}, "127.0.0.1", function () { process.stdout.write(String(this.address().port)); });`;
+  const child = spawn(process.execPath, ["-e", program], {
+    uid: 65_534,
+    cwd: "/",
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const ended = once(child, "close");
+  hooks.after(async () => {
+    child.kill();
+    await ended;
+  });
+  const [port] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
+  const url = `http://127.0.0.1:${port}`;
+  return { url, asked: async () => (await fetch(`${url}/asked`)).text() };
 }

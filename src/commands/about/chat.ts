@@ -13,6 +13,10 @@ export const chat = {
       value: "NAME:VALUE",
       about: "with --url: what requests carry (default: server.required_headers, for this machine)",
     },
+    anyUser: {
+      type: "boolean",
+      about: "with --url: also where another user's process listens, or it cannot be told whose",
+    },
     ...SESSION_FLAGS,
     ...MODEL_FLAGS,
     ...CONFIG_FLAGS,

@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { foreignServer, noOtherUser } from "../helpers/other-user.js";
+import { until } from "../helpers/lab.js";
+import { NO_TMUX, openPane } from "../helpers/pane.js";
+import { startServer } from "../helpers/server.js";
+
+const LOCKED = { server: { port: 0, required_headers: { "X-Key": "s3cret-of-the-test" } } };
+
+describe("a terminal on a served agent", { skip: NO_TMUX || noOtherUser }, () => {
+  it("sends nothing to a process of another user at its port", async (t) => {
+    const { url, asked } = await foreignServer(t);
+    for (const args of [["--continue"], []]) {
+      const pane = await openPane(t, { config: LOCKED, args: ["chat", "--url", url, ...args] });
+      const { code, screen } = await pane.ended();
+      assert.equal(code, 1);
+      assert.match(
+        screen.replace(/\n/g, ""),
+        /is a process of another user \(uid 65534\): nothing was sent.*--any-user/,
+      );
+    }
+    assert.equal(await asked(), "");
+    const pane = await openPane(t, { config: LOCKED, args: ["chat", "--url", url, "--any-user", "--continue"] });
+    await until(async () => (await asked()) !== "");
+    await pane.keys("C-d");
+    await pane.ended();
+    assert.match(await asked(), /^GET \/api\/sessions\S* s3cret-of-the-test$/m);
+  });
+
+  it("also where the port changes hands while it is open", async (t) => {
+    const server = await startServer(t, { config: LOCKED });
+    const pane = await openPane(t, { home: server.home, args: ["chat", "--url", server.url] });
+    await pane.until(/Ask something/);
+    await pane.type("Which files are here?");
+    await pane.keys("Enter");
+    await pane.until(/guide/);
+    await server.stop();
+    const { asked } = await foreignServer(t, Number(new URL(server.url).port));
+    const told = await pane.until(/process of another user/);
+    assert.match(told.replace(/\n/g, ""), /uid 65534/);
+    assert.equal(await asked(), "");
+    await pane.keys("C-c", "C-c");
+    await pane.ended();
+  });
+});
