@@ -180,8 +180,8 @@ export function withVersion(path: string, text: string, version: string): string
   );
 }
 
-/** Every document: where it stands, what stands there, and what should, of the package's version or another. */
-export async function documents(other?: string): Promise<{ file: URL; is: string; should: string }[]> {
+/** Every document: where it stands, what stands there, and what should. */
+export async function documents(): Promise<{ file: URL; is: string; should: string }[]> {
   const leaves = Object.fromEntries(Object.entries(SECTIONS).map(([name, section]) => [name, leavesOf(section)]));
   const at = (path: string) => new URL(`../${path}`, import.meta.url);
   const [page, schema, table, api] = [
@@ -190,8 +190,7 @@ export async function documents(other?: string): Promise<{ file: URL; is: string
     at("test/serve/wrong-values.md"),
     at("docs/openapi.json"),
   ];
-  const { version: own } = JSON.parse(await readFile(at("package.json"), "utf8")) as { version: string };
-  const version = other ?? own;
+  const { version } = JSON.parse(await readFile(at("package.json"), "utf8")) as { version: string };
   const is = async (file: URL) => readFile(file, "utf8").catch(() => "");
   const versioned = [...new Set(VERSIONED.map(([path]) => path))].map(async (path) => {
     const text = await is(at(path));

@@ -18,7 +18,7 @@ function show(event: WatchedEvent): void {
 }
 
 try {
-  const { run_id, session_id } = await client.begin({ message, mode: "ask" });
+  const { run_id, session_id } = await client.begin({ message, mode: "ask", answers: true });
   for await (const event of client.sessions.watch(session_id, { answers: true })) {
     show(event);
     if (event.type !== "state") continue;

@@ -1,6 +1,7 @@
 import { toJsonSchemaDefs } from "@valibot/to-json-schema";
 import type { Context } from "koa";
 import { JSON_TYPE } from "./headers.js";
+import { NOTES } from "./openapi-notes.js";
 import { HEADERS, OPERATIONS, type Answer, type Operation } from "./openapi-paths.js";
 import { SHAPES } from "./openapi-shapes.js";
 
@@ -36,7 +37,7 @@ export function openApi(version: string): Record<string, unknown> {
     security: [{}, { bearer: [] }],
     paths,
     components: {
-      schemas,
+      schemas: Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, noted(name, schema)])),
       headers: Object.fromEntries(
         Object.entries(HEADERS).map(([name, { schema, about }]) => [name, { schema, description: about }]),
       ),
@@ -49,6 +50,17 @@ export function openApi(version: string): Record<string, unknown> {
         },
       },
     },
+  };
+}
+
+function noted(name: string, schema: object): object {
+  const { description, properties = {} } = NOTES[name as keyof typeof NOTES] ?? {};
+  const own = (schema as { properties?: Record<string, object> }).properties ?? {};
+  const more = Object.entries(properties).map(([key, note]) => [key, { ...own[key], ...note }]);
+  return {
+    ...schema,
+    ...(description !== undefined && { description }),
+    ...(more.length > 0 && { properties: { ...own, ...(Object.fromEntries(more) as object) } }),
   };
 }
 

@@ -87,9 +87,21 @@ async function openDatabase(path: string): Promise<Database> {
     if (why === undefined) throw error;
     throw new StoreError(
       `session store ${path}: better-sqlite3 cannot be loaded by Node ${process.version}: ${why}; build it for this Node ` +
-        `(npm rebuild better-sqlite3), or keep sessions elsewhere (--session-driver json)`,
+        `(npm rebuild better-sqlite3${whereIs()}), or keep sessions elsewhere (--session-driver json)`,
       { cause: error },
     );
+  }
+}
+
+/** What leads npm there, wherever it is typed. */
+function whereIs(): string {
+  try {
+    const [folder] = dirname(fileURLToPath(import.meta.resolve("better-sqlite3/package.json"))).split(
+      /[\\/]node_modules[\\/]better-sqlite3$/,
+    );
+    return folder ? ` --prefix ${/^[\w./:\\~-]+$/.test(folder) ? folder : JSON.stringify(folder)}` : "";
+  } catch {
+    return "";
   }
 }
 

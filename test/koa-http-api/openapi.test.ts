@@ -33,6 +33,29 @@ describe("GET /api/openapi.json", () => {
   });
 });
 
+describe("what it says of what is asked", () => {
+  it("holds to the last number: the bounds of a budget", async (t) => {
+    const { components } = (await read("docs/openapi.json")) as {
+      components: { schemas: Record<string, { properties: Record<string, { type: string; maximum: number }> }> };
+    };
+    const { properties } = components.schemas["Budget"]!;
+    assert.deepEqual(Object.keys(properties), ["usd", "tokens", "seconds"]);
+    const { run } = await startApi(t);
+    const asked = async (key: string, most: number) => {
+      const { status, text } = await run({ message: "hi", stream: false, budget: { [key]: most } });
+      return status === 200 ? 200 : text;
+    };
+    for (const [key, { type, maximum }] of Object.entries(properties)) {
+      const refused = `{"error":"invalid field: budget.${key}","code":"invalid_field"}`;
+      // Of the model of this test nobody knows a price.
+      if (key !== "usd") assert.equal(await asked(key, maximum), 200, key);
+      assert.equal(await asked(key, maximum + 1), refused);
+      assert.equal(await asked(key, 0), refused);
+      assert.equal((await asked(key, 999.5)) === refused, type === "integer", key);
+    }
+  });
+});
+
 describe("what the suite is answered", () => {
   it("is refused where the document does not have it", () => {
     const json = { "content-type": "application/json" };

@@ -1,5 +1,5 @@
 import type { Health, Model, NotReady, Ready, RunBegun, RunRequest, RunResult } from "./types.js";
-import { Connection, linked, type Call, type CallOptions, type ClientOptions } from "./connection.js";
+import { areIds, Connection, linked, type Call, type CallOptions, type ClientOptions } from "./connection.js";
 import { UnavailableError } from "./errors.js";
 import { RunStream, type RunIds } from "./run-stream.js";
 import { Asks, Runs, Sessions } from "./sessions.js";
@@ -44,7 +44,7 @@ export class GantryClient {
 
   /** The models of every provider that can be reached. */
   async models({ signal }: CallOptions = {}): Promise<Model[]> {
-    return (await this.#connection.json<{ models: Model[] }>("models", { signal })).body.models;
+    return this.#connection.list<Model>("models", "models", { signal });
   }
 
   /** A run, answered when it has ended. Whoever aborts ends it. */
@@ -67,7 +67,9 @@ export class GantryClient {
 
   /** A run that goes on without its client; resolves when it is stored. */
   async begin(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunBegun> {
-    return (await this.#connection.json<RunBegun>("run", post({ ...request, background: true }, key, signal))).body;
+    const call = post({ ...request, background: true }, key, signal);
+    const isWhole = ({ run_id, session_id }: RunBegun) => areIds(run_id, session_id);
+    return (await this.#connection.json<RunBegun>("run", call, isWhole)).body;
   }
 }
 

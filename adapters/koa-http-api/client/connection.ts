@@ -63,12 +63,24 @@ export class Connection {
     this.silence = Math.min(silence, 2 ** 31 - 1);
   }
 
-  /** Ask, and read the answer whole. */
-  async json<T>(path: string, call: Call = {}): Promise<{ body: T; headers: Headers }> {
+  /** Ask, and read the answer whole. `isWhole`: whether it has what is used of it, as that of another server has not. */
+  async json<T extends object>(
+    path: string,
+    call: Call = {},
+    isWhole: (body: T) => boolean = () => true,
+  ): Promise<{ body: T; headers: Headers }> {
     const response = await this.open(path, call);
     const body = await bodyOf(response, call.signal);
     if (body === undefined) throw invalidAnswer(response.status, "the answer is not JSON");
+    if (typeof body !== "object" || !body || !isWhole(body as T))
+      throw invalidAnswer(response.status, "the answer is not gantry's");
     return { body: body as T, headers: response.headers };
+  }
+
+  /** The list of this name in an answer. */
+  async list<T>(name: string, path: string, call: Call): Promise<T[]> {
+    const { body } = await this.json<Record<string, T[]>>(path, call, (all) => Array.isArray(all[name]));
+    return body[name]!;
   }
 
   /** Ask, and give the answer as soon as its headers are there. */
@@ -121,6 +133,11 @@ export class Connection {
       reader.cancel().catch(() => undefined);
     }
   }
+}
+
+/** Whether these are ids. */
+export function areIds(...ids: unknown[]): boolean {
+  return ids.every((id) => typeof id === "string" && id !== "");
 }
 
 /** A signal that aborts with this one, or when it is ended; who ends it lets go of this one too. */

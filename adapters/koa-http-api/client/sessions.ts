@@ -1,6 +1,8 @@
 import type { Message, Run, RunState, Ask, AnswerRequest, Session, SessionChange, SessionList } from "./types.js";
-import { pathOf, type CallOptions, type Connection } from "./connection.js";
+import { areIds, pathOf, type Call, type CallOptions, type Connection } from "./connection.js";
 import { watch, type WatchedEvent, type WatchOptions } from "./watch.js";
+
+const hasId = ({ id }: { id: string }): boolean => areIds(id);
 
 /** `client.sessions`. */
 export class Sessions {
@@ -16,17 +18,18 @@ export class Sessions {
     { signal }: CallOptions = {},
   ): Promise<SessionList> {
     const query = { page, size, search, project_dir: projectDir };
-    return (await this.#connection.json<SessionList>("sessions", { query, signal })).body;
+    const isWhole = ({ sessions }: SessionList) => Array.isArray(sessions);
+    return (await this.#connection.json<SessionList>("sessions", { query, signal }, isWhole)).body;
   }
 
   /** One session. Throws `NotFoundError`. */
   get(id: string, { signal }: CallOptions = {}): Promise<Session> {
-    return this.#at(id, "", { signal });
+    return this.#at<Session>(id, "", { signal }, hasId);
   }
 
   /** Another title, model, effort or mode. */
   update(id: string, change: SessionChange, { signal }: CallOptions = {}): Promise<Session> {
-    return this.#at(id, "", { method: "PATCH", body: change, signal });
+    return this.#at<Session>(id, "", { method: "PATCH", body: change, signal }, hasId);
   }
 
   /** Its run is cancelled, its messages go. */
@@ -43,7 +46,7 @@ export class Sessions {
     query: { after?: number; before?: number; limit?: number; view?: "model" } = {},
     { signal }: CallOptions = {},
   ): Promise<Message[]> {
-    return (await this.#at<{ messages: Message[] }>(id, "/messages", { query, signal })).messages;
+    return this.#connection.list<Message>("messages", `${pathOf("session", id)}/messages`, { query, signal });
   }
 
   /** End the run under way; null where there is none. */
@@ -65,8 +68,8 @@ export class Sessions {
     return watch(this.#connection, id, options);
   }
 
-  async #at<T>(id: string, rest: string, call: Parameters<Connection["json"]>[1]): Promise<T> {
-    return (await this.#connection.json<T>(`${pathOf("session", id)}${rest}`, call)).body;
+  async #at<T extends object>(id: string, rest: string, call: Call, isWhole?: (body: T) => boolean): Promise<T> {
+    return (await this.#connection.json<T>(`${pathOf("session", id)}${rest}`, call, isWhole)).body;
   }
 }
 
@@ -84,18 +87,18 @@ export class Runs {
     { signal }: CallOptions = {},
   ): Promise<Run[]> {
     const query = { state, session_id: sessionId, before, size };
-    return (await this.#connection.json<{ runs: Run[] }>("runs", { query, signal })).body.runs;
+    return this.#connection.list<Run>("runs", "runs", { query, signal });
   }
 
   /** One run. Throws `NotFoundError`. */
   async get(id: string, { signal }: CallOptions = {}): Promise<Run> {
-    return (await this.#connection.json<Run>(pathOf("run", id), { signal })).body;
+    return (await this.#connection.json<Run>(pathOf("run", id), { signal }, hasId)).body;
   }
 
   /** End it, whoever began it; one that had ended stays as it was. */
   async cancel(id: string, { signal }: CallOptions = {}): Promise<Run> {
     const call = { method: "POST", body: {}, signal };
-    return (await this.#connection.json<Run>(`${pathOf("run", id)}/cancel`, call)).body;
+    return (await this.#connection.json<Run>(`${pathOf("run", id)}/cancel`, call, hasId)).body;
   }
 }
 
@@ -118,17 +121,17 @@ export class Asks {
     { signal }: CallOptions = {},
   ): Promise<Ask[]> {
     const query = { state, session_id: sessionId, before, size };
-    return (await this.#connection.json<{ asks: Ask[] }>("asks", { query, signal })).body.asks;
+    return this.#connection.list<Ask>("asks", "asks", { query, signal });
   }
 
   /** One question. Throws `NotFoundError`. */
   async get(id: string, { signal }: CallOptions = {}): Promise<Ask> {
-    return (await this.#connection.json<Ask>(pathOf("ask", id), { signal })).body;
+    return (await this.#connection.json<Ask>(pathOf("ask", id), { signal }, hasId)).body;
   }
 
   /** Answer with the id of a choice, or with a text. Throws `AskClosedError` where somebody was first. */
   async answer(id: string, answer: AnswerRequest, { signal }: CallOptions = {}): Promise<Ask> {
     const call = { method: "POST", body: answer, signal };
-    return (await this.#connection.json<Ask>(pathOf("ask", id), call)).body;
+    return (await this.#connection.json<Ask>(pathOf("ask", id), call, hasId)).body;
   }
 }

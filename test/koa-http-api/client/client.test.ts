@@ -199,6 +199,41 @@ describe("the client", () => {
     assert.deepEqual(await client.ready(), notReady);
   });
 
+  it("takes no answer that lacks what is used of it for one of gantry's", async (t) => {
+    const api = await startApi(t);
+    const { url, next } = await door(t, api.url);
+    const client = new GantryClient({ url });
+    const calls: [() => Promise<unknown>, ...bodies: string[]][] = [
+      [
+        () => client.begin({ message: "x" }),
+        '{"run_id":"r"}',
+        '{"session_id":"s","run_id":""}',
+        '{"run_id":1,"session_id":2}',
+      ],
+      [() => client.models(), '{"models":{}}', '{"models":null}'],
+      [() => client.sessions.list(), '{"sessions":"none"}'],
+      [() => client.sessions.messages("x"), '{"messages":{"length":1}}'],
+      [() => client.sessions.get("x"), '{"id":""}'],
+      [() => client.sessions.update("x", { title: "y" })],
+      [() => client.runs.list(), '{"runs":0}'],
+      [() => client.runs.get("x"), '{"run":{"id":"x"}}'],
+      [() => client.runs.cancel("x")],
+      [() => client.asks.list(), '{"ask":[]}'],
+      [() => client.asks.get("x")],
+      [() => client.asks.answer("x", { choice: "allow" })],
+      [() => client.health()],
+      [() => client.run({ message: "x" })],
+    ];
+    for (const [call, ...bodies] of calls) {
+      const nothing = call.toString().includes("health") || call.toString().includes("client.run(") ? [] : ["{}", "[]"];
+      for (const body of ["null", "5", '"ok"', ...nothing, ...bodies]) {
+        next({ status: 200, body });
+        await assert.rejects(call(), like(GantryError, "invalid_answer", 200), `${call.toString()} ${body}`);
+      }
+    }
+    assert.deepEqual(await client.asks.list(), []);
+  });
+
   it("ends what its signal ends, with the signal's reason", async (t) => {
     const open = gate();
     const api = await startApi(t, { steps: [callTools(["wait", {}])], agent: { tools: [waitTool(open)] } });
