@@ -21,6 +21,8 @@ export const HOSTILE_MARKDOWN: Readonly<Record<string, string>> = {
   "a list whose item goes on": filled("<a \n", "1. "),
   "a task that goes on": filled("  \n]", "- [ ] "),
   "lines of an item without an indent": filled("a\n", "- "),
+  "lines of an item with one": filled("\tb\n", "- a\n"),
+  "lines of an item with half of one": filled(" b\n", "- a\n"),
   "that behind what looks like a block of code": filled("a\n", "<div>\n```\n\n- "),
   "a table that is wide and long": `${"a|".repeat(20_000)}\n${"-|".repeat(20_000)}\n${"a\n".repeat(50_000)}`,
   "an address that is said once and used often": filled("[a] ", `[a]: https://a.example/${"y".repeat(50_000)}\n\n`),

@@ -43,6 +43,24 @@ describe("Markdown of a message", () => {
     assert.deepEqual([...new BoundedLexer(defaults).lex(all)], [...new Lexer(defaults).lex(all)]);
   });
 
+  it("is read as marked reads it where one block is longer than a section", () => {
+    const words = "This is a sentence of some words that goes on for a while.\n\n";
+    const rows = Array.from({ length: 600 }, (_, i) => `| row ${i} | with some words of its own ${i} |\n`).join("");
+    const items = (count: number, item: string) => Array.from({ length: count }, () => item).join("");
+    const { defaults } = new Marked();
+    for (const text of [
+      `- step:\n\n- \`\`\`js\n  code\n  \`\`\`\n\n${words.repeat(300)}`,
+      `${words}| a | b |\n| --- | --- |\n${rows}\n${words.repeat(100)}`,
+      items(260, "1. Item with words\n\n    more of it\n\n    ```js\n    code();\n\n    more();\n    ```\n\n"),
+      items(330, "- file in the folder\n    - nested one\n        - nested two\n"),
+      items(900, "> Quoted words of somebody.\n> > And of another.\n"),
+      `<details>\n${"<p>words of it</p>\n".repeat(900)}</details>\n\n${words}`,
+    ]) {
+      assert.ok(text.length > 16_000);
+      assert.deepEqual([...new BoundedLexer(defaults).lex(text)], [...new Lexer(defaults).lex(text)]);
+    }
+  });
+
   it("keeps what is said in a long paragraph, with its emphasis", () => {
     const sentence = "Some **bold words** and `code` and a link: https://a.example/x_y_z . ";
     for (const count of [30, 100, 1_000]) {
@@ -77,7 +95,7 @@ describe("Markdown of a message", () => {
 
   it("is cut between blocks where it is long", () => {
     const text = `${"Some words\nof a paragraph.\n\n".repeat(300)}\`\`\`\n${"a\n\n".repeat(9_000)}\`\`\`\n${"End.\n".repeat(5_000)}`;
-    const sections = sectionsOf(text);
+    const sections = sectionsOf(text, (piece) => new Lexer(new Marked().defaults).blockTokens(piece));
     assert.equal(sections.join(""), text);
     assert.ok(sections.length > 4, String(sections.length));
     assert.equal(sections.filter((section) => section.includes("```")).length, 1);

@@ -38,7 +38,7 @@ export class BoundedLexer extends Lexer {
   override lex(text: string): TokensList {
     this.#left = GRANTED + READINGS * text.length;
     this.#piece = Math.max(SHORTEST, Math.min(LONGEST, Math.floor(WORK / text.length)));
-    const sections = sectionsOf(text.replace(/\r\n|\r/g, "\n"));
+    const sections = sectionsOf(text.replace(/\r\n|\r/g, "\n"), (section) => new Outline(this.options).of(section));
     const last = sections.pop() ?? "";
     for (const section of sections) this.blockTokens(section, this.tokens);
     return super.lex(last);
@@ -81,6 +81,25 @@ export class BoundedLexer extends Lexer {
   #take(characters: number): void {
     this.#left -= characters;
     if (this.#left < 0) throw new TooMuchError("more work than a text is worth");
+  }
+}
+
+/** The blocks of a text alone, not what is in them. */
+class Outline extends Lexer {
+  #isWithin = false;
+
+  of(text: string): readonly Token[] {
+    return this.blockTokens(text, []);
+  }
+
+  override blockTokens(text: string, tokens?: Token[], clipped?: boolean): Token[];
+  override blockTokens(text: string, tokens?: TokensList, clipped?: boolean): TokensList;
+  override blockTokens(text: string, tokens: Token[] = [], clipped?: boolean): Token[] {
+    if (this.#isWithin) return tokens;
+    this.#isWithin = true;
+    super.blockTokens(text, tokens, clipped);
+    this.#isWithin = false;
+    return tokens;
   }
 }
 
