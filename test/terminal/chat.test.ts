@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { call, say } from "../helpers/fake-model-server.js";
-import { lab, labConfig } from "../helpers/lab.js";
+import { lab, labConfig, pause } from "../helpers/lab.js";
 import { NO_TMUX, openPane } from "../helpers/pane.js";
 import { runGantry, startServer } from "../helpers/server.js";
 
@@ -297,6 +297,8 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
     await two.keys("1", "Enter");
     for (const pane of [one, two])
       await pane.until((screen) => /Both see this\./.test(screen) && !/May it/.test(screen));
+    // Nobody writes and sends a prompt so soon behind an answer: an Enter then was meant for that.
+    await pause(400);
     await two.type("Third");
     models.enqueue(say("To both."));
     await two.keys("Enter");
