@@ -97,8 +97,8 @@ async function serverAt(
   headers: Server["headers"],
   isAnybody: boolean,
   tell: (line: string) => void,
-): Promise<Server & { fetch: typeof globalThis.fetch; close: () => Promise<void> }> {
-  if (isAnybody) return { url: origin, headers, fetch: globalThis.fetch, close: async () => undefined };
+): Promise<Server & { fetch?: typeof globalThis.fetch; close: () => Promise<void> }> {
+  if (isAnybody) return { url: origin, headers, close: async () => undefined };
   const { checkedFetch, refusalIn, refuserOf } = await import("./own-server.js");
   const { fetch, close } = await checkedFetch(refuserOf(origin, Object.keys(headers).length > 0));
   let told = "";

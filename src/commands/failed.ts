@@ -7,8 +7,6 @@ export function lineOf(error: unknown, name: string): string {
   if (error instanceof GantryError) return message;
   if ((error as NodeJS.ErrnoException | undefined)?.syscall === "uv_cwd")
     return "the folder that gantry was started in is not there any more";
-  if ((error as NodeJS.ErrnoException | undefined)?.syscall === "uv_cwd")
-    return `${name}: the folder that it was started in is gone`;
   return `${name === "serve" ? "cannot start" : `${name} failed`}: ${message}`;
 }
 

@@ -281,6 +281,9 @@ export class ContextWindow {
     const answer = await callModel(this.#context, "summary", request, signal, waits);
     if ("error" in answer) throw answer.error;
     await recorder.write({ sync: false, usage: answer.paid });
-    return answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+    const text = answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+    if (text.trim() === "")
+      throw new ProviderError(this.#context.provider.name, "protocol", "it said nothing where it was asked to sum up");
+    return text;
   }
 }

@@ -25,16 +25,19 @@ export class Summary implements CompactionStrategy {
 
   async compact(input: CompactionInput, signal: AbortSignal): Promise<ModelMessage[]> {
     const { prompts, newest, dropped } = slideWithin(input);
-    if (dropped.length === 0) return fit([...prompts, ...newest], input.budget);
+    const isAsked = input.wanted !== undefined;
+    const kept = new Set<ModelMessage>([...prompts, ...newest]);
+    // Who asks loses nothing that is in no summary, the rest of a prompt that is shortened neither.
+    const gone = isAsked ? input.messages.filter((message) => !kept.has(message)) : dropped;
+    if (gone.length === 0) return isAsked ? [...input.messages] : fit([...prompts, ...newest], input.budget);
     const question = {
       system: input.wanted
         ? `${INSTRUCTIONS}\nThe user wants kept above all: ${cutMiddle(input.wanted, MESSAGE_BYTES)}`
         : INSTRUCTIONS,
-      message: dropped.map(transcribed).join("\n\n"),
+      message: gone.map((message) => transcribed(message, isAsked)).join("\n\n"),
       maxTokens: Math.max(256, Math.min(2_048, Math.floor(input.budget / 3))),
     };
     const text = (await input.ask(question, signal)).trim();
-    if (text === "") throw new Error("the model gave no summary");
     const summary: ModelMessage = {
       role: "user",
       parts: [{ type: "text", text: SUMMARY_HEAD + cutMiddle(text, Math.floor(input.budget / 3) * BYTES_PER_TOKEN) }],
@@ -44,26 +47,33 @@ export class Summary implements CompactionStrategy {
     };
     // Behind the first goal and before the prompt that is worked on, as it was said.
     const [first, ...rest] = prompts;
-    return fit<ModelMessage>([...(first ? [first] : []), summary, ...rest, ...newest], input.budget);
+    const view: ModelMessage[] = [...(first ? [first] : []), summary, ...rest, ...newest];
+    return isAsked ? view : fit(view, input.budget);
   }
 }
 
 /** As many of the newest messages as fit beside a summary, so that nothing goes that was not summed up. */
-function slideWithin({ messages, keepMessages, budget }: CompactionInput): Slid {
+function slideWithin({ messages, keepMessages, budget, wanted, estimate }: CompactionInput): Slid {
+  const room = Math.floor(budget * 0.6);
+  // Whoever asks has nothing shortened.
+  const fits = (kept: Message[]) =>
+    wanted === undefined ? fit(kept, room).length === kept.length : estimate(kept) <= room;
   for (let keep = keepMessages; ; keep -= Math.max(1, Math.floor(keep / 8))) {
     const slid = slide(messages, keep);
     const kept = [...slid.prompts, ...slid.newest];
-    if (keep <= 1 || fit(kept, Math.floor(budget * 0.6)).length === kept.length) return slid;
+    if (keep <= 1 || fits(kept)) return slid;
   }
 }
 
-function transcribed(message: Message): string {
+/** `isWhole`: what the user said is not cut. */
+function transcribed(message: Message, isWhole: boolean): string {
   if (isSummary(message)) return textOf(message);
   if (message.role === "tool") {
     return `tool ${message.name}${message.failed ? " (failed)" : ""}: ${cutMiddle(textOf(message), OUTPUT_BYTES)}`;
   }
   const said = message.parts.flatMap((part) => {
-    if (part.type === "text") return [cutMiddle(part.text, MESSAGE_BYTES)];
+    if (part.type === "text")
+      return [isWhole && message.role === "user" ? part.text : cutMiddle(part.text, MESSAGE_BYTES)];
     if (part.type === "tool_call") return [`[calls ${part.name} ${cutMiddle(part.arguments, OUTPUT_BYTES)}]`];
     if (part.type === "file") return [`[file ${part.filename}]`];
     return part.type === "image" ? ["[image]"] : [];

@@ -1,4 +1,4 @@
-import { GantryError, RunCancelledError } from "../ports/errors.js";
+import { GantryError, hasCode, RunCancelledError } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
 import { lastWrite } from "./last-write.js";
 import { openWindow } from "../compaction/context-window.js";
@@ -66,8 +66,14 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
 async function work(run: RunContext): Promise<LoopResult> {
   if (run.compacts === undefined) return runLoop(run);
   const window = openWindow(run.agent.compaction, run);
-  const used = await window.compact(run.compacts);
-  return { output: "", iterations: 0, used, finishReason: "stop", endedBy: "model" };
+  const ended = { output: "", iterations: 0 } as const;
+  try {
+    const used = await window.compact(run.compacts);
+    return { ...ended, used, finishReason: "stop", endedBy: "model" };
+  } catch (error) {
+    if (!hasCode(error, "budget")) throw error;
+    return { ...ended, used: 0, finishReason: "length", endedBy: "budget" };
+  }
 }
 
 /** Why a run ended, in the words of this package: a caller's own abort reason becomes `RunCancelledError`. */

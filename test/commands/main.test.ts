@@ -59,6 +59,6 @@ describe("why a command failed", () => {
     assert.equal(failureLine("a\r\n b\u001b[31m\u202e"), "gantry: a b\\u001b[31m\\u202e");
     assert.equal(lineOf(new Error("no"), "models"), "models failed: no");
     const gone = Object.assign(new Error("ENOENT: no such file or directory, uv_cwd"), { syscall: "uv_cwd" });
-    assert.equal(lineOf(gone, "run"), "run: the folder that it was started in is gone");
+    assert.equal(lineOf(gone, "run"), "the folder that gantry was started in is not there any more");
   });
 });

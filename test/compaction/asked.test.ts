@@ -40,8 +40,7 @@ async function conversation(
     await run.result;
     sessionId = run.sessionId;
   }
-  assert.ok(sessionId);
-  return { agent, provider, sessionId };
+  return { agent, provider, sessionId: sessionId ?? "" };
 }
 
 describe("a compaction that somebody asks for", () => {
@@ -126,6 +125,47 @@ describe("a compaction that somebody asks for", () => {
     await assert.rejects(run.result, /out of order/);
     assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), before);
     assert.equal((await agent.runs.get(run.id))?.state, "failed");
+  });
+
+  it("takes nothing that is in no summary", async (t) => {
+    const requests: string[] = [];
+    const { agent, provider, sessionId } = await conversation(t, undefined, {
+      turns: 0,
+      answer: (request, call) => {
+        if (isAboutNotes(request.system)) requests.push(said(request.messages[0]));
+        return answers(request, call);
+      },
+    });
+    const long = Array.from({ length: 900 }, (_, n) => `requirement ${n}`).join(", ");
+    const first = await agent.run({ message: long });
+    await first.result;
+    const { calls } = provider;
+    const compact = async () => eventsOf(await agent.run({ message: "", sessionId: first.sessionId, compact: true }));
+    assert.deepEqual(
+      (await compact()).map(({ type }) => type),
+      ["done"],
+      "the prompt that is worked on stays",
+    );
+    assert.equal(provider.calls, calls);
+    for (const message of ["on", "and on"]) await (await agent.run({ message, sessionId: first.sessionId })).result;
+    assert.deepEqual(
+      (await compact()).map(({ type }) => type),
+      ["compaction", "done"],
+    );
+    assert.ok(requests[0]?.includes(long), "the first prompt is shortened, and was summed up whole");
+    assert.equal(sessionId, "");
+  });
+
+  it("ends at its budget, and fails where its model says nothing", async (t) => {
+    const { agent, sessionId } = await conversation(t, undefined, {
+      answer: (request, call) => (isAboutNotes(request.system) ? " " : answers(request, call)),
+    });
+    const before = await agent.sessions.messages(sessionId, { view: "model" });
+    const compact = (more: object) => agent.run({ message: "", sessionId, compact: true, ...more });
+    const spent = await (await compact({ budget: { tokens: 1 } })).result;
+    assert.deepEqual([spent.endedBy, spent.finishReason, spent.output], ["budget", "length", ""]);
+    await assert.rejects((await compact({})).result, { name: "ProviderError", kind: "protocol" });
+    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), before);
   });
 
   it("is done by an own strategy where there is one, which is told what to keep, and where nothing compacts by itself", async (t) => {

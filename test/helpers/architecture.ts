@@ -76,8 +76,8 @@ const WIRE_WORDS = new Set(
  */
 const ASKS_PROVIDERS = "adapters/ai-sdk-provider/connections.ts";
 const READS_PROVIDERS = "adapters/ai-sdk-provider/bodies.ts";
-/** The tool that reads pages, under limits of its own. */
-const READS_PAGES = /^src\/tools\/web/;
+/** The tool that reads pages, under limits of its own, and the terminal's way to the server of whoever sits there. */
+const READS_PAGES = /^src\/(tools\/web|commands\/own-server\.ts$)/;
 const WHOLE_BODY = new Set(["text", "json", "arrayBuffer", "blob", "bytes", "formData"]);
 /** Never loaded before the server listens: each costs more than the kernel. */
 const HEAVY =

@@ -12,6 +12,30 @@ import { makeTempDir } from "../helpers/temp.js";
 const browser = sharedBrowser({ after });
 
 describe("questions of a run", { skip: noBrowser }, () => {
+  it("are drawn in the order of their characters, whichever way those are written", async (t) => {
+    const console = await startConsole(t, { config: { permissions: { mode: "ask" } } });
+    console.models.enqueue(
+      call("bash", { command: 'cp "\u05d0\u05d1" "\u05d3\u05d4" && echo \u05d0 > \u05d1' }),
+      say("So."),
+    );
+    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    await page.getByRole("textbox", { name: "Message" }).fill("Copy");
+    await page.keyboard.press("Enter");
+    for (const place of [".ask .ask-code", ".ask .ask-title"]) {
+      await page.locator(`${place} .rtl`).first().waitFor();
+      const letters = await page.locator(`${place} .rtl`).all();
+      const lefts = await Promise.all(letters.map(async (one) => (await one.boundingBox())?.x ?? NaN));
+      assert.equal(lefts.length, 4);
+      assert.deepEqual(
+        lefts,
+        [...lefts].sort((a, b) => a - b),
+        place,
+      );
+    }
+    await page.locator(".ask").getByRole("button", { name: "Reject" }).click();
+    await page.getByText("So.").waitFor();
+  });
+
   it("are asked in every window with the changes in sight; the first answer counts, whichever window it is of", async (t) => {
     const console = await startConsole(t, { files: { "a.txt": "one\ntwo is a line\nthree\n" } });
     const { models, server } = console;

@@ -55,6 +55,18 @@ test("a prompt makes a session whose answer is shown as it comes", { skip }, asy
   assert.equal(await page.locator("#announcer").innerText(), "The answer is there.");
 });
 
+test("an address that is said at the end of an answer is that of the link at its begin", { skip }, async (t) => {
+  const console = await startConsole(t);
+  const end = "\n\n[1]: https://a.example/there\n";
+  const words = Array.from({ length: 20 }, (_, n) => `Paragraph ${n}.\n\n`);
+  console.models.enqueue({ say: [{ text: ["See [it][1].\n\n", ...words] }, { gate: "rest" }, { text: [end] }] });
+  const { page } = await openWindow(t, await browser(), console.url);
+  await prompt(page, "Where?");
+  await page.locator(".answer", { hasText: "Paragraph 19" }).waitFor();
+  console.models.open("rest");
+  await page.locator('.answer a[href="https://a.example/there"]', { hasText: "it" }).waitFor();
+});
+
 test("a page that is loaded anew in the middle of a run goes on where it was", { skip }, async (t) => {
   const console = await startConsole(t);
   console.models.enqueue({ say: [{ text: ["The first half"] }, { gate: "rest" }, { text: [", the second half."] }] });

@@ -26,6 +26,12 @@ describe("text as it can be believed", () => {
     assert.equal(seen("\ud800x"), "\\ud800x");
   });
 
+  it("counts the marks that would cover what stands beside them", () => {
+    const mark = "\u0301";
+    assert.equal(exactly(`x${mark.repeat(400)}y`), `x${mark.repeat(8)}<392 more marks>y`);
+    assert.equal(exactly(`x${mark.repeat(8)}y`), `x${mark.repeat(8)}y`);
+  });
+
   it("leaves text alone in which they belong to what is seen", () => {
     const honest = [
       "Zeile\n\tmit Umlauten: äöü, ¿qué?, 中文, עברית, العربية",

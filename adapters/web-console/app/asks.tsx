@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { Ask } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import "./asks.css";
+import { keptInOrder } from "./content/right-to-left.js";
 import { exactly } from "./content/seen.js";
 import { DiffView } from "./diff.js";
 import { Icon } from "./parts/icon.js";
@@ -138,7 +139,7 @@ function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
         <Icon name={isPermission ? "shield" : "question"} />
         <h2 class="ask-title" id={`ask-${ask.id}`}>
           <span class="ask-kind">{isPermission ? `May ${ask.tool} do this?` : "The run asks"}</span>
-          <bdi dir={isPermission ? "ltr" : "auto"}>{ask.title}</bdi>
+          <bdi dir={isPermission ? "ltr" : "auto"}>{isPermission ? keptInOrder(ask.title) : ask.title}</bdi>
         </h2>
       </header>
       {ask.reason && <p class="ask-reason">{ask.reason}</p>}
@@ -221,8 +222,8 @@ function Arguments({ of: given }: { of: Readonly<Record<string, unknown>> }) {
     <dl class="ask-arguments">
       {entries.map(([name, value]) => (
         <div key={name}>
-          <dt>{exactly(name)}</dt>
-          <dd>{cut(exactly(typeof value === "string" ? value : (JSON.stringify(value) ?? "")))}</dd>
+          <dt>{keptInOrder(exactly(name))}</dt>
+          <dd>{keptInOrder(cut(exactly(typeof value === "string" ? value : (JSON.stringify(value) ?? ""))))}</dd>
         </div>
       ))}
     </dl>
@@ -239,7 +240,11 @@ function Code({ label, text }: { label: string; text: string }) {
           .split(EMPTY_LINES)
           .map((part, at) =>
             // Nothing is pushed out of sight by nothing.
-            at % 2 === 1 ? <span class="ask-empty">{`${part.split("\n").length - 2} empty lines`}</span> : part,
+            at % 2 === 1 ? (
+              <span class="ask-empty">{`${part.split("\n").length - 2} empty lines`}</span>
+            ) : (
+              keptInOrder(part)
+            ),
           )}
       </pre>
       {isLong && (

@@ -13,6 +13,7 @@ import {
   type DiffRow,
   type Span,
 } from "./diff-lines.js";
+import { keptInOrder } from "./content/right-to-left.js";
 import { Icon } from "./parts/icon.js";
 
 /** Texts of so many characters together are compared while the page is drawn: nothing moves when the lines come. */
@@ -74,7 +75,7 @@ export function DiffView({ diff, open = true, asked = false, pieces = false }: D
         >
           <Icon name={isOpen.value ? "chevron-down" : "chevron-right"} />
           <bdi class="diff-path" dir="ltr" title={diff.path}>
-            {diff.path}
+            {keptInOrder(diff.path)}
           </bdi>
         </button>
         {verb && <span class="diff-verb">{verb}</span>}
@@ -252,11 +253,11 @@ function Line({ row, marks }: { row: DiffRow; marks: Marks }) {
   const parts = [];
   let at = 0;
   for (const [start, end] of marks.get(row) ?? []) {
-    if (start > at) parts.push(text.slice(at, start));
-    parts.push(<mark>{text.slice(start, end)}</mark>);
+    if (start > at) parts.push(keptInOrder(text.slice(at, start)));
+    parts.push(<mark>{keptInOrder(text.slice(start, end))}</mark>);
     at = end;
   }
-  parts.push(text.slice(at));
+  parts.push(keptInOrder(text.slice(at)));
   return (
     <span class="diff-text">
       {parts}

@@ -1,40 +1,58 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { toClipboard } from "../parts/clipboard.js";
-import { blocksOfGrown, wholeOf, type Block } from "./blocks.js";
+import { blocksOf, blocksOfGrown, wholeOf, type Block } from "./blocks.js";
 import { highlightIn } from "./highlighting.js";
 import { showBlock } from "./markdown.js";
 import { usePaced } from "./paced.js";
 import "./markdown.css";
 
+/** An address that is said apart from where it is used. */
+const DEFINITION = /^ {0,3}\[[^\]\n]+\]:/m;
+
 /** Markdown as it is read. While it grows only the blocks at its end are made again. */
 export function Markdown({ text: whole, grows = false }: { text: string; grows?: boolean }) {
   const text = usePaced(whole, grows);
-  const kept = useRef<{ text: string; blocks: readonly Block[] }>({ text: "", blocks: [] });
+  const kept = useRef<Kept>({ text: "", blocks: [], grew: false, times: 0 });
   if (kept.current.text !== text) {
-    const { text: before, blocks } = kept.current;
+    const { text: before, blocks, times } = kept.current;
     const anew = before === "" && !grows;
-    kept.current = { text, blocks: anew ? wholeOf(text) : blocksOfGrown(before, blocks, text) };
+    kept.current = { text, blocks: anew ? wholeOf(text) : blocksOfGrown(before, blocks, text), grew: !anew, times };
   }
-  const { blocks } = kept.current;
+  // What was shown before its address was said.
+  if (!grows && kept.current.grew && text === whole) {
+    const { times } = kept.current;
+    kept.current.grew = false;
+    if (DEFINITION.test(text)) kept.current = { text, blocks: blocksOf(text), grew: false, times: times + 1 };
+  }
+  const { blocks, times } = kept.current;
   return (
     <div class="markdown">
       {blocks.map((block, index) => (
-        <BlockView key={index} block={block} grows={grows && index === blocks.length - 1} />
+        <BlockView key={index} block={block} times={times} grows={grows && index === blocks.length - 1} />
       ))}
     </div>
   );
 }
 
-/** One block. It is made again only where it is another one. */
-function BlockView({ block, grows }: { block: Block; grows: boolean }) {
+interface Kept {
+  text: string;
+  blocks: readonly Block[];
+  /** It came in pieces, and was not read as a whole since. */
+  grew: boolean;
+  /** How often it was read as a whole after it had grown. */
+  times: number;
+}
+
+/** One block. It is made again only where it is another one, or was read anew. */
+function BlockView({ block, times, grows }: { block: Block; times: number; grows: boolean }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const element = place.current;
     if (!element) return;
     showBlock(element, block);
     for (const pre of element.querySelectorAll("pre")) addTools(pre);
-  }, [block.raw]);
-  useLayoutEffect(() => (grows || !place.current ? undefined : highlightIn(place.current)), [block.raw, grows]);
+  }, [block.raw, times]);
+  useLayoutEffect(() => (grows || !place.current ? undefined : highlightIn(place.current)), [block.raw, times, grows]);
   return <div class={`markdown-block markdown-${block.type}`} ref={place} />;
 }
 

@@ -21,6 +21,8 @@ const BELONGS = [
 const IN_TEXT = new RegExp(`${BELONGS}|[\\n\\t]|\\r(?=\\n)|([${UNSEEN}])`, "gu");
 /** Blanks that are not the one that parts words, too. */
 const IN_CODE = new RegExp(`${BELONGS}|[\\n\\t ]|([${UNSEEN}\\p{Zs}\\u2800])`, "gu");
+/** More marks on one letter than any writing has: they cover what stands around it, and no line can be broken between them. */
+const MARKS = /(\p{M}{8})(\p{M}+)/gu;
 /** What is not seen does no harm in prose, where it stands in much that is honest; what moves the rest does. */
 const IN_PROSE = /([\u202A-\u202E\u2066-\u2069])/gu;
 
@@ -33,9 +35,10 @@ export function seen(text: string): string {
 
 /** What somebody is asked to allow, to the letter: each character that is not what it looks like is written out. */
 export function exactly(text: string): string {
-  return text.replace(IN_CODE, (all: string, unseen: string | undefined) =>
+  const shown = text.replace(IN_CODE, (all: string, unseen: string | undefined) =>
     unseen === undefined ? all : written(unseen),
   );
+  return shown.replace(MARKS, (_all, some: string, more: string) => `${some}<${[...more].length} more marks>`);
 }
 
 /** What is read as prose: only what would change the order of the rest is written out. */
