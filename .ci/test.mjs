@@ -1,7 +1,16 @@
 // `npm test`: types, lint, format, build, every test. `--only FILE...` runs tests of these files and nothing else.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, realpathSync, rmSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+} from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
 import {
@@ -37,8 +46,7 @@ const seconds = (since) => `${((Date.now() - since) / 1000).toFixed(1)} s`;
 
 const files = only ?? testFiles();
 // Behind the installation, which brings esbuild.
-const { compile } = await import("./compile.mjs");
-await compile();
+if (!only) await (await import("./compile.mjs")).compile();
 // One for all files, made ready beside the checks; a file that runs alone starts its own when it needs one.
 const postgres = files.length > 1 && !process.env.GANTRY_TEST_POSTGRES ? startPostgres() : undefined;
 if (!only) await checks();
@@ -125,15 +133,18 @@ async function checks() {
 async function tests() {
   // A temporary folder of this run alone: what is left in it, or still runs with it, was left behind by a test.
   const temporary = mkdtempSync(path.join(realpathSync(tmpdir()), "gt-"));
-  const env = { ...process.env, TMPDIR: temporary, TEMP: temporary, TMP: temporary, GANTRY_TEST_COMPILED: COMPILED };
-  if (!only && buildStamp()?.digest === sourceDigest()) env.GANTRY_TEST_DIST = "1";
+  const env = { ...process.env, TMPDIR: temporary, TEMP: temporary, TMP: temporary };
+  // Compiled, where the processes that they start are of the build: what those load by path are sources. Else by tsx.
+  const isCompiled = !only && buildStamp()?.digest === sourceDigest();
+  if (isCompiled) Object.assign(env, { GANTRY_TEST_DIST: "1", GANTRY_TEST_COMPILED: COMPILED });
+  else keepTsxCache(temporary);
   const url = await postgres?.url;
   if (url) env.GANTRY_TEST_POSTGRES = url;
   const since = Date.now();
   const code = await run(
     process.execPath,
     [
-      "--enable-source-maps",
+      isCompiled ? "--enable-source-maps" : "--import=tsx",
       "--conditions=@gantry/source",
       "--test",
       // Half of a test is waiting, for a process, a disk or a clock.
@@ -143,7 +154,7 @@ async function tests() {
         ? ["--test-reporter=spec"]
         : ["--test-reporter=" + at(".ci/reporter.mjs")]),
       "--test-reporter-destination=stdout",
-      ...files.map((file) => compiledFile(path.relative(ROOT, path.resolve(file)))),
+      ...(isCompiled ? files.map((file) => compiledFile(path.relative(ROOT, path.resolve(file)))) : files),
     ],
     { stdio: ["ignore", "inherit", "inherit"], env },
   );
@@ -163,7 +174,7 @@ async function tests() {
       }
     }
   }
-  const names = readdirSync(temporary).filter((name) => !/^(node-compile-cache|v8-compile-cache)/.test(name));
+  const names = readdirSync(temporary).filter((name) => !/^(tsx-|node-compile-cache|v8-compile-cache)/.test(name));
   if (names.length > 0) {
     failed.push("files left behind");
     process.stdout.write(`left behind in the temporary folder: ${names.join(", ")}\n`);
@@ -176,13 +187,11 @@ async function tests() {
  * started: then the tests that need one say what is missing.
  */
 function startPostgres() {
-  const child = spawn(
-    process.execPath,
-    ["--conditions=@gantry/source", compiledFile("test/helpers/postgres-server.ts")],
-    {
-      stdio: ["pipe", "pipe", "ignore"],
-    },
-  );
+  const server = "test/helpers/postgres-server.ts";
+  const script = only ? ["--import=tsx", at(server)] : [compiledFile(server)];
+  const child = spawn(process.execPath, ["--conditions=@gantry/source", ...script], {
+    stdio: ["pipe", "pipe", "ignore"],
+  });
   const ended = once(child, "close");
   child.stdin.on("error", () => undefined);
   const url = Promise.race([once(child.stdout, "data"), ended.then(() => [])]).then(([line]) =>
@@ -193,6 +202,14 @@ function startPostgres() {
     await ended;
   };
   return { url, stop };
+}
+
+/** tsx keeps what it compiled in the temporary folder; lead it to a lasting one. */
+function keepTsxCache(temporary) {
+  const kept = path.join(CACHE, "tsx");
+  mkdirSync(kept, { recursive: true });
+  const name = process.geteuid ? `tsx-${process.geteuid()}` : undefined;
+  if (name) symlinkSync(kept, path.join(temporary, name), "dir");
 }
 
 /** Processes that still have this run's temporary folder in their environment or as their folder (Linux alone). */

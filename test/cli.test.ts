@@ -161,7 +161,7 @@ Object.defineProperty(process, "version", { value: "v${version}" });`,
 describe("gantry where nothing is as on a desk", () => {
   const stranger = { uid: 54_321, gid: 54_321 };
   // What loads sources as they are needs more of its user and its folder than gantry does.
-  const loader = gantryCommand().includes("--import") && "needs npm run test:only";
+  const loader = gantryCommand().includes("--import") && "needs the build: npm test";
   const root = process.platform === "linux" && process.getuid?.() === 0;
   const skip = root ? loader : "only root of Linux can become anybody";
   const through = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "env", "-u", "HOME"];
