@@ -91,6 +91,8 @@ test("two windows on one session show the same, whichever of them says something
   console.models.enqueue(say("To both."), say("And back."));
   await prompt(one!, "From the first");
   for (const page of [one!, other!]) await page.locator(".answer", { hasText: "To both." }).waitFor();
+  // Else it would be told to a run that has just ended, refused, and sent as the next prompt: right, and a 409 in the console.
+  await other!.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
   await prompt(other!, "From the second");
   for (const page of [one!, other!]) await page.locator(".answer", { hasText: "And back." }).waitFor();
   const expected = ["Begin", "OK.", "From the first", "To both.", "From the second", "And back."];
