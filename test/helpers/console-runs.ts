@@ -9,6 +9,12 @@ export async function fetchJson<T>(server: Pick<GantryServer, "fetch">, path: st
   return (await response.json()) as T;
 }
 
+/**
+ * What a window prints when it tells something to a run that has just ended: it is refused, and goes out as the next prompt, as
+ * it should.
+ */
+export const LATE = /409 \(Conflict\)/;
+
 /** What a window prints when its server ends before it, or the test refuses a request. */
 export const GONE =
   /ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|ERR_FAILED/;

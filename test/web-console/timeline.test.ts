@@ -3,6 +3,7 @@ import test, { after } from "node:test";
 import type { Message } from "gantry";
 import type { Page } from "playwright-core";
 import { pageUntil, noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../helpers/console.js";
+import { LATE } from "../helpers/console-runs.js";
 import { seedSessions } from "../helpers/seeded-sessions.js";
 import { makeTempDir } from "../helpers/temp.js";
 
@@ -65,7 +66,7 @@ test(
     t.after(() => home.remove());
     const [id = ""] = await seedSessions(home.path, [{ messages: conversation(600) }]);
     const console = await startConsole(t, { home: home.path });
-    const { page } = await openWindow(t, await browser(), sessionUrl(console, id));
+    const { page } = await openWindow(t, await browser(), sessionUrl(console, id), { expected: LATE });
     await page.locator(".answer", { hasText: "Answer 599." }).waitFor();
     // Hold the answers back, so that what is seen before and after can be told apart.
     let go: () => void = () => undefined;
