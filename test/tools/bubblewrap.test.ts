@@ -36,7 +36,9 @@ describe("the search for a bubblewrap that works", () => {
       script,
       `import { readFileSync } from "node:fs";
        import { findBubblewrap } from ${JSON.stringify(source("src/tools/bubblewrap.ts"))};
-       void findBubblewrap({ env: { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder.path)} }, network: true });
+       const env = { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder.path)} };
+       // It may be over before it was seen.
+       void findBubblewrap({ env, network: true }).then(() => process.kill(process.pid, "SIGKILL"));
        const own = "/proc/self/task/" + process.pid + "/children";
        const isBubblewrap = (pid) => {
          try {
