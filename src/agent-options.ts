@@ -17,6 +17,7 @@ import type { SessionDriver } from "./ports/session-driver.js";
 import type { Hooks } from "./ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "./ports/permission-policy.js";
 import type { Tool } from "./ports/tool.js";
+import type { ToolServers } from "./ports/tool-server.js";
 import type { ToolSource } from "./ports/tool-source.js";
 
 /** What an agent is made of; providers alone are enough. */
@@ -27,6 +28,8 @@ export interface AgentOptions {
   driver?: SessionDriver;
   /** Tools, and sources that are opened for each session. Default: none. */
   tools?: readonly (Tool | ToolSource)[];
+  /** Opens servers of tools that clients bring along (`RunInput.servers`). Default: there are none. */
+  toolServers?: ToolServers;
   /**
    * Who judges calls, asked in order: the first that does not pass decides. Where all pass, `rules` do; where none of
    * them fits, tools that need permission ask where somebody can be asked, and run where nobody can.
@@ -84,6 +87,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   providers: true,
   driver: true,
   tools: true,
+  toolServers: true,
   permissions: true,
   rules: true,
   mode: true,

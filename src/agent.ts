@@ -123,6 +123,7 @@ export class Agent {
       logger,
       tools,
       sources: new ToolSources(tools.sources, bus, logger),
+      toolServers: options.toolServers,
       permissions: [options.permissions ?? []].flat(),
       rules: options.rules ?? [],
       mode,

@@ -5,6 +5,7 @@ import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
 import type { SessionMode } from "./session.js";
 import type { AskAnswer, AskRequest, JsonSchema, Tool } from "./tool.js";
+import type { ToolServer } from "./tool-server.js";
 import type { ToolSource } from "./tool-source.js";
 import type { Usage } from "./usage.js";
 
@@ -52,6 +53,8 @@ export interface RunInput {
   systemPrompt?: string;
   /** What its model may call, in place of the agent's tools; an empty list: nothing. Distinct names. A source that is none of the agent's is closed with the run. */
   tools?: readonly (Tool | ToolSource)[];
+  /** Servers whose tools its model may call beside those; opened by the agent's `toolServers`. `InputError` where there are none, or one may not be had. */
+  servers?: readonly ToolServer[];
   /** The one way to cancel. */
   signal?: AbortSignal;
   /**

@@ -1,3 +1,4 @@
+import type { SlashCommand } from "./slash-command.js";
 import type { Tool } from "./tool.js";
 
 /** The session that tools are opened for. */
@@ -12,6 +13,8 @@ export interface ToolSession {
 export interface OpenTools {
   /** Read when a run starts: they may be others by then, and stay the same while it goes. */
   readonly tools: readonly Tool[];
+  /** What people may say by a slash command; read whenever somebody looks. */
+  readonly prompts?: readonly SlashCommand[];
   /** End what was opened. Called once, when no run of the session goes on; who takes longer than 2.5 s is left behind. */
   close(): Promise<void>;
 }

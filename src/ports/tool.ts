@@ -21,6 +21,8 @@ export interface ToolSpec {
   readonly parallel: boolean;
   /** Whether a person is asked first, where a client can ask. */
   readonly needsPermission: boolean;
+  /** Where it comes from, as permission rules may name it: `mcp:server/tool`. Left out: it is known by its name alone. */
+  readonly origin?: string;
   /** Whether it is of use only where somebody is there to answer: the models of other runs are not told of it. Default false. */
   readonly needsPerson?: boolean;
 }
@@ -88,6 +90,7 @@ export type AskAnswer = "allow" | "allow_always" | "reject";
 
 /** Where a call runs, and what it may ask for. */
 export interface ToolContext {
+  readonly runId: string;
   readonly sessionId: string;
   readonly callId: string;
   /** Absolute path of the folder that the session works on. */

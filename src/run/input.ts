@@ -4,6 +4,7 @@ import type { RunInput } from "../ports/run.js";
 import { checkBudget } from "./budget-check.js";
 import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
+import type { ToolServers } from "../ports/tool-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
 
 /** Every level of reasoning that there is. */
@@ -23,6 +24,7 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   budget: true,
   outputSchema: true,
   queue: true,
+  servers: true,
   onQueued: true,
   sessionId: true,
   projectDir: true,
@@ -113,6 +115,19 @@ export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
     ),
     sources,
   };
+}
+
+/** With the sources of the servers that the run brings along. Throws `InputError`. */
+export function withServers(
+  { tools, sources }: ToolList,
+  { toolServers }: { toolServers: ToolServers | undefined },
+  { servers = [] }: Pick<RunInput, "servers">,
+): ToolList {
+  if (servers.length === 0) return { tools, sources };
+  if (!toolServers) throw new InputError("servers", "none: this agent opens no servers of tools");
+  const all = [...sources, ...servers.map((server) => toolServers.source(server))];
+  distinct("servers", all);
+  return { tools, sources: all };
 }
 
 function isSource(entry: Tool | ToolSource): entry is ToolSource {

@@ -13,6 +13,7 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import type { Hooks } from "../ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
 import type { JsonSchema, Tool } from "../ports/tool.js";
+import type { ToolServers } from "../ports/tool-server.js";
 import type { KnownFile } from "../files/known-file.js";
 import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
@@ -41,6 +42,7 @@ export interface AgentParts {
   readonly logger: Logger;
   readonly tools: ToolList;
   readonly sources: ToolSources;
+  readonly toolServers: ToolServers | undefined;
   /** Asked in order, before the rules. */
   readonly permissions: readonly PermissionPolicy[];
   readonly rules: readonly PermissionRule[];

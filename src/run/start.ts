@@ -21,7 +21,7 @@ import { RunClock } from "./clock.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
 import { Inbox } from "./inbox.js";
-import { toolList } from "./input.js";
+import { toolList, withServers } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
 import { isOfMoney, isSpending, purseOf } from "./purse.js";
 import type { Turn } from "./waiter.js";
@@ -115,7 +115,7 @@ async function begin(
     const { key = "", fingerprint = "" } = input;
     const after = conversation.lastSeq;
     const record = begun({ id, sessionId, provider: set.provider, model: set.model, after, key, fingerprint });
-    const list = input.tools === undefined ? agent.tools : toolList(input.tools);
+    const list = withServers(input.tools === undefined ? agent.tools : toolList(input.tools), agent, input);
     const of = { runId: id, sessionId, projectDir, logger, signal };
     const { tools, missing, release } = await agent.sources.open(list, of);
     releaseTools = release;

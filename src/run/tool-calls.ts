@@ -238,6 +238,7 @@ async function perform(
     return said;
   };
   const context: ToolContext = {
+    runId: run.id,
     sessionId,
     callId,
     projectDir,

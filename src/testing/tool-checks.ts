@@ -231,6 +231,7 @@ function context(
   changes: { signal?: AbortSignal; state?: Map<string, unknown> | undefined },
 ): ToolContext {
   return {
+    runId: "run",
     sessionId: "session",
     callId: "call",
     projectDir,

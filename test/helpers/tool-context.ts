@@ -12,6 +12,7 @@ export async function temporaryFolder(): Promise<{ path: string } & AsyncDisposa
 /** What a tool gets from the kernel, for a session in `projectDir`. */
 export function toolContext(projectDir: string, changes: Partial<ToolContext> = {}): ToolContext {
   return {
+    runId: "run",
     sessionId: "session",
     callId: "call",
     projectDir,

@@ -80,6 +80,7 @@ async function runTool(
     const tool = offered.find(({ name }) => name === call.name);
     if (!tool) throw new Error(`no tool ${call.name}`);
     const result = await tool.run(tool.parse(JSON.parse(call.arguments)), {
+      runId: "run",
       sessionId: "s",
       callId: call.id,
       projectDir,
