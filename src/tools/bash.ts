@@ -77,7 +77,7 @@ async function execute(
     options.shell ??
     ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
     "/bin/sh";
-  const held = await sandbox.prepare(projectDir);
+  const held = await sandbox.prepare(projectDir, context.folders);
   const { redactor } = options;
   const output = new HeadTail(KEPT_BYTES, { clean: (said) => redactor.hide(tidy(said)), reach: redactor.reach });
   const live = new LiveOutput(redactor, (said) => context.progress(said));
