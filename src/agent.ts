@@ -30,6 +30,7 @@ import type { NotReady, Readiness } from "./ports/readiness.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
 import { projectInstructions } from "./run/system-prompt.js";
+import { SessionProcesses } from "./run/session-processes.js";
 import { ToolSources } from "./run/tool-sources.js";
 import type { ToolServers } from "./ports/tool-server.js";
 import { ToolStates } from "./run/tool-state.js";
@@ -65,6 +66,7 @@ export class Agent {
   #driver: SessionDriver | undefined;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
+  readonly #processes: SessionProcesses;
   #live: Live | undefined;
   readonly #running = new Map<string, Running>();
   #runs: Runs | undefined;
@@ -94,6 +96,7 @@ export class Agent {
     const store = () => this.#store();
     const tasks = new TaskSet();
     const closing = this.#closing.signal;
+    this.#processes = new SessionProcesses(tools.tools, bus, tasks, (rootId) => void this.#tell(rootId, false));
     this.#driver = options.driver;
     this.#providers = options.providers;
     this.projectDir = projectDir;
@@ -163,7 +166,7 @@ export class Agent {
   }
 
   get #watched(): Live {
-    return (this.#live ??= new Live());
+    return (this.#live ??= new Live((rootId) => this.#processes.list(rootId)));
   }
 
   /** Those of other processes on the store too. */
@@ -263,6 +266,7 @@ export class Agent {
     this.#closing.abort(new ShuttingDownError());
     await this.#parts.tasks.settled();
     this.#parts.kept.clear();
+    this.#processes.close();
     await this.#housekeeping?.close();
     await this.#parts.stragglers.settled(STRAGGLER_MS);
     await this.#parts.sources.close();

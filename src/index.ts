@@ -67,6 +67,7 @@ export type {
   ToolOutput,
   ToolSpec,
 } from "./ports/tool.js";
+export type { BackgroundWork, ProcessState } from "./ports/background.js";
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
 export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "./ports/tool-server.js";
 export type { SlashCommand, SlashPrompt } from "./ports/slash-command.js";

@@ -28,6 +28,7 @@ export type {
   Model,
   NotReady,
   PlanEntry,
+  ProcessState,
   Ready,
   Run,
   RunBegun,
