@@ -1,14 +1,11 @@
 import { InputError } from "../ports/errors.js";
-import type { ReasoningEffort } from "../ports/model-provider.js";
+import { EFFORTS } from "../models/efforts.js";
 import type { RunInput } from "../ports/run.js";
 import { checkBudget } from "./budget-check.js";
 import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolServers } from "../ports/tool-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
-
-/** Every level of reasoning that there is. */
-export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high"];
 
 export const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 

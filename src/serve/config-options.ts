@@ -1,6 +1,7 @@
 import { COMPACTION_DEFAULTS } from "../compaction/names.js";
 import { HTTP_DEFAULTS } from "../http/defaults.js";
 import { isRecord } from "../base/json.js";
+import { EFFORTS } from "../models/efforts.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
 import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../run/defaults.js";
@@ -101,8 +102,8 @@ export const configOptions = option.section(
         { default: "" },
       ),
       reasoning_effort: option.oneOf(
-        ["", "minimal", "low", "medium", "high"],
-        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"` or `"high"`.',
+        EFFORTS,
+        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"`, `"high"`, `"xhigh"` or `"max"`; where a model has it not, the nearest that it has.',
         { default: "" },
       ),
     }),
