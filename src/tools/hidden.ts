@@ -1,5 +1,6 @@
 import { ToolError } from "../ports/errors.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
+import type { SlashCommand } from "../ports/slash-command.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import { HiddenStream } from "../base/hidden-stream.js";
 import { Paced } from "../base/paced.js";
@@ -16,6 +17,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     kind: tool.kind,
     parallel: tool.parallel,
     needsPermission: tool.needsPermission,
+    ...(tool.origin === undefined ? {} : { origin: tool.origin }),
     ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
@@ -47,10 +49,21 @@ export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): To
           return opened.tools.map((tool) => withoutSecrets(tool, redactor));
         },
         get prompts() {
-          return opened.prompts ?? [];
+          return (opened.prompts ?? []).map((prompt) => promptWithoutSecrets(prompt, redactor));
         },
         close: () => opened.close(),
       };
+    },
+  };
+}
+
+function promptWithoutSecrets(command: SlashCommand, redactor: Redactor): SlashCommand {
+  const { name, description, hint, origin } = command;
+  return {
+    ...{ name, description, hint, origin },
+    prompt: async (words, signal) => {
+      const said = await command.prompt(words, signal);
+      return { ...said, text: redactor.hide(said.text) };
     },
   };
 }
