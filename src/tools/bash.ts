@@ -4,7 +4,7 @@ import { ProjectFolderError, ToolError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
 import { defineArguments, integer, optional, text } from "./arguments.js";
-import type { Child, ChildEnd } from "./child.js";
+import type { Child, ChildEnd } from "../processes/child.js";
 import { defineTool } from "./define-tool.js";
 import type { Sandbox, SandboxOptions } from "./sandbox.js";
 import { LiveOutput, tidy } from "./shell-output.js";
@@ -112,7 +112,7 @@ async function execute(
 
 /** Both its outputs go down one pipe: two would lose the order in which things were said. */
 async function startPlain(shell: string, command: string, cwd: string, env: BashToolOptions["env"]): Promise<Child> {
-  const { Child } = await import("./child.js");
+  const { Child } = await import("../processes/child.js");
   return Child.start({ file: "/bin/sh", args: ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command], cwd, env });
 }
 

@@ -5,7 +5,7 @@ import { basename, dirname, join, sep } from "node:path";
 import { ToolError } from "../ports/errors.js";
 import { isInside } from "../files/path-guard.js";
 import { findBubblewrap, type Bubblewrap, type BubblewrapNeeds } from "./bubblewrap.js";
-import type { Child } from "./child.js";
+import type { Child } from "../processes/child.js";
 import { MountPlan } from "./mount-plan.js";
 import { guardGit, repositoryOf, type GitGuard } from "./sandbox-git.js";
 import { SandboxRoots, type Root } from "./sandbox-roots.js";
