@@ -31,6 +31,7 @@ import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
 import { projectInstructions } from "./run/system-prompt.js";
 import { ToolSources } from "./run/tool-sources.js";
+import type { ToolServers } from "./ports/tool-server.js";
 import { ToolStates } from "./run/tool-state.js";
 import { VERSION } from "./base/version.js";
 
@@ -57,6 +58,8 @@ export class Agent {
   readonly tools: readonly Tool[];
   readonly sessions: Sessions;
   readonly models: Models;
+  /** What opens servers of tools that a run brings; undefined: none may be brought. */
+  readonly toolServers: ToolServers | undefined;
 
   readonly #parts: AgentParts;
   #driver: SessionDriver | undefined;
@@ -95,6 +98,7 @@ export class Agent {
     this.#providers = options.providers;
     this.projectDir = projectDir;
     this.tools = tools.tools;
+    this.toolServers = options.toolServers;
     this.sessions = new Sessions({
       store,
       bus,

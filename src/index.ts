@@ -134,6 +134,8 @@ export { readAttachments, type AttachmentPolicy } from "./files/attachments.js";
 export { estimatePrompt } from "./models/estimate.js";
 export { roundCost } from "./models/usage.js";
 
+export { startProcess, type OwnedProcess, type OwnedProgram, type ProcessEnd } from "./processes/start-process.js";
+
 // Errors, told apart by `code`.
 export {
   AdapterError,

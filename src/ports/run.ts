@@ -49,6 +49,8 @@ export interface RunInput {
   sessionId?: string;
   /** Absolute path of the folder where this run's tools run; default the session's, which is that of its first run. */
   projectDir?: string;
+  /** Further folders that this run's file tools and commands may use, beside that one; absolute paths. */
+  folders?: readonly string[];
   /** What is added to the system prompt, in place of the agent's `systemPrompt`; `""`: nothing. The project's instructions stay. */
   systemPrompt?: string;
   /** What its model may call, in place of the agent's tools; an empty list: nothing. Distinct names. A source that is none of the agent's is closed with the run. */

@@ -105,6 +105,8 @@ export interface RunContext {
   readonly outputSchema: JsonSchema | undefined;
   /** Absolute path of the folder where its tools run. */
   readonly projectDir: string;
+  /** Others that they may use. */
+  readonly folders: readonly string[];
   /** What was said so far; of a chain its newest session. */
   readonly conversation: Conversation;
   /** What the session's tools remember. */

@@ -20,6 +20,7 @@ import { headWith, messagesOf } from "./chain-head.js";
 import { RunClock } from "./clock.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
+import { withFolders } from "./folders.js";
 import { Inbox } from "./inbox.js";
 import { toolList, withServers } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
@@ -154,7 +155,7 @@ async function begin(
       system: systemPrompt({
         projectDir,
         instructions: (await instructions) ?? "",
-        extra: input.systemPrompt ?? agent.extraPrompt,
+        extra: withFolders(input.systemPrompt ?? agent.extraPrompt, input.folders),
         missing,
         answer: structure?.instructions ?? "",
       }),
@@ -168,6 +169,7 @@ async function begin(
       outputSchema: structure?.schema,
       compacts: input.compact ? input.message : undefined,
       projectDir,
+      folders: input.folders ?? [],
       conversation,
       state: await agent.states.of(conversation, store, kept !== undefined),
       store,

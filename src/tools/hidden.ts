@@ -46,6 +46,9 @@ export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): To
         get tools() {
           return opened.tools.map((tool) => withoutSecrets(tool, redactor));
         },
+        get prompts() {
+          return opened.prompts ?? [];
+        },
         close: () => opened.close(),
       };
     },
