@@ -1,6 +1,5 @@
 import { ToolError } from "../ports/errors.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
-import type { SlashCommand } from "../ports/slash-command.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import { HiddenStream } from "../base/hidden-stream.js";
 import { Paced } from "../base/paced.js";
@@ -49,21 +48,16 @@ export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): To
           return opened.tools.map((tool) => withoutSecrets(tool, redactor));
         },
         get prompts() {
-          return (opened.prompts ?? []).map((prompt) => promptWithoutSecrets(prompt, redactor));
+          return (opened.prompts ?? []).map((one) => ({
+            ...one,
+            prompt: async (words: string, signal: AbortSignal) => {
+              const said = await one.prompt(words, signal);
+              return { ...said, text: redactor.hide(said.text) };
+            },
+          }));
         },
         close: () => opened.close(),
       };
-    },
-  };
-}
-
-function promptWithoutSecrets(command: SlashCommand, redactor: Redactor): SlashCommand {
-  const { name, description, hint, origin } = command;
-  return {
-    ...{ name, description, hint, origin },
-    prompt: async (words, signal) => {
-      const said = await command.prompt(words, signal);
-      return { ...said, text: redactor.hide(said.text) };
     },
   };
 }
