@@ -35,6 +35,7 @@ const sessionShape = v.object({
   cuts: v.optional(list(whole), []),
   projectDir: folder,
   parentId: v.string(),
+  spawnedBy: v.optional(v.nullable(v.object({ sessionId: v.string(), runId: v.string(), callId: v.string() })), null),
   chain: v.object({ root: v.string(), index: whole }),
   lastSeq: whole,
   createdAt: time,
