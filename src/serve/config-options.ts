@@ -9,6 +9,7 @@ import { MODES } from "../run/input.js";
 import { isCommandGlob, isPathGlob, isToolGlob } from "../run/rule-check.js";
 import { EXPECTED, RULE_ACTIONS } from "../run/rule-words.js";
 import { UNATTENDED } from "../run/unattended.js";
+import { mcpServers } from "./mcp-options.js";
 
 const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
 const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
@@ -129,6 +130,7 @@ export const configOptions = option.section(
         { default: ["*"] },
       ),
     }),
+    mcp_servers: mcpServers,
     permissions: option.section({
       mode: option.oneOf(
         MODES,
@@ -137,7 +139,7 @@ export const configOptions = option.section(
       ),
       rules: option.list(
         option.section({
-          tool: option.text("Name of a tool, or a glob for names.", {
+          tool: option.text("Name of a tool, or `mcp:server/tool` of a server's, or a glob for one of them.", {
             fits: (text) => isToolGlob(text),
             expected: EXPECTED.tool,
             required: true,
