@@ -16,6 +16,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     kind: tool.kind,
     parallel: tool.parallel,
     needsPermission: tool.needsPermission,
+    ...(tool.origin === undefined ? {} : { origin: tool.origin }),
     ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
@@ -47,7 +48,13 @@ export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): To
           return opened.tools.map((tool) => withoutSecrets(tool, redactor));
         },
         get prompts() {
-          return opened.prompts ?? [];
+          return (opened.prompts ?? []).map((one) => ({
+            ...one,
+            prompt: async (words: string, signal: AbortSignal) => {
+              const said = await one.prompt(words, signal);
+              return { ...said, text: redactor.hide(said.text) };
+            },
+          }));
         },
         close: () => opened.close(),
       };
