@@ -170,6 +170,11 @@ export class SeenFiles {
     this.#state.delete(SEEN + path);
   }
 
+  /** Whether it was seen as it is now. */
+  knows(path: string, content: Buffer): boolean {
+    return this.#state.get(SEEN + path) === hash(content);
+  }
+
   /** Whether it was seen, and is another now. */
   changed(path: string, content: Buffer): boolean {
     const known = this.#state.get(SEEN + path);

@@ -16,6 +16,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     kind: tool.kind,
     parallel: tool.parallel,
     needsPermission: tool.needsPermission,
+    ...(tool.origin === undefined ? {} : { origin: tool.origin }),
     ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
