@@ -29,7 +29,7 @@ import type { ReadinessCheck } from "./agent-readiness.js";
 import type { NotReady, Readiness } from "./ports/readiness.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
-import { projectInstructions } from "./run/system-prompt.js";
+import { Project } from "./project/project.js";
 import { ToolSources } from "./run/tool-sources.js";
 import { ToolStates } from "./run/tool-state.js";
 import { VERSION } from "./base/version.js";
@@ -84,7 +84,6 @@ export class Agent {
     const { model, projectDir = process.cwd() } = options;
     const { mode = "auto" } = options;
     const logger = quietInOutage(options.logger ?? silentLogger);
-    const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [] } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const kept = new KeptConversations();
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
@@ -133,8 +132,8 @@ export class Agent {
       },
       hooks: options.hooks ?? {},
       compaction: new Compaction(options.compaction ?? {}),
-      extraPrompt: extra,
-      instructions: withInstructions ? projectInstructions(deniedPaths) : undefined,
+      prompt: { text: options.systemPrompt ?? "", use: options.prompt ?? "extend" },
+      project: new Project(options),
       limits: {
         iterations: options.maxIterations ?? AGENT_DEFAULTS.maxIterations,
         toolOutputBytes: options.toolOutputBytes ?? AGENT_DEFAULTS.toolOutputBytes,

@@ -92,6 +92,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     unattended,
     askTimeout: timeout,
     deniedPaths: builder.denied(),
+    home,
     concurrentRuns: config.limits.concurrentRuns,
     attachedBytes: config.limits.attachedBytes,
     toolOutputBytes: config.limits.toolOutputBytes,

@@ -17,6 +17,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     parallel: tool.parallel,
     needsPermission: tool.needsPermission,
     ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
+    ...(tool.needsSkills === undefined ? {} : { needsSkills: tool.needsSkills }),
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
     run: async (args: unknown, context) => {

@@ -2,7 +2,7 @@ import { createServer, type Server } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
-import { builtinTools } from "gantry";
+import { builtinTools, type Skill, type Tool } from "gantry";
 import { toolChecks } from "gantry/testing";
 import { callTool, toolContext } from "../helpers/tool-context.js";
 import { makeTempDir, type TempDir } from "../helpers/temp.js";
@@ -34,8 +34,14 @@ const INPUTS: Readonly<Record<string, { input: () => unknown; slow?: () => unkno
   webfetch: { input: () => ({ url: url("/") }), slow: () => ({ url: url("/slow") }) },
   todowrite: { input: () => ({ todos: [{ content: "look", status: "pending" }] }) },
   todoread: { input: () => ({}) },
+  skill: { input: () => ({ name: "greet" }) },
   ask_user: { input: () => ({ question: "Which?", choices: ["a", "b"] }) },
 };
+
+async function greeting(folder: TempDir): Promise<Skill> {
+  await folder.write({ "skills/greet/SKILL.md": "---\nname: greet\n---\nSay hello." });
+  return { name: "greet", description: "", origin: "project", folder: folder.at("skills/greet"), root: folder.path };
+}
 
 for (const { name } of builtinTools()) {
   describe(`${name} keeps the contract`, () => {
@@ -45,7 +51,9 @@ for (const { name } of builtinTools()) {
         folder = await makeTempDir();
         await folder.write({ "a.txt": "one\nline\n" });
         const tools = builtinTools({ webfetch: { allowPrivate: true } });
-        const tool = tools.find((one) => one.name === name)!;
+        const plain = tools.find((one) => one.name === name)!;
+        const skills = [await greeting(folder)];
+        const tool: Tool = { ...plain, run: (args, given) => plain.run(args, { ...given, skills }) };
         const context = toolContext(folder.path);
         // Files are changed only when they were read.
         const read = tools.find((one) => one.name === "read")!;
