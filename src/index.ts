@@ -67,6 +67,8 @@ export type {
   ToolOutput,
   ToolSpec,
 } from "./ports/tool.js";
+export type { CommandQuery } from "./run/agent-commands.js";
+export type { ListedCommand } from "./run/commands.js";
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
 export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "./ports/tool-server.js";
 export type { SlashCommand, SlashPrompt } from "./ports/slash-command.js";
@@ -121,6 +123,7 @@ export * as option from "./plugin/options.js";
 export { sharedOptions } from "./plugin/shared-options.js";
 
 // What authors of edges share with ours.
+export { EFFORTS, nearestEffort } from "./models/efforts.js";
 export { DriverLife, type DriverLifeOptions } from "./sessions/driver-life.js";
 export { Hints, LookingNotifier } from "./sessions/hints.js";
 export { holderState, thisHolder } from "./sessions/holder.js";
@@ -134,6 +137,8 @@ export { newId } from "./base/ids.js";
 export { readAttachments, type AttachmentPolicy } from "./files/attachments.js";
 export { estimatePrompt } from "./models/estimate.js";
 export { roundCost } from "./models/usage.js";
+
+export { startProcess, type OwnedProcess, type OwnedProgram, type ProcessEnd } from "./processes/start-process.js";
 
 // Errors, told apart by `code`.
 export {

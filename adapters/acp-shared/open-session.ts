@@ -1,6 +1,7 @@
 import type { Run, Session } from "gantry";
+import { NOTHING, type Brought } from "./brought.js";
 import type { Shown } from "./shown.js";
-import type { SelectOption } from "./wire.js";
+import type { AvailableCommand, SelectOption } from "./wire.js";
 
 /** A run that the client prompted itself: its prompt tells it. */
 export interface OwnRun {
@@ -22,6 +23,8 @@ export class OpenSession {
   id: string;
   /** Where its tools run; undefined: the session's own folder. */
   cwd: string | undefined;
+  /** Servers of tools and folders, for the client's own prompts. */
+  brought: Brought = NOTHING;
   /** The chain's first session. */
   readonly root: string;
   /** As the client knows it. */
@@ -32,6 +35,8 @@ export class OpenSession {
   isSetting = false;
   /** As the client was told of them last. */
   options: readonly SelectOption[] = [];
+  /** As the client was told of them last; undefined: it was not. */
+  commands: readonly AvailableCommand[] | undefined;
   /** Sees what others say in it. */
   watching: { end(): void } | undefined;
   /** The last `seq` that the client needs no telling of; undefined: not known yet. */
@@ -50,10 +55,12 @@ export class OpenSession {
   }
 
   /** It is opened anew, with its history or without: what was known is void. */
-  reopened(session: Session, cwd: string): void {
+  reopened(session: Session, cwd: string, brought: Brought): void {
     this.cwd = cwd;
+    this.brought = brought;
     this.told = session;
     this.options = [];
+    this.commands = undefined;
     this.since = undefined;
     this.watching?.end();
     this.watching = undefined;

@@ -10,7 +10,7 @@ const MODES: Readonly<Record<string, string>> = {
   ask: "what changes something is asked before",
   plan: "nothing is changed",
 };
-const EFFORTS = ["minimal", "low", "medium", "high"];
+const EFFORTS = ["minimal", "low", "medium", "high", "xhigh", "max"] as const;
 
 /** What can be typed in place of a prompt. */
 export const COMMANDS: readonly (readonly [name: string, about: string])[] = [
@@ -139,7 +139,7 @@ function chooseEffort(desk: Desk, said: string): void {
   const { conversation } = desk;
   const set = (effort: string) =>
     desk.attempt(async () => {
-      const found = EFFORTS.find((one) => one === effort) as "minimal" | "low" | "medium" | "high" | undefined;
+      const found = EFFORTS.find((one) => one === effort);
       if (!found && effort !== "default")
         throw new Error(`no effort ${effort}; expected one of default, ${EFFORTS.join(", ")}`);
       await conversation.change({ reasoning_effort: found ?? "" });

@@ -3,6 +3,7 @@ import {
   SessionPage,
   type Ask,
   type ConnectionState,
+  type Effort,
   type GantryClient,
   type Message,
   type SessionChange,
@@ -19,7 +20,7 @@ export interface Wishes {
   provider?: string;
   model?: string;
   mode?: "auto" | "ask" | "plan";
-  reasoning_effort?: "" | "minimal" | "low" | "medium" | "high";
+  reasoning_effort?: Effort;
 }
 
 /** What a conversation tells the terminal that shows it. */

@@ -1,20 +1,20 @@
 import { InputError } from "../ports/errors.js";
-import type { ReasoningEffort } from "../ports/model-provider.js";
+import { EFFORTS } from "../models/efforts.js";
 import type { RunInput } from "../ports/run.js";
 import { checkBudget } from "./budget-check.js";
+import { checkFolders } from "./folders.js";
+import { checkServers } from "./server-check.js";
 import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolServers } from "../ports/tool-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
-
-/** Every level of reasoning that there is. */
-export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high"];
 
 export const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 
 const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   message: true,
   compact: true,
+  commands: true,
   attachments: true,
   attach: true,
   provider: true,
@@ -28,6 +28,7 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   onQueued: true,
   sessionId: true,
   projectDir: true,
+  folders: true,
   systemPrompt: true,
   tools: true,
   signal: true,
@@ -72,7 +73,10 @@ export function checkInput(input: RunInput): void {
   if (typeof (input.attended ?? checkInput) !== "function") throw new InputError("attended", "a function");
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
   if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
+  if (input.folders !== undefined) checkFolders(input.folders);
+  if (typeof (input.commands ?? false) !== "boolean") throw new InputError("commands", "true or false");
   if (input.tools !== undefined) toolList(input.tools);
+  if (input.servers !== undefined) checkServers("servers", input.servers);
   if (typeof (input.compact ?? false) !== "boolean") throw new InputError("compact", "true or false");
   if (input.compact) return checkCompact(input);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
@@ -99,6 +103,8 @@ const OF_TOOL = ["parse", "describe", "run"];
 export interface ToolList {
   readonly tools: readonly Tool[];
   readonly sources: readonly ToolSource[];
+  /** Of the sources those that outlive the run although the agent has them not. */
+  readonly lasting?: readonly ToolSource[];
 }
 
 /** Throws `InputError` for what is no list of tools and tool sources, and for two of one name. */
@@ -125,9 +131,11 @@ export function withServers(
 ): ToolList {
   if (servers.length === 0) return { tools, sources };
   if (!toolServers) throw new InputError("servers", "none: this agent opens no servers of tools");
-  const all = [...sources, ...servers.map((server) => toolServers.source(server))];
-  distinct("servers", all);
-  return { tools, sources: all };
+  const brought = servers.map((server) => toolServers.source(server));
+  distinct("servers", brought);
+  // Of one that the agent has under that name it has the tools already.
+  const more = brought.filter(({ name }) => !sources.some((one) => one.name === name));
+  return { tools, sources: [...sources, ...more], lasting: more };
 }
 
 function isSource(entry: Tool | ToolSource): entry is ToolSource {

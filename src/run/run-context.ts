@@ -21,6 +21,7 @@ import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { ToolList } from "./input.js";
 import type { Live } from "../live/live.js";
+import type { CommandOptions } from "./commands.js";
 import type { Tail } from "../live/tail.js";
 import type { Unattended } from "./unattended.js";
 import type { Inbox } from "./inbox.js";
@@ -45,6 +46,7 @@ export interface AgentParts {
   readonly tools: ToolList;
   readonly sources: ToolSources;
   readonly toolServers: ToolServers | undefined;
+  readonly commands: CommandOptions;
   /** Asked in order, before the rules. */
   readonly permissions: readonly PermissionPolicy[];
   readonly rules: readonly PermissionRule[];
@@ -109,6 +111,8 @@ export interface RunContext {
   readonly outputSchema: JsonSchema | undefined;
   /** Absolute path of the folder where its tools run. */
   readonly projectDir: string;
+  /** Others that they may use. */
+  readonly folders: readonly string[];
   /** What was said so far; of a chain its newest session. */
   readonly conversation: Conversation;
   /** What the session's tools remember. */

@@ -6,9 +6,11 @@ import { Conversation } from "../conversation/conversation.js";
 import { type DanglingCall, danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
 import { withState } from "../conversation/stored-state.js";
 import { Recorder } from "../conversation/recorder.js";
-import type { ModelPair } from "../models/models.js";
+import { nearestEffort } from "../models/efforts.js";
+import type { ChosenModel, ModelPair } from "../models/models.js";
 import { BudgetSpentError, hasCode, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import type { Message, ModelMessage } from "../ports/message.js";
+import type { Logger } from "../ports/logger.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
 import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-driver.js";
@@ -19,8 +21,10 @@ import { asItIs, brokeOff, interrupted, isBefore, waitsInLine } from "../session
 import { pricesOf, RunBudget } from "./spending.js";
 import { headWith, messagesOf } from "./chain-head.js";
 import { RunClock } from "./clock.js";
+import type { SpokenInput } from "./commands.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
+import { withFolders } from "./folders.js";
 import { Inbox } from "./inbox.js";
 import { toolList, withServers } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
@@ -123,6 +127,10 @@ async function begin(
     const of = { runId: id, sessionId, projectDir, logger, signal };
     const { tools, missing, release } = await agent.sources.open(list, of);
     releaseTools = release;
+    const isCommand = input.commands === true && input.message.trimStart().startsWith("/");
+    const asked = isCommand
+      ? await (await import("./agent-commands.js")).spoken(agent, whole, of, place, signal)
+      : whole;
     const inbox = new Inbox({ runId: id, sessionId, store, cancel, logger });
     closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live().open(sessionId, store);
@@ -163,14 +171,14 @@ async function begin(
       sessionId,
       agentId: newId(),
       ...chosen,
-      effort,
+      effort: effortOf(chosen, effort, logger),
       system: systemPrompt({
         model: chosen.model,
         tools: offered,
         projectDir,
         surroundings,
         words: said,
-        extra: input.systemPrompt ?? agent.prompt.text,
+        extra: withFolders(input.systemPrompt ?? agent.prompt.text, input.folders),
         use: agent.prompt.use,
         missing,
         answer: structure?.instructions ?? "",
@@ -184,8 +192,9 @@ async function begin(
       unknownPrice: purse.unknownPrice,
       structure,
       outputSchema: structure?.schema,
-      compacts: input.compact ? input.message : undefined,
+      compacts: asked.compact ? asked.message : undefined,
       projectDir,
+      folders: input.folders ?? [],
       conversation,
       state,
       store,
@@ -210,8 +219,8 @@ async function begin(
     };
     // One that was kept was whole.
     const dangling = kept ? [] : danglingCalls(conversation.messages);
-    const prompt = withState(promptOf(whole), news);
-    await (head ? goOn(run, set, whole, prompt, dangling, head.unfinished) : create(run, prompt));
+    const prompt = withState(promptOf(asked), news);
+    await (head ? goOn(run, set, asked, prompt, dangling, head.unfinished) : create(run, prompt));
     inbox.listen();
     // While it waited in line it was told something, maybe.
     if (turn) void inbox.look();
@@ -255,7 +264,7 @@ function isAhead(run: RunRecord, own: RunRecord | undefined): boolean {
 async function goOn(
   run: RunContext,
   set: SessionFields,
-  { compact }: RunInput,
+  { compact }: SpokenInput,
   prompt: ModelMessage,
   dangling: readonly DanglingCall[],
   unfinished: readonly RunRecord[],
@@ -286,17 +295,30 @@ async function brokenOff(store: SessionDriver, rootId: string, key: string): Pro
   return run && brokeOff(run) ? run : undefined;
 }
 
-function promptOf(input: RunInput): ModelMessage {
+function promptOf(input: SpokenInput): ModelMessage {
+  const { message: text, typed } = input;
   return {
     role: "user" as const,
     parts: [
-      ...(input.message === "" ? [] : [{ type: "text" as const, text: input.message }]),
+      ...(text === "" && typed === undefined
+        ? []
+        : [{ type: "text" as const, text, ...(typed !== undefined && { typed }) }]),
       ...(input.attachments ?? []),
     ],
     toolCallId: "",
     name: "",
     failed: false,
   };
+}
+
+/** The effort of a run: what was asked for, or what comes nearest to it of this model's. */
+function effortOf({ provider, model }: ChosenModel, asked: ReasoningEffort, logger: Logger): ReasoningEffort {
+  const effort = nearestEffort(asked, model.efforts);
+  if (effort !== asked) {
+    const names = { provider: provider.name, model: model.id };
+    logger.info("the model has no such effort; the nearest is asked for", { ...names, asked, effort });
+  }
+  return effort;
 }
 
 /** The effort that a session goes on with; undefined for one that was made without a run and chose none. */

@@ -250,6 +250,7 @@ async function perform(
     sessionId,
     callId,
     projectDir,
+    folders: run.folders,
     signal: run.signal,
     // Of a session whose tools are free, one that asks by itself is as free as the others where nobody is there.
     ask: (request) =>

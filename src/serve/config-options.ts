@@ -1,6 +1,7 @@
 import { COMPACTION_DEFAULTS } from "../compaction/names.js";
 import { HTTP_DEFAULTS } from "../http/defaults.js";
 import { isRecord } from "../base/json.js";
+import { EFFORTS } from "../models/efforts.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
 import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../run/defaults.js";
@@ -9,6 +10,7 @@ import { isCommandGlob, isPathGlob, isToolGlob } from "../run/rule-check.js";
 import { PROMPT_USES } from "../run/prompt-use.js";
 import { EXPECTED, RULE_ACTIONS } from "../run/rule-words.js";
 import { UNATTENDED } from "../run/unattended.js";
+import { mcpServers } from "./mcp-options.js";
 
 const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
 const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
@@ -102,8 +104,8 @@ export const configOptions = option.section(
         { default: "" },
       ),
       reasoning_effort: option.oneOf(
-        ["", "minimal", "low", "medium", "high"],
-        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"` or `"high"`.',
+        EFFORTS,
+        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"`, `"high"`, `"xhigh"` or `"max"`; where a model has it not, the nearest that it has.',
         { default: "" },
       ),
     }),
@@ -134,6 +136,7 @@ export const configOptions = option.section(
         { default: ["*"] },
       ),
     }),
+    mcp_servers: mcpServers,
     permissions: option.section({
       mode: option.oneOf(
         MODES,
@@ -142,7 +145,7 @@ export const configOptions = option.section(
       ),
       rules: option.list(
         option.section({
-          tool: option.text("Name of a tool, or a glob for names.", {
+          tool: option.text("Name of a tool, or `mcp:server/tool` of a server's, or a glob for one of them.", {
             fits: (text) => isToolGlob(text),
             expected: EXPECTED.tool,
             required: true,

@@ -71,6 +71,14 @@ export async function loadAdapter<Kind extends AdapterKind>(
   return descriptor as AdapterDescriptor<Kind>;
 }
 
+/** What opens servers of tools, loaded when there is one to be opened. */
+export async function loadToolServers(
+  options: ConstructorParameters<(typeof import("../../adapters/mcp-tools/index.js"))["McpServers"]>[0],
+) {
+  const { McpServers } = await import("../../adapters/mcp-tools/index.js");
+  return new McpServers(options);
+}
+
 /** Modules that were not made for gantry, but that one of its adapters knows how to use. */
 async function foreign(kind: AdapterKind, module: unknown, name: string): Promise<AdapterDescriptor | undefined> {
   if (kind !== "model-provider") return undefined;

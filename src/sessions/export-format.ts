@@ -3,6 +3,7 @@ import * as v from "valibot";
 import { InputError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
 import { printable } from "../base/printable.js";
+import { EFFORTS } from "../models/efforts.js";
 import type { ChainData, SessionData } from "../ports/session-driver.js";
 import type { Part } from "../ports/message.js";
 
@@ -10,7 +11,8 @@ import type { Part } from "../ports/message.js";
 const HEADER = { gantry: "sessions", version: 1 } as const;
 
 const PARTS: readonly unknown[] = ["text", "reasoning", "image", "file", "tool_call"] satisfies Part["type"][];
-const isPart = (value: unknown): boolean => isRecord(value) && PARTS.includes(value["type"]);
+const isPart = (value: unknown): boolean =>
+  isRecord(value) && PARTS.includes(value["type"]) && typeof (value["typed"] ?? "") === "string";
 const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 const time = v.pipe(v.string(), v.isoTimestamp());
 /** What a session's tools may change: a folder, and never a whole disk because a file that somebody handed over says so. */
@@ -24,7 +26,7 @@ const sessionShape = v.object({
   titled: v.boolean(),
   provider: v.string(),
   model: v.string(),
-  reasoningEffort: v.picklist(["", "minimal", "low", "medium", "high"]),
+  reasoningEffort: v.picklist(EFFORTS),
   // Not yet in exports of earlier versions, as some of what follows.
   mode: v.optional(v.picklist(["auto", "ask", "plan"]), "auto"),
   leave: v.optional(
@@ -34,6 +36,7 @@ const sessionShape = v.object({
   cuts: v.optional(list(whole), []),
   projectDir: folder,
   parentId: v.string(),
+  spawnedBy: v.optional(v.nullable(v.object({ sessionId: v.string(), runId: v.string(), callId: v.string() })), null),
   chain: v.object({ root: v.string(), index: whole }),
   lastSeq: whole,
   createdAt: time,

@@ -19,14 +19,15 @@ export async function deletePath(
 ): Promise<ToolOutput> {
   const full = resolve(context.projectDir, path);
   try {
-    const guard = await guardForChange(options, context.projectDir);
+    const guard = await guardForChange(options, context);
     return await exclusively(full, () => remove(guard, full, recursive, shown(path, context.projectDir), context));
   } catch (error) {
     throw await pathFault(error, path, context.projectDir, options);
   }
 }
 
-async function remove(
+/** Delete what is at a path, and not what a link there points to. Rejects with `PathError` and `ToolError`. */
+export async function remove(
   guard: PathGuard,
   full: string,
   recursive: boolean,

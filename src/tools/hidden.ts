@@ -16,6 +16,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     kind: tool.kind,
     parallel: tool.parallel,
     needsPermission: tool.needsPermission,
+    ...(tool.origin === undefined ? {} : { origin: tool.origin }),
     ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
     ...(tool.needsSkills === undefined ? {} : { needsSkills: tool.needsSkills }),
     parse: (input): unknown => tool.parse(input),
@@ -46,6 +47,15 @@ export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): To
       return {
         get tools() {
           return opened.tools.map((tool) => withoutSecrets(tool, redactor));
+        },
+        get prompts() {
+          return (opened.prompts ?? []).map((one) => ({
+            ...one,
+            prompt: async (words: string, signal: AbortSignal) => {
+              const said = await one.prompt(words, signal);
+              return { ...said, text: redactor.hide(said.text) };
+            },
+          }));
         },
         close: () => opened.close(),
       };
