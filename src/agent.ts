@@ -32,6 +32,7 @@ import type { NotReady, Readiness } from "./ports/readiness.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
 import { projectInstructions } from "./run/system-prompt.js";
+import { SessionProcesses } from "./run/session-processes.js";
 import { ToolSources } from "./run/tool-sources.js";
 import type { ToolServers } from "./ports/tool-server.js";
 import { ToolStates } from "./run/tool-state.js";
@@ -67,6 +68,7 @@ export class Agent {
   #driver: SessionDriver | undefined;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
+  readonly #processes: SessionProcesses;
   #live: Live | undefined;
   readonly #running = new Map<string, Running>();
   #runs: Runs | undefined;
@@ -96,6 +98,7 @@ export class Agent {
     const store = () => this.#store();
     const tasks = new TaskSet();
     const closing = this.#closing.signal;
+    this.#processes = new SessionProcesses(tools.tools, bus, tasks, (rootId) => void this.#tell(rootId, false));
     this.#driver = options.driver;
     this.#providers = options.providers;
     this.projectDir = projectDir;
@@ -171,7 +174,7 @@ export class Agent {
   }
 
   get #watched(): Live {
-    return (this.#live ??= new Live());
+    return (this.#live ??= new Live((rootId) => this.#processes.list(rootId)));
   }
 
   /** Those of other processes on the store too. */
@@ -276,6 +279,7 @@ export class Agent {
     this.#closing.abort(new ShuttingDownError());
     await this.#parts.tasks.settled();
     this.#parts.kept.clear();
+    this.#processes.close();
     await this.#housekeeping?.close();
     await this.#parts.stragglers.settled(STRAGGLER_MS);
     await this.#parts.sources.close();

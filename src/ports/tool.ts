@@ -1,4 +1,5 @@
 import type { Ask } from "./ask.js";
+import type { BackgroundWork } from "./background.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./shown.js";
 
@@ -144,6 +145,8 @@ export interface Tool<Args = any> extends ToolSpec {
   preview?(args: Args, context: Pick<ToolContext, "projectDir" | "folders" | "signal">): Promise<ToolCallPreview>;
   /** Do the work. A throw becomes a failed tool result, never a failed run. */
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
+  /** What it keeps going beside its calls; several tools may share it. Its sessions tell it to whoever watches them. */
+  readonly background?: BackgroundWork;
   /** End what is kept from one call to the next. Called when an agent closes, which others may share it with. */
   close?(): Promise<void>;
 }

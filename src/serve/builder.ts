@@ -89,7 +89,7 @@ export class Builder {
     const builtIn = builtinTools({
       ...rules,
       secrets: loaded.secrets,
-      bash: { ...tools.bash, scratchPath: join(home, "tmp") },
+      bash: { ...tools.bash, scratchPath: join(home, "tmp"), outputsPath: join(home, "outputs") },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);

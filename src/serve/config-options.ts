@@ -207,7 +207,7 @@ export const configOptions = option.section(
         enabled: option.flag("Whether commands can be run at all.", { default: true }),
         timeout: option.number("Seconds that a command may take unless the model asks for another time.", {
           above: 0,
-          default: 40,
+          default: 120,
         }),
         sandbox: option.oneOf(
           ["auto", "required", "off"],
