@@ -155,7 +155,7 @@ export class Builder {
   async transports(): Promise<{ transport: Transport; selected: Selected }[]> {
     const selection = this.#selection.transports();
     // A port and Node's HTTP: not for a client on standard input.
-    if (selection.some(({ name }) => name !== "acp-stdio"))
+    if (selection.some(({ name }) => !["acp-stdio", "mcp-stdio"].includes(name)))
       ({ openHttpHost: this.#openHost } = await import("../http/http-host.js"));
     return Promise.all(selection.map(async (selected) => ({ transport: await this.#make(selected), selected })));
   }

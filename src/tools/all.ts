@@ -13,6 +13,7 @@ import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
 import { tidy } from "./shell-output.js";
+import { skillTool } from "./skill.js";
 import { todoreadTool, todowriteTool } from "./todo.js";
 import { webfetchTool } from "./webfetch.js";
 import { writeTool } from "./write.js";
@@ -111,6 +112,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     todowriteTool(),
     todoreadTool(),
     askUserTool(),
+    skillTool(files),
   ];
   return tools.map((tool) => withoutSecrets(tool, redactor));
 }
