@@ -302,6 +302,7 @@ const FILES = [
       "src/files/attachments.ts",
       "src/hostile/threads.ts",
       "src/base/cut-text.ts",
+      ...["clean-stream", "output-file", "outputs"].map((name) => `src/processes/${name}.ts`),
     ],
   },
   {
@@ -327,6 +328,8 @@ const FILES = [
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),
       "adapters/sqlite-driver/dump.ts",
+      "src/tools/bash-jobs.ts",
+      ...["job", "keeper", "kept-job"].map((name) => `src/processes/${name}.ts`),
       "src/serve/strangers.ts",
     ],
   },
