@@ -24,6 +24,7 @@ import { ending } from "./execution.js";
 import { withFolders } from "./folders.js";
 import { Inbox } from "./inbox.js";
 import { toolList, withServers } from "./input.js";
+import { offeredTools } from "./offered-tools.js";
 import { attachedBytes, type RunPlace } from "./places.js";
 import { isOfMoney, isSpending, purseOf } from "./purse.js";
 import type { Turn } from "./waiter.js";
@@ -164,7 +165,7 @@ async function begin(
         missing,
         answer: structure?.instructions ?? "",
       }),
-      tools: someone ? tools : tools.filter(({ needsPerson }) => needsPerson !== true),
+      tools: offeredTools(tools, { provider: set.provider, id: set.model }, someone, logger),
       hooks: agent.hooks,
       limits: agent.limits,
       allowance: isSpending(purse) ? new RunBudget(purse, { ...chosen, recorder }) : undefined,

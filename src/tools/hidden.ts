@@ -17,6 +17,8 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     parallel: tool.parallel,
     needsPermission: tool.needsPermission,
     ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
+    ...(tool.models && { models: (model) => tool.models!(model) }),
+    ...(tool.replaces && { replaces: tool.replaces }),
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
     run: async (args: unknown, context) => {

@@ -1,0 +1,23 @@
+import type { Logger } from "../ports/logger.js";
+import type { Tool } from "../ports/tool.js";
+
+/** The tools that a run's model is told of: those for it, and for where a person is if one is there, without those in whose place others stand. */
+export function offeredTools(
+  tools: readonly Tool[],
+  model: { readonly provider: string; readonly id: string },
+  someone: boolean,
+  logger: Logger,
+): Tool[] {
+  const offered = tools.filter((tool) => (someone || tool.needsPerson !== true) && isFor(tool, model, logger));
+  const replaced = new Set(offered.flatMap(({ replaces }) => replaces ?? []));
+  return offered.filter(({ name }) => !replaced.has(name));
+}
+
+function isFor(tool: Tool, model: { readonly provider: string; readonly id: string }, logger: Logger): boolean {
+  try {
+    return tool.models === undefined || tool.models(model) === true;
+  } catch (error) {
+    logger.warn("a tool could not say which models it is for; it is not offered", { tool: tool.name, error });
+    return false;
+  }
+}
