@@ -255,6 +255,8 @@ const FILES = [
       ...[
         "answer",
         "catalogue-entry",
+        "claude",
+        "efforts",
         "guard",
         "limits",
         "listing",

@@ -122,6 +122,7 @@ export * as option from "./plugin/options.js";
 export { sharedOptions } from "./plugin/shared-options.js";
 
 // What authors of edges share with ours.
+export { EFFORTS, nearestEffort } from "./models/efforts.js";
 export { DriverLife, type DriverLifeOptions } from "./sessions/driver-life.js";
 export { Hints, LookingNotifier } from "./sessions/hints.js";
 export { holderState, thisHolder } from "./sessions/holder.js";

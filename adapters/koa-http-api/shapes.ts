@@ -30,7 +30,7 @@ export const Usage = v.object({
 export const Tokens = v.object({ prompt_tokens: count, completion_tokens: count, total_tokens: count });
 
 export const Mode = oneOf(["auto", "ask", "plan"]);
-export const Effort = oneOf(["", "minimal", "low", "medium", "high"]);
+export const Effort = oneOf(["", "minimal", "low", "medium", "high", "xhigh", "max"]);
 export const FinishReason = v.nullable(oneOf(["stop", "length", "content_filter", "tool_calls"]));
 export const RunState = oneOf(["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"]);
 

@@ -5,9 +5,11 @@ import { loggerWith } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
 import { type DanglingCall, danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
 import { Recorder } from "../conversation/recorder.js";
-import type { ModelPair } from "../models/models.js";
+import { nearestEffort } from "../models/efforts.js";
+import type { ChosenModel, ModelPair } from "../models/models.js";
 import { BudgetSpentError, hasCode, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
+import type { Logger } from "../ports/logger.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
 import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-driver.js";
@@ -157,7 +159,7 @@ async function begin(
       sessionId,
       agentId: newId(),
       ...chosen,
-      effort,
+      effort: effortOf(chosen, effort, logger),
       system: systemPrompt({
         projectDir,
         instructions: (await instructions) ?? "",
@@ -288,6 +290,16 @@ function prompt(input: SpokenInput) {
     name: "",
     failed: false,
   };
+}
+
+/** The effort of a run: what was asked for, or what comes nearest to it of this model's. */
+function effortOf({ provider, model }: ChosenModel, asked: ReasoningEffort, logger: Logger): ReasoningEffort {
+  const effort = nearestEffort(asked, model.efforts);
+  if (effort !== asked) {
+    const names = { provider: provider.name, model: model.id };
+    logger.info("the model has no such effort; the nearest is asked for", { ...names, asked, effort });
+  }
+  return effort;
 }
 
 /** The effort that a session goes on with; undefined for one that was made without a run and chose none. */

@@ -85,6 +85,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     projectDir,
     ...config.agent,
     tools,
+    ...(builder.toolServers && { toolServers: builder.toolServers }),
     permissions: policies,
     // Who checks them is loaded with them.
     ...(rules.length > 0 && { rules }),

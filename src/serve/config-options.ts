@@ -1,6 +1,7 @@
 import { COMPACTION_DEFAULTS } from "../compaction/names.js";
 import { HTTP_DEFAULTS } from "../http/defaults.js";
 import { isRecord } from "../base/json.js";
+import { EFFORTS } from "../models/efforts.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
 import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../run/defaults.js";
@@ -8,6 +9,7 @@ import { MODES } from "../run/input.js";
 import { isCommandGlob, isPathGlob, isToolGlob } from "../run/rule-check.js";
 import { EXPECTED, RULE_ACTIONS } from "../run/rule-words.js";
 import { UNATTENDED } from "../run/unattended.js";
+import { mcpServers } from "./mcp-options.js";
 
 const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
 const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
@@ -59,7 +61,7 @@ export const configOptions = option.section(
         ),
         transports: option.list(
           module("transport"),
-          'What `gantry serve` starts: `koa-http-api`, `web-console`, `acp-http-sse-ws`, `acp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
+          'What `gantry serve` starts: `koa-http-api`, `web-console`, `acp-http-sse-ws`, `acp-stdio`, `mcp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
           { default: ["koa-http-api", "web-console"], filled: "transport" },
         ),
         console: option.flag("Serve the [console](console.md), where it is among the transports.", { default: true }),
@@ -101,8 +103,8 @@ export const configOptions = option.section(
         { default: "" },
       ),
       reasoning_effort: option.oneOf(
-        ["", "minimal", "low", "medium", "high"],
-        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"` or `"high"`.',
+        EFFORTS,
+        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"`, `"high"`, `"xhigh"` or `"max"`; where a model has it not, the nearest that it has.',
         { default: "" },
       ),
     }),
@@ -128,6 +130,7 @@ export const configOptions = option.section(
         { default: ["*"] },
       ),
     }),
+    mcp_servers: mcpServers,
     permissions: option.section({
       mode: option.oneOf(
         MODES,
@@ -136,7 +139,7 @@ export const configOptions = option.section(
       ),
       rules: option.list(
         option.section({
-          tool: option.text("Name of a tool, or a glob for names.", {
+          tool: option.text("Name of a tool, or `mcp:server/tool` of a server's, or a glob for one of them.", {
             fits: (text) => isToolGlob(text),
             expected: EXPECTED.tool,
             required: true,

@@ -16,6 +16,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     kind: tool.kind,
     parallel: tool.parallel,
     needsPermission: tool.needsPermission,
+    ...(tool.origin === undefined ? {} : { origin: tool.origin }),
     ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
     ...(tool.models && { models: (model) => tool.models!(model) }),
     ...(tool.replaces && { replaces: tool.replaces }),
