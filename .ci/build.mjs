@@ -118,6 +118,11 @@ const LINES = {
     // The one type that Koa gives by itself, to what our own handler of errors failed for.
     ["const getType = require('mime-types').contentType", "const getType = () => 'text/plain; charset=utf-8'"],
   ],
+  // It is given another one: schemas of servers are not made programs of.
+  "@modelcontextprotocol/sdk/dist/esm/client/index.js": [
+    ["import { AjvJsonSchemaValidator } from '../validation/ajv-provider.js';", ""],
+    ["options?.jsonSchemaValidator ?? new AjvJsonSchemaValidator()", "options?.jsonSchemaValidator"],
+  ],
   // Tools for who develops ink, which asks for a package that is not there.
   "ink/build/devtools.js": [[/^[^]*$/, ""]],
   "type-is/index.js": [["var mime = require('mime-types')", ""]],
