@@ -31,8 +31,8 @@ import type { ReadinessCheck } from "./agent-readiness.js";
 import type { NotReady, Readiness } from "./ports/readiness.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
-import { projectInstructions } from "./run/system-prompt.js";
 import { SessionProcesses } from "./run/session-processes.js";
+import { Project } from "./project/project.js";
 import { ToolSources } from "./run/tool-sources.js";
 import type { ToolServers } from "./ports/tool-server.js";
 import { ToolStates } from "./run/tool-state.js";
@@ -91,7 +91,6 @@ export class Agent {
     const { model, projectDir = process.cwd() } = options;
     const { mode = "auto" } = options;
     const logger = quietInOutage(options.logger ?? silentLogger);
-    const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [] } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const kept = new KeptConversations();
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
@@ -136,8 +135,8 @@ export class Agent {
       commands: {
         own: options.commands ?? [],
         folders: options.commandFolders ?? [],
-        ofProjects: withInstructions,
-        denied: deniedPaths,
+        ofProjects: options.projectInstructions ?? true,
+        denied: options.deniedPaths ?? [],
       },
       permissions: [options.permissions ?? []].flat(),
       rules: options.rules ?? [],
@@ -148,8 +147,8 @@ export class Agent {
       },
       hooks: options.hooks ?? {},
       compaction: new Compaction(options.compaction ?? {}),
-      extraPrompt: extra,
-      instructions: withInstructions ? projectInstructions(deniedPaths) : undefined,
+      prompt: { text: options.systemPrompt ?? "", use: options.prompt ?? "extend" },
+      project: new Project(options),
       limits: {
         iterations: options.maxIterations ?? AGENT_DEFAULTS.maxIterations,
         toolOutputBytes: options.toolOutputBytes ?? AGENT_DEFAULTS.toolOutputBytes,

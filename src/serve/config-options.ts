@@ -7,6 +7,7 @@ import { sharedOptions } from "../plugin/shared-options.js";
 import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../run/defaults.js";
 import { MODES } from "../run/input.js";
 import { isCommandGlob, isPathGlob, isToolGlob } from "../run/rule-check.js";
+import { PROMPT_USES } from "../run/prompt-use.js";
 import { EXPECTED, RULE_ACTIONS } from "../run/rule-words.js";
 import { UNATTENDED } from "../run/unattended.js";
 import { mcpServers } from "./mcp-options.js";
@@ -120,8 +121,13 @@ export const configOptions = option.section(
         default: maxIterations,
       }),
       system_prompt: option.text("Added to the built-in system prompt.", { default: "" }),
+      prompt: option.oneOf(
+        PROMPT_USES,
+        '`"extend"`: `system_prompt` is added to how gantry tells a model to work. `"replace"`: it stands in place of that. See [project.md](project.md#your-own-prompt).',
+        { default: "extend" },
+      ),
       project_instructions: option.flag(
-        "Whether the `AGENTS.md` of the project folder goes into the system prompt. A repository that you clone brings its own.",
+        "Whether a model is told what the project says of itself: `AGENTS.md`, skills, branch and tree. A repository that you clone brings its own. See [project.md](project.md).",
         { default: true },
       ),
       tools: option.list(

@@ -12,6 +12,7 @@ import { withoutSecrets } from "./hidden.js";
 import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
+import { skillTool } from "./skill.js";
 import { todoreadTool, todowriteTool } from "./todo.js";
 import { webfetchTool } from "./webfetch.js";
 import { writeTool } from "./write.js";
@@ -99,6 +100,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     todowriteTool(),
     todoreadTool(),
     askUserTool(),
+    skillTool(files),
   ];
   return tools.map((tool) => withoutSecrets(tool, redactor));
 }

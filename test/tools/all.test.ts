@@ -25,6 +25,7 @@ it("asks for what changes things or leaves the machine, and runs the rest side b
     "grep",
     "list",
     "read",
+    "skill",
     "todoread",
     "webfetch",
   ]);

@@ -2,7 +2,7 @@ import { createServer, type Server } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
-import { builtinTools, type Tool, type ToolContext } from "gantry";
+import { builtinTools, type Skill, type Tool, type ToolContext } from "gantry";
 import { toolChecks } from "gantry/testing";
 import { callTool, toolContext } from "../helpers/tool-context.js";
 import { makeTempDir, type TempDir } from "../helpers/temp.js";
@@ -37,6 +37,7 @@ const INPUTS: Readonly<Record<string, { input: (id: string) => unknown; slow?: (
   webfetch: { input: () => ({ url: url("/") }), slow: () => ({ url: url("/slow") }) },
   todowrite: { input: () => ({ todos: [{ content: "look", status: "pending" }] }) },
   todoread: { input: () => ({}) },
+  skill: { input: () => ({ name: "greet" }) },
   ask_user: { input: () => ({ question: "Which?", choices: ["a", "b"] }) },
 };
 
@@ -44,6 +45,11 @@ async function inBackground(tools: readonly Tool[], context: ToolContext): Promi
   const bash = tools.find(({ name }) => name === "bash")!;
   const { text } = await callTool(bash, { command: "cat; sleep 60", background: true }, context);
   return /bg-\w+/.exec(text)![0];
+}
+
+async function greeting(folder: TempDir): Promise<Skill> {
+  await folder.write({ "skills/greet/SKILL.md": "---\nname: greet\n---\nSay hello." });
+  return { name: "greet", description: "", origin: "project", folder: folder.at("skills/greet"), root: folder.path };
 }
 
 for (const { name } of builtinTools()) {
@@ -55,7 +61,9 @@ for (const { name } of builtinTools()) {
         folder = await makeTempDir();
         await folder.write({ "a.txt": "one\nline\n" });
         tools = builtinTools({ webfetch: { allowPrivate: true } });
-        const tool = tools.find((one) => one.name === name)!;
+        const plain = tools.find((one) => one.name === name)!;
+        const skills = [await greeting(folder)];
+        const tool: Tool = { ...plain, run: (args, given) => plain.run(args, { ...given, skills }) };
         const context = toolContext(folder.path);
         // Files are changed only when they were read.
         const read = tools.find((one) => one.name === "read")!;
