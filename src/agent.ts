@@ -31,6 +31,7 @@ import type { ReadinessCheck } from "./agent-readiness.js";
 import type { NotReady, Readiness } from "./ports/readiness.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
+import { SessionProcesses } from "./run/session-processes.js";
 import { Project } from "./project/project.js";
 import { ToolSources } from "./run/tool-sources.js";
 import type { ToolServers } from "./ports/tool-server.js";
@@ -67,6 +68,7 @@ export class Agent {
   #driver: SessionDriver | undefined;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
+  readonly #processes: SessionProcesses;
   #live: Live | undefined;
   readonly #running = new Map<string, Running>();
   #runs: Runs | undefined;
@@ -95,6 +97,7 @@ export class Agent {
     const store = () => this.#store();
     const tasks = new TaskSet();
     const closing = this.#closing.signal;
+    this.#processes = new SessionProcesses(tools.tools, bus, tasks, (rootId) => void this.#tell(rootId, false));
     this.#driver = options.driver;
     this.#providers = options.providers;
     this.projectDir = projectDir;
@@ -170,7 +173,7 @@ export class Agent {
   }
 
   get #watched(): Live {
-    return (this.#live ??= new Live());
+    return (this.#live ??= new Live((rootId) => this.#processes.list(rootId)));
   }
 
   /** Those of other processes on the store too. */
@@ -275,6 +278,7 @@ export class Agent {
     this.#closing.abort(new ShuttingDownError());
     await this.#parts.tasks.settled();
     this.#parts.kept.clear();
+    this.#processes.close();
     await this.#housekeeping?.close();
     await this.#parts.stragglers.settled(STRAGGLER_MS);
     await this.#parts.sources.close();

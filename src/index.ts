@@ -67,6 +67,7 @@ export type {
   ToolOutput,
   ToolSpec,
 } from "./ports/tool.js";
+export type { BackgroundWork, ProcessState } from "./ports/background.js";
 export type { CommandQuery } from "./run/agent-commands.js";
 export type { ListedCommand } from "./run/commands.js";
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";

@@ -1,4 +1,5 @@
 import type { Ask } from "./ask.js";
+import type { BackgroundWork } from "./background.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./shown.js";
 import type { Skill } from "./skill.js";
@@ -28,6 +29,10 @@ export interface ToolSpec {
   readonly needsPerson?: boolean;
   /** Whether it is of use only where there are skills: the models of other runs are not told of it. Default false. */
   readonly needsSkills?: boolean;
+  /** Which models are told of it, by the name of the provider and the model's id. Default all. */
+  models?(model: { readonly provider: string; readonly id: string }): boolean;
+  /** Names of tools in whose place it stands: a model that is told of it is not told of them. */
+  readonly replaces?: readonly string[];
 }
 
 /** What a call brought, for the model and for people. */
@@ -83,6 +88,8 @@ export interface ToolCall {
   readonly locations: readonly Location[];
   /** What it would change, as far as the arguments tell. */
   readonly diff: readonly Diff[];
+  /** Names of other tools whose work it does. */
+  readonly actsAs?: readonly string[];
 }
 
 /**
@@ -124,6 +131,8 @@ export interface ToolCallDescription {
   locations: readonly Location[];
   /** What it would change, as far as the arguments tell; of a file only the piece that they speak of. */
   diff?: readonly Diff[];
+  /** Names of tools whose work the call does: rules for theirs are for this one as well. */
+  actsAs?: readonly string[];
 }
 
 /** What a person who is asked about a call is shown of what it would do. */
@@ -149,6 +158,8 @@ export interface Tool<Args = any> extends ToolSpec {
   preview?(args: Args, context: Pick<ToolContext, "projectDir" | "folders" | "signal">): Promise<ToolCallPreview>;
   /** Do the work. A throw becomes a failed tool result, never a failed run. */
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
+  /** What it keeps going beside its calls; several tools may share it. Its sessions tell it to whoever watches them. */
+  readonly background?: BackgroundWork;
   /** End what is kept from one call to the next. Called when an agent closes, which others may share it with. */
   close?(): Promise<void>;
 }

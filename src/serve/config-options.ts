@@ -62,7 +62,7 @@ export const configOptions = option.section(
         ),
         transports: option.list(
           module("transport"),
-          'What `gantry serve` starts: `koa-http-api`, `web-console`, `acp-http-sse-ws`, `acp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
+          'What `gantry serve` starts: `koa-http-api`, `web-console`, `acp-http-sse-ws`, `acp-stdio`, `mcp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
           { default: ["koa-http-api", "web-console"], filled: "transport" },
         ),
         console: option.flag("Serve the [console](console.md), where it is among the transports.", { default: true }),
@@ -213,7 +213,7 @@ export const configOptions = option.section(
         enabled: option.flag("Whether commands can be run at all.", { default: true }),
         timeout: option.number("Seconds that a command may take unless the model asks for another time.", {
           above: 0,
-          default: 40,
+          default: 120,
         }),
         sandbox: option.oneOf(
           ["auto", "required", "off"],

@@ -11,7 +11,9 @@ const names = (tools: readonly { name: string }[]) => tools.map((tool) => tool.n
 it("asks for what changes things or leaves the machine, and runs the rest side by side", () => {
   const tools = builtinTools();
   assert.deepEqual(names(tools.filter((tool) => tool.needsPermission)), [
+    "apply_patch",
     "bash",
+    "bash_input",
     "delete",
     "edit",
     "multiedit",
@@ -19,6 +21,7 @@ it("asks for what changes things or leaves the machine, and runs the rest side b
     "write",
   ]);
   assert.deepEqual(names(tools.filter((tool) => tool.parallel)), [
+    "bash_output",
     "glob",
     "grep",
     "list",
@@ -29,7 +32,7 @@ it("asks for what changes things or leaves the machine, and runs the rest side b
   ]);
   assert.deepEqual(
     names(builtinTools({ bash: { enabled: false } })),
-    names(tools.filter((tool) => tool.name !== "bash")),
+    names(tools.filter((tool) => !tool.name.startsWith("bash"))),
   );
 });
 
