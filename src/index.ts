@@ -67,11 +67,13 @@ export type {
   ToolOutput,
   ToolSpec,
 } from "./ports/tool.js";
+export type { BackgroundWork, ProcessState } from "./ports/background.js";
 export type { CommandQuery } from "./run/agent-commands.js";
 export type { ListedCommand } from "./run/commands.js";
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
 export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "./ports/tool-server.js";
 export type { SlashCommand, SlashPrompt } from "./ports/slash-command.js";
+export type { Skill } from "./ports/skill.js";
 export type { Permission, PermissionPolicy, PermissionRequest, PermissionRule } from "./ports/permission-policy.js";
 export type { Hooks, ModelCall } from "./ports/hooks.js";
 export type { PlanEntry, SessionState, WatchEvent, WatchOptions } from "./ports/watch.js";

@@ -34,6 +34,7 @@ export class HttpTransport implements Transport {
   readonly #inner: StreamableHTTPClientTransport | SSEClientTransport;
   readonly #wanted: (message: Readonly<Record<string, unknown>>) => boolean;
   readonly #underWay = new Set<AbortController>();
+  #order: Promise<void> = Promise.resolve();
   #streams = 0;
   #closed = false;
   #over = false;
@@ -145,7 +146,8 @@ export class HttpTransport implements Transport {
 
   #take(message: JSONRPCMessage): void {
     if ("id" in message && !("method" in message) && message.id !== undefined) this.#waiting.delete(message.id);
-    if (this.#wanted(message)) this.onmessage?.(message);
+    // What was said before an answer is heard before it, though it is heard a moment later.
+    if (this.#wanted(message)) this.#order = this.#order.then(() => this.onmessage?.(message));
   }
 
   #fault(error: Error): void {

@@ -89,7 +89,7 @@ export class Builder {
     const builtIn = builtinTools({
       ...rules,
       secrets: loaded.secrets,
-      bash: { ...tools.bash, scratchPath: join(home, "tmp") },
+      bash: { ...tools.bash, scratchPath: join(home, "tmp"), outputsPath: join(home, "outputs") },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);
@@ -150,7 +150,7 @@ export class Builder {
   async transports(): Promise<{ transport: Transport; selected: Selected }[]> {
     const selection = this.#selection.transports();
     // A port and Node's HTTP: not for a client on standard input.
-    if (selection.some(({ name }) => name !== "acp-stdio"))
+    if (selection.some(({ name }) => !["acp-stdio", "mcp-stdio"].includes(name)))
       ({ openHttpHost: this.#openHost } = await import("../http/http-host.js"));
     return Promise.all(selection.map(async (selected) => ({ transport: await this.#make(selected), selected })));
   }

@@ -93,6 +93,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     unattended,
     askTimeout: timeout,
     deniedPaths: builder.denied(),
+    home,
     commandFolders: [join(home, "commands")],
     concurrentRuns: config.limits.concurrentRuns,
     attachedBytes: config.limits.attachedBytes,

@@ -11,6 +11,7 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
     "koa-http-api": () => import("../../adapters/koa-http-api/index.js"),
     "web-console": () => import("../../adapters/web-console/index.js"),
     "acp-stdio": () => import("../../adapters/acp-stdio/index.js"),
+    "mcp-stdio": () => import("../../adapters/mcp-stdio/index.js"),
     "acp-http-sse-ws": () => import("../../adapters/acp-http-sse-ws/index.js"),
   },
   "session-driver": {

@@ -18,6 +18,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     needsPermission: tool.needsPermission,
     ...(tool.origin === undefined ? {} : { origin: tool.origin }),
     ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
+    ...(tool.needsSkills === undefined ? {} : { needsSkills: tool.needsSkills }),
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
     run: async (args: unknown, context) => {

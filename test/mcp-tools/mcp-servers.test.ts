@@ -139,7 +139,10 @@ for (const [way, server] of Object.entries(WAYS))
     it("that does not answer in time is given up, and started again where it is deaf", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind"), { timeout: 0.3 }), "/");
-      await rejects(call(open, "hang"), /^hostile did not answer within 0\.3 s; whether it did its work is not known\.$/);
+      await rejects(
+        call(open, "hang"),
+        /^hostile did not answer within 0\.3 s; whether it did its work is not known\.$/,
+      );
       assert.equal((await call(open, "echo", { text: "on" })).text, "on");
     });
 
@@ -180,17 +183,20 @@ for (const [way, server] of Object.entries(WAYS))
       const { servers, logger } = serversOf();
       const open = await opened(t, servers.source(await server(t, "lies")), "/");
       const names = open.tools.map(({ name }) => name);
-      assert.deepEqual(names.map((name) => name.replace(/_[0-9a-f]{8}$/, "_#")), [
-        "hostile__good",
-        `hostile__${"x".repeat(46)}_#`,
-        "hostile__delete_all_rm_-rf_#",
-        "hostile__delete_all__rm_-rf_#",
-        "hostile__long",
-        "hostile__none",
-        "hostile__arms",
-        "hostile__looks-around",
-        "hostile__read_resource",
-      ]);
+      assert.deepEqual(
+        names.map((name) => name.replace(/_[0-9a-f]{8}$/, "_#")),
+        [
+          "hostile__good",
+          `hostile__${"x".repeat(46)}_#`,
+          "hostile__delete_all_rm_-rf_#",
+          "hostile__delete_all__rm_-rf_#",
+          "hostile__long",
+          "hostile__none",
+          "hostile__arms",
+          "hostile__looks-around",
+          "hostile__read_resource",
+        ],
+      );
       assert.equal(new Set(names).size, names.length);
       assert.ok(names.every((name) => /^[a-zA-Z0-9_-]{1,64}$/.test(name)));
       const told = (name: string) => open.tools.find((one) => one.name === `hostile__${name}`);
@@ -310,17 +316,17 @@ describe("a server that is a program", () => {
     const open = await opened(t, servers.source(hostileProgram("kind", { OWN: "1" })), "/");
     const { text } = await call(open, "env");
     const names = Object.keys(JSON.parse(text) as object).sort();
-    assert.deepEqual(names.filter((name) => name !== "GANTRY_CALL"), ["OWN", "PATH", "PWD"].filter((name) => names.includes(name)));
+    assert.deepEqual(
+      names.filter((name) => name !== "GANTRY_CALL"),
+      ["OWN", "PATH", "PWD"].filter((name) => names.includes(name)),
+    );
   });
 
   it("that dies in a call fails that call, and is started again for the next one", async (t) => {
     const { servers, logger } = serversOf();
     const open = await opened(t, servers.source(hostileProgram("kind")), "/");
     const { text: before } = await call(open, "pid");
-    await rejects(
-      call(open, "die"),
-      /^hostile: it ended with exit code 7; whether it did its work is not known\.$/,
-    );
+    await rejects(call(open, "die"), /^hostile: it ended with exit code 7; whether it did its work is not known\.$/);
     const { text: after } = await call(open, "pid");
     assert.notEqual(after, before);
     await rejects(call(open, "die"), /exit code 7/);
@@ -351,11 +357,17 @@ describe("a server that is a program", () => {
     const { servers } = serversOf();
     const open = (server: ToolServer) =>
       servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal);
-    await rejects(open({ ...hostileProgram("kind"), command: "no-such-program" }), /^there is no no-such-program, or no folder/);
+    await rejects(
+      open({ ...hostileProgram("kind"), command: "no-such-program" }),
+      /^there is no no-such-program, or no folder/,
+    );
     const dies = hostileProgram("dies", { SECRET_KEY: "abcdef0123456789" });
     for (let i = 0; i < 2; i++)
       await rejects(open(dies), /^it ended with exit code 3; it said: cannot start with \[redacted\]$/);
-    await rejects(open(dies), /^it ended with exit code 3; it said: cannot start with \[redacted\] \(it is tried again in 1 s\)$/);
+    await rejects(
+      open(dies),
+      /^it ended with exit code 3; it said: cannot start with \[redacted\] \(it is tried again in 1 s\)$/,
+    );
   });
 
   it("that prints what is no message is used all the same", async (t) => {
