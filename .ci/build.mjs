@@ -267,6 +267,8 @@ const FILES = [
         "limits",
         "listing",
         "local-catalogue",
+        "price-list",
+        "price-updates",
         "prices",
         "specification",
         "unreadable",

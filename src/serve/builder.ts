@@ -182,6 +182,7 @@ export class Builder {
       ...own,
       allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
+      refreshes: loaded.config.catalogue.refresh !== false,
       logger: namedLogger(logger, descriptor.name),
       get http() {
         return host() as AdapterContext<Kind>["http"];
