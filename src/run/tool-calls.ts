@@ -23,6 +23,7 @@ import {
 } from "./permissions.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
+import { Helpers } from "./spawn.js";
 import { CallState } from "./tool-state.js";
 import { capText } from "../base/cut-text.js";
 
@@ -172,9 +173,12 @@ async function settle(one: Prepared, verdict: Verdict, state: CallState, run: Ru
   if (signal.aborted) return { output: { text: NOT_RUN, failed: true } };
   if (!one.tool) return { output: { text: one.refusal ?? "", failed: true } };
   const progress = progressOf(one.call.id, run);
-  const work = perform(one, one.tool, verdict, state, progress, run);
+  const helpers = new Helpers(run, { id: one.call.id, tool: one.tool.name }, progress);
+  const work = perform(one, one.tool, verdict, state, { progress, helpers }, run).finally(() => helpers.end());
   const settled = await withGrace(work, signal);
   progress.end();
+  // One that takes its time to end leaves none of them behind.
+  if (settled === undefined) await helpers.end();
   if (settled === undefined) {
     void run.agent.stragglers.add(work);
     return { output: { text: INTERRUPTED, failed: true } };
@@ -211,7 +215,7 @@ async function perform(
   tool: Tool,
   verdict: Verdict,
   state: CallState,
-  progress: Paced,
+  { progress, helpers }: { progress: Paced; helpers: Helpers },
   run: RunContext,
 ): Promise<Settled> {
   const { limits } = run;
@@ -249,6 +253,7 @@ async function perform(
       canAsk(run) || run.conversation.session.mode !== "auto" ? noted(own(request)) : Promise.resolve("allow"),
     question: questioner(callId, tool, one.input, run),
     progress: (text) => progress.push(text),
+    spawn: (input) => helpers.spawn(input),
     state,
   };
   const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);

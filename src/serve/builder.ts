@@ -83,6 +83,7 @@ export class Builder {
       ...rules,
       secrets: loaded.secrets,
       bash: { ...tools.bash, scratchPath: join(home, "tmp") },
+      task: { maxIterations: tools.task.maxIterations },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);

@@ -239,6 +239,7 @@ function context(
     ask: () => Promise.resolve("allow"),
     question: () => Promise.resolve(undefined),
     progress: () => undefined,
+    spawn: () => Promise.reject(new Error("there are no helpers here")),
     state: changes.state ?? new Map<string, unknown>(),
   };
 }

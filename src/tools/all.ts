@@ -10,6 +10,7 @@ import { withoutSecrets } from "./hidden.js";
 import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
+import { taskTool } from "./task.js";
 import { todoreadTool, todowriteTool } from "./todo.js";
 import { webfetchTool } from "./webfetch.js";
 import { writeTool } from "./write.js";
@@ -49,6 +50,10 @@ export interface BuiltinToolsOptions {
   webfetch?: {
     /** Whether loopback, private and link-local addresses may be fetched from. Default false. */
     allowPrivate?: boolean;
+  };
+  task?: {
+    /** Model calls of a helper; the agent's own limit stands beside it. Default 50. */
+    maxIterations?: number;
   };
   /** Path of the shell for bash. Default bash, else sh. */
   shell?: string;
@@ -91,6 +96,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     todowriteTool(),
     todoreadTool(),
     askUserTool(),
+    taskTool(options.task),
   ];
   return tools.map((tool) => withoutSecrets(tool, redactor));
 }

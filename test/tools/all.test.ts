@@ -23,6 +23,7 @@ it("asks for what changes things or leaves the machine, and runs the rest side b
     "grep",
     "list",
     "read",
+    "task",
     "todoread",
     "webfetch",
   ]);

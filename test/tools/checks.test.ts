@@ -35,6 +35,7 @@ const INPUTS: Readonly<Record<string, { input: () => unknown; slow?: () => unkno
   todowrite: { input: () => ({ todos: [{ content: "look", status: "pending" }] }) },
   todoread: { input: () => ({}) },
   ask_user: { input: () => ({ question: "Which?", choices: ["a", "b"] }) },
+  task: { input: () => ({ description: "Look", prompt: "Look at a.txt." }) },
 };
 
 for (const { name } of builtinTools()) {
