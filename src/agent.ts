@@ -20,6 +20,8 @@ import { KeptConversations } from "./run/kept-conversations.js";
 import { Asks } from "./run/asks.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts, RunContext, Spawned } from "./run/run-context.js";
+import type { CommandQuery } from "./run/agent-commands.js";
+import type { ListedCommand } from "./run/commands.js";
 import type { RunQueue, Ticket } from "./run/queue.js";
 import { Runs, type Running } from "./run/runs.js";
 import { checkInput, oneOf, toolList } from "./run/input.js";
@@ -128,6 +130,12 @@ export class Agent {
       tools,
       sources: new ToolSources(tools.sources, bus, logger),
       toolServers: options.toolServers,
+      commands: {
+        own: options.commands ?? [],
+        folders: options.commandFolders ?? [],
+        ofProjects: withInstructions,
+        denied: deniedPaths,
+      },
       permissions: [options.permissions ?? []].flat(),
       rules: options.rules ?? [],
       mode,
@@ -198,6 +206,11 @@ export class Agent {
     if (this.#refusing) throw new ShuttingDownError();
     // Who asks first comes first, whatever takes longer to be looked up.
     return this.#parts.tasks.add(this.#start(input, { id: newId(), at: now() }));
+  }
+
+  /** What can be said by `/name words` in a session, or in a new one of a folder. Rejects with `SessionNotFoundError`, `StoreError`. */
+  async commands(where: CommandQuery = {}): Promise<ListedCommand[]> {
+    return (await import("./run/agent-commands.js")).commandsOf(this.#parts, where);
   }
 
   /** How a stored tool call is shown to a person; `input` undefined when the arguments are broken JSON. Never throws. */
@@ -356,6 +369,7 @@ export class Agent {
         attachments: _,
         attach: __,
         compact: __________,
+        commands: ___________,
         signal: ___,
         key: ____,
         fingerprint: _____,

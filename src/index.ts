@@ -68,6 +68,8 @@ export type {
   ToolSpec,
 } from "./ports/tool.js";
 export type { Helper, HelperResult, SpawnInput } from "./ports/spawn.js";
+export type { CommandQuery } from "./run/agent-commands.js";
+export type { ListedCommand } from "./run/commands.js";
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
 export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "./ports/tool-server.js";
 export type { SlashCommand, SlashPrompt } from "./ports/slash-command.js";

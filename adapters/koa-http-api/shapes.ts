@@ -58,6 +58,14 @@ export const ModelList = v.object({ models: v.array(Model) });
 /** The tool call that a helper's session was made for. */
 export const SpawnedBy = v.object({ session_id: string, run_id: string, call_id: string });
 
+export const Command = v.object({
+  name: text("as it is said behind a slash"),
+  description: string,
+  hint: text('what to type behind it; "": nothing'),
+  origin: text("where it comes from, for people"),
+});
+export const CommandList = v.object({ commands: v.array(Command) });
+
 export const Session = v.object({
   id: string,
   title: string,
@@ -97,6 +105,7 @@ export const Message = v.object({
   seq: told(count, "position within the conversation"),
   role: oneOf(["user", "assistant", "system", "tool"]),
   content: told(v.union([string, v.array(ContentPart)]), "a string where it is text alone"),
+  expanded: optional(text("what its model was told, where the content is a command that stands for it")),
   reasoning: v.nullable(string),
   name: text("of the tool, where its role is tool"),
   tool_call_id: string,
@@ -189,6 +198,7 @@ export const RunRequest = v.object({
   mode: optionalMode,
   budget: optional(Budget),
   compact: optional(told(v.boolean(), "compact the session instead; message may be empty, or says what to keep")),
+  commands: optional(told(v.boolean(), "whether a message /name words is what that command stands for")),
   output_schema: optional(told(v.record(string, v.unknown()), "JSON Schema of the answer")),
 });
 export const SessionChange = v.object({
@@ -301,6 +311,7 @@ export type Health = v.InferOutput<typeof Health>;
 export type Ready = v.InferOutput<typeof Ready>;
 export type NotReady = v.InferOutput<typeof NotReady>;
 export type Model = v.InferOutput<typeof Model>;
+export type Command = v.InferOutput<typeof Command>;
 export type Session = v.InferOutput<typeof Session>;
 export type SessionList = v.InferOutput<typeof SessionList>;
 export type ContentPart = v.InferOutput<typeof ContentPart>;

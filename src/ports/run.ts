@@ -21,6 +21,8 @@ export interface RunInput {
    * what to keep. Needs `sessionId`. Not worth it for some hundred tokens, which stay as they are.
    */
   compact?: boolean | undefined;
+  /** Whether a message `/name words` stands for what `Agent.commands` lists under that name; default false. What is no name of these is said as it is. */
+  commands?: boolean;
   attachments?: readonly (ImagePart | FilePart)[];
   /**
    * Reads further attachments once the run is counted and holds its session. It reserves the bytes of each before it

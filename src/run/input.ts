@@ -16,6 +16,7 @@ export const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   message: true,
   compact: true,
+  commands: true,
   attachments: true,
   attach: true,
   provider: true,
@@ -75,6 +76,7 @@ export function checkInput(input: RunInput): void {
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
   if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
   if (input.folders !== undefined) checkFolders(input.folders);
+  if (typeof (input.commands ?? false) !== "boolean") throw new InputError("commands", "true or false");
   if (input.tools !== undefined) toolList(input.tools);
   if (typeof (input.compact ?? false) !== "boolean") throw new InputError("compact", "true or false");
   if (input.compact) return checkCompact(input);

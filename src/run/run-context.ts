@@ -19,6 +19,7 @@ import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { ToolList } from "./input.js";
 import type { Live } from "../live/live.js";
+import type { CommandOptions } from "./commands.js";
 import type { Tail } from "../live/tail.js";
 import type { Unattended } from "./unattended.js";
 import type { Inbox } from "./inbox.js";
@@ -57,6 +58,7 @@ export interface AgentParts {
   readonly tools: ToolList;
   readonly sources: ToolSources;
   readonly toolServers: ToolServers | undefined;
+  readonly commands: CommandOptions;
   /** Asked in order, before the rules. */
   readonly permissions: readonly PermissionPolicy[];
   readonly rules: readonly PermissionRule[];
