@@ -1,3 +1,4 @@
+import type { PatchedFile, PatchJob } from "./apply-chunks.js";
 import type { EditedFile, EditJob } from "./apply-edit.js";
 import type { FileMatches, SearchJob } from "./line-search.js";
 import type { JudgeJob, Judgement } from "./judge-call.js";
@@ -18,6 +19,8 @@ export interface Jobs {
   more: Record<string, never>;
   /** Edit the text of a file. */
   edit: EditJob;
+  /** Apply the pieces of a patch to the text of a file. */
+  patch: PatchJob;
   /** Check a regular expression. */
   expression: Expression;
   /** Search lines of files. */
@@ -35,6 +38,7 @@ export interface Answers {
   walk: { refused: string | undefined };
   more: WalkedPart;
   edit: EditedFile | { refused: string };
+  patch: PatchedFile | { refused: string };
   expression: { flags: string } | { refused: string };
   search: FileMatches[];
   schema: SchemaAnswer;

@@ -18,7 +18,7 @@ import type { RunContext, Spawned } from "./run-context.js";
 const HELPER =
   "You are a helper: another agent asked you for one piece of its work, and nobody else reads what you say. " +
   "It sees your last answer alone, and nothing of what you did before: let that answer stand by itself, with what was asked " +
-  "for, where you found it (paths, lines), what you changed and ran, and what is left or in doubt. " +
+  "for, where you found it (paths, lines), what you changed and ran, and what is left or in doubt. What you leave running in the background ends with you. " +
   "Nobody can be asked what was meant: decide, and say what you took for granted.";
 
 /** Characters of a title, and of a line that tells what a helper does. */
@@ -93,6 +93,9 @@ export class Helpers {
     for await (const event of helper) if (event.type === "tool_call") this.#progress.push(`${oneLine(event.title)}\n`);
     await helper.result.catch(() => undefined);
     this.#run.allowance?.returned(helper.id);
+    // Nobody goes on with what it left running.
+    const works = new Set(this.#run.tools.flatMap(({ background }) => background ?? []));
+    await Promise.allSettled([...works].map((work) => work.end(helper.sessionId)));
     await counted.settled();
   }
 }

@@ -26,7 +26,8 @@ export async function deletePath(
   }
 }
 
-async function remove(
+/** Delete what is at a path, and not what a link there points to. Rejects with `PathError` and `ToolError`. */
+export async function remove(
   guard: PathGuard,
   full: string,
   recursive: boolean,

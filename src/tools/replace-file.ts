@@ -6,9 +6,9 @@ import type { PathGuard } from "../files/path-guard.js";
 
 /**
  * Put `content` in place of a file, or make it with its folders: whole or not at all, kept through a power cut.
- * Mode and owner of an existing file stay. `path` is resolved by the guard; the resolved one is returned.
+ * Mode and owner of an existing file stay; `mode` is that of a new one. `path` is resolved by the guard; the resolved one is returned.
  */
-export async function replaceFile(guard: PathGuard, path: string, content: Buffer): Promise<string> {
+export async function replaceFile(guard: PathGuard, path: string, content: Buffer, mode?: number): Promise<string> {
   const target = await guard.resolveForChange(path);
   const name = basename(target.path);
   const folder = await guard.openFolder(dirname(target.path), { create: true });
@@ -28,7 +28,7 @@ export async function replaceFile(guard: PathGuard, path: string, content: Buffe
         const own = await handle.stat();
         if (own.uid !== old.uid || own.gid !== old.gid) await handle.chown(old.uid, old.gid).catch(() => undefined);
         await handle.chmod(old.mode & 0o7777);
-      }
+      } else if (mode !== undefined) await handle.chmod(mode);
       await handle.sync();
     } finally {
       await handle.close();

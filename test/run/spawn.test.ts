@@ -354,6 +354,29 @@ describe("a helper", () => {
     assert.equal(await agent.sessions.isRunning(helper!.sessionId), false);
   });
 
+  it("leaves nothing running in the background", async (t) => {
+    const tools = builtinTools({ bash: { sandbox: "off" } }).filter(({ name }) => /^bash|^task$/.test(name));
+    const work = tools.find(({ background }) => background)?.background;
+    let running: readonly unknown[] = [];
+    const { agent } = await family(
+      t,
+      [callTools(task())],
+      async (request) => {
+        const [started] = resultsIn(request);
+        if (started === undefined) return callTools(["bash", { command: "sleep 1000", background: true }]);
+        const [helper] = await helpersIn(agent, run);
+        running = (await work?.list(helper!.id)) ?? [];
+        return "helped";
+      },
+      { tools },
+    );
+    const run = await agent.run({ message: "go" });
+    await run.result;
+    const [helper] = await helpersIn(agent, run);
+    assert.equal(running.length, 1);
+    assert.deepEqual(await work?.list(helper!.id), []);
+  });
+
   it("is asked for by any tool; what is wrong with it is told by its field", async (t) => {
     const inputs: unknown[] = [
       { title: "T", message: "" },
