@@ -289,6 +289,9 @@ const FILES = [
         "edit-file",
         "files",
         "grep-search",
+        "patch-files",
+        "patch-plan",
+        "patch-text",
         "read-file",
         "replace-file",
         "search-folder",
@@ -309,9 +312,18 @@ const FILES = [
     needs: ["serve", "run"],
     deferred: true,
     modules: [
-      ...["asks", "budget-check", "queue", "rule-check", "rules", "runs", "spending", "structured"].map(
-        (name) => `src/run/${name}.ts`,
-      ),
+      ...[
+        "asks",
+        "asks-of-helpers",
+        "budget-check",
+        "queue",
+        "rule-check",
+        "rules",
+        "runs",
+        "spawn",
+        "spending",
+        "structured",
+      ].map((name) => `src/run/${name}.ts`),
       ...["plan", "watch"].map((name) => `src/live/${name}.ts`),
       "adapters/sqlite-driver/asks.ts",
     ],
@@ -322,7 +334,7 @@ const FILES = [
     deferred: true,
     modules: [
       ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
-      ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
+      ...["fork", "helpers", "revert"].map((name) => `src/sessions/${name}.ts`),
       ...["errors", "fault", "files", "from-ai-sdk", "module", "package-source"].map(
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),

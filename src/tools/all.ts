@@ -1,5 +1,6 @@
 import type { Tool } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
+import { applyPatchTool } from "./apply-patch.js";
 import { askUserTool } from "./ask-user.js";
 import { Background } from "../processes/background.js";
 import { bashTool } from "./bash.js";
@@ -86,6 +87,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     writeTool(files),
     editTool(files),
     multieditTool(files),
+    applyPatchTool(files),
     deleteTool(files),
     listTool(files),
     globTool(files),
