@@ -285,6 +285,7 @@ const FILES = [
         "delete-path",
         "edit-file",
         "files",
+        "keep-file",
         "grep-search",
         "read-file",
         "replace-file",
@@ -319,7 +320,8 @@ const FILES = [
     deferred: true,
     modules: [
       ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
-      ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
+      ...["fork", "revert", "undo"].map((name) => `src/sessions/${name}.ts`),
+      ...["plan", "restore"].map((name) => `src/history/${name}.ts`),
       ...["errors", "fault", "files", "from-ai-sdk", "module", "package-source"].map(
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),

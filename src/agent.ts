@@ -9,6 +9,7 @@ import { onAbort } from "./base/abort.js";
 import { newId, now } from "./base/ids.js";
 import { Live } from "./live/live.js";
 import type { WatchEvent, WatchOptions } from "./ports/watch.js";
+import { forgetFilesOf } from "./sessions/forget-files.js";
 import { Housekeeping } from "./sessions/housekeeping.js";
 import { silentLogger } from "./base/log.js";
 import { Models, noCache } from "./models/models.js";
@@ -84,12 +85,13 @@ export class Agent {
     const { model, projectDir = process.cwd() } = options;
     const { mode = "auto" } = options;
     const logger = quietInOutage(options.logger ?? silentLogger);
-    const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [] } = options;
+    const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [], fileHistory } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const kept = new KeptConversations();
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
     const store = () => this.#store();
     const tasks = new TaskSet();
+    forgetFilesOf(bus, fileHistory, tasks, logger);
     const closing = this.#closing.signal;
     this.#driver = options.driver;
     this.#providers = options.providers;
@@ -106,6 +108,7 @@ export class Agent {
       watch: (id, watched) => this.#watch(id, watched),
       stopRun: (rootId) => this.#stopRun(rootId),
       background: { tasks, closing },
+      fileHistory,
     });
     this.models = new Models({
       providers: options.providers,
@@ -124,6 +127,7 @@ export class Agent {
       tools,
       sources: new ToolSources(tools.sources, bus, logger),
       toolServers: options.toolServers,
+      fileHistory,
       permissions: [options.permissions ?? []].flat(),
       rules: options.rules ?? [],
       mode,
@@ -300,7 +304,7 @@ export class Agent {
 
   #housekeep(driver: SessionDriver): Housekeeping {
     const onDeleted = (id: string) => this.#parts.bus.emit("session.deleted", { ids: [id] });
-    return new Housekeeping({ driver, logger: this.#parts.logger, onDeleted });
+    return new Housekeeping({ driver, logger: this.#parts.logger, onDeleted, fileHistory: this.#parts.fileHistory });
   }
 
   async #start(input: RunInput, ticket: Ticket): Promise<Run> {

@@ -1,4 +1,5 @@
 import type { Ask } from "./ask.js";
+import type { FileKeeper } from "./file-history.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./shown.js";
 
@@ -108,6 +109,8 @@ export interface ToolContext {
    * with its result and found again by any process; anything else lives as long as this one.
    */
   readonly state: Map<string, unknown>;
+  /** Told of each file before it is changed, so that it can be undone; left out: nobody keeps that. */
+  readonly history?: FileKeeper;
 }
 
 /** How a call is shown to a person. */

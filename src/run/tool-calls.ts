@@ -249,12 +249,20 @@ async function perform(
     question: questioner(callId, tool, one.input, run),
     progress: (text) => progress.push(text),
     state,
+    ...historyOf(callId, run),
   };
   const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);
   return {
     output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
     refused: refused && !run.signal.aborted,
   };
+}
+
+/** What keeps the files that a call changes: behind what was said so far. */
+function historyOf(callId: string, run: RunContext): Pick<ToolContext, "history"> {
+  const { id: runId, sessionId, conversation, agent } = run;
+  const history = agent.fileHistory?.keeper({ sessionId, runId, callId, seq: conversation.lastSeq + 1 });
+  return history ? { history } : {};
 }
 
 /** Why a call cannot run that the disk should have by now. Never rejects. */

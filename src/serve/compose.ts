@@ -92,6 +92,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     unattended,
     askTimeout: timeout,
     deniedPaths: builder.denied(),
+    fileHistory: builder.fileHistory(),
     concurrentRuns: config.limits.concurrentRuns,
     attachedBytes: config.limits.attachedBytes,
     toolOutputBytes: config.limits.toolOutputBytes,
