@@ -329,7 +329,7 @@ const FILES = [
       "src/serve/strangers.ts",
     ],
   },
-  { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/tools/child.ts"] },
+  { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/processes/child.ts"] },
   { name: "api", needs: ["serve", "http"], modules: ["adapters/koa-http-api/app.ts"] },
   // It takes far more of what shapes are made of than all the rest: that is in no file that something else needs.
   { name: "openapi", modules: ["adapters/koa-http-api/openapi.ts"], apart: true },

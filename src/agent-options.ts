@@ -17,6 +17,7 @@ import type { SessionDriver } from "./ports/session-driver.js";
 import type { FileHistory } from "./ports/file-history.js";
 import type { Hooks } from "./ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "./ports/permission-policy.js";
+import type { SlashCommand } from "./ports/slash-command.js";
 import type { Tool } from "./ports/tool.js";
 import type { ToolServers } from "./ports/tool-server.js";
 import type { ToolSource } from "./ports/tool-source.js";
@@ -29,6 +30,10 @@ export interface AgentOptions {
   driver?: SessionDriver;
   /** Tools, and sources that are opened for each session. Default: none. */
   tools?: readonly (Tool | ToolSource)[];
+  /** What people may say by `/name words`, beside what is built in, the project's own and that of tool sources. Default: none. */
+  commands?: readonly SlashCommand[];
+  /** Folders of such commands, one a file, of whoever runs the agent; absolute paths. Default: none. */
+  commandFolders?: readonly string[];
   /** Opens servers of tools that clients bring along (`RunInput.servers`). Default: there are none. */
   toolServers?: ToolServers;
   /**
@@ -90,6 +95,8 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   providers: true,
   driver: true,
   tools: true,
+  commands: true,
+  commandFolders: true,
   toolServers: true,
   permissions: true,
   rules: true,
@@ -129,6 +136,7 @@ export function checkOptions(options: unknown): void {
   const { fileHistory } = options;
   if (fileHistory !== undefined && !(isRecord(fileHistory) && typeof fileHistory["keeper"] === "function"))
     throw new InputError("fileHistory", "a file history, as folderHistory() makes one");
+  if (options["commands"] !== undefined) objects("commands", options["commands"], "slash commands", ["prompt"]);
   const { permissions } = options;
   if (Array.isArray(permissions)) objects("permissions", permissions, "permission policies", ["judge"]);
   else if (permissions !== undefined) object("permissions", permissions, "a permission policy, with", ["judge"]);

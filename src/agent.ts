@@ -21,6 +21,8 @@ import { KeptConversations } from "./run/kept-conversations.js";
 import { Asks } from "./run/asks.js";
 import { RunPlaces } from "./run/places.js";
 import type { AgentParts, RunContext } from "./run/run-context.js";
+import type { CommandQuery } from "./run/agent-commands.js";
+import type { ListedCommand } from "./run/commands.js";
 import type { RunQueue, Ticket } from "./run/queue.js";
 import { Runs, type Running } from "./run/runs.js";
 import { checkInput, oneOf, toolList } from "./run/input.js";
@@ -32,6 +34,7 @@ import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
 import { projectInstructions } from "./run/system-prompt.js";
 import { ToolSources } from "./run/tool-sources.js";
+import type { ToolServers } from "./ports/tool-server.js";
 import { ToolStates } from "./run/tool-state.js";
 import { VERSION } from "./base/version.js";
 
@@ -58,6 +61,8 @@ export class Agent {
   readonly tools: readonly Tool[];
   readonly sessions: Sessions;
   readonly models: Models;
+  /** What opens servers of tools that a run brings; undefined: none may be brought. */
+  readonly toolServers: ToolServers | undefined;
 
   readonly #parts: AgentParts;
   #driver: SessionDriver | undefined;
@@ -85,7 +90,12 @@ export class Agent {
     const { model, projectDir = process.cwd() } = options;
     const { mode = "auto" } = options;
     const logger = quietInOutage(options.logger ?? silentLogger);
-    const { systemPrompt: extra = "", projectInstructions: withInstructions = true, deniedPaths = [], fileHistory } = options;
+    const {
+      systemPrompt: extra = "",
+      projectInstructions: withInstructions = true,
+      deniedPaths = [],
+      fileHistory,
+    } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const kept = new KeptConversations();
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
@@ -97,6 +107,7 @@ export class Agent {
     this.#providers = options.providers;
     this.projectDir = projectDir;
     this.tools = tools.tools;
+    this.toolServers = options.toolServers;
     this.sessions = new Sessions({
       store,
       bus,
@@ -128,6 +139,12 @@ export class Agent {
       sources: new ToolSources(tools.sources, bus, logger),
       toolServers: options.toolServers,
       fileHistory,
+      commands: {
+        own: options.commands ?? [],
+        folders: options.commandFolders ?? [],
+        ofProjects: withInstructions,
+        denied: deniedPaths,
+      },
       permissions: [options.permissions ?? []].flat(),
       rules: options.rules ?? [],
       mode,
@@ -197,6 +214,11 @@ export class Agent {
     if (this.#refusing) throw new ShuttingDownError();
     // Who asks first comes first, whatever takes longer to be looked up.
     return this.#parts.tasks.add(this.#start(input, { id: newId(), at: now() }));
+  }
+
+  /** What can be said by `/name words` in a session, or in a new one of a folder. Rejects with `SessionNotFoundError`, `StoreError`. */
+  async commands(where: CommandQuery = {}): Promise<ListedCommand[]> {
+    return (await import("./run/agent-commands.js")).commandsOf(this.#parts, where);
   }
 
   /** How a stored tool call is shown to a person; `input` undefined when the arguments are broken JSON. Never throws. */
@@ -355,6 +377,7 @@ export class Agent {
         attachments: _,
         attach: __,
         compact: __________,
+        commands: ___________,
         signal: ___,
         key: ____,
         fingerprint: _____,

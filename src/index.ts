@@ -68,6 +68,8 @@ export type {
   ToolOutput,
   ToolSpec,
 } from "./ports/tool.js";
+export type { CommandQuery } from "./run/agent-commands.js";
+export type { ListedCommand } from "./run/commands.js";
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
 export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "./ports/tool-server.js";
 
@@ -149,6 +151,8 @@ export { newId } from "./base/ids.js";
 export { readAttachments, type AttachmentPolicy } from "./files/attachments.js";
 export { estimatePrompt } from "./models/estimate.js";
 export { roundCost } from "./models/usage.js";
+
+export { startProcess, type OwnedProcess, type OwnedProgram, type ProcessEnd } from "./processes/start-process.js";
 
 // Errors, told apart by `code`.
 export {

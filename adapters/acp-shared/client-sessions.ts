@@ -1,10 +1,11 @@
 import { newId, type Session } from "gantry";
+import { readBrought, type ReadBrought } from "./brought.js";
 import { configOptions, setConfigOption } from "./config-options.js";
 import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";
 import { invalidParams } from "./errors.js";
 import { modeOf, modeState } from "./modes.js";
 import { OpenSessions, type ClientFacts, type ConnectionParts } from "./open-sessions.js";
-import { optionalString, readCwd, readIgnored, readString } from "./params.js";
+import { optionalString, readCwd, readString } from "./params.js";
 import { Prompts } from "./prompts.js";
 import type { Turn } from "./turns.js";
 import type { PromptResult } from "./wire.js";
@@ -46,14 +47,15 @@ export class ClientSessions {
 
   /** `session/new` */
   async create(params: Params, context: RequestContext): Promise<unknown> {
-    const ignored = readIgnored(params);
+    const brought = await this.#brought(params);
     const cwd = await readCwd(params);
     const sessionId = newId();
     const { agent } = this.#parts;
     const sessions = this.#sessions;
     const session = await agent.sessions.create({ projectDir: cwd, title: "ACP Session", alias: sessionId });
-    this.#tellIgnored(session, ignored);
+    this.#tellIgnored(session, brought);
     const open = sessions.opened(session, sessionId);
+    open.brought = brought;
     open.since = 0;
     context.after(() => {
       // While the answer is on its way and the prompt is thought of.
@@ -67,13 +69,13 @@ export class ClientSessions {
   async attach(params: Params, context: RequestContext, history: boolean): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
     return this.#inOrder(sessionId, async () => {
-      const ignored = readIgnored(params);
+      const brought = await this.#brought(params);
       const cwd = await readCwd(params);
       const sessions = this.#sessions;
       const session = await sessions.stored(sessionId);
-      this.#tellIgnored(session, ignored);
+      this.#tellIgnored(session, brought);
       const open = sessions.opened(session, sessionId);
-      open.reopened(session, cwd);
+      open.reopened(session, cwd, brought);
       const watching = await sessions.watching(open, session);
       // What is said from the answer on is told, however long the store takes to say what was before.
       if (!history) await watching.skip();
@@ -161,7 +163,12 @@ export class ClientSessions {
     return this.#facts.manner.editor ? { modes: modeState(mode) } : {};
   }
 
-  #tellIgnored(session: Session, ignored: readonly string[]): void {
+  #brought(params: Params): Promise<ReadBrought> {
+    const { agent, options } = this.#parts;
+    return readBrought(params, agent, options.mcp);
+  }
+
+  #tellIgnored(session: Session, { ignored }: ReadBrought): void {
     const { root } = session.chain;
     if (ignored.length > 0 && !this.#sessions.get(root))
       this.#parts.logger.info(`${ignored.join(" and ")} accepted and ignored`, { session: root });

@@ -1,4 +1,5 @@
 import type { Run, Session } from "gantry";
+import { NOTHING, type Brought } from "./brought.js";
 import type { Shown } from "./shown.js";
 import type { SelectOption } from "./wire.js";
 
@@ -22,6 +23,8 @@ export class OpenSession {
   id: string;
   /** Where its tools run; undefined: the session's own folder. */
   cwd: string | undefined;
+  /** Servers of tools and folders, for the client's own prompts. */
+  brought: Brought = NOTHING;
   /** The chain's first session. */
   readonly root: string;
   /** As the client knows it. */
@@ -50,8 +53,9 @@ export class OpenSession {
   }
 
   /** It is opened anew, with its history or without: what was known is void. */
-  reopened(session: Session, cwd: string): void {
+  reopened(session: Session, cwd: string, brought: Brought): void {
     this.cwd = cwd;
+    this.brought = brought;
     this.told = session;
     this.options = [];
     this.since = undefined;

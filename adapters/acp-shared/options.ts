@@ -43,6 +43,10 @@ export const acpEntries = {
     'Names (`clientInfo.name`) that `"auto"` takes for official clients; a `*` at the end stands for anything. [docs/acp.md](acp.md#two-profiles) has the default.',
     { default: EDITORS },
   ),
+  mcp: option.flag(
+    "Whether servers (`mcpServers`) and folders (`additionalDirectories`) that clients bring are used; `false`: accepted and ignored.",
+    { default: true },
+  ),
   auth_methods: option.list(authMethod, "Told as `authMethods`.", { default: [] }),
   request_permission: option.flag("Ask the client before a tool runs that changes something.", { default: false }),
 };

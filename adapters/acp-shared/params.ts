@@ -62,15 +62,6 @@ export async function readCwd(params: Readonly<Record<string, unknown>>): Promis
   return path.resolve(cwd);
 }
 
-/** Whether the client asked for something that is accepted and ignored. */
-export function readIgnored(params: Readonly<Record<string, unknown>>): string[] {
-  return ["mcpServers", "additionalDirectories"].filter((field) => {
-    const value = params[field] ?? [];
-    if (!Array.isArray(value)) throw invalidParams(field, "an array");
-    return value.length > 0;
-  });
-}
-
 /** As deep as a message may be, which was checked when it was parsed. */
 function holdsTrue(value: unknown): boolean {
   return value === true || (isRecord(value) && Object.values(value).some(holdsTrue));

@@ -83,6 +83,8 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
         attachments: input.attachments,
         sessionId: session.id,
         projectDir: open.cwd,
+        servers: open.brought.servers,
+        folders: open.brought.folders,
         signal: turn.signal,
         overflow: "merge",
         onWaiting: parts.editor ? waiting(send) : undefined,

@@ -67,8 +67,8 @@ export function refusalFor(error: unknown): Refusal {
   if (hasCode(error, "invalid_input")) {
     const { field } = error;
     if (field === "message") return { status: 400, message: "message is required", code: "message_required" };
-    // What is wrong with a schema nobody guesses.
-    const why = field === "outputSchema" ? error.message.slice(field.length) : "";
+    // What is wrong with a schema, or with a command, nobody guesses.
+    const why = field === "outputSchema" || field === "commands" ? error.message.slice(field.length) : "";
     return { status: 400, message: `invalid field: ${FIELDS[field] ?? field}${why}`, code: "invalid_field" };
   }
   if (hasCode(error, "session_busy") || hasCode(error, "too_many_runs")) {

@@ -99,6 +99,19 @@ export const OPERATIONS: readonly Operation[] = [
     answers: { 200: told("Those that can be had", "ModelList"), ...stored },
   },
   {
+    ...{ id: "listCommands", path: "/api/commands", method: "get", about: "What can be said by `/name words`" },
+    parameters: [
+      query("session_id", text, "of a session: its folder, and what its servers of tools offer"),
+      query("project_dir", text, "of a folder"),
+    ],
+    answers: {
+      200: told("Those of the session, or of a new one", "CommandList"),
+      ...wrongQuery,
+      ...missing("session"),
+      ...stored,
+    },
+  },
+  {
     ...{
       id: "run",
       path: "/api/run",

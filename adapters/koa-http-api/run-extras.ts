@@ -26,6 +26,7 @@ export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entrie
     mode: fields.text("mode"),
     budget: budgetOf(recordIn(body, "budget")),
     compact: fields.get("compact") ?? false,
+    commands: fields.get("commands") ?? false,
     outputSchema: recordIn(body, "output_schema"),
     attachments: attachedFiles(Object.hasOwn(body, "attachments") ? body["attachments"] : undefined),
     reasoningEffort: fields.text("reasoning_effort"),

@@ -32,6 +32,8 @@ export interface RunExtras {
   budget: RunInput["budget"];
   /** Nothing is asked: the session's conversation is compacted. */
   compact: boolean;
+  /** Its message may be a command. */
+  commands: boolean;
   outputSchema: JsonSchema | undefined;
   /** What came with the request. */
   attachments: NonNullable<RunInput["attachments"]>;
@@ -47,6 +49,7 @@ const PLAIN: RunExtras = {
   mode: undefined,
   budget: undefined,
   compact: false,
+  commands: false,
   outputSchema: undefined,
   attachments: [],
   reasoningEffort: undefined,

@@ -113,6 +113,7 @@ export class Runs {
       mode: request.mode,
       budget: request.budget,
       compact: request.compact,
+      commands: request.commands,
       outputSchema: request.outputSchema,
       attended: request.attended,
       ...(line && { queue: true, onQueued: line.tell }),

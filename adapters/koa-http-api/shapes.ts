@@ -55,6 +55,14 @@ export const Model = v.object({
 });
 export const ModelList = v.object({ models: v.array(Model) });
 
+export const Command = v.object({
+  name: text("as it is said behind a slash"),
+  description: string,
+  hint: text('what to type behind it; "": nothing'),
+  origin: text("where it comes from, for people"),
+});
+export const CommandList = v.object({ commands: v.array(Command) });
+
 export const Session = v.object({
   id: string,
   title: string,
@@ -93,6 +101,7 @@ export const Message = v.object({
   seq: told(count, "position within the conversation"),
   role: oneOf(["user", "assistant", "system", "tool"]),
   content: told(v.union([string, v.array(ContentPart)]), "a string where it is text alone"),
+  expanded: optional(text("what its model was told, where the content is a command that stands for it")),
   reasoning: v.nullable(string),
   name: text("of the tool, where its role is tool"),
   tool_call_id: string,
@@ -185,6 +194,7 @@ export const RunRequest = v.object({
   mode: optionalMode,
   budget: optional(Budget),
   compact: optional(told(v.boolean(), "compact the session instead; message may be empty, or says what to keep")),
+  commands: optional(told(v.boolean(), "whether a message /name words is what that command stands for")),
   output_schema: optional(told(v.record(string, v.unknown()), "JSON Schema of the answer")),
 });
 export const SessionChange = v.object({
@@ -297,6 +307,7 @@ export type Health = v.InferOutput<typeof Health>;
 export type Ready = v.InferOutput<typeof Ready>;
 export type NotReady = v.InferOutput<typeof NotReady>;
 export type Model = v.InferOutput<typeof Model>;
+export type Command = v.InferOutput<typeof Command>;
 export type Session = v.InferOutput<typeof Session>;
 export type SessionList = v.InferOutput<typeof SessionList>;
 export type ContentPart = v.InferOutput<typeof ContentPart>;

@@ -29,6 +29,7 @@ export function wireMessage(message: Message): Told<typeof shapes.Message> {
     seq: message.seq,
     role: message.role,
     content: wireContent(message.parts),
+    ...expanded(message.parts),
     reasoning: reasoning === "" ? null : reasoning,
     name: message.name,
     tool_call_id: message.toolCallId,
@@ -61,11 +62,11 @@ type WirePart = Told<typeof shapes.ContentPart>;
 
 /** A string when there is text alone, else a list of parts. */
 function wireContent(parts: readonly Part[]): string | WirePart[] {
-  if (!parts.some((part) => part.type === "image" || part.type === "file")) return textOf(parts, "text");
+  if (!parts.some((part) => part.type === "image" || part.type === "file")) return parts.map(typedIn).join("");
   return parts.flatMap((part): WirePart[] => {
     switch (part.type) {
       case "text":
-        return [{ type: "text", text: part.text }];
+        return [{ type: "text", text: part.typed ?? part.text }];
       case "image":
         return [{ type: "image", media_type: part.mediaType, data: part.data }];
       case "file":
@@ -74,6 +75,18 @@ function wireContent(parts: readonly Part[]): string | WirePart[] {
         return [];
     }
   });
+}
+
+/** Text as people see it: of a command what was typed. */
+function typedIn(part: Part): string {
+  return part.type === "text" ? (part.typed ?? part.text) : "";
+}
+
+/** What a model was told in place of what was typed; nothing of any other message. */
+function expanded(parts: readonly Part[]): { expanded?: string } {
+  return parts.some((part) => part.type === "text" && part.typed !== undefined)
+    ? { expanded: textOf(parts, "text") }
+    : {};
 }
 
 /** All text, or all reasoning, of a message. */

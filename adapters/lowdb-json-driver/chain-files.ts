@@ -15,7 +15,7 @@ export interface ChainFile extends ChainData {
 
 /** A session with what one lacks that an earlier version wrote. */
 export function completed(session: Session): Session {
-  return { ...({ mode: "auto", leave: [], cuts: [] } satisfies Partial<Session>), ...session };
+  return { ...({ mode: "auto", leave: [], cuts: [], spawnedBy: null } satisfies Partial<Session>), ...session };
 }
 
 /** The files of chains, one each. */

@@ -28,15 +28,16 @@ export const CHANGES = `
     x record;
     v_dir text;
     v_shard integer;
+    v_spawner text;
   BEGIN
     SELECT * INTO x FROM json_to_record(p_fields) AS t (title text, search text, titled boolean, provider text, model text,
       reasoning_effort text, mode text, leave text, cuts text, project_dir text, updated_at text,
       prompt_tokens double precision, completion_tokens double precision, total_tokens double precision,
       cost double precision, first_seq bigint, last_seq bigint);
     IF x.project_dir IS NOT NULL THEN
-      SELECT s.project_dir, o.shard INTO v_dir, v_shard FROM @.sessions s JOIN @.chains o ON o.chain = s.chain
-      WHERE s.chain = p_chain AND s.idx = 0;
-      IF v_dir <> x.project_dir THEN
+      SELECT s.project_dir, o.shard, s.spawner INTO v_dir, v_shard, v_spawner
+      FROM @.sessions s JOIN @.chains o ON o.chain = s.chain WHERE s.chain = p_chain AND s.idx = 0;
+      IF v_dir <> x.project_dir AND v_spawner IS NULL THEN
         PERFORM @.count@v(v_dir, v_shard, -1), @.count@v(x.project_dir, v_shard, 1);
       END IF;
     END IF;
@@ -126,13 +127,14 @@ export const DELETE = `
     v_chain bigint;
     v_shard integer;
     v_dir text;
+    v_spawner text;
   BEGIN
     v_chains := ARRAY(SELECT o.chain FROM @.chains o WHERE o.chain IN
       (SELECT n.chain FROM @.names n WHERE n.name = ANY (p_ids) AND NOT n.alias) ORDER BY o.chain FOR UPDATE);
     FOREACH v_chain IN ARRAY v_chains LOOP
-      SELECT s.project_dir, o.shard INTO v_dir, v_shard FROM @.sessions s JOIN @.chains o ON o.chain = s.chain
-      WHERE s.chain = v_chain AND s.idx = 0;
-      IF FOUND THEN PERFORM @.count@v(v_dir, v_shard, -1); END IF;
+      SELECT s.project_dir, o.shard, s.spawner INTO v_dir, v_shard, v_spawner
+      FROM @.sessions s JOIN @.chains o ON o.chain = s.chain WHERE s.chain = v_chain AND s.idx = 0;
+      IF FOUND AND v_spawner IS NULL THEN PERFORM @.count@v(v_dir, v_shard, -1); END IF;
       DELETE FROM @.names n USING @.sessions s WHERE s.chain = v_chain AND n.name IN (s.id, s.alias) AND n.chain = v_chain;
       DELETE FROM @.sessions s WHERE s.chain = v_chain;
       DELETE FROM @.views w WHERE w.chain = v_chain;

@@ -26,7 +26,7 @@ export const READS = `
   BEGIN
     RETURN QUERY SELECT t.total, row_to_json(p)::text
       FROM (SELECT coalesce(sum(o.n), 0)::bigint AS total FROM @.totals o WHERE o.scope = @.scope@v(p_dir)) t
-      LEFT JOIN (SELECT s.* FROM @.sessions s WHERE s.idx = 0 AND left(s.project_dir, 200) = left(p_dir, 200)
+      LEFT JOIN (SELECT s.* FROM @.sessions s WHERE s.idx = 0 AND s.spawner IS NULL AND left(s.project_dir, 200) = left(p_dir, 200)
           AND s.project_dir = p_dir
         ORDER BY s.updated_at DESC, s.id DESC LIMIT p_limit) p ON true
       ORDER BY p.updated_at DESC, p.id DESC;

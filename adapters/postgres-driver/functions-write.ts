@@ -90,7 +90,7 @@ const CREATE = `
     END IF;
     IF p_token = ANY (c.tokens) THEN RETURN; END IF;
 
-    FOR s IN SELECT * FROM json_to_recordset(x.sessions) AS t (id text, alias text, idx integer, project_dir text) LOOP
+    FOR s IN SELECT * FROM json_to_recordset(x.sessions) AS t (id text, alias text, idx integer, project_dir text, spawner text) LOOP
       INSERT INTO @.names (name, chain, idx, alias) VALUES (s.id, c.chain, s.idx, false) ON CONFLICT DO NOTHING;
       IF NOT FOUND THEN
         RAISE EXCEPTION 'session exists' USING ERRCODE = 'GN001', DETAIL = s.id;
@@ -101,7 +101,7 @@ const CREATE = `
           RAISE EXCEPTION 'session exists' USING ERRCODE = 'GN001', DETAIL = s.alias;
         END IF;
       END IF;
-      IF s.idx = 0 THEN PERFORM @.count@v(s.project_dir, v_shard, 1); END IF;
+      IF s.idx = 0 AND s.spawner IS NULL THEN PERFORM @.count@v(s.project_dir, v_shard, 1); END IF;
     END LOOP;
     IF p_fence <> c.fence OR (p_fence IS NOT NULL AND c.fence IS NULL) THEN
       RAISE EXCEPTION 'lease lost' USING ERRCODE = 'GN003', DETAIL = p_root;
@@ -112,14 +112,15 @@ const CREATE = `
       shard = CASE WHEN p_fresh THEN v_shard ELSE o.shard END WHERE o.chain = c.chain;
     INSERT INTO @.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled,
       id, alias, root, parent_id, project_dir, created_at, updated_at, cut, provider, model, reasoning_effort, mode, leave,
-      cuts, title, search)
+      cuts, title, search, spawner, spawner_run, spawner_call)
     SELECT c.chain, t.last_seq, t.first_seq, t.prompt_tokens, t.completion_tokens, t.total_tokens, t.cost, t.idx, t.titled,
       t.id, t.alias, t.root, t.parent_id, t.project_dir, t.created_at, t.updated_at, t.cut, t.provider, t.model,
-      t.reasoning_effort, t.mode, t.leave, t.cuts, t.title, t.search
+      t.reasoning_effort, t.mode, t.leave, t.cuts, t.title, t.search, t.spawner, t.spawner_run, t.spawner_call
     FROM json_to_recordset(x.sessions) AS t (last_seq bigint, first_seq bigint, prompt_tokens double precision,
       completion_tokens double precision, total_tokens double precision, cost double precision, idx integer,
       titled boolean, id text, alias text, root text, parent_id text, project_dir text, created_at text, updated_at text,
-      cut text, provider text, model text, reasoning_effort text, mode text, leave text, cuts text, title text, search text)
+      cut text, provider text, model text, reasoning_effort text, mode text, leave text, cuts text, title text, search text,
+      spawner text, spawner_run text, spawner_call text)
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS v_count = ROW_COUNT;
     IF v_count < json_array_length(x.sessions) THEN

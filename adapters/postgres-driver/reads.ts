@@ -83,13 +83,20 @@ export async function listSessions(store: Store, query: SessionQuery): Promise<S
 
 /** The statement of a list, and its values. */
 export function listStatement(query: SessionQuery): { sql: string; values: Value[] } {
-  const { projectDir, search = "", emptyBefore, before, offset = 0 } = query;
-  if (projectDir !== undefined && search === "" && emptyBefore === undefined && before === undefined && offset === 0)
+  const { projectDir, spawnedBy, search = "", emptyBefore, before, offset = 0 } = query;
+  const isPlain = projectDir !== undefined && spawnedBy === undefined;
+  if (isPlain && search === "" && emptyBefore === undefined && before === undefined && offset === 0)
     return { sql: "SELECT * FROM @.of_dir@v($1, $2)", values: [stored(projectDir), limitOf(query.limit)] };
   const values: Value[] = [];
   const value = (given: Value): string => `$${values.push(given)}`;
   const where = ["s.idx = 0"];
   let scope = "''";
+  if (spawnedBy === undefined) where.push("s.spawner IS NULL");
+  else {
+    const spawner = value(stored(spawnedBy));
+    // As the index has it.
+    where.push(`left(s.spawner, 200) = left(${spawner}, 200)`, `s.spawner = ${spawner}`);
+  }
   if (query.projectDir !== undefined) {
     const dir = value(stored(query.projectDir));
     scope = `@.scope@v(${dir})`;
@@ -98,7 +105,7 @@ export function listStatement(query: SessionQuery): { sql: string; values: Value
   }
   if (query.emptyBefore !== undefined) where.push("s.empty", `s.updated_at < ${value(stored(query.emptyBefore))}`);
   if (query.search) where.push(`strpos(s.search, ${value(stored(query.search.toLowerCase()))}) > 0`);
-  const isCounted = query.search || query.emptyBefore !== undefined;
+  const isCounted = query.search || query.emptyBefore !== undefined || spawnedBy !== undefined;
   const total = isCounted
     ? `SELECT count(*) AS total FROM @.sessions s WHERE ${where.join(" AND ")}`
     : `SELECT coalesce(sum(t.n), 0) AS total FROM @.totals t WHERE t.scope = ${scope}`;

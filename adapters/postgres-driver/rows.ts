@@ -41,6 +41,9 @@ interface SessionRow {
   cuts: string;
   project_dir: string;
   parent_id: string;
+  spawner: string | null;
+  spawner_run: string | null;
+  spawner_call: string | null;
   root: string;
   idx: number;
   last_seq: number;
@@ -67,6 +70,14 @@ export function sessionOf(body: string): Session {
     cuts: JSON.parse(row.cuts) as number[],
     projectDir: told(row.project_dir),
     parentId: told(row.parent_id),
+    spawnedBy:
+      row.spawner === null
+        ? null
+        : {
+            sessionId: told(row.spawner),
+            runId: told(row.spawner_run ?? ""),
+            callId: told(row.spawner_call ?? ""),
+          },
     chain: { root: told(row.root), index: row.idx },
     lastSeq: row.last_seq,
     createdAt: told(row.created_at),
@@ -82,7 +93,7 @@ export function sessionOf(body: string): Session {
 
 /** All of a session, with what is said in it. */
 export function rowOfSession(session: Session, seqs: readonly number[], cut: string): Record<string, unknown> {
-  const { chain, parentId, createdAt, lastSeq, usage, id, alias, leave, cuts, ...fields } = session;
+  const { chain, parentId, spawnedBy, createdAt, lastSeq, usage, id, alias, leave, cuts, ...fields } = session;
   return {
     ...rowOfFields({ ...fields, leave, cuts }, usage, seqs),
     id: stored(id),
@@ -90,6 +101,11 @@ export function rowOfSession(session: Session, seqs: readonly number[], cut: str
     root: stored(chain.root),
     idx: chain.index,
     parent_id: stored(parentId),
+    ...(spawnedBy && {
+      spawner: stored(spawnedBy.sessionId),
+      spawner_run: stored(spawnedBy.runId),
+      spawner_call: stored(spawnedBy.callId),
+    }),
     created_at: stored(createdAt),
     cut: stored(cut),
     last_seq: seqs.reduce((last, seq) => Math.max(last, seq), lastSeq),

@@ -159,6 +159,21 @@ export const MIGRATIONS: readonly string[] = [
   -- Chains that are deleted, and of which messages are left: large ones go piece by piece.
   CREATE TABLE @.remains (chain bigint PRIMARY KEY);
   `,
+  `
+  -- The call that a helper's session was made for: id of the asking chain's original, of the run, of the call. Null of all
+  -- others, which lists and totals are of.
+  ALTER TABLE @.sessions ADD COLUMN spawner text COLLATE "C";
+  ALTER TABLE @.sessions ADD COLUMN spawner_run text COLLATE "C";
+  ALTER TABLE @.sessions ADD COLUMN spawner_call text COLLATE "C";
+  DROP INDEX @.sessions_all;
+  DROP INDEX @.sessions_of_dir;
+  DROP INDEX @.sessions_empty;
+  CREATE INDEX sessions_all ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL;
+  CREATE INDEX sessions_of_dir ON @.sessions (left(project_dir, 200), updated_at, id) WHERE idx = 0 AND spawner IS NULL;
+  CREATE INDEX sessions_empty ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND empty;
+  -- By the beginning of an id that may be anything, for which an index has no room.
+  CREATE INDEX sessions_spawned ON @.sessions (left(spawner, 200), updated_at, id) WHERE idx = 0 AND spawner IS NOT NULL;
+  `,
 ];
 
 /** Version of the tables that this code reads and writes. */

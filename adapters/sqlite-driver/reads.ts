@@ -70,6 +70,11 @@ export function listStatement(query: SessionQuery): {
 } {
   const where = ["idx = 0"];
   const values: Value[] = [];
+  if (query.spawnedBy === undefined) where.push("spawner IS NULL");
+  else {
+    where.push("spawner = ?");
+    values.push(query.spawnedBy);
+  }
   if (query.projectDir !== undefined) {
     where.push("project_dir = ?");
     values.push(query.projectDir);
@@ -100,7 +105,7 @@ export function listSessions(db: Statements, query: SessionQuery): SessionPage {
   const { page, count, pageValues, countValues } = listStatement(query);
   return db.atOnce(() => {
     const counted =
-      query.search || query.emptyBefore !== undefined
+      query.search || query.emptyBefore !== undefined || query.spawnedBy !== undefined
         ? db.get<{ n: number }>(count, ...countValues)
         : db.get<{ n: number }>(
             "SELECT n FROM totals WHERE scope = ?",

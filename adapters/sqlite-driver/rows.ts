@@ -18,6 +18,9 @@ export interface SessionRow {
   cuts: string;
   project_dir: string;
   parent_id: string;
+  spawner: string | null;
+  spawner_run: string | null;
+  spawner_call: string | null;
   root: string;
   idx: number;
   last_seq: number;
@@ -76,6 +79,10 @@ export function sessionOf(row: SessionRow): Session {
     cuts: row.cuts === NONE ? [] : (JSON.parse(row.cuts) as number[]),
     projectDir: row.project_dir,
     parentId: row.parent_id,
+    spawnedBy:
+      row.spawner === null
+        ? null
+        : { sessionId: row.spawner, runId: row.spawner_run ?? "", callId: row.spawner_call ?? "" },
     chain: { root: row.root, index: row.idx },
     lastSeq: row.last_seq,
     createdAt: row.created_at,
@@ -104,6 +111,9 @@ export function rowOfSession(session: Session): Omit<SessionRow, "n"> {
     cuts: JSON.stringify(session.cuts),
     project_dir: session.projectDir,
     parent_id: session.parentId,
+    spawner: session.spawnedBy?.sessionId ?? null,
+    spawner_run: session.spawnedBy?.runId ?? null,
+    spawner_call: session.spawnedBy?.callId ?? null,
     root: chain.root,
     idx: chain.index,
     last_seq: session.lastSeq,

@@ -154,6 +154,38 @@ export const MIGRATIONS: readonly string[] = [
   );
   CREATE INDEX instructions_of_chain ON instructions (root, n);
   `,
+  `
+  -- The call that a helper's session was made for: id of the asking chain's original, of the run, of the call. NULL of all others.
+  ALTER TABLE sessions ADD COLUMN spawner TEXT;
+  ALTER TABLE sessions ADD COLUMN spawner_run TEXT;
+  ALTER TABLE sessions ADD COLUMN spawner_call TEXT;
+  -- Lists and totals are of originals that nobody asked for as a helper's.
+  DROP INDEX sessions_all;
+  DROP INDEX sessions_of_dir;
+  DROP INDEX sessions_empty;
+  CREATE INDEX sessions_all ON sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL;
+  CREATE INDEX sessions_of_dir ON sessions (project_dir, updated_at, id) WHERE idx = 0 AND spawner IS NULL;
+  CREATE INDEX sessions_empty ON sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND last_seq = 0;
+  CREATE INDEX sessions_spawned ON sessions (spawner, updated_at, id) WHERE idx = 0 AND spawner IS NOT NULL;
+  DROP TRIGGER totals_insert;
+  DROP TRIGGER totals_delete;
+  DROP TRIGGER totals_move;
+  CREATE TRIGGER totals_insert AFTER INSERT ON sessions WHEN NEW.idx = 0 AND NEW.spawner IS NULL BEGIN
+    UPDATE totals SET n = n + 1 WHERE scope = 'all';
+    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
+  END;
+  CREATE TRIGGER totals_delete AFTER DELETE ON sessions WHEN OLD.idx = 0 AND OLD.spawner IS NULL BEGIN
+    UPDATE totals SET n = n - 1 WHERE scope = 'all';
+    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
+    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
+  END;
+  CREATE TRIGGER totals_move AFTER UPDATE OF project_dir ON sessions
+  WHEN NEW.idx = 0 AND NEW.spawner IS NULL AND OLD.project_dir <> NEW.project_dir BEGIN
+    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
+    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
+    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
+  END;
+  `,
 ];
 
 /** Version of the files that this code reads and writes. */

@@ -91,17 +91,18 @@ export interface Deadline {
 }
 
 /**
- * Unlike `AbortSignal.timeout` it keeps the process alive while somebody waits, and it fires for sure:
+ * Without a time it is the signals alone. Unlike `AbortSignal.timeout` it keeps the process alive while somebody waits, and it fires for sure:
  * Node loses time-outs that only `AbortSignal.any` refers to (nodejs/node#54614).
  */
-export function deadline(ms: number, ...signals: AbortSignal[]): Deadline {
+export function deadline(ms: number | undefined, ...signals: AbortSignal[]): Deadline {
   const controller = new AbortController();
   let expired = false;
   const listeners = signals.map((signal) => onAbort(signal, () => controller.abort(signal.reason)));
-  const timer = setTimeout(() => {
+  const late = () => {
     expired = !controller.signal.aborted;
     controller.abort(new DOMException(`not within ${ms} ms`, "TimeoutError"));
-  }, ms);
+  };
+  const timer = ms === undefined ? undefined : setTimeout(late, ms);
   const clear = () => {
     clearTimeout(timer);
     for (const forget of listeners) forget();

@@ -95,6 +95,7 @@ async function attempt(context: Called, printer: Printer, interrupted: AbortSign
         ...wanted,
         ...(await sessionOf(context, agent)),
         ...attachmentsOf(context, loaded, home),
+        commands: true,
         overflow: "merge",
         askedAt: "run",
         signal: ending.signal,

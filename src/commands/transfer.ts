@@ -5,6 +5,7 @@ import { createLogger } from "../base/log.js";
 import type { SessionMode } from "../ports/session.js";
 import type { ChainData, SessionDriver } from "../ports/session-driver.js";
 import { allRoots } from "../sessions/all-roots.js";
+import { helpersOf } from "../sessions/helpers.js";
 import { chainLines, ChainReader, headerLine } from "../sessions/export-format.js";
 import type { exporting } from "./about/sessions.js";
 import { loadFor, type Command, type CommandContext } from "./command.js";
@@ -70,7 +71,7 @@ async function exportSessions(ids: readonly string[], work: Work, { flags, outpu
   if (flags.output === undefined) {
     const roots = await rootsOf(store, ids, interrupted);
     await output.write(headerLine());
-    await writeChains(roots, 0, (text) => output.write(text), work);
+    await writeChains(roots, new Set(), (text) => output.write(text), work);
     return;
   }
   const path = resolve(flags.output);
@@ -81,7 +82,7 @@ async function exportSessions(ids: readonly string[], work: Work, { flags, outpu
     for (const root of file.roots) roots.delete(root);
     await writeChains(
       roots,
-      count,
+      file.roots,
       (text) => file.write(text),
       work,
       () => (count += 1),
@@ -95,27 +96,27 @@ async function exportSessions(ids: readonly string[], work: Work, { flags, outpu
   }
 }
 
-/** Each as it is when its turn comes. `before`: how many others had it. */
+/** Each as it is when its turn comes, behind its helpers. `written`: those that had it before. */
 async function writeChains(
   roots: ReadonlySet<string>,
-  before: number,
+  written: ReadonlySet<string>,
   write: (text: string) => Promise<void>,
   { store, progress, interrupted }: Work,
   onWritten: () => void = () => undefined,
 ): Promise<void> {
-  const total = before + roots.size;
-  let [count, bytes] = [before, 0];
+  let total = written.size + roots.size;
+  let [count, bytes] = [written.size, 0];
   const put = async (text: string): Promise<void> => {
     await write(text);
     bytes += Buffer.byteLength(text);
     progress.show({ count, bytes, part: count / total, total });
   };
-  for (const id of roots) {
+  const one = async (id: string): Promise<void> => {
     interrupted.throwIfAborted();
     // Gone meanwhile: no fault of this one.
     const chain = await store.dump(id);
     count += 1;
-    if (!chain) continue;
+    if (!chain) return;
     let text = "";
     for (const line of chainLines(chain)) {
       text += line;
@@ -125,6 +126,15 @@ async function writeChains(
     }
     await put(text);
     onWritten();
+  };
+  for (const id of roots) {
+    // Before it: where the writing breaks off between them, it is not yet there, and is looked at again.
+    for (const helper of await helpersOf(store, id)) {
+      if (roots.has(helper) || written.has(helper)) continue;
+      total += 1;
+      await one(helper);
+    }
+    await one(id);
   }
 }
 

@@ -29,6 +29,11 @@ export function textOf(message: ModelMessage): string {
   return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
+/** What people are shown that a message says: of a command what was typed. */
+export function typedText(message: ModelMessage): string {
+  return message.parts.map((part) => (part.type === "text" ? (part.typed ?? part.text) : "")).join("");
+}
+
 /** A tool message that answers `call`. */
 export function toolMessage(call: Pick<ToolCallPart, "id" | "name">, text: string, failed: boolean): ModelMessage {
   return { role: "tool", parts: [{ type: "text", text }], toolCallId: call.id, name: call.name, failed };

@@ -67,14 +67,15 @@ export class FolderHistory implements FileHistory {
     if ("seq" in behind && behind.seq < story.forgot)
       return plan.map(({ path }) => ({ path, outcome: "lost", why: BEYOND }));
     const { allowPaths = [], deniedPaths = [], ...rules } = this.#options;
-    const guard = await guardForChange({ ...rules, allowPaths, deniedPaths }, projectDir);
+    const folders = [...new Set(story.changes.flatMap((line) => line.folders))];
+    const guard = await guardForChange({ ...rules, allowPaths, deniedPaths }, { projectDir, folders });
     const judged: Judged[] = [];
     for (const wanted of plan) {
       const one = await judge(guard, wanted, (hash) => kept.content(hash), force);
       if (one) judged.push(one);
     }
     if (dryRun || judged.some(({ file }) => file.outcome === "conflict")) return judged.map(({ file }) => file);
-    const keeper = kept.keeper({ sessionId, runId: "", callId: "", seq, undo });
+    const keeper = kept.keeper({ sessionId, runId: "", callId: "", seq, folders, undo });
     const done = new Map<Judged, UndoneFile>();
     for (const one of inOrder(judged)) {
       const { outcome } = one.file;

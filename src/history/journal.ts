@@ -27,6 +27,8 @@ export interface ChangeLine {
   call: string;
   undo: string;
   seq: number;
+  /** That the run could use beside the project's. */
+  folders: readonly string[];
   at: string;
   steps: Step[];
   /** Contents that came with it, by hash. */

@@ -48,7 +48,7 @@ export class SessionFiles implements AsyncDisposable {
     await this.#work;
   }
 
-  async #keep({ runId, callId, undo, seq }: Noted, changes: readonly FileChange[]): Promise<Keeping> {
+  async #keep({ runId, callId, undo, seq, folders = [] }: Noted, changes: readonly FileChange[]): Promise<Keeping> {
     const change = newId();
     try {
       const isWhole = await this.#next(async () => {
@@ -66,7 +66,7 @@ export class SessionFiles implements AsyncDisposable {
           }
           steps.push({ path, before: was, after: knownOf(after), made });
         }
-        const line: ChangeLine = { change, run: runId, call: callId, undo, seq, at: now(), steps, contents };
+        const line: ChangeLine = { change, run: runId, call: callId, undo, seq, folders, at: now(), steps, contents };
         await this.#journal.add(line, true);
         return whole;
       });

@@ -1,6 +1,8 @@
 import { ToolError } from "../ports/errors.js";
-import { placesOf, replaceAt } from "./find-text.js";
 import { prefersCrlf, toCrlf, toLf } from "../files/line-ends.js";
+import { placesOf, replaceAt } from "./find-text.js";
+import { LooseText } from "./loose-edit.js";
+import { notFound } from "./near-miss.js";
 
 /** Edits of one file. Looking for a text in another can take the product of their lengths. */
 export interface EditJob {
@@ -31,7 +33,10 @@ export function editText({ content, edits, name, maxBytes }: EditJob): EditedFil
       const applied = applyEdit(latin, edit, which, maxBytes);
       latin = applied.latin;
       line ??= applied.line;
-      done.push(applied.count > 1 ? `${applied.count} times from line ${applied.line}` : `at line ${applied.line}`);
+      const how = applied.how === undefined ? "" : ` (not to the letter: ${applied.how})`;
+      done.push(
+        applied.count > 1 ? `${applied.count} times from line ${applied.line}` : `at line ${applied.line}${how}`,
+      );
     }
   } catch (error) {
     if (error instanceof ToolError) return { refused: error.message };
@@ -53,9 +58,14 @@ interface Applied {
   count: number;
   /** Of the first replacement, from 1. */
   line: number;
+  /** What was overlooked where the text is not in the file to the letter. */
+  how?: string;
 }
 
-/** Replace exact text. `latin` is the file as latin1. Line ends of the file are kept, whichever ones the edit has. */
+/**
+ * Replace a text: to the letter where it is in the file so, else at the one place that is meant. `latin` is the file as
+ * latin1. Line ends of the file are kept, whichever ones the edit has.
+ */
 function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number): Applied {
   if (edit.old_string === "")
     throw new ToolError(`${name}: old_string is empty. Give the text to replace, or use write.`);
@@ -65,7 +75,7 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
   const variants = [edit.old_string, toLf(edit.old_string), toCrlf(edit.old_string)].map(bytesOf);
   const found = [...new Set(variants)].map((old) => ({ old, places: placesOf(latin, old) }));
   const first = found.find(({ places }) => places.length > 0);
-  if (!first) throw new ToolError(notFound(latin, edit.old_string, name));
+  if (!first) return applyLoosely(latin, edit, name, maxBytes);
   const { old, places } = first;
   if (places.length > 1 && !edit.replace_all) {
     const lines = lineNumbers(latin, places.slice(0, 10));
@@ -77,10 +87,7 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
   const fresh = bytesOf(crlf ? toCrlf(edit.new_string) : edit.new_string);
   if (fresh === old)
     throw new ToolError(`${name}: old_string and new_string differ in line ends alone. Nothing to do.`);
-  if (latin.length + places.length * (fresh.length - old.length) > maxBytes)
-    throw new ToolError(
-      `${name}: the file would have more bytes than edit takes (${maxBytes}). Use bash with a script.`,
-    );
+  refuseLarge(latin.length + places.length * (fresh.length - old.length), name, maxBytes);
   return {
     latin: replaceAt(latin, places, old.length, fresh),
     count: places.length,
@@ -88,12 +95,28 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
   };
 }
 
-function bytesOf(text: string): string {
-  return Buffer.from(text).toString("latin1");
+function applyLoosely(latin: string, edit: TextEdit, name: string, maxBytes: number): Applied {
+  const found = new LooseText(latin, prefersCrlf(latin) ? "\r" : "").edit(edit.old_string, edit.new_string);
+  if (found === undefined) throw new ToolError(notFound(latin, edit.old_string, name));
+  if (typeof found === "string") throw new ToolError(`${name}: old_string ${found}.`);
+  const { start, end, text, line, how } = found;
+  if (latin.slice(start, end) === text)
+    throw new ToolError(
+      `${name}: old_string is at line ${line} (not to the letter: ${how}), and new_string would change nothing there.`,
+    );
+  refuseLarge(latin.length + text.length - (end - start), name, maxBytes);
+  return { latin: latin.slice(0, start) + text + latin.slice(end), count: 1, line, how };
 }
 
-function textOf(latin: string): string {
-  return Buffer.from(latin, "latin1").toString();
+function refuseLarge(bytes: number, name: string, maxBytes: number): void {
+  if (bytes > maxBytes)
+    throw new ToolError(
+      `${name}: the file would have more bytes than edit takes (${maxBytes}). Use bash with a script.`,
+    );
+}
+
+function bytesOf(text: string): string {
+  return Buffer.from(text).toString("latin1");
 }
 
 /** @param places Ascending. */
@@ -107,62 +130,4 @@ function lineNumbers(latin: string, places: readonly number[]): number[] {
     }
     return line;
   });
-}
-
-/** Why it may not have matched, by the place in the file that is most like it. */
-function notFound(latin: string, wanted: string, name: string): string {
-  const start = `${name}: old_string was not found`;
-  const lines = toLf(wanted).split("\n");
-  const numbered = lines.filter((line) => line.trim() !== "");
-  if (numbered.length > 0 && numbered.every((line) => /^\s*\d+\t/.test(line)))
-    return `${start}. It begins each line with a number and a tab, which are not part of the file. Leave them out.`;
-  const near = closest(textOf(latin).split(/\r?\n/), lines);
-  if (!near) return `${start}, nor anything like it. Read the file and copy the text exactly.`;
-  const quoted = near.text.length > 200 ? `${near.text.slice(0, 199)}…` : near.text;
-  const why = near.blanks ? "which differs in white space alone" : "which is most like it";
-  return `${start}. Look at line ${near.line}, ${why}: ${JSON.stringify(quoted)}. Copy the text exactly as it is there, or read the file again.`;
-}
-
-/** The line where the wanted lines fit best. */
-function closest(
-  file: readonly string[],
-  wanted: readonly string[],
-): { line: number; text: string; blanks: boolean } | undefined {
-  const start = wanted.findIndex((line) => line.trim() !== "");
-  if (start < 0) return undefined;
-  const pattern = wanted.slice(start, start + 40).map(squeezed);
-  const lines = file.slice(0, 100_000).map(squeezed);
-  const place = (at: number, blanks: boolean) => ({ line: at + 1, text: file[at] ?? "", blanks });
-  let best = { score: 0, at: -1 };
-  for (let at = 0; at < lines.length; at++) {
-    // Whole lines that agree but for white space; a long one says more than a brace.
-    let score = 0;
-    for (const [i, line] of pattern.entries()) if (line !== "" && lines[at + i] === line) score += line.length;
-    if (score > best.score) best = { score, at };
-  }
-  if (best.at >= 0) {
-    // Told is the first line that disagrees, as that is where to look.
-    const offset = pattern.findIndex((line, i) => line !== (lines[best.at + i] ?? ""));
-    return place(Math.min(best.at + Math.max(0, offset), file.length - 1), offset < 0);
-  }
-  const pairs = pairsOf(pattern[0] ?? "");
-  if (pairs.size === 0) return undefined;
-  for (const [at, line] of lines.slice(0, 20_000).entries()) {
-    const other = pairsOf(line);
-    let common = 0;
-    for (const pair of pairs) if (other.has(pair)) common++;
-    const score = (2 * common) / (pairs.size + other.size);
-    if (score > best.score) best = { score, at };
-  }
-  return best.score >= 0.5 ? place(best.at, false) : undefined;
-}
-
-function squeezed(line: string): string {
-  return line.slice(0, 2_000).trim().replace(/\s+/g, " ");
-}
-
-function pairsOf(line: string): Set<string> {
-  const pairs = new Set<string>();
-  for (let i = 0; i + 1 < line.length && i < 300; i++) pairs.add(line.slice(i, i + 2));
-  return pairs;
 }

@@ -46,6 +46,8 @@ export interface ChangePlace {
   readonly callId: string;
   /** The `seq` of the next message: those behind a smaller one are behind the change. */
   readonly seq: number;
+  /** Folders beside the project that the run may use; absolute paths. Default none. */
+  readonly folders?: readonly string[];
 }
 
 /** What becomes, or became, of a path. */

@@ -17,6 +17,8 @@ export interface Opaque {
 export interface TextPart {
   type: "text";
   text: string;
+  /** What a person typed, where it was a command that stands for this text: people are shown it in its place. */
+  typed?: string;
   opaque?: Opaque;
 }
 

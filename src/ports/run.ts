@@ -28,6 +28,8 @@ export interface RunInput {
    * what to keep. Needs `sessionId`. Not worth it for some hundred tokens, which stay as they are.
    */
   compact?: boolean | undefined;
+  /** Whether a message `/name words` stands for what `Agent.commands` lists under that name; default false. What is no name of these is said as it is. */
+  commands?: boolean;
   attachments?: readonly (ImagePart | FilePart)[];
   /**
    * Reads further attachments once the run is counted and holds its session. It reserves the bytes of each before it
@@ -49,6 +51,8 @@ export interface RunInput {
   sessionId?: string;
   /** Absolute path of the folder where this run's tools run; default the session's, which is that of its first run. */
   projectDir?: string;
+  /** Further folders that this run's file tools and commands may use, beside that one; absolute paths. */
+  folders?: readonly string[];
   /** What is added to the system prompt, in place of the agent's `systemPrompt`; `""`: nothing. The project's instructions stay. */
   systemPrompt?: string;
   /** What its model may call, in place of the agent's tools; an empty list: nothing. Distinct names. A source that is none of the agent's is closed with the run. */

@@ -7,7 +7,7 @@ import type { Instruction, RunRecord, RunState } from "./run.js";
 import type { Leave, Session, SessionMode, Snapshot } from "./session.js";
 import type { Usage } from "./usage.js";
 
-/** What `list` returns: matching originals, the newest first, at most `limit` of them. */
+/** What `list` returns: matching originals, the newest first, at most `limit` of them. Those of helpers are listed where they are asked for alone. */
 export interface SessionQuery {
   /** Compared whole: a folder inside it is another one. */
   projectDir?: string;
@@ -15,6 +15,8 @@ export interface SessionQuery {
   search?: string;
   /** Only sessions that never got a message (one that a cut emptied did) and were last updated before this timestamp. */
   emptyBefore?: string;
+  /** Only those that runs of this chain asked for (the id of its original); left out: those that no run asked for. */
+  spawnedBy?: string;
   limit: number;
   /** Skip so many; or start behind an entry, which need not be there any more. Not both. */
   offset?: number;

@@ -35,6 +35,14 @@ export interface Leave {
   at: string;
 }
 
+/** The tool call that a session was made for: one of a helper, which another session's run asked for help. */
+export interface SpawnedBy {
+  /** The first session of the asking run's chain. */
+  sessionId: string;
+  runId: string;
+  callId: string;
+}
+
 /** One conversation, or one link of it: what a store keeps beside its messages. */
 export interface Session {
   id: string;
@@ -59,6 +67,8 @@ export interface Session {
   projectDir: string;
   /** The session that this one was forked from; `""` for none. */
   parentId: string;
+  /** Of a helper's, the call that asked for it; null of all others. Set when the session is made, and never changed. */
+  spawnedBy: SpawnedBy | null;
   chain: ChainLink;
   /**
    * Greatest `seq` ever used in the chain up to this session; 0 when there is no message. Kept by the driver. A cut or a

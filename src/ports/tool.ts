@@ -96,6 +96,8 @@ export interface ToolContext {
   readonly callId: string;
   /** Absolute path of the folder that the session works on. */
   readonly projectDir: string;
+  /** Further folders that the run may use, as whoever began it said; absolute paths. Left out: none. */
+  readonly folders?: readonly string[];
   /** Aborted when the run is; a tool ends what it started and then settles. */
   readonly signal: AbortSignal;
   /** Ask the person at the client; resolves `allow` where nobody can be asked. */
@@ -142,7 +144,7 @@ export interface Tool<Args = any> extends ToolSpec {
    * What a person is shown in place of the description's diff, by what is there now; asked when they are asked, and
    * before. Takes two seconds at most, or goes without; a throw is as nothing.
    */
-  preview?(args: Args, context: Pick<ToolContext, "projectDir" | "signal">): Promise<ToolCallPreview>;
+  preview?(args: Args, context: Pick<ToolContext, "projectDir" | "folders" | "signal">): Promise<ToolCallPreview>;
   /** Do the work. A throw becomes a failed tool result, never a failed run. */
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
   /** End what is kept from one call to the next. Called when an agent closes, which others may share it with. */

@@ -46,12 +46,12 @@ export function describe(
 export async function previewOf(
   tool: Tool,
   args: unknown,
-  { projectDir, signal: run }: Pick<ToolContext, "projectDir" | "signal">,
+  { projectDir, folders = [], signal: run }: Pick<ToolContext, "projectDir" | "folders" | "signal">,
 ): Promise<ToolCallPreview> {
   if (typeof tool.preview !== "function") return {};
   const { signal, clear } = deadline(PREVIEW_MS, run);
   try {
-    const looked = (async () => tool.preview?.(args, { projectDir, signal }))();
+    const looked = (async () => tool.preview?.(args, { projectDir, folders, signal }))();
     const { diff, note }: { diff?: unknown; note?: unknown } = (await abortable(looked, signal)) ?? {};
     return { ...(diff !== undefined && { diff: diffsOf(diff) }), ...(typeof note === "string" && { note }) };
   } catch {

@@ -2,6 +2,7 @@ import { InputError } from "../ports/errors.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
 import { checkBudget } from "./budget-check.js";
+import { checkFolders } from "./folders.js";
 import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolServers } from "../ports/tool-server.js";
@@ -15,6 +16,7 @@ export const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   message: true,
   compact: true,
+  commands: true,
   attachments: true,
   attach: true,
   provider: true,
@@ -28,6 +30,7 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   onQueued: true,
   sessionId: true,
   projectDir: true,
+  folders: true,
   systemPrompt: true,
   tools: true,
   signal: true,
@@ -72,6 +75,8 @@ export function checkInput(input: RunInput): void {
   if (typeof (input.attended ?? checkInput) !== "function") throw new InputError("attended", "a function");
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
   if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
+  if (input.folders !== undefined) checkFolders(input.folders);
+  if (typeof (input.commands ?? false) !== "boolean") throw new InputError("commands", "true or false");
   if (input.tools !== undefined) toolList(input.tools);
   if (typeof (input.compact ?? false) !== "boolean") throw new InputError("compact", "true or false");
   if (input.compact) return checkCompact(input);
@@ -125,9 +130,11 @@ export function withServers(
 ): ToolList {
   if (servers.length === 0) return { tools, sources };
   if (!toolServers) throw new InputError("servers", "none: this agent opens no servers of tools");
-  const all = [...sources, ...servers.map((server) => toolServers.source(server))];
-  distinct("servers", all);
-  return { tools, sources: all };
+  const brought = servers.map((server) => toolServers.source(server));
+  distinct("servers", brought);
+  // Of one that the agent has under that name it has the tools already.
+  const more = brought.filter(({ name }) => !sources.some((one) => one.name === name));
+  return { tools, sources: [...sources, ...more] };
 }
 
 function isSource(entry: Tool | ToolSource): entry is ToolSource {

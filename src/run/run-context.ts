@@ -20,6 +20,7 @@ import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { ToolList } from "./input.js";
 import type { Live } from "../live/live.js";
+import type { CommandOptions } from "./commands.js";
 import type { Tail } from "../live/tail.js";
 import type { Unattended } from "./unattended.js";
 import type { Inbox } from "./inbox.js";
@@ -46,6 +47,7 @@ export interface AgentParts {
   readonly toolServers: ToolServers | undefined;
   /** Keeps what files were before tools changed them; undefined: nobody does. */
   readonly fileHistory: FileHistory | undefined;
+  readonly commands: CommandOptions;
   /** Asked in order, before the rules. */
   readonly permissions: readonly PermissionPolicy[];
   readonly rules: readonly PermissionRule[];
@@ -108,6 +110,8 @@ export interface RunContext {
   readonly outputSchema: JsonSchema | undefined;
   /** Absolute path of the folder where its tools run. */
   readonly projectDir: string;
+  /** Others that they may use. */
+  readonly folders: readonly string[];
   /** What was said so far; of a chain its newest session. */
   readonly conversation: Conversation;
   /** What the session's tools remember. */

@@ -18,8 +18,10 @@ import { asItIs, brokeOff, interrupted, isBefore, waitsInLine } from "../session
 import { pricesOf, RunBudget } from "./spending.js";
 import { headWith, messagesOf } from "./chain-head.js";
 import { RunClock } from "./clock.js";
+import type { SpokenInput } from "./commands.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
+import { withFolders } from "./folders.js";
 import { Inbox } from "./inbox.js";
 import { toolList, withServers } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
@@ -119,6 +121,10 @@ async function begin(
     const of = { runId: id, sessionId, projectDir, logger, signal };
     const { tools, missing, release } = await agent.sources.open(list, of);
     releaseTools = release;
+    const isCommand = input.commands === true && input.message.trimStart().startsWith("/");
+    const asked = isCommand
+      ? await (await import("./agent-commands.js")).spoken(agent, whole, of, place, signal)
+      : whole;
     const inbox = new Inbox({ runId: id, sessionId, store, cancel, logger });
     closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live().open(sessionId, store);
@@ -154,7 +160,7 @@ async function begin(
       system: systemPrompt({
         projectDir,
         instructions: (await instructions) ?? "",
-        extra: input.systemPrompt ?? agent.extraPrompt,
+        extra: withFolders(input.systemPrompt ?? agent.extraPrompt, input.folders),
         missing,
         answer: structure?.instructions ?? "",
       }),
@@ -166,8 +172,9 @@ async function begin(
       unknownPrice: purse.unknownPrice,
       structure,
       outputSchema: structure?.schema,
-      compacts: input.compact ? input.message : undefined,
+      compacts: asked.compact ? asked.message : undefined,
       projectDir,
+      folders: input.folders ?? [],
       conversation,
       state: await agent.states.of(conversation, store, kept !== undefined),
       store,
@@ -192,7 +199,7 @@ async function begin(
     };
     // One that was kept was whole.
     const dangling = kept ? [] : danglingCalls(conversation.messages);
-    await (head ? goOn(run, set, whole, dangling, head.unfinished) : create(run, whole));
+    await (head ? goOn(run, set, asked, dangling, head.unfinished) : create(run, asked));
     inbox.listen();
     // While it waited in line it was told something, maybe.
     if (turn) void inbox.look();
@@ -219,7 +226,7 @@ async function attached(input: RunInput, place: RunPlace, signal: AbortSignal): 
   return { ...input, attachments: [...attachments, ...more] };
 }
 
-async function create({ id: runId, recorder, bus, conversation }: RunContext, input: RunInput): Promise<void> {
+async function create({ id: runId, recorder, bus, conversation }: RunContext, input: SpokenInput): Promise<void> {
   const { session } = conversation;
   const message = conversation.compose(prompt(input));
   await recorder.begin({ ...session, lastSeq: message.seq }, message);
@@ -236,7 +243,7 @@ function isAhead(run: RunRecord, own: RunRecord | undefined): boolean {
 async function goOn(
   run: RunContext,
   set: SessionFields,
-  input: RunInput,
+  input: SpokenInput,
   dangling: readonly DanglingCall[],
   unfinished: readonly RunRecord[],
 ): Promise<void> {
@@ -266,11 +273,14 @@ async function brokenOff(store: SessionDriver, rootId: string, key: string): Pro
   return run && brokeOff(run) ? run : undefined;
 }
 
-function prompt(input: RunInput) {
+function prompt(input: SpokenInput) {
+  const { message: text, typed } = input;
   return {
     role: "user" as const,
     parts: [
-      ...(input.message === "" ? [] : [{ type: "text" as const, text: input.message }]),
+      ...(text === "" && typed === undefined
+        ? []
+        : [{ type: "text" as const, text, ...(typed !== undefined && { typed }) }]),
       ...(input.attachments ?? []),
     ],
     toolCallId: "",

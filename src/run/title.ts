@@ -1,5 +1,5 @@
 import { deadline } from "../base/abort.js";
-import { textOf } from "../conversation/messages.js";
+import { typedText } from "../conversation/messages.js";
 import { callModel, type ModelCallHooks } from "../models/model-call.js";
 import { hasCode } from "../ports/errors.js";
 import type { RunContext } from "./run-context.js";
@@ -20,7 +20,7 @@ export function nameSession(run: RunContext): void {
   const { session } = conversation;
   if (session.titled || naming.has(sessionId)) return;
   const first = conversation.messages.find((message) => message.role === "user");
-  const message = first ? textOf(first) : "";
+  const message = first ? typedText(first) : "";
   if (message.trim() === "") return;
   const work = async () => {
     try {

@@ -21,6 +21,7 @@ import {
   type Asker,
   type Verdict,
 } from "./permissions.js";
+import { historyOf } from "./kept-files.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
 import { CallState } from "./tool-state.js";
@@ -242,6 +243,7 @@ async function perform(
     sessionId,
     callId,
     projectDir,
+    folders: run.folders,
     signal: run.signal,
     // Of a session whose tools are free, one that asks by itself is as free as the others where nobody is there.
     ask: (request) =>
@@ -256,13 +258,6 @@ async function perform(
     output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
     refused: refused && !run.signal.aborted,
   };
-}
-
-/** What keeps the files that a call changes: behind what was said so far. */
-function historyOf(callId: string, run: RunContext): Pick<ToolContext, "history"> {
-  const { id: runId, sessionId, conversation, agent } = run;
-  const history = agent.fileHistory?.keeper({ sessionId, runId, callId, seq: conversation.lastSeq + 1 });
-  return history ? { history } : {};
 }
 
 /** Why a call cannot run that the disk should have by now. Never rejects. */

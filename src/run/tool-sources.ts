@@ -4,6 +4,7 @@ import { TaskSet } from "../base/task-set.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import { InputError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
+import type { SlashCommand } from "../ports/slash-command.js";
 import type { Tool } from "../ports/tool.js";
 import type { OpenTools, ToolSession, ToolSource } from "../ports/tool-source.js";
 import { byName, type ToolList } from "./input.js";
@@ -14,6 +15,8 @@ const CLOSE_MS = 2_500;
 /** How long what was opened waits for the session's next run, in ms, and for how many sessions: each may be processes. */
 const KEPT_MS = 300_000;
 const KEPT = 32;
+/** Commands of a session's sources. */
+const PROMPTS = 256;
 
 /** What is open for a session that works on one folder. */
 interface Open {
@@ -74,7 +77,7 @@ export class ToolSources {
   /** Rejects with the signal's reason alone: a source that fails is left out, and told of. */
   async open({ tools, sources }: ToolList, wanted: ToolsWanted): Promise<ToolsOfRun> {
     if (sources.length === 0) return { tools, missing: [], release: () => undefined };
-    const key = `${wanted.sessionId}\0${wanted.projectDir}`;
+    const key = keyOf(wanted);
     const open = this.#open.get(key) ?? { sources: new Map<ToolSource, OpenTools>(), tools: [], runs: 0 };
     this.#open.set(key, open);
     clearTimeout(open.timer);
@@ -108,6 +111,12 @@ export class ToolSources {
       if (found) return found;
     }
     return undefined;
+  }
+
+  /** What people may say by a command in a session that works on this folder, as far as its sources are open. */
+  prompts(sessionId: string, projectDir: string): SlashCommand[] {
+    const open = this.#open.get(keyOf({ sessionId, projectDir }));
+    return [...(open?.sources.values() ?? [])].flatMap(promptsOf).slice(0, PROMPTS);
   }
 
   /** Close all, when no run goes on. */
@@ -184,6 +193,24 @@ export class ToolSources {
     );
     if (!(await settlesWithin(closing, CLOSE_MS)))
       this.#logger.warn("a source of tools did not close in time and is left behind", fields);
+  }
+}
+
+function keyOf({ sessionId, projectDir }: ToolSession): string {
+  return `${sessionId}\0${projectDir}`;
+}
+
+/** Of a source that a stranger wrote: what is no command is left out. */
+function promptsOf(opened: OpenTools): SlashCommand[] {
+  try {
+    const prompts: readonly (Partial<SlashCommand> | null)[] = opened.prompts ?? [];
+    return prompts.filter((one): one is SlashCommand => {
+      const { name, description, hint, origin, prompt } = one ?? {};
+      if (typeof prompt !== "function" || typeof name !== "string" || !/^\S{1,128}$/.test(name)) return false;
+      return [description, hint, origin].every((text) => typeof text === "string");
+    });
+  } catch {
+    return [];
   }
 }
 

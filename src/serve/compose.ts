@@ -93,6 +93,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     askTimeout: timeout,
     deniedPaths: builder.denied(),
     fileHistory: builder.fileHistory(),
+    commandFolders: [join(home, "commands")],
     concurrentRuns: config.limits.concurrentRuns,
     attachedBytes: config.limits.attachedBytes,
     toolOutputBytes: config.limits.toolOutputBytes,

@@ -7,7 +7,7 @@ const PAGE = 500;
 const SKEW_MS = 900_000;
 
 /**
- * The ids of all originals of a store, the newest first as a rule: of each that is there from the beginning to the end.
+ * The ids of all originals of a store, but for those of helpers, the newest first as a rule: of each that is there from the beginning to the end.
  * Page by page; a session that changes meanwhile moves to the front, past the place where the reading stands, so what
  * changed since is looked at again, until nothing new comes. Rejects with the signal's reason.
  */

@@ -10,7 +10,8 @@ import type { Part } from "../ports/message.js";
 const HEADER = { gantry: "sessions", version: 1 } as const;
 
 const PARTS: readonly unknown[] = ["text", "reasoning", "image", "file", "tool_call"] satisfies Part["type"][];
-const isPart = (value: unknown): boolean => isRecord(value) && PARTS.includes(value["type"]);
+const isPart = (value: unknown): boolean =>
+  isRecord(value) && PARTS.includes(value["type"]) && typeof (value["typed"] ?? "") === "string";
 const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 const time = v.pipe(v.string(), v.isoTimestamp());
 /** What a session's tools may change: a folder, and never a whole disk because a file that somebody handed over says so. */
@@ -34,6 +35,7 @@ const sessionShape = v.object({
   cuts: v.optional(list(whole), []),
   projectDir: folder,
   parentId: v.string(),
+  spawnedBy: v.optional(v.nullable(v.object({ sessionId: v.string(), runId: v.string(), callId: v.string() })), null),
   chain: v.object({ root: v.string(), index: whole }),
   lastSeq: whole,
   createdAt: time,

@@ -19,6 +19,8 @@ export async function fork(store: SessionDriver, source: Session, messageId: str
     id,
     alias: "",
     parentId: original.id,
+    // What a person makes of a helper's conversation is their own.
+    spawnedBy: null,
     chain: { root: id, index: 0 },
     lastSeq: messages.length,
     createdAt,

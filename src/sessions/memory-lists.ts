@@ -6,10 +6,11 @@ import type { StoredSession } from "./memory-chain.js";
 import { newestFirst, Sorted } from "./sorted.js";
 import { isOpen } from "./stored-run.js";
 
-/** Sessions by id; the originals among them also in the order of lists, all and those of each folder. */
+/** Sessions by id; the originals among them also in the order of lists: all and those of each folder, and the helpers of each. */
 export class StoredSessions extends Map<string, StoredSession> {
   readonly #all = originals();
   readonly #byFolder = new Map<string, Sorted<Session>>();
+  readonly #bySpawner = new Map<string, Sorted<Session>>();
 
   override set(id: string, stored: StoredSession): this {
     this.delete(id);
@@ -32,11 +33,16 @@ export class StoredSessions extends Map<string, StoredSession> {
   }
 
   /** As `SessionDriver.list`, of the store's own objects. */
-  list({ projectDir, search: text = "", emptyBefore, before, offset = 0, limit }: SessionQuery): {
+  list({ projectDir, spawnedBy, search: text = "", emptyBefore, before, offset = 0, limit }: SessionQuery): {
     sessions: Session[];
     total: number;
   } {
-    const sorted = projectDir === undefined ? this.#all : this.#byFolder.get(projectDir);
+    const sorted =
+      spawnedBy !== undefined
+        ? this.#bySpawner.get(spawnedBy)
+        : projectDir === undefined
+          ? this.#all
+          : this.#byFolder.get(projectDir);
     if (!sorted) return { sessions: [], total: 0 };
     let { items } = sorted;
     if (emptyBefore !== undefined) {
@@ -46,6 +52,8 @@ export class StoredSessions extends Map<string, StoredSession> {
       );
       items = early.filter(({ lastSeq }) => lastSeq === 0);
     }
+    if (spawnedBy !== undefined && projectDir !== undefined)
+      items = items.filter((session) => session.projectDir === projectDir);
     const search = text.toLowerCase();
     if (search !== "") items = items.filter(({ title }) => title.toLowerCase().includes(search));
     const isBehind = ({ updatedAt, id }: Session): boolean =>
@@ -57,19 +65,31 @@ export class StoredSessions extends Map<string, StoredSession> {
 
   #add(session: Session): void {
     if (session.chain.root !== session.id) return;
+    const { spawnedBy, projectDir } = session;
+    if (spawnedBy) return addTo(this.#bySpawner, spawnedBy.sessionId, session);
     this.#all.add(session);
-    const folder = this.#byFolder.get(session.projectDir) ?? originals();
-    this.#byFolder.set(session.projectDir, folder);
-    folder.add(session);
+    addTo(this.#byFolder, projectDir, session);
   }
 
   #remove(session: Session): void {
     if (session.chain.root !== session.id) return;
+    const { spawnedBy, projectDir } = session;
+    if (spawnedBy) return removeFrom(this.#bySpawner, spawnedBy.sessionId, session);
     this.#all.remove(session);
-    const folder = this.#byFolder.get(session.projectDir);
-    folder?.remove(session);
-    if (folder?.items.length === 0) this.#byFolder.delete(session.projectDir);
+    removeFrom(this.#byFolder, projectDir, session);
   }
+}
+
+function addTo(lists: Map<string, Sorted<Session>>, key: string, session: Session): void {
+  const list = lists.get(key) ?? originals();
+  lists.set(key, list);
+  list.add(session);
+}
+
+function removeFrom(lists: Map<string, Sorted<Session>>, key: string, session: Session): void {
+  const list = lists.get(key);
+  list?.remove(session);
+  if (list?.items.length === 0) lists.delete(key);
 }
 
 /** A run as it is stored, with the fence under which it was last written. */

@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { fork } from "./fork.js";
+import { helpersOf } from "./helpers.js";
 import { restore, revert } from "./revert.js";
 import { goesOn, HeldLease, type Background } from "./lease.js";
 import type { Logger } from "../ports/logger.js";
@@ -238,14 +239,17 @@ export class Sessions {
     return open.some(goesOn);
   }
 
-  /** For good, with its whole chain; a running prompt is cancelled first. Rejects with `SessionNotFoundError`. */
+  /** For good, with its whole chain and its helpers; a running prompt is cancelled first. Rejects with `SessionNotFoundError`. */
   async delete(id: string): Promise<void> {
     const store = await this.#options.store();
     const { chain } = await found(store, id);
     await this.#options.stopRun(chain.root);
-    await store.delete([chain.root]);
-    this.#options.changed(chain.root, true);
-    this.#options.bus.emit("session.deleted", { ids: [chain.root] });
+    // No run of its own makes more of them now.
+    const ids = [chain.root, ...(await helpersOf(store, chain.root))];
+    for (const helper of ids.slice(1)) await this.#options.stopRun(helper);
+    await store.delete(ids);
+    for (const one of ids) this.#options.changed(one, true);
+    this.#options.bus.emit("session.deleted", { ids });
   }
 
   #reverted({ chain }: Session, snapshot: Snapshot): Snapshot {
@@ -296,6 +300,7 @@ export function newSession(input: NewSession, { projectDir, mode }: Pick<Session
     cuts: [],
     projectDir: input.projectDir ?? projectDir,
     parentId: "",
+    spawnedBy: null,
     chain: { root: id, index: 0 },
     lastSeq: 0,
     createdAt,

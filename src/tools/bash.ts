@@ -4,7 +4,7 @@ import { ProjectFolderError, ToolError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
 import { defineArguments, integer, optional, text } from "./arguments.js";
-import type { Child, ChildEnd } from "./child.js";
+import type { Child, ChildEnd } from "../processes/child.js";
 import { defineTool } from "./define-tool.js";
 import type { Sandbox, SandboxOptions } from "./sandbox.js";
 import { LiveOutput, tidy } from "./shell-output.js";
@@ -77,7 +77,7 @@ async function execute(
     options.shell ??
     ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
     "/bin/sh";
-  const held = await sandbox.prepare(projectDir);
+  const held = await sandbox.prepare(projectDir, context.folders);
   const { redactor } = options;
   const output = new HeadTail(KEPT_BYTES, { clean: (said) => redactor.hide(tidy(said)), reach: redactor.reach });
   const live = new LiveOutput(redactor, (said) => context.progress(said));
@@ -112,7 +112,7 @@ async function execute(
 
 /** Both its outputs go down one pipe: two would lose the order in which things were said. */
 async function startPlain(shell: string, command: string, cwd: string, env: BashToolOptions["env"]): Promise<Child> {
-  const { Child } = await import("./child.js");
+  const { Child } = await import("../processes/child.js");
   return Child.start({ file: "/bin/sh", args: ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command], cwd, env });
 }
 

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { Child } from "./child.js";
+import { Child } from "../processes/child.js";
 
 /** A bubblewrap that works here, and the switches that it works with. */
 export interface Bubblewrap {

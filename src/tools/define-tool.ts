@@ -41,7 +41,10 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
     projectDir: string,
   ): string | ({ title: string } & Partial<ToolCallDescription>);
   /** What a person is shown when they are asked, by what is there now; default what `describe` says. */
-  preview?(args: ToolArguments<Schema>, context: Pick<ToolContext, "projectDir" | "signal">): Promise<ToolCallPreview>;
+  preview?(
+    args: ToolArguments<Schema>,
+    context: Pick<ToolContext, "projectDir" | "folders" | "signal">,
+  ): Promise<ToolCallPreview>;
   /** Do the work; what is told the model, as text or with more. A throw becomes a failed result. */
   run(args: ToolArguments<Schema>, context: ToolContext): string | ToolOutput | Promise<string | ToolOutput>;
 }

@@ -20,7 +20,7 @@ export async function deletePath(
 ): Promise<ToolOutput> {
   const full = resolve(context.projectDir, path);
   try {
-    const guard = await guardForChange(options, context.projectDir);
+    const guard = await guardForChange(options, context);
     return await exclusively(full, () => remove(guard, full, recursive, shown(path, context.projectDir), context));
   } catch (error) {
     throw await pathFault(error, path, context.projectDir, options);

@@ -22,7 +22,7 @@ export async function editFile(
   const { projectDir } = context;
   const name = shown(path, projectDir);
   try {
-    const guard = await guardForChange(options, projectDir);
+    const guard = await guardForChange(options, context);
     const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
     return await exclusively(target, async () => {
       const seen = new SeenFiles(context);

@@ -20,15 +20,18 @@ export interface FileToolOptions {
 /** Files beyond this are neither edited nor read whole, in bytes. */
 export const MAX_FILE_BYTES = 10 * 1024 * 1024;
 
-export function guardFor(options: FileToolOptions, projectDir: string): Promise<PathGuard> {
-  return PathGuard.create({ roots: [projectDir, ...options.allowPaths], denied: options.deniedPaths });
+/** Where a call may go. */
+export type Reach = Pick<ToolContext, "projectDir" | "folders">;
+
+export function guardFor(options: FileToolOptions, { projectDir, folders = [] }: Reach): Promise<PathGuard> {
+  return PathGuard.create({ roots: [projectDir, ...folders, ...options.allowPaths], denied: options.deniedPaths });
 }
 
 /** For tools that change files. */
-export function guardForChange(options: FileToolOptions, projectDir: string): Promise<PathGuard> {
+export function guardForChange(options: FileToolOptions, { projectDir, folders = [] }: Reach): Promise<PathGuard> {
   const { allowPaths, deniedPaths, protectedPaths = ["*"], readOnlyPaths = [] } = options;
   const protection = new Protection(protectedPaths, readOnlyPaths);
-  return PathGuard.create({ roots: [projectDir, ...allowPaths], denied: deniedPaths, protection });
+  return PathGuard.create({ roots: [projectDir, ...folders, ...allowPaths], denied: deniedPaths, protection });
 }
 
 /**
@@ -99,7 +102,7 @@ async function similar(path: string, projectDir: string, options: FileToolOption
   const plain = (name: string): string => name.toLowerCase().replace(/\.[^.]*$/, "");
   const wanted = plain(basename(path));
   if (wanted === "") return [];
-  const guard = await guardFor(options, projectDir);
+  const guard = await guardFor(options, { projectDir });
   const folder = await guard.openFolder(dirname(path));
   const near: string[] = [];
   let looked = 0;
@@ -122,12 +125,12 @@ async function similar(path: string, projectDir: string, options: FileToolOption
 export async function withFile<T>(
   options: FileToolOptions,
   path: string,
-  context: Pick<ToolContext, "projectDir">,
+  context: Reach,
   use: (file: OpenedFile) => Promise<T>,
 ): Promise<T> {
   let file: OpenedFile;
   try {
-    const guard = await guardFor(options, context.projectDir);
+    const guard = await guardFor(options, context);
     file = await guard.openFile(resolve(context.projectDir, path));
   } catch (error) {
     throw await pathFault(error, path, context.projectDir, options);

@@ -82,7 +82,7 @@ export class GrepSearch {
 
   async #searchAll(thread: HostileThread): Promise<void> {
     const search = await this.#searcher(thread);
-    const guard = await guardFor(this.#options, this.#context.projectDir);
+    const guard = await guardFor(this.#options, this.#context);
     const started = ticks();
     // While the thread searches one batch, the next one is read.
     let searching: Promise<void> = Promise.resolve();

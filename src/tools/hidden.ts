@@ -46,6 +46,15 @@ export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): To
         get tools() {
           return opened.tools.map((tool) => withoutSecrets(tool, redactor));
         },
+        get prompts() {
+          return (opened.prompts ?? []).map((one) => ({
+            ...one,
+            prompt: async (words: string, signal: AbortSignal) => {
+              const said = await one.prompt(words, signal);
+              return { ...said, text: redactor.hide(said.text) };
+            },
+          }));
+        },
         close: () => opened.close(),
       };
     },

@@ -39,7 +39,7 @@ export function listTool(options: FileToolOptions): Tool {
       const lines: string[] = [];
       let bytes = 0;
       let more = false;
-      const guard = await guardFor(options, context.projectDir);
+      const guard = await guardFor(options, context);
       await withThread(context.signal, async (thread) => {
         for await (const entries of await searchIn(thread, options, start, context, { depth, all }, report)) {
           for (const entry of entries) {

@@ -1,4 +1,4 @@
-import { Child } from "./child.js";
+import { Child } from "../processes/child.js";
 
 /** How long a sandbox waits for a command, in ms. */
 const READY_MS = 60_000;

@@ -5,7 +5,7 @@ import { basename, dirname, join, sep } from "node:path";
 import { ToolError } from "../ports/errors.js";
 import { isInside } from "../files/path-guard.js";
 import { findBubblewrap, type Bubblewrap, type BubblewrapNeeds } from "./bubblewrap.js";
-import type { Child } from "./child.js";
+import type { Child } from "../processes/child.js";
 import { MountPlan } from "./mount-plan.js";
 import { guardGit, repositoryOf, type GitGuard } from "./sandbox-git.js";
 import { SandboxRoots, type Root } from "./sandbox-roots.js";
@@ -124,7 +124,7 @@ export class Sandbox {
   }
 
   /** Undefined: run it as it is. Rejects with `ToolError` where it must not run. */
-  async prepare(projectDir: string): Promise<PreparedSandbox | undefined> {
+  async prepare(projectDir: string, folders: readonly string[] = []): Promise<PreparedSandbox | undefined> {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return undefined;
     const { network } = this;
@@ -136,11 +136,12 @@ export class Sandbox {
     }
     const project = await this.#roots.open(projectDir);
     if (!project) throw new ToolError(`the project folder ${projectDir} cannot be opened.`);
-    const foreignFiles = process.getuid?.() === 0 && project.owner !== 0;
+    const more = await this.#open(folders);
+    const foreignFiles = process.getuid?.() === 0 && [project, ...more].some(({ owner }) => owner !== 0);
     const bubblewrap = await this.#find({ env, network, foreignFiles });
     if (!bubblewrap)
       throw new ToolError("the project folder belongs to another user, which the sandbox cannot do here.");
-    const { plan, roots, guards } = await this.#plan(project);
+    const { plan, roots, guards } = await this.#plan(project, more);
     const switches = [
       ...["--ro-bind", "/", "/"],
       ...plan.args(),
@@ -171,7 +172,7 @@ export class Sandbox {
     return found;
   }
 
-  async #plan(project: Root): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
+  async #plan(project: Root, more: readonly Root[]): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
     const { allowPaths, deniedPaths, env, sandbox } = this.#options;
     const plan = new MountPlan();
     // All at once, because each waits for a thread: what the user's folders are like, and which of them are repositories.
@@ -182,11 +183,9 @@ export class Sandbox {
       this.#open(allowPaths),
       repositoryOf(project.path),
     ]);
-    if (
-      sandbox === "required" &&
-      [home ?? "/", "/"].some((path) => path !== project.path && isInside(path, project.path))
-    )
-      throw new ToolError(`${project.path} holds more than a project: the sandbox does not open it for commands.`);
+    for (const { path: folder } of sandbox === "required" ? [project, ...more] : [])
+      if ([home ?? "/", "/"].some((path) => path !== folder && isInside(path, folder)))
+        throw new ToolError(`${folder} holds more than a project: the sandbox does not open it for commands.`);
 
     await this.#temporary(plan, project.path);
     plan.replace("/run");
@@ -198,7 +197,7 @@ export class Sandbox {
     }
     if (home !== undefined && plan.isHidden(home)) plan.keep(home);
 
-    const allowed = [project, ...allowedRoots];
+    const allowed = [project, ...more, ...allowedRoots];
     // Without the network there is nothing to download. Few have many of them: what is missing is found so at a hundredth of the price.
     const downloads = this.network && home !== undefined ? DOWNLOADS.map((name) => join(home, name)) : [];
     const roots = [...allowed, ...(await this.#open(downloads.filter((path) => existsSync(path))))];

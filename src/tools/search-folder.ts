@@ -29,7 +29,7 @@ export async function searchIn(
 ): Promise<AsyncGenerator<Entry[]>> {
   let job: WalkJob;
   try {
-    const guard = await guardFor(options, context.projectDir);
+    const guard = await guardFor(options, context);
     const folder = await guard.openFolder(resolve(context.projectDir, path));
     try {
       const { dev, ino } = await stat(folder.at("."), { bigint: true });

@@ -3,7 +3,17 @@ import { PathError, ToolError } from "../ports/errors.js";
 import type { PathGuard } from "../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../ports/tool.js";
 import { sniff } from "./content.js";
-import { diffOf, exclusively, guardForChange, location, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
+import {
+  diffOf,
+  exclusively,
+  guardForChange,
+  location,
+  MAX_FILE_BYTES,
+  pathFault,
+  type Reach,
+  SeenFiles,
+  shown,
+} from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { prefersCrlf, toCrlf } from "../files/line-ends.js";
 import { readWhole } from "./read-file.js";
@@ -21,7 +31,7 @@ export async function writeFile(
   context: ToolContext,
 ): Promise<ToolOutput> {
   try {
-    const guard = await guardForChange(options, context.projectDir);
+    const guard = await guardForChange(options, context);
     const { path: target } = await guard.resolveForChange(resolve(context.projectDir, path));
     return await exclusively(target, () => put(guard, target, shown(path, context.projectDir), content, context));
   } catch (error) {
@@ -33,9 +43,10 @@ export async function writeFile(
 export async function previewWrite(
   options: FileToolOptions,
   { path, content }: Written,
-  projectDir: string,
+  reach: Reach,
 ): Promise<ToolCallPreview> {
-  const guard = await guardForChange(options, projectDir);
+  const { projectDir } = reach;
+  const guard = await guardForChange(options, reach);
   const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
   const old = await existing(guard, target, PREVIEW_BYTES + 1);
   if (!old) return {};

@@ -30,7 +30,7 @@ export function writeTool(options: FileToolOptions): Tool {
         diff: [{ path: place.path, oldText: null, newText: content }],
       };
     },
-    preview: (args, { projectDir }) => previewWrite(options, args, projectDir),
+    preview: (args, context) => previewWrite(options, args, context),
     run: (args, context) => writeFile(options, args, context),
   });
 }

@@ -45,6 +45,7 @@ function session(n: number): Session {
   const where = {
     projectDir: `/srv/projects/team-${n % 500}`,
     parentId: "",
+    spawnedBy: null,
     chain: { root: id, index: 0 },
     lastSeq: 0,
   };

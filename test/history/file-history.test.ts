@@ -117,7 +117,7 @@ describe("the history of files", () => {
 
 describe("a journal", () => {
   const line = (change: string, seq: number): ChangeLine => ({
-    ...{ change, run: "r", call: "c", undo: "", seq, at: "2026-01-01T00:00:00.000Z", contents: {} },
+    ...{ change, run: "r", call: "c", undo: "", seq, folders: [], at: "2026-01-01T00:00:00.000Z", contents: {} },
     steps: [{ path: "/a", before: { kind: "none" }, after: { kind: "link", target: "x".repeat(100) }, made: 0 }],
   });
 

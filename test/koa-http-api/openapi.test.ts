@@ -206,6 +206,7 @@ async function refused(t: Hooks): Promise<void> {
   for (const of of ["runs", "asks"])
     for (const query of ["session_id=none", "size=x"]) await api.send(`/api/${of}?${query}`);
   await api.send("/api/sessions?page=x");
+  for (const query of ["session_id=none", "project_dir=none"]) await api.send(`/api/commands?${query}`);
   const { headers } = await api.run({ message: "hi" });
   const id = String(headers["x-session-id"]);
   await api.run({ message: "hi", session_id: "none" });
@@ -257,6 +258,7 @@ async function failed(t: Hooks): Promise<void> {
   const { id } = await api.agent.sessions.create();
   broken.on = true;
   await each(api, id);
+  await api.send(`/api/commands?session_id=${id}`);
   broken.on = false;
 }
 

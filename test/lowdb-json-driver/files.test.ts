@@ -361,7 +361,7 @@ describe("the files of LowdbJsonDriver", () => {
         const root = dump.sessions[0]?.session.id ?? "";
         // What there was not then.
         const sessions = dump.sessions.map((one) => {
-          return { ...one, session: { ...one.session, mode: "auto", leave: [], cuts: [] } };
+          return { ...one, session: { ...one.session, mode: "auto", leave: [], cuts: [], spawnedBy: null } };
         });
         assert.deepEqual(await driver.dump(root), { ...dump, sessions, runs: [], asks: [] });
       }

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
 import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { VERSION } from "../../adapters/postgres-driver/tables.js";
+import { sqlOf } from "../../adapters/postgres-driver/schema.js";
+import { MIGRATIONS, VERSION } from "../../adapters/postgres-driver/tables.js";
 import { aMessage, aSession, change, listed } from "../../src/testing/session-driver/rule.js";
 import { asAdmin, NO_POSTGRES, postgresDatabase, postgresUrl } from "../helpers/postgres.js";
 import { postgresOptions } from "../helpers/stores.js";
@@ -43,6 +44,35 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
       `SELECT count(*)::int AS n, count(DISTINCT proname)::int AS names FROM pg_proc WHERE pronamespace = 'kept'::regnamespace`,
     );
     assert.equal(found?.["n"], found?.["names"]);
+  });
+
+  it("of version 1 is brought to this one, with all that was in it", async (t) => {
+    const url = await postgresDatabase(t);
+    const session = aSession("a", { title: "Old", lastSeq: 1, updatedAt: "2026-01-01T00:00:05.000Z" });
+    const sql = [
+      'CREATE SCHEMA "kept"',
+      "CREATE TABLE @.version (version integer NOT NULL)",
+      "INSERT INTO @.version VALUES (1)",
+      MIGRATIONS[0] ?? "",
+      "INSERT INTO @.chains (root) VALUES ('a')",
+      "INSERT INTO @.names VALUES ('a', 1, 0, false)",
+      `INSERT INTO @.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled,
+        id, alias, root, parent_id, project_dir, created_at, updated_at, provider, model, reasoning_effort, mode, leave, cuts,
+        title, search) VALUES (1, 1, 1, 0, 0, 0, 0, 0, false, 'a', '', 'a', '', '${session.projectDir}',
+        '${session.createdAt}', '${session.updatedAt}', 'lab', 'm1', 'low', 'auto', '[]', '[]', 'Old', 'old')`,
+      `INSERT INTO @.totals VALUES ('', 0, 1), ('dir:${session.projectDir}', 0, 1)`,
+    ];
+    await asAdmin(url, ...sql.map(sqlOf(schema)));
+    const driver = await opened(url);
+    assert.deepEqual(await driver.get("a"), session);
+    const spawnedBy = { sessionId: "a", runId: "r", callId: "c" };
+    await driver.create({ session: aSession("b", { spawnedBy }) });
+    await driver.write("a", change({ add: [aMessage("a", 2)] }));
+    assert.deepEqual(await listed(driver), ["a"]);
+    assert.equal((await driver.list({ limit: 1, projectDir: session.projectDir })).total, 1);
+    assert.deepEqual(await listed(driver, { spawnedBy: "a" }), ["b"]);
+    await driver.close();
+    assert.deepEqual(await asAdmin(url, "SELECT version FROM kept.version"), [{ version: VERSION }]);
   });
 
   it("of a newer version is refused, and left as it was", async (t) => {

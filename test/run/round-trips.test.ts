@@ -2,7 +2,7 @@
 // needs one more says why, here.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, type RunInput, type SessionDriver } from "gantry";
+import { Agent, type Notifier, type RunInput, type SessionDriver } from "gantry";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
 import { aMessage, aSession } from "../../src/testing/session-driver/rule.js";
 import { until } from "../helpers/lab.js";
@@ -10,9 +10,16 @@ import { noop } from "../helpers/noop-tool.js";
 import { STORES } from "../helpers/stores.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
 
-/** A driver that notes what it is asked, but for being opened and for syncs of a disk of its own. */
-function noted(driver: SessionDriver): { driver: SessionDriver; calls: string[] } {
+/**
+ * A driver that notes what it is asked, but for being opened and for syncs of a disk of its own. What others do is heard
+ * where `hears` says so: a hint may come for nothing, at any time, and whoever gets one looks.
+ */
+function noted(driver: SessionDriver, hears: () => boolean): { driver: SessionDriver; calls: string[] } {
   const calls: string[] = [];
+  const notifier: Notifier = {
+    publish: (root) => driver.notifier.publish(root),
+    subscribe: (root, hint) => driver.notifier.subscribe(root, () => hears() && hint()),
+  };
   const note = (name: string, args: readonly unknown[]): void => {
     if (["open", "close", "synced"].includes(name)) return;
     const given = name === "write" ? args[1] : name === "lease" ? args[3] : {};
@@ -21,6 +28,7 @@ function noted(driver: SessionDriver): { driver: SessionDriver; calls: string[] 
   };
   const proxy = new Proxy(driver, {
     get(target, name) {
+      if (name === "notifier") return notifier;
       const value: unknown = Reflect.get(target, name, target);
       if (typeof value !== "function") return value;
       return (...args: unknown[]): unknown => {
@@ -35,7 +43,8 @@ function noted(driver: SessionDriver): { driver: SessionDriver; calls: string[] 
 /** An agent, which has made a session that has its title. */
 async function warm(t: Hooks, store: () => SessionDriver, script: readonly ScriptedStep[], maxIterations = 10) {
   const folder = await tempDir(t);
-  const { driver, calls } = noted(store());
+  let hears = false;
+  const { driver, calls } = noted(store(), () => hears);
   const provider = new ScriptedProvider([say("warm"), ...script], { title: async () => "A title" });
   const agent = new Agent({ driver, providers: [provider], tools: [noop], projectDir: folder.path, maxIterations });
   t.after(() => agent.close());
@@ -54,7 +63,8 @@ async function warm(t: Hooks, store: () => SessionDriver, script: readonly Scrip
   const titled = new Promise((resolve) => agent.on("session.updated", resolve));
   const { id } = await turn();
   await titled;
-  return { agent, provider, turn, first: [...calls], id };
+  const listen = () => void (hears = true);
+  return { agent, provider, turn, listen, first: [...calls], id };
 }
 
 const BEGIN = ["get", "lease head", "write add runs set"];
@@ -101,7 +111,8 @@ for (const [name, make] of STORES)
 
     it("one that another process cancels: a look, and the instruction goes with its end", async (t) => {
       const open = await make(t);
-      const { turn, id, provider } = await warm(t, open, [{ hang: true }]);
+      const { turn, id, provider, listen } = await warm(t, open, [{ hang: true }]);
+      listen();
       const other = await warm(t, open, []);
       const cancel = async () => {
         await until(() => provider.requests.some(({ messages }) => messages.length === 3));

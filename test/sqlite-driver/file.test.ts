@@ -299,6 +299,7 @@ describe("the file of SqliteDriver", () => {
     }
     assert.match(plan(listStatement({ limit: 1, projectDir: "/" }).page), /sessions_of_dir/);
     assert.match(plan(listStatement({ limit: 1, emptyBefore: "" }).page), /sessions_empty/);
+    assert.match(plan(listStatement({ limit: 1, spawnedBy: "a" }).page), /sessions_spawned/);
     assert.match(plan(runsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
     assert.match(plan(runsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
     assert.match(plan(runsStatement({ limit: 1, sessionId: "a" }, "running").sql), /runs_of_chain_state/);

@@ -100,18 +100,43 @@ describe("edit", () => {
     assert.equal(await p.now(), "$& $1 $$ \\n\n");
   });
 
-  it("points to the closest line", async () => {
+  it("finds what is not there to the letter, and says so", async () => {
+    await using p = await project("\uFEFFfunction a() { \r\n\treturn “b”;\r\n}\r\n");
+    const output = await p.edit('  return "b";\n', '  const c = 1;\n  return "b";\n');
+    assert.equal(
+      output.text,
+      "Edited a.ts: replaced at line 2 (not to the letter: indentation, quotes, dashes or spaces are others; the new text was indented as the file is).",
+    );
+    assert.equal(await p.now(), "\uFEFFfunction a() { \r\n\tconst c = 1;\r\n\treturn “b”;\r\n}\r\n");
+    const several = await callTool(
+      tool("multiedit"),
+      {
+        path: "a.ts",
+        edits: [
+          { old_string: "function a() {\n", new_string: "function b() {\n" },
+          { old_string: "1\tfunction b() {", new_string: "1\tfunction c() {" },
+        ],
+      },
+      p.context,
+    );
+    assert.equal(
+      several.text,
+      "Edited a.ts: replaced at line 1 (not to the letter: blanks at the ends of lines differ); " +
+        "at line 1 (not to the letter: without the line numbers).",
+    );
+  });
+
+  it("points to the first line that differs", async () => {
     await using p = await project("function a() {\n\treturn computeTotal(items);\n}\n");
     await assert.rejects(
-      p.edit("  return computeTotal(items);", "x"),
-      /line 2, which differs in white space alone: "\\treturn/,
+      p.edit("return computeTotals(item);", "x"),
+      /Line 2 is most like it and differs: "\\treturn comp/,
     );
-    await assert.rejects(p.edit("return computeTotals(item);", "x"), /line 2, which is most like it/);
     await assert.rejects(
       p.edit("function a() {\n\treturn other();", "x"),
-      /line 2, which is most like it: "\\treturn computeTotal/,
+      /Line 2 is most like it and differs: "\\treturn computeTotal.*where old_string has "\\treturn other\(\);"\. The line before it agrees\./,
     );
-    await assert.rejects(p.edit("1\tfunction a() {", "x"), /number and a tab/);
+    await assert.rejects(p.edit("function a() {\n\treturn computeTotal(items);\n}\nmore", "x"), /ends after line 3/);
     await assert.rejects(p.edit("qqqqqqqq", "x"), /nor anything like it/);
     await assert.rejects(p.edit("function", "function"), /the same/);
   });

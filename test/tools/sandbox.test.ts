@@ -147,6 +147,32 @@ describe("the sandbox that is required", () => {
     assert.match(text, /umount: .*(must be superuser|not permitted)/i);
   });
 
+  it("lets commands write to the folders that a run brings, and to no other", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const [project, more, other] = ["project", "more", "other"].map((name) => join(folder.path, name)) as [
+      string,
+      string,
+      string,
+    ];
+    for (const path of [project, more, other]) await mkdir(path);
+    const options = { allowPaths: [], deniedPaths: [], env, bash: { timeout: 30, sandbox: "required" as const } };
+    const tool = builtinTools(options).find(({ name }) => name === "bash")!;
+    const command = `echo a > ${more}/a; echo b > ${other}/b; ls -d ${more}/a`;
+    const context = toolContext(project, { folders: [more] });
+    assert.match((await callTool(tool, { command }, context)).text, /more\/a/);
+    assert.ok(existsSync(join(more, "a")) && !existsSync(join(other, "b")));
+    await mkdir(join(more, "home"));
+    // The next run brings none.
+    await callTool(tool, { command: `echo c > ${more}/c` }, toolContext(project));
+    assert.ok(!existsSync(join(more, "c")));
+    const home = builtinTools({ ...options, env: { ...env, HOME: join(more, "home") } }).find(
+      ({ name }) => name === "bash",
+    )!;
+    await assert.rejects(callTool(home, { command }, context), /holds more than a project/);
+    await Promise.all([tool.close?.(), home.close?.()]);
+  });
+
   it("does not run in a folder that was led elsewhere while the sandbox was made", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();

@@ -1,4 +1,4 @@
-import type { Health, Model, NotReady, Ready, RunBegun, RunRequest, RunResult } from "./types.js";
+import type { Command, Health, Model, NotReady, Ready, RunBegun, RunRequest, RunResult } from "./types.js";
 import { areIds, Connection, linked, type Call, type CallOptions, type ClientOptions } from "./connection.js";
 import { UnavailableError } from "./errors.js";
 import { RunStream, type RunIds } from "./run-stream.js";
@@ -45,6 +45,15 @@ export class GantryClient {
   /** The models of every provider that can be reached. */
   async models({ signal }: CallOptions = {}): Promise<Model[]> {
     return this.#connection.list<Model>("models", "models", { signal });
+  }
+
+  /** What can be said by `/name words`, of a session or a folder; a run that says so has `commands: true`. */
+  async commands(
+    { sessionId, projectDir }: { sessionId?: string | undefined; projectDir?: string | undefined } = {},
+    { signal }: CallOptions = {},
+  ): Promise<Command[]> {
+    const query = { session_id: sessionId, project_dir: projectDir };
+    return this.#connection.list<Command>("commands", "commands", { query, signal });
   }
 
   /** A run, answered when it has ended. Whoever aborts ends it. */

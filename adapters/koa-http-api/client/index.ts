@@ -25,6 +25,7 @@ export type {
   Health,
   Message,
   Mode,
+  Command,
   Model,
   NotReady,
   PlanEntry,

@@ -38,6 +38,8 @@ export type Ask = shapes.Ask;
 export type AnswerRequest = shapes.AnswerRequest;
 /** A model, and whose it is. */
 export type Model = shapes.Model;
+/** What can be said by its name behind a slash. */
+export type Command = shapes.Command;
 /** How free a session's tools are. */
 export type Mode = shapes.Mode;
 /** How long a model thinks. */

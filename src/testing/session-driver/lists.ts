@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { SessionQuery } from "../../ports/session-driver.js";
+import type { SessionDriver, SessionQuery } from "../../ports/session-driver.js";
 import { aMessage, aSession, at, change, listed } from "./rule.js";
 import type { Rule } from "./rule.js";
 
@@ -140,6 +140,59 @@ export const listRules: readonly Rule[] = [
       const reopened = await store.reopen();
       assert.equal((await reopened.list({ limit: 9 })).total, 1);
       assert.equal((await reopened.list({ limit: 9, projectDir: "/projects/one" })).total, 1);
+    },
+  ],
+  [
+    "list: a helper's session is listed and counted where those of its asker are asked for, and nowhere else",
+    async (store) => {
+      const { driver } = store;
+      const spawnedBy = { sessionId: "a", runId: "r1", callId: "c1" };
+      await driver.create({ session: aSession("a") });
+      await driver.create({ session: aSession("b", { spawnedBy, updatedAt: at(2), title: "Bee" }) });
+      await driver.create({ session: aSession("c", { spawnedBy, updatedAt: at(1), projectDir: "/other" }) });
+      await driver.create({ session: aSession("d", { spawnedBy: { ...spawnedBy, sessionId: "b" } }) });
+      await driver.create({ session: aSession("b1", { spawnedBy, chain: { root: "b", index: 1 }, updatedAt: at(9) }) });
+      const totals = async (of: SessionDriver) => {
+        const pages = [{}, { projectDir: "/projects/one" }, { projectDir: "/other" }, { search: "title" }];
+        return Promise.all(pages.map(async (query) => (await of.list({ limit: 9, ...query })).total));
+      };
+      assert.deepEqual(await listed(driver), ["a"]);
+      assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), ["a"]);
+      assert.deepEqual(await totals(driver), [1, 1, 0, 1]);
+      const of = async (query: Partial<SessionQuery>): Promise<[string[], number]> => {
+        const page = await driver.list({ limit: 9, ...query });
+        return [page.sessions.map(({ id }) => id), page.total];
+      };
+      assert.deepEqual(await of({ spawnedBy: "a" }), [["b", "c"], 2]);
+      assert.deepEqual(await of({ spawnedBy: "a", limit: 1 }), [["b"], 2]);
+      assert.deepEqual(await of({ spawnedBy: "a", before: { updatedAt: at(2), id: "b" } }), [["c"], 2]);
+      assert.deepEqual(await of({ spawnedBy: "a", projectDir: "/other" }), [["c"], 1]);
+      assert.deepEqual(await of({ spawnedBy: "a", search: "bee" }), [["b"], 1]);
+      assert.deepEqual(await of({ spawnedBy: "b" }), [["d"], 1]);
+      assert.deepEqual(await of({ spawnedBy: "nobody" }), [[], 0]);
+      await driver.write("c", change({ set: { projectDir: "/projects/one" } }));
+      assert.deepEqual(await totals(driver), [1, 1, 0, 1]);
+      const reopened = await store.reopen();
+      assert.deepEqual((await reopened.get("b"))?.spawnedBy, spawnedBy);
+      assert.equal((await reopened.get("a"))?.spawnedBy, null);
+      await reopened.delete(["b"]);
+      assert.deepEqual(await listed(reopened, { spawnedBy: "a" }), ["c"]);
+      assert.deepEqual(await totals(reopened), [1, 1, 0, 1]);
+    },
+  ],
+  [
+    "load: a helper's session is as little listed and counted as where it came from",
+    async (store) => {
+      const { driver } = store;
+      const spawnedBy = { sessionId: "elsewhere", runId: "r", callId: "c" };
+      await driver.create({ session: aSession("b", { spawnedBy }), messages: [aMessage("b", 1)] });
+      const data = await driver.dump("b");
+      assert.ok(data);
+      await driver.delete(["b"]);
+      await driver.load(data);
+      assert.deepEqual((await driver.get("b"))?.spawnedBy, spawnedBy);
+      assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [], total: 0 });
+      assert.deepEqual(await listed(driver, { spawnedBy: "elsewhere" }), ["b"]);
     },
   ],
 ];

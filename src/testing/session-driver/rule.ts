@@ -107,6 +107,7 @@ export function aSession(id: string, fields: Partial<Session> = {}): Session {
     cuts: [],
     projectDir: "/projects/one",
     parentId: "",
+    spawnedBy: null,
     chain: { root: id, index: 0 },
     lastSeq: 0,
     createdAt: at(0),

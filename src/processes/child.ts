@@ -6,6 +6,7 @@ import { abortable, deadline, settlesWithin } from "../base/abort.js";
 import { ticks } from "../base/clock.js";
 import { newId } from "../base/ids.js";
 import { hasCode } from "../ports/errors.js";
+import { guard, guardGroup, unguard } from "./guardian.js";
 import { MARK, ProcessGroup } from "./process-group.js";
 
 /** What is started. */
@@ -21,12 +22,17 @@ export interface Program {
    * rest down at once.
    */
   sandbox?: boolean;
+  /** Whether something may be said to its standard input. Default false: it is closed. */
+  input?: boolean;
 }
 
 export interface ChildOptions {
-  timeoutMs: number;
+  /** Left out: it takes what it takes. */
+  timeoutMs?: number;
   signal: AbortSignal;
-  onOutput(chunk: Buffer): void;
+  onOutput?(chunk: Buffer): void;
+  /** Between TERM and KILL, in ms; asked when that time has begun. */
+  graceMs?(): number;
 }
 
 /** How a child ended. */
@@ -58,19 +64,23 @@ function killAll(): void {
   for (const group of living) group.killNow();
 }
 
-/** A program in a process group of its own, its standard input closed. Whoever starts it lets it `run`, or `kill`s it. */
+/** A program in a process group of its own. Whoever starts it lets it `run`, or `kill`s it. */
 export class Child {
   readonly #process: ChildProcess;
   readonly #group: ProcessGroup;
   readonly #ended: Ended;
   readonly #sandbox: boolean;
+  readonly #mark: string;
 
-  private constructor(child: ChildProcess, group: ProcessGroup, ended: Ended, sandbox: boolean) {
+  private constructor(child: ChildProcess, group: ProcessGroup, ended: Ended, sandbox: boolean, mark: string) {
     this.#process = child;
     this.#group = group;
     this.#ended = ended;
     this.#sandbox = sandbox;
+    this.#mark = mark;
     enlist(group);
+    // What has ended cannot be spoken to.
+    child.stdin?.on("error", () => undefined);
     this.#stream<Readable>(NAMESPACE_FD)?.on("data", (chunk: Buffer) =>
       group.toldOfNamespace(chunk.toString("latin1")),
     );
@@ -79,18 +89,41 @@ export class Child {
   }
 
   /** Rejects with the system's error when it cannot start. */
-  static async start({ file, args, cwd, env, sandbox = false }: Program): Promise<Child> {
+  static async start({ file, args, cwd, env, sandbox = false, input = false }: Program): Promise<Child> {
     const { spawn } = await import("node:child_process");
     const mark = newId();
+    // What is in a sandbox ends with this process by itself.
+    if (!sandbox) await guard(mark);
     const child = spawn(file, sandbox ? ["--args", String(ARRANGEMENT_FD), "--", ...args] : args, {
       cwd,
       env: { ...env, [MARK]: mark },
       detached: true,
-      stdio: ["ignore", "pipe", "pipe", ...(sandbox ? (["pipe", "pipe"] as const) : [])],
+      stdio: [input ? "pipe" : "ignore", "pipe", "pipe", ...(sandbox ? (["pipe", "pipe"] as const) : [])],
     });
     const ended = waitFor(child);
-    if (child.pid === undefined) return ended.exit.then(() => Promise.reject(new Error("no process")));
-    return new Child(child, new ProcessGroup(child.pid, mark), ended, sandbox);
+    if (child.pid === undefined) {
+      unguard(mark);
+      return ended.exit.then(() => Promise.reject(new Error("no process")));
+    }
+    guardGroup(mark, child.pid);
+    return new Child(child, new ProcessGroup(child.pid, mark), ended, sandbox, mark);
+  }
+
+  get pid(): number {
+    return this.#group.pid;
+  }
+
+  /** Only where it has an `input`. */
+  get stdin(): Writable | null {
+    return this.#process.stdin;
+  }
+
+  get stdout(): Readable | null {
+    return this.#process.stdout;
+  }
+
+  get stderr(): Readable | null {
+    return this.#process.stderr;
   }
 
   get living(): boolean {
@@ -113,9 +146,12 @@ export class Child {
     for (const one of [this.#process, ...(this.#process.stdio as (Socket | null)[])]) one?.[on ? "ref" : "unref"]();
   }
 
-  /** When the promise settles nothing of it is left: within 3 s of the abort or time-out, whatever it ignores. */
-  async run({ timeoutMs, signal, onOutput }: ChildOptions): Promise<ChildEnd> {
-    for (const stream of [this.#process.stdout, this.#process.stderr]) stream?.on("data", onOutput);
+  /**
+   * When the promise settles nothing of it is left: within 3 s of the abort or time-out, whatever it ignores. Without
+   * `onOutput` its streams are for whoever holds them, to their end.
+   */
+  async run({ timeoutMs, signal, onOutput, graceMs }: ChildOptions): Promise<ChildEnd> {
+    if (onOutput) for (const stream of [this.#process.stdout, this.#process.stderr]) stream?.on("data", onOutput);
     const time = deadline(timeoutMs, signal);
     try {
       await abortable(this.#ended.exit, time.signal).catch((error: unknown) => {
@@ -124,14 +160,14 @@ export class Child {
       time.clear();
       if (!time.signal.aborted) await settlesWithin(this.#ended.closed, DRAIN_MS);
       const why = time.expired ? "timeout" : signal.aborted ? "abort" : "exit";
-      const leftBehind = await endAll(this.#group, why === "exit", signal, this.#sandbox);
+      const leftBehind = await endAll(this.#group, why === "exit", this.#sandbox, signal, graceMs);
       // Past KILL only a process stuck in the kernel is left, for which nobody can wait.
-      await settlesWithin(this.#ended.closed, DRAIN_MS);
+      if (onOutput) await settlesWithin(this.#ended.closed, DRAIN_MS);
       const { exitCode: code, signalCode } = this.#process;
       return { code, signal: signalCode, why, leftBehind: leftBehind && why === "exit" };
     } finally {
       time.clear();
-      this.#dismiss();
+      this.#dismiss(onOutput === undefined);
     }
   }
 
@@ -141,10 +177,13 @@ export class Child {
     this.#dismiss();
   }
 
-  #dismiss(): void {
-    for (const stream of this.#process.stdio) stream?.destroy();
+  /** @param toTheirEnd Whether what it printed is still read. */
+  #dismiss(toTheirEnd = false): void {
+    const { stdio, stdout, stderr } = this.#process;
+    for (const stream of stdio) if (!toTheirEnd || (stream !== stdout && stream !== stderr)) stream?.destroy();
     this.#process.unref();
     dismiss(this.#group);
+    unguard(this.#mark);
   }
 
   #stream<T extends Readable | Writable>(fd: number): T | undefined {
@@ -172,7 +211,13 @@ function waitFor(child: ChildProcess): Ended {
  *
  * @param over Whether the child itself has ended.
  */
-async function endAll(group: ProcessGroup, over: boolean, signal: AbortSignal, sandbox: boolean): Promise<boolean> {
+async function endAll(
+  group: ProcessGroup,
+  over: boolean,
+  sandbox: boolean,
+  signal: AbortSignal,
+  graceMs = (): number => (signal.aborted && hasCode(signal.reason, "shutting_down") ? SHUTDOWN_GRACE_MS : GRACE_MS),
+): Promise<boolean> {
   const sparing = sandbox ? group.pid : undefined;
   // What only needs a moment to die by itself (a pipeline, a sandbox that ends with its shell) was not left behind.
   for (const moment of MOMENTS_MS) {
@@ -184,9 +229,7 @@ async function endAll(group: ProcessGroup, over: boolean, signal: AbortSignal, s
   if (members?.length === 0) return false;
   group.signal("SIGTERM", members, sparing);
   const started = ticks();
-  const grace = (): number =>
-    signal.aborted && hasCode(signal.reason, "shutting_down") ? SHUTDOWN_GRACE_MS : GRACE_MS;
-  for (let pause = POLL_MS / 4; ticks() - started < grace(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
+  for (let pause = POLL_MS / 4; ticks() - started < graceMs(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
     await sleep(pause);
     members = await group.members();
     if (members?.length === 0) return true;

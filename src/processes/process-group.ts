@@ -73,12 +73,15 @@ export class ProcessGroup {
 
   /** As the process ends there is no time for anything else. */
   killNow(): void {
+    if (LINUX) {
+      // A dead parent's children could not be told from others.
+      kill(-this.pid, "SIGSTOP");
+      const found = new Set<number>();
+      const others: ProcessStat[] = [];
+      for (const pid of processes()) this.#look(pid, found, others);
+      for (const pid of close(found, others)) kill(pid, "SIGKILL");
+    }
     kill(-this.pid, "SIGKILL");
-    if (!LINUX) return;
-    const found = new Set<number>();
-    const others: ProcessStat[] = [];
-    for (const pid of processes()) this.#look(pid, found, others);
-    for (const pid of close(found, others)) kill(pid, "SIGKILL");
   }
 
   #look(pid: number, found: Set<number>, others: ProcessStat[]): void {

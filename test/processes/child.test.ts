@@ -8,8 +8,8 @@ import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { builtinTools } from "gantry";
 import { findBubblewrap } from "../../src/tools/bubblewrap.js";
-import { Child } from "../../src/tools/child.js";
-import { ProcessGroup } from "../../src/tools/process-group.js";
+import { Child } from "../../src/processes/child.js";
+import { ProcessGroup } from "../../src/processes/process-group.js";
 import { Counted } from "../helpers/counted.js";
 import { callTool, temporaryFolder, toolContext } from "../helpers/tool-context.js";
 

@@ -1,0 +1,185 @@
+import { placesOf } from "./find-text.js";
+
+/** In what a text may differ from a file and be found in it all the same; blanks at the ends of lines always. */
+export interface Tolerance {
+  /** Quotes, dashes and spaces of print, for those of a keyboard. */
+  readonly typography: boolean;
+  /** How many blanks stand between two words. */
+  readonly blanks: boolean;
+  /** Blanks before the first word of a line. */
+  readonly indentation: boolean;
+}
+
+/** What stands in place of the signs of print; their UTF-8, one character a byte. */
+const PRINTED: readonly (readonly [RegExp, string])[] = [
+  [/\xe2\x80[\x98-\x9b\xb2]/, "'"],
+  [/\xe2\x80[\x9c-\x9f\xb3]/, '"'],
+  [/\xe2\x80[\x90-\x95]|\xe2\x88\x92/, "-"],
+  [/\xc2\xa0|\xe2\x80[\x80-\x8a\xaf]|\xe2\x81\x9f|\xe3\x80\x80/, " "],
+  [/\xe2\x80\xa6/, "..."],
+  // Of no width.
+  [/\xe2\x80\x8b|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad/, ""],
+];
+/** Any of them. */
+export const PRINT = new RegExp(PRINTED.map(([sign]) => sign.source).join("|"), "g");
+
+function plainOf(sign: string): string {
+  return PRINTED.find(([of]) => of.test(sign))?.[1] ?? sign;
+}
+
+/** A line as it is compared, and where in the line each character of that is. */
+export interface MappedLine {
+  readonly text: string;
+  /** Where each character begins, and where it ends. */
+  readonly from: readonly number[];
+  readonly to: readonly number[];
+}
+
+/** A line, one character a byte, as it is compared. */
+export function comparable(line: string, { typography, blanks, indentation }: Tolerance): string {
+  let text = typography && /[\x80-\xff]/.test(line) ? line.replace(PRINT, plainOf) : line;
+  text = text.slice(0, wordsEnd(text));
+  const start = indentOf(text).length;
+  const words = blanks ? text.slice(start).replace(/[ \t]+/g, " ") : text.slice(start);
+  return indentation ? words : text.slice(0, start) + words;
+}
+
+/** As `comparable`, with the places. */
+export function mapped(line: string, tolerance: Tolerance): MappedLine {
+  const chars: { char: string; from: number; to: number }[] = [];
+  const plain = (from: number, to: number): void => {
+    for (let at = from; at < to; at++) chars.push({ char: line.charAt(at), from: at, to: at + 1 });
+  };
+  let done = 0;
+  if (tolerance.typography)
+    for (const { 0: sign, index } of line.matchAll(PRINT)) {
+      plain(done, index);
+      done = index + sign.length;
+      for (const char of plainOf(sign)) chars.push({ char, from: index, to: done });
+    }
+  plain(done, line.length);
+  const text = chars.map(({ char }) => char).join("");
+  const kept = chars.slice(0, wordsEnd(text));
+  const start = indentOf(text.slice(0, kept.length)).length;
+  const words = kept
+    .slice(start)
+    .filter(({ char }, at, all) => !tolerance.blanks || !isBlank(char) || !isBlank(all[at - 1]?.char ?? ""));
+  if (tolerance.blanks)
+    for (const [at, one] of words.entries())
+      if (isBlank(one.char)) words[at] = { char: " ", from: one.from, to: words[at + 1]?.from ?? one.to };
+  const all = tolerance.indentation ? words : [...kept.slice(0, start), ...words];
+  return {
+    text: all.map(({ char }) => char).join(""),
+    from: all.map(({ from }) => from),
+    to: all.map(({ to }) => to),
+  };
+}
+
+function isBlank(char: string): boolean {
+  return char === " " || char === "\t";
+}
+
+function wordsEnd(text: string): number {
+  let end = text.length;
+  while (end > 0 && (isBlank(text.charAt(end - 1)) || text.charAt(end - 1) === "\r")) end--;
+  return end;
+}
+
+/** The blanks that a line begins with. */
+export function indentOf(line: string): string {
+  let end = 0;
+  while (end < line.length && isBlank(line.charAt(end))) end++;
+  return line.slice(0, end);
+}
+
+/** Where a text is in a view: lines from 0, columns of the lines as they are compared. */
+export interface ViewPlace {
+  readonly first: number;
+  readonly from: number;
+  readonly last: number;
+  readonly to: number;
+  /** Whether nothing but blanks stands beside it in its lines. */
+  readonly whole: boolean;
+}
+
+const WORD = /[A-Za-z0-9_\x80-\xff]/;
+
+/** A file's lines as they are compared. */
+export class TextView {
+  readonly #text: string;
+  /** Where each line begins in it. */
+  readonly #starts: Int32Array;
+
+  constructor(
+    lines: readonly string[],
+    readonly tolerance: Tolerance,
+  ) {
+    this.#starts = new Int32Array(lines.length);
+    const pieces: string[] = [];
+    let at = 0;
+    for (const [line, raw] of lines.entries()) {
+      const piece = comparable(raw, tolerance);
+      this.#starts[line] = at;
+      at += piece.length + 1;
+      pieces.push(piece);
+    }
+    this.#text = pieces.join("\n");
+  }
+
+  /** Where these lines are, in words that are whole; `begins` and `ends`: with a line's begin and end alone. */
+  places(wanted: readonly string[], begins = false, ends = false): ViewPlace[] {
+    const lines = wanted.map((line) => comparable(line, this.tolerance));
+    const text = lines.join("\n");
+    const last = wanted.at(-1) ?? "";
+    // Blanks that the text ends with and the file has not are those of a line's end, or the place is another.
+    const wholeEnd = ends || this.tolerance.indentation || wordsEnd(last) < last.length;
+    // So are those that it begins with an indentation, and a whole one; nothing is an empty line.
+    const wholeBegin = begins || this.tolerance.indentation || lines[0] === "" || indentOf(lines[0] ?? "") !== "";
+    const found: ViewPlace[] = [];
+    for (const from of this.#overlapping(text)) {
+      const to = from + text.length;
+      if (!this.#begins(from, wholeBegin)) continue;
+      if (last !== "" && !this.#ends(to, wholeEnd)) continue;
+      const first = this.#lineAt(from);
+      const end = first + lines.length - 1;
+      const [firstStart = 0, endStart = 0] = [this.#starts[first], this.#starts[end]];
+      const whole = this.#text.slice(firstStart, from).trim() === "" && (last === "" || this.#ends(to, true));
+      found.push({ first, from: from - firstStart, last: end, to: to - endStart, whole });
+    }
+    return found;
+  }
+
+  /** All places, those too that share lines: a text that fits twice is not unique. */
+  #overlapping(text: string): number[] {
+    const places = placesOf(this.#text, text);
+    return places.flatMap((place) => {
+      // What begins within a found one was passed over.
+      const rest = this.#text.slice(place + 1, place + 2 * text.length - 1);
+      const inner = placesOf(rest, text)[0];
+      return inner === undefined ? [place] : [place, place + 1 + inner];
+    });
+  }
+
+  #begins(at: number, whole: boolean): boolean {
+    return at === 0 || this.#text[at - 1] === "\n" || (!whole && !this.#isInWord(at));
+  }
+
+  #ends(at: number, whole: boolean): boolean {
+    return at === this.#text.length || this.#text[at] === "\n" || (!whole && !this.#isInWord(at));
+  }
+
+  #isInWord(at: number): boolean {
+    return WORD.test(this.#text.charAt(at - 1)) && WORD.test(this.#text.charAt(at));
+  }
+
+  #lineAt(at: number): number {
+    let low = 0;
+    let high = this.#starts.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if ((this.#starts[middle] ?? 0) <= at) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+}

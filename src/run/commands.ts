@@ -1,0 +1,133 @@
+import { join } from "node:path";
+import { abortable, deadline } from "../base/abort.js";
+import { InputError } from "../ports/errors.js";
+import type { RunInput } from "../ports/run.js";
+import type { SlashCommand } from "../ports/slash-command.js";
+import { CommandFolder } from "./command-folder.js";
+import { checkInput } from "./input.js";
+
+/** For a command to say what it stands for, in ms: a server may have to be asked. */
+const PROMPT_MS = 30_000;
+/** Of one name. */
+const LONGEST_NAME = 128;
+
+/** A command that the kernel does by itself: its prompt is no text. */
+export const BUILT_IN: readonly Pick<SlashCommand, "name" | "description" | "hint" | "origin">[] = [
+  {
+    name: "compact",
+    description: "Sum up what was said, so that the model sees less of it",
+    hint: "what to keep",
+    origin: "gantry",
+  },
+];
+
+/** A command as lists show it. */
+export type ListedCommand = Pick<SlashCommand, "name" | "description" | "hint" | "origin">;
+
+/** Where an agent has commands from, beside those of its sources. */
+export interface CommandOptions {
+  /** An embedder's own. */
+  readonly own: readonly SlashCommand[];
+  /** Folders of whoever runs the agent; absolute paths. */
+  readonly folders: readonly string[];
+  /** Whether those of projects are used, from `.agents/commands`. */
+  readonly ofProjects: boolean;
+  /** Never read; absolute paths. */
+  readonly denied: readonly string[];
+}
+
+/** What can be said by `/name words`. Of two of one name the first holds: built in, own, the user's, the project's, those of sources. */
+export class Commands {
+  readonly #options: CommandOptions;
+
+  constructor(options: CommandOptions) {
+    this.#options = options;
+  }
+
+  /** All of a project; `prompts`: those of open sources. Never rejects. */
+  async list(projectDir: string, prompts: readonly SlashCommand[]): Promise<ListedCommand[]> {
+    const { own } = this.#options;
+    const ofFolders = await Promise.all(this.#folders(projectDir).map((folder) => folder.list()));
+    const all = new Map<string, ListedCommand>();
+    for (const { name, description, hint, origin } of [...BUILT_IN, ...own, ...ofFolders.flat(), ...prompts])
+      if (!all.has(name)) all.set(name, { name, description, hint, origin });
+    return [...all.values()];
+  }
+
+  /**
+   * The input with what its message stands for, where that is a command; `typed` is what was typed then. The input itself
+   * where it is none. Rejects with `InputError` where the command cannot be done.
+   */
+  async spoken(
+    input: RunInput,
+    projectDir: string,
+    prompts: readonly SlashCommand[],
+    signal: AbortSignal,
+  ): Promise<SpokenInput> {
+    const { name, words } = commandIn(input.message);
+    if (name === undefined) return input;
+    if (name === "compact") {
+      const compacting: RunInput = { ...input, message: words, compact: true };
+      checkInput(compacting);
+      return compacting;
+    }
+    const command = await this.#named(name, projectDir, prompts);
+    if (!command) return input;
+    const { text, parts = [] } = await said(command, words, signal);
+    if (text.trim() === "" && parts.length === 0)
+      throw new InputError("commands", `a command that says something, and /${name} is empty`);
+    return { ...input, message: text, attachments: [...parts, ...(input.attachments ?? [])], typed: input.message };
+  }
+
+  async #named(name: string, projectDir: string, prompts: readonly SlashCommand[]): Promise<SlashCommand | undefined> {
+    const own = this.#options.own.find((one) => one.name === name);
+    if (own) return own;
+    for (const folder of this.#folders(projectDir)) {
+      const found = await folder.named(name);
+      if (found) return found;
+    }
+    return prompts.find((one) => one.name === name);
+  }
+
+  #folders(projectDir: string): CommandFolder[] {
+    const { folders, ofProjects, denied } = this.#options;
+    const users = folders.map(
+      (folder) => new CommandFolder({ folder, root: folder, denied: [], origin: (way) => `commands/${way}` }),
+    );
+    if (!ofProjects) return users;
+    const ofProject = new CommandFolder({
+      folder: join(projectDir, ".agents", "commands"),
+      root: projectDir,
+      denied,
+      origin: (way) => `.agents/commands/${way}`,
+    });
+    return [...users, ofProject];
+  }
+}
+
+/** What a run is asked, when its commands were looked up. */
+export interface SpokenInput extends RunInput {
+  /** What a person typed, where the message is what that stands for. */
+  typed?: string;
+}
+
+/** The name behind the slash that a message begins with, and what comes behind it. */
+function commandIn(message: string): { name: string | undefined; words: string } {
+  const [, name, words = ""] = /^\/(\S+)(?:\s+([^]*))?$/.exec(message.trim()) ?? [];
+  return { name: name !== undefined && name.length <= LONGEST_NAME ? name : undefined, words: words.trim() };
+}
+
+/** What the command says; what goes wrong is told as what it is, for there is no run yet that could fail. */
+async function said(command: SlashCommand, words: string, signal: AbortSignal) {
+  const time = deadline(PROMPT_MS, signal);
+  try {
+    return await abortable(command.prompt(words, time.signal), time.signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof InputError) throw error;
+    const why = time.expired ? `no answer within ${PROMPT_MS / 1000} s` : (error as Error).message;
+    throw new InputError("commands", `a command that can be done, and /${command.name} cannot: ${why}`);
+  } finally {
+    time.clear();
+  }
+}

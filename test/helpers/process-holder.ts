@@ -1,0 +1,16 @@
+// Starts what its arguments say, tells its process ids as they come, and holds it until somebody ends this process.
+import { builtinTools, startProcess } from "gantry";
+import { callTool, toolContext } from "./tool-context.js";
+
+const [how = "", command = "", cwd = ""] = process.argv.slice(2);
+const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
+
+if (how === "bash") {
+  const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
+  await callTool(bash, { command }, toolContext(cwd));
+} else {
+  const child = await startProcess({ file: "/bin/sh", args: ["-c", command], cwd, env });
+  child.stdout.pipe(process.stdout);
+  if (how === "exit") child.stdout.once("data", () => process.exit(0));
+  await child.ended;
+}
