@@ -1,4 +1,6 @@
 import type { EditedFile, EditJob } from "./apply-edit.js";
+import type { GlobsJob } from "./fitting-globs.js";
+import type { JsonFault, JsonJob } from "./json-fault.js";
 import type { FileMatches, SearchJob } from "./line-search.js";
 import type { JudgeJob, Judgement } from "./judge-call.js";
 import type { PageJob, PageText } from "./page.js";
@@ -26,6 +28,10 @@ export interface Jobs {
   schema: SchemaJob;
   /** Hold a call against rules. */
   judge: JudgeJob;
+  /** Where texts are no JSON. */
+  json: JsonJob;
+  /** Which globs fit one of some paths. */
+  globs: GlobsJob;
 }
 
 export interface Answers {
@@ -39,6 +45,8 @@ export interface Answers {
   search: FileMatches[];
   schema: SchemaAnswer;
   judge: Judgement;
+  json: (JsonFault | null)[];
+  globs: boolean[];
 }
 
 /** What comes back from a thread. */

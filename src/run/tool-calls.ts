@@ -22,6 +22,7 @@ import {
   type Verdict,
 } from "./permissions.js";
 import { historyOf } from "./kept-files.js";
+import { mayRun } from "./may-run.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
 import { CallState } from "./tool-state.js";
@@ -252,6 +253,7 @@ async function perform(
     progress: (text) => progress.push(text),
     state,
     ...historyOf(callId, run),
+    mayRun: (command) => mayRun(command, callId, run),
   };
   const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);
   return {

@@ -90,6 +90,7 @@ export class Builder {
       ...rules,
       secrets: loaded.secrets,
       bash: { ...tools.bash, scratchPath: join(home, "tmp") },
+      checks: { syntax: tools.checkEdits, commands: tools.checks },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);

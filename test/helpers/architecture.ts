@@ -58,7 +58,7 @@ const FOR_PEOPLE = /^adapters\/(terminal|web-console\/app)\//;
 /** What works on a project's files: paths are opened by src/files/path-guard.ts alone, which checks what it has opened. */
 const WORKS_ON_PROJECTS = /^src\/(tools\/|hostile\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
 /** Of those, what looks at the system and not at the project: the sandbox, processes. */
-const LOOKS_AT_SYSTEM = /^src\/tools\/(bash|bubblewrap|sandbox(-[a-z]+)?)\.ts$/;
+const LOOKS_AT_SYSTEM = /^src\/tools\/(bash|bubblewrap|quick-command|sandbox(-[a-z]+)?)\.ts$/;
 /** Files of which each may use these, on what `OpenedFolder.at` names. */
 const ON_OPENED: Readonly<Record<string, readonly string[]>> = {
   "src/tools/search-folder.ts": ["stat"],
