@@ -249,12 +249,15 @@ const FILES = [
       // What else a first turn needs of the provider is in serve: it would wait here for what the start saves.
       ...["active-run", "execution", "start"].map((name) => `src/run/${name}.ts`),
       ...["messages", "stored-state"].map((name) => `src/conversation/${name}.ts`),
+      ...["instructions", "skills"].map((name) => `src/project/${name}.ts`),
       ...["live", "tail"].map((name) => `src/live/${name}.ts`),
       "src/sessions/holder.ts",
       "src/sessions/lease.ts",
       ...[
         "answer",
         "catalogue-entry",
+        "claude",
+        "efforts",
         "guard",
         "limits",
         "listing",

@@ -29,6 +29,7 @@ const entriesOf = ({ schema }: { schema?: StandardSchema<never> | StandardSchema
 const { session, permissions } = configOptions.entries;
 const provider = entriesOf(aiSdk);
 const rule = permissions.entries.rules.told.item as unknown as option.Section;
+const toolServer = configOptions.entries.mcp_servers.told.item as unknown as option.Section;
 const model = (provider["models"] as Described).told.item as unknown as option.Section;
 
 /** Every section of the config as it stands in the file, those of adapters too, by the name of its table. */
@@ -41,9 +42,11 @@ export const SECTIONS: Readonly<Record<string, option.Section>> = {
   providers: option.section(provider),
   "providers[].models[]": model,
   "permissions.rules[]": rule,
+  "mcp_servers.NAME": toolServer,
   'providers[] with `"provider": "offline"`': option.section(entriesOf(offline)),
 };
 delete (SECTIONS as Record<string, unknown>)["$schema"];
+delete (SECTIONS as Record<string, unknown>)["mcp_servers"];
 
 /** Each option of a section, with the path of its key. */
 export function leavesOf({ entries }: option.Section, before = ""): [key: string, leaf: Described][] {
@@ -132,13 +135,13 @@ export function configSchema(): JsonSchema {
 function schemaOf(entry: option.Entries[string]): JsonSchema & { properties?: Record<string, JsonSchema> } {
   const { told } = entry as Partial<Described>;
   if (!told) return { ...(entry as StandardSchema)["~standard"].jsonSchema?.input({ target: "draft-07" }) };
-  const { about, json: plain, entries, open = false, item, orText, default: standard } = told;
+  const { about, json: plain, entries, open = false, item, isMap = false, orText, default: standard } = told;
   const description = about.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1");
   const noted = {
     ...(description === "" ? {} : { description }),
     ...(standard === undefined || entries ? {} : { default: standard }),
   };
-  if (item) return { ...noted, ...plain, items: schemaOf(item) };
+  if (item) return { ...noted, ...plain, [isMap ? "additionalProperties" : "items"]: schemaOf(item) };
   if (!entries) {
     // A variable may bring what the words are.
     const narrow = plain["type"] === "string" && Object.keys(plain).length > 1;

@@ -5,9 +5,11 @@ import type { CatalogueCache } from "./models/models.js";
 import type { BusEvent } from "./ports/bus-events.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelPrices, ModelProvider } from "./ports/model-provider.js";
-import { EFFORTS, MODES, object, objects, oneOf } from "./run/input.js";
+import { EFFORTS } from "./models/efforts.js";
+import { MODES, object, objects, oneOf } from "./run/input.js";
 import { UNATTENDED, type Unattended } from "./run/unattended.js";
 import type { ReasoningEffort } from "./ports/model-provider.js";
+import { PROMPT_USES, type PromptUse } from "./run/prompt-use.js";
 import { checkRules } from "./run/rule-check.js";
 import type { SessionMode } from "./ports/session.js";
 import { checkBudget, checkPrice } from "./run/budget-check.js";
@@ -58,8 +60,15 @@ export interface AgentOptions {
   projectDir?: string;
   /** Added to the system prompt. */
   systemPrompt?: string;
-  /** Whether the project's `AGENTS.md` is added to the system prompt; default true. */
+  /**
+   * `extend` (default): what is added comes behind how an agent works. `replace`: in place of that; the folder, what the
+   * project says and skills are told all the same.
+   */
+  prompt?: PromptUse;
+  /** Whether a model is told what the project says: its `AGENTS.md` files, skills, branch and tree; default true. */
   projectInstructions?: boolean;
+  /** Folder of the user's own `AGENTS.md` and `skills`; absolute. Default none. */
+  home?: string;
   /** Never read for a prompt, whatever leads there; absolute paths. Default none. */
   deniedPaths?: readonly string[];
   /** Model calls of one run; default 100. */
@@ -106,7 +115,9 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   hooks: true,
   projectDir: true,
   systemPrompt: true,
+  prompt: true,
   projectInstructions: true,
+  home: true,
   deniedPaths: true,
   maxIterations: true,
   concurrentRuns: true,
@@ -153,6 +164,8 @@ export function checkOptions(options: unknown): void {
   if (!isEmpty(sessionBudget)) checkBudget("sessionBudget", sessionBudget, ["usd", "tokens"]);
   if (unknownPrice !== undefined) checkPrice("unknownPrice", unknownPrice);
   if (options["hooks"] !== undefined) checkHooks(options["hooks"]);
+  if (options["prompt"] !== undefined) oneOf("prompt", PROMPT_USES, options["prompt"]);
+  if (typeof (options["home"] ?? "") !== "string") throw new InputError("home", "an absolute path");
   const { model } = options;
   if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");
 }

@@ -32,7 +32,8 @@ import type { ReadinessCheck } from "./agent-readiness.js";
 import type { NotReady, Readiness } from "./ports/readiness.js";
 import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
-import { projectInstructions } from "./run/system-prompt.js";
+import { SessionProcesses } from "./run/session-processes.js";
+import { Project } from "./project/project.js";
 import { ToolSources } from "./run/tool-sources.js";
 import type { ToolServers } from "./ports/tool-server.js";
 import { ToolStates } from "./run/tool-state.js";
@@ -68,6 +69,7 @@ export class Agent {
   #driver: SessionDriver | undefined;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
+  readonly #processes: SessionProcesses;
   #live: Live | undefined;
   readonly #running = new Map<string, Running>();
   #runs: Runs | undefined;
@@ -90,19 +92,14 @@ export class Agent {
     const { model, projectDir = process.cwd() } = options;
     const { mode = "auto" } = options;
     const logger = quietInOutage(options.logger ?? silentLogger);
-    const {
-      systemPrompt: extra = "",
-      projectInstructions: withInstructions = true,
-      deniedPaths = [],
-      fileHistory,
-    } = options;
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const kept = new KeptConversations();
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
     const store = () => this.#store();
     const tasks = new TaskSet();
-    forgetFilesOf(bus, fileHistory, tasks, logger);
+    forgetFilesOf(bus, options.fileHistory, tasks, logger);
     const closing = this.#closing.signal;
+    this.#processes = new SessionProcesses(tools.tools, bus, tasks, (rootId) => void this.#tell(rootId, false));
     this.#driver = options.driver;
     this.#providers = options.providers;
     this.projectDir = projectDir;
@@ -119,7 +116,7 @@ export class Agent {
       watch: (id, watched) => this.#watch(id, watched),
       stopRun: (rootId) => this.#stopRun(rootId),
       background: { tasks, closing },
-      fileHistory,
+      fileHistory: options.fileHistory,
     });
     this.models = new Models({
       providers: options.providers,
@@ -138,12 +135,12 @@ export class Agent {
       tools,
       sources: new ToolSources(tools.sources, bus, logger),
       toolServers: options.toolServers,
-      fileHistory,
+      fileHistory: options.fileHistory,
       commands: {
         own: options.commands ?? [],
         folders: options.commandFolders ?? [],
-        ofProjects: withInstructions,
-        denied: deniedPaths,
+        ofProjects: options.projectInstructions ?? true,
+        denied: options.deniedPaths ?? [],
       },
       permissions: [options.permissions ?? []].flat(),
       rules: options.rules ?? [],
@@ -154,8 +151,8 @@ export class Agent {
       },
       hooks: options.hooks ?? {},
       compaction: new Compaction(options.compaction ?? {}),
-      extraPrompt: extra,
-      instructions: withInstructions ? projectInstructions(deniedPaths) : undefined,
+      prompt: { text: options.systemPrompt ?? "", use: options.prompt ?? "extend" },
+      project: new Project(options),
       limits: {
         iterations: options.maxIterations ?? AGENT_DEFAULTS.maxIterations,
         toolOutputBytes: options.toolOutputBytes ?? AGENT_DEFAULTS.toolOutputBytes,
@@ -180,7 +177,7 @@ export class Agent {
   }
 
   get #watched(): Live {
-    return (this.#live ??= new Live());
+    return (this.#live ??= new Live((rootId) => this.#processes.list(rootId)));
   }
 
   /** Those of other processes on the store too. */
@@ -285,6 +282,7 @@ export class Agent {
     this.#closing.abort(new ShuttingDownError());
     await this.#parts.tasks.settled();
     this.#parts.kept.clear();
+    this.#processes.close();
     await this.#housekeeping?.close();
     await this.#parts.stragglers.settled(STRAGGLER_MS);
     await this.#parts.sources.close();

@@ -68,6 +68,7 @@ export type {
   ToolOutput,
   ToolSpec,
 } from "./ports/tool.js";
+export type { BackgroundWork, ProcessState } from "./ports/background.js";
 export type { CommandQuery } from "./run/agent-commands.js";
 export type { ListedCommand } from "./run/commands.js";
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
@@ -88,6 +89,7 @@ export type {
   UndoneFile,
 } from "./ports/file-history.js";
 export type { SlashCommand, SlashPrompt } from "./ports/slash-command.js";
+export type { Skill } from "./ports/skill.js";
 export type { Permission, PermissionPolicy, PermissionRequest, PermissionRule } from "./ports/permission-policy.js";
 export type { Hooks, ModelCall } from "./ports/hooks.js";
 export type { PlanEntry, SessionState, WatchEvent, WatchOptions } from "./ports/watch.js";
@@ -138,6 +140,7 @@ export * as option from "./plugin/options.js";
 export { sharedOptions } from "./plugin/shared-options.js";
 
 // What authors of edges share with ours.
+export { EFFORTS, nearestEffort } from "./models/efforts.js";
 export { DriverLife, type DriverLifeOptions } from "./sessions/driver-life.js";
 export { Hints, LookingNotifier } from "./sessions/hints.js";
 export { holderState, thisHolder } from "./sessions/holder.js";

@@ -61,6 +61,7 @@ export class ClientSessions {
       // While the answer is on its way and the prompt is thought of.
       void agent.prepare();
       sessions.watchLater(open);
+      void sessions.news.commands(open);
     });
     return { sessionId, ...this.#modes(session), configOptions: await sessions.news.options(open, session, context) };
   }
@@ -89,6 +90,7 @@ export class ClientSessions {
       context.after(() => {
         if (sessions.get(open.root) === open) sessions.follow(open, watching);
         void sessions.news.show(open);
+        void sessions.news.commands(open);
       });
       return history && this.#facts.manner.profile === "spec" ? null : this.#modes(session);
     });

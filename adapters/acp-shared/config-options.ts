@@ -1,4 +1,4 @@
-import type { Agent, Logger, ReasoningEffort, Session } from "gantry";
+import { nearestEffort, type Agent, type Logger, type Model, type ReasoningEffort, type Session } from "gantry";
 import { invalidParams } from "./errors.js";
 import { MODE_OPTION, modeOf, modeOption } from "./modes.js";
 import type { SelectOption } from "./wire.js";
@@ -16,6 +16,8 @@ const EFFORTS: readonly { value: string; name: string; effort: ReasoningEffort }
   { value: "low", name: "Low", effort: "low" },
   { value: "medium", name: "Medium", effort: "medium" },
   { value: "high", name: "High", effort: "high" },
+  { value: "xhigh", name: "Extra high", effort: "xhigh" },
+  { value: "max", name: "Max", effort: "max" },
 ];
 
 export interface ConfigOptions {
@@ -78,15 +80,21 @@ async function modelOptions(
   const options: SelectOption[] = [
     { id: MODEL, name: "Model", category: "model", type: "select", currentValue, options: entries },
   ];
-  if (chosen.model.reasoning) {
-    const current = EFFORTS.find(({ effort }) => effort === session.reasoningEffort);
+  const efforts = effortsOf(chosen.model);
+  if (efforts.length > 0) {
+    // What it has not becomes the nearest that it has.
+    const asked = nearestEffort(session.reasoningEffort, efforts);
+    const current = EFFORTS.find(({ effort }) => effort === asked);
     options.push({
       id: EFFORT,
       name: "Reasoning effort",
       category: "thought_level",
       type: "select",
       currentValue: current?.value ?? DEFAULT_EFFORT,
-      options: EFFORTS.map(({ value, name }) => ({ value, name })),
+      options: EFFORTS.filter(({ effort }) => effort === "" || efforts.includes(effort)).map(({ value, name }) => ({
+        value,
+        name,
+      })),
     });
   }
   return { options, complete };
@@ -120,6 +128,12 @@ export async function setConfigOption(
   const pair = pairs.find(({ provider, model }) => `${provider}/${model}` === value);
   // What is offered and not known is the choice that is there already.
   return pair ? agent.sessions.update(session.id, pair) : session;
+}
+
+/** What can be asked of a model, the least first; of one that reasons, and of which no more is known, what nearly all take. */
+function effortsOf({ reasoning, efforts }: Model): readonly ReasoningEffort[] {
+  if (reasoning !== true) return [];
+  return efforts ?? ["minimal", "low", "medium", "high"];
 }
 
 /** The model of the session's next run; undefined when there is none. */

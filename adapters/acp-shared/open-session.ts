@@ -1,7 +1,7 @@
 import type { Run, Session } from "gantry";
 import { NOTHING, type Brought } from "./brought.js";
 import type { Shown } from "./shown.js";
-import type { SelectOption } from "./wire.js";
+import type { AvailableCommand, SelectOption } from "./wire.js";
 
 /** A run that the client prompted itself: its prompt tells it. */
 export interface OwnRun {
@@ -35,6 +35,8 @@ export class OpenSession {
   isSetting = false;
   /** As the client was told of them last. */
   options: readonly SelectOption[] = [];
+  /** As the client was told of them last; undefined: it was not. */
+  commands: readonly AvailableCommand[] | undefined;
   /** Sees what others say in it. */
   watching: { end(): void } | undefined;
   /** The last `seq` that the client needs no telling of; undefined: not known yet. */
@@ -58,6 +60,7 @@ export class OpenSession {
     this.brought = brought;
     this.told = session;
     this.options = [];
+    this.commands = undefined;
     this.since = undefined;
     this.watching?.end();
     this.watching = undefined;

@@ -44,6 +44,8 @@ export interface PromptParts {
   /** Whether it is told what editors show besides: plans, tools that begin to run, retries. */
   editor: boolean;
   send(update: SessionUpdate): void;
+  /** Called once, when the run has begun. */
+  began(): void;
   /** Resolves when the client can take more; undefined when it can now. */
   ready(): Promise<void> | undefined;
 }
@@ -85,6 +87,7 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
         projectDir: open.cwd,
         servers: open.brought.servers,
         folders: open.brought.folders,
+        commands: parts.editor,
         signal: turn.signal,
         overflow: "merge",
         onWaiting: parts.editor ? waiting(send) : undefined,
@@ -94,14 +97,18 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
       });
       own = { run, shown, asks: parts.ask };
       open.began(own);
+      parts.began();
     } catch (error) {
       if (!turn.cancelled && REFUSALS.has(codeOf(error))) throw toRpcError(error, logger);
       throw error;
     } finally {
       settled();
     }
-    await forward(run, turn, send, shown, printed, parts);
+    const isCompacted = await forward(run, turn, send, shown, printed, parts);
     const result = await run.result;
+    // Of a run that only compacts, where that was not worth it nothing was told.
+    if (parts.editor && result.iterations === 0 && result.endedBy === "model" && !isCompacted)
+      send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: textBlock(TOO_LITTLE) });
     const usage = usageUpdate(result, profile);
     if (usage) send(usage);
     return ended(result, turn, profile);
@@ -147,7 +154,9 @@ function begun(toolCallId: string): SessionUpdate {
   return { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
 }
 
-/** Events become updates as fast as the client takes them; what it does not take in time the kernel joins. */
+const TOO_LITTLE = "There is too little here to be summed up.";
+
+/** Events become updates as fast as the client takes them; what it does not take in time the kernel joins. Whether the session was compacted. */
 async function forward(
   run: Run,
   turn: Turn,
@@ -155,14 +164,16 @@ async function forward(
   shown: Shown,
   printed: Printed,
   { profile, compaction, editor, ready }: PromptParts,
-): Promise<void> {
+): Promise<boolean> {
   const cancelled = new Promise<void>((resolve) => {
     if (turn.cancelled) resolve();
     turn.signal.addEventListener("abort", () => resolve(), { once: true });
   });
   /** Calls that have no result, with their input. */
   const open = new Map<string, unknown>();
+  let isCompacted = false;
   for await (const event of run) {
+    if (event.type === "compaction") isCompacted = true;
     if (event.type === "tool_result") printed.end(event.callId);
     for (const update of updatesOf(event, profile, compaction)) send(update);
     if (editor && event.type === "tool_progress") printed.add(event.callId, event.text);
@@ -178,6 +189,7 @@ async function forward(
     if (room) await Promise.race([room, cancelled]);
   }
   for (const toolCallId of open.keys()) send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
+  return isCompacted;
 }
 
 /** What editors show beside an event's own updates. `open`: inputs of calls without a result. */

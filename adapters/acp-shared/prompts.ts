@@ -109,7 +109,12 @@ export class Prompts {
       editor: manner.editor,
       send: (update) => sessions.update(sessionId, update),
       ready: () => sessions.ready(sessionId),
-    }).finally(() => void sessions.watch(open));
+      // By now its servers are open, and they may say something by a slash.
+      began: () => void sessions.news.commands(open),
+    }).finally(() => {
+      void sessions.watch(open);
+      void sessions.news.commands(open);
+    });
   }
 
   /** Tell the run under way; where there is none, the prompt is one like any other. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
-import type { Agent, Logger, Session } from "gantry";
+import { hasCode, type Agent, type Logger, type Session } from "gantry";
 import { configOptions } from "./config-options.js";
 import type { RequestContext } from "./dispatcher.js";
 import type { OpenSession } from "./open-session.js";
@@ -103,6 +103,27 @@ export class SessionNews {
       update(open.id, { sessionUpdate: "config_option_update", configOptions: [...options] });
     } catch (error) {
       if (!closing.aborted) logger.warn("no options to show", { error });
+    }
+  }
+
+  /** Tell what can be said by a slash, where that is other than what was told last. Never rejects. */
+  async commands(open: OpenSession): Promise<void> {
+    const { agent, logger, closing, modes, update } = this.#parts;
+    // The letter knows no such update.
+    if (!modes()) return;
+    try {
+      const all = await agent.commands({ sessionId: open.root, projectDir: open.cwd });
+      const commands = all.map(({ name, description, hint }) => ({
+        name,
+        description: visible(description),
+        ...(hint !== "" && { input: { hint: visible(hint) } }),
+      }));
+      if (closing.aborted || isDeepStrictEqual(commands, open.commands)) return;
+      open.commands = commands;
+      update(open.id, { sessionUpdate: "available_commands_update", availableCommands: commands });
+    } catch (error) {
+      // A session that is deleted meanwhile has none.
+      if (!closing.aborted && !hasCode(error, "session_not_found")) logger.warn("no commands to show", { error });
     }
   }
 

@@ -232,5 +232,5 @@ function blockOf(part: Exclude<Message["parts"][number], ToolCallPart>): Content
     const uri = `attachment:${encodeURIComponent(part.filename.replace(/\p{Cs}/gu, "\ufffd"))}`;
     return { type: "resource_link", uri, name: visible(part.filename), mimeType: part.mediaType };
   }
-  return textBlock(part.text);
+  return textBlock(part.type === "text" ? (part.typed ?? part.text) : part.text);
 }

@@ -114,6 +114,14 @@ export interface ModeState {
   availableModes: { id: string; name: string; description?: string }[];
 }
 
+/** What the client's person may say by `/name words`. */
+export interface AvailableCommand {
+  name: string;
+  description: string;
+  /** What to type behind the name. */
+  input?: { hint: string };
+}
+
 /** `params.update` of `session/update`. */
 export type SessionUpdate =
   | {
@@ -130,6 +138,7 @@ export type SessionUpdate =
   | { sessionUpdate: "config_option_update"; configOptions: SelectOption[] }
   | { sessionUpdate: "current_mode_update"; currentModeId: string }
   | { sessionUpdate: "session_info_update"; title: string; updatedAt: string }
+  | { sessionUpdate: "available_commands_update"; availableCommands: AvailableCommand[] }
   | { sessionUpdate: "compaction_update"; compactionId: string; status: "completed" };
 
 export type StopReason = "end_turn" | "max_tokens" | "max_turn_requests" | "refusal" | "cancelled" | "error";

@@ -1,5 +1,15 @@
-import type { Logger, Model, ModelChunk, ModelPrices, ModelProvider, ModelRequest, ModelUsage } from "gantry";
+import {
+  nearestEffort,
+  type Logger,
+  type Model,
+  type ModelChunk,
+  type ModelPrices,
+  type ModelProvider,
+  type ModelRequest,
+  type ModelUsage,
+} from "gantry";
 import { complete } from "./catalogue.js";
+import { COMMON, effortsOf, type Effort } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
 import { inputOf } from "./files.js";
 import type { CallOptions } from "./language-model.js";
@@ -32,6 +42,10 @@ export class AiSdkModels implements ModelProvider {
   readonly #faults: FaultContext;
   readonly #open: () => Promise<OpenWire>;
   readonly #refusals: Refusals;
+  /** A package knows its own models. */
+  get #common(): readonly Effort[] | undefined {
+    return this.#settings.baseUrl === "" ? undefined : COMMON;
+  }
   /** Made with the first request: no start needs it. */
   #memory: PromptMemory | undefined;
 
@@ -40,7 +54,7 @@ export class AiSdkModels implements ModelProvider {
     this.idleTimeoutMs = settings.idleTimeoutMs;
     this.maxRetries = settings.maxRetries;
     this.maxWaitMs = settings.maxWaitMs;
-    this.known = settings.models.map((model) => complete(model, settings.name));
+    this.known = settings.models.map((model) => complete(model, settings));
     this.#settings = settings;
     this.#faults = faults;
     this.#open = open;
@@ -53,8 +67,13 @@ export class AiSdkModels implements ModelProvider {
   }
 
   stream(asked: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
+    const { model } = asked;
     // An effort is for models that reason; those that are said not to refuse it.
-    const request: ModelRequest = asked.model.reasoning === false ? { ...asked, effort: "" } : asked;
+    const none = model.reasoning === false;
+    const effort = none
+      ? ""
+      : nearestEffort(asked.effort, model.efforts ?? effortsOf(model, this.#settings) ?? this.#common);
+    const request: ModelRequest = { ...asked, effort, thinks: !none && asked.thinks !== false };
     return streamAnswer(() => this.#attempt(request, signal), request, signal);
   }
 
@@ -98,7 +117,7 @@ export class AiSdkModels implements ModelProvider {
         return { type: "function", name, description, inputSchema };
       });
     if (maxTokens !== undefined && !refused.has("max_tokens")) base.maxOutputTokens = maxTokens;
-    if (temperature !== undefined && !refused.has("temperature") && !/^(o\d|gpt-5)/.test(model.id)) {
+    if (temperature !== undefined && !refused.has("temperature") && !/^(o\d|gpt-([5-9]|\d\d))/.test(model.id)) {
       base.temperature = temperature;
       sent.add("temperature");
     }
@@ -108,7 +127,7 @@ export class AiSdkModels implements ModelProvider {
       sent.add("json");
     }
     const options: CallOptions = { ...base, ...(await wire.options(asking, base)) };
-    if (request.effort !== "") sent.add("effort");
+    if (request.effort !== "" || Object.values(options.providerOptions ?? {}).some(asksToThink)) sent.add("effort");
     if (options.maxOutputTokens !== undefined) sent.add("max_tokens");
     return { options, sent };
   }
@@ -121,4 +140,9 @@ export class AiSdkModels implements ModelProvider {
     const listed = await listedCost(usage, model.id, this.#settings);
     return listed === undefined ? usage : { ...usage, cost: listed };
   }
+}
+
+/** Whether the options of a wire say something of thinking, unasked perhaps. */
+function asksToThink(options: object): boolean {
+  return ["thinking", "reasoning", "reasoningEffort", "thinkingConfig"].some((name) => name in options);
 }

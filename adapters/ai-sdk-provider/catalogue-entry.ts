@@ -1,4 +1,5 @@
-import type { Model, ModelPrices } from "gantry";
+import { EFFORTS, type Model, type ModelPrices } from "gantry";
+import type { Effort } from "./efforts.js";
 import { bag, present, type Bag } from "./json.js";
 import type { Settings } from "./options.js";
 
@@ -55,6 +56,7 @@ export function readEntry(entry: Bag, settings: Settings): Model | undefined {
     // A limit as large as the window would leave no room for the prompt.
     maxOutput: output !== undefined && output < (contextWindow ?? Infinity) ? output : undefined,
     reasoning: reasons(entry),
+    efforts: effortsIn(entry),
     input: inputs(entry),
     prices: pricesOf(entry),
   });
@@ -81,6 +83,17 @@ function reasons(entry: Bag): boolean | undefined {
   const flag = bag(capabilities).reasoning ?? bag(capabilities).thinking;
   if (typeof flag === "boolean") return flag;
   return typeof bag(flag).supported === "boolean" ? (bag(flag).supported as boolean) : undefined;
+}
+
+/** What can be asked of it, as OpenRouter and Anthropic say it. */
+function effortsIn(entry: Bag): readonly Effort[] | undefined {
+  const listed = bag(entry.reasoning).supported_efforts;
+  const flags = bag(bag(entry.capabilities).effort);
+  if (!Array.isArray(listed) && flags.supported !== true) return undefined;
+  const has = (effort: string): boolean =>
+    Array.isArray(listed) ? listed.includes(effort) : bag(flags[effort]).supported === true;
+  const efforts = EFFORTS.filter((effort): effort is Effort => effort !== "" && has(effort));
+  return efforts.length > 0 ? efforts : undefined;
 }
 
 function inputs(entry: Bag): Model["input"] | undefined {

@@ -1,5 +1,6 @@
 import type { Model } from "gantry";
 import { readEntry } from "./catalogue-entry.js";
+import { effortsOf } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
 import { familiar } from "./families.js";
 import { FAVOURITES } from "./favourites.js";
@@ -24,16 +25,26 @@ export async function listModels(
     if (model === undefined || listed.has(model.id)) continue;
     const known = windows(model.id);
     if (known?.name !== undefined && model.name === model.id) model.name = known.name;
-    listed.set(model.id, { ...familiar(model.id), ...present({ contextWindow: known?.contextWindow }), ...model });
+    listed.set(
+      model.id,
+      withEfforts({ ...familiar(model.id), ...present({ contextWindow: known?.contextWindow }), ...model }, settings),
+    );
   }
-  const configured = settings.models.map((model) => complete({ ...listed.get(model.id), ...model }, settings.name));
+  const configured = settings.models.map((model) => complete({ ...listed.get(model.id), ...model }, settings));
   for (const { id } of configured) listed.delete(id);
   return [...configured, ...ordered([...listed.values()], entries, settings)];
 }
 
 /** A model with a name and an owner, and with what its family is known for. */
-export function complete(model: ConfiguredModel, provider: string): Model {
-  return { ...familiar(model.id), ...model, name: model.name ?? model.id, ownedBy: model.ownedBy ?? provider };
+export function complete(model: ConfiguredModel, settings: Settings): Model {
+  const { id, name = id, ownedBy = settings.name } = model;
+  return withEfforts({ ...familiar(id), ...model, name, ownedBy }, settings);
+}
+
+/** One that reasons, with what can be asked of it, where that is known. */
+function withEfforts(model: Model, settings: Settings): Model {
+  if (model.reasoning !== true || model.efforts !== undefined) return model;
+  return { ...model, ...present({ efforts: effortsOf(model, settings) }) };
 }
 
 /** Good ones first, newest first among them, since the first is what a newcomer gets who names none. */

@@ -105,6 +105,10 @@ const model = option.textOr(
       context_window: option.whole("Tokens.", { min: 1 }),
       max_output: option.whole("Tokens of an answer.", { min: 1 }),
       reasoning: option.flag("Whether it reasons."),
+      efforts: option.list(
+        option.oneOf(["minimal", "low", "medium", "high", "xhigh", "max"], ""),
+        "Efforts that can be asked of it; another becomes the nearest of these.",
+      ),
       input: option.list(option.oneOf(["text", "image", "pdf"], ""), "What it takes."),
       cost: option.section(
         {

@@ -6,10 +6,15 @@ export function forSpecification(version: string, options: CallOptions, effort: 
     case "v2":
       return { ...options, prompt: options.prompt.map(message2) };
     case "v4":
-      return { ...options, prompt: options.prompt.map(message4), reasoning: effort || undefined };
+      return { ...options, prompt: options.prompt.map(message4), reasoning: effort4(effort) };
     default:
       return { ...options };
   }
+}
+
+/** v4 knows nothing above `xhigh`. */
+function effort4(effort: string): string | undefined {
+  return effort === "max" ? "xhigh" : effort || undefined;
 }
 
 type Message = CallOptions["prompt"][number];

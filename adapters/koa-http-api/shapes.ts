@@ -30,7 +30,7 @@ export const Usage = v.object({
 export const Tokens = v.object({ prompt_tokens: count, completion_tokens: count, total_tokens: count });
 
 export const Mode = oneOf(["auto", "ask", "plan"]);
-export const Effort = oneOf(["", "minimal", "low", "medium", "high"]);
+export const Effort = oneOf(["", "minimal", "low", "medium", "high", "xhigh", "max"]);
 export const FinishReason = v.nullable(oneOf(["stop", "length", "content_filter", "tool_calls"]));
 export const RunState = oneOf(["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"]);
 
@@ -264,11 +264,20 @@ export const PlanEntry = v.object({
   content: string,
   status: oneOf(["pending", "in_progress", "completed"]),
 });
+export const ProcessState = v.object({
+  id: string,
+  command: string,
+  state: oneOf(["running", "ended"]),
+  since: string,
+  exit_code: v.nullable(v.number()),
+  keep: v.boolean(),
+});
 export const StateEvent = v.object({
   session: more(Session, { leave: v.array(v.unknown()) }),
   run: v.nullable(Run),
   asks: v.array(Ask),
   plan: v.array(PlanEntry),
+  processes: optional(v.array(ProcessState)),
   elsewhere: v.boolean(),
 });
 export const MessageEvent = v.object({ message: Message });
@@ -325,6 +334,7 @@ export type AnswerRequest = v.InferInput<typeof AnswerRequest>;
 export type AgentEvent = v.InferOutput<typeof AgentEvent>;
 export type DoneEvent = v.InferOutput<typeof DoneEvent>;
 export type PlanEntry = v.InferOutput<typeof PlanEntry>;
+export type ProcessState = v.InferOutput<typeof ProcessState>;
 /** An event of a session's stream. */
 export type SessionEvent = {
   [Name in keyof typeof SESSION_EVENTS]: { type: Name } & v.InferOutput<(typeof SESSION_EVENTS)[Name]>;

@@ -1,4 +1,4 @@
-import type { Ask, RunAnswer, RunRecord, WatchEvent } from "gantry";
+import type { Ask, ProcessState, RunAnswer, RunRecord, WatchEvent } from "gantry";
 import type * as shapes from "./shapes.js";
 import type { Told } from "./told.js";
 import { textOf, wireDiff, wireMessage, wireSession } from "./wire-stored.js";
@@ -51,17 +51,22 @@ export function wireAsk(ask: Ask): Told<typeof shapes.Ask> {
   };
 }
 
+function wireProcess({ exitCode, ...process }: ProcessState) {
+  return { ...process, exit_code: exitCode };
+}
+
 /** Data of an event of a session's stream. */
 export function wireWatched(event: WatchEvent): Watched[keyof Watched] {
   switch (event.type) {
     case "state": {
-      const { session, run, asks, plan, elsewhere } = event.state;
+      const { session, run, asks, plan, processes, elsewhere } = event.state;
       const { leave } = session;
       return {
         session: { ...wireSession(session), leave },
         run: run && wireRun(run),
         asks: asks.map(wireAsk),
         plan,
+        ...(processes && { processes: processes.map(wireProcess) }),
         elsewhere,
       } satisfies Watched["state"];
     }

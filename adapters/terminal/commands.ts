@@ -10,7 +10,7 @@ const MODES: Readonly<Record<string, string>> = {
   ask: "what changes something is asked before",
   plan: "nothing is changed",
 };
-const EFFORTS = ["minimal", "low", "medium", "high"];
+const EFFORTS = ["minimal", "low", "medium", "high", "xhigh", "max"] as const;
 
 /** What can be typed in place of a prompt. */
 export const COMMANDS: readonly (readonly [name: string, about: string])[] = [
@@ -49,14 +49,23 @@ export function runCommand(desk: Desk, line: string): void {
   const said = rest.join(" ").trim();
   const command = Object.hasOwn(DOES, word) ? DOES[word] : undefined;
   if (command) command(desk, said);
-  else desk.notice(`There is no command /${word}; /help lists them.`, true);
+  else desk.attempt(() => sayCommand(desk, word, line));
+}
+
+/** One that the agent knows is a prompt of its own, also while a run goes on. */
+async function sayCommand(desk: Desk, word: string, line: string): Promise<void> {
+  const known = await desk.saidCommands();
+  if (known.some(([name]) => name === word)) desk.say(line, [], true);
+  else desk.notice(`There is no command /${writtenLine(word)}; /help lists them.`, true);
 }
 
 const DOES: Readonly<Record<string, (desk: Desk, said: string) => void>> = {
   help: (desk) =>
-    desk.show(
-      new Sheet("Keys and commands", [...KEYS, ...COMMANDS.map(([name, about]) => [`/${name}`, about] as const)]),
-    ),
+    desk.attempt(async () => {
+      const said = await desk.saidCommands().catch(() => []);
+      const rows = [...COMMANDS, ...said].map(([name, about]) => [`/${name}`, about] as const);
+      desk.show(new Sheet("Keys and commands", [...KEYS, ...rows]));
+    }),
   new: (desk) => desk.fresh(),
   sessions: (desk, said) => (said === "" ? chooseSession(desk) : desk.attempt(() => desk.open(said))),
   model: chooseModel,
@@ -139,7 +148,7 @@ function chooseEffort(desk: Desk, said: string): void {
   const { conversation } = desk;
   const set = (effort: string) =>
     desk.attempt(async () => {
-      const found = EFFORTS.find((one) => one === effort) as "minimal" | "low" | "medium" | "high" | undefined;
+      const found = EFFORTS.find((one) => one === effort);
       if (!found && effort !== "default")
         throw new Error(`no effort ${effort}; expected one of default, ${EFFORTS.join(", ")}`);
       await conversation.change({ reasoning_effort: found ?? "" });

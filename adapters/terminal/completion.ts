@@ -3,7 +3,12 @@ export interface Suggestion {
   /** In place of what stands from `from` to the cursor. */
   readonly text: string;
   readonly about: string;
+  /** More is to be typed behind it. */
+  readonly waits?: boolean;
 }
+
+/** What can be said by a slash; `hint`: what to type behind it. */
+export type CommandLine = readonly [name: string, about: string, hint?: string];
 
 /** What a prompt may go on with, and from where on. */
 export interface Completion {
@@ -16,7 +21,7 @@ const MOST = 8;
 /** What is being written at the cursor: a command at the beginning, or the name of a file behind `@`. */
 export function wordAt(text: string, at: number): { sign: "/" | "@"; from: number; word: string } | undefined {
   const before = text.slice(0, at);
-  if (/^\/[\w-]*$/.test(before)) return { sign: "/", from: 0, word: before.slice(1) };
+  if (/^\/\S*$/.test(before)) return { sign: "/", from: 0, word: before.slice(1) };
   const file = /(?:^|\s)@((?:[^\s\\]|\\ )*)$/.exec(before);
   return file
     ? { sign: "@", from: at - (file[1] ?? "").length - 1, word: (file[1] ?? "").replaceAll("\\ ", " ") }
@@ -24,11 +29,10 @@ export function wordAt(text: string, at: number): { sign: "/" | "@"; from: numbe
 }
 
 /** The commands that begin so. */
-export function commandsLike(
-  word: string,
-  commands: readonly (readonly [name: string, about: string])[],
-): Suggestion[] {
-  return commands.filter(([name]) => name.startsWith(word)).map(([name, about]) => ({ text: `/${name} `, about }));
+export function commandsLike(word: string, commands: readonly CommandLine[]): Suggestion[] {
+  return commands
+    .filter(([name]) => name.startsWith(word))
+    .map(([name, about, hint = ""]) => ({ text: `/${name} `, about, ...(hint !== "" && { waits: true }) }));
 }
 
 /** Files whose path has these letters in this order, the closest first. */

@@ -3,6 +3,7 @@ import {
   SessionPage,
   type Ask,
   type ConnectionState,
+  type Effort,
   type GantryClient,
   type Message,
   type SessionChange,
@@ -19,7 +20,7 @@ export interface Wishes {
   provider?: string;
   model?: string;
   mode?: "auto" | "ask" | "plan";
-  reasoning_effort?: "" | "minimal" | "low" | "medium" | "high";
+  reasoning_effort?: Effort;
 }
 
 /** What a conversation tells the terminal that shows it. */
@@ -116,10 +117,10 @@ export class Conversation {
     }
   }
 
-  /** Say something: to the run under way, else as a prompt. What has files waits for the run's end, where there is one. */
-  async say(message: string, files: readonly string[] = []): Promise<void> {
+  /** Say something: to the run under way, else as a prompt. What has files, or is a command, waits for the run's end, where there is one. */
+  async say(message: string, files: readonly string[] = [], isCommand = false): Promise<void> {
     const { id } = this;
-    if (id !== undefined && this.isRunning && files.length === 0) {
+    if (id !== undefined && this.isRunning && files.length === 0 && !isCommand) {
       try {
         await this.#client.sessions.steer(id, message, this.#until);
         return;
@@ -134,6 +135,7 @@ export class Conversation {
       message,
       // We watch as soon as it is known what.
       answers: true,
+      ...(message.startsWith("/") && { commands: true }),
       ...(files.length > 0 && { files: [...files] }),
       ...(id === undefined ? this.wishes : { session_id: id, queue: true }),
     };

@@ -1,10 +1,12 @@
 import { GantryError, NotFoundError, type GantryClient, type Model } from "gantry/client";
 import { AskPanel } from "./ask-panel.js";
+import type { CommandLine } from "./completion.js";
 import { Conversation, promptsOf, type Told, type Wishes } from "./conversation.js";
 import type { Editor } from "./editor.js";
 import type { Input } from "./keys.js";
 import type { Overlay } from "./overlays.js";
 import { Prompt } from "./prompt.js";
+import { writtenLine } from "./text.js";
 import type { Notice } from "./transcript.js";
 import { Scroll } from "./scroll.js";
 
@@ -74,6 +76,7 @@ export class Desk implements Told {
     const { files } = options;
     this.prompt = new Prompt({
       commands: options.commands,
+      findCommands: (found) => this.attempt(async () => found(await this.saidCommands().catch(() => []))),
       findFiles:
         files &&
         ((found) =>
@@ -154,6 +157,34 @@ export class Desk implements Told {
   fresh(): void {
     this.#replace(new Conversation(this.options.client, this, { ...this.options.wishes }));
     this.changed();
+  }
+
+  /** What can be said by a slash to this session's agent, beside what is typed here in place of a prompt. */
+  async saidCommands(): Promise<CommandLine[]> {
+    const { client, projectDir, commands } = this.options;
+    const { id } = this.conversation;
+    const all = await client
+      .commands(id === undefined ? { projectDir } : { sessionId: id }, { signal: this.#end.signal })
+      // A server of before has none.
+      .catch((error: unknown) => {
+        if (error instanceof NotFoundError) return [];
+        throw error;
+      });
+    return all
+      .filter(({ name }) => writtenLine(name) === name && !commands.some(([own]) => own === name))
+      .map(({ name, description, hint }) => [name, writtenLine(`${description} ${hint}`.trim()), hint]);
+  }
+
+  /** Say it as a prompt: what a slash stands for is found out by the agent. */
+  say(text: string, files: readonly string[] = [], isCommand = false): void {
+    const { conversation } = this;
+    this.attempt(() =>
+      conversation.say(text, files, isCommand).catch((error: unknown) => {
+        // It was not said: it stands there again, if nothing else does.
+        if (this.editor.text === "") this.editor.set(text);
+        throw error;
+      }),
+    );
   }
 
   /** Asked for once, when somebody looks. */
@@ -284,14 +315,7 @@ export class Desk implements Told {
 
   #submit(text: string, files: readonly string[]): void {
     this.scroll.toEnd();
-    if (/^\/[a-z]+(\s|$)/.test(text)) return this.options.run(this, text);
-    const { conversation } = this;
-    this.attempt(() =>
-      conversation.say(text, files).catch((error: unknown) => {
-        // It was not said: it stands there again, if nothing else does.
-        if (this.editor.text === "") this.editor.set(text);
-        throw error;
-      }),
-    );
+    if (/^\/[^\s/]+(\s|$)/.test(text)) return this.options.run(this, text);
+    this.say(text, files);
   }
 }

@@ -29,7 +29,7 @@ export function frameOf(desk: Desk, transcript: Transcript, columns: number, row
     ? overlay.rows(columns, over)
     : ask
       ? ask.rows(columns, over, conversation.asks.length - 1)
-      : [...planRows(desk, columns), ...proposalRows(desk, columns)];
+      : [...planRows(desk, columns), ...processRows(desk, columns), ...proposalRows(desk, columns)];
   const shown = panel.slice(0, room);
   const height = room - shown.length;
   const blocks = transcript.blocks(conversation.page, desk.notices, { columns, all: desk.all });
@@ -74,6 +74,21 @@ function planRows({ conversation }: Desk, columns: number): Line[] {
       span(`  ${marks[status]} `, status === "in_progress" ? "accent" : "dim"),
       span(cut(writtenLine(content), columns - 4), status === "in_progress" ? "plain" : "dim"),
     ]);
+}
+
+/** What goes on in the background: one line, and the last of them by name. */
+function processRows({ conversation }: Desk, columns: number): Line[] {
+  const running = (conversation.page.state?.processes ?? []).filter(({ state }) => state === "running");
+  const last = running.at(-1);
+  if (!last) return [];
+  const count = running.length === 1 ? "" : ` and ${running.length - 1} more`;
+  const said = `  ⟳ in the background: `;
+  return [
+    [
+      span(said, "accent"),
+      span(cut(`${writtenLine(last.command)}${count}`, Math.max(1, columns - said.length)), "dim"),
+    ],
+  ];
 }
 
 function proposalRows({ prompt: { completion } }: Desk, columns: number): Line[] {

@@ -1,14 +1,16 @@
-import { commandsLike, filesIn, filesLike, wordAt, type Completion } from "./completion.js";
+import { commandsLike, filesIn, filesLike, wordAt, type CommandLine, type Completion } from "./completion.js";
 import { Editor } from "./editor.js";
 import type { Input } from "./keys.js";
 
-/** How long the files that `@` proposes are those that were found, in ms. */
-const FILES_MS = 5_000;
+/** How long the files that `@` proposes, and the commands of `/`, are those that were found, in ms. */
+const FOUND_MS = 5_000;
 
 /** What a prompt needs of the desk that it lies on. */
 export interface PromptHost {
   /** What can be typed in place of a prompt. */
-  readonly commands: readonly (readonly [name: string, about: string])[];
+  readonly commands: readonly CommandLine[];
+  /** Find what can be said by a slash besides, and tell it. */
+  findCommands(found: (commands: readonly CommandLine[]) => void): void;
   /** Find the files that `@` proposes and tell them; undefined: there are none to be had. */
   readonly findFiles: ((found: (files: readonly string[]) => void) => void) | undefined;
   /** Enter was pressed on something. `files` are those of it that are named. */
@@ -22,6 +24,8 @@ export class Prompt {
   readonly #host: PromptHost;
   #files: readonly string[] = [];
   #filesAsked = -Infinity;
+  #commands: readonly CommandLine[] = [];
+  #commandsAsked = -Infinity;
 
   constructor(host: PromptHost) {
     this.#host = host;
@@ -114,14 +118,26 @@ export class Prompt {
     if (!found) return;
     const { sign, from, word } = found;
     if (sign === "@") this.#listFiles();
-    const suggestions = sign === "/" ? commandsLike(word, this.#host.commands) : filesLike(word, this.#files);
+    else this.#listCommands();
+    const commands = [...this.#host.commands, ...this.#commands];
+    const suggestions = sign === "/" ? commandsLike(word, commands) : filesLike(word, this.#files);
     if (suggestions.length > 0) this.completion = { from, suggestions, at: 0 };
+  }
+
+  #listCommands(): void {
+    const now = performance.now();
+    if (now - this.#commandsAsked < FOUND_MS) return;
+    this.#commandsAsked = now;
+    this.#host.findCommands((commands) => {
+      this.#commands = commands;
+      this.#complete();
+    });
   }
 
   #listFiles(): void {
     const now = performance.now();
     // Those that were made meanwhile are found the next time.
-    if (now - this.#filesAsked < FILES_MS) return;
+    if (now - this.#filesAsked < FOUND_MS) return;
     this.#filesAsked = now;
     this.#host.findFiles?.((files) => {
       this.#files = files;
@@ -138,12 +154,12 @@ export class Prompt {
       completion.at = (at + (name === "up" ? suggestions.length - 1 : 1)) % suggestions.length;
     else if (name === "escape") this.completion = undefined;
     else if (name === "tab" || name === "enter") {
-      const text = suggestions[at]?.text ?? "";
+      const { text = "", waits = false } = suggestions[at] ?? {};
       // A command that is written out is done with Enter at once.
       if (name === "enter" && `${editor.text.slice(from, editor.at)} ` === text) return false;
       editor.replace(from, text);
       this.completion = undefined;
-      if (name === "enter" && text.startsWith("/")) this.#submit();
+      if (name === "enter" && text.startsWith("/") && !waits) this.#submit();
     } else return false;
     return true;
   }

@@ -32,6 +32,14 @@ export class HiddenStream {
     this.#open = text.slice(settled);
     if (news !== "") this.#tell(news);
   }
+
+  /** Nothing comes any more: what waited is no begin of anything. */
+  end(): void {
+    const hidden = this.#redactor.hide(this.#before + this.#open);
+    const news = hidden.slice(alike(this.#redactor.hide(this.#before), hidden));
+    this.#before = this.#open = "";
+    if (news !== "") this.#tell(news);
+  }
 }
 
 /** How much two texts have in common at their begin. */

@@ -14,6 +14,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) =>
   adapters: () => import("./adapters.js"),
   sessions: () => import("./sessions.js"),
   models: () => import("./models.js"),
+  mcp: () => import("./mcp.js"),
   completion: () => import("./completion.js"),
 };
 

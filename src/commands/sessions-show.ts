@@ -92,7 +92,7 @@ function asText({ role, name, parts, failed, finished, createdAt }: Message): st
 function partText(part: Part, role: Message["role"]): string {
   switch (part.type) {
     case "text":
-      return role === "tool" ? firstLines(seen(part.text, true)) : seen(part.text, true);
+      return role === "tool" ? firstLines(seen(part.text, true)) : seen(part.typed ?? part.text, true);
     case "reasoning":
       return "";
     case "tool_call":

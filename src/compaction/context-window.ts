@@ -1,3 +1,4 @@
+import { nearestEffort } from "../models/efforts.js";
 import { abortable } from "../base/abort.js";
 import { bytesOfAll, BYTES_PER_TOKEN, estimatePrompt, sizeOf, tokensOf } from "../models/estimate.js";
 import { fit, shortened } from "./fit.js";
@@ -272,7 +273,8 @@ export class ContextWindow {
       messages: [{ role: "user", parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false }],
       tools: [],
       maxTokens,
-      effort: model.reasoning ? "minimal" : "",
+      effort: nearestEffort(model.reasoning ? "minimal" : "", model.efforts),
+      thinks: false,
       cacheKey: `${sessionId}-compaction`,
     });
     const room = this.#limit - estimatePrompt(asking("")) - maxTokens;

@@ -1,66 +1,112 @@
 import type { BigIntStats } from "node:fs";
-import { lstat } from "node:fs/promises";
-import { join } from "node:path";
+import { lstat, stat } from "node:fs/promises";
 import { PathGuard } from "./path-guard.js";
 
-/** Folders whose file is remembered. */
-const FOLDERS = 64;
-/** A file that changed less than this ago, in ms, may change again without its times telling. */
+/** Paths that are remembered. */
+const PATHS = 256;
+/** What changed less than this ago, in ms, may change again without its times telling. */
 const RACY_MS = 2_000;
 
+/** Where something is that every run wants to know. */
+export interface KnownPlace {
+  /** Absolute path. */
+  readonly path: string;
+  /** Folder that no link leads out of. */
+  readonly root: string;
+  /** Whose it may be, by number; left out: anybody's. */
+  readonly owners?: ReadonlySet<bigint> | undefined;
+}
+
+/** The beginning of a file, and whether there is more of it. */
+export interface KnownText {
+  readonly text: string;
+  readonly isCut: boolean;
+}
+
+type Look<T> = (place: KnownPlace, guard: PathGuard) => Promise<{ said: T; stats: BigIntStats }>;
+
 /**
- * The beginning of a file that every run in a folder wants, remembered for as long as the file is the same. One look at
- * its name tells that; what is new or changed is opened by the guard. No link is followed out of the folder, nor to what
- * is denied.
+ * What is at paths that every run wants to know, remembered for as long as it is the same. One look at a name tells
+ * that; what is new or changed is opened by the guard. No link is followed out of a place's root, nor to what is denied.
  */
-export class KnownFile {
-  readonly #name: string;
-  readonly #bytes: number;
+export class Known<T> {
+  readonly #look: Look<T>;
   readonly #denied: readonly string[];
   readonly #racyMs: number;
-  /** By folder; the one read first goes first. */
-  readonly #known = new Map<string, { mark: string; text: string }>();
+  /** By path; the one read first goes first. */
+  readonly #known = new Map<string, { mark: string; said: T }>();
 
-  /** At most `bytes` of the file are read. */
-  constructor(name: string, bytes: number, denied: readonly string[], racyMs = RACY_MS) {
-    this.#name = name;
-    this.#bytes = bytes;
+  constructor(look: Look<T>, denied: readonly string[], racyMs = RACY_MS) {
+    this.#look = look;
     this.#denied = denied;
     this.#racyMs = racyMs;
   }
 
-  /** Its text; `""` where there is none, or none that may be read. Never rejects. */
-  async textIn(folder: string): Promise<string> {
-    const path = join(folder, this.#name);
+  /** What is there; undefined where there is nothing, or nothing that may be read. Never rejects. */
+  async read(place: KnownPlace): Promise<T | undefined> {
+    const { path, owners } = place;
     try {
       const now = await lstat(path, { bigint: true });
-      const known = this.#known.get(folder);
-      return known?.mark === markOf(now) ? known.text : await this.#read(folder, path);
+      const known = this.#known.get(path);
+      if (known?.mark === markOf(now)) return known.said;
+      this.#known.delete(path);
+      const guard = await PathGuard.create({ roots: [place.root], denied: this.#denied });
+      const { said, stats } = await this.#look(place, guard);
+      if (owners && !owners.has(stats.uid)) return undefined;
+      if (Date.now() - Number(stats.ctimeMs) > this.#racyMs) this.#keep(path, { mark: markOf(stats), said });
+      return said;
     } catch {
-      return "";
+      return undefined;
     }
   }
 
-  async #read(folder: string, path: string): Promise<string> {
-    this.#known.delete(folder);
-    const guard = await PathGuard.create({ roots: [folder], denied: this.#denied });
+  #keep(path: string, known: { mark: string; said: T }): void {
+    const [oldest] = this.#known.keys();
+    if (this.#known.size >= PATHS && oldest !== undefined) this.#known.delete(oldest);
+    this.#known.set(path, known);
+  }
+}
+
+/** The first `bytes` of files. */
+export function knownFiles(bytes: number, denied: readonly string[], racyMs?: number): Known<KnownText> {
+  const look: Look<KnownText> = async ({ path }, guard) => {
     const { handle, stats } = await guard.openFile(path);
     try {
-      const buffer = Buffer.alloc(this.#bytes);
-      const { bytesRead } = await handle.read(buffer, 0, this.#bytes, 0);
-      const text = buffer.toString("utf8", 0, bytesRead).trim();
-      if (Date.now() - Number(stats.ctimeMs) > this.#racyMs) this.#keep(folder, { mark: markOf(stats), text });
-      return text;
+      const buffer = Buffer.alloc(bytes);
+      const { bytesRead } = await handle.read(buffer, 0, bytes, 0);
+      const isCut = stats.size > BigInt(bytesRead);
+      return { said: { text: wholeCharacters(buffer.subarray(0, bytesRead), isCut).trim(), isCut }, stats };
     } finally {
       await handle.close();
     }
-  }
+  };
+  return new Known(look, denied, racyMs);
+}
 
-  #keep(folder: string, known: { mark: string; text: string }): void {
-    const [oldest] = this.#known.keys();
-    if (this.#known.size >= FOLDERS && oldest !== undefined) this.#known.delete(oldest);
-    this.#known.set(folder, known);
-  }
+/** Names of at most `most` folders in folders, sorted. */
+export function knownFolders(most: number, denied: readonly string[], racyMs?: number): Known<readonly string[]> {
+  const look: Look<readonly string[]> = async ({ path }, guard) => {
+    const folder = await guard.openFolder(path);
+    try {
+      const stats = await stat(folder.at("."), { bigint: true });
+      const names: string[] = [];
+      for await (const entry of folder.entries()) {
+        // A link to a folder is opened, or not, when something in it is.
+        if (entry.isDirectory() || entry.isSymbolicLink()) names.push(entry.name);
+        if (names.length >= most) break;
+      }
+      return { said: names.sort(), stats };
+    } finally {
+      await folder.close();
+    }
+  };
+  return new Known(look, denied, racyMs);
+}
+
+/** As text; the half of a character on which a cut lies is left out. */
+function wholeCharacters(bytes: Buffer, isCut: boolean): string {
+  const text = bytes.toString("utf8");
+  return isCut ? text.replace(/\uFFFD$/, "") : text;
 }
 
 /** What another file, and the same one after a change or under one more name, does not have. */

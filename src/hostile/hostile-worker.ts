@@ -1,5 +1,6 @@
 // Runs in a thread of its own; what it does and under which limits is told in threads.ts.
 import { parentPort } from "node:worker_threads";
+import { patchText } from "./apply-chunks.js";
 import { editText } from "./apply-edit.js";
 import { compileExpression } from "./expression.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
@@ -18,6 +19,7 @@ const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise
   walk: (job) => walks.begin(job),
   more: () => walks.more(),
   edit: editText,
+  patch: patchText,
   expression: compileExpression,
   search: searchLines,
   // Its library is large, and few calls need it.

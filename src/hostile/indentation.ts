@@ -1,3 +1,5 @@
+import { indentOf } from "./text-views.js";
+
 /** What an indentation becomes in the file; undefined where that cannot be said. */
 export type Reindent = (indent: string) => string | undefined;
 
@@ -5,7 +7,8 @@ export type Reindent = (indent: string) => string | undefined;
  * How a file indents what a text indents otherwise: all of it shifted, or by other blanks for each level. Of each line the
  * indentation in the text and the one in the file; undefined where the lines do not agree on one rule.
  */
-export function indentRule(pairs: readonly (readonly [wanted: string, file: string])[]): Reindent | undefined {
+export function indentRule(pairs: readonly (readonly [wanted: string, file: string])[] = []): Reindent | undefined {
+  if (pairs.length === 0) return undefined;
   const known = new Map<string, string>();
   const back = new Map<string, string>();
   for (const [wanted, file] of pairs) {
@@ -18,6 +21,17 @@ export function indentRule(pairs: readonly (readonly [wanted: string, file: stri
     .map((make) => make(known))
     .find((one) => one && [...known].every(([wanted, file]) => one(wanted) === file));
   return rule && ((indent) => known.get(indent) ?? rule(indent));
+}
+
+/**
+ * The indentation of lines as they were asked for, and as they are in the file; nothing is known of blank ones. Undefined
+ * where the file has spaces of print before a word, which no rule could make.
+ */
+export function indentsOf(wanted: readonly string[], raws: readonly string[]): [string, string][] | undefined {
+  if (raws.some((raw) => /^[ \t]*(?:\xc2\xa0|\xe2\x80[\x80-\x8b\xaf]|\xe3\x80\x80)/.test(raw))) return undefined;
+  return wanted.flatMap((line, at): [string, string][] =>
+    line.trim() === "" ? [] : [[indentOf(line), indentOf(raws[at] ?? "")]],
+  );
 }
 
 type Known = ReadonlyMap<string, string>;

@@ -1,3 +1,4 @@
+import type { PatchedFile, PatchJob } from "./apply-chunks.js";
 import type { EditedFile, EditJob } from "./apply-edit.js";
 import type { GlobsJob } from "./fitting-globs.js";
 import type { JsonFault, JsonJob } from "./json-fault.js";
@@ -20,6 +21,8 @@ export interface Jobs {
   more: Record<string, never>;
   /** Edit the text of a file. */
   edit: EditJob;
+  /** Apply the pieces of a patch to the text of a file. */
+  patch: PatchJob;
   /** Check a regular expression. */
   expression: Expression;
   /** Search lines of files. */
@@ -41,6 +44,7 @@ export interface Answers {
   walk: { refused: string | undefined };
   more: WalkedPart;
   edit: EditedFile | { refused: string };
+  patch: PatchedFile | { refused: string };
   expression: { flags: string } | { refused: string };
   search: FileMatches[];
   schema: SchemaAnswer;

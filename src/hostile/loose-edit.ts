@@ -1,5 +1,5 @@
 import { toLf } from "../files/line-ends.js";
-import { indentRule } from "./indentation.js";
+import { indentRule, indentsOf } from "./indentation.js";
 import type { Reindent } from "./indentation.js";
 import { mergeLines } from "./merge-lines.js";
 import type { FoundLine } from "./merge-lines.js";
@@ -7,6 +7,7 @@ import { readingsOf } from "./readings.js";
 import type { Reading } from "./readings.js";
 import { indentOf, mapped, TextView } from "./text-views.js";
 import type { Tolerance, ViewPlace } from "./text-views.js";
+import { REINDENTED, WAYS } from "./ways.js";
 
 /** A replacement in a file, one character a byte. */
 export interface LooseEdit {
@@ -18,16 +19,6 @@ export interface LooseEdit {
   /** What was overlooked, in words. */
   readonly how: string;
 }
-
-/** The ways to overlook slips, each less near to the letter than the one before; blanks at the ends of lines in all of them. */
-const WAYS: readonly (Tolerance & { readonly how: string })[] = [
-  { typography: false, blanks: false, indentation: false, how: "blanks at the ends of lines differ" },
-  { typography: true, blanks: false, indentation: false, how: "quotes, dashes or spaces are others" },
-  { typography: false, blanks: false, indentation: true, how: "indentation differs" },
-  { typography: true, blanks: false, indentation: true, how: "indentation, quotes, dashes or spaces are others" },
-  { typography: true, blanks: true, indentation: false, how: "blanks between words differ" },
-  { typography: true, blanks: true, indentation: true, how: "indentation and blanks between words differ" },
-];
 
 /** A text with less in it is found by its letter alone. */
 const MIN_LETTERS = 3;
@@ -89,7 +80,7 @@ export class LooseText {
       if (reading.fresh === undefined) return `${not}, but ${reading.unclear}. Copy the text exactly as it is there`;
       const edit = this.#replacement(place, wanted, latinOf(reading.fresh).split("\n"), way);
       if (!edit) return `${not}, and what new_string becomes there is not clear. Copy the text exactly as it is there`;
-      return { ...edit, how: how + (way.indentation ? "; the new text was indented as the file is" : "") };
+      return { ...edit, how: how + (way.indentation ? `; ${REINDENTED}` : "") };
     }
     return undefined;
   }
@@ -139,24 +130,17 @@ export class LooseText {
   ): string | undefined {
     const merge = (reindent: Reindent, old: readonly string[], other: readonly string[]): string | undefined =>
       mergeLines({ tolerance, found, old, fresh: other, reindent, lineEnd: this.#lineEnd });
-    // Spaces of print before a word are no indentation that could be had again.
-    if (found.some(({ raw }) => /^[ \t]*(?:\xc2\xa0|\xe2\x80[\x80-\x8b\xaf]|\xe3\x80\x80)/.test(raw))) return undefined;
-    const rule = indentRule(indentsOf(wanted, found));
+    const raws = found.map(({ raw }) => raw);
+    const rule = indentRule(indentsOf(wanted, raws));
     if (rule) return merge(rule, wanted, fresh);
     // Who copies a piece often leaves out the blanks before its first word, and no others.
     const bare = (lines: readonly string[]): boolean => indentOf(lines[0] ?? "") === "" && lines[0] !== "";
     if (!bare(wanted) || !bare(fresh)) return undefined;
     const indent = indentOf(found[0]?.raw ?? "");
     const whole = ([line = "", ...lines]: readonly string[]): string[] => [indent + line, ...lines];
-    const other = indentRule(indentsOf(whole(wanted), found));
+    const other = indentRule(indentsOf(whole(wanted), raws));
     return other && merge(other, whole(wanted), whole(fresh));
   }
-}
-
-function indentsOf(wanted: readonly string[], found: readonly FoundLine[]): [string, string][] {
-  return wanted.flatMap((line, at): [string, string][] =>
-    line.trim() === "" ? [] : [[indentOf(line), indentOf(found[at]?.raw ?? "")]],
-  );
 }
 
 /** As the lines of a file are held: one character a byte, lines ended by line feeds alone. */

@@ -1,8 +1,8 @@
 import { toLf } from "../files/line-ends.js";
 
-/** Why a text may not have matched, by the place in the file (as latin1) that is most like it. */
-export function notFound(latin: string, wanted: string, name: string): string {
-  const start = `${name}: old_string was not found`;
+/** Why a text may not have matched, by the place in the file (as latin1) that is most like it. `what`: the text is of. */
+export function notFound(latin: string, wanted: string, name: string, what = "old_string"): string {
+  const start = `${name}: ${what} was not found`;
   const near = closest(linesOf(Buffer.from(latin, "latin1").toString()), linesOf(wanted));
   if (!near) return `${start}, nor anything like it. Read the file and copy the text exactly.`;
   const { line, text, asked, agreed } = near;
@@ -12,7 +12,7 @@ export function notFound(latin: string, wanted: string, name: string): string {
     text === undefined
       ? `The file ends after line ${line - 1}`
       : `Line ${line} is most like it and differs: ${quoted(text)}`;
-  return `${start}. ${there}, where old_string has ${quoted(asked)}.${ahead} Copy the text exactly as it is there, or read the file again.`;
+  return `${start}. ${there}, where ${what} has ${quoted(asked)}.${ahead} Copy the text exactly as it is there, or read the file again.`;
 }
 
 /** Behind the last line end is no line. */
@@ -38,9 +38,11 @@ interface Near {
   agreed: number;
 }
 
-/** So many lines of what is asked for are looked for; of the file are looked at; and where a likeness is sought. */
+/** So many lines of what is asked for are looked for. */
 const MAX_WANTED = 40;
+/** So many lines of a file are looked at. */
 const MAX_LINES = 100_000;
+/** So many where none agrees and one that is alike is sought. */
 const MAX_LIKENED = 20_000;
 
 function closest(file: readonly string[], wanted: readonly string[]): Near | undefined {

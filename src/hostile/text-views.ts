@@ -139,7 +139,7 @@ export class TextView {
     for (const from of this.#overlapping(text)) {
       const to = from + text.length;
       if (!this.#begins(from, wholeBegin)) continue;
-      if (last !== "" && !this.#ends(to, wholeEnd)) continue;
+      if ((last !== "" || ends) && !this.#ends(to, wholeEnd)) continue;
       const first = this.#lineAt(from);
       const end = first + lines.length - 1;
       const [firstStart = 0, endStart = 0] = [this.#starts[first], this.#starts[end]];

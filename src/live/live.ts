@@ -1,3 +1,4 @@
+import type { ProcessState } from "../ports/background.js";
 import type { SessionDriver, StoredRun } from "../ports/session-driver.js";
 import { isOurs } from "../sessions/holder.js";
 import { asItIs, isOpen } from "../sessions/stored-run.js";
@@ -8,10 +9,16 @@ import { Tail } from "./tail.js";
 /** The chains of which somebody in this process wants to know at once what happens. */
 export class Live {
   readonly #tails = new Map<string, { tail: Tail; users: number }>();
+  readonly #processes: Processes;
+
+  /** `processes` lists what goes on in the background of a chain, in this process. */
+  constructor(processes: Processes = () => Promise.resolve([])) {
+    this.#processes = processes;
+  }
 
   /** The tail of a chain, shared; `leave` when it is needed no more. */
   open(rootId: string, store: SessionDriver): { tail: Tail; leave: () => void } {
-    const known = this.#tails.get(rootId) ?? { tail: tailOf(rootId, store), users: 0 };
+    const known = this.#tails.get(rootId) ?? { tail: this.#tailOf(rootId, store), users: 0 };
     known.users += 1;
     known.tail.refresh();
     this.#tails.set(rootId, known);
@@ -38,16 +45,27 @@ export class Live {
     this.#tails.get(rootId)?.tail.touched();
     store.notifier.publish(rootId);
   }
+
+  #tailOf(rootId: string, store: SessionDriver): Tail {
+    const plan = new Plan(rootId, store);
+    return new Tail(rootId, store, () => stateOf(store, rootId, plan, this.#processes));
+  }
 }
 
-function tailOf(rootId: string, store: SessionDriver): Tail {
-  const plan = new Plan(rootId, store);
-  return new Tail(rootId, store, () => stateOf(store, rootId, plan));
-}
+type Processes = (rootId: string) => Promise<readonly ProcessState[]>;
 
 /** How a session stands, by the id of its chain's original; undefined when there is none. */
-async function stateOf(store: SessionDriver, rootId: string, plan: Plan): Promise<SessionState | undefined> {
-  const [head, stored] = await Promise.all([store.head(rootId, { messages: false }), newestRun(store, rootId)]);
+async function stateOf(
+  store: SessionDriver,
+  rootId: string,
+  plan: Plan,
+  listed: Processes,
+): Promise<SessionState | undefined> {
+  const [head, stored, processes] = await Promise.all([
+    store.head(rootId, { messages: false }),
+    newestRun(store, rootId),
+    listed(rootId),
+  ]);
   if (!head) return undefined;
   const { original: session, newest } = head;
   const run = stored ? asItIs(stored) : null;
@@ -59,6 +77,7 @@ async function stateOf(store: SessionDriver, rootId: string, plan: Plan): Promis
     // What a dead run asks nobody waits for.
     asks: asks.filter(({ runId }) => runId === run?.id).reverse(),
     plan: await plan.at(session.cuts.length, newest.lastSeq),
+    ...(processes.length > 0 && { processes }),
     elsewhere: isGoing && !!stored?.holder && !isOurs(stored.holder),
   };
 }

@@ -288,5 +288,9 @@ function told(name: string, failure: unknown): string {
 
 /** Whether something that came from outside is a model. */
 export function isModel(value: unknown): value is Model {
-  return isRecord(value) && [value["id"], value["name"], value["ownedBy"]].every((one) => typeof one === "string");
+  if (!isRecord(value)) return false;
+  const { id, name, ownedBy, efforts } = value;
+  return (
+    [id, name, ownedBy].every((one) => typeof one === "string") && (efforts === undefined || Array.isArray(efforts))
+  );
 }

@@ -24,8 +24,10 @@ export interface Told {
   readonly open?: boolean;
   /** Of a section that a text may stand for. */
   readonly orText?: boolean;
-  /** Of a list. */
+  /** Of a list, or of a map. */
   readonly item?: Option<unknown>;
+  /** Whether it is a map. */
+  readonly isMap?: boolean;
 }
 
 /** One option, or a section of them: how it is checked, what it is when it is left out, what is told of it. */
@@ -217,6 +219,32 @@ export function list<T, const R extends Rest<readonly Exclude<T, undefined>[]>>(
   );
   const json = { type: "array", ...(rest.filled === undefined ? {} : { minItems: 1 }) };
   return told(check, { ...rest, about, type: noun.slice(2), json, item });
+}
+
+/** Things by names of the user's own, each as `item` describes; `names` says which there may be. */
+export function map<T>(
+  item: Option<T>,
+  about: string,
+  names: { readonly fits: (name: string) => boolean; readonly expected: string },
+): Option<Readonly<Record<string, Exclude<T, undefined>>>> {
+  const check = v.pipe(
+    v.custom<Record<string, unknown>>(isRecord, unexpected("an object")),
+    v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
+      // Without those that every object has.
+      const read = Object.create(null) as Record<string, Exclude<T, undefined>>;
+      for (const [name, one] of Object.entries(value)) {
+        const issue = names.fits(name)
+          ? take(item, one, (taken) => (read[name] = taken as Exclude<T, undefined>))
+          : { message: `expected ${names.expected}, got ${shown(name)}`, path: [] };
+        if (!issue) continue;
+        addIssue({ ...issue, path: [at(value, name), ...issue.path] });
+        return NEVER;
+      }
+      return read;
+    }),
+  );
+  const told_ = { about, type: "object", json: { type: "object" }, item, isMap: true, default: {} };
+  return told<Readonly<Record<string, Exclude<T, undefined>>>, { default: Record<string, never> }>(check, told_);
 }
 
 /** What a section refuses although each of its options is right: one of its keys, and what was expected there. */

@@ -23,6 +23,8 @@ export interface Model {
   maxOutput?: number;
   /** Whether it reasons, so that an effort can be chosen. */
   reasoning?: boolean;
+  /** Efforts that can be asked of it, the least first; none where it thinks as it likes. Default: unknown, asked as said. */
+  efforts?: readonly Exclude<ReasoningEffort, "">[];
   /** What it takes beside text. Default: unknown, treated as text alone. */
   input?: readonly ("text" | "image" | "pdf")[];
   prices?: ModelPrices;
@@ -41,7 +43,10 @@ export interface ModelRequest {
   temperature?: number;
   /** Most tokens of the answer; default: the model's own limit. */
   maxTokens?: number;
+  /** One that the model offers, where that is known. */
   effort: ReasoningEffort;
+  /** Whether thinking is worth its time. Default: true. Of titles and summaries it is not: such a call has an effort that is small, and need not think at all. */
+  thinks?: boolean;
   /** JSON Schema that the answer's text is to fit once it makes no calls. Only for providers that can see to it without harm; the kernel looks by itself. */
   outputSchema?: JsonSchema;
   /** The same for all calls of one session. */
@@ -106,4 +111,4 @@ export interface ModelProvider {
   close(): Promise<void>;
 }
 /** Level of reasoning asked of a model; `""` is the model's default. */
-export type ReasoningEffort = "" | "minimal" | "low" | "medium" | "high";
+export type ReasoningEffort = "" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max";

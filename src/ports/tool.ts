@@ -1,7 +1,9 @@
 import type { Ask } from "./ask.js";
 import type { FileKeeper } from "./file-history.js";
+import type { BackgroundWork } from "./background.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./shown.js";
+import type { Skill } from "./skill.js";
 
 export type { Diff, Location, ToolKind } from "./shown.js";
 
@@ -26,6 +28,8 @@ export interface ToolSpec {
   readonly origin?: string;
   /** Whether it is of use only where somebody is there to answer: the models of other runs are not told of it. Default false. */
   readonly needsPerson?: boolean;
+  /** Whether it is of use only where there are skills: the models of other runs are not told of it. Default false. */
+  readonly needsSkills?: boolean;
 }
 
 /** What a call brought, for the model and for people. */
@@ -118,6 +122,8 @@ export interface ToolContext {
    * Left out: none would.
    */
   mayRun?(command: string): Promise<boolean>;
+  /** Those that the model was told of. */
+  readonly skills?: readonly Skill[];
 }
 
 /** How a call is shown to a person. */
@@ -152,6 +158,8 @@ export interface Tool<Args = any> extends ToolSpec {
   preview?(args: Args, context: Pick<ToolContext, "projectDir" | "folders" | "signal">): Promise<ToolCallPreview>;
   /** Do the work. A throw becomes a failed tool result, never a failed run. */
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
+  /** What it keeps going beside its calls; several tools may share it. Its sessions tell it to whoever watches them. */
+  readonly background?: BackgroundWork;
   /** End what is kept from one call to the next. Called when an agent closes, which others may share it with. */
   close?(): Promise<void>;
 }

@@ -1,4 +1,5 @@
 import type { Ask } from "./ask.js";
+import type { ProcessState } from "./background.js";
 import type { Message } from "./message.js";
 import type { RunRecord } from "./run.js";
 import type { Session } from "./session.js";
@@ -19,6 +20,8 @@ export interface SessionState {
   asks: readonly Ask[];
   /** The todo list, as the tools left it last; empty without one. */
   plan: readonly PlanEntry[];
+  /** Commands in the background, of this process and those that were kept: those that run, and the last that ended. Left out where there is none. */
+  processes?: readonly ProcessState[];
   /** Whether the run goes on in another process, which alone tells what its tools print. */
   elsewhere: boolean;
 }

@@ -1,15 +1,13 @@
 import { InputError } from "../ports/errors.js";
-import type { ReasoningEffort } from "../ports/model-provider.js";
+import { EFFORTS } from "../models/efforts.js";
 import type { RunInput } from "../ports/run.js";
 import { checkBudget } from "./budget-check.js";
 import { checkFolders } from "./folders.js";
+import { checkServers } from "./server-check.js";
 import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolServers } from "../ports/tool-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
-
-/** Every level of reasoning that there is. */
-export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high"];
 
 export const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 
@@ -78,6 +76,7 @@ export function checkInput(input: RunInput): void {
   if (input.folders !== undefined) checkFolders(input.folders);
   if (typeof (input.commands ?? false) !== "boolean") throw new InputError("commands", "true or false");
   if (input.tools !== undefined) toolList(input.tools);
+  if (input.servers !== undefined) checkServers("servers", input.servers);
   if (typeof (input.compact ?? false) !== "boolean") throw new InputError("compact", "true or false");
   if (input.compact) return checkCompact(input);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
@@ -104,6 +103,8 @@ const OF_TOOL = ["parse", "describe", "run"];
 export interface ToolList {
   readonly tools: readonly Tool[];
   readonly sources: readonly ToolSource[];
+  /** Of the sources those that outlive the run although the agent has them not. */
+  readonly lasting?: readonly ToolSource[];
 }
 
 /** Throws `InputError` for what is no list of tools and tool sources, and for two of one name. */
@@ -134,7 +135,7 @@ export function withServers(
   distinct("servers", brought);
   // Of one that the agent has under that name it has the tools already.
   const more = brought.filter(({ name }) => !sources.some((one) => one.name === name));
-  return { tools, sources: [...sources, ...more] };
+  return { tools, sources: [...sources, ...more], lasting: more };
 }
 
 function isSource(entry: Tool | ToolSource): entry is ToolSource {

@@ -87,7 +87,7 @@ function permissionOf(answer: Permission): { action: Action; reason: string } {
 
 async function byRules(call: ToolCall, args: unknown, run: RunContext): Promise<RuleVerdict> {
   const { rules } = run.agent;
-  if (!rules.some((rule) => isFor(rule, call.tool.name)))
+  if (!rules.some((rule) => isFor(rule, call.tool)))
     return { action: "pass", reason: "", rule: undefined, mayBeDenied: false };
   const { judgedByRules } = await import("./rules.js");
   return judgedByRules(rules, call, args, run.signal);

@@ -1,7 +1,7 @@
 import { isRecord } from "../base/json.js";
 import { InputError } from "../ports/errors.js";
 import type { PermissionRule } from "../ports/permission-policy.js";
-import type { ToolKind } from "../ports/tool.js";
+import type { ToolKind, ToolSpec } from "../ports/tool.js";
 import { EXPECTED, RULE_ACTIONS } from "./rule-words.js";
 
 /** Ways that braces can be chosen in a glob. */
@@ -18,7 +18,7 @@ export const ON_FILES: readonly ToolKind[] = ["read", "edit", "delete", "search"
 
 /** Whether this can be a rule's `tool`. */
 export function isToolGlob(text: string): boolean {
-  return /^[A-Za-z0-9_*?-]{1,64}$/.test(text);
+  return /^[A-Za-z0-9_*?-]{1,64}$/.test(text) || /^mcp:[A-Za-z0-9_*?-]{1,64}\/[A-Za-z0-9_.*?-]{1,100}$/.test(text);
 }
 
 /** Whether this can be a rule's `match`. */
@@ -76,17 +76,35 @@ export function checkRules(field: string, rules: unknown): void {
   });
 }
 
-/** Whether a rule's `tool` means a tool of this name. */
-export function isFor({ tool }: Pick<PermissionRule, "tool">, name: string): boolean {
+/** Whether a rule's `tool` means this one: by its name, or by where it comes from. */
+export function isFor(
+  { tool }: Pick<PermissionRule, "tool">,
+  { name, origin }: Pick<ToolSpec, "name" | "origin">,
+): boolean {
+  return tool.startsWith(ORIGIN) ? origin !== undefined && fits(tool, origin) : fits(tool, name);
+}
+
+/** Whether a rule's `tool` means this one and no other. */
+export function isExactlyFor(
+  { tool }: Pick<PermissionRule, "tool">,
+  { name, origin }: Pick<ToolSpec, "name" | "origin">,
+): boolean {
+  return tool === name || tool === origin;
+}
+
+/** No name of a tool has this. */
+const ORIGIN = "mcp:";
+
+function fits(glob: string, name: string): boolean {
   let [at, star, from] = [0, -1, 0];
   for (let i = 0; i < name.length;) {
-    if (tool[at] === "*") [star, from] = [at++, i];
-    else if (tool[at] === "?" || tool[at] === name[i]) [at, i] = [at + 1, i + 1];
+    if (glob[at] === "*") [star, from] = [at++, i];
+    else if (glob[at] === "?" || glob[at] === name[i]) [at, i] = [at + 1, i + 1];
     else if (star >= 0) [at, i] = [star + 1, ++from];
     else return false;
   }
-  while (tool[at] === "*") at += 1;
-  return at === tool.length;
+  while (glob[at] === "*") at += 1;
+  return at === glob.length;
 }
 
 /** What of the rules means nothing with these tools, each a sentence that begins with its place. */
@@ -95,7 +113,9 @@ export function emptyRules(
   tools: readonly { readonly name: string; readonly kind: ToolKind }[],
 ): string[] {
   return rules.flatMap((rule, i) => {
-    const meant = tools.filter(({ name }) => isFor(rule, name));
+    // Which servers there will be, and what they have, nobody knows yet.
+    if (rule.tool.startsWith(ORIGIN)) return [];
+    const meant = tools.filter((tool) => isFor(rule, tool));
     if (meant.length === 0) return [`permissions.rules[${i}].tool: there is no tool ${rule.tool}`];
     const kinds = meant.map(({ kind }) => kind);
     if (rule.match !== undefined && !kinds.some((kind) => kind === "execute" || kind === "other"))

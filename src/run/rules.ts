@@ -6,7 +6,7 @@ import type { CallPlace, Judgement } from "../hostile/judge-call.js";
 import { withThread } from "../hostile/threads.js";
 import type { PermissionRule } from "../ports/permission-policy.js";
 import type { ToolCall } from "../ports/tool.js";
-import { isFor, ON_FILES } from "./rule-check.js";
+import { isExactlyFor, isFor, ON_FILES } from "./rule-check.js";
 
 /** For a call to be held against the rules, in ms. */
 const JUDGE_MS = 5_000;
@@ -39,9 +39,9 @@ export async function judgedByRules(
   const executes = tool.kind === "execute";
   const files = ON_FILES.includes(tool.kind);
   const canFit = (rule: PermissionRule): boolean => {
-    if (!isFor(rule, tool.name)) return false;
+    if (!isFor(rule, tool)) return false;
     if (rule.match !== undefined && command === undefined && !executes) return false;
-    return rule.path === undefined || call.locations.length > 0 || files || rule.tool === tool.name;
+    return rule.path === undefined || call.locations.length > 0 || files || isExactlyFor(rule, tool);
   };
   const places = rules.flatMap((rule, i) => (canFit(rule) ? [i] : []));
   const own = places.map((i) => rules[i]!);
@@ -51,11 +51,11 @@ export async function judgedByRules(
   if (only.match === undefined && only.path === undefined) return told(only, places[0], only.action, false);
   const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
   const job = {
-    rules: own.map(({ tool: named, action, match, path }) => ({
-      action,
-      ...(match === undefined ? {} : { match }),
-      ...(path === undefined ? {} : { path }),
-      exact: named === tool.name,
+    rules: own.map((rule) => ({
+      action: rule.action,
+      ...(rule.match === undefined ? {} : { match: rule.match }),
+      ...(rule.path === undefined ? {} : { path: rule.path }),
+      exact: isExactlyFor(rule, tool),
     })),
     command,
     executes,

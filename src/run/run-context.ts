@@ -15,7 +15,9 @@ import type { Hooks } from "../ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
 import type { JsonSchema, Tool } from "../ports/tool.js";
 import type { ToolServers } from "../ports/tool-server.js";
-import type { KnownFile } from "../files/known-file.js";
+import type { Project } from "../project/project.js";
+import type { Skill } from "../ports/skill.js";
+import type { PromptUse } from "./prompt-use.js";
 import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { ToolList } from "./input.js";
@@ -56,10 +58,10 @@ export interface AgentParts {
   readonly asking: { readonly unattended: Unattended; readonly timeoutMs: number };
   readonly hooks: Hooks;
   readonly compaction: Compaction;
-  /** Added to the system prompt of runs that bring nothing of their own. */
-  readonly extraPrompt: string;
-  /** Of a project, for the system prompt; undefined: they are left out. */
-  readonly instructions: KnownFile | undefined;
+  /** For the system prompt of runs that bring nothing of their own. */
+  readonly prompt: { readonly text: string; readonly use: PromptUse };
+  /** What the folders of runs say of themselves. */
+  readonly project: Project;
   readonly limits: RunLimits;
   /** Of sessions that are new. */
   readonly projectDir: string;
@@ -96,6 +98,8 @@ export interface RunContext {
   readonly system: string;
   /** Sorted by name. */
   readonly tools: readonly Tool[];
+  /** Those that the model was told of. */
+  readonly skills: readonly Skill[];
   readonly hooks: Hooks;
   readonly limits: RunLimits;
   /** What its model calls may spend; undefined: what they like. */

@@ -4,10 +4,13 @@ import { newId, now } from "../base/ids.js";
 import { loggerWith } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
 import { type DanglingCall, danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
+import { withState } from "../conversation/stored-state.js";
 import { Recorder } from "../conversation/recorder.js";
-import type { ModelPair } from "../models/models.js";
+import { nearestEffort } from "../models/efforts.js";
+import type { ChosenModel, ModelPair } from "../models/models.js";
 import { BudgetSpentError, hasCode, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
-import type { Message } from "../ports/message.js";
+import type { Message, ModelMessage } from "../ports/message.js";
+import type { Logger } from "../ports/logger.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
 import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-driver.js";
@@ -29,6 +32,7 @@ import { isOfMoney, isSpending, purseOf } from "./purse.js";
 import type { Turn } from "./waiter.js";
 import type { AgentParts, RunContext } from "./run-context.js";
 import { begun } from "./run-record.js";
+import { surroundingsFor, worksOnFiles } from "./surroundings.js";
 import { systemPrompt } from "./system-prompt.js";
 
 /**
@@ -69,7 +73,9 @@ async function begin(
   const stored = input.sessionId === undefined ? undefined : await chainOf(store, input.sessionId);
   const projectDir = input.projectDir ?? stored?.projectDir ?? agent.projectDir;
   // While the folder is looked at and the store is asked; it never rejects.
-  const instructions = agent.instructions?.textIn(projectDir);
+  const words = agent.project.words(projectDir);
+  const isOnFiles = worksOnFiles(input.tools ?? agent.tools.tools);
+  const looking = stored || !isOnFiles ? undefined : agent.project.surroundings(projectDir);
   await checkFolder(projectDir);
   const chosen = await agent.models.resolve(
     { provider: input.provider ?? "", model: input.model ?? "" },
@@ -111,8 +117,8 @@ async function begin(
     if (head?.unfinished.some((run) => isAhead(run, turn?.record))) throw new SessionBusyError();
     const session = { ...(head ? goingOn(head) : original), ...set };
     const kept = head && agent.kept.take(sessionId, lease.previous);
-    const said = head && !kept ? await messagesOf(store, head, wanted, lease.previous) : [];
-    const conversation = kept ?? new Conversation(session, said);
+    const before = head && !kept ? await messagesOf(store, head, wanted, lease.previous) : [];
+    const conversation = kept ?? new Conversation(session, before);
     conversation.session = session;
     const { key = "", fingerprint = "" } = input;
     const after = conversation.lastSeq;
@@ -137,6 +143,15 @@ async function begin(
       hold.end();
       leaveTail();
     };
+    const state = await agent.states.of(conversation, store, kept !== undefined);
+    const { surroundings, news } = await surroundingsFor(agent.project, projectDir, isOnFiles, state, looking);
+    const told = await words;
+    // Whoever has no tool to read them with is not told of them.
+    const said = tools.some(({ needsSkills }) => needsSkills) ? told : { ...told, skills: [] };
+    const offered = tools.filter(
+      ({ needsPerson, needsSkills }) =>
+        (someone || needsPerson !== true) && (said.skills.length > 0 || needsSkills !== true),
+    );
     const recorder = new Recorder(
       store,
       session.id,
@@ -156,15 +171,20 @@ async function begin(
       sessionId,
       agentId: newId(),
       ...chosen,
-      effort,
+      effort: effortOf(chosen, effort, logger),
       system: systemPrompt({
+        model: chosen.model,
+        tools: offered,
         projectDir,
-        instructions: (await instructions) ?? "",
-        extra: withFolders(input.systemPrompt ?? agent.extraPrompt, input.folders),
+        surroundings,
+        words: said,
+        extra: withFolders(input.systemPrompt ?? agent.prompt.text, input.folders),
+        use: agent.prompt.use,
         missing,
         answer: structure?.instructions ?? "",
       }),
-      tools: someone ? tools : tools.filter(({ needsPerson }) => needsPerson !== true),
+      tools: offered,
+      skills: said.skills,
       hooks: agent.hooks,
       limits: agent.limits,
       allowance: isSpending(purse) ? new RunBudget(purse, { ...chosen, recorder }) : undefined,
@@ -176,7 +196,7 @@ async function begin(
       projectDir,
       folders: input.folders ?? [],
       conversation,
-      state: await agent.states.of(conversation, store, kept !== undefined),
+      state,
       store,
       lease,
       recorder,
@@ -199,7 +219,8 @@ async function begin(
     };
     // One that was kept was whole.
     const dangling = kept ? [] : danglingCalls(conversation.messages);
-    await (head ? goOn(run, set, asked, dangling, head.unfinished) : create(run, asked));
+    const prompt = withState(promptOf(asked), news);
+    await (head ? goOn(run, set, asked, prompt, dangling, head.unfinished) : create(run, prompt));
     inbox.listen();
     // While it waited in line it was told something, maybe.
     if (turn) void inbox.look();
@@ -226,9 +247,9 @@ async function attached(input: RunInput, place: RunPlace, signal: AbortSignal): 
   return { ...input, attachments: [...attachments, ...more] };
 }
 
-async function create({ id: runId, recorder, bus, conversation }: RunContext, input: SpokenInput): Promise<void> {
+async function create({ id: runId, recorder, bus, conversation }: RunContext, prompt: ModelMessage): Promise<void> {
   const { session } = conversation;
-  const message = conversation.compose(prompt(input));
+  const message = conversation.compose(prompt);
   await recorder.begin({ ...session, lastSeq: message.seq }, message);
   conversation.add(message);
   bus.emit("session.created", { session, runId });
@@ -243,13 +264,14 @@ function isAhead(run: RunRecord, own: RunRecord | undefined): boolean {
 async function goOn(
   run: RunContext,
   set: SessionFields,
-  input: SpokenInput,
+  { compact }: SpokenInput,
+  prompt: ModelMessage,
   dangling: readonly DanglingCall[],
   unfinished: readonly RunRecord[],
 ): Promise<void> {
   const { id: runId, sessionId, conversation, recorder, bus } = run;
   const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
-  const add: Message[] = [...mended, ...(input.compact ? [] : [conversation.compose(prompt(input))])];
+  const add: Message[] = [...mended, ...(compact ? [] : [conversation.compose(prompt)])];
   const dead = unfinished.filter((one) => one.id !== runId && !waitsInLine(one));
   const change = { sync: "later", set: { ...set, updatedAt: now() }, add } as const;
   const ended = dead.map(interrupted);
@@ -273,7 +295,7 @@ async function brokenOff(store: SessionDriver, rootId: string, key: string): Pro
   return run && brokeOff(run) ? run : undefined;
 }
 
-function prompt(input: SpokenInput) {
+function promptOf(input: SpokenInput): ModelMessage {
   const { message: text, typed } = input;
   return {
     role: "user" as const,
@@ -287,6 +309,16 @@ function prompt(input: SpokenInput) {
     name: "",
     failed: false,
   };
+}
+
+/** The effort of a run: what was asked for, or what comes nearest to it of this model's. */
+function effortOf({ provider, model }: ChosenModel, asked: ReasoningEffort, logger: Logger): ReasoningEffort {
+  const effort = nearestEffort(asked, model.efforts);
+  if (effort !== asked) {
+    const names = { provider: provider.name, model: model.id };
+    logger.info("the model has no such effort; the nearest is asked for", { ...names, asked, effort });
+  }
+  return effort;
 }
 
 /** The effort that a session goes on with; undefined for one that was made without a run and chose none. */

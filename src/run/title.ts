@@ -1,3 +1,4 @@
+import { nearestEffort } from "../models/efforts.js";
 import { deadline } from "../base/abort.js";
 import { typedText } from "../conversation/messages.js";
 import { callModel, type ModelCallHooks } from "../models/model-call.js";
@@ -64,7 +65,8 @@ async function askForTitle(run: RunContext, message: string, signal: AbortSignal
     ],
     tools: [],
     temperature: 0.3,
-    effort: model.reasoning ? ("minimal" as const) : ("" as const),
+    effort: nearestEffort(model.reasoning ? "minimal" : "", model.efforts),
+    thinks: false,
     cacheKey: `${sessionId}-title`,
   };
   const enough = new AbortController();

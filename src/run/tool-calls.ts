@@ -10,6 +10,7 @@ import { onAbort } from "../base/abort.js";
 import { Paced } from "../base/paced.js";
 import { describe, previewOf } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
+import { NestedInstructions } from "./nested-instructions.js";
 import {
   asker,
   canAsk,
@@ -71,6 +72,7 @@ export async function runToolCalls(
   onOutcome: (outcome: ToolOutcome) => Promise<void>,
 ): Promise<void> {
   const prepared = calls.map((call) => prepare(call, run));
+  const nested = new NestedInstructions(run);
   for (let i = 0; i < prepared.length;) {
     const group = [prepared[i]!];
     while (
@@ -87,7 +89,7 @@ export async function runToolCalls(
         const verdict = await verdictOn(one, run);
         announce(one, messageId, run);
         const state = new CallState(run.state);
-        const { output, refused = false } = await settle(one, verdict, state, run);
+        const { output, refused = false } = await settle(one, verdict, { state, nested }, run);
         run.bus.emit("tool.finished", {
           runId: run.id,
           sessionId: run.sessionId,
@@ -165,16 +167,22 @@ function callOf({ call, input, title, locations, diff }: Prepared, tool: Tool, r
   return { runId, sessionId, callId: call.id, projectDir, tool, input, title, locations, diff };
 }
 
+/** What a call has beside its arguments. */
+interface Own {
+  state: CallState;
+  nested: NestedInstructions;
+}
+
 /** What a call brought, or that it was refused. */
 type Settled = Pick<ToolOutcome, "output"> & { refused?: boolean };
 
 /** Never rejects. */
-async function settle(one: Prepared, verdict: Verdict, state: CallState, run: RunContext): Promise<Settled> {
+async function settle(one: Prepared, verdict: Verdict, own: Own, run: RunContext): Promise<Settled> {
   const { signal } = run;
   if (signal.aborted) return { output: { text: NOT_RUN, failed: true } };
   if (!one.tool) return { output: { text: one.refusal ?? "", failed: true } };
   const progress = progressOf(one.call.id, run);
-  const work = perform(one, one.tool, verdict, state, progress, run);
+  const work = perform(one, one.tool, verdict, own, progress, run);
   const settled = await withGrace(work, signal);
   progress.end();
   if (settled === undefined) {
@@ -212,7 +220,7 @@ async function perform(
   one: Prepared,
   tool: Tool,
   verdict: Verdict,
-  state: CallState,
+  { state, nested }: Own,
   progress: Paced,
   run: RunContext,
 ): Promise<Settled> {
@@ -254,8 +262,10 @@ async function perform(
     state,
     ...historyOf(callId, run),
     mayRun: (command) => mayRun(command, callId, run),
+    skills: run.skills,
   };
-  const output = await keptByHook(call, await outputOf(tool, one.args, context, run.logger), run);
+  const returned = await outputOf(tool, one.args, context, run.logger);
+  const output = await keptByHook(call, await nested.with(returned, tool.kind, one.locations, state), run);
   return {
     output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
     refused: refused && !run.signal.aborted,

@@ -50,7 +50,7 @@ export interface ToolsWanted extends ToolSession {
 
 /** Tools of sources: opened with a session's first run, kept for its next one, closed in the end whatever happens. */
 export class ToolSources {
-  readonly #kept: ReadonlySet<ToolSource>;
+  readonly #kept: WeakSet<ToolSource>;
   readonly #bus: Bus<BusEvents>;
   readonly #logger: Logger;
   readonly #times: { openMs: number; keptMs: number };
@@ -65,7 +65,7 @@ export class ToolSources {
     logger: Logger,
     times = { openMs: OPEN_MS, keptMs: KEPT_MS },
   ) {
-    this.#kept = new Set(kept);
+    this.#kept = new WeakSet(kept);
     this.#bus = bus;
     this.#logger = logger;
     this.#times = times;
@@ -75,7 +75,8 @@ export class ToolSources {
   }
 
   /** Rejects with the signal's reason alone: a source that fails is left out, and told of. */
-  async open({ tools, sources }: ToolList, wanted: ToolsWanted): Promise<ToolsOfRun> {
+  async open({ tools, sources, lasting = [] }: ToolList, wanted: ToolsWanted): Promise<ToolsOfRun> {
+    for (const source of lasting) this.#kept.add(source);
     if (sources.length === 0) return { tools, missing: [], release: () => undefined };
     const key = keyOf(wanted);
     const open = this.#open.get(key) ?? { sources: new Map<ToolSource, OpenTools>(), tools: [], runs: 0 };

@@ -22,6 +22,7 @@ import { childEnvironment, type LoadedConfig } from "./config.js";
 import { isBuiltIn, loadAdapter } from "./plugins.js";
 import { missingMembers } from "./strangers.js";
 import { optionsOf, reasonOf, Selection, type Selected } from "./selected-adapters.js";
+import { ConfigToolServers, configuredServers, programFiles } from "./tool-servers.js";
 
 /** What parts are made from. */
 export interface Parts {
@@ -40,6 +41,8 @@ export class Builder {
   #tellSandbox: (() => Promise<void>) | undefined;
   #openHost: typeof OpenHttpHost | undefined;
   host: HttpHost | undefined;
+  /** Made with the tools. */
+  toolServers: ConfigToolServers | undefined;
 
   constructor(options: Parts) {
     this.#options = options;
@@ -85,11 +88,12 @@ export class Builder {
       throw new ConfigError(
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
       );
+    const servers = configuredServers(loaded);
     const rules = { ...this.#fileRules(builtinTools), env: childEnvironment(tools.env) };
     const builtIn = builtinTools({
       ...rules,
       secrets: loaded.secrets,
-      bash: { ...tools.bash, scratchPath: join(home, "tmp") },
+      bash: { ...tools.bash, scratchPath: join(home, "tmp"), outputsPath: join(home, "outputs") },
       checks: { syntax: tools.checkEdits, commands: tools.checks },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
@@ -109,7 +113,13 @@ export class Builder {
       else throw new ConfigError(`${loaded.file}: agent.tools: expected sources of distinct names, got ${name} twice`);
     }
     if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);
-    return [...chosen.values(), ...sources.values()];
+    this.toolServers = new ConfigToolServers(servers, {
+      loaded,
+      logger: namedLogger(logger, "mcp"),
+      env: rules.env,
+      refusesPrograms: noPrograms(chosen.has("bash"), tools.bash.sandbox),
+    });
+    return [...chosen.values(), ...sources.values(), ...this.toolServers.sources];
   }
 
   /** Say what commands run in; never rejects. */
@@ -145,18 +155,22 @@ export class Builder {
   async transports(): Promise<{ transport: Transport; selected: Selected }[]> {
     const selection = this.#selection.transports();
     // A port and Node's HTTP: not for a client on standard input.
-    if (selection.some(({ name }) => name !== "acp-stdio"))
+    if (selection.some(({ name }) => !["acp-stdio", "mcp-stdio"].includes(name)))
       ({ openHttpHost: this.#openHost } = await import("../http/http-host.js"));
     return Promise.all(selection.map(async (selected) => ({ transport: await this.#make(selected), selected })));
   }
 
   /** Where tools may go, and an undo of what they did. */
-  #fileRules(builtinTools: () => Tool[]): Required<FileToolOptions> {
+  #fileRules(builtinTools: () => Tool[]): Omit<FileToolOptions, "outputsPath"> {
+    const { loaded, projectDir } = this.#options;
     return {
       allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
-      readOnlyPaths: this.#selection.readOnly(builtinTools().map(({ name }) => name)),
-      protectedPaths: this.#options.loaded.config.tools.protectedPaths,
+      readOnlyPaths: [
+        ...this.#selection.readOnly(builtinTools().map(({ name }) => name)),
+        ...programFiles(configuredServers(loaded), projectDir),
+      ],
+      protectedPaths: loaded.config.tools.protectedPaths,
     };
   }
 
@@ -191,6 +205,12 @@ export class Builder {
     if (missing.length === 0) return part;
     throw new AdapterError(`${where}: ${selected.name} is no ${descriptor.kind}: ${missing.join(", ")} is missing`);
   }
+}
+
+/** Why a client's programs are not started: it could do more by them than by commands. */
+function noPrograms(hasCommands: boolean, sandbox: string): string | undefined {
+  if (!hasCommands) return "commands are switched off, so no programs of clients are started";
+  return sandbox === "required" ? "commands run in a sandbox alone, in which it would not be" : undefined;
 }
 
 function remedy(section: "acp" | "server"): { authenticate: string; listen: string } {

@@ -85,6 +85,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     projectDir,
     ...config.agent,
     tools,
+    ...(builder.toolServers && { toolServers: builder.toolServers }),
     permissions: policies,
     // Who checks them is loaded with them.
     ...(rules.length > 0 && { rules }),
@@ -93,6 +94,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     askTimeout: timeout,
     deniedPaths: builder.denied(),
     fileHistory: builder.fileHistory(),
+    home,
     commandFolders: [join(home, "commands")],
     concurrentRuns: config.limits.concurrentRuns,
     attachedBytes: config.limits.attachedBytes,

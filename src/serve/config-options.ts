@@ -1,13 +1,16 @@
 import { COMPACTION_DEFAULTS } from "../compaction/names.js";
 import { HTTP_DEFAULTS } from "../http/defaults.js";
 import { isRecord } from "../base/json.js";
+import { EFFORTS } from "../models/efforts.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
 import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../run/defaults.js";
 import { MODES } from "../run/input.js";
 import { isCommandGlob, isPathGlob, isToolGlob } from "../run/rule-check.js";
+import { PROMPT_USES } from "../run/prompt-use.js";
 import { EXPECTED, RULE_ACTIONS } from "../run/rule-words.js";
 import { UNATTENDED } from "../run/unattended.js";
+import { mcpServers } from "./mcp-options.js";
 
 const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
 const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
@@ -59,7 +62,7 @@ export const configOptions = option.section(
         ),
         transports: option.list(
           module("transport"),
-          'What `gantry serve` starts: `koa-http-api`, `web-console`, `acp-http-sse-ws`, `acp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
+          'What `gantry serve` starts: `koa-http-api`, `web-console`, `acp-http-sse-ws`, `acp-stdio`, `mcp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
           { default: ["koa-http-api", "web-console"], filled: "transport" },
         ),
         console: option.flag("Serve the [console](console.md), where it is among the transports.", { default: true }),
@@ -101,8 +104,8 @@ export const configOptions = option.section(
         { default: "" },
       ),
       reasoning_effort: option.oneOf(
-        ["", "minimal", "low", "medium", "high"],
-        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"` or `"high"`.',
+        EFFORTS,
+        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"`, `"high"`, `"xhigh"` or `"max"`; where a model has it not, the nearest that it has.',
         { default: "" },
       ),
     }),
@@ -118,8 +121,13 @@ export const configOptions = option.section(
         default: maxIterations,
       }),
       system_prompt: option.text("Added to the built-in system prompt.", { default: "" }),
+      prompt: option.oneOf(
+        PROMPT_USES,
+        '`"extend"`: `system_prompt` is added to how gantry tells a model to work. `"replace"`: it stands in place of that. See [project.md](project.md#your-own-prompt).',
+        { default: "extend" },
+      ),
       project_instructions: option.flag(
-        "Whether the `AGENTS.md` of the project folder goes into the system prompt. A repository that you clone brings its own.",
+        "Whether a model is told what the project says of itself: `AGENTS.md`, skills, branch and tree. A repository that you clone brings its own. See [project.md](project.md).",
         { default: true },
       ),
       tools: option.list(
@@ -128,6 +136,7 @@ export const configOptions = option.section(
         { default: ["*"] },
       ),
     }),
+    mcp_servers: mcpServers,
     permissions: option.section({
       mode: option.oneOf(
         MODES,
@@ -136,7 +145,7 @@ export const configOptions = option.section(
       ),
       rules: option.list(
         option.section({
-          tool: option.text("Name of a tool, or a glob for names.", {
+          tool: option.text("Name of a tool, or `mcp:server/tool` of a server's, or a glob for one of them.", {
             fits: (text) => isToolGlob(text),
             expected: EXPECTED.tool,
             required: true,
@@ -204,7 +213,7 @@ export const configOptions = option.section(
         enabled: option.flag("Whether commands can be run at all.", { default: true }),
         timeout: option.number("Seconds that a command may take unless the model asks for another time.", {
           above: 0,
-          default: 40,
+          default: 120,
         }),
         sandbox: option.oneOf(
           ["auto", "required", "off"],

@@ -11,6 +11,7 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
     "koa-http-api": () => import("../../adapters/koa-http-api/index.js"),
     "web-console": () => import("../../adapters/web-console/index.js"),
     "acp-stdio": () => import("../../adapters/acp-stdio/index.js"),
+    "mcp-stdio": () => import("../../adapters/mcp-stdio/index.js"),
     "acp-http-sse-ws": () => import("../../adapters/acp-http-sse-ws/index.js"),
   },
   "session-driver": {
@@ -69,6 +70,14 @@ export async function loadAdapter<Kind extends AdapterKind>(
   const fits = descriptor.kind === kind || (kind === "tool" && descriptor.kind === "tool-source");
   if (!fits) throw new AdapterError(`${where}: ${name} is a ${descriptor.kind}, expected a ${kind}`);
   return descriptor as AdapterDescriptor<Kind>;
+}
+
+/** What opens servers of tools, loaded when there is one to be opened. */
+export async function loadToolServers(
+  options: ConstructorParameters<(typeof import("../../adapters/mcp-tools/index.js"))["McpServers"]>[0],
+) {
+  const { McpServers } = await import("../../adapters/mcp-tools/index.js");
+  return new McpServers(options);
 }
 
 /** Modules that were not made for gantry, but that one of its adapters knows how to use. */

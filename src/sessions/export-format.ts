@@ -3,6 +3,7 @@ import * as v from "valibot";
 import { InputError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
 import { printable } from "../base/printable.js";
+import { EFFORTS } from "../models/efforts.js";
 import type { ChainData, SessionData } from "../ports/session-driver.js";
 import type { Part } from "../ports/message.js";
 
@@ -25,7 +26,7 @@ const sessionShape = v.object({
   titled: v.boolean(),
   provider: v.string(),
   model: v.string(),
-  reasoningEffort: v.picklist(["", "minimal", "low", "medium", "high"]),
+  reasoningEffort: v.picklist(EFFORTS),
   // Not yet in exports of earlier versions, as some of what follows.
   mode: v.optional(v.picklist(["auto", "ask", "plan"]), "auto"),
   leave: v.optional(

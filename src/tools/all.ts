@@ -1,7 +1,9 @@
 import type { Tool } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
 import { askUserTool } from "./ask-user.js";
+import { Background } from "../processes/background.js";
 import { bashTool } from "./bash.js";
+import { bashInputTool, bashOutputTool, bashStopTool } from "./bash-background.js";
 import { EditChecks } from "./check-edits.js";
 import type { EditCheck } from "./command-check.js";
 import { deleteTool } from "./delete.js";
@@ -12,6 +14,7 @@ import { withoutSecrets } from "./hidden.js";
 import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
+import { skillTool } from "./skill.js";
 import { todoreadTool, todowriteTool } from "./todo.js";
 import { webfetchTool } from "./webfetch.js";
 import { writeTool } from "./write.js";
@@ -37,7 +40,7 @@ export interface BuiltinToolsOptions {
   bash?: {
     /** Default true. */
     enabled?: boolean;
-    /** Seconds a command may take unless the model asks for another time. Default 40. */
+    /** Seconds a command may take unless the model asks for another time. Default 120. */
     timeout?: number;
     /** Default `auto`: bubblewrap where it works. */
     sandbox?: "auto" | "required" | "off";
@@ -45,6 +48,8 @@ export interface BuiltinToolsOptions {
     network?: boolean | undefined;
     /** Absolute path of a folder for the sandbox's temporary files. Default: they last as long as the command. */
     scratchPath?: string;
+    /** Absolute path of a folder for outputs that are longer than what is shown of them. Default: they are cut and gone. */
+    outputsPath?: string;
   };
   /** Hidden in what tools return, as they are then. Default none. */
   secrets?: Iterable<string>;
@@ -78,9 +83,10 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     secrets = [],
     shell,
   } = options;
-  const { enabled = true, timeout = 40, sandbox = "auto", network, scratchPath } = options.bash ?? {};
+  const { enabled = true, timeout = 120, sandbox = "auto", network, scratchPath, outputsPath } = options.bash ?? {};
   const redactor = new Redactor(() => secrets);
-  const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths };
+  const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
+  const background = new Background(outputsPath);
   const commands = { ...{ ...files, env, sandbox, network, scratchPath }, ...(shell !== undefined && { shell }) };
   const { syntax = true, commands: checked = [], timeoutMs = 2_000 } = options.checks ?? {};
   const surroundings = enabled ? commands : undefined;
@@ -97,15 +103,19 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     ...(enabled
       ? [
           bashTool({
-            ...{ ...files, env, secrets, timeout, sandbox, network, scratchPath },
+            ...{ ...files, env, secrets, timeout, sandbox, network, scratchPath, background },
             ...(shell === undefined ? {} : { shell }),
           }),
+          bashOutputTool(background),
+          bashInputTool(background),
+          bashStopTool(background),
         ]
       : []),
     webfetchTool({ allowPrivate: options.webfetch?.allowPrivate ?? false }),
     todowriteTool(),
     todoreadTool(),
     askUserTool(),
+    skillTool(files),
   ];
   return tools.map((tool) => withoutSecrets(tool, redactor));
 }

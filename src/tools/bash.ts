@@ -1,9 +1,10 @@
 import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
-import { ProjectFolderError, ToolError } from "../ports/errors.js";
+import { ProjectFolderError, ShuttingDownError, ToolError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
-import { defineArguments, integer, optional, text } from "./arguments.js";
+import { defineArguments, flag, integer, optional, text } from "./arguments.js";
+import type { Background } from "../processes/background.js";
 import type { Child, ChildEnd } from "../processes/child.js";
 import { defineTool } from "./define-tool.js";
 import type { Sandbox, SandboxOptions } from "./sandbox.js";
@@ -15,6 +16,10 @@ export interface BashToolOptions extends SandboxOptions {
   timeout: number;
   /** Never shown to a model, nor stored, where a command finds them out: our own keys, which `/proc` tells without a sandbox. */
   secrets: Iterable<string>;
+  /** Where commands go on in the background. */
+  background: Background;
+  /** Folder for long outputs, one folder in it for each session; left out: they are kept nowhere. */
+  outputsPath?: string | undefined;
   /** Path of the shell, called as `<shell> -c <command>`. Left out: bash, else sh. */
   shell?: string;
 }
@@ -37,27 +42,84 @@ export function bashTool(options: BashToolOptions): Tool {
       integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }),
       options.timeout,
     ),
+    background: optional(
+      flag("Let it go on behind the call, as a server does; bash_output shows what it prints. It has no time-out."),
+      false,
+    ),
   });
   const tool = defineTool({
     name: "bash",
     description:
       "Run a shell command. Each call is a new shell in the project folder, without input or terminal; " +
-      "everything it started ends with it. Shows output and exit code; of long output beginning and end.",
+      "everything it started ends with it, unless background is set. Shows output and exit code; of long output " +
+      "beginning and end, and the file that has all of it.",
     schema,
     kind: "execute",
     describe: ({ command }) => {
       const line = command.trim().replace(/\s*\n\s*/g, " ⏎ ");
       return line.length > 200 ? `${line.slice(0, 199)}…` : line;
     },
-    run: async ({ command, timeout }, context) => {
+    run: async ({ command, timeout, background }, context) => {
       if (sandbox === undefined) {
         const { Sandbox } = await import("./sandbox.js");
         sandbox ??= new Sandbox(options);
       }
-      return execute({ ...options, redactor }, sandbox, command, timeout, context);
+      const how = { ...options, redactor };
+      if (!background) return execute(how, sandbox, command, timeout, context);
+      const { startInBackground } = await import("./bash-jobs.js");
+      const prepared = await prepare(how, sandbox, command, context, true);
+      return startInBackground(how, command, prepared, context);
     },
   });
-  return { ...tool, close: async () => sandbox?.close() };
+  return {
+    ...tool,
+    background: options.background,
+    close: async () => {
+      await options.background.close(new ShuttingDownError());
+      await sandbox?.close();
+    },
+  };
+}
+
+/** A command that may be started. */
+export interface PreparedCommand {
+  /** Rejects with a `ToolError`. */
+  start(): Promise<Child>;
+  /** Once it has ended. Returns paths of what was taken away again. */
+  tidy(): Promise<string[]>;
+  readonly isSandboxed: boolean;
+}
+
+async function prepare(
+  options: BashToolOptions,
+  sandbox: Sandbox,
+  command: string,
+  { projectDir, folders, signal }: ToolContext,
+  input = false,
+): Promise<PreparedCommand> {
+  if (command.includes("\0")) throw new ToolError("the command holds a NUL character. Leave it out.");
+  if (Buffer.byteLength(command) > MAX_COMMAND_BYTES)
+    throw new ToolError("the command is longer than 128 KiB. Write it to a file with write, then run that file.");
+  if (!(await stat(projectDir).catch(() => undefined))?.isDirectory()) throw new ProjectFolderError();
+  const shell =
+    options.shell ??
+    ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
+    "/bin/sh";
+  const held = await sandbox.prepare(projectDir, folders);
+  return {
+    isSandboxed: held !== undefined,
+    start: async () => {
+      try {
+        signal.throwIfAborted();
+        if (held) return await held.start(shell, command, input);
+        return await startPlain(shell, command, projectDir, options.env, input);
+      } catch (error) {
+        if (signal.aborted) throw signal.reason;
+        throw new ToolError(`the shell ${shell} could not be started: ${(error as Error).message}.`, { cause: error });
+      }
+    },
+    tidy: async () => (await held?.tidy()) ?? [],
+  };
 }
 
 async function execute(
@@ -67,53 +129,66 @@ async function execute(
   timeout: number,
   context: ToolContext,
 ): Promise<ToolOutput> {
-  const { projectDir, signal } = context;
-  if (command.includes("\0")) throw new ToolError("the command holds a NUL character. Leave it out.");
-  if (Buffer.byteLength(command) > MAX_COMMAND_BYTES)
-    throw new ToolError("the command is longer than 128 KiB. Write it to a file with write, then run that file.");
-  if (!(await stat(projectDir).catch(() => undefined))?.isDirectory()) throw new ProjectFolderError();
-
-  const shell =
-    options.shell ??
-    ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
-    "/bin/sh";
-  const held = await sandbox.prepare(projectDir, context.folders);
-  const { redactor } = options;
+  const { signal, sessionId } = context;
+  const { redactor, outputsPath } = options;
+  const prepared = await prepare(options, sandbox, command, context);
+  const [{ OutputFile }, { newOutput }] = await Promise.all([
+    import("../processes/output-file.js"),
+    import("../processes/outputs.js"),
+  ]);
+  const path = (): string | undefined => outputsPath && newOutput(outputsPath, sessionId);
+  const whole = new OutputFile(path, redactor, MODEL_BYTES);
   const output = new HeadTail(KEPT_BYTES, { clean: (said) => redactor.hide(tidy(said)), reach: redactor.reach });
   const live = new LiveOutput(redactor, (said) => context.progress(said));
   const onOutput = (chunk: Buffer): void => {
     output.push(chunk);
+    whole.push(chunk);
     live.push(chunk);
   };
   let end: ChildEnd;
   try {
-    signal.throwIfAborted();
-    const child = held ? await held.start(shell, command) : await startPlain(shell, command, projectDir, options.env);
+    const child = await prepared.start();
     end = await child.run({ timeoutMs: timeout * 1000, signal, onOutput });
-  } catch (error) {
-    if (signal.aborted) throw signal.reason;
-    throw new ToolError(`the shell ${shell} could not be started: ${(error as Error).message}.`, { cause: error });
   } finally {
     live.end();
+    whole.end();
   }
-  const removed = (await held?.tidy()) ?? [];
+  const removed = await prepared.tidy();
   if (end.why === "abort") throw signal.reason;
   const said = output.text();
   const notes = [howItEnded(end, timeout)];
-  if (end.leftBehind) notes.push("[processes that it left in the background were ended: they cannot outlive the call]");
-  if (held !== undefined && end.code !== 0) notes.push(...hints(said, sandbox));
+  if (end.leftBehind)
+    notes.push("[processes that it left in the background were ended; set background to let a command go on]");
+  if (prepared.isSandboxed && end.code !== 0) notes.push(...hints(said, sandbox));
   if (removed.length > 0) notes.push(`[removed again, because git would run or read it: ${removed.join(", ")}]`);
-  const shown = cutMiddle(said, MODEL_BYTES, "redirect to a file and read parts of it to see more");
+  if (whole.file !== undefined) notes.push(wholeOutput(whole.file));
+  const hint = whole.file === undefined ? "redirect to a file and read parts of it to see more" : "";
+  const shown = cutMiddle(said, MODEL_BYTES, hint);
   return {
     text: [shown.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
     failed: end.why !== "exit" || end.code !== 0,
   };
 }
 
+/** Says where all of an output is. */
+export function wholeOutput(file: string): string {
+  return `[the whole output is in ${file}: read and grep open it]`;
+}
+
 /** Both its outputs go down one pipe: two would lose the order in which things were said. */
-async function startPlain(shell: string, command: string, cwd: string, env: BashToolOptions["env"]): Promise<Child> {
-  const { Child } = await import("../processes/child.js");
-  return Child.start({ file: "/bin/sh", args: ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command], cwd, env });
+async function startPlain(
+  shell: string,
+  command: string,
+  cwd: string,
+  env: BashToolOptions["env"],
+  input: boolean,
+): Promise<Child> {
+  const [{ Child }, { WITH_INPUT }] = await Promise.all([
+    import("../processes/child.js"),
+    import("./sandbox-starter.js"),
+  ]);
+  const args = ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command];
+  return Child.start({ file: "/bin/sh", args, cwd, env: input ? { ...env, ...WITH_INPUT } : env, input });
 }
 
 /** What a refusal of the sandbox looks like from inside, in words that help on. */

@@ -35,6 +35,8 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
   readonly needsPermission?: boolean;
   /** Whether it is of use only where somebody is there to answer: the models of other runs are not told of it. Default false. */
   readonly needsPerson?: boolean;
+  /** Whether it is of use only where there are skills: the models of other runs are not told of it. Default false. */
+  readonly needsSkills?: boolean;
   /** One line for people; must not touch the disk. Default: the name and the arguments. */
   describe?(
     args: ToolArguments<Schema>,
@@ -72,6 +74,7 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
     parallel,
     needsPermission,
     ...(definition.needsPerson === true && { needsPerson: true }),
+    ...(definition.needsSkills === true && { needsSkills: true }),
     parse: (input) => checked(name, check, input) as Args,
     describe(args, projectDir) {
       const shown = definition.describe?.(args, projectDir) ?? callOf(name, args);

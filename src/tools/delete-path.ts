@@ -30,7 +30,8 @@ export async function deletePath(
 const GONE = { kind: "none" } as const;
 const NOT_KEPT = " No copy was kept, so undo cannot bring it back.";
 
-async function remove(
+/** Delete what is at a path, and not what a link there points to. Rejects with `PathError` and `ToolError`. */
+export async function remove(
   guard: PathGuard,
   full: string,
   recursive: boolean,

@@ -6,6 +6,7 @@ import { isInside, PathGuard } from "../files/path-guard.js";
 import type { OpenedFile } from "../files/path-guard.js";
 import { Protection } from "../files/protection.js";
 import { printable } from "../base/printable.js";
+import { folderOf } from "../processes/outputs.js";
 
 /** Where the file tools may go beside the project folder, and where never. Absolute paths. */
 export interface FileToolOptions {
@@ -15,6 +16,8 @@ export interface FileToolOptions {
   protectedPaths?: readonly string[];
   /** Files that may be read and not changed, whatever that list says. */
   readOnlyPaths?: readonly string[];
+  /** Folder for what commands printed, one folder in it for each session, which alone may read it. */
+  outputsPath?: string | undefined;
 }
 
 /** Files beyond this are neither edited nor read whole, in bytes. */
@@ -25,6 +28,18 @@ export type Reach = Pick<ToolContext, "projectDir" | "folders">;
 
 export function guardFor(options: FileToolOptions, { projectDir, folders = [] }: Reach): Promise<PathGuard> {
   return PathGuard.create({ roots: [projectDir, ...folders, ...options.allowPaths], denied: options.deniedPaths });
+}
+
+/** As `guardFor`, for one path that is read: what the session's own commands printed may be, though it lies where nobody else may look. */
+export function guardForReading(
+  options: FileToolOptions,
+  reach: Reach & Pick<ToolContext, "sessionId">,
+  path: string,
+): Promise<PathGuard> {
+  const own = options.outputsPath && folderOf(options.outputsPath, reach.sessionId);
+  return own && isInside(resolve(reach.projectDir, path), own)
+    ? PathGuard.create({ roots: [own], denied: [] })
+    : guardFor(options, reach);
 }
 
 /** For tools that change files. */
@@ -125,12 +140,12 @@ async function similar(path: string, projectDir: string, options: FileToolOption
 export async function withFile<T>(
   options: FileToolOptions,
   path: string,
-  context: Reach,
+  context: Reach & Pick<ToolContext, "sessionId">,
   use: (file: OpenedFile) => Promise<T>,
 ): Promise<T> {
   let file: OpenedFile;
   try {
-    const guard = await guardFor(options, context);
+    const guard = await guardForReading(options, context, path);
     file = await guard.openFile(resolve(context.projectDir, path));
   } catch (error) {
     throw await pathFault(error, path, context.projectDir, options);
@@ -168,6 +183,11 @@ export class SeenFiles {
 
   forget(path: string): void {
     this.#state.delete(SEEN + path);
+  }
+
+  /** Whether it was seen as it is now. */
+  knows(path: string, content: Buffer): boolean {
+    return this.#state.get(SEEN + path) === hash(content);
   }
 
   /** Whether it was seen, and is another now. */

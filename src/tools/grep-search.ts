@@ -5,7 +5,7 @@ import { withThread, type HostileThread } from "../hostile/threads.js";
 import type { PathGuard } from "../files/path-guard.js";
 import type { ToolContext, ToolOutput } from "../ports/tool.js";
 import { size } from "./content.js";
-import { folderName, guardFor, pathFault, relativeTo, shown } from "./files.js";
+import { folderName, guardForReading, pathFault, relativeTo, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 import { readWhole } from "./read-file.js";
 import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
@@ -82,7 +82,7 @@ export class GrepSearch {
 
   async #searchAll(thread: HostileThread): Promise<void> {
     const search = await this.#searcher(thread);
-    const guard = await guardFor(this.#options, this.#context);
+    const guard = await guardForReading(this.#options, this.#context, this.#start);
     const started = ticks();
     // While the thread searches one batch, the next one is read.
     let searching: Promise<void> = Promise.resolve();

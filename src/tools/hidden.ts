@@ -16,7 +16,9 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     kind: tool.kind,
     parallel: tool.parallel,
     needsPermission: tool.needsPermission,
+    ...(tool.origin === undefined ? {} : { origin: tool.origin }),
     ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
+    ...(tool.needsSkills === undefined ? {} : { needsSkills: tool.needsSkills }),
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
     run: async (args: unknown, context) => {

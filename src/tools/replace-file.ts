@@ -5,24 +5,24 @@ import { asPathError } from "../files/path-guard.js";
 import type { PathGuard } from "../files/path-guard.js";
 import { keepBefore, missingAbove, type Keeper } from "./keep-file.js";
 
-/** How a file comes back that was deleted. */
-export interface ComesBack {
+/** What a new file has; the owner as far as this process may give it away. */
+export interface NewFile {
   readonly mode: number;
-  readonly uid: number;
-  readonly gid: number;
+  readonly uid?: number;
+  readonly gid?: number;
 }
 
 /**
  * Put `content` in place of a file, or make it with its folders: whole or not at all, kept through a power cut.
- * Mode and owner of an existing file stay. `path` is resolved by the guard; the resolved one is returned. What was there is
- * kept by the `history` first, so that it can be undone.
+ * Mode and owner of an existing file stay; `as` is what a new one has. `path` is resolved by the guard; the resolved one is
+ * returned. What was there is kept by the `history` first, so that it can be undone.
  */
 export async function replaceFile(
   guard: PathGuard,
   path: string,
   content: Buffer,
   keeper: Keeper,
-  comesBack?: ComesBack,
+  as?: NewFile,
 ): Promise<string> {
   const target = await guard.resolveForChange(path);
   const made = keeper.history ? await missingAbove(guard, target.path) : 0;
@@ -44,9 +44,9 @@ export async function replaceFile(
         const own = await handle.stat();
         if (own.uid !== old.uid || own.gid !== old.gid) await handle.chown(old.uid, old.gid).catch(() => undefined);
         await handle.chmod(old.mode & 0o7777);
-      } else if (comesBack) {
-        await handle.chown(comesBack.uid, comesBack.gid).catch(() => undefined);
-        await handle.chmod(comesBack.mode);
+      } else if (as) {
+        if (as.uid !== undefined && as.gid !== undefined) await handle.chown(as.uid, as.gid).catch(() => undefined);
+        await handle.chmod(as.mode);
       }
       await handle.sync();
     } finally {

@@ -10,6 +10,9 @@ const SCRIPT = "GANTRY_SCRIPT";
 const WHOLE = "GANTRY_WHOLE";
 const SHELL = ["/bin/sh", "-c", `[ -n "$${WHOLE}" ] || exit 126; eval "$${SCRIPT}"`, "sh"];
 
+/** Node's pipes are sockets: bash takes one as its input for a login from afar, and reads its start-up file, unless it is the shell of a shell. */
+export const WITH_INPUT = { SHLVL: "1" };
+
 /** What runs in a sandbox. */
 export interface SandboxedCommand {
   /** Bubblewrap's switches. */
@@ -18,6 +21,8 @@ export interface SandboxedCommand {
   check: string;
   shell: string;
   command: string;
+  /** Whether something may be said to its standard input. Default false. */
+  input?: boolean;
 }
 
 /**
@@ -38,10 +43,11 @@ export class SandboxStarter {
     this.#env = env;
   }
 
-  async start({ switches, check, shell, command }: SandboxedCommand): Promise<Child> {
-    const child = this.#take() ?? (await this.#start());
+  async start({ switches, check, shell, command, input = false }: SandboxedCommand): Promise<Child> {
+    // What waits has no input.
+    const child = (input ? undefined : this.#take()) ?? (await this.#start(input));
     const script = `unset ${SCRIPT} ${WHOLE}; ${check}set -- "$${COMMAND}"; unset ${COMMAND}; exec ${quoted(shell)} -c "$1" 2>&1`;
-    const variables = Object.entries({ [COMMAND]: command, [SCRIPT]: script, [WHOLE]: "1" });
+    const variables = Object.entries({ [COMMAND]: command, [SCRIPT]: script, [WHOLE]: "1", ...(input && WITH_INPUT) });
     // When the switches are on their way this process has nothing to do.
     child.arrange([...switches, ...variables.flatMap((pair) => ["--setenv", ...pair])], {
       taken: () => void this.#makeReady(),
@@ -55,8 +61,8 @@ export class SandboxStarter {
     this.#take()?.kill();
   }
 
-  #start(): Promise<Child> {
-    return Child.start({ file: this.#file, args: SHELL, cwd: "/", env: this.#env, sandbox: true });
+  #start(input = false): Promise<Child> {
+    return Child.start({ file: this.#file, args: SHELL, cwd: "/", env: this.#env, sandbox: true, input });
   }
 
   #take(): Child | undefined {

@@ -31,7 +31,7 @@ export interface SandboxOptions {
 /** A command's surroundings, made for one call. */
 export interface PreparedSandbox {
   /** Start `<shell> -c <command>`. Both its outputs go down the first, so that what was said keeps its order. */
-  start(shell: string, command: string): Promise<Child>;
+  start(shell: string, command: string, input?: boolean): Promise<Child>;
   /** Once the command has ended. Returns paths of what was taken away again. */
   tidy(): Promise<string[]>;
 }
@@ -155,7 +155,7 @@ export class Sandbox {
     this.#starter ??= new SandboxStarter(bubblewrap.file, env);
     const starter = this.#starter;
     return {
-      start: (shell, command) => starter.start({ switches, check, shell, command }),
+      start: (shell, command, input = false) => starter.start({ switches, check, shell, command, input }),
       tidy: async () => (await Promise.all(guards.map((guard) => guard.tidy()))).flat(),
     };
   }

@@ -52,7 +52,7 @@ async function connected(t: Hooks, agent: Agent, params: Json = EDITOR, options 
 
 const said = (update: Json): string[] => {
   const { sessionUpdate: kind, content, status, toolCallId } = update;
-  if (kind === "session_info_update" || kind === "config_option_update") return [];
+  if (["session_info_update", "config_option_update", "available_commands_update"].includes(kind)) return [];
   const call = toolCallId === undefined ? [] : [status];
   return [[kind, ...(typeof content?.text === "string" ? [content.text] : []), ...call].join(" ")];
 };

@@ -227,6 +227,36 @@ describe("what editors show", () => {
     peer.assertClean();
   });
 
+  it("a model shows the efforts that it has, and the nearest of them where another was chosen", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const some = [
+      { id: "plain", name: "Plain", ownedBy: "x", reasoning: true },
+      { id: "graded", name: "Graded", ownedBy: "x", reasoning: true, efforts: ["low", "high", "max"] as const },
+      { id: "free", name: "Free", ownedBy: "x", reasoning: true, efforts: [] },
+    ];
+    const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models: some } });
+    const peer = new MemoryAcp(t, agent).connect();
+    await peer.initialize();
+    const { sessionId } = await peer.request("session/new", { cwd });
+    const set = async (configId: string, value: string): Promise<Json> => {
+      const { configOptions } = await peer.request("session/set_config_option", { sessionId, configId, value });
+      const level = configOptions.find(({ id }: Json) => id === "thought_level");
+      return level && [level.currentValue, level.options.map((one: Json) => one.value).join(" ")];
+    };
+    const refused = async (value: string): Promise<Json> =>
+      (await peer.call("session/set_config_option", { sessionId, configId: "thought_level", value })).error?.data;
+    assert.deepEqual(await set("thought_level", "medium"), ["medium", "default minimal low medium high"]);
+    assert.deepEqual(await refused("max"), { field: "value" });
+    assert.deepEqual(await set("model", "scripted/graded"), ["high", "default low high max"]);
+    assert.deepEqual(await refused("medium"), { field: "value" });
+    assert.deepEqual(await set("thought_level", "max"), ["max", "default low high max"]);
+    await peer.prompt(sessionId, "x");
+    assert.equal(provider.requests[0]?.effort, "max");
+    assert.equal(await set("model", "scripted/free"), undefined);
+    assert.equal((await agent.sessions.get(sessionId))?.reasoningEffort, "max");
+    peer.assertClean();
+  });
+
   it("the configured effort holds for a session that chose none", async (t) => {
     const { path: cwd } = await tempDir(t);
     const preferred = { provider: "scripted", model: "deep", reasoningEffort: "low" } as const;

@@ -66,6 +66,7 @@ describe("the catalogue", () => {
         contextWindow: 1_000_000,
         maxOutput: 64_000,
         reasoning: true,
+        efforts: ["low", "medium", "high"],
         input: ["text", "image", "pdf"],
       },
     ]);

@@ -34,7 +34,7 @@ const ROOMS: readonly (readonly [name: string, has: RegExp])[] = [
   room("plugin"),
   ["agent.ts", /^src\/agent(-options|-readiness)?\.ts$/],
   ...["run", "live", "compaction", "sessions", "models", "conversation", "history", "tools"].map(room),
-  ...["hostile", "processes", "http"].map(room),
+  ...["project", "hostile", "processes", "http"].map(room),
   ...["files", "base", "ports"].map(room),
 ];
 
@@ -56,12 +56,14 @@ const TERMINAL = "gantry/adapters/terminal";
 /** Doors for people are built on the client alone. */
 const FOR_PEOPLE = /^adapters\/(terminal|web-console\/app)\//;
 /** What works on a project's files: paths are opened by src/files/path-guard.ts alone, which checks what it has opened. */
-const WORKS_ON_PROJECTS = /^src\/(tools\/|hostile\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
+const WORKS_ON_PROJECTS =
+  /^src\/(tools\/|project\/|hostile\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
 /** Of those, what looks at the system and not at the project: the sandbox, processes. */
 const LOOKS_AT_SYSTEM = /^src\/tools\/(bash|bubblewrap|quick-command|sandbox(-[a-z]+)?)\.ts$/;
 /** Files of which each may use these, on what `OpenedFolder.at` names. */
 const ON_OPENED: Readonly<Record<string, readonly string[]>> = {
   "src/tools/search-folder.ts": ["stat"],
+  "src/project/tree.ts": ["stat"],
   "src/hostile/walk.ts": ["stat"],
 };
 const WIRE_WORDS = new Set(

@@ -44,6 +44,12 @@ function configWith(section: string, key: string, value: unknown): unknown {
   if (section === "providers[].models[]")
     return { providers: [{ ...lab, models: [{ id: "m", ...nested, ...costOf(nested) }] }] };
   if (section === "permissions.rules[]") return { permissions: { rules: [{ tool: "a", action: "ask", ...nested }] } };
+  if (section === "mcp_servers.NAME") {
+    const isUrl = /^(url|headers|type)$/.test(key);
+    return {
+      mcp_servers: { lab: { ...(isUrl ? { url: "http://127.0.0.1:9000/mcp" } : { command: "lab" }), ...nested } },
+    };
+  }
   if (section.includes("postgres")) {
     const url = "postgres://127.0.0.1:9/gantry";
     return { session: { driver: "postgres", url, ...nested } };
@@ -75,12 +81,16 @@ export async function wrongValues(sections: Readonly<Record<string, Leaves>>): P
       await refusalOf(
         section.startsWith("permissions.")
           ? { permissions: { rules: [5] } }
-          : section.includes("[")
-            ? { providers: [5] }
-            : { [section.split(" ")[0] ?? ""]: 5 },
+          : section.startsWith("mcp_servers")
+            ? { mcp_servers: { lab: 5 } }
+            : section.includes("[")
+              ? { providers: [5] }
+              : { [section.split(" ")[0] ?? ""]: 5 },
       ),
     ]);
   }
+  rows.push(["mcp_servers (itself)", 5, await refusalOf({ mcp_servers: 5 })]);
+  rows.push(["mcp_servers (name)", "a b", await refusalOf({ mcp_servers: { "a b": { command: "x" } } })]);
   rows.push(["(unknown)", 1, await refusalOf({ nonsense: 1 })], ["(itself)", [], await refusalOf([])]);
   for (const [name, flags] of [
     ["--port http", { port: "http" }],

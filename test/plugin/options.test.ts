@@ -74,6 +74,21 @@ describe("options", () => {
     );
   });
 
+  it("may be named by the user", () => {
+    const entry = option.section({ first_size: option.whole("Its size.", { required: true }) });
+    const names = { fits: (name: string) => /^[a-z_]+$/.test(name), expected: "small letters" };
+    const all = option.section({ all: option.map(entry, "All.", names) });
+    const read = option.read(all, { all: { my_own: { first_size: 1 }, constructor: { first_size: 2 } } }, "");
+    assert.deepEqual({ ...read.all }, { my_own: { firstSize: 1 }, constructor: { firstSize: 2 } });
+    assert.deepEqual({ ...option.read(all, {}, "").all }, {});
+    assert.equal(option.read(all, { all: {} }, "").all["toString"], undefined);
+    refused(all, { all: { a: { first_size: "x" } } }, 'f: a.all.a.first_size: expected a whole number, got "x"');
+    refused(all, { all: { A: {} } }, 'f: a.all.A: expected small letters, got "A"');
+    refused(all, { all: [] }, "f: a.all: expected an object, got Array");
+    const polluted = JSON.parse('{"all":{"__proto__":{"first_size":1}}}') as unknown;
+    assert.deepEqual(Object.keys(option.read(all, polluted, "").all), ["__proto__"]);
+  });
+
   it("may be required, open, or short", () => {
     const entry = option.textOr(
       "id",

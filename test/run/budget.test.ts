@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { Agent, builtinTools } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
-import { KnownFile } from "../../src/files/known-file.js";
+import { knownFiles } from "../../src/files/known-file.js";
 import { aMessage, aSession, change, leaseOf } from "../../src/testing/session-driver/rule.js";
 import { Counted } from "../helpers/counted.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
@@ -89,6 +89,9 @@ function names(calls: readonly string[]): string[] {
   return told;
 }
 
+/** What each run looks at of a project that says nothing of itself: one look at each name. */
+const LOOKS = ["stat project", "lstat AGENTS.md", "lstat skills", "lstat skills", "lstat CLAUDE.md"];
+
 describe("what a turn asks of the disk", () => {
   it("a fresh run: its lease, its session with the prompt, its answer with its end", async (t) => {
     const { prompt, giveTitles } = await warm(t, []);
@@ -96,7 +99,7 @@ describe("what a turn asks of the disk", () => {
     const recent = "[SELECT totals, SELECT sessions]";
     const begin = "[SELECT sessions, SELECT leases, INSERT sessions, INSERT messages, SELECT runs, INSERT runs]";
     assert.deepEqual(store, [recent, LEASE, begin, SYNC, END, SYNC]);
-    assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project"]);
+    assert.deepEqual(names(files), LOOKS);
     await giveTitles();
   });
 
@@ -113,7 +116,7 @@ describe("what a turn asks of the disk", () => {
     await giveTitles();
     const { store, files } = await counted.of(() => prompt("y", id));
     assert.deepEqual(store, [...GO_ON, PROMPT, SYNC, END, SYNC]);
-    assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project"]);
+    assert.deepEqual(names(files), LOOKS);
   });
 
   it("a tool turn: the call before it runs, its result, the answer; and the file, once", async (t) => {
@@ -127,7 +130,7 @@ describe("what a turn asks of the disk", () => {
     assert.deepEqual(store, [...GO_ON, PROMPT, SYNC, ANSWER, SYNC, mode, RESULT, SYNC, END, SYNC]);
     if (process.platform !== "linux") return;
     const guarded = ["realpathSync home", "open a.txt", "readlinkSync what is open", "open what is open"];
-    assert.deepEqual(names(files), ["lstat AGENTS.md", "stat project", ...guarded, "closeSync what is open"]);
+    assert.deepEqual(names(files), [...LOOKS, ...guarded, "closeSync what is open"]);
   });
 
   it("changes that nobody waited for: one transaction and one sync for all, a refused one among them", async (t) => {
@@ -156,9 +159,10 @@ describe("what a turn asks of the disk", () => {
 
   it("a file that every run wants: one look at its name, when it is the one that was read", async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
-    const file = new KnownFile("AGENTS.md", 100, [], -Infinity);
-    await file.textIn(folder.path);
-    const { files } = await counted.of(() => file.textIn(folder.path));
+    const file = knownFiles(100, [], -Infinity);
+    const place = { path: folder.at("AGENTS.md"), root: folder.path };
+    await file.read(place);
+    const { files } = await counted.of(() => file.read(place));
     assert.deepEqual(names(files), ["lstat AGENTS.md"]);
   });
 });

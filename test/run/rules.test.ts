@@ -14,7 +14,7 @@ import {
 } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { PathPattern } from "../../src/hostile/glob-match.js";
-import { isCommandGlob, isPathGlob } from "../../src/run/rule-check.js";
+import { isCommandGlob, isPathGlob, isToolGlob } from "../../src/run/rule-check.js";
 import { randomOf } from "../helpers/random.js";
 import { tempDir, type Hooks } from "../helpers/temp.js";
 
@@ -80,6 +80,35 @@ function short(text: string): string {
 }
 
 describe("permission rules", () => {
+  it("name a tool of a server by where it comes from, and nothing else by that", async (t) => {
+    const served = (name: string, origin?: string) => ({
+      ...defineTool({ name, description: name, kind: "other", run: () => "done" }),
+      ...(origin !== undefined && { origin }),
+    });
+    const tools = [
+      served("a__get_one", "mcp:a/get.one"),
+      served("a__put", "mcp:a/put"),
+      served("b__put", "mcp:b/put"),
+      served("mcp_a_put"),
+    ];
+    const calls = tools.map(({ name }): Call => [name, {}]);
+    const of = async (...rules: PermissionRule[]) => (await outcome(t, rules, calls, { tools })).told.map(short);
+    const deny = (tool: string): PermissionRule => ({ tool, action: "deny" });
+    assert.deepEqual(await of(deny("mcp:a/*")), ["denied", "denied", "ran", "ran"]);
+    assert.deepEqual(await of(deny("mcp:?/put")), ["ran", "denied", "denied", "ran"]);
+    assert.deepEqual(await of(deny("mcp:a/get.one")), ["denied", "ran", "ran", "ran"]);
+    assert.deepEqual(await of(deny("mcp:*/*")), ["denied", "denied", "denied", "ran"]);
+    assert.deepEqual(await of(deny("a__*")), ["denied", "denied", "ran", "ran"]);
+    assert.deepEqual(await of({ ...deny("mcp:b/put"), action: "allow" }, deny("*")), [
+      "denied",
+      "denied",
+      "ran",
+      "denied",
+    ]);
+    // A rule with a path is for a tool that names none where it is for that tool alone.
+    assert.deepEqual(await of({ tool: "mcp:a/put", path: "x", action: "deny" }), ["ran", "nobody", "ran", "ran"]);
+  });
+
   it("allow, ask and deny by the tool's name or a glob, the first that fits, with their reason", async (t) => {
     const rules: PermissionRule[] = [
       { tool: "read", action: "deny", reason: "it is secret" },
@@ -411,3 +440,23 @@ function exampleOf(part: string): string {
     return all === "*" ? "" : "q";
   });
 }
+
+describe("what may stand as a rule's tool", () => {
+  it("is a name, or a server's, or a glob for one of them", () => {
+    for (const right of ["read", "*", "a__?", "mcp:a/b", "mcp:a-b_c/*.get", "mcp:*/*"])
+      assert.ok(isToolGlob(right), right);
+    for (const wrong of [
+      "",
+      "a b",
+      "mcp:a",
+      "mcp:a/",
+      "mcp:/b",
+      "mcp:a/b/c",
+      "mcp:a b/c",
+      "MCP:a/b",
+      "x:a/b",
+      `mcp:${"a".repeat(65)}/b`,
+    ])
+      assert.ok(!isToolGlob(wrong), wrong);
+  });
+});

@@ -47,7 +47,9 @@ function make(
     fallback: () => [...callTools(["noop", { n: (calls += 1) }]).slice(0, -1), finish("tool_calls", rest.usage)],
     ...rest,
   });
-  const agent = new Agent({ providers: [provider], tools: [noop], projectInstructions: false, ...more });
+  // A prompt of a known size, whatever an agent is told of its work.
+  const own = { prompt: "replace", systemPrompt: "Work as you are told. ".repeat(50) } as const;
+  const agent = new Agent({ providers: [provider], tools: [noop], projectInstructions: false, ...own, ...more });
   t.after(() => agent.close());
   return { agent, provider };
 }
@@ -305,7 +307,7 @@ describe("a budget", () => {
     const { agent, provider } = make(
       t,
       [],
-      { compaction: { strategy: "summary", keepMessages: 2 }, budget: { tokens: 900 } },
+      { compaction: { strategy: "summary", keepMessages: 2 }, budget: { tokens: 800 } },
       { usage, models, fallback: "ok" },
     );
     const first = await agent.run({ message: "word ".repeat(1_200) });

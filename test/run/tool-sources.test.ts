@@ -6,6 +6,7 @@ import {
   defineTool,
   type AgentOptions,
   type BusEvents,
+  type ToolServer,
   type ToolSession,
   type ToolSource,
 } from "gantry";
@@ -112,6 +113,50 @@ describe("a tool source", () => {
     );
     await agent.sessions.delete(sessionId);
     assert.deepEqual(files.closed, [sessionId, sessionId]);
+  });
+
+  it("of a server that a run brings is kept for the session's next run, and closed with the agent", async (t) => {
+    const made = new Map<string, ReturnType<typeof source>>();
+    const toolServers = {
+      source: ({ name }: ToolServer) => {
+        const one = made.get(name) ?? source(name, [`${name}_say`]);
+        made.set(name, one);
+        return one;
+      },
+    };
+    const provider = new ScriptedProvider(["one", "two", "three"]);
+    const agent = new Agent({ providers: [provider], tools: [named("own")], toolServers });
+    t.after(() => agent.close());
+    const servers = [{ name: "a", command: "a", args: [], env: {} }];
+    const run = await agent.run({ message: "x", servers });
+    await run.result;
+    await run.result;
+    const { sessionId } = run;
+    await (
+      await agent.run({ message: "y", sessionId, servers })
+    ).result;
+    assert.deepEqual([made.get("a")?.opened.length, made.get("a")?.closed.length], [1, 0]);
+    await (
+      await agent.run({ message: "z", sessionId })
+    ).result;
+    const offered = provider.requests.filter(({ tools }) => tools.length > 0);
+    assert.deepEqual(
+      offered.map(({ tools }) => tools.map(({ name }) => name)),
+      [["a_say", "own"], ["a_say", "own"], ["own"]],
+    );
+    await agent.close();
+    assert.deepEqual(made.get("a")?.closed, [sessionId]);
+  });
+
+  it("of a server that is none is refused before anything begins", async (t) => {
+    const { agent } = agentOf(t, [], ["one"]);
+    const wrong = { name: "a", url: "nowhere", headers: {} };
+    await assert.rejects(agent.run({ message: "x", servers: [wrong] }), {
+      message: "servers[0].url: expected an address with http or https",
+    });
+    await assert.rejects(agent.run({ message: "x", servers: Array.from({ length: 65 }, () => wrong) }), {
+      message: "servers: expected a list of at most 64 servers of tools",
+    });
   });
 
   it("that a run brings is closed with the run", async (t) => {

@@ -42,6 +42,28 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     assert.equal(await pane.knows("#{alternate_on} #{cursor_flag} #{mouse_any_flag}"), "0 1 0");
   });
 
+  it("completes the project's commands and says them, as they were typed", async (t) => {
+    const models = await lab(t);
+    const pane = await openPane(t, {
+      config: labConfig(models),
+      files: {
+        ".agents/commands/review.md": "---\ndescription: Look at a file\nargument-hint: FILE\n---\nReview $1 now.",
+      },
+      args: [],
+    });
+    models.enqueue(say("Reviewed."));
+    await pane.until(READY);
+    await pane.type("/rev");
+    await pane.until(/\/review +Look at a file FILE/);
+    await pane.keys("Tab");
+    await pane.type("a.ts");
+    await pane.keys("Enter");
+    assert.match(await pane.until(/Reviewed\./), /❯ \/review a\.ts/);
+    assert.match(JSON.stringify(models.requests.map(({ body }) => body)), /Review a\.ts now\./);
+    await pane.keys("C-d");
+    await pane.ended();
+  });
+
   it("asks before it writes, with the diff, and is answered by nothing that was typed before", async (t) => {
     const models = await lab(t);
     const pane = await openPane(t, { config: labConfig(models), args: ["chat", "--mode", "ask"] });

@@ -12,6 +12,7 @@ it("asks for what changes things or leaves the machine, and runs the rest side b
   const tools = builtinTools();
   assert.deepEqual(names(tools.filter((tool) => tool.needsPermission)), [
     "bash",
+    "bash_input",
     "delete",
     "edit",
     "multiedit",
@@ -19,16 +20,18 @@ it("asks for what changes things or leaves the machine, and runs the rest side b
     "write",
   ]);
   assert.deepEqual(names(tools.filter((tool) => tool.parallel)), [
+    "bash_output",
     "glob",
     "grep",
     "list",
     "read",
+    "skill",
     "todoread",
     "webfetch",
   ]);
   assert.deepEqual(
     names(builtinTools({ bash: { enabled: false } })),
-    names(tools.filter((tool) => tool.name !== "bash")),
+    names(tools.filter((tool) => !tool.name.startsWith("bash"))),
   );
 });
 

@@ -1,26 +1,34 @@
-import type { Model, ReasoningEffort } from "gantry";
+import type { ModelRequest } from "gantry";
+import { claudeThinking, type ClaudeThinking } from "../claude.js";
+import type { Effort } from "../efforts.js";
 import type { CallOptions } from "../language-model.js";
 import { MessagesReader } from "../reading/anthropic.js";
 import { reportedCost } from "../prices.js";
 import { handedOver, writtenBy } from "../writing.js";
+import type { Settings } from "../options.js";
 import type { OwnWire } from "./wire.js";
 
 const MARK = { anthropic: { cacheControl: { type: "ephemeral" } } } as const;
-const BUDGETS: Readonly<Record<Exclude<ReasoningEffort, "">, number>> = {
+const BUDGETS: Readonly<Record<Effort, number>> = {
   minimal: 1024,
   low: 4096,
   medium: 12_000,
   high: 24_000,
+  xhigh: 32_000,
+  max: 32_000,
 };
+/** A shorter answer leaves no room for thoughts. */
+const SHORTEST_THINKING = 2048;
+/** Tokens of an answer whose limit nobody knows. */
+const DEFAULT_LIMIT = 32_000;
 /** Of models that are not Claude, behind servers that speak this protocol. */
 const MAX_OUTPUT_UNKNOWN = 8192;
 
-/** What the package knows of Claude models. */
-async function capabilities(model: Model): Promise<{ maxOutputTokens: number; known: boolean; adaptive: boolean }> {
-  const { getModelCapabilities } = await import("@ai-sdk/anthropic/internal");
-  const { maxOutputTokens, isKnownModel } = getModelCapabilities(model.id);
-  // Those that decide themselves how long to think are those with the long answers.
-  return { maxOutputTokens, known: isKnownModel, adaptive: isKnownModel && maxOutputTokens >= 128_000 };
+/** Options of the package, or a budget that is a part of the answer and must leave room for the rest of it. */
+interface Thinking {
+  readonly budgetTokens?: number;
+  readonly effort?: Effort;
+  readonly thinking?: Readonly<Record<string, string | Readonly<Record<string, string>>>>;
 }
 
 /** Anthropic's Messages API. */
@@ -34,8 +42,13 @@ export const wire: OwnWire = {
   rules: () => ({ toolMedia: "inside", toolIds: "plain", toolNames: "plain", reasoningOnMessage: false }),
 
   async maxOutput(model) {
-    const { maxOutputTokens, known } = await capabilities(model);
-    return known ? maxOutputTokens : /claude/i.test(model.id) ? Math.max(maxOutputTokens, 32_000) : MAX_OUTPUT_UNKNOWN;
+    const { getModelCapabilities } = await import("@ai-sdk/anthropic/internal");
+    const { maxOutputTokens, isKnownModel } = getModelCapabilities(model.id);
+    return isKnownModel
+      ? maxOutputTokens
+      : /claude/i.test(model.id)
+        ? Math.max(maxOutputTokens, 32_000)
+        : MAX_OUTPUT_UNKNOWN;
   },
 
   async open(settings) {
@@ -55,7 +68,7 @@ export const wire: OwnWire = {
     return getModelCapabilities(model.id).supportsStructuredOutput && supportsNativeStructuredOutputSchema(schema);
   },
 
-  async options({ request: { effort, model }, settings, refused, maxTokens }, { prompt, tools, responseFormat }) {
+  async options({ request, settings, refused, maxTokens }, { prompt, tools, responseFormat }) {
     const options: Partial<CallOptions> = { prompt: markPrompt(prompt) };
     if (tools !== undefined) options.tools = markTools(tools);
     // A field that others who speak this protocol need not know.
@@ -64,25 +77,61 @@ export const wire: OwnWire = {
       // Never as a call of a tool, which nobody here would take for an answer.
       ...(responseFormat === undefined ? {} : { structuredOutputMode: "outputFormat" }),
     };
-    if (effort === "" || refused.has("effort")) return { ...options, providerOptions: { anthropic: plain } };
-    const { adaptive } = await capabilities(model);
-    if (adaptive) {
-      const thinking = { type: "adaptive", display: "summarized" };
-      const level = effort === "minimal" ? "low" : effort;
-      return { ...options, providerOptions: { anthropic: { ...plain, thinking, effort: level } } };
-    }
-    // Thinking is a part of the answer, and must leave room for the rest of it; of a short one, all of it.
-    const limit = maxTokens ?? 32_000;
-    if (limit < 2048) return { ...options, providerOptions: { anthropic: plain } };
-    const budgetTokens = Math.max(1024, Math.min(BUDGETS[effort], Math.floor(limit / 2)));
+    const { budgetTokens, ...thinking } = refused.has("effort") ? {} : thinkingOf(request, settings, prompt, maxTokens);
+    if (budgetTokens === undefined) return { ...options, providerOptions: { anthropic: { ...plain, ...thinking } } };
     return {
       ...options,
       // The package adds the budget to what it is given.
-      maxOutputTokens: limit - budgetTokens,
+      maxOutputTokens: (maxTokens ?? DEFAULT_LIMIT) - budgetTokens,
       providerOptions: { anthropic: { ...plain, thinking: { type: "enabled", budgetTokens } } },
     };
   },
 };
+
+/** What a model is told of thinking: Claude thinks best when it does, so that it is asked to unless the call needs none. */
+function thinkingOf(
+  { model, effort, thinks }: ModelRequest,
+  settings: Settings,
+  prompt: CallOptions["prompt"],
+  maxTokens = DEFAULT_LIMIT,
+): Thinking {
+  const claude = claudeThinking(model.id);
+  const isQuiet = thinks === false || maxTokens < SHORTEST_THINKING;
+  // What else speaks this protocol thinks when it is told to, by a budget as Claude once did.
+  if (claude?.how !== "adaptive") {
+    if (isQuiet || model.reasoning === false || (effort === "" && claude === undefined)) return {};
+    if (hasThoughtlessCalls(prompt)) return {};
+    return { budgetTokens: Math.max(1024, Math.min(BUDGETS[effort || "medium"], Math.floor(maxTokens / 2))) };
+  }
+  if (model.reasoning === false) return {};
+  const bound = bindingOf(claude, settings);
+  if (isQuiet) {
+    if (claude.quiet === "disabled") return { thinking: { type: "disabled" } };
+    return claude.quiet === "unasked" ? {} : { effort: "low", ...(bound && { thinking: bound }) };
+  }
+  const asked = effort === "" ? {} : { effort: effort === "minimal" ? ("low" as const) : effort };
+  return { ...asked, thinking: { type: "adaptive", display: "summarized", ...bound } };
+}
+
+/**
+ * Whether the turn under way has calls without the thoughts before them, as others make them: with a budget such a question
+ * is refused. By themselves models think of them all the same.
+ */
+function hasThoughtlessCalls(prompt: CallOptions["prompt"]): boolean {
+  const turn = prompt.slice(prompt.findLastIndex(({ role }) => role === "user") + 1);
+  return turn.some(
+    (message) =>
+      message.role === "assistant" &&
+      message.content[0]?.type !== "reasoning" &&
+      message.content.some(({ type }) => type === "tool-call"),
+  );
+}
+
+/** Thoughts behind a prompt that is another now, after a compaction for instance, are dropped by whoever made them: by Anthropic itself. */
+function bindingOf({ isBound }: ClaudeThinking, { baseUrl }: Settings) {
+  if (!isBound || new URL(baseUrl).hostname !== "api.anthropic.com") return undefined;
+  return { blockBinding: { prefixMismatchBehavior: "drop_block" } } as const;
+}
 
 /** The prefix is cached up to each mark: system, tools, and the last two turns, so that the next call finds one of them. */
 function markPrompt(prompt: CallOptions["prompt"]): CallOptions["prompt"] {

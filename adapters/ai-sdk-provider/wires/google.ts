@@ -1,15 +1,20 @@
-import type { ReasoningEffort } from "gantry";
+import type { ModelRequest } from "gantry";
+import type { Effort } from "../efforts.js";
 import { GeminiReader } from "../reading/google.js";
 import { reportedCost } from "../prices.js";
 import { handedOver, writtenBy } from "../writing.js";
 import type { OwnWire } from "./wire.js";
 
-const BUDGETS: Readonly<Record<Exclude<ReasoningEffort, "">, number>> = {
+const BUDGETS: Readonly<Record<Effort, number>> = {
   minimal: 512,
   low: 4096,
   medium: 12_288,
   high: 24_576,
+  xhigh: 24_576,
+  max: 24_576,
 };
+/** As much as the question needs. */
+const DYNAMIC = -1;
 
 /** Models that take a level of thinking instead of a budget, and files within results of tools. */
 const isGemini3 = (id: string): boolean => /gemini-/.test(id) && !/gemini-(1|2)(\.|-|$)|gemini-pro/.test(id);
@@ -45,16 +50,22 @@ export const wire: OwnWire = {
   // Beside tools most models refuse it.
   ownJson: ({ request: { tools } }) => tools.length === 0,
 
-  async options({ request: { model, effort }, refused }) {
-    const { id, reasoning } = model;
+  async options({ request, refused }) {
+    const { id, reasoning } = request.model;
     if (!(reasoning ?? thinks(id)) || refused.has("effort")) return {};
-    const level =
-      effort === "" ? {} : isGemini3(id) ? { thinkingLevel: levelOf(effort, id) } : { thinkingBudget: BUDGETS[effort] };
-    return { providerOptions: { google: { thinkingConfig: { includeThoughts: true, ...level } } } };
+    return { providerOptions: { google: { thinkingConfig: { includeThoughts: true, ...grade(request) } } } };
   },
 };
 
-function levelOf(effort: Exclude<ReasoningEffort, "">, id: string): Exclude<ReasoningEffort, ""> {
+/** How much a model shall think; by itself nearly each does as the question needs. */
+function grade({ model: { id }, effort, thinks }: ModelRequest) {
+  if (isGemini3(id)) return effort === "" ? {} : { thinkingLevel: levelOf(effort, id) };
+  if (effort !== "") return { thinkingBudget: BUDGETS[effort] };
+  return /gemini-2\.5-flash-lite/.test(id) && thinks !== false ? { thinkingBudget: DYNAMIC } : {};
+}
+
+function levelOf(effort: Effort, id: string): "minimal" | "low" | "medium" | "high" {
   // Pro models do not think minimally.
-  return effort === "minimal" && /pro/.test(id) ? "low" : effort;
+  if (effort === "minimal" && /pro/.test(id)) return "low";
+  return effort === "xhigh" || effort === "max" ? "high" : effort;
 }

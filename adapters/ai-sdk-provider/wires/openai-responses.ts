@@ -1,4 +1,4 @@
-import type { ReasoningEffort } from "gantry";
+import { thinksWhenAsked } from "../efforts.js";
 import type { CallOptions } from "../language-model.js";
 import { ResponsesReader } from "../reading/openai-responses.js";
 import { reportedCost } from "../prices.js";
@@ -41,7 +41,7 @@ export const wire: OwnWire = {
 
   async options(asking, { tools, responseFormat }) {
     const { request, refused } = asking;
-    const { effort, model, cacheKey } = request;
+    const { effort, model, cacheKey, thinks } = request;
     const openai: Record<string, string | boolean> = { store: false };
     // Strictly, it would refuse schemas with optional properties.
     if (responseFormat !== undefined) openai.strictJsonSchema = false;
@@ -49,7 +49,8 @@ export const wire: OwnWire = {
     if (reasons(asking)) {
       if (model.reasoning === true) openai.forceReasoning = true;
       if (!refused.has("summary")) openai.reasoningSummary = "auto";
-      if (effort !== "" && !refused.has("effort")) openai.reasoningEffort = effortOf(effort, model.id);
+      const asked = effort === "" && thinks !== false && thinksWhenAsked(model.id) ? "medium" : effort;
+      if (asked !== "" && !refused.has("effort")) openai.reasoningEffort = asked;
     }
     const options: Partial<CallOptions> = { providerOptions: { openai } };
     // The API would make schemas strict by itself, and refuse those with optional properties.
@@ -57,8 +58,3 @@ export const wire: OwnWire = {
     return options;
   },
 };
-
-function effortOf(effort: Exclude<ReasoningEffort, "">, modelId: string): string {
-  // Only the first GPT-5 models know `minimal`.
-  return effort === "minimal" && !/^gpt-5(-(mini|nano))?(-\d|$)/.test(modelId) ? "low" : effort;
-}

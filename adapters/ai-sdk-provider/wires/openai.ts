@@ -1,4 +1,6 @@
-import type { ReasoningEffort } from "gantry";
+import type { ModelRequest } from "gantry";
+import { claudeThinking } from "../claude.js";
+import { gradeOf, ownName, thinksWhenAsked } from "../efforts.js";
 import { wellFormed } from "../guard.js";
 import type { CallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
@@ -64,8 +66,7 @@ export const wire: OwnWire = {
   async options({ request, settings: { quirks }, refused, maxTokens }) {
     const extra: Body = { ...quirks.body };
     if (quirks.cacheKey === true && !refused.has("cache_key")) extra.prompt_cache_key = request.cacheKey.slice(0, 64);
-    if (request.effort !== "" && !refused.has("effort"))
-      Object.assign(extra, effortOf(request.effort, quirks.effort, request.model.id));
+    if (!refused.has("effort")) Object.assign(extra, thinkingOf(request, quirks.effort));
     // JSON values all of them, which the package's type wants to see proven.
     const options: Partial<CallOptions> = { providerOptions: { [NAME]: extra as Record<string, never> } };
     // Also where it was refused: under its other name.
@@ -83,19 +84,27 @@ export const wire: OwnWire = {
   },
 };
 
-function effortOf(effort: Exclude<ReasoningEffort, "">, form: string | undefined, modelId: string): Body {
+/** How a model is told how much to think. */
+function thinkingOf({ model, effort, thinks }: ModelRequest, form: string | undefined): Body {
+  if (effort === "") {
+    // Of a router's models these do not think by themselves, and work best when they do.
+    const wantsIt = claudeThinking(ownName(model.id)) !== undefined || thinksWhenAsked(model.id);
+    return form === "reasoning" && wantsIt && thinks !== false ? { reasoning: { enabled: true } } : {};
+  }
   switch (form) {
     case "none":
       return {};
     case "reasoning":
       return { reasoning: { effort } };
-    case "thinking":
-      return { thinking: { type: effort === "minimal" ? "disabled" : "enabled" } };
+    case "thinking": {
+      const grade = gradeOf(model.id);
+      const isOff = effort === "minimal";
+      if (grade === "alone") return { reasoningEffort: effort };
+      const type = { thinking: { type: isOff ? "disabled" : "enabled" } };
+      return grade === "beside" && !isOff ? { ...type, reasoningEffort: effort } : type;
+    }
     default:
-      // Only the first GPT-5 models know `minimal`.
-      return {
-        reasoningEffort: effort === "minimal" && !/^gpt-5(-(mini|nano))?(-\d|$)/.test(modelId) ? "low" : effort,
-      };
+      return { reasoningEffort: effort };
   }
 }
 

@@ -29,6 +29,7 @@ export type {
   Model,
   NotReady,
   PlanEntry,
+  ProcessState,
   Ready,
   Run,
   RunBegun,

@@ -32,6 +32,8 @@ export type ToolCall = shapes.ToolCall;
 export type Diff = shapes.Diff;
 /** An entry of a run's todo list. */
 export type PlanEntry = shapes.PlanEntry;
+/** A command in the background of a session. */
+export type ProcessState = shapes.ProcessState;
 /** A question of a run to people. */
 export type Ask = shapes.Ask;
 /** What it is answered with: the id of a choice, or a text. */

@@ -15,6 +15,8 @@ const EFFORTS: Readonly<Record<Effort, string>> = {
   low: "Low effort",
   medium: "Medium effort",
   high: "High effort",
+  xhigh: "Extra high effort",
+  max: "Most effort",
 };
 
 /** Model, effort and mode: of a session, or of what a new one begins with. */

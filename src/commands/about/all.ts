@@ -3,10 +3,11 @@ import { adapters } from "./adapters.js";
 import { chat } from "./chat.js";
 import { completion } from "./completion.js";
 import { webConsole } from "./console.js";
+import { mcp } from "./mcp.js";
 import { models } from "./models.js";
 import { run } from "./run.js";
 import { serve } from "./serve.js";
 import { sessions } from "./sessions.js";
 
 /** Every command, in the order of the help. */
-export const ALL: readonly About[] = [chat, run, serve, webConsole, sessions, models, adapters, completion];
+export const ALL: readonly About[] = [chat, run, serve, webConsole, sessions, models, mcp, adapters, completion];

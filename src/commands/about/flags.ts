@@ -45,7 +45,7 @@ export const MODEL_FLAGS = {
   effort: {
     type: "string",
     value: "LEVEL",
-    choices: ["minimal", "low", "medium", "high"],
+    choices: ["minimal", "low", "medium", "high", "xhigh", "max"],
     about: "how much a model that reasons does so",
   },
   mode: {

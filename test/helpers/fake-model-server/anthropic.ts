@@ -116,7 +116,7 @@ function messagesViolation(messages: Json[], model: string, thinking: boolean): 
   if (messages.at(-1).role !== "user")
     return "This model does not support assistant message prefill. The conversation must end with a user message.";
   if (thinking) {
-    // Within a turn that uses tools the thinking may not be lost.
+    // Within a turn that uses tools the thinking may not be lost, but where a model decides itself whether it thinks.
     for (const message of messages.slice(lastUserText + 1)) {
       if (
         message.role === "assistant" &&
@@ -186,6 +186,13 @@ export const anthropic: FakeWire = {
     }
     if (countMarks(body) > 4) return "A maximum of 4 blocks with cache_control may be provided.";
     const { thinking } = body;
+    const model = String(body.model);
+    if (thinking?.type === "enabled" && /claude-(opus-4-[78]|[a-z]+-5)/.test(model))
+      return '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.';
+    if (thinking?.type === "adaptive" && /claude-([a-z]+-4(-5)?(-\d{8})?$|3)/.test(model))
+      return "adaptive thinking is not supported on this model";
+    if (thinking?.type === "disabled" && /claude-([a-z]+-5-5|fable-5)/.test(model))
+      return '"thinking.type.disabled" is not supported for this model.';
     if (thinking?.type === "enabled") {
       if (!(thinking.budget_tokens >= 1024))
         return "thinking.budget_tokens: Input should be greater than or equal to 1024";
@@ -200,7 +207,7 @@ export const anthropic: FakeWire = {
       if (names.has(tool.name)) return "tools: Tool names must be unique.";
       names.add(tool.name);
     }
-    return messagesViolation(body.messages, body.model, thinking !== undefined && thinking.type !== "disabled");
+    return messagesViolation(body.messages, body.model, thinking?.type === "enabled");
   },
 
   facts: ({ body }) => ({

@@ -161,7 +161,7 @@ export const openaiResponses: FakeWire = {
       !(Number.isInteger(body.max_output_tokens) && body.max_output_tokens >= 16)
     )
       return "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16.";
-    if (/^(o\d|gpt-5)/.test(body.model)) {
+    if (/^(o\d|gpt-[5-9])/.test(body.model)) {
       if (body.temperature !== undefined)
         return "Unsupported parameter: 'temperature' is not supported with this model.";
     } else if (body.reasoning !== undefined)

@@ -6,6 +6,7 @@ import { Help } from "../help.js";
 import { Icon } from "../parts/icon.js";
 import { IconButton } from "../parts/button.js";
 import { Plan } from "../plan.js";
+import { Processes } from "../processes.js";
 import { Runs } from "../runs.js";
 import { Spending } from "../spending.js";
 import { announce, announced } from "../state/announce.js";
@@ -87,6 +88,7 @@ function SessionView({ session }: { session: OpenSession }) {
       <Timeline session={session} />
       <div class="foot">
         <Plan session={session} />
+        <Processes session={session} />
         <Asks session={session} />
         <Composer session={session} />
       </div>

@@ -141,6 +141,7 @@ export class Console {
       message,
       // This page opens the session when it has begun.
       answers: true,
+      ...(message.startsWith("/") && { commands: true }),
       ...(files?.length && { files }),
       ...(attachments?.length && { attachments }),
       ...(open

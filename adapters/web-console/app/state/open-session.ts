@@ -7,6 +7,7 @@ import {
   type GantryClient,
   type Message,
   type PlanEntry,
+  type ProcessState,
   type Run,
   type SessionChange,
   type SessionState,
@@ -59,6 +60,10 @@ export class OpenSession {
   readonly run: ReadonlySignal<Run | null> = computed(() => this.#state.value?.run ?? null);
   readonly asks: ReadonlySignal<readonly Ask[]> = computed(() => this.#state.value?.asks ?? []);
   readonly plan: ReadonlySignal<readonly PlanEntry[]> = computed(() => this.#state.value?.plan ?? []);
+  /** Commands in the background that run. */
+  readonly processes: ReadonlySignal<readonly ProcessState[]> = computed(() =>
+    (this.#state.value?.processes ?? []).filter(({ state }) => state === "running"),
+  );
   readonly busy = computed(() => isUnderWay(this.run.value));
 
   constructor(id: string, host: SessionHost) {

@@ -1,0 +1,251 @@
+import { isAbsolute } from "node:path";
+import { hasCode, isRecord, SessionNotFoundError, type Agent, type Logger, type RunInput } from "gantry";
+import { Server } from "@modelcontextprotocol/sdk/server/index.js";
+import type { RequestHandlerExtra } from "@modelcontextprotocol/sdk/shared/protocol.js";
+import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
+import {
+  CallToolRequestSchema,
+  ErrorCode,
+  ListResourcesRequestSchema,
+  ListResourceTemplatesRequestSchema,
+  ListToolsRequestSchema,
+  McpError,
+  ReadResourceRequestSchema,
+  type CallToolResult,
+  type ServerNotification,
+  type ServerRequest,
+} from "@modelcontextprotocol/sdk/types.js";
+import { asker } from "./ask.js";
+import { conversationText } from "./conversation-text.js";
+import { MODES, TOOLS } from "./tools.js";
+
+type Extra = RequestHandlerExtra<ServerRequest, ServerNotification>;
+type Given = Readonly<Record<string, unknown>>;
+
+/** Sessions of a page of resources. */
+const PAGE = 50;
+const MOST_SESSIONS = 100;
+const SESSION_URI = /^gantry:\/\/sessions\/([\w-]{1,100})$/;
+
+/** What one client of the Model Context Protocol may do with the agent: run it, and read its sessions. */
+export class AgentServer {
+  readonly #agent: Agent;
+  readonly #logger: Logger;
+  readonly #server: Server;
+  readonly #closing = new AbortController();
+  /** Calls under way. */
+  readonly #calls = new Set<Promise<unknown>>();
+  #isRefusing = false;
+
+  constructor(agent: Agent, logger: Logger) {
+    this.#agent = agent;
+    this.#logger = logger;
+    this.#server = new Server(
+      { name: "gantry", title: "Gantry", version: agent.version },
+      {
+        capabilities: { tools: {}, resources: {} },
+        instructions:
+          "gantry is a coding agent that works by itself on the folder it was started in: give `run` a whole task. A session keeps what was said; go on in one by its id.",
+      },
+    );
+    this.#server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: [...TOOLS] }));
+    this.#server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) =>
+      this.#track(this.#call(params.name, params.arguments ?? {}, extra)),
+    );
+    this.#server.setRequestHandler(ListResourceTemplatesRequestSchema, () => ({
+      resourceTemplates: [
+        {
+          uriTemplate: "gantry://sessions/{id}",
+          name: "session",
+          title: "What was said in a session",
+          mimeType: "text/markdown",
+        },
+      ],
+    }));
+    this.#server.setRequestHandler(ListResourcesRequestSchema, ({ params }) => this.#resources(params?.cursor));
+    this.#server.setRequestHandler(ReadResourceRequestSchema, ({ params }) => this.#resource(params.uri));
+  }
+
+  /** `lost` is called when the client is gone, or speaks no protocol any more. */
+  async connect(transport: Transport, lost: () => void): Promise<void> {
+    this.#server.onclose = lost;
+    this.#server.onerror = (error) => this.#logger.debug("a message of the client could not be used", { error });
+    await this.#server.connect(transport);
+  }
+
+  /** Take no new calls, answer what is under way; when `signal` aborts, cancel it. Resolves when all is closed. */
+  async close(signal: AbortSignal): Promise<void> {
+    this.#isRefusing = true;
+    const cancel = () => this.#closing.abort(signal.reason);
+    signal.addEventListener("abort", cancel, { once: true });
+    if (signal.aborted) cancel();
+    await Promise.allSettled(this.#calls);
+    await this.#server.close();
+  }
+
+  #track<T>(call: Promise<T>): Promise<T> {
+    this.#calls.add(call);
+    const forget = () => void this.#calls.delete(call);
+    call.then(forget, forget);
+    return call;
+  }
+
+  /** What a tool cannot do is told to the model that called it; what is no tool to the client. */
+  async #call(name: string, given: Given, extra: Extra): Promise<CallToolResult> {
+    if (this.#isRefusing) throw new McpError(ErrorCode.InternalError, "the server is about to stop");
+    try {
+      switch (name) {
+        case "run":
+          return await this.#run(given, extra);
+        case "sessions":
+          return await this.#sessions(given);
+        case "session":
+          return told(await this.#conversation(text(given, "session"), number(given, "after", 0)));
+      }
+    } catch (error) {
+      if (error instanceof McpError || extra.signal.aborted) throw error;
+      return { ...told(this.#reason(error)), isError: true };
+    }
+    throw new McpError(ErrorCode.InvalidParams, `no tool ${JSON.stringify(name.slice(0, 100))}`);
+  }
+
+  async #run(given: Given, extra: Extra): Promise<CallToolResult> {
+    const signal = AbortSignal.any([extra.signal, this.#closing.signal]);
+    const run = await this.#agent.run({ ...inputOf(given), signal, ...this.#door(extra), overflow: "merge" });
+    const token = extra._meta?.progressToken;
+    let progress = 0;
+    const tell = async (message: string) => {
+      if (token === undefined || signal.aborted) return;
+      const params = { progressToken: token, progress: (progress += 1), message };
+      // A client that is gone is told nothing; its run ends by its signal.
+      await extra.sendNotification({ method: "notifications/progress", params }).catch(() => undefined);
+    };
+    await tell(`session ${run.sessionId}`);
+    for await (const event of run) {
+      if (event.type === "tool_call") await tell(event.title);
+      else if (event.type === "retry") await tell(`trying again: ${event.error.message}`);
+      else if (event.type === "compaction") await tell("the conversation was compacted");
+    }
+    const { output, endedBy, usage } = await run.result;
+    const structuredContent = {
+      output,
+      session: run.sessionId,
+      run: run.id,
+      ended_by: endedBy,
+      tokens: usage.totalTokens,
+      cost_usd: usage.cost,
+    };
+    const note = endedBy === "model" ? "" : `\n\n[It ended by a limit, and may not be done: ${endedBy}.]`;
+    return { content: [{ type: "text", text: `${output}${note}\n\n[session ${run.sessionId}]` }], structuredContent };
+  }
+
+  /** Who answers what a run asks: the client's person, where the client can put questions to them. */
+  #door(extra: Extra): Pick<RunInput, "ask" | "askedAt" | "asksInAuto"> {
+    const { elicitation } = this.#server.getClientCapabilities() ?? {};
+    const name = this.#server.getClientVersion()?.name ?? "";
+    const askedAt = name === "" ? "mcp" : `mcp:${[...name.replace(/\p{C}/gu, "")].slice(0, 100).join("")}`;
+    // One that says nothing of forms has them: only addresses must be named.
+    const hasForms = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined);
+    return { askedAt, asksInAuto: false, ...(hasForms && { ask: asker(this.#server, extra) }) };
+  }
+
+  async #sessions(given: Given): Promise<CallToolResult> {
+    const search = optional(given, "search");
+    const limit = Math.min(number(given, "limit", 1) ?? 20, MOST_SESSIONS);
+    const { sessions, total } = await this.#agent.sessions.list({ limit, search });
+    const lines = sessions.map(
+      ({ id, title, updatedAt, projectDir }) => `${id}  ${updatedAt}  ${title}  ${projectDir}`,
+    );
+    const list = sessions.map(({ id, title, updatedAt, projectDir, provider, model }) => ({
+      ...{ id, title, updated_at: updatedAt, project_dir: projectDir, provider, model },
+    }));
+    return {
+      content: [{ type: "text", text: lines.length > 0 ? lines.join("\n") : "no sessions" }],
+      structuredContent: { sessions: list, total },
+    };
+  }
+
+  async #conversation(id: string, after = 0): Promise<string> {
+    const session = await this.#agent.sessions.get(id);
+    if (!session) throw new SessionNotFoundError(id);
+    return conversationText(session, await this.#agent.sessions.messages(id, { after, limit: 500 }));
+  }
+
+  async #resources(cursor: string | undefined) {
+    if (cursor !== undefined && !/^\d{1,9}$/.test(cursor))
+      throw new McpError(ErrorCode.InvalidParams, "unknown cursor");
+    const offset = Number(cursor ?? 0);
+    const { sessions, total } = await this.#agent.sessions.list({ limit: PAGE, offset });
+    const resources = sessions.map(({ id, title, updatedAt }) => ({
+      uri: `gantry://sessions/${id}`,
+      ...{ name: id, title, mimeType: "text/markdown", annotations: { lastModified: updatedAt } },
+    }));
+    const next = offset + sessions.length;
+    return { resources, ...(sessions.length > 0 && next < total && { nextCursor: String(next) }) };
+  }
+
+  async #resource(uri: string) {
+    const [, id] = SESSION_URI.exec(uri) ?? [];
+    try {
+      if (id === undefined) throw new SessionNotFoundError("");
+      return { contents: [{ uri, mimeType: "text/markdown", text: await this.#conversation(id) }] };
+    } catch (error) {
+      if (hasCode(error, "session_not_found"))
+        throw new McpError(-32002, "resource not found", { uri: uri.slice(0, 200) });
+      throw new McpError(ErrorCode.InternalError, this.#reason(error));
+    }
+  }
+
+  /** In words for the client; what is not its business goes to the log alone. */
+  #reason(error: unknown): string {
+    const isTold = error instanceof Error && typeof (error as { code?: unknown }).code === "string";
+    if (isTold && !hasCode(error, "store")) return error.message;
+    this.#logger.error("a call failed", { error });
+    return "internal error";
+  }
+}
+
+function inputOf(given: Given): Pick<RunInput, "message" | "sessionId" | "provider" | "model" | "mode" | "projectDir"> {
+  const model = optional(given, "model");
+  const projectDir = optional(given, "project_dir");
+  const mode = optional(given, "mode");
+  const known = MODES.find((one) => one === mode);
+  if (mode !== undefined && known === undefined) throw invalid("mode", `one of ${MODES.join(", ")}`);
+  if (projectDir !== undefined && !isAbsolute(projectDir)) throw invalid("project_dir", "an absolute path");
+  const at = model?.indexOf("/") ?? -1;
+  const sessionId = optional(given, "session");
+  return {
+    message: text(given, "prompt"),
+    ...(sessionId !== undefined && { sessionId }),
+    ...(model !== undefined && (at < 0 ? { model } : { provider: model.slice(0, at), model: model.slice(at + 1) })),
+    ...(known !== undefined && { mode: known }),
+    ...(projectDir !== undefined && { projectDir }),
+  };
+}
+
+function told(message: string): CallToolResult {
+  return { content: [{ type: "text", text: message }] };
+}
+
+function invalid(field: string, expected: string): McpError {
+  return new McpError(ErrorCode.InvalidParams, `${field}: expected ${expected}`);
+}
+
+function text(given: Given, field: string): string {
+  const value = optional(given, field);
+  if (value === undefined || value.trim() === "") throw invalid(field, "a string that is not empty");
+  return value;
+}
+
+function optional(given: Given, field: string): string | undefined {
+  const value = isRecord(given) ? (given[field] ?? undefined) : undefined;
+  if (value !== undefined && typeof value !== "string") throw invalid(field, "a string");
+  return value === "" ? undefined : value;
+}
+
+function number(given: Given, field: string, min: number): number | undefined {
+  const value = given[field] ?? undefined;
+  if (value === undefined) return undefined;
+  if (!Number.isSafeInteger(value) || (value as number) < min) throw invalid(field, `an integer from ${min}`);
+  return value as number;
+}

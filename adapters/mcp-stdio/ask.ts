@@ -1,0 +1,61 @@
+import type { AskReply, AskRequest } from "gantry";
+import type { Server } from "@modelcontextprotocol/sdk/server/index.js";
+import type { RequestHandlerExtra } from "@modelcontextprotocol/sdk/shared/protocol.js";
+import type { ServerNotification, ServerRequest } from "@modelcontextprotocol/sdk/types.js";
+
+/** A person may take so long, in ms: as long as a timer holds. */
+const PATIENCE_MS = 2 ** 31 - 1;
+/** Of a change so many characters are shown, and of arguments. */
+const SHOWN = 4_000;
+
+/** What may be chosen of a permission. */
+const PERMISSION = [
+  { id: "allow", label: "Allow" },
+  { id: "allow_always", label: "Always allow exactly this" },
+  { id: "reject", label: "Reject" },
+];
+
+/**
+ * Has the client put what a run asks to its person. Rejects where they did not choose, which allows nothing and refuses
+ * nothing: somebody at another door may.
+ */
+export function asker(server: Server, { requestId }: RequestHandlerExtra<ServerRequest, ServerNotification>) {
+  return async (request: AskRequest, signal: AbortSignal): Promise<AskReply> => {
+    const { question } = request;
+    const choices = question ? question.choices : PERMISSION;
+    const isText = choices.length === 0;
+    const answer = isText
+      ? { type: "string" as const, title: "Answer" }
+      : {
+          type: "string" as const,
+          title: "Answer",
+          oneOf: choices.map(({ id, label }) => ({ const: id, title: label })),
+        };
+    const { action, content } = await server.elicitInput(
+      {
+        message: messageOf(request),
+        requestedSchema: { type: "object", properties: { answer }, required: ["answer"] },
+      },
+      { signal, timeout: PATIENCE_MS, relatedRequestId: requestId },
+    );
+    const given = action === "accept" ? content?.["answer"] : undefined;
+    if (typeof given !== "string") throw new Error("the client's person gave no answer");
+    if (isText) return { choice: "", text: given };
+    if (!choices.some(({ id }) => id === given)) throw new Error("the client's person chose none of the choices");
+    return { choice: given, text: "" };
+  };
+}
+
+function messageOf({ title, reason = "", diff = [], input, question }: AskRequest): string {
+  const lines = [question ? title : `gantry asks: ${title}`, ...(reason === "" ? [] : [reason])];
+  for (const { path, oldText, newText } of diff)
+    lines.push(`${path}\n--- before\n${shown(oldText ?? "")}\n--- after\n${shown(newText)}`);
+  if (!question && diff.length === 0) lines.push(shown(JSON.stringify(input, undefined, 2)));
+  return lines.join("\n\n");
+}
+
+function shown(text = ""): string {
+  return text.length <= SHOWN
+    ? text
+    : `${text.slice(0, SHOWN).toWellFormed()}… [${text.length - SHOWN} more characters]`;
+}

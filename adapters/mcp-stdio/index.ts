@@ -1,0 +1,11 @@
+import { defineAdapter, option } from "gantry";
+import { McpStdioTransport } from "./mcp-stdio-transport.js";
+
+export { McpStdioTransport, type StdioStreams } from "./mcp-stdio-transport.js";
+
+export default defineAdapter({
+  kind: "transport",
+  name: "mcp-stdio",
+  schema: option.section({}),
+  create: (_, { logger }) => new McpStdioTransport(logger),
+});

@@ -1,0 +1,102 @@
+import { isRecord, type ToolContext } from "gantry";
+import type { ElicitResult } from "@modelcontextprotocol/sdk/types.js";
+
+/** Fields that a person is asked for at most, and characters of a question. */
+const MOST = { fields: 32, characters: 1_000, choices: 32 };
+const LEFT_OUT = "(leave it out)";
+const [YES, NO] = ["yes", "no"];
+
+type Answer = string | number | boolean | string[];
+type Question = ToolContext["question"];
+
+/** Put the fields of a server's form to whoever is there, one after the other: who answers none of them declines. */
+export async function elicited(
+  server: string,
+  params: Readonly<Record<string, unknown>>,
+  question: Question,
+): Promise<ElicitResult> {
+  const { message = "", requestedSchema } = params;
+  const said = `${server} asks: ${typeof message === "string" ? message : ""}`.slice(0, MOST.characters);
+  const schema = isRecord(requestedSchema) ? requestedSchema : {};
+  const fields = Object.entries(isRecord(schema["properties"]) ? schema["properties"] : {});
+  if (fields.length > MOST.fields) return { action: "decline" };
+  if (fields.length === 0) {
+    const answer = await question({ title: said, choices: [YES!, NO!] });
+    return answer === YES ? { action: "accept", content: {} } : { action: "decline" };
+  }
+  const required = Array.isArray(schema["required"]) ? (schema["required"] as unknown[]) : [];
+  const content: Record<string, Answer> = {};
+  for (const [i, [name, given]] of fields.entries()) {
+    const field = isRecord(given) ? given : {};
+    const answer = await answerTo(`${said}\n${labelOf(name, field)}`, field, required.includes(name), question);
+    if (answer === undefined) return { action: i === 0 ? "decline" : "cancel" };
+    if (answer !== LEFT_OUT) content[name] = answer;
+  }
+  return { action: "accept", content };
+}
+
+function labelOf(name: string, { title, description }: Readonly<Record<string, unknown>>): string {
+  const label = typeof title === "string" && title !== "" ? title : name;
+  return (typeof description === "string" ? `${label}: ${description}` : label).slice(0, MOST.characters);
+}
+
+/** Undefined where nobody answers, or says what does not do twice. */
+async function answerTo(
+  title: string,
+  field: Readonly<Record<string, unknown>>,
+  required: boolean,
+  question: Question,
+): Promise<Answer | undefined> {
+  const optional = required ? [] : [LEFT_OUT];
+  const words = choicesOf(field);
+  if (field["type"] === "boolean") {
+    const answer = await question({ title, choices: [YES!, NO!, ...optional] });
+    return answer === undefined || answer === LEFT_OUT ? answer : answer === YES;
+  }
+  if (words !== undefined) {
+    const answer = await question({ title, choices: [...words.keys(), ...optional] });
+    return answer === undefined || answer === LEFT_OUT ? answer : words.get(answer);
+  }
+  let hint = "";
+  for (let round = 0; round < 2; round++) {
+    const choices = optional.length > 0 ? { choices: optional, freeText: true } : {};
+    const answer = await question({ title: title + hint, ...choices });
+    if (answer === undefined || (answer === LEFT_OUT && !required)) return answer;
+    const value = valueOf(answer, field);
+    if (value !== undefined) return value;
+    hint = `\n(${JSON.stringify(answer.slice(0, 100))} does not do: it should be ${field["type"] === "integer" ? "a whole number" : "a number"})`;
+  }
+  return undefined;
+}
+
+/** Values by what a person is shown. */
+function choicesOf({
+  enum: values,
+  enumNames: names,
+  oneOf,
+}: Readonly<Record<string, unknown>>): Map<string, string> | undefined {
+  const pairs = Array.isArray(values)
+    ? values.map((value, i): [unknown, unknown] => [Array.isArray(names) ? (names[i] as unknown) : value, value])
+    : Array.isArray(oneOf)
+      ? oneOf.map((one): [unknown, unknown] =>
+          isRecord(one) ? [one["title"] ?? one["const"], one["const"]] : ["", ""],
+        )
+      : [];
+  const texts = pairs.filter((pair): pair is [string, string] =>
+    pair.every((one) => typeof one === "string" && one !== ""),
+  );
+  return texts.length === 0 || texts.length > MOST.choices ? undefined : new Map(texts);
+}
+
+function valueOf(answer: string, { type }: Readonly<Record<string, unknown>>): Answer | undefined {
+  if (type === "array")
+    return answer
+      .split(",")
+      .map((one) => one.trim())
+      .filter((one) => one !== "");
+  if (type !== "number" && type !== "integer") return answer;
+  const number = Number(answer.trim());
+  return answer.trim() === "" || !Number.isFinite(number) || (type === "integer" && !Number.isInteger(number))
+    ? undefined
+    : number;
+}

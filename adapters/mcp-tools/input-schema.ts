@@ -1,0 +1,102 @@
+import { isRecord, type JsonSchema } from "gantry";
+
+/** Bytes of one schema, as JSON, and values in it: a model reads all of it with every question. */
+const MOST = { bytes: 32 * 1024, depth: 24 };
+const TYPES = new Set(["object", "array", "string", "number", "integer", "boolean", "null"]);
+/** Keys of a schema that hold one, a list of them, or some by name. */
+const ONE = new Set(["additionalProperties", "not", "contains", "propertyNames", "if", "then", "else", "items"]);
+const LIST = new Set(["anyOf", "oneOf", "allOf", "prefixItems"]);
+const NAMED = new Set(["properties", "$defs", "definitions", "patternProperties", "dependentSchemas"]);
+/** What providers refuse at the root of a tool's arguments. */
+const ALTERNATIVES = ["anyOf", "oneOf", "allOf"] as const;
+const CONDITIONS = [...ALTERNATIVES, "not", "if", "then", "else", "enum", "const", "dependentSchemas"];
+/** As Anthropic wants names of arguments; others take more. */
+const ARGUMENT = /^[A-Za-z0-9_.-]{1,64}$/;
+
+/** Why a schema could not be told any model. */
+export class SchemaFault extends Error {}
+
+/**
+ * The arguments of a tool as every provider takes them: a schema that one refuses would fail each question of the run. What
+ * models can do without is left out, since the server checks what it is sent. Throws `SchemaFault` for what is no schema.
+ */
+export function argumentsSchema(given: unknown): JsonSchema {
+  // Without one there are none.
+  if (given === undefined) return { type: "object", properties: {} };
+  if (!isRecord(given)) throw new SchemaFault("its input schema is none");
+  const arms = ALTERNATIVES.flatMap((key) => (Array.isArray(given[key]) ? (given[key] as unknown[]) : []));
+  const type = given["type"] ?? (arms.every((arm) => isRecord(arm)) ? "object" : undefined);
+  if (type !== "object") throw new SchemaFault("its input schema is not that of an object");
+  const root: Record<string, unknown> = { ...given, type };
+  for (const key of ["$schema", "$id", ...CONDITIONS]) delete root[key];
+  const properties: Record<string, unknown> = {};
+  for (const one of [given, ...arms]) {
+    const own = isRecord(one) ? (one["properties"] ?? {}) : {};
+    if (!isRecord(own)) throw new SchemaFault("the properties of its input schema are no object");
+    for (const [name, schema] of Object.entries(own)) {
+      if (!ARGUMENT.test(name))
+        throw new SchemaFault(`it has an argument of the name ${JSON.stringify(name.slice(0, 64))}`);
+      if (!Object.hasOwn(properties, name)) properties[name] = schema;
+    }
+  }
+  const plain = clean({ ...root, properties }, 0) as Record<string, unknown>;
+  const { required } = plain;
+  if (Array.isArray(required)) plain["required"] = required.filter((name) => Object.hasOwn(properties, name as string));
+  const bytes = Buffer.byteLength(JSON.stringify(plain));
+  if (bytes > MOST.bytes) throw new SchemaFault(`its input schema is larger than ${MOST.bytes / 1024} kB`);
+  return plain;
+}
+
+/** A schema without what some provider refuses. */
+function clean(schema: unknown, depth: number): unknown {
+  if (typeof schema === "boolean") return schema;
+  if (!isRecord(schema)) throw new SchemaFault("a part of its input schema is no schema");
+  if (depth > MOST.depth) throw new SchemaFault("its input schema is nested too deep");
+  const result: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(schema)) {
+    const kept = cleanKey(key, value, depth + 1);
+    if (kept !== undefined) result[key] = kept;
+  }
+  // A list of anything is refused where it does not say so.
+  if (result["type"] === "array" && result["items"] === undefined) result["items"] = {};
+  return result;
+}
+
+function cleanKey(key: string, value: unknown, depth: number): unknown {
+  if (key === "$schema" || key === "$id" || key === "__proto__") return undefined;
+  if (key === "$ref") {
+    if (typeof value === "string" && value.startsWith("#")) return value;
+    throw new SchemaFault("its input schema refers to another place");
+  }
+  if (key === "type") {
+    const all = Array.isArray(value) ? (value as unknown[]) : [value];
+    if (all.length > 0 && all.every((one) => TYPES.has(one as string))) return value;
+    throw new SchemaFault(`its input schema has the type ${JSON.stringify(value)?.slice(0, 40) ?? "nothing"}`);
+  }
+  if (key === "pattern") return isPlainPattern(value) ? value : undefined;
+  if (key === "required") return Array.isArray(value) ? value.filter((one) => typeof one === "string") : undefined;
+  if (key === "enum") return Array.isArray(value) && value.length > 0 ? value : undefined;
+  // The old way to tell of tuples.
+  if (key === "items" && Array.isArray(value)) return {};
+  if (ONE.has(key)) return clean(value, depth);
+  if (LIST.has(key)) {
+    if (!Array.isArray(value) || value.length === 0) throw new SchemaFault(`${key} of its input schema is no list`);
+    return value.map((one) => clean(one, depth));
+  }
+  if (NAMED.has(key)) {
+    if (!isRecord(value)) throw new SchemaFault(`${key} of its input schema is no object`);
+    return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, clean(one, depth)]));
+  }
+  return value;
+}
+
+/** One that all engines of providers take: none looks around. */
+function isPlainPattern(value: unknown): boolean {
+  if (typeof value !== "string" || value.length > 1000 || /\(\?[=!<]/.test(value)) return false;
+  try {
+    new RegExp(value, "u");
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,61 @@
+import { InputError, isRecord, type SlashCommand, type SlashPrompt } from "gantry";
+import { contentOf } from "./content.js";
+import { promptName } from "./names.js";
+import type { ListedPrompt, Listing } from "./listing.js";
+import type { SharedServer } from "./shared-server.js";
+
+const TIMEOUT_MS = 30_000;
+
+/** The prompts of a server, as people say them. */
+export function promptsOf(key: string, server: SharedServer, { prompts }: Listing): SlashCommand[] {
+  return prompts.map((prompt) => ({
+    name: promptName(key, prompt.name),
+    description: prompt.description,
+    hint: prompt.arguments.map(({ name, required }) => (required ? `<${name}>` : `[${name}]`)).join(" "),
+    origin: `mcp:${key}`,
+    prompt: async (words, signal) => {
+      const given = argumentsIn(words, prompt);
+      const asked = { name: prompt.name, arguments: given };
+      return saidBy(await server.ask("prompts/get", asked, { signal, timeoutMs: TIMEOUT_MS }));
+    },
+  }));
+}
+
+/**
+ * Words by the names of a prompt's arguments: `name=words` where it is said so, else in their order, the last with all that
+ * is left. Throws `InputError` where one is missing.
+ */
+export function argumentsIn(words: string, { arguments: names, name: prompt }: ListedPrompt): Record<string, string> {
+  const given: Record<string, string> = {};
+  const free: string[] = [];
+  const pieces = words.match(/[^\s"']*(?:"[^"]*"|'[^']*')|\S+/g) ?? [];
+  for (const piece of pieces) {
+    const [, key = "", value = ""] = /^([^=\s]+)=([^]*)$/.exec(piece) ?? [];
+    if (names.some(({ name }) => name === key)) given[key] = unquoted(value);
+    else free.push(piece);
+  }
+  const open = names.filter(({ name }) => !Object.hasOwn(given, name));
+  open.forEach(({ name }, i) => {
+    const isLast = i === open.length - 1;
+    const piece = isLast && free.length > i + 1 ? free.slice(i).join(" ") : unquoted(free[i] ?? "");
+    if (piece !== "") given[name] = piece;
+  });
+  const missing = names.find(({ name, required }) => required && !Object.hasOwn(given, name));
+  if (missing) throw new InputError(missing.name, `words for it behind /${prompt}`);
+  return given;
+}
+
+function unquoted(piece: string): string {
+  return /^(["'])([^]*)\1$/.exec(piece)?.[2] ?? piece;
+}
+
+function saidBy({ messages }: Readonly<Record<string, unknown>>): SlashPrompt {
+  const all = Array.isArray(messages) ? (messages as unknown[]).filter(isRecord) : [];
+  const parts: NonNullable<SlashPrompt["parts"]>[number][] = [];
+  const texts = all.map(({ role, content }) => {
+    const read = contentOf(Array.isArray(content) ? (content as unknown[]) : [content]);
+    parts.push(...read.parts);
+    return role === "assistant" ? `(An answer, as an example:)\n${read.text}` : read.text;
+  });
+  return { text: texts.filter((text) => text !== "").join("\n\n"), ...(parts.length > 0 && { parts }) };
+}

@@ -1,0 +1,132 @@
+import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
+import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
+import { isRecord, parseJson, type OwnedProcess } from "gantry";
+import { Lines, Turns } from "./lines.js";
+
+/** Bytes that may wait for a program that reads nothing. */
+const WAITING_BYTES = 32 * 1024 * 1024;
+/** Kept of what it prints on its standard error, in bytes. */
+const KEPT_BYTES = 4 * 1024;
+/** It may end by itself when its input does, in ms; then it is told to, and has so long again. */
+const END_MS = 300;
+const GRACE_MS = 1_000;
+/** Arrays and objects within each other in a message. */
+const DEPTH = 128;
+
+/** Messages as lines of a program's standard streams, of bounded length, read no faster than they can be worked on. */
+export class StdioTransport implements Transport {
+  onclose?: () => void;
+  onerror?: (error: Error) => void;
+  onmessage?: (message: JSONRPCMessage) => void;
+  readonly #process: OwnedProcess;
+  /** Whether a message is for anybody. */
+  readonly #wanted: (message: Readonly<Record<string, unknown>>) => boolean;
+  #errors = "";
+  #end: Promise<void> | undefined;
+  #why = "";
+  #over = false;
+
+  constructor(process: OwnedProcess, wanted: (message: Readonly<Record<string, unknown>>) => boolean) {
+    this.#process = process;
+    this.#wanted = wanted;
+    process.stderr.on("data", (piece: Buffer) => {
+      this.#errors = (this.#errors + piece.toString("utf8").slice(-KEPT_BYTES)).slice(-KEPT_BYTES);
+    });
+    for (const stream of [process.stderr, process.stdout, process.stdin]) stream.on("error", () => undefined);
+  }
+
+  /** The end of what it printed on its standard error. */
+  get errors(): string {
+    return this.#errors.trim();
+  }
+
+  /** Why it is over; `""` while it is not, and where it was closed from here. */
+  get why(): string {
+    return this.#why;
+  }
+
+  async start(): Promise<void> {
+    const read = this.#read();
+    void this.#process.ended.then(async ({ code, signal }) => {
+      // What it said last is said.
+      await Promise.race([read, new Promise((resolve) => setTimeout(resolve, END_MS))]);
+      this.#finish(signal === null ? `it ended with exit code ${code ?? "unknown"}` : `it was ended by ${signal}`);
+    });
+  }
+
+  async send(message: JSONRPCMessage): Promise<void> {
+    const { stdin } = this.#process;
+    if (this.#over || stdin.destroyed) throw new Error("it has ended");
+    const line = `${JSON.stringify(message)}\n`;
+    if (stdin.writableLength + line.length > WAITING_BYTES) {
+      this.#finish("it reads nothing");
+      throw new Error("it reads nothing");
+    }
+    stdin.write(line);
+  }
+
+  /** Resolves when nothing of it is left. */
+  async close(): Promise<void> {
+    this.#end ??= this.#stop();
+    this.#finish("");
+    await this.#end;
+  }
+
+  async #stop(): Promise<void> {
+    const { stdin, ended } = this.#process;
+    stdin.end();
+    await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, END_MS))]);
+    await this.#process.stop(GRACE_MS);
+  }
+
+  async #read(): Promise<void> {
+    const lines = new Lines();
+    const turns = new Turns();
+    try {
+      for await (const piece of this.#process.stdout as AsyncIterable<Buffer>) {
+        for (const line of lines.push(piece)) {
+          this.#take(line);
+          await turns.next();
+          if (this.#over) return;
+        }
+        if (this.#process.stdout.readableLength === 0) turns.idle();
+      }
+    } catch (error) {
+      this.#finish(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  #take(line: Buffer): void {
+    let message: unknown;
+    try {
+      const text = line.toString("utf8").trim();
+      if (text === "") return;
+      message = parseJson(text, DEPTH);
+    } catch {
+      // Many print a word of welcome there.
+      this.onerror?.(new Error("a line that is no message"));
+      return;
+    }
+    if (!isRecord(message) || !this.#wanted(message)) return;
+    this.onmessage?.((isBrokenAnswer(message) ? broken(message) : message) as JSONRPCMessage);
+  }
+
+  #finish(why: string): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#why = why;
+    this.#end ??= this.#stop();
+    this.onclose?.();
+  }
+}
+
+/** Whoever asked would wait for ever, since it is no answer. */
+function isBrokenAnswer({ jsonrpc, id, method, result, error }: Readonly<Record<string, unknown>>): boolean {
+  if (method !== undefined || id === undefined) return false;
+  const isError = isRecord(error) && Number.isSafeInteger(error["code"]) && typeof error["message"] === "string";
+  return jsonrpc !== "2.0" || !(isRecord(result) || isError);
+}
+
+function broken({ id }: Readonly<Record<string, unknown>>): unknown {
+  return { jsonrpc: "2.0", id, error: { code: -32_603, message: "its answer is none" } };
+}

@@ -1,0 +1,110 @@
+import { defineTool, type StandardSchema, type Tool, type ToolContext, type ToolOutput } from "gantry";
+import { resourceContent, resultContent } from "./content.js";
+import { fitsGlob, originOf, toolName } from "./names.js";
+import type { ListedTool, Listing } from "./listing.js";
+import type { SharedServer } from "./shared-server.js";
+
+/** How a server of tools is used. */
+export interface ServerUse {
+  /** Which of its tools: their names, or globs for them; default all. */
+  readonly tools?: readonly string[];
+  /** How long a call may take, in seconds; what the server tells of its progress begins it anew. Default 120. */
+  readonly timeout?: number;
+  /** Whether what it says of tools that only look is believed; default false: each may change things, and needs permission. */
+  readonly trusted?: boolean;
+}
+
+/** Resources that a list of them tells at most. */
+const RESOURCES = 200;
+const READ = "read_resource";
+
+/** The tools of a server, as models have them. */
+export function toolsOf(
+  key: string,
+  server: SharedServer,
+  { tools, hasResources }: Listing,
+  { tools: globs = ["*"], timeout = 120, trusted = false }: ServerUse,
+): Tool[] {
+  const timeoutMs = timeout * 1000;
+  const wanted = tools.filter(({ name }) => globs.some((glob) => fitsGlob(glob, name)));
+  const own = wanted.map((tool) => toolOf(key, server, tool, timeoutMs, trusted));
+  if (!hasResources || !globs.some((glob) => fitsGlob(glob, READ)) || wanted.some(({ name }) => name === READ))
+    return own;
+  return [...own, readTool(key, server, timeoutMs, trusted)];
+}
+
+function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: number, trusted: boolean): Tool {
+  const { name, description, inputSchema, readOnly } = tool;
+  const looks = trusted && readOnly;
+  // Its server checks what it is sent, by a schema that is its own.
+  const schema: StandardSchema<Record<string, unknown>> = {
+    "~standard": {
+      version: 1,
+      vendor: "mcp",
+      validate: (value) => ({ value: value as Record<string, unknown> }),
+      jsonSchema: { input: () => inputSchema },
+    },
+  };
+  const made = defineTool({
+    name: toolName(key, name),
+    description,
+    schema,
+    kind: looks ? "read" : "other",
+    parallel: looks,
+    run: async (args, context): Promise<ToolOutput> => {
+      const result = await server.ask("tools/call", { name, arguments: args }, { context, timeoutMs });
+      const { text, parts } = resultContent(result);
+      const failed = result["isError"] === true;
+      return {
+        text: text || (parts.length > 0 ? "" : failed ? "(it failed, and said nothing)" : "(nothing)"),
+        parts,
+        failed,
+      };
+    },
+  });
+  return { ...made, origin: originOf(key, name) };
+}
+
+/** Reads what the server offers beside its tools. */
+function readTool(key: string, server: SharedServer, timeoutMs: number, trusted: boolean): Tool {
+  const made = defineTool({
+    name: toolName(key, READ),
+    description: `Read a resource of the server ${key} by its URI. Without a URI: the list of its resources.`,
+    schema: {
+      type: "object",
+      properties: { uri: { type: "string", description: "As its list or a result names it." } },
+    } as const,
+    kind: trusted ? "read" : "other",
+    parallel: trusted,
+    run: async ({ uri = "" }, context) =>
+      uri === "" ? listed(server, context, timeoutMs) : read(server, uri, context, timeoutMs),
+  });
+  return { ...made, origin: originOf(key, READ) };
+}
+
+async function read(server: SharedServer, uri: string, context: ToolContext, timeoutMs: number): Promise<ToolOutput> {
+  const { contents } = await server.ask("resources/read", { uri }, { context, timeoutMs });
+  const { text, parts } = resourceContent(contents);
+  return { text: text || "(nothing)", parts };
+}
+
+async function listed(server: SharedServer, context: ToolContext, timeoutMs: number): Promise<ToolOutput> {
+  const of = async (method: string, key: string): Promise<unknown[]> => {
+    const result = await server.ask(method, {}, { context, timeoutMs });
+    return Array.isArray(result[key]) ? (result[key] as unknown[]) : [];
+  };
+  const [resources, templates] = await Promise.all([
+    of("resources/list", "resources"),
+    of("resources/templates/list", "resourceTemplates").catch(() => []),
+  ]);
+  const all = [...resources, ...templates];
+  const lines = all.slice(0, RESOURCES).map((one) => {
+    const { uri, uriTemplate, name, description, mimeType } = (one ?? {}) as Readonly<Record<string, unknown>>;
+    const about = [name, mimeType, description].filter(
+      (word): word is string => typeof word === "string" && word !== "",
+    );
+    return `${String(uri ?? uriTemplate)}  ${about.join(", ")}`.replace(/\s*\n\s*/g, " ").slice(0, 400);
+  });
+  if (all.length > RESOURCES) lines.push(`[... and ${all.length - RESOURCES} more]`);
+  return { text: lines.join("\n") || "(there are none)" };
+}

@@ -1,0 +1,21 @@
+import "./processes.css";
+import { Icon } from "./parts/icon.js";
+import type { OpenSession } from "./state/open-session.js";
+
+/** The commands that go on in the background of the session; nothing where there is none. */
+export function Processes({ session }: { session: OpenSession }) {
+  const processes = session.processes.value;
+  if (processes.length === 0) return null;
+  return (
+    <ul class="processes" aria-label="In the background">
+      {processes.map(({ id, command, keep }) => (
+        <li key={id} class="process" title={command}>
+          <Icon name="terminal" />
+          <span class="process-id">{id}</span>
+          <code class="process-command">{command}</code>
+          {keep && <span class="process-keep">kept</span>}
+        </li>
+      ))}
+    </ul>
+  );
+}

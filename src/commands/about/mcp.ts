@@ -1,0 +1,19 @@
+import type { About } from "../about.js";
+import { CONFIG_FLAGS, JSON_FLAG } from "./flags.js";
+
+export const mcpList = {
+  name: "mcp list",
+  summary: "start the servers of tools that the config names, and say what they offer",
+  usage: ["[options]"],
+  flags: { ...JSON_FLAG, ...CONFIG_FLAGS },
+  details:
+    "They are started in this folder, as a session here would have them, and ended again. Exit code 1 where one of them fails.",
+} as const satisfies About;
+
+export const mcp = {
+  name: "mcp",
+  summary: "servers of tools (Model Context Protocol)",
+  usage: ["COMMAND [options]"],
+  flags: {},
+  commands: { list: mcpList },
+} as const satisfies About;

@@ -1,0 +1,4 @@
+import type { Command } from "./command.js";
+
+/** `gantry mcp ...`: each of its commands is loaded when it is called for. */
+export const run: Command = async (context) => (await import("./mcp-list.js")).run(context);

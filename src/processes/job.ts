@@ -1,0 +1,158 @@
+import { once } from "node:events";
+import { HeadTail, MODEL_BYTES } from "../base/cut-text.js";
+import type { Redactor } from "../base/redact.js";
+import type { ProcessState } from "../ports/background.js";
+import type { Child, ChildEnd } from "./child.js";
+import { OutputFile } from "./output-file.js";
+
+/** Kept of what nobody looked at yet. */
+const KEPT_BYTES = 2 * MODEL_BYTES;
+
+/** What a job is beside its process. */
+export interface JobOptions {
+  readonly id: string;
+  readonly command: string;
+  readonly redactor: Redactor;
+  /** Makes text of what was printed, as it is shown: without colours and secrets. */
+  readonly clean: (said: string) => string;
+  /** Where its whole output goes when it is long; undefined: nowhere. */
+  readonly path: () => string | undefined;
+  /** Called once, when it has ended and nothing is left of it. What it returns is told of at the next look. */
+  readonly tidy: () => Promise<readonly string[]>;
+  readonly onEnd: () => void;
+}
+
+/** What a look at a job shows. */
+export interface JobLook {
+  /** What it printed since the last look. */
+  readonly said: string;
+  /** How it ended; undefined while it runs. */
+  readonly end: Pick<ChildEnd, "code" | "signal"> | undefined;
+  readonly notes: readonly string[];
+  /** File with all that it printed, where that is long. */
+  readonly file: string | undefined;
+}
+
+/** A command in the background of a session, of this process. */
+export class Job {
+  readonly #child: Child;
+  readonly #options: JobOptions;
+  readonly #file: OutputFile;
+  readonly #since = new Date();
+  readonly #stopping = new AbortController();
+  readonly #waiting = new Set<() => void>();
+  #unseen: HeadTail;
+  #first = "";
+  #version = 0;
+  #end: Pick<ChildEnd, "code" | "signal"> | undefined;
+  #notes: string[] = [];
+  /** Resolves when nothing of it is left. */
+  readonly ended: Promise<void>;
+
+  constructor(child: Child, options: JobOptions) {
+    this.#child = child;
+    this.#options = options;
+    this.#unseen = this.#fresh();
+    this.#file = new OutputFile(options.path, options.redactor, KEPT_BYTES / 2);
+    this.ended = this.#run();
+  }
+
+  get state(): ProcessState {
+    const { id, command } = this.#options;
+    const state = this.#end === undefined ? "running" : "ended";
+    return { id, command, state, since: this.#since.toISOString(), exitCode: this.#end?.code ?? null, keep: false };
+  }
+
+  /** What was printed since the last look, as far as it is kept; it stays unseen. */
+  get unseen(): string {
+    return this.#first + this.#unseen.text();
+  }
+
+  /**
+   * What was printed since the last look is seen now. Of the `first` one, when it was started, it counts as unseen for whoever
+   * waits for something that it said so early; it is not shown again.
+   */
+  look(first = false): JobLook {
+    const said = this.#unseen.text(this.#file.file === undefined ? "" : "see the file");
+    // Of what may be the begin of a secret the rest comes with the next look.
+    const settled = this.#end === undefined ? settledOf(said, this.#options.redactor) : said.length;
+    this.#unseen = this.#fresh();
+    if (settled < said.length) this.#unseen.push(Buffer.from(said.slice(settled)));
+    const notes = this.#notes;
+    this.#notes = [];
+    this.#first = first ? said.slice(0, settled) : "";
+    return { said: said.slice(0, settled), end: this.#end, notes, file: this.#file.file };
+  }
+
+  /** Counts what it printed. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Resolves when it printed something since `version`, or ended, at the latest when the signal aborts. */
+  async news(signal: AbortSignal, version = this.#version): Promise<void> {
+    if (signal.aborted || this.#end !== undefined || version !== this.#version) return;
+    await new Promise<void>((resolve) => {
+      const wake = (): void => {
+        signal.removeEventListener("abort", wake);
+        this.#waiting.delete(wake);
+        resolve();
+      };
+      signal.addEventListener("abort", wake);
+      this.#waiting.add(wake);
+    });
+  }
+
+  /** Say something to its standard input. Resolves to whether it took it, by the time the signal aborts. */
+  async say(text: string, close: boolean, signal: AbortSignal): Promise<boolean> {
+    const { stdin } = this.#child;
+    if (stdin === null || this.#end !== undefined || !stdin.writable) return false;
+    const taken = text === "" || stdin.write(text) ? true : once(stdin, "drain", { signal }).then(() => true);
+    if (close) stdin.end();
+    return Promise.resolve(taken).catch(() => false);
+  }
+
+  /** End it, with all that it started. */
+  async stop(reason?: unknown): Promise<void> {
+    this.#stopping.abort(reason);
+    await this.ended;
+  }
+
+  #fresh(): HeadTail {
+    const { clean, redactor } = this.#options;
+    return new HeadTail(KEPT_BYTES, { clean, reach: redactor.reach });
+  }
+
+  async #run(): Promise<void> {
+    const onOutput = (chunk: Buffer): void => {
+      this.#unseen.push(chunk);
+      this.#file.push(chunk);
+      this.#wake();
+    };
+    let end: Pick<ChildEnd, "code" | "signal"> = { code: null, signal: null };
+    try {
+      end = await this.#child.run({ signal: this.#stopping.signal, onOutput });
+      const removed = await this.#options.tidy();
+      if (removed.length > 0)
+        this.#notes.push(`[removed again, because git would run or read it: ${removed.join(", ")}]`);
+    } catch (error) {
+      this.#notes.push(`[${(error as Error).message}]`);
+    } finally {
+      this.#file.end();
+      this.#end = end;
+      this.#wake();
+      this.#options.onEnd();
+    }
+  }
+
+  #wake(): void {
+    this.#version += 1;
+    for (const wake of [...this.#waiting]) wake();
+  }
+}
+
+/** A few characters that might begin a secret tell nothing of it, and somebody may wait for them. */
+function settledOf(said: string, redactor: Redactor): number {
+  const settled = redactor.settled(said);
+  return said.length - settled < 8 ? said.length : settled;
+}

@@ -1,0 +1,59 @@
+/** What stands at the head of a Markdown file between two lines of dashes, and what follows. */
+export interface FrontMatter {
+  readonly fields: ReadonlyMap<string, string>;
+  readonly body: string;
+}
+
+/** Fields and lines that are looked at. */
+const MAX_FIELDS = 32;
+const MAX_LINES = 200;
+
+/**
+ * The plain texts of a file's head: one line each, quoted or not, or indented below (`|`, `>`). Whatever else YAML can
+ * say is left out, so nothing is ever made of a head but texts. Takes time in proportion to its length.
+ */
+export function frontMatter(text: string): FrontMatter {
+  const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);
+  const fields = new Map<string, string>();
+  if (lines[0]?.trimEnd() !== "---") return { fields, body: text };
+  const end = lines.findIndex((line, i) => i > 0 && /^(---|\.\.\.)[ \t]*$/.test(line));
+  if (end === -1) return { fields, body: text };
+  const head = lines.slice(1, Math.min(end, MAX_LINES));
+  for (let i = 0; i < head.length && fields.size < MAX_FIELDS; i++) {
+    const [, name, first = ""] = /^([A-Za-z][\w-]{0,63}):(?:[ \t](.*))?$/.exec(head[i] ?? "") ?? [];
+    if (name === undefined) continue;
+    const below: string[] = [];
+    while (i + 1 < head.length && /^([ \t]|$)/.test(head[i + 1] ?? "")) below.push(head[++i] ?? "");
+    const value = valueOf(first.trim(), below);
+    if (value !== undefined && !fields.has(name)) fields.set(name, value);
+  }
+  return {
+    fields,
+    body: lines
+      .slice(end + 1)
+      .join("\n")
+      .trim(),
+  };
+}
+
+/** Undefined for what is no text: a list, a map, a reference. */
+function valueOf(first: string, below: readonly string[]): string | undefined {
+  if (/^[|>][+-]?\d?$/.test(first))
+    return below
+      .map((line) => line.trim())
+      .join(first.startsWith("|") ? "\n" : " ")
+      .trim();
+  const whole = [first, ...below.map((line) => line.trim())].join(" ").trim();
+  if (/^[[{&*!]/.test(whole) || /^- /.test(whole)) return undefined;
+  if (whole.startsWith("'")) return /^'((?:[^']|'')*)'/.exec(whole)?.[1]?.replaceAll("''", "'");
+  if (whole.startsWith('"')) {
+    const quoted = /^"(?:[^"\\]|\\.)*"/.exec(whole)?.[0];
+    try {
+      return quoted === undefined ? undefined : String(JSON.parse(quoted));
+    } catch {
+      return quoted?.slice(1, -1);
+    }
+  }
+  const comment = whole.search(/(^|[ \t])#/);
+  return (comment === -1 ? whole : whole.slice(0, comment)).trim();
+}

@@ -1,0 +1,83 @@
+import { join } from "node:path";
+import { seen } from "../base/printable.js";
+import { knownFiles, knownFolders, type Known, type KnownText } from "../files/known-file.js";
+import type { Repository } from "../files/repository.js";
+import type { Skill } from "../ports/skill.js";
+import { frontMatter } from "./front-matter.js";
+
+/** What a skill is told in. */
+export const SKILL_FILE = "SKILL.md";
+/** Skills that a session knows of, and folders that are looked at for them. */
+const MOST = 64;
+/** Characters of a description. */
+const DESCRIPTION = 200;
+/** The head of a file is looked for so far. */
+const HEAD_BYTES = 4_096;
+const FOLDERS = [".agents/skills", ".claude/skills"] as const;
+
+/** The skills of projects and the user's own. Nothing rejects: what cannot be read is not there. */
+export class Skills {
+  readonly #ofProject: Shelf;
+  readonly #own = new Shelf([]);
+
+  /** What `denied` holds is never read, whatever leads there. */
+  constructor(denied: readonly string[]) {
+    this.#ofProject = new Shelf(denied);
+  }
+
+  /** By name; where two have one name, it is the user's own, then that of the folder nearest to the project. */
+  async of(repository: Repository | undefined, home: string | undefined): Promise<Skill[]> {
+    const { root = "", folders = [], owners } = repository ?? {};
+    const project = folders.at(-1);
+    const places = [...new Set([...(project === undefined ? [] : [project]), ...(repository ? [root] : [])])];
+    const found = await Promise.all([
+      ...(home === undefined ? [] : [this.#own.skills(join(home, "skills"), join(home, "skills"), "user", undefined)]),
+      ...places.flatMap((place) =>
+        FOLDERS.map((folder) =>
+          this.#ofProject.skills(join(place, folder), root, "project", place === project ? undefined : owners),
+        ),
+      ),
+    ]);
+    const byName = new Map<string, Skill>();
+    for (const skill of found.flat()) if (!byName.has(skill.name) && byName.size < MOST) byName.set(skill.name, skill);
+    return [...byName.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+}
+
+/** Folders of skills, and what the heads of their files say. */
+class Shelf {
+  readonly #folders: Known<readonly string[]>;
+  readonly #files: Known<KnownText>;
+
+  constructor(denied: readonly string[]) {
+    this.#folders = knownFolders(MOST, denied);
+    this.#files = knownFiles(HEAD_BYTES, denied);
+  }
+
+  async skills(folder: string, root: string, origin: Skill["origin"], owners: Repository["owners"]): Promise<Skill[]> {
+    const names = (await this.#folders.read({ path: folder, root, owners })) ?? [];
+    const found = await Promise.all(
+      names.map(async (name): Promise<Skill | undefined> => {
+        const own = join(folder, name);
+        const said = await this.#files.read({ path: join(own, SKILL_FILE), root, owners });
+        if (!said) return undefined;
+        const { fields } = frontMatter(said.text);
+        const called = [fields.get("name"), name].find((one) => one !== undefined && isName(one));
+        if (called === undefined) return undefined;
+        return { name: called, description: oneLine(fields.get("description") ?? ""), origin, folder: own, root };
+      }),
+    );
+    return found.filter((one) => one !== undefined);
+  }
+}
+
+/** What can stand in a line and in a call. */
+function isName(name: string): boolean {
+  return /^[\p{L}\p{N}][\p{L}\p{N} ._:-]{0,63}$/u.test(name);
+}
+
+function oneLine(text: string): string {
+  const line = seen(text.replace(/\s+/g, " ").trim());
+  const characters = [...line];
+  return characters.length <= DESCRIPTION ? line : `${characters.slice(0, DESCRIPTION - 1).join("")}…`;
+}

@@ -1,0 +1,64 @@
+import { dirname } from "node:path";
+import { TOLD, toldOf } from "../conversation/stored-state.js";
+import type { Location } from "../ports/shown.js";
+import type { ToolKind, ToolOutput } from "../ports/tool.js";
+import { told, versionOf, within } from "../project/instructions.js";
+import type { CallState } from "./tool-state.js";
+import type { RunContext } from "./run-context.js";
+
+/** Of one result, so many bytes at most are instructions, and never more than this share of what is kept of it. */
+const MOST_BYTES = 16_384;
+const SHARE = 0.5;
+/** Folders of one call that are looked at. */
+const FOLDERS = 16;
+
+const HEAD =
+  "[Files of instructions lie on the way to what you looked at. They are the repository's, as those at the beginning: work as they say below their folders.]";
+
+/** Tells what files of instructions below the project folder say, with the results that come from there. One for the calls of an answer. */
+export class NestedInstructions {
+  readonly #run: Pick<RunContext, "agent" | "projectDir" | "conversation" | "limits">;
+  /** By calls that run beside each other: what one of them tells is in no message yet. */
+  readonly #telling = new Set<string>();
+
+  constructor(run: Pick<RunContext, "agent" | "projectDir" | "conversation" | "limits">) {
+    this.#run = run;
+  }
+
+  /**
+   * The result with what was not told yet: what no message before the model tells, or tells in another version. Which ones
+   * they are is stored with the result, so it is known to any process, and forgotten with the text.
+   */
+  async with(
+    output: ToolOutput,
+    kind: ToolKind,
+    locations: readonly Location[],
+    state: CallState,
+  ): Promise<ToolOutput> {
+    if (output.failed === true || locations.length === 0) return output;
+    const { agent, projectDir, conversation, limits } = this.#run;
+    // What has lines or is edited is a file; anything else may be a folder.
+    const folders = locations.map(({ path, line }) => (line !== undefined || kind === "edit" ? dirname(path) : path));
+    const looked = [...new Set(folders)].slice(0, FOLDERS);
+    const found = (await Promise.all(looked.map((folder) => agent.project.below(projectDir, folder)))).flat();
+    const news = new Map(
+      found
+        .map((one) => [one.from, { one, version: versionOf(one) }] as const)
+        .filter(([from, { version }]) => !this.#telling.has(from) && toldOf(conversation.messages, from) !== version),
+    );
+    const room = Math.min(MOST_BYTES, Math.floor(limits.toolOutputBytes * SHARE));
+    // The outermost before those in it, which stay whole where there is too much.
+    const all = [...news.values()].map(({ one }) => one).sort((a, b) => depthOf(a.from) - depthOf(b.from));
+    const fitting = within(all, room - HEAD.length);
+    if (fitting.length === 0) return output;
+    for (const { from } of fitting) {
+      this.#telling.add(from);
+      state.set(TOLD + from, news.get(from)?.version);
+    }
+    return { ...output, text: [output.text, HEAD, ...fitting.map(told)].join("\n\n") };
+  }
+}
+
+function depthOf(path: string): number {
+  return path.split("/").length;
+}

@@ -1,0 +1,146 @@
+import { deadline, delay } from "../base/abort.js";
+import { cutMiddle, MODEL_BYTES } from "../base/cut-text.js";
+import type { Redactor } from "../base/redact.js";
+import { withThread } from "../hostile/threads.js";
+import { ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
+import type { ToolContext, ToolOutput } from "../ports/tool.js";
+import type { Job } from "../processes/job.js";
+import { newOutput } from "../processes/outputs.js";
+import { wholeOutput, type BashToolOptions, type PreparedCommand } from "./bash.js";
+import { tidy } from "./shell-output.js";
+
+/** So long a start is watched, in ms: most that cannot start say so at once. */
+const FIRST_MS = 700;
+/** A pattern is looked for at most so often, in ms, and each look takes at most so long. */
+const PAUSE_MS = 100;
+const MATCH_MS = 2_000;
+/** For a command to take what it is told, in ms. */
+const SAY_MS = 5_000;
+
+/** Starts a command that goes on when the call has ended, and tells how to get at it. */
+export async function startInBackground(
+  { background, redactor, outputsPath }: BashToolOptions & { redactor: Redactor },
+  command: string,
+  prepared: PreparedCommand,
+  { sessionId, signal }: ToolContext,
+): Promise<ToolOutput> {
+  const line = redactor.hide(command.trim().replace(/\s*\n\s*/g, " ⏎ "));
+  const { id, job } = await background.start(
+    sessionId,
+    {
+      command: line.length > 200 ? `${line.slice(0, 199)}…` : line,
+      redactor,
+      clean: (said) => redactor.hide(tidy(said)),
+      path: () => outputsPath && newOutput(outputsPath, sessionId),
+      tidy: () => prepared.tidy(),
+    },
+    () => prepared.start(),
+  );
+  const time = deadline(FIRST_MS, signal);
+  try {
+    while (!time.signal.aborted && job.state.state === "running") await job.news(time.signal);
+  } finally {
+    time.clear();
+  }
+  if (signal.aborted) {
+    await job.stop();
+    throw signal.reason;
+  }
+  const ended = job.state.state === "ended";
+  const next = ended ? "" : `\n[it goes on as ${id}: bash_output shows what it prints, bash_stop ends it]`;
+  return { text: `${shownOf(id, job, true)}${next}`, failed: ended && job.state.exitCode !== 0 };
+}
+
+/** What a look waits for. */
+export interface Wait {
+  /** Regular expression that a line of what it prints matches. */
+  readonly pattern?: string | undefined;
+  /** Its end. */
+  readonly end: boolean;
+  /** At most so long. */
+  readonly seconds: number;
+}
+
+/** What a command printed since the last look, when it printed what is waited for, or has ended, or the time is over. */
+export async function lookAt(id: string, job: Job, wait: Wait, signal: AbortSignal): Promise<ToolOutput> {
+  const time = deadline(wait.seconds * 1000, signal);
+  let found: boolean | undefined;
+  try {
+    if (wait.pattern !== undefined) found = await printed(job, wait.pattern, time.signal, signal);
+    else while (wait.end && !time.signal.aborted && job.state.state === "running") await job.news(time.signal);
+  } finally {
+    time.clear();
+  }
+  if (signal.aborted) throw signal.reason;
+  const late = wait.end && job.state.state === "running" ? `\n[it did not end within ${wait.seconds} s]` : "";
+  const none = found === false ? `\n[${notFound(job, wait)}]` : "";
+  return { text: `${shownOf(id, job)}${none}${late}`, failed: found === false };
+}
+
+/** Say something to a command's standard input. */
+export async function sayTo(id: string, job: Job, text: string, close: boolean, signal: AbortSignal): Promise<string> {
+  const time = deadline(SAY_MS, signal);
+  try {
+    if (await job.say(text, close, time.signal)) return `${id} was told${close ? ", and that nothing follows" : ""}.`;
+  } finally {
+    time.clear();
+  }
+  if (signal.aborted) throw signal.reason;
+  throw new ToolError(
+    job.state.state === "ended"
+      ? `${id} has ended. bash_output shows how.`
+      : `${id} reads no input, or nothing more was to follow.`,
+  );
+}
+
+/** End a command, and show what it printed last. */
+export async function stopJob(id: string, job: Job): Promise<string> {
+  const wasRunning = job.state.state === "running";
+  await job.stop();
+  return `${shownOf(id, job)}${wasRunning ? `\n[${id} was stopped, with all that it started]` : ""}`;
+}
+
+function notFound({ state }: Job, { seconds }: Wait): string {
+  return state.state === "ended" ? "it ended without printing that" : `it did not print that within ${seconds} s`;
+}
+
+function shownOf(id: string, job: Job, isFirst = false): string {
+  const { said, end, notes, file } = job.look(isFirst);
+  const text = cutMiddle(said, MODEL_BYTES).replace(/\n+$/, "") || "(nothing new)";
+  const lines = [text, ...notes];
+  if (end === undefined) lines.push(`[${id} is running]`);
+  else lines.push(end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`);
+  if (file !== undefined) lines.push(wholeOutput(file));
+  return lines.join("\n");
+}
+
+/**
+ * Whether a line that nobody saw yet matches, by the time that `time` aborts. The pattern is a model's: it is matched in
+ * a thread, which nobody holds while he waits.
+ */
+async function printed(job: Job, pattern: string, time: AbortSignal, signal: AbortSignal): Promise<boolean> {
+  const compiled = await withThread(signal, (thread) =>
+    thread.ask("expression", { pattern, ignoreCase: false }, { ms: MATCH_MS }),
+  );
+  if ("refused" in compiled) throw new ToolInputError(`wait_for: ${compiled.refused}.`);
+  const search = { pattern, flags: compiled.flags, context: 0, keep: 0 };
+  for (;;) {
+    const isLast = job.state.state === "ended" || time.aborted;
+    const { version } = job;
+    const files = [new Uint8Array(Buffer.from(job.unseen))];
+    try {
+      const [found] = await withThread(signal, (thread) =>
+        thread.ask("search", { ...search, files }, { ms: MATCH_MS, transfer: files }),
+      );
+      if (found !== undefined && found.count > 0) return true;
+    } catch (error) {
+      if (!(error instanceof WorkLimitError)) throw error;
+      const why = `wait_for: ${error.message}. Nested repetition such as (a+)+ does that: write it without.`;
+      throw new ToolError(why, { cause: error });
+    }
+    if (isLast) return false;
+    // What comes fast is looked at together.
+    await job.news(time, version);
+    await delay(PAUSE_MS, time).catch(() => undefined);
+  }
+}
