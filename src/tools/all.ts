@@ -1,5 +1,6 @@
 import type { Tool } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
+import { applyPatchTool } from "./apply-patch.js";
 import { askUserTool } from "./ask-user.js";
 import { Background } from "../processes/background.js";
 import { bashTool } from "./bash.js";
@@ -96,6 +97,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     { ...checks.on(writeTool(files)), close: () => checks.close() },
     checks.on(editTool(files)),
     checks.on(multieditTool(files)),
+    checks.on(applyPatchTool(files)),
     checks.on(deleteTool(files)),
     listTool(files),
     globTool(files),

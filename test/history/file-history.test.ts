@@ -91,6 +91,48 @@ describe("the history of files", () => {
     );
   });
 
+  it("knows what a patch did to several files", async (t) => {
+    const { folder, history, back } = await make(t, { "a.txt": "a\n", "b.txt": "b\n", "c.txt": "c\n" });
+    const tool = builtinTools({}).find(({ name }) => name === "apply_patch");
+    assert.ok(tool);
+    const input = [
+      ...["*** Begin Patch", "*** Add File: new/n.txt", "+n", "*** Update File: a.txt", "@@", "-a", "+A"],
+      ...[
+        "*** Delete File: b.txt",
+        "*** Update File: c.txt",
+        "*** Move to: d/c.txt",
+        "@@",
+        "-c",
+        "+C",
+        "*** End Patch",
+      ],
+    ].join("\n");
+    const place = { sessionId: "s", runId: "r", callId: "c", seq: 1 };
+    await callTool(tool, { input }, toolContext(folder.path, { history: history.keeper(place) }));
+    assert.equal(await folder.read("d/c.txt"), "C\n");
+    assert.deepEqual(await back(0), [
+      ...["restored a.txt", "made b.txt", "made c.txt", "removed d/c.txt", "removed new/n.txt"],
+    ]);
+    assert.equal(
+      (await folder.read("a.txt")) + (await folder.read("b.txt")) + (await folder.read("c.txt")),
+      "a\nb\nc\n",
+    );
+    assert.deepEqual((await readdir(folder.path)).sort(), ["a.txt", "b.txt", "c.txt", "home"]);
+  });
+
+  it("reaches the folders that a run was given beside its own", async (t) => {
+    const { folder, history, back } = await make(t, { "a.txt": "1" });
+    const other = await tempDir(t, { "x.txt": "1" });
+    const tool = builtinTools({}).find(({ name }) => name === "write");
+    assert.ok(tool);
+    const folders = [other.path];
+    const place = { sessionId: "s", runId: "r", callId: "c", seq: 1, folders };
+    const context = toolContext(folder.path, { folders, history: history.keeper(place) });
+    await callTool(tool, { path: other.at("x.txt"), content: "2" }, context);
+    assert.equal((await back(0)).length, 1);
+    assert.equal(await other.read("x.txt"), "1");
+  });
+
   it("forgets a session, and what was not used for long", async (t) => {
     const { folder, history, write } = await make(t, { "a.txt": "1" });
     await write("a.txt", "2", 1);
