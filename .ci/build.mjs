@@ -295,6 +295,7 @@ const FILES = [
         "delete-path",
         "edit-file",
         "files",
+        "keep-file",
         "grep-search",
         "patch-files",
         "patch-plan",
@@ -341,7 +342,8 @@ const FILES = [
     deferred: true,
     modules: [
       ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
-      ...["fork", "helpers", "revert"].map((name) => `src/sessions/${name}.ts`),
+      ...["fork", "helpers", "revert", "undo"].map((name) => `src/sessions/${name}.ts`),
+      ...["plan", "restore"].map((name) => `src/history/${name}.ts`),
       ...["errors", "fault", "files", "from-ai-sdk", "module", "package-source"].map(
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),

@@ -9,6 +9,7 @@ import { onAbort } from "./base/abort.js";
 import { newId, now } from "./base/ids.js";
 import { Live } from "./live/live.js";
 import type { WatchEvent, WatchOptions } from "./ports/watch.js";
+import { forgetFilesOf } from "./sessions/forget-files.js";
 import { Housekeeping } from "./sessions/housekeeping.js";
 import { silentLogger } from "./base/log.js";
 import { Models, noCache } from "./models/models.js";
@@ -96,6 +97,7 @@ export class Agent {
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
     const store = () => this.#store();
     const tasks = new TaskSet();
+    forgetFilesOf(bus, options.fileHistory, tasks, logger);
     const closing = this.#closing.signal;
     this.#processes = new SessionProcesses(tools.tools, bus, tasks, (rootId) => void this.#tell(rootId, false));
     this.#driver = options.driver;
@@ -114,6 +116,7 @@ export class Agent {
       watch: (id, watched) => this.#watch(id, watched),
       stopRun: (rootId) => this.#stopRun(rootId),
       background: { tasks, closing },
+      fileHistory: options.fileHistory,
     });
     this.models = new Models({
       providers: options.providers,
@@ -132,6 +135,7 @@ export class Agent {
       tools,
       sources: new ToolSources(tools.sources, bus, logger),
       toolServers: options.toolServers,
+      fileHistory: options.fileHistory,
       commands: {
         own: options.commands ?? [],
         folders: options.commandFolders ?? [],
@@ -321,7 +325,7 @@ export class Agent {
 
   #housekeep(driver: SessionDriver): Housekeeping {
     const onDeleted = (id: string) => this.#parts.bus.emit("session.deleted", { ids: [id] });
-    return new Housekeeping({ driver, logger: this.#parts.logger, onDeleted });
+    return new Housekeeping({ driver, logger: this.#parts.logger, onDeleted, fileHistory: this.#parts.fileHistory });
   }
 
   async #start(input: RunInput, ticket: Ticket, spawned?: Spawned): Promise<Run> {

@@ -1,4 +1,5 @@
 import type { Ask } from "./ask.js";
+import type { FileKeeper } from "./file-history.js";
 import type { BackgroundWork } from "./background.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./shown.js";
@@ -128,6 +129,13 @@ export interface ToolContext {
    * with its result and found again by any process; anything else lives as long as this one.
    */
   readonly state: Map<string, unknown>;
+  /** Told of each file before it is changed, so that it can be undone; left out: nobody keeps that. */
+  readonly history?: FileKeeper;
+  /**
+   * Whether a shell command of this form would run now without that anybody is asked: for what a tool does beside its work.
+   * Left out: none would.
+   */
+  mayRun?(command: string): Promise<boolean>;
   /** Those that the model was told of. */
   readonly skills?: readonly Skill[];
 }

@@ -10,6 +10,7 @@ import type { Model, ModelPrices, ModelProvider, ReasoningEffort } from "../port
 import type { Run, RunInput } from "../ports/run.js";
 import type { SessionMode } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import type { FileHistory } from "../ports/file-history.js";
 import type { Hooks } from "../ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
 import type { JsonSchema, Tool } from "../ports/tool.js";
@@ -60,6 +61,8 @@ export interface AgentParts {
   readonly tools: ToolList;
   readonly sources: ToolSources;
   readonly toolServers: ToolServers | undefined;
+  /** Keeps what files were before tools changed them; undefined: nobody does. */
+  readonly fileHistory: FileHistory | undefined;
   readonly commands: CommandOptions;
   /** Asked in order, before the rules. */
   readonly permissions: readonly PermissionPolicy[];

@@ -22,6 +22,8 @@ import {
   type Asker,
   type Verdict,
 } from "./permissions.js";
+import { historyOf } from "./kept-files.js";
+import { mayRun } from "./may-run.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
 import { Helpers } from "./spawn.js";
@@ -293,6 +295,8 @@ async function perform(
     progress: (text) => progress.push(text),
     spawn: (input) => helpers.made().spawn(input),
     state,
+    ...historyOf(callId, run),
+    mayRun: (command) => mayRun(command, callId, run),
     skills: run.skills,
   };
   const returned = await outputOf(tool, one.args, context, run.logger);

@@ -93,6 +93,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     unattended,
     askTimeout: timeout,
     deniedPaths: builder.denied(),
+    fileHistory: builder.fileHistory(),
     home,
     commandFolders: [join(home, "commands")],
     concurrentRuns: config.limits.concurrentRuns,

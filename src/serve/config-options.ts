@@ -231,8 +231,24 @@ export const configOptions = option.section(
         ),
       }),
       task: option.section({
-        max_iterations: option.whole("Model calls of a helper, at most `agent.max_iterations`.", { min: 1, default: 50 }),
+        max_iterations: option.whole("Model calls of a helper, at most `agent.max_iterations`.", {
+          min: 1,
+          default: 50,
+        }),
       }),
+      check_edits: option.flag(
+        "Whether syntax errors that a change of a file brought are told with its result: see [tools.md](tools.md#checks-after-an-edit).",
+        { default: true },
+      ),
+      checks: option.list(
+        option.section({
+          files: option.text("Which files it is for: a glob for paths from the project folder on.", { required: true }),
+          command: option.text("Run as `bash` runs commands, after such a file was changed.", { required: true }),
+          timeout: option.number("Seconds it may take.", { above: 0, max: 600, default: 20 }),
+        }),
+        "Commands that tell what is wrong with the project. What they print that is new since the run's first change is told with the result of a change.",
+        { default: [] },
+      ),
       webfetch: option.section({
         allow_private: option.flag("Whether web pages may be fetched from loopback and private addresses.", {
           default: false,
