@@ -4,7 +4,15 @@ import type { PathGuard } from "../files/path-guard.js";
 import type { Diff, ToolCallPreview, ToolContext, ToolOutput } from "../ports/tool.js";
 import { sniff } from "./content.js";
 import { remove } from "./delete-path.js";
-import { diffOf, exclusively, guardForChange, pathFault, SeenFiles, type FileToolOptions, type Reach } from "./files.js";
+import {
+  diffOf,
+  exclusively,
+  guardForChange,
+  pathFault,
+  SeenFiles,
+  type FileToolOptions,
+  type Reach,
+} from "./files.js";
 import { contentOf, planPatch, type PlannedFile, type PlanRules } from "./patch-plan.js";
 import type { PatchSection } from "./patch-text.js";
 import { replaceFile } from "./replace-file.js";
@@ -106,7 +114,8 @@ async function commit(guard: PathGuard, files: readonly PlannedFile[], context: 
 }
 
 async function put(guard: PathGuard, file: PlannedFile, content: Buffer | null, context: ToolContext): Promise<void> {
-  if (content !== null) await replaceFile(guard, file.path, content, file.mode);
+  const as = file.mode === undefined ? undefined : { mode: file.mode };
+  if (content !== null) await replaceFile(guard, file.path, content, context, as);
   else await remove(guard, join(dirname(file.path), basename(file.path)), false, file.name, context);
 }
 
