@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { mkdir, readdir, readFile, stat, utimes, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
@@ -7,7 +7,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { builtinTools, type BuiltinToolsOptions } from "gantry";
 import { findBubblewrap } from "../../src/tools/bubblewrap.js";
 import { Child } from "../helpers/child.js";
-import { tempDir } from "../helpers/temp.js";
+import { endKept } from "../helpers/end-kept.js";
+import { makeTempDir, tempDir } from "../helpers/temp.js";
 import { callTool, toolContext } from "../helpers/tool-context.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
@@ -23,9 +24,14 @@ function isLiving(pid: number): boolean {
 
 /** Tools as one gantry after the other has them, on the same home. */
 async function gantries(t: TestContext, options: BuiltinToolsOptions = {}) {
-  const folder = await tempDir(t);
-  const home = await tempDir(t);
+  const home = await makeTempDir();
   const keptPath = home.at("kept");
+  // Nothing is left of a test that fails: who they are is written where the tests' folders are.
+  t.after(async () => {
+    endKept(keptPath);
+    await home.remove();
+  });
+  const folder = await tempDir(t);
   const start = () => {
     const tools = builtinTools({ env, ...options, bash: { sandbox: "off", keptPath, ...options.bash } });
     const named = (name: string) => tools.find((tool) => tool.name === name)!;
@@ -39,12 +45,6 @@ async function gantries(t: TestContext, options: BuiltinToolsOptions = {}) {
       end: (id: string) => named("bash").background!.end(id),
     };
   };
-  const last = start();
-  // Nothing is left of a test that fails.
-  t.after(async () => {
-    for (const session of existsSync(keptPath) ? readdirSync(keptPath) : [])
-      for (const { id } of await last.list(session)) await last.call("bash_stop", { id }, session);
-  });
   return { folder, keptPath, start };
 }
 

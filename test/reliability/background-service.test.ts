@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { endKept } from "../helpers/end-kept.js";
 import { eventsOf } from "../helpers/event-page.js";
 import { call, say, type Answer } from "../helpers/fake-model-server.js";
 import { ask, lab, labConfig } from "../helpers/lab.js";
 import { startServer, type GantryServer } from "../helpers/server.js";
-import { tempDir } from "../helpers/temp.js";
+import { makeTempDir, tempDir } from "../helpers/temp.js";
 
 const SERVICE = `
 const server = require("node:http").createServer((_, response) => response.end("here"));
@@ -47,8 +48,12 @@ async function processesOf(server: GantryServer, id: string): Promise<unknown> {
 
 describe("a service in the background", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
   it("is started, probed and stopped; the same when gantry was killed and started", async (t) => {
+    const home = await makeTempDir();
+    t.after(async () => {
+      endKept(home.at("kept"));
+      await home.remove();
+    });
     const folder = await tempDir(t, { "service.cjs": SERVICE });
-    const home = await tempDir(t);
     const models = await lab(t);
     const config = labConfig(models, { tools: { bash: { sandbox: "off" } } });
     const options = { config, home: home.path, projectDir: folder.path };
