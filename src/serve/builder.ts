@@ -93,7 +93,13 @@ export class Builder {
     const builtIn = builtinTools({
       ...rules,
       secrets: loaded.secrets,
-      bash: { ...tools.bash, scratchPath: join(home, "tmp"), outputsPath: join(home, "outputs") },
+      bash: {
+        ...tools.bash,
+        scratchPath: join(home, "tmp"),
+        outputsPath: join(home, "outputs"),
+        keptPath: join(home, "kept"),
+      },
+      task: { maxIterations: tools.task.maxIterations },
       checks: { syntax: tools.checkEdits, commands: tools.checks },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
@@ -196,6 +202,7 @@ export class Builder {
       ...own,
       allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
+      refreshes: loaded.config.catalogue.refresh !== false,
       logger: namedLogger(logger, descriptor.name),
       get http() {
         return host() as AdapterContext<Kind>["http"];
