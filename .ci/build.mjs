@@ -118,6 +118,11 @@ const LINES = {
     // The one type that Koa gives by itself, to what our own handler of errors failed for.
     ["const getType = require('mime-types').contentType", "const getType = () => 'text/plain; charset=utf-8'"],
   ],
+  // It is given another one: schemas of servers are not made programs of.
+  "@modelcontextprotocol/sdk/dist/esm/client/index.js": [
+    ["import { AjvJsonSchemaValidator } from '../validation/ajv-provider.js';", ""],
+    ["options?.jsonSchemaValidator ?? new AjvJsonSchemaValidator()", "options?.jsonSchemaValidator"],
+  ],
   // Tools for who develops ink, which asks for a package that is not there.
   "ink/build/devtools.js": [[/^[^]*$/, ""]],
   "type-is/index.js": [["var mime = require('mime-types')", ""]],
@@ -262,6 +267,8 @@ const FILES = [
         "limits",
         "listing",
         "local-catalogue",
+        "price-list",
+        "price-updates",
         "prices",
         "specification",
         "unreadable",
@@ -288,6 +295,7 @@ const FILES = [
         "delete-path",
         "edit-file",
         "files",
+        "keep-file",
         "grep-search",
         "patch-files",
         "patch-plan",
@@ -312,9 +320,18 @@ const FILES = [
     needs: ["serve", "run"],
     deferred: true,
     modules: [
-      ...["asks", "budget-check", "queue", "rule-check", "rules", "runs", "spending", "structured"].map(
-        (name) => `src/run/${name}.ts`,
-      ),
+      ...[
+        "asks",
+        "asks-of-helpers",
+        "budget-check",
+        "queue",
+        "rule-check",
+        "rules",
+        "runs",
+        "spawn",
+        "spending",
+        "structured",
+      ].map((name) => `src/run/${name}.ts`),
       ...["plan", "watch"].map((name) => `src/live/${name}.ts`),
       "adapters/sqlite-driver/asks.ts",
     ],
@@ -325,7 +342,8 @@ const FILES = [
     deferred: true,
     modules: [
       ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
-      ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
+      ...["fork", "helpers", "revert", "undo"].map((name) => `src/sessions/${name}.ts`),
+      ...["plan", "restore"].map((name) => `src/history/${name}.ts`),
       ...["errors", "fault", "files", "from-ai-sdk", "module", "package-source"].map(
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),

@@ -16,6 +16,7 @@ import { checkBudget, checkPrice } from "./run/budget-check.js";
 import type { SessionBudget } from "./run/limits.js";
 import type { Budget } from "./ports/run.js";
 import type { SessionDriver } from "./ports/session-driver.js";
+import type { FileHistory } from "./ports/file-history.js";
 import type { Hooks } from "./ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "./ports/permission-policy.js";
 import type { SlashCommand } from "./ports/slash-command.js";
@@ -92,6 +93,8 @@ export interface AgentOptions {
   modelTimeoutMs?: number;
   /** A model listing older than this is asked for again when somebody looks, in seconds; 0: never; default 300. */
   catalogueRefresh?: number;
+  /** Keeps what files were before tools changed them, for `sessions.undo`: `folderHistory`. Default: nothing is kept. */
+  fileHistory?: FileHistory;
   /** Where model listings outlive the process; default nowhere. */
   catalogue?: CatalogueCache;
   logger?: Logger;
@@ -127,6 +130,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   model: true,
   modelTimeoutMs: true,
   catalogueRefresh: true,
+  fileHistory: true,
   catalogue: true,
   logger: true,
 };
@@ -140,6 +144,9 @@ export function checkOptions(options: unknown): void {
   objects("providers", options["providers"], "model providers", ["models", "stream", "close"]);
   if (options["driver"] !== undefined)
     object("driver", options["driver"], "a session driver, with", ["open", "create", "write"]);
+  const { fileHistory } = options;
+  if (fileHistory !== undefined && !(isRecord(fileHistory) && typeof fileHistory["keeper"] === "function"))
+    throw new InputError("fileHistory", "a file history, as folderHistory() makes one");
   if (options["commands"] !== undefined) objects("commands", options["commands"], "slash commands", ["prompt"]);
   const { permissions } = options;
   if (Array.isArray(permissions)) objects("permissions", permissions, "permission policies", ["judge"]);

@@ -9,6 +9,7 @@ import { onAbort } from "./base/abort.js";
 import { newId, now } from "./base/ids.js";
 import { Live } from "./live/live.js";
 import type { WatchEvent, WatchOptions } from "./ports/watch.js";
+import { forgetFilesOf } from "./sessions/forget-files.js";
 import { Housekeeping } from "./sessions/housekeeping.js";
 import { silentLogger } from "./base/log.js";
 import { Models, noCache } from "./models/models.js";
@@ -19,7 +20,7 @@ import { AGENT_DEFAULTS } from "./run/defaults.js";
 import { KeptConversations } from "./run/kept-conversations.js";
 import { Asks } from "./run/asks.js";
 import { RunPlaces } from "./run/places.js";
-import type { AgentParts, RunContext } from "./run/run-context.js";
+import type { AgentParts, RunContext, Spawned } from "./run/run-context.js";
 import type { CommandQuery } from "./run/agent-commands.js";
 import type { ListedCommand } from "./run/commands.js";
 import type { RunQueue, Ticket } from "./run/queue.js";
@@ -96,6 +97,7 @@ export class Agent {
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
     const store = () => this.#store();
     const tasks = new TaskSet();
+    forgetFilesOf(bus, options.fileHistory, tasks, logger);
     const closing = this.#closing.signal;
     this.#processes = new SessionProcesses(tools.tools, bus, tasks, (rootId) => void this.#tell(rootId, false));
     this.#driver = options.driver;
@@ -114,6 +116,7 @@ export class Agent {
       watch: (id, watched) => this.#watch(id, watched),
       stopRun: (rootId) => this.#stopRun(rootId),
       background: { tasks, closing },
+      fileHistory: options.fileHistory,
     });
     this.models = new Models({
       providers: options.providers,
@@ -132,6 +135,7 @@ export class Agent {
       tools,
       sources: new ToolSources(tools.sources, bus, logger),
       toolServers: options.toolServers,
+      fileHistory: options.fileHistory,
       commands: {
         own: options.commands ?? [],
         folders: options.commandFolders ?? [],
@@ -165,6 +169,7 @@ export class Agent {
       states: new ToolStates(),
       kept,
       live: () => this.#watched,
+      spawn: (input, spawned) => this.#parts.tasks.add(this.#start(input, { id: newId(), at: now() }, spawned)),
       naming: new Set(),
       closing,
       tasks,
@@ -320,12 +325,12 @@ export class Agent {
 
   #housekeep(driver: SessionDriver): Housekeeping {
     const onDeleted = (id: string) => this.#parts.bus.emit("session.deleted", { ids: [id] });
-    return new Housekeeping({ driver, logger: this.#parts.logger, onDeleted });
+    return new Housekeeping({ driver, logger: this.#parts.logger, onDeleted, fileHistory: this.#parts.fileHistory });
   }
 
-  async #start(input: RunInput, ticket: Ticket): Promise<Run> {
+  async #start(input: RunInput, ticket: Ticket, spawned?: Spawned): Promise<Run> {
     const [, { executeRun }, { ActiveRun }] = await (this.#code ??= runCode());
-    const run = await this.#begin(input, ticket).catch(async (error: unknown) => {
+    const run = await this.#begin(input, ticket, spawned).catch(async (error: unknown) => {
       // Whose run died, or ended a day ago, may be used again.
       if (!hasCode(error, "run_key_taken") || !(await this.runs.freeKey(error.key))) throw error;
       return this.#begin(input, ticket);
@@ -347,12 +352,12 @@ export class Agent {
   }
 
   /** A run that holds its session, which it waits for where that is wanted. */
-  async #begin(input: RunInput, ticket: Ticket): Promise<RunContext> {
+  async #begin(input: RunInput, ticket: Ticket, spawned?: Spawned): Promise<RunContext> {
     const [{ startRun }] = await (this.#code ??= runCode());
     const isQueued = input.queue === true && input.sessionId !== undefined;
     try {
       // Where there is no place, it waits for that too.
-      if (!isQueued || !this.#parts.places.full) return await startRun(this.#parts, input);
+      if (!isQueued || !this.#parts.places.full) return await startRun(this.#parts, input, undefined, spawned);
     } catch (error) {
       if (!isQueued || !hasCode(error, "session_busy")) throw error;
     }

@@ -8,7 +8,8 @@ export type { NotReady, Readiness } from "./ports/readiness.js";
 export type { AgentEvent } from "./ports/events.js";
 export type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
 export type { Budget, Instruction, Run, RunAnswer, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
-export type { MessagesQuery, NewSession, Sessions } from "./sessions/sessions.js";
+export type { MessagesQuery, NewSession, RevertOptions, Sessions } from "./sessions/sessions.js";
+export type { Undone, UndoOptions } from "./sessions/undo.js";
 export type { Runs } from "./run/runs.js";
 export type { SessionBudget } from "./run/limits.js";
 export type { Asks } from "./run/asks.js";
@@ -36,7 +37,7 @@ export type {
   TextPart,
   ToolCallPart,
 } from "./ports/message.js";
-export type { ChainLink, Leave, Session, SessionMode, Snapshot } from "./ports/session.js";
+export type { ChainLink, Leave, Session, SessionMode, Snapshot, SpawnedBy } from "./ports/session.js";
 export type { Ask, AskChoice, AskKind, AskReply, AskState } from "./ports/ask.js";
 export type { Usage } from "./ports/usage.js";
 
@@ -67,11 +68,27 @@ export type {
   ToolOutput,
   ToolSpec,
 } from "./ports/tool.js";
+export type { Helper, HelperResult, SpawnInput } from "./ports/spawn.js";
 export type { BackgroundWork, ProcessState } from "./ports/background.js";
 export type { CommandQuery } from "./run/agent-commands.js";
 export type { ListedCommand } from "./run/commands.js";
 export type { OpenTools, ToolSession, ToolSource } from "./ports/tool-source.js";
 export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "./ports/tool-server.js";
+
+// What files were before tools changed them.
+export { folderHistory } from "./history/folder-history.js";
+export type { FolderHistoryOptions } from "./history/file-history.js";
+export type {
+  ChangePlace,
+  FileChange,
+  FileHistory,
+  FileKeeper,
+  FileState,
+  Keeping,
+  RestoreRequest,
+  UndoMark,
+  UndoneFile,
+} from "./ports/file-history.js";
 export type { SlashCommand, SlashPrompt } from "./ports/slash-command.js";
 export type { Skill } from "./ports/skill.js";
 export type { Permission, PermissionPolicy, PermissionRequest, PermissionRule } from "./ports/permission-policy.js";
@@ -156,6 +173,7 @@ export {
   ListenError,
   ModelSelectionError,
   ModelTimeoutError,
+  NothingToUndoError,
   OutputSchemaError,
   PathError,
   PointNotFoundError,
@@ -174,6 +192,7 @@ export {
   ToolError,
   ToolInputError,
   TooManyRunsError,
+  UndoConflictError,
   WorkLimitError,
   type PathRefusal,
   type ProviderErrorKind,

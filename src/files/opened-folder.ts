@@ -1,6 +1,6 @@
 import { constants } from "node:fs";
 import type { Dirent, Stats } from "node:fs";
-import { access, lstat, mkdir, open, opendir, readlink, rename, rmdir, unlink } from "node:fs/promises";
+import { access, lstat, mkdir, open, opendir, readlink, rename, rmdir, symlink, unlink } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { PathError } from "../ports/errors.js";
@@ -69,12 +69,30 @@ export class OpenedFolder {
     return this.#access.enter(name).catch(refuse);
   }
 
-  /** Make a folder in it, unless there is something of that name. */
-  async make(name: string): Promise<void> {
+  /** Make a folder in it, unless there is something of that name. `mode`: exactly that, whatever the umask. */
+  async make(name: string, mode?: number): Promise<void> {
     await this.#access.check();
-    await mkdir(this.#own(name)).catch((error: unknown) => {
-      if (codeOf(error) !== "EEXIST") throw asPathError(error);
-    });
+    const isMade = await mkdir(this.#own(name)).then(
+      () => true,
+      (error: unknown) => {
+        if (codeOf(error) !== "EEXIST") throw asPathError(error);
+        return false;
+      },
+    );
+    if (!isMade || mode === undefined) return;
+    const { O_RDONLY } = constants;
+    const made = await open(this.#own(name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK).catch(refuse);
+    try {
+      await made.chmod(mode);
+    } finally {
+      await made.close();
+    }
+  }
+
+  /** A new link; what it leads to is not looked at. */
+  async link(name: string, target: string): Promise<void> {
+    await this.#access.check();
+    await symlink(target, this.#own(name)).catch(refuse);
   }
 
   /** A new file, open for writing; there must be nothing of that name. */

@@ -4,6 +4,8 @@ import { patchText } from "./apply-chunks.js";
 import { editText } from "./apply-edit.js";
 import { compileExpression } from "./expression.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
+import { fittingGlobs } from "./fitting-globs.js";
+import { jsonFaults } from "./json-fault.js";
 import { judgeCall } from "./judge-call.js";
 import { searchLines } from "./line-search.js";
 import { pageText } from "./page.js";
@@ -23,6 +25,8 @@ const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise
   // Its library is large, and few calls need it.
   schema: async (job) => (await import("./schema-check.js")).checkSchema(job),
   judge: judgeCall,
+  json: jsonFaults,
+  globs: fittingGlobs,
 };
 
 type Question = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs] | { name: "reset" };

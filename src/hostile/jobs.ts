@@ -1,5 +1,7 @@
 import type { PatchedFile, PatchJob } from "./apply-chunks.js";
 import type { EditedFile, EditJob } from "./apply-edit.js";
+import type { GlobsJob } from "./fitting-globs.js";
+import type { JsonFault, JsonJob } from "./json-fault.js";
 import type { FileMatches, SearchJob } from "./line-search.js";
 import type { JudgeJob, Judgement } from "./judge-call.js";
 import type { PageJob, PageText } from "./page.js";
@@ -29,6 +31,10 @@ export interface Jobs {
   schema: SchemaJob;
   /** Hold a call against rules. */
   judge: JudgeJob;
+  /** Where texts are no JSON. */
+  json: JsonJob;
+  /** Which globs fit one of some paths. */
+  globs: GlobsJob;
 }
 
 export interface Answers {
@@ -43,6 +49,8 @@ export interface Answers {
   search: FileMatches[];
   schema: SchemaAnswer;
   judge: Judgement;
+  json: (JsonFault | null)[];
+  globs: boolean[];
 }
 
 /** What comes back from a thread. */

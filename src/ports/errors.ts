@@ -1,4 +1,5 @@
 import type { Ask } from "./ask.js";
+import type { UndoneFile } from "./file-history.js";
 
 const BRAND = Symbol.for("gantry.error");
 
@@ -128,6 +129,23 @@ export class PointNotFoundError extends GantryError {
   readonly code = "point_not_found";
   constructor(what: "message" | "snapshot") {
     super(`${what} not found in the session`);
+  }
+}
+
+/** There is no run whose work could be undone, or no undo that could be taken back. */
+export class NothingToUndoError extends GantryError {
+  readonly code = "nothing_to_undo";
+}
+
+/** Somebody else changed files since, so that nothing was undone. */
+export class UndoConflictError extends GantryError {
+  readonly code = "undo_conflict";
+  /** All that would be undone; those in conflict say why. */
+  readonly files: readonly UndoneFile[];
+  constructor(files: readonly UndoneFile[]) {
+    const count = files.filter(({ outcome }) => outcome === "conflict").length;
+    super(`${count === 1 ? "a file was" : `${count} files were`} changed by somebody else since; nothing was undone`);
+    this.files = files;
   }
 }
 
@@ -351,6 +369,8 @@ interface ErrorByCode {
   run_key_taken: RunKeyTakenError;
   lease_lost: LeaseLostError;
   point_not_found: PointNotFoundError;
+  nothing_to_undo: NothingToUndoError;
+  undo_conflict: UndoConflictError;
   store: StoreError;
   project_folder: ProjectFolderError;
   attachment: AttachmentError;

@@ -7,9 +7,10 @@ import type { Models } from "../models/models.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model, ModelPrices, ModelProvider, ReasoningEffort } from "../ports/model-provider.js";
-import type { RunInput } from "../ports/run.js";
+import type { Run, RunInput } from "../ports/run.js";
 import type { SessionMode } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import type { FileHistory } from "../ports/file-history.js";
 import type { Hooks } from "../ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
 import type { JsonSchema, Tool } from "../ports/tool.js";
@@ -34,6 +35,20 @@ import type { Structure } from "./structured.js";
 import type { ToolSources } from "./tool-sources.js";
 import type { ToolStates } from "./tool-state.js";
 
+/** Of a helper's run: who asked for it. */
+export interface Spawned {
+  readonly asker: RunContext;
+  /** The asker's tool call. */
+  readonly callId: string;
+  /** Names the helper for people. */
+  readonly title: string;
+  /** The asker's mode, as it was then. */
+  readonly mode: SessionMode;
+  readonly maxIterations: number;
+  /** What it has spent is counted in the asker's run. */
+  readonly counted: TaskSet;
+}
+
 /** What all runs of an agent share; made once, with the agent. */
 export interface AgentParts {
   /** Reported with streamed tokens. */
@@ -46,6 +61,8 @@ export interface AgentParts {
   readonly tools: ToolList;
   readonly sources: ToolSources;
   readonly toolServers: ToolServers | undefined;
+  /** Keeps what files were before tools changed them; undefined: nobody does. */
+  readonly fileHistory: FileHistory | undefined;
   readonly commands: CommandOptions;
   /** Asked in order, before the rules. */
   readonly permissions: readonly PermissionPolicy[];
@@ -68,6 +85,8 @@ export interface AgentParts {
   readonly kept: KeptConversations;
   /** Who watches. */
   readonly live: () => Live;
+  /** Begin the run of a helper. Rejects as `Agent.run`. */
+  readonly spawn: (input: RunInput, spawned: Spawned) => Promise<Run>;
   /** Sessions that a title is being made for. */
   readonly naming: Set<string>;
   /** Aborted when the agent closes. */
@@ -87,12 +106,16 @@ export interface RunContext {
   readonly id: string;
   /** The chain's first session. */
   readonly sessionId: string;
+  /** Undefined: it is no helper's. */
+  readonly spawned: Spawned | undefined;
   /** Told with streamed tokens. */
   readonly agentId: string;
   readonly provider: ModelProvider;
   readonly model: Model;
   readonly effort: ReasoningEffort;
   readonly system: string;
+  /** What was added to the system prompt. */
+  readonly extraPrompt: string;
   /** Sorted by name. */
   readonly tools: readonly Tool[];
   /** Those that the model was told of. */

@@ -13,7 +13,10 @@ import type { PermissionPolicy, PermissionRule } from "../ports/permission-polic
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
+import type { FileToolOptions } from "../tools/files.js";
 import type { SandboxOptions } from "../tools/sandbox.js";
+import { folderHistory } from "../history/folder-history.js";
+import type { FileHistory } from "../ports/file-history.js";
 import { emptyRules } from "../run/rule-check.js";
 import { childEnvironment, type LoadedConfig } from "./config.js";
 import { isBuiltIn, loadAdapter } from "./plugins.js";
@@ -51,6 +54,16 @@ export class Builder {
     return this.#selection.denied();
   }
 
+  /** What undoes the changes of the built-in tools, by the rules that they keep. */
+  fileHistory(): FileHistory {
+    const { home, logger } = this.#options;
+    // Asked with the first change: who looks at sessions has no tools.
+    return folderHistory(async () => {
+      const { builtinTools } = await import("../tools/all.js");
+      return { ...this.#fileRules(builtinTools), folder: join(home, "files"), logger };
+    });
+  }
+
   async driver(): Promise<SessionDriver> {
     return this.#make(this.#selection.driver());
   }
@@ -68,7 +81,7 @@ export class Builder {
   }
 
   async tools(): Promise<(Tool | ToolSource)[]> {
-    const { loaded, home, logger, projectDir } = this.#options;
+    const { loaded, home, logger } = this.#options;
     const { tools } = loaded.config;
     const { builtinTools, sourceWithoutSecrets, withoutSecrets } = await import("../tools/all.js");
     if (tools.bash.sandbox === "off" && tools.bash.network === false)
@@ -76,20 +89,18 @@ export class Builder {
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
       );
     const servers = configuredServers(loaded);
-    const rules = {
-      allowPaths: this.#selection.allowPaths(),
-      deniedPaths: this.#selection.denied(),
-      readOnlyPaths: [
-        ...this.#selection.readOnly(builtinTools().map(({ name }) => name)),
-        ...programFiles(servers, projectDir),
-      ],
-      protectedPaths: tools.protectedPaths,
-      env: childEnvironment(tools.env),
-    };
+    const rules = { ...this.#fileRules(builtinTools), env: childEnvironment(tools.env) };
     const builtIn = builtinTools({
       ...rules,
       secrets: loaded.secrets,
-      bash: { ...tools.bash, scratchPath: join(home, "tmp"), outputsPath: join(home, "outputs") },
+      bash: {
+        ...tools.bash,
+        scratchPath: join(home, "tmp"),
+        outputsPath: join(home, "outputs"),
+        keptPath: join(home, "kept"),
+      },
+      task: { maxIterations: tools.task.maxIterations },
+      checks: { syntax: tools.checkEdits, commands: tools.checks },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);
@@ -155,6 +166,20 @@ export class Builder {
     return Promise.all(selection.map(async (selected) => ({ transport: await this.#make(selected), selected })));
   }
 
+  /** Where tools may go, and an undo of what they did. */
+  #fileRules(builtinTools: () => Tool[]): Omit<FileToolOptions, "outputsPath"> {
+    const { loaded, projectDir } = this.#options;
+    return {
+      allowPaths: this.#selection.allowPaths(),
+      deniedPaths: this.#selection.denied(),
+      readOnlyPaths: [
+        ...this.#selection.readOnly(builtinTools().map(({ name }) => name)),
+        ...programFiles(configuredServers(loaded), projectDir),
+      ],
+      protectedPaths: loaded.config.tools.protectedPaths,
+    };
+  }
+
   #httpHost(): HttpHost | undefined {
     const { server, limits } = this.#options.loaded.config;
     return (this.host ??= this.#openHost?.({
@@ -177,6 +202,7 @@ export class Builder {
       ...own,
       allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
+      refreshes: loaded.config.catalogue.refresh !== false,
       logger: namedLogger(logger, descriptor.name),
       get http() {
         return host() as AdapterContext<Kind>["http"];

@@ -93,6 +93,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     unattended,
     askTimeout: timeout,
     deniedPaths: builder.denied(),
+    fileHistory: builder.fileHistory(),
     home,
     commandFolders: [join(home, "commands")],
     concurrentRuns: config.limits.concurrentRuns,
@@ -103,7 +104,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     ...(config.limits.unknownPrice && { unknownPrice: config.limits.unknownPrice }),
     compaction: { ...config.compaction, strategy },
     model: config.model,
-    catalogueRefresh: config.catalogue.refresh,
+    catalogueRefresh: config.catalogue.refresh === false ? 0 : config.catalogue.refresh,
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });

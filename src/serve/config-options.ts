@@ -110,9 +110,15 @@ export const configOptions = option.section(
       ),
     }),
     catalogue: option.section({
-      refresh: option.number(
-        "A provider's list of models older than so many seconds is asked for again when somebody looks. `0`: only when a model is named that is not there.",
-        { unit: "seconds", min: 0, max: 86_400, default: catalogueRefresh },
+      refresh: option.custom<number | false>(
+        "A provider's list of models older than so many seconds is asked for again when somebody looks. `0`: only when a model is named that is not there. `false`: as `0`, and prices are not brought up to date either.",
+        {
+          fits: (value) => value === false || (typeof value === "number" && value >= 0 && value <= 86_400),
+          expected: "a number of seconds from 0 to 86400, or false",
+          type: "number, 0–86400 seconds, or false",
+          json: { anyOf: [{ type: "number", minimum: 0, maximum: 86_400 }, { const: false }] },
+          default: catalogueRefresh,
+        },
       ),
     }),
     agent: option.section({
@@ -224,6 +230,25 @@ export const configOptions = option.section(
           'Whether commands in the sandbox reach the network, and so this server too. Left out: not with `"required"`.',
         ),
       }),
+      task: option.section({
+        max_iterations: option.whole("Model calls of a helper, at most `agent.max_iterations`.", {
+          min: 1,
+          default: 50,
+        }),
+      }),
+      check_edits: option.flag(
+        "Whether syntax errors that a change of a file brought are told with its result: see [tools.md](tools.md#checks-after-an-edit).",
+        { default: true },
+      ),
+      checks: option.list(
+        option.section({
+          files: option.text("Which files it is for: a glob for paths from the project folder on.", { required: true }),
+          command: option.text("Run as `bash` runs commands, after such a file was changed.", { required: true }),
+          timeout: option.number("Seconds it may take.", { above: 0, max: 600, default: 20 }),
+        }),
+        "Commands that tell what is wrong with the project. What they print that is new since the run's first change is told with the result of a change.",
+        { default: [] },
+      ),
       webfetch: option.section({
         allow_private: option.flag("Whether web pages may be fetched from loopback and private addresses.", {
           default: false,

@@ -6,8 +6,11 @@ import { makeHome, type ComposeOptions } from "./compose.js";
 export async function openSessions(options: ComposeOptions): Promise<Agent> {
   makeHome(options.home);
   const { projectDir, logger, loaded } = options;
-  const driver = await new Builder(options).driver();
-  const agent = new Agent({ driver, providers: [], projectDir, logger, mode: loaded.config.permissions.mode });
+  const builder = new Builder(options);
+  const driver = await builder.driver();
+  const fileHistory = builder.fileHistory();
+  const { mode } = loaded.config.permissions;
+  const agent = new Agent({ driver, providers: [], projectDir, logger, mode, fileHistory });
   await agent.open();
   return agent;
 }

@@ -1,6 +1,7 @@
 import { abortable } from "../base/abort.js";
 import { SessionBusyError } from "../ports/errors.js";
 import { HeldLease } from "./lease.js";
+import type { FileHistory } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
 import type { Session } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
@@ -21,6 +22,8 @@ export interface HousekeepingOptions {
   driver: SessionDriver;
   logger: Logger;
   onDeleted: (id: string) => void;
+  /** What is old in it goes, too. */
+  fileHistory?: FileHistory | undefined;
   /** Default a minute. */
   firstMs?: number;
 }
@@ -53,8 +56,9 @@ export class Housekeeping {
   }
 
   async #work(): Promise<void> {
-    const { driver, logger, onDeleted } = this.#options;
+    const { driver, logger, onDeleted, fileHistory } = this.#options;
     try {
+      await fileHistory?.sweep();
       await removeEmpty(driver, Date.now() - EMPTY_MS, logger, this.#closing.signal, onDeleted);
       await driver.forgetKeys(new Date(Date.now() - KEY_MS).toISOString());
     } catch (error) {

@@ -7,10 +7,10 @@ import type { Snapshot } from "../ports/session.js";
 // A conversation with reverts is a tree of which one branch, from the first message to a last one, is visible. A
 // snapshot holds the rest of a branch: all that followed the message `after` when it was made.
 
-/** Hide what a chain says after a message, also in later sessions of the chain. Rejects with `PointNotFoundError`. */
+/** Hide what a chain says after a message, `""` for all, also in later sessions of the chain. Rejects with `PointNotFoundError`. */
 export async function revert(store: SessionDriver, fence: number, id: string, messageId: string): Promise<Snapshot> {
   const said = await store.messages(id, { scope: "chain" });
-  const last = said.find((message) => message.id === messageId);
+  const last = messageId === "" ? await beginning(store, id) : said.find((message) => message.id === messageId);
   if (!last) throw new PointNotFoundError("message");
   const snapshot = snapshotAfter(last.seq);
   const set = { cuts: await cutsOf(store, id, last.seq), updatedAt: now() };
@@ -49,12 +49,12 @@ async function branch(
   fence: number,
   id: string,
   snapshotId: string,
-): Promise<{ base: Message; undone?: { aside: Snapshot | undefined } }> {
+): Promise<{ base: Pick<Message, "seq" | "sessionId">; undone?: { aside: Snapshot | undefined } }> {
   const snapshots = await store.snapshots(id);
   const snapshot = snapshots.find((one) => one.id === snapshotId);
   if (!snapshot) throw new PointNotFoundError("snapshot");
   const place = { scope: "chain", after: snapshot.after - 1, before: snapshot.after + 1 } as const;
-  const [visible] = await store.messages(id, place);
+  const [visible] = snapshot.after === 0 ? [await beginning(store, id)] : await store.messages(id, place);
   if (visible) return { base: visible };
   for (const other of snapshots) {
     const [hidden] = await store.messages(id, { ...place, hiddenBy: other.id });
@@ -63,6 +63,12 @@ async function branch(
     return { base: hidden, undone: { aside: await restore(store, fence, id, other.id) } };
   }
   throw new PointNotFoundError("message");
+}
+
+/** Before the first message. */
+async function beginning(store: SessionDriver, id: string): Promise<Pick<Message, "seq" | "sessionId"> | undefined> {
+  const session = await store.get(id);
+  return session && { seq: 0, sessionId: session.chain.root };
 }
 
 /** The chain's cuts with one more. */

@@ -5,7 +5,7 @@ import { helpersOf } from "./helpers.js";
 import { restore, revert } from "./revert.js";
 import { goesOn, HeldLease, type Background } from "./lease.js";
 import type { Logger } from "../ports/logger.js";
-import { InputError, ProjectFolderError, SessionNotFoundError } from "../ports/errors.js";
+import { InputError, PointNotFoundError, ProjectFolderError, SessionNotFoundError } from "../ports/errors.js";
 import type { Bus } from "../base/bus.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import { newId, now } from "../base/ids.js";
@@ -13,6 +13,8 @@ import type { Message } from "../ports/message.js";
 import type { Leave, Session, SessionMode, Snapshot } from "../ports/session.js";
 import type { SessionDriver, SessionFields, SessionPage, SessionQuery } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
+import type { FileHistory, UndoneFile } from "../ports/file-history.js";
+import type { Undone, UndoOptions } from "./undo.js";
 import { NO_USAGE } from "../conversation/usage.js";
 
 /** What `Sessions` needs of the agent that it belongs to. */
@@ -32,6 +34,16 @@ export interface SessionsOptions {
   /** End the run of a chain in this process, if there is one, and wait for its end. */
   stopRun: (rootId: string) => Promise<void>;
   background: Background;
+  /** What files were before tools changed them; undefined: nobody keeps that. */
+  fileHistory: FileHistory | undefined;
+}
+
+/** What a revert does beside putting messages aside. */
+export interface RevertOptions {
+  /** Whether files come back that tools of this session changed since; default false. */
+  files?: boolean;
+  /** With `files`: overwrite what somebody else changed since, too. Default false. */
+  force?: boolean;
 }
 
 /** A session before it is said anything. */
@@ -83,13 +95,14 @@ export class Sessions {
     return store.get(id);
   }
 
-  /** Originals, newest first; without `limit` 50 of them. Rejects with `InputError`. */
+  /** Originals, newest first; without `limit` 50 of them. Those of helpers where `spawnedBy` asks for them, with any id of their asker's chain. Rejects with `InputError`. */
   async list(query: Partial<SessionQuery> = {}): Promise<SessionPage> {
     const { limit = PAGE, ...rest } = query;
     for (const [field, value] of Object.entries({ limit, offset: rest.offset ?? 0 }))
       if (!Number.isSafeInteger(value) || value < 0) throw new InputError(field, "a whole number, at least 0");
     const store = await this.#options.store();
-    return store.list({ limit, ...rest });
+    const asker = rest.spawnedBy === undefined ? undefined : await store.get(rest.spawnedBy);
+    return store.list({ limit, ...rest, ...(asker && { spawnedBy: asker.chain.root }) });
   }
 
   /** Ascending by `seq`. Rejects with `SessionNotFoundError`. */
@@ -147,15 +160,55 @@ export class Sessions {
   }
 
   /**
-   * Put aside all that was said after a message. The files that tools changed meanwhile stay as they are.
-   * Resolves with the snapshot that `restore` takes. Rejects as `fork`.
+   * Put aside all that was said after a message. The files that tools changed meanwhile stay as they are, unless they are
+   * asked for: those come with the snapshot that `restore` takes. Rejects as `fork`, with files also as `undo`.
    */
-  async revert(id: string, messageId: string): Promise<Snapshot> {
-    return this.#alone(id, async (store, { id: own, chain }, fence) => {
-      const snapshot = await revert(store, fence, own, messageId);
-      this.#options.changed(chain.root, true);
-      this.#options.bus.emit("session.reverted", { sessionId: chain.root, snapshotId: snapshot.id });
-      return snapshot;
+  async revert(id: string, messageId: string): Promise<Snapshot>;
+  async revert(
+    id: string,
+    messageId: string,
+    options: RevertOptions,
+  ): Promise<Snapshot & { files?: readonly UndoneFile[] }>;
+  async revert(
+    id: string,
+    messageId: string,
+    { files: withFiles = false, force = false }: RevertOptions = {},
+  ): Promise<Snapshot & { files?: readonly UndoneFile[] }> {
+    if (messageId === "") throw new PointNotFoundError("message");
+    return this.#alone(id, async (store, session, fence) => {
+      if (withFiles) {
+        const { undo } = await import("./undo.js");
+        const held = { store, session, fence, history: this.#options.fileHistory };
+        const { files, snapshot } = await undo(held, { to: messageId, force });
+        if (snapshot) return { ...this.#reverted(session, snapshot), files };
+        // Nothing was said behind it: as without files, there is a snapshot all the same.
+        return { ...this.#reverted(session, await revert(store, fence, session.id, messageId)), files };
+      }
+      return this.#reverted(session, await revert(store, fence, session.id, messageId));
+    });
+  }
+
+  /**
+   * Undo what the last run did, or all behind a message: what was said is put aside, and files come back that this
+   * session's tools changed, as they were. What commands and other programs did stays. Where somebody else changed such a
+   * file since, nothing is undone. Rejects as `fork`, with `NothingToUndoError`, or with `UndoConflictError`.
+   */
+  async undo(id: string, options: UndoOptions = {}): Promise<Undone> {
+    return this.#alone(id, async (store, session, fence) => {
+      const { undo } = await import("./undo.js");
+      const undone = await undo({ store, session, fence, history: this.#options.fileHistory }, options);
+      if (undone.snapshot) this.#reverted(session, undone.snapshot);
+      return undone;
+    });
+  }
+
+  /** Take the last undo back, unless something was said since: words and files are as before it. Rejects as `undo`. */
+  async redo(id: string, options: Pick<UndoOptions, "dryRun" | "force"> = {}): Promise<Undone> {
+    return this.#alone(id, async (store, session, fence) => {
+      const { redo } = await import("./undo.js");
+      const redone = await redo({ store, session, fence, history: this.#options.fileHistory }, options);
+      if (options.dryRun !== true) this.#restored(session.chain.root, await found(store, session.chain.root));
+      return redone;
     });
   }
 
@@ -166,9 +219,7 @@ export class Sessions {
   async restore(id: string, snapshotId: string): Promise<Snapshot | undefined> {
     return this.#alone(id, async (store, { id: own, chain }, fence) => {
       const aside = await restore(store, fence, own, snapshotId);
-      this.#options.changed(chain.root, true);
-      const session = await found(store, chain.root);
-      this.#options.bus.emit("session.updated", { sessionId: chain.root, fields: ["messages"], session });
+      this.#restored(chain.root, await found(store, chain.root));
       return aside;
     });
   }
@@ -200,6 +251,17 @@ export class Sessions {
     await store.delete(ids);
     for (const one of ids) this.#options.changed(one, true);
     this.#options.bus.emit("session.deleted", { ids });
+  }
+
+  #reverted({ chain }: Session, snapshot: Snapshot): Snapshot {
+    this.#options.changed(chain.root, true);
+    this.#options.bus.emit("session.reverted", { sessionId: chain.root, snapshotId: snapshot.id });
+    return snapshot;
+  }
+
+  #restored(rootId: string, session: Session): void {
+    this.#options.changed(rootId, true);
+    this.#options.bus.emit("session.updated", { sessionId: rootId, fields: ["messages"], session });
   }
 
   /** Under the chain's lease, so that no run goes on meanwhile. */

@@ -5,6 +5,8 @@ import { askUserTool } from "./ask-user.js";
 import { Background } from "../processes/background.js";
 import { bashTool } from "./bash.js";
 import { bashInputTool, bashOutputTool, bashStopTool } from "./bash-background.js";
+import { EditChecks } from "./check-edits.js";
+import type { EditCheck } from "./command-check.js";
 import { deleteTool } from "./delete.js";
 import { editTool } from "./edit.js";
 import { globTool } from "./glob.js";
@@ -13,6 +15,8 @@ import { withoutSecrets } from "./hidden.js";
 import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
+import { tidy } from "./shell-output.js";
+import { taskTool } from "./task.js";
 import { skillTool } from "./skill.js";
 import { todoreadTool, todowriteTool } from "./todo.js";
 import { webfetchTool } from "./webfetch.js";
@@ -49,12 +53,27 @@ export interface BuiltinToolsOptions {
     scratchPath?: string;
     /** Absolute path of a folder for outputs that are longer than what is shown of them. Default: they are cut and gone. */
     outputsPath?: string;
+    /** Absolute path of a folder for commands that are to outlive this process. Default: none does. */
+    keptPath?: string;
   };
   /** Hidden in what tools return, as they are then. Default none. */
   secrets?: Iterable<string>;
+  /** What is looked at when a tool has changed a file; what is wrong since is told with its result. Commands run as those of bash do. */
+  checks?: {
+    /** Whether syntax errors are told that the change brought. Default true. */
+    syntax?: boolean;
+    /** Commands that tell what is wrong with the project; only what is new is told. Default none. */
+    commands?: readonly EditCheck[];
+    /** How long a look at the syntax may take, in ms. Default 2,000. */
+    timeoutMs?: number;
+  };
   webfetch?: {
     /** Whether loopback, private and link-local addresses may be fetched from. Default false. */
     allowPrivate?: boolean;
+  };
+  task?: {
+    /** Model calls of a helper; the agent's own limit stands beside it. Default 50. */
+    maxIterations?: number;
   };
   /** Path of the shell for bash. Default bash, else sh. */
   shell?: string;
@@ -73,17 +92,30 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     secrets = [],
     shell,
   } = options;
-  const { enabled = true, timeout = 120, sandbox = "auto", network, scratchPath, outputsPath } = options.bash ?? {};
+  const {
+    enabled = true,
+    timeout = 120,
+    sandbox = "auto",
+    network,
+    scratchPath,
+    outputsPath,
+    keptPath,
+  } = options.bash ?? {};
   const redactor = new Redactor(() => secrets);
   const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
-  const background = new Background(outputsPath);
+  const clean = (said: string): string => redactor.hide(tidy(said));
+  const background = new Background({ outputs: outputsPath, kept: keptPath }, redactor, clean);
+  const commands = { ...{ ...files, env, sandbox, network, scratchPath }, ...(shell !== undefined && { shell }) };
+  const { syntax = true, commands: checked = [], timeoutMs = 2_000 } = options.checks ?? {};
+  const surroundings = enabled ? commands : undefined;
+  const checks = new EditChecks({ syntax, commands: checked, surroundings, timeoutMs });
   const tools = [
     readTool(files),
-    writeTool(files),
-    editTool(files),
-    multieditTool(files),
-    applyPatchTool(files),
-    deleteTool(files),
+    { ...checks.on(writeTool(files)), close: () => checks.close() },
+    checks.on(editTool(files)),
+    checks.on(multieditTool(files)),
+    checks.on(applyPatchTool(files)),
+    checks.on(deleteTool(files)),
     listTool(files),
     globTool(files),
     grepTool(files),
@@ -102,6 +134,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     todowriteTool(),
     todoreadTool(),
     askUserTool(),
+    taskTool(options.task),
     skillTool(files),
   ];
   return tools.map((tool) => withoutSecrets(tool, redactor));

@@ -6,6 +6,7 @@ import type { ToolContext, ToolOutput } from "../ports/tool.js";
 import { size, sniff } from "./content.js";
 import { exclusively, guardForChange, pathFault, SeenFiles, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
+import { keepBefore, keepTree } from "./keep-file.js";
 import { readWhole } from "./read-file.js";
 
 /** Clients are shown what was in deleted text files up to this size. */
@@ -25,6 +26,9 @@ export async function deletePath(
     throw await pathFault(error, path, context.projectDir, options);
   }
 }
+
+const GONE = { kind: "none" } as const;
+const NOT_KEPT = " No copy was kept, so undo cannot bring it back.";
 
 /** Delete what is at a path, and not what a link there points to. Rejects with `PathError` and `ToolError`. */
 export async function remove(
@@ -50,25 +54,34 @@ export async function remove(
     const own = basename(target);
     await guard.refuseProtectedIn(folder, own);
     const stats = await folder.stat(own);
+    let isKept = true;
     if (!stats) throw new PathError("not_found", "not found");
     context.signal.throwIfAborted();
     if (stats.isDirectory()) {
+      const keeping = await (recursive
+        ? keepTree(guard, folder, own, context, context.signal)
+        : keepBefore(guard, folder, own, GONE, context));
       if (recursive) await folder.removeTree(own, context.signal);
       else if (!(await folder.removeEmpty(own)))
         throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with all that is in it.`);
+      keeping.done();
+      isKept = keeping.kept;
     } else {
       const before = stats.isFile() ? await textOf(guard, folder, own) : undefined;
+      const keeping = await keepBefore(guard, folder, own, GONE, context);
       await folder.unlink(own);
+      keeping.done();
       new SeenFiles(context).forget(target);
       await folder.sync();
       return {
-        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; what it points to is still there)" : ` (${size(stats.size)})`}.`,
+        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; what it points to is still there)" : ` (${size(stats.size)})`}.${keeping.kept ? "" : NOT_KEPT}`,
         ...(before === undefined ? {} : { diff: [{ path: target, oldText: before, newText: "" }] }),
         locations: [{ path: target }],
       };
     }
     await folder.sync();
-    return { text: `Deleted ${name}/${recursive ? " with all that was in it" : ""}.`, locations: [{ path: target }] };
+    const what = `Deleted ${name}/${recursive ? " with all that was in it" : ""}.${isKept ? "" : NOT_KEPT}`;
+    return { text: what, locations: [{ path: target }] };
   } catch (error) {
     throw error instanceof ToolError || context.signal.aborted ? error : asPathError(error);
   } finally {

@@ -53,7 +53,7 @@ export async function editFile(
       context.signal.throwIfAborted();
       // The last look before the change: someone outside this process may have saved meanwhile.
       if (!(await read()).equals(before)) throw new ToolError(`${name}: changed just now. Read it again, then edit.`);
-      const real = await replaceFile(guard, target, after);
+      const real = await replaceFile(guard, target, after, context);
       seen.saw(real, after);
       return {
         text: `Edited ${name}: replaced ${done.join("; ")}.`,

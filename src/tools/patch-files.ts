@@ -114,7 +114,8 @@ async function commit(guard: PathGuard, files: readonly PlannedFile[], context: 
 }
 
 async function put(guard: PathGuard, file: PlannedFile, content: Buffer | null, context: ToolContext): Promise<void> {
-  if (content !== null) await replaceFile(guard, file.path, content, file.mode);
+  const as = file.mode === undefined ? undefined : { mode: file.mode };
+  if (content !== null) await replaceFile(guard, file.path, content, context, as);
   else await remove(guard, join(dirname(file.path), basename(file.path)), false, file.name, context);
 }
 

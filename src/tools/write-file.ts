@@ -73,7 +73,7 @@ async function put(
   const { text, kept } = fitted(content, old);
   const bytes = Buffer.from(text);
   context.signal.throwIfAborted();
-  const real = await replaceFile(guard, target, bytes);
+  const real = await replaceFile(guard, target, bytes, context);
   seen.saw(real, bytes);
   const lines = count(content);
   const what = old ? `Replaced ${name}: ${lines}, before ${count(old.toString())}` : `Created ${name}: ${lines}`;

@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { call, say } from "../helpers/fake-model-server.js";
 import { lab, labConfig } from "../helpers/lab.js";
@@ -108,6 +111,51 @@ describe("gantry sessions show", () => {
     const none = await gantry("sessions", "show", "nowhere");
     assert.deepEqual([none.code, none.stdout, none.stderr], [1, "", "gantry: session not found: nowhere\n"]);
     assert.match((await gantry("sessions", "show")).stderr, /expected the id of one session/);
+  });
+});
+
+describe("gantry sessions undo", () => {
+  it("takes back files and words of the last run, and brings them again", async (t) => {
+    const { fake, gantry, list, options } = await stored(t);
+    const file = path.join(options.projectDir, "a.txt");
+    await writeFile(file, "one\n");
+    fake.enqueue(
+      call("write", { path: "a.txt", content: "two\n" }),
+      call("write", { path: "new/b.txt", content: "b\n" }),
+    );
+    fake.enqueue(say("Done."));
+    await gantry("run", "--quiet", "change it");
+    assert.equal(await readFile(file, "utf8"), "two\n");
+    const id = (await list())[0]?.id ?? "";
+    const dry = await gantry("sessions", "undo", id, "--dry-run");
+    assert.deepEqual(
+      [dry.code, dry.stdout, dry.stderr],
+      [0, "restored  a.txt\nremoved   new/b.txt\n", "would be undone: 2 paths\n"],
+    );
+    await writeFile(file, "mine\n");
+    const refused = await gantry("sessions", "undo", id);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stdout, /^conflict {2}a\.txt: somebody else changed it since\n/);
+    assert.match(refused.stderr, /nothing was undone; --force overwrites\n$/);
+    assert.equal(await readFile(file, "utf8"), "mine\n");
+    const forced = await gantry("sessions", "undo", id, "--force", "--json");
+    assert.equal(forced.code, 0, forced.stderr);
+    const told = JSON.parse(forced.stdout) as { done: boolean; files: { outcome: string }[] };
+    assert.deepEqual([told.done, told.files.map(({ outcome }) => outcome)], [true, ["restored", "removed"]]);
+    assert.equal(await readFile(file, "utf8"), "one\n");
+    assert.equal(existsSync(path.join(options.projectDir, "new")), false);
+    assert.doesNotMatch((await gantry("sessions", "show", id)).stdout, /--- User/);
+    const again = await gantry("sessions", "undo", id);
+    assert.deepEqual([again.code, again.stderr], [1, "there is no run to undo\n"]);
+    const redone = await gantry("sessions", "undo", id, "--redo");
+    assert.equal(redone.code, 0, redone.stderr);
+    assert.equal(await readFile(file, "utf8"), "mine\n");
+    assert.match((await gantry("sessions", "show", id)).stdout, /--- User/);
+    assert.equal((await gantry("sessions", "undo", "nowhere")).code, 1);
+    assert.match(
+      (await gantry("sessions", "undo", id, "--redo", "--to", "x")).stderr,
+      /leave --to and --files-only out/,
+    );
   });
 });
 

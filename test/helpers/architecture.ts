@@ -33,8 +33,8 @@ const ROOMS: readonly (readonly [name: string, has: RegExp])[] = [
   ["index.ts", /^src\/index\.ts$/],
   room("plugin"),
   ["agent.ts", /^src\/agent(-options|-readiness)?\.ts$/],
-  ...["run", "live", "compaction", "sessions", "models", "conversation", "tools", "project", "hostile"].map(room),
-  ...["processes", "http"].map(room),
+  ...["run", "live", "compaction", "sessions", "models", "conversation", "history", "tools"].map(room),
+  ...["project", "hostile", "processes", "http"].map(room),
   ...["files", "base", "ports"].map(room),
 ];
 
@@ -56,9 +56,10 @@ const TERMINAL = "gantry/adapters/terminal";
 /** Doors for people are built on the client alone. */
 const FOR_PEOPLE = /^adapters\/(terminal|web-console\/app)\//;
 /** What works on a project's files: paths are opened by src/files/path-guard.ts alone, which checks what it has opened. */
-const WORKS_ON_PROJECTS = /^src\/(tools\/|project\/|hostile\/|files\/attachments\.ts$|run\/)/;
+const WORKS_ON_PROJECTS =
+  /^src\/(tools\/|project\/|hostile\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
 /** Of those, what looks at the system and not at the project: the sandbox, processes. */
-const LOOKS_AT_SYSTEM = /^src\/tools\/(bash|bubblewrap|sandbox(-[a-z]+)?)\.ts$/;
+const LOOKS_AT_SYSTEM = /^src\/tools\/(bash|bubblewrap|quick-command|sandbox(-[a-z]+)?)\.ts$/;
 /** Files of which each may use these, on what `OpenedFolder.at` names. */
 const ON_OPENED: Readonly<Record<string, readonly string[]>> = {
   "src/tools/search-folder.ts": ["stat"],

@@ -41,6 +41,24 @@ export const remove = {
   details: "A run that is under way in one of them is ended first.",
 } as const satisfies About;
 
+export const undo = {
+  name: "sessions undo",
+  summary: "take back what the last run of a session did, files too",
+  usage: ["ID [options]"],
+  flags: {
+    to: { type: "string", value: "MESSAGE", about: "all behind the message of this id, which stays" },
+    redo: { type: "boolean", about: "take the last undo back instead" },
+    dryRun: { type: "boolean", about: "change nothing, and say what would be" },
+    filesOnly: { type: "boolean", about: "what was said stays" },
+    force: { type: "boolean", about: "overwrite what somebody else changed since, too" },
+    ...JSON_FLAG,
+    ...CONFIG_FLAGS,
+  },
+  details:
+    "Files are as they were before gantry's own tools changed them. What commands, other programs and other machines did stays. " +
+    "Where somebody else changed such a file since, nothing is undone without --force.",
+} as const satisfies About;
+
 export const exporting = {
   name: "sessions export",
   summary: "write sessions to stdout, as JSON lines",
@@ -66,8 +84,8 @@ export const importing = {
 
 export const sessions = {
   name: "sessions",
-  summary: "list, show, delete, export and import sessions",
+  summary: "list, show, undo, delete, export and import sessions",
   usage: ["COMMAND [options]"],
   flags: {},
-  commands: { list, show, delete: remove, export: exporting, import: importing },
+  commands: { list, show, undo, delete: remove, export: exporting, import: importing },
 } as const satisfies About;

@@ -1,0 +1,60 @@
+import { relative, sep } from "node:path";
+import { isInside } from "../files/path-guard.js";
+import { ConfigError, hasCode } from "../ports/errors.js";
+import type { UndoneFile } from "../ports/file-history.js";
+import type { undo } from "./about/sessions.js";
+import type { Command } from "./command.js";
+import { cell } from "./table.js";
+import { notFound, withSessions } from "./with-sessions.js";
+
+/** `gantry sessions undo ID`: files and words as they were before the last run. Exit code 1 where not all of it could be done. */
+export const run: Command<typeof undo.flags> = async (context) => {
+  const { args, flags, output } = context;
+  const [id, another] = args;
+  if (id === undefined || another !== undefined) throw new ConfigError("sessions undo: expected the id of one session");
+  const { to, redo = false, force = false, json = false } = flags;
+  const dryRun = flags.dryRun === true;
+  const filesOnly = flags.filesOnly === true;
+  if (redo && (to !== undefined || filesOnly))
+    throw new ConfigError("sessions undo: --redo takes the last undo back as it was; leave --to and --files-only out");
+  return withSessions(context, async ({ sessions }) => {
+    const session = await sessions.get(id);
+    if (!session) throw notFound(id);
+    const options = { dryRun, force };
+    const tell = async (files: readonly UndoneFile[], done: boolean, last: string): Promise<void> => {
+      if (json)
+        return output.write(`${JSON.stringify({ done, dry_run: dryRun, last_message: last, files }, null, 2)}\n`);
+      for (const file of files) await output.write(`${lineOf(file, session.projectDir)}\n`);
+    };
+    try {
+      const undone = await (redo
+        ? sessions.redo(id, options)
+        : sessions.undo(id, { ...options, filesOnly, ...(to !== undefined && { to }) }));
+      await tell(undone.files, !dryRun, undone.to);
+      const isWhole = undone.files.every(({ outcome }) => !isLeft(outcome));
+      const what = undone.files.length === 0 ? "no file was to be changed" : `${undone.files.length} paths`;
+      output.tell(`${dryRun ? "would be " : ""}${redo ? "brought back" : "undone"}: ${what}`);
+      return isWhole ? 0 : 1;
+    } catch (error) {
+      if (hasCode(error, "undo_conflict")) {
+        await tell(error.files, false, "");
+        output.tell(`${error.message}; --force overwrites`);
+        return 1;
+      }
+      if (hasCode(error, "nothing_to_undo") || hasCode(error, "point_not_found") || hasCode(error, "session_busy")) {
+        output.tell(error.message);
+        return 1;
+      }
+      throw error;
+    }
+  });
+};
+
+function isLeft(outcome: UndoneFile["outcome"]): boolean {
+  return outcome === "conflict" || outcome === "lost" || outcome === "failed";
+}
+
+function lineOf({ path, outcome, why }: UndoneFile, projectDir: string): string {
+  const name = isInside(path, projectDir) ? relative(projectDir, path).split(sep).join("/") : path;
+  return `${outcome.padEnd(8)}  ${cell(name)}${why === "" ? "" : `: ${cell(why)}`}`;
+}

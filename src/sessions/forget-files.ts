@@ -1,0 +1,23 @@
+import type { Bus } from "../base/bus.js";
+import type { TaskSet } from "../base/task-set.js";
+import type { BusEvents } from "../ports/bus-events.js";
+import type { FileHistory } from "../ports/file-history.js";
+import type { Logger } from "../ports/logger.js";
+
+/** What is kept of a session's files goes with it. */
+export function forgetFilesOf(
+  bus: Bus<BusEvents>,
+  history: FileHistory | undefined,
+  tasks: TaskSet,
+  logger: Logger,
+): void {
+  if (!history) return;
+  bus.on("session.deleted", ({ ids }) => {
+    for (const id of ids)
+      void tasks.add(
+        history.forget(id).catch((error: unknown) => {
+          logger.warn("copies of a deleted session's files were not removed", { session: id, error });
+        }),
+      );
+  });
+}
