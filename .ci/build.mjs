@@ -118,6 +118,11 @@ const LINES = {
     // The one type that Koa gives by itself, to what our own handler of errors failed for.
     ["const getType = require('mime-types').contentType", "const getType = () => 'text/plain; charset=utf-8'"],
   ],
+  // It is given another one: schemas of servers are not made programs of.
+  "@modelcontextprotocol/sdk/dist/esm/client/index.js": [
+    ["import { AjvJsonSchemaValidator } from '../validation/ajv-provider.js';", ""],
+    ["options?.jsonSchemaValidator ?? new AjvJsonSchemaValidator()", "options?.jsonSchemaValidator"],
+  ],
   // Tools for who develops ink, which asks for a package that is not there.
   "ink/build/devtools.js": [[/^[^]*$/, ""]],
   "type-is/index.js": [["var mime = require('mime-types')", ""]],
@@ -291,6 +296,9 @@ const FILES = [
         "edit-file",
         "files",
         "grep-search",
+        "patch-files",
+        "patch-plan",
+        "patch-text",
         "read-file",
         "replace-file",
         "search-folder",
@@ -311,9 +319,18 @@ const FILES = [
     needs: ["serve", "run"],
     deferred: true,
     modules: [
-      ...["asks", "budget-check", "queue", "rule-check", "rules", "runs", "spending", "structured"].map(
-        (name) => `src/run/${name}.ts`,
-      ),
+      ...[
+        "asks",
+        "asks-of-helpers",
+        "budget-check",
+        "queue",
+        "rule-check",
+        "rules",
+        "runs",
+        "spawn",
+        "spending",
+        "structured",
+      ].map((name) => `src/run/${name}.ts`),
       ...["plan", "watch"].map((name) => `src/live/${name}.ts`),
       "adapters/sqlite-driver/asks.ts",
     ],
@@ -324,7 +341,7 @@ const FILES = [
     deferred: true,
     modules: [
       ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
-      ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
+      ...["fork", "helpers", "revert"].map((name) => `src/sessions/${name}.ts`),
       ...["errors", "fault", "files", "from-ai-sdk", "module", "package-source"].map(
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),

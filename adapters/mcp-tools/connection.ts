@@ -104,7 +104,8 @@ export class Connection {
       await transport.close();
       signal.throwIfAborted();
       const { errors = "" } = transport;
-      const said = errors === "" || why === "" ? "" : `; it said: ${context.hide(errors).split("\n").at(-1)?.slice(0, 300) ?? ""}`;
+      const said =
+        errors === "" || why === "" ? "" : `; it said: ${context.hide(errors).split("\n").at(-1)?.slice(0, 300) ?? ""}`;
       throw new Fault((why === "" ? reasonOf(error) : why) + said, codeOf(error));
     }
   }

@@ -1,4 +1,5 @@
 import { isRecord, type ToolContext } from "gantry";
+import { line, plain } from "./plain.js";
 import type { ElicitResult } from "@modelcontextprotocol/sdk/types.js";
 
 /** Fields that a person is asked for at most, and characters of a question. */
@@ -16,7 +17,7 @@ export async function elicited(
   question: Question,
 ): Promise<ElicitResult> {
   const { message = "", requestedSchema } = params;
-  const said = `${server} asks: ${typeof message === "string" ? message : ""}`.slice(0, MOST.characters);
+  const said = `${server} asks: ${typeof message === "string" ? plain(message) : ""}`.slice(0, MOST.characters);
   const schema = isRecord(requestedSchema) ? requestedSchema : {};
   const fields = Object.entries(isRecord(schema["properties"]) ? schema["properties"] : {});
   if (fields.length > MOST.fields) return { action: "decline" };
@@ -36,8 +37,8 @@ export async function elicited(
 }
 
 function labelOf(name: string, { title, description }: Readonly<Record<string, unknown>>): string {
-  const label = typeof title === "string" && title !== "" ? title : name;
-  return (typeof description === "string" ? `${label}: ${description}` : label).slice(0, MOST.characters);
+  const label = line(title) || line(name);
+  return (line(description) === "" ? label : `${label}: ${line(description)}`).slice(0, MOST.characters);
 }
 
 /** Undefined where nobody answers, or says what does not do twice. */
@@ -85,7 +86,8 @@ function choicesOf({
   const texts = pairs.filter((pair): pair is [string, string] =>
     pair.every((one) => typeof one === "string" && one !== ""),
   );
-  return texts.length === 0 || texts.length > MOST.choices ? undefined : new Map(texts);
+  const shown = texts.map(([label, value]): [string, string] => [line(label) || value, value]);
+  return texts.length === 0 || texts.length > MOST.choices ? undefined : new Map(shown);
 }
 
 function valueOf(answer: string, { type }: Readonly<Record<string, unknown>>): Answer | undefined {

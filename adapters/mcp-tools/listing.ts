@@ -1,5 +1,6 @@
 import { isRecord, type JsonSchema } from "gantry";
 import { argumentsSchema, SchemaFault } from "./input-schema.js";
+import { line, plain } from "./plain.js";
 
 /** Of one server: tools, prompts, characters of a description, and bytes that all its tools take of each question together. */
 export const MOST = { tools: 256, prompts: 256, description: 2_048, bytes: 256 * 1024, pages: 64 };
@@ -70,8 +71,9 @@ export function listedPrompts(given: readonly unknown[], left: string[]): Listed
       name,
       description: line(one["description"] ?? one["title"]).slice(0, 200),
       arguments: asked.slice(0, 32).flatMap((each) => {
-        if (!isRecord(each) || typeof each["name"] !== "string") return [];
-        return [{ name: line(each["name"]).slice(0, 64), required: each["required"] === true }];
+        const { name: argument, required } = isRecord(each) ? each : {};
+        if (typeof argument !== "string" || line(argument) !== argument || argument.length > 64) return [];
+        return [{ name: argument, required: required === true }];
       }),
     });
   }
@@ -80,7 +82,7 @@ export function listedPrompts(given: readonly unknown[], left: string[]): Listed
 
 /** A few of them in a line, and how many more there are. */
 export function inALine(left: readonly string[]): string {
-  const shown = left.slice(0, 5).map((one) => one.slice(0, 200));
+  const shown = left.slice(0, 5).map((one) => line(one).slice(0, 200));
   const more = left.length - shown.length;
   return shown.join("; ") + (more > 0 ? `; and ${more} more` : "");
 }
@@ -89,7 +91,7 @@ function listedTool(one: unknown): ListedTool {
   if (!isRecord(one)) throw new SchemaFault("it is no object");
   const { name, title, description, inputSchema, annotations } = one;
   if (typeof name !== "string" || name === "" || name.length > 1_000) throw new SchemaFault("its name is none");
-  const about = typeof description === "string" && description.trim() !== "" ? description : line(title) || name;
+  const about = typeof description === "string" && description.trim() !== "" ? plain(description) : line(title) || name;
   return {
     name,
     description:
@@ -104,8 +106,4 @@ function listedTool(one: unknown): ListedTool {
 function nameOf(one: unknown): string {
   const name = isRecord(one) ? one["name"] : undefined;
   return typeof name === "string" ? JSON.stringify(name.slice(0, 64)) : "one without a name";
-}
-
-function line(value: unknown): string {
-  return typeof value === "string" ? value.replace(/\s+/g, " ").trim() : "";
 }

@@ -3,6 +3,7 @@ import type { ElicitResult } from "@modelcontextprotocol/sdk/types.js";
 import { Connection, Fault, type ConnectionContext } from "./connection.js";
 import { elicited } from "./elicitation.js";
 import { FORGOTTEN } from "./http-transport.js";
+import { line } from "./plain.js";
 import { inALine, type Listing } from "./listing.js";
 
 /** What is waited before a server that failed is started again, by how often it has, in ms. */
@@ -118,8 +119,8 @@ export class SharedServer {
         try {
           const onProgress = (said: Parameters<typeof progressLine>[0]): void => {
             time.again();
-            const line = progressLine(said);
-            if (line !== "") context?.progress(`${line}\n`);
+            const told = progressLine(said);
+            if (told !== "") context?.progress(`${told}\n`);
           };
           this.#waits.add(time);
           return await connection.ask(method, params, { signal: time.signal, ...(context && { onProgress }) });
@@ -284,7 +285,7 @@ function progressLine({
 }): string {
   const share =
     typeof progress === "number" ? (typeof total === "number" ? `${progress}/${total}` : String(progress)) : "";
-  const said = typeof message === "string" ? message.slice(0, 1_000) : "";
+  const said = line(message).slice(0, 1_000);
   return [share, said].filter((one) => one !== "").join(" ");
 }
 

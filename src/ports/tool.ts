@@ -2,6 +2,7 @@ import type { Ask } from "./ask.js";
 import type { BackgroundWork } from "./background.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./shown.js";
+import type { Helper, SpawnInput } from "./spawn.js";
 import type { Skill } from "./skill.js";
 
 export type { Diff, Location, ToolKind } from "./shown.js";
@@ -29,6 +30,10 @@ export interface ToolSpec {
   readonly needsPerson?: boolean;
   /** Whether it is of use only where there are skills: the models of other runs are not told of it. Default false. */
   readonly needsSkills?: boolean;
+  /** Which models are told of it, by the name of the provider and the model's id. Default all. */
+  models?(model: { readonly provider: string; readonly id: string }): boolean;
+  /** Names of tools in whose place it stands: a model that is told of it is not told of them. */
+  readonly replaces?: readonly string[];
 }
 
 /** What a call brought, for the model and for people. */
@@ -84,6 +89,8 @@ export interface ToolCall {
   readonly locations: readonly Location[];
   /** What it would change, as far as the arguments tell. */
   readonly diff: readonly Diff[];
+  /** Names of other tools whose work it does. */
+  readonly actsAs?: readonly string[];
 }
 
 /**
@@ -110,6 +117,13 @@ export interface ToolContext {
   /** Show people what the call has printed since this was said last; kept nowhere, and no part of its output. Never throws. */
   progress(text: string): void;
   /**
+   * Begin a helper: a run in a session of its own, on the same folder and with the same model. It may do no more than the run
+   * that the call is of, asks that one's people, and what it spends is spent there too. What it does is shown as the
+   * call's progress, a line for each of its tool calls. It ends with the call at the latest, and is cancelled with its run.
+   * Rejects as `Agent.run`: with `InputError`, or `TooManyRunsError` where it has no place.
+   */
+  spawn(input: SpawnInput): Promise<Helper>;
+  /**
    * What the session's tools remember of each other (files read, todo list). What a call sets to plain JSON is stored
    * with its result and found again by any process; anything else lives as long as this one.
    */
@@ -125,6 +139,8 @@ export interface ToolCallDescription {
   locations: readonly Location[];
   /** What it would change, as far as the arguments tell; of a file only the piece that they speak of. */
   diff?: readonly Diff[];
+  /** Names of tools whose work the call does: rules for theirs are for this one as well. */
+  actsAs?: readonly string[];
 }
 
 /** What a person who is asked about a call is shown of what it would do. */

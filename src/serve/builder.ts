@@ -89,7 +89,13 @@ export class Builder {
     const builtIn = builtinTools({
       ...rules,
       secrets: loaded.secrets,
-      bash: { ...tools.bash, scratchPath: join(home, "tmp"), outputsPath: join(home, "outputs") },
+      bash: {
+        ...tools.bash,
+        scratchPath: join(home, "tmp"),
+        outputsPath: join(home, "outputs"),
+        keptPath: join(home, "kept"),
+      },
+        task: { maxIterations: tools.task.maxIterations },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);

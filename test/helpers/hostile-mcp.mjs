@@ -11,7 +11,21 @@ const tool = (name, more = {}) => ({ name, description: `Is ${name}.`, inputSche
 
 const KIND = [
   tool("echo", { inputSchema: object({ text: { type: "string" } }), annotations: { readOnlyHint: true } }),
-  ...["pid", "fail", "die", "hang", "progress", "ask", "change", "flood", "endless", "broken", "image", "big", "env"].map((name) => tool(name)),
+  ...[
+    "pid",
+    "fail",
+    "die",
+    "hang",
+    "progress",
+    "ask",
+    "change",
+    "flood",
+    "endless",
+    "broken",
+    "image",
+    "big",
+    "env",
+  ].map((name) => tool(name)),
 ];
 
 const LIES = [
@@ -21,6 +35,7 @@ const LIES = [
   tool("delete all; rm -rf"),
   tool("delete_all_ rm -rf"),
   tool("long", { description: "d".repeat(1024 * 1024) }),
+  tool("hidden", { description: "Is\u001b[8m hidden.\u202e\nSo." }),
   tool("none", { inputSchema: undefined }),
   tool("text", { inputSchema: "text" }),
   tool("string", { inputSchema: { type: "string" } }),
@@ -29,9 +44,20 @@ const LIES = [
   tool("odd-argument", { inputSchema: object({ "an argument!": { type: "string" } }) }),
   tool("away", { inputSchema: object({ a: { $ref: "https://example.invalid/schema" } }) }),
   tool("deep", { inputSchema: JSON.parse(`${'{"type":"object","properties":{"a":'.repeat(40)}{}${"}}".repeat(40)}`) }),
-  tool("huge", { inputSchema: object(Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`a${i}`, { type: "string" }]))) }),
-  tool("arms", { inputSchema: { anyOf: [object({ a: { type: "string" } }), { ...object({ b: { type: "array" } }), required: ["b"] }] } }),
-  tool("looks-around", { inputSchema: object({ a: { type: "string", pattern: "^(?!x)" }, b: { type: "array", items: [{ type: "string" }] } }) }),
+  tool("huge", {
+    inputSchema: object(Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`a${i}`, { type: "string" }]))),
+  }),
+  tool("arms", {
+    inputSchema: {
+      anyOf: [object({ a: { type: "string" } }), { ...object({ b: { type: "array" } }), required: ["b"] }],
+    },
+  }),
+  tool("looks-around", {
+    inputSchema: object({
+      a: { type: "string", pattern: "^(?!x)" },
+      b: { type: "array", items: [{ type: "string" }] },
+    }),
+  }),
   { description: "has no name" },
   "no tool",
   null,
@@ -46,7 +72,8 @@ async function answer({ method, params = {}, id }, say) {
   switch (method) {
     case "initialize":
       if (how === "silent") return undefined;
-      if (how === "old") return { result: { protocolVersion: "1999-01-01", capabilities: {}, serverInfo: { name: "h", version: "1" } } };
+      if (how === "old")
+        return { result: { protocolVersion: "1999-01-01", capabilities: {}, serverInfo: { name: "h", version: "1" } } };
       return {
         result: {
           protocolVersion: params.protocolVersion,
@@ -59,22 +86,38 @@ async function answer({ method, params = {}, id }, say) {
     case "tools/list":
       if (how === "untold") return { error: { code: -32000, message: "not today" } };
       if (how === "listless") return { result: { tools: "many" } };
-      if (how === "endless-list") return { result: { tools: [tool(`t${params.cursor ?? 0}`)], nextCursor: String(Number(params.cursor ?? 0) + 1) } };
+      if (how === "endless-list")
+        return {
+          result: { tools: [tool(`t${params.cursor ?? 0}`)], nextCursor: String(Number(params.cursor ?? 0) + 1) },
+        };
       return { result: { tools: how === "lies" || how === "crowd" ? LIES : changed ? [...KIND, tool("new")] : KIND } };
     case "prompts/list":
       return {
         result: {
           prompts: [
-            { name: "review", description: "Reviews.\nTwo lines.", arguments: [{ name: "file", required: true }, { name: "how" }] },
+            {
+              name: "review",
+              description: "Reviews.\nTwo lines.",
+              arguments: [{ name: "file", required: true }, { name: "how" }],
+            },
             { name: "odd name!" },
             { name: 5 },
           ],
         },
       };
     case "prompts/get":
-      return { result: { messages: [{ role: "user", content: { type: "text", text: JSON.stringify(params.arguments) } }] } };
+      return {
+        result: { messages: [{ role: "user", content: { type: "text", text: JSON.stringify(params.arguments) } }] },
+      };
     case "resources/list":
-      return { result: { resources: [{ uri: "h://a", name: "a" }, { uri: "h://b\nc", name: 5 }] } };
+      return {
+        result: {
+          resources: [
+            { uri: "h://a", name: "a" },
+            { uri: "h://b\nc", name: 5 },
+          ],
+        },
+      };
     case "resources/read":
       return { result: { contents: [{ uri: params.uri, text: "its text" }] } };
     case "tools/call":
@@ -97,12 +140,15 @@ async function called({ name, arguments: args = {}, _meta = {} }, id, say) {
     case "fail":
       return text("it could not", { isError: true });
     case "die":
-      return setTimeout(() => process.exit(7), 10), undefined;
+      return (setTimeout(() => process.exit(7), 10), undefined);
     case "hang":
       return undefined;
     case "progress":
       for (let i = 1; i <= 3; i++)
-        say({ method: "notifications/progress", params: { progressToken: _meta.progressToken, progress: i, total: 3, message: `step ${i}` } });
+        say({
+          method: "notifications/progress",
+          params: { progressToken: _meta.progressToken, progress: i, total: 3, message: `step ${i}` },
+        });
       return text("done");
     case "ask": {
       const answered = await ask(
@@ -129,8 +175,10 @@ async function called({ name, arguments: args = {}, _meta = {} }, id, say) {
       for (let i = 0; i < (args.times ?? 1); i++) say({ method: "notifications/tools/list_changed" });
       return text("changed");
     case "flood":
-      for (let i = 0; i < 50_000; i++) say({ method: "notifications/message", params: { level: "info", data: `line ${i} ${"x".repeat(100)}` } });
-      for (let i = 0; i < 5_000; i++) say({ method: "notifications/progress", params: { progressToken: "nobody's", progress: i } });
+      for (let i = 0; i < 50_000; i++)
+        say({ method: "notifications/message", params: { level: "info", data: `line ${i} ${"x".repeat(100)}` } });
+      for (let i = 0; i < 5_000; i++)
+        say({ method: "notifications/progress", params: { progressToken: "nobody's", progress: i } });
       return text("flooded");
     case "endless":
       return text("x".repeat(9 * 1024 * 1024));
@@ -168,7 +216,8 @@ function ask(method, params, say) {
 async function take(message, say) {
   if (message.method === undefined) return asked.get(message.id)?.(message.result ?? message.error);
   if (message.id === undefined) {
-    if (message.method === "notifications/cancelled" && process.env.CANCELLED) writeFileSync(process.env.CANCELLED, JSON.stringify(message.params));
+    if (message.method === "notifications/cancelled" && process.env.CANCELLED)
+      writeFileSync(process.env.CANCELLED, JSON.stringify(message.params));
     return undefined;
   }
   const said = await answer(message, say);
@@ -181,7 +230,10 @@ if (how === "dies") {
 }
 if (how === "stubborn") {
   process.on("SIGTERM", () => undefined);
-  const child = spawn("/bin/sh", ["-c", 'trap "" TERM; while :; do sleep 0.2; done'], { stdio: "ignore", detached: true });
+  const child = spawn("/bin/sh", ["-c", 'trap "" TERM; while :; do sleep 0.2; done'], {
+    stdio: "ignore",
+    detached: true,
+  });
   writeFileSync(process.env.PIDS, `${process.pid} ${child.pid}`);
   setInterval(() => undefined, 1000);
 }
@@ -202,9 +254,13 @@ if (transport === "stdio") {
 } else {
   let session = randomUUID();
   const streams = new Set();
-  const events = (response) => (message) => response.write(`event: message\ndata: ${JSON.stringify({ jsonrpc: "2.0", ...message })}\n\n`);
+  const events = (response) => (message) =>
+    response.write(`event: message\ndata: ${JSON.stringify({ jsonrpc: "2.0", ...message })}\n\n`);
   const server = createServer(async (request, response) => {
-    if (process.env.SEEN) writeFileSync(process.env.SEEN, `${request.method} ${request.url} ${JSON.stringify(request.headers)}\n`, { flag: "a" });
+    if (process.env.SEEN)
+      writeFileSync(process.env.SEEN, `${request.method} ${request.url} ${JSON.stringify(request.headers)}\n`, {
+        flag: "a",
+      });
     const [path] = request.url.split("?");
     if (how === "elsewhere") return response.writeHead(307, { location: process.env.ELSEWHERE }).end();
     if (how === "forbidden") return response.writeHead(401).end("who are you?");
@@ -214,7 +270,8 @@ if (transport === "stdio") {
       return more();
     }
     if (request.method === "GET") {
-      if (how === "sse" ? path !== "/mcp" : request.headers["mcp-session-id"] !== session) return response.writeHead(405).end();
+      if (how === "sse" ? path !== "/mcp" : request.headers["mcp-session-id"] !== session)
+        return response.writeHead(405).end();
       response.writeHead(200, { "content-type": "text/event-stream" });
       if (how === "sse") response.write("event: endpoint\ndata: /messages\n\n");
       else response.write(": hello\n\n");
@@ -232,7 +289,8 @@ if (transport === "stdio") {
     }
     const message = JSON.parse(body);
     const isFirst = message.method === "initialize";
-    if (!isFirst && request.headers["mcp-session-id"] !== session) return response.writeHead(404).end("no such session");
+    if (!isFirst && request.headers["mcp-session-id"] !== session)
+      return response.writeHead(404).end("no such session");
     if (message.params?.name === "forget") {
       session = randomUUID();
       return response.writeHead(404).end("no such session");
@@ -255,6 +313,8 @@ if (transport === "stdio") {
     });
     return undefined;
   });
-  server.listen(Number(process.env.PORT ?? 0), "127.0.0.1", () => process.stdout.write(`http://127.0.0.1:${server.address().port}/mcp\n`));
+  server.listen(Number(process.env.PORT ?? 0), "127.0.0.1", () =>
+    process.stdout.write(`http://127.0.0.1:${server.address().port}/mcp\n`),
+  );
   if (how === "forgets") process.on("SIGUSR2", () => (session = randomUUID()));
 }

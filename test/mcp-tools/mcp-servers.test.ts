@@ -191,6 +191,7 @@ for (const [way, server] of Object.entries(WAYS))
           "hostile__delete_all_rm_-rf_#",
           "hostile__delete_all__rm_-rf_#",
           "hostile__long",
+          "hostile__hidden",
           "hostile__none",
           "hostile__arms",
           "hostile__looks-around",
@@ -201,6 +202,7 @@ for (const [way, server] of Object.entries(WAYS))
       assert.ok(names.every((name) => /^[a-zA-Z0-9_-]{1,64}$/.test(name)));
       const told = (name: string) => open.tools.find((one) => one.name === `hostile__${name}`);
       assert.equal(told("long")?.description.length, 2_048);
+      assert.equal(told("hidden")?.description, "Is[8m hidden.\nSo.");
       assert.deepEqual(told("none")?.inputSchema, { type: "object", properties: {} });
       assert.deepEqual(told("arms")?.inputSchema, {
         type: "object",

@@ -17,6 +17,7 @@ const KNOWN: Readonly<Record<string, readonly [IconName, string, ...string[]]>> 
   write: ["file-plus", "Write", "filePath", "path"],
   edit: ["file-edit", "Edit", "filePath", "path"],
   multiedit: ["file-edit", "Edit", "filePath", "path"],
+  apply_patch: ["file-edit", "Patch files"],
   delete: ["trash", "Delete", "path", "filePath"],
   bash: ["terminal", "Run", "command"],
   bash_output: ["terminal", "Look at", "id"],
@@ -25,6 +26,7 @@ const KNOWN: Readonly<Record<string, readonly [IconName, string, ...string[]]>> 
   webfetch: ["globe", "Fetch", "url"],
   todowrite: ["list", "Update the plan"],
   todoread: ["list", "Look at the plan"],
+  task: ["brain", "Ask a helper", "description"],
   ask_user: ["question", "Ask", "question"],
 };
 const LONGEST = 200;
