@@ -333,6 +333,8 @@ const FILES = [
       ),
       "adapters/sqlite-driver/dump.ts",
       "src/serve/strangers.ts",
+      "src/serve/tool-servers.ts",
+      "src/run/server-check.ts",
     ],
   },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/processes/child.ts"] },

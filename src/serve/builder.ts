@@ -12,6 +12,7 @@ import type { ModelProvider } from "../ports/model-provider.js";
 import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
+import type { ToolServers } from "../ports/tool-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { SandboxOptions } from "../tools/sandbox.js";
 import { emptyRules } from "../run/rule-check.js";
@@ -39,7 +40,7 @@ export class Builder {
   #openHost: typeof OpenHttpHost | undefined;
   host: HttpHost | undefined;
   /** Made with the tools. */
-  toolServers: ConfigToolServers | undefined;
+  toolServers: ToolServers | undefined;
 
   constructor(options: Parts) {
     this.#options = options;
@@ -75,13 +76,14 @@ export class Builder {
       throw new ConfigError(
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
       );
-    const servers = configuredServers(loaded);
+    // Most have none, and need nothing of theirs.
+    const servers = Object.keys(loaded.config.mcpServers).length > 0 ? configuredServers(loaded) : [];
     const rules = {
       allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
       readOnlyPaths: [
         ...this.#selection.readOnly(builtinTools().map(({ name }) => name)),
-        ...programFiles(servers, projectDir),
+        ...(servers.length > 0 ? programFiles(servers, projectDir) : []),
       ],
       protectedPaths: tools.protectedPaths,
       env: childEnvironment(tools.env),
@@ -108,13 +110,16 @@ export class Builder {
       else throw new ConfigError(`${loaded.file}: agent.tools: expected sources of distinct names, got ${name} twice`);
     }
     if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);
-    this.toolServers = new ConfigToolServers(servers, {
+    const given = {
       loaded,
       logger: namedLogger(logger, "mcp"),
       env: rules.env,
       refusesPrograms: noPrograms(chosen.has("bash"), tools.bash.sandbox),
-    });
-    return [...chosen.values(), ...sources.values(), ...this.toolServers.sources];
+    };
+    let made: ConfigToolServers | undefined;
+    const toolServers = () => (made ??= new ConfigToolServers(servers, given));
+    this.toolServers = { source: (server) => toolServers().source(server) };
+    return [...chosen.values(), ...sources.values(), ...(servers.length > 0 ? toolServers().sources : [])];
   }
 
   /** Say what commands run in; never rejects. */
