@@ -83,6 +83,9 @@ export class AiSdkModels implements ModelProvider {
 
   async close(): Promise<void> {}
 
+  /** An answer is whole, and its price is known. */
+  protected answered(): void {}
+
   async #attempt(request: ModelRequest, signal: AbortSignal): Promise<Attempt> {
     const { model } = request;
     const { wire, ask } = await this.#open();
@@ -94,7 +97,11 @@ export class AiSdkModels implements ModelProvider {
       ...this.#faults,
       wire,
       mark: wire.reasoningMark?.(this.#settings),
-      price: (reported: ReportedUsage) => this.#price(reported, wire, model),
+      price: async (reported: ReportedUsage) => {
+        const usage = await this.#price(reported, wire, model);
+        this.answered();
+        return usage;
+      },
     };
     return {
       reading,

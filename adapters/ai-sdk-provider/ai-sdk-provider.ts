@@ -1,4 +1,4 @@
-import { headerSecrets, type Logger, type Model } from "gantry";
+import { headerSecrets, type Logger, type Model, type ModelChunk, type ModelRequest } from "gantry";
 import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
 import { listModels } from "./catalogue.js";
 import { Refused, toProviderError, type FaultContext } from "./errors.js";
@@ -7,6 +7,7 @@ import { Network } from "./network.js";
 import { settle, type AiSdkProviderOptions, type Settings } from "./options.js";
 import { ownBetas } from "./own-betas.js";
 import type { WireName } from "./presets.js";
+import { keptPrices, type KeptPrices, type PriceSource } from "./price-updates.js";
 import { AnswerBody } from "./reading/answer-body.js";
 import { redactor } from "./redact.js";
 import type { OwnWire } from "./wires/wire.js";
@@ -16,6 +17,11 @@ export class AiSdkProvider extends AiSdkModels {
   readonly #settings: Settings;
   readonly #faults: FaultContext;
   readonly #network: Network;
+  readonly #priceSource: PriceSource | undefined;
+  readonly #logger: Logger | undefined;
+  readonly #closing = new AbortController();
+  /** Of prices; nobody waits for it but the end. */
+  #refreshing: Promise<void> | undefined;
 
   /** Throws `ConfigError` when the options contradict each other. */
   constructor(options: AiSdkProviderOptions, logger?: Logger) {
@@ -28,15 +34,37 @@ export class AiSdkProvider extends AiSdkModels {
     this.#settings = settings;
     this.#faults = faults;
     this.#network = network;
+    // What runs here, or has no prices, needs none of today.
+    this.#priceSource = settings.local || settings.priceProvider === "" ? undefined : options.prices;
+    this.#logger = logger;
   }
 
   override async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
+    this.#prices();
     return await listModels(this.#settings, this.#network.read, this.#faults, signal);
   }
 
   override async close(): Promise<void> {
+    this.#closing.abort(new Error("closed"));
     await this.#network.close();
+    await this.#refreshing;
+  }
+
+  override stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
+    this.#prices();
+    return super.stream(request, signal);
+  }
+
+  protected override answered(): void {
+    this.#refreshing ??= this.#prices()
+      ?.refresh(this.#network.read, this.#closing.signal)
+      .finally(() => (this.#refreshing = undefined));
+  }
+
+  /** Kept prices, which count from the first time on. No start needs them. */
+  #prices(): KeptPrices | undefined {
+    return this.#priceSource && keptPrices(this.#priceSource, this.#logger);
   }
 }
 

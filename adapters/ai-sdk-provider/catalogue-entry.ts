@@ -6,9 +6,9 @@ import type { Settings } from "./options.js";
 const LONGEST_ID = 256;
 const LONGEST_NAME = 200;
 
-// Models that answer with something other than text, or to something other than a conversation.
+// Models that answer with something other than text, to something other than a conversation, or without tools of others.
 const NO_CHAT =
-  /(^|[-_/.])(text-embedding|embed(ding)?s?|whisper|tts|dall-e|(omni-)?moderation|rerank(er)?|transcribe|transcription|realtime|audio|(gpt-)?image|imagen|veo|lyria|sora|guard|ocr|speech|stable-diffusion|sdxl|flux|davinci|babbage|clip|bge|aqa|orpheus|playai)([-_/.:\d]|$)/i;
+  /(^|[-_/.])(text-embedding|embed(ding)?s?|whisper|tts|dall-e|(omni-)?moderation|rerank(er)?|transcribe|transcription|realtime|audio|(gpt-)?image|imagen|veo|lyria|sora|guard|ocr|speech|stable-diffusion|sdxl|flux|davinci|babbage|clip|bge|aqa|orpheus|playai|computer-use|deep-research|search-(preview|api)|safeguard|live|voice)([-_/.:\d]|$)/i;
 /** Control characters and halves of a character: no header and no line of a log takes them. */
 const UNWRITABLE = /[\p{Cc}\p{Cs}]/u;
 const CHAT_TYPES = new Set(["chat", "language", "llm", "vlm", "model", "text", "text-generation", "base"]);

@@ -14,8 +14,9 @@ const REASONING = family(
     "gemini-(2\\.5|[3-9])",
     "deepseek-(r\\d|reasoner|v3\\.[1-9]|v[4-9])",
     "grok-(3-mini|[4-9])",
-    "kimi-k\\d.*thinking",
-    "glm-(4\\.[5-9]|[5-9])",
+    // K2 itself does not, what came behind it does.
+    "kimi-k(2([.p][5-9]|.*thinking)|[3-9])",
+    "glm-(4[.p][5-9]|[5-9])",
     "magistral",
     "qwen3(?!-(coder|vl))",
     "minimax-m\\d",

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { defineAdapter } from "gantry";
 import { AiSdkProvider } from "./ai-sdk-provider.js";
 import { configured, providerOptions } from "./options.js";
@@ -16,6 +17,8 @@ export default defineAdapter({
   kind: "model-provider",
   name: "ai-sdk-provider",
   schema: providerOptions,
-  create: ({ provider: preset, models, ...options }, { logger }) =>
-    new AiSdkProvider({ ...options, preset, models: configured(models) }, logger),
+  create: ({ provider: preset, models, ...options }, { logger, home, refreshes }) => {
+    const prices = refreshes === true ? { prices: { file: join(home, "prices.json") } } : {};
+    return new AiSdkProvider({ ...options, preset, models: configured(models), ...prices }, logger);
+  },
 });

@@ -1,4 +1,5 @@
 import { ConfigError, option, type Model } from "gantry";
+import type { PriceSource } from "./price-updates.js";
 import { findPreset, presetAt, PRESETS, WIRES, type Preset, type Quirks, type WireName } from "./presets.js";
 
 /** A model as it is configured; what is left out is looked up where the provider or the price list knows it. */
@@ -27,6 +28,8 @@ export interface AiSdkProviderOptions {
   models?: readonly ConfiguredModel[];
   /** Deviations from the preset. */
   quirks?: Quirks;
+  /** Where newer prices are kept: after an answer they are fetched, once a day. Default: none are, and those of the package count. */
+  prices?: PriceSource;
 }
 
 /** Options with nothing left open. */

@@ -1,18 +1,8 @@
 import type { ModelPrices, ModelUsage } from "gantry";
 import { bag } from "./json.js";
 import type { Settings } from "./options.js";
+import { priceList, pricedBy } from "./price-list.js";
 import type { ReportedUsage } from "./usage.js";
-
-type PriceList = typeof import("@pydantic/genai-prices");
-
-let loading: Promise<PriceList | undefined> | undefined;
-
-/** The public price list, loaded with the first question: 20 MB that a start does not pay for. */
-function priceList(): Promise<PriceList | undefined> {
-  // Prices are a convenience: an installation without them works.
-  loading ??= import("@pydantic/genai-prices").catch(() => undefined);
-  return loading;
-}
 
 /** USD as the provider reported it. */
 export function reportedCost({ raw }: ReportedUsage, { quirks }: Settings): number | undefined {
@@ -68,9 +58,8 @@ export async function listedCost(
     cache_write_tokens: usage.cacheWriteTokens,
     output_tokens: usage.outputTokens,
   };
-  const provider = settings.priceProvider === undefined ? {} : { providerId: settings.priceProvider };
   try {
-    return prices.calcPrice(counts, modelId, { ...provider, timestamp: at })?.total_price;
+    return pricedBy(prices, counts, modelId, { providerId: settings.priceProvider, at })?.total_price;
   } catch {
     // Counts that contradict each other: no price is better than a wrong one.
     return undefined;
@@ -108,12 +97,13 @@ export async function listedWindows(
 ): Promise<(modelId: string) => { name?: string; contextWindow?: number } | undefined> {
   if (settings.local || settings.priceProvider === "" || settings.priceProvider === undefined) return () => undefined;
   const prices = await priceList();
-  const provider = prices?.findProvider({ providerId: settings.priceProvider });
-  if (prices === undefined || provider === undefined) return () => undefined;
+  const providerId = settings.priceProvider;
+  if (prices?.findProvider({ providerId }) === undefined) return () => undefined;
+  const at = new Date();
   return (modelId) => {
     try {
-      const found = prices.calcPrice({ input_tokens: 1, output_tokens: 1 }, modelId, { provider });
-      if (found === null) return undefined;
+      const found = pricedBy(prices, { input_tokens: 1, output_tokens: 1 }, modelId, { providerId, at });
+      if (found === undefined) return undefined;
       const { name, context_window: contextWindow } = found.model;
       return { name, contextWindow };
     } catch {

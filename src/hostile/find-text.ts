@@ -1,8 +1,8 @@
 /**
- * Where `part` is in `text`, not overlapping; ascending. In linear time (Knuth, Morris and Pratt): the engine's own
+ * Where `part` is in `text`, ascending; those that overlap another only where they are asked for. In linear time (Knuth, Morris and Pratt): the engine's own
  * search can take the product of both lengths, and does not even end with its thread.
  */
-export function placesOf(text: string, part: string): number[] {
+export function placesOf(text: string, part: string, overlapping = false): number[] {
   const places: number[] = [];
   if (part === "" || part.length > text.length) return places;
   const back = new Int32Array(part.length);
@@ -17,7 +17,7 @@ export function placesOf(text: string, part: string): number[] {
     if (char === part.charCodeAt(matched)) matched++;
     if (matched < part.length) continue;
     places.push(at + 1 - part.length);
-    matched = 0;
+    matched = overlapping ? (back[matched - 1] ?? 0) : 0;
   }
   return places;
 }

@@ -86,8 +86,7 @@ export class LooseText {
   }
 
   #places(way: Tolerance, wanted: readonly string[], { begins, ends }: Reading): ViewPlace[] {
-    // At an empty line nothing says how a line is indented.
-    return way.indentation && wanted[0]?.trim() === "" ? [] : this.#view(way).places(wanted, begins, ends);
+    return this.#view(way).places(wanted, begins, ends);
   }
 
   #view(way: Tolerance): TextView {

@@ -136,7 +136,8 @@ export class TextView {
     // So are those that it begins with an indentation, and a whole one; nothing is an empty line.
     const wholeBegin = begins || this.tolerance.indentation || lines[0] === "" || indentOf(lines[0] ?? "") !== "";
     const found: ViewPlace[] = [];
-    for (const from of this.#overlapping(text)) {
+    // Those too that share lines: a text that fits twice is not unique.
+    for (const from of placesOf(this.#text, text, true)) {
       const to = from + text.length;
       if (!this.#begins(from, wholeBegin)) continue;
       if ((last !== "" || ends) && !this.#ends(to, wholeEnd)) continue;
@@ -147,17 +148,6 @@ export class TextView {
       found.push({ first, from: from - firstStart, last: end, to: to - endStart, whole });
     }
     return found;
-  }
-
-  /** All places, those too that share lines: a text that fits twice is not unique. */
-  #overlapping(text: string): number[] {
-    const places = placesOf(this.#text, text);
-    return places.flatMap((place) => {
-      // What begins within a found one was passed over.
-      const rest = this.#text.slice(place + 1, place + 2 * text.length - 1);
-      const inner = placesOf(rest, text)[0];
-      return inner === undefined ? [place] : [place, place + 1 + inner];
-    });
   }
 
   #begins(at: number, whole: boolean): boolean {

@@ -54,6 +54,8 @@ export interface AdapterContext<Kind extends AdapterKind = AdapterKind> extends 
   readonly allowPaths: readonly string[];
   /** What no client may reach through gantry: its home, the config, the store. Absolute paths. */
   readonly deniedPaths: readonly string[];
+  /** Whether what comes with packages, prices for instance, may be brought up to date from the network: unless `catalogue.refresh` is false. */
+  readonly refreshes?: boolean;
 }
 
 /** What an author says of an adapter. */

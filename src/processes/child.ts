@@ -211,7 +211,7 @@ function waitFor(child: ChildProcess): Ended {
  *
  * @param over Whether the child itself has ended.
  */
-async function endAll(
+export async function endAll(
   group: ProcessGroup,
   over: boolean,
   sandbox: boolean,

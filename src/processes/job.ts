@@ -33,8 +33,30 @@ export interface JobLook {
   readonly file: string | undefined;
 }
 
-/** A command in the background of a session, of this process. */
-export class Job {
+/** A command in the background of a session. */
+export interface BackgroundJob {
+  readonly state: ProcessState;
+  /** What was printed since the last look, as far as it is kept; it stays unseen. */
+  readonly unseen: string;
+  /** Counts what it printed. */
+  readonly version: number;
+  /**
+   * What was printed since the last look is seen now. Of the `first` one, when it was started, it counts as unseen for whoever
+   * waits for something that it said so early; it is not shown again.
+   */
+  look(first?: boolean): JobLook;
+  /** Resolves when it printed something since `version`, or ended, at the latest when the signal aborts. */
+  news(signal: AbortSignal, version?: number): Promise<void>;
+  /** Say something to its standard input. Resolves to whether it took it, by the time the signal aborts. */
+  say(text: string, close: boolean, signal: AbortSignal): Promise<boolean>;
+  /** End it, with all that it started. */
+  stop(reason?: unknown): Promise<void>;
+  /** It ended, and nobody wants to know more of it. */
+  forget?(): void;
+}
+
+/** One that ends with this process. */
+export class Job implements BackgroundJob {
   readonly #child: Child;
   readonly #options: JobOptions;
   readonly #file: OutputFile;
@@ -63,15 +85,10 @@ export class Job {
     return { id, command, state, since: this.#since.toISOString(), exitCode: this.#end?.code ?? null, keep: false };
   }
 
-  /** What was printed since the last look, as far as it is kept; it stays unseen. */
   get unseen(): string {
     return this.#first + this.#unseen.text();
   }
 
-  /**
-   * What was printed since the last look is seen now. Of the `first` one, when it was started, it counts as unseen for whoever
-   * waits for something that it said so early; it is not shown again.
-   */
   look(first = false): JobLook {
     const said = this.#unseen.text(this.#file.file === undefined ? "" : "see the file");
     // Of what may be the begin of a secret the rest comes with the next look.
@@ -84,12 +101,10 @@ export class Job {
     return { said: said.slice(0, settled), end: this.#end, notes, file: this.#file.file };
   }
 
-  /** Counts what it printed. */
   get version(): number {
     return this.#version;
   }
 
-  /** Resolves when it printed something since `version`, or ended, at the latest when the signal aborts. */
   async news(signal: AbortSignal, version = this.#version): Promise<void> {
     if (signal.aborted || this.#end !== undefined || version !== this.#version) return;
     await new Promise<void>((resolve) => {
@@ -103,7 +118,6 @@ export class Job {
     });
   }
 
-  /** Say something to its standard input. Resolves to whether it took it, by the time the signal aborts. */
   async say(text: string, close: boolean, signal: AbortSignal): Promise<boolean> {
     const { stdin } = this.#child;
     if (stdin === null || this.#end !== undefined || !stdin.writable) return false;
@@ -112,7 +126,6 @@ export class Job {
     return Promise.resolve(taken).catch(() => false);
   }
 
-  /** End it, with all that it started. */
   async stop(reason?: unknown): Promise<void> {
     this.#stopping.abort(reason);
     await this.ended;

@@ -94,6 +94,12 @@ export class ProcessGroup {
   }
 }
 
+/** When a process began, in clock ticks since boot; undefined where there is none that lives, and no /proc. */
+export function startOf(pid: number): number | undefined {
+  const stat = LINUX ? statOf(pid) : undefined;
+  return stat === undefined || stat.dead ? undefined : stat.started;
+}
+
 /** Add children of what was found, which may have emptied their environment. */
 function close(found: Set<number>, others: readonly ProcessStat[]): number[] {
   for (let before = -1; before !== found.size;) {

@@ -1,4 +1,3 @@
-import { settlesWithin } from "../base/abort.js";
 import { repositoryOf, type Repository } from "../files/repository.js";
 import type { Skill } from "../ports/skill.js";
 import { gitHead } from "./git-head.js";
@@ -7,7 +6,7 @@ import { Skills } from "./skills.js";
 import { today, type Surroundings } from "./surroundings.js";
 
 /** A first prompt waits so long at most for the top of the tree, in ms; it goes without where that takes longer. */
-const TREE_MS = 300;
+const TREE_MS = 1_000;
 /** Sessions that begin in one folder within this time, in ms, are told the same. */
 const SAME_MS = 10_000;
 const FOLDERS = 64;
@@ -39,11 +38,13 @@ export class Project {
   readonly #home: string | undefined;
   readonly #denied: readonly string[];
   readonly #speaks: boolean;
+  readonly #treeMs: number;
   readonly #instructions: Instructions;
   readonly #skills: Skills;
   readonly #looks = new Map<string, { until: number; look: Promise<Omit<Surroundings, "day">> }>();
 
-  constructor({ home, deniedPaths = [], projectInstructions = true }: ProjectOptions) {
+  constructor({ home, deniedPaths = [], projectInstructions = true }: ProjectOptions, treeMs = TREE_MS) {
+    this.#treeMs = treeMs;
     this.#home = home;
     this.#denied = deniedPaths;
     this.#speaks = projectInstructions;
@@ -97,8 +98,7 @@ export class Project {
 
   async #tree(folder: string): Promise<string> {
     const { topOfTree } = await import("./tree.js");
-    const looked = topOfTree(folder, this.#denied);
-    return (await settlesWithin(looked, TREE_MS)) ? looked : "";
+    return topOfTree(folder, this.#denied, this.#treeMs);
   }
 
   /** Undefined where what it says is not told. */

@@ -5,28 +5,28 @@ import { PathGuard } from "../files/path-guard.js";
 import { withThread } from "../hostile/threads.js";
 import type { Entry } from "../hostile/walk.js";
 
-/** For the whole look, in ms. */
-const TIME_MS = 5_000;
-/** Of the project folder, and of each folder in it, so many names are told. */
-const TOP = 60;
+/** Of a folder in it so many names are told. */
 const EACH = 10;
 /** Characters of a name, and bytes of it all. */
 const NAME = 60;
 const BYTES = 2_000;
 
-/** What lies in a folder and in its folders, as lines; what git ignores is left out. `""` where that cannot be told. Never rejects. */
-export async function topOfTree(folder: string, denied: readonly string[]): Promise<string> {
-  const time = deadline(TIME_MS);
+/**
+ * What lies in a folder and in its folders, as lines; what git ignores is left out. `""` where that cannot be told within
+ * `ms`. Never rejects.
+ */
+export async function topOfTree(folder: string, denied: readonly string[], ms: number): Promise<string> {
+  const time = deadline(ms);
   try {
     const guard = await PathGuard.create({ roots: [folder], denied });
     const opened = await guard.openFolder(folder);
     const job = { start: opened.path, denied, ignoreFrom: opened.path, depth: 2 };
     const { dev, ino } = await stat(opened.at("."), { bigint: true }).finally(() => opened.close());
     const entries = await withThread(time.signal, async (thread) => {
-      await thread.ask("walk", { ...job, identity: { dev, ino } }, { ms: TIME_MS });
+      await thread.ask("walk", { ...job, identity: { dev, ino } }, { ms });
       const found: Entry[] = [];
       for (;;) {
-        const part = await thread.ask("more", {}, { ms: TIME_MS });
+        const part = await thread.ask("more", {}, { ms });
         found.push(...part.entries);
         if (part.done) return found;
       }
@@ -39,7 +39,7 @@ export async function topOfTree(folder: string, denied: readonly string[]): Prom
   }
 }
 
-/** A line for each folder with what is in it, and one for the files beside them. */
+/** A line for each folder with what is in it, and one for the files beside them; where that is too much, names alone. */
 function drawn(entries: readonly Entry[]): string {
   const files: string[] = [];
   const folders = new Map<string, string[]>();
@@ -50,28 +50,23 @@ function drawn(entries: readonly Entry[]): string {
     else if (kind === "folder") folders.set(first, []);
     else files.push(shown(first));
   }
-  const lines = [...folders].slice(0, TOP).map(([name, inside]) => `${shown(name)}/: ${some(inside, EACH)}`);
-  if (folders.size > TOP) lines.push(`and ${folders.size - TOP} more folders`);
-  if (files.length > 0) lines.push(some(files, TOP));
-  // Names alone, where there is no room for what is in them.
-  if (Buffer.byteLength(lines.join("\n")) > BYTES)
-    lines.splice(
-      0,
-      folders.size > TOP ? TOP + 1 : folders.size,
-      some(
-        [...folders.keys()].map((name) => `${shown(name)}/`),
-        TOP,
-      ),
-    );
-  let text = lines.join("\n");
-  while (Buffer.byteLength(text) > BYTES) text = text.slice(0, text.lastIndexOf(" "));
-  return text;
+  const beside = files.length > 0 ? [some(files, BYTES / 4)] : [];
+  const whole = [...folders].map(
+    ([name, inside]) => `${shown(name)}/: ${some(inside.slice(0, EACH), BYTES, inside.length)}`,
+  );
+  const text = [...whole, ...beside].join("\n");
+  if (Buffer.byteLength(text) <= BYTES) return text;
+  const names = [...folders.keys()].map((name) => `${shown(name)}/`);
+  return [some(names, (BYTES * 3) / 4 - 1), ...beside].join("\n");
 }
 
-function some(names: readonly string[], most: number): string {
+/** As many names as fit, and how many there are beside them. */
+function some(names: readonly string[], bytes: number, all = names.length): string {
   if (names.length === 0) return "(empty)";
-  const more = names.length > most ? ` and ${names.length - most} more` : "";
-  return names.slice(0, most).join(" ") + more;
+  const room = bytes - " and 200000 more".length;
+  let size = 0;
+  const fitting = names.filter((name) => (size += Buffer.byteLength(name) + 1) <= room);
+  return fitting.join(" ") + (all > fitting.length ? ` and ${all - fitting.length} more` : "");
 }
 
 function shown(name: string): string {

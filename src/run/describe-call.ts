@@ -13,6 +13,8 @@ export interface DescribedCall {
   locations: readonly Location[];
   /** What it would change, or has changed if it went well, as far as its arguments tell. */
   diff: readonly Diff[];
+  /** Names of other tools whose work it does. */
+  actsAs?: readonly string[];
   input: unknown;
 }
 
@@ -33,10 +35,10 @@ export function describe(
   tool: Tool,
   args: unknown,
   projectDir: string,
-): Pick<DescribedCall, "title" | "locations" | "diff"> {
+): Pick<DescribedCall, "title" | "locations" | "diff" | "actsAs"> {
   try {
-    const { title, locations, diff = [] } = tool.describe(args, projectDir);
-    return { title, locations, diff };
+    const { title, locations, diff = [], actsAs } = tool.describe(args, projectDir);
+    return { title, locations, diff, ...(actsAs && { actsAs }) };
   } catch {
     return { title: tool.name, locations: [], diff: [] };
   }

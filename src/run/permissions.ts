@@ -6,7 +6,7 @@ import type { Permission } from "../ports/permission-policy.js";
 import type { Leave } from "../ports/session.js";
 import { askPeople } from "./asks.js";
 import { BY_MODE, currentMode, refusedInMode, isAttended } from "./modes.js";
-import { isFor } from "./rule-check.js";
+import { isForCall } from "./rule-check.js";
 import type { RuleVerdict } from "./rules.js";
 import type { ToolCall, ToolCallPreview, ToolContext, ToolSpec } from "../ports/tool.js";
 import type { RunContext } from "./run-context.js";
@@ -87,7 +87,7 @@ function permissionOf(answer: Permission): { action: Action; reason: string } {
 
 async function byRules(call: ToolCall, args: unknown, run: RunContext): Promise<RuleVerdict> {
   const { rules } = run.agent;
-  if (!rules.some((rule) => isFor(rule, call.tool)))
+  if (!rules.some((rule) => isForCall(rule, call)))
     return { action: "pass", reason: "", rule: undefined, mayBeDenied: false };
   const { judgedByRules } = await import("./rules.js");
   return judgedByRules(rules, call, args, run.signal);

@@ -1,7 +1,7 @@
 import { isRecord } from "../base/json.js";
 import { InputError } from "../ports/errors.js";
 import type { PermissionRule } from "../ports/permission-policy.js";
-import type { ToolKind, ToolSpec } from "../ports/tool.js";
+import type { ToolCall, ToolKind, ToolSpec } from "../ports/tool.js";
 import { EXPECTED, RULE_ACTIONS } from "./rule-words.js";
 
 /** Ways that braces can be chosen in a glob. */
@@ -105,6 +105,16 @@ function fits(glob: string, name: string): boolean {
   }
   while (glob[at] === "*") at += 1;
   return at === glob.length;
+}
+
+/**
+ * Whether a rule is for a call: for its tool, or for the work of others that it does. What may be all of that work may be
+ * the call; what may not be a part of it, or is asked about, is so with the call.
+ */
+export function isForCall(rule: PermissionRule, { tool, actsAs = [] }: Pick<ToolCall, "tool" | "actsAs">): boolean {
+  if (isFor(rule, tool)) return true;
+  const named = actsAs.filter((name) => isFor(rule, { name })).length;
+  return named > 0 && (rule.action !== "allow" || named === actsAs.length);
 }
 
 /** What of the rules means nothing with these tools, each a sentence that begins with its place. */

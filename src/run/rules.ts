@@ -6,7 +6,7 @@ import type { CallPlace, Judgement } from "../hostile/judge-call.js";
 import { withThread } from "../hostile/threads.js";
 import type { PermissionRule } from "../ports/permission-policy.js";
 import type { ToolCall } from "../ports/tool.js";
-import { isExactlyFor, isFor, ON_FILES } from "./rule-check.js";
+import { isExactlyFor, isForCall, ON_FILES } from "./rule-check.js";
 
 /** For a call to be held against the rules, in ms. */
 const JUDGE_MS = 5_000;
@@ -39,7 +39,7 @@ export async function judgedByRules(
   const executes = tool.kind === "execute";
   const files = ON_FILES.includes(tool.kind);
   const canFit = (rule: PermissionRule): boolean => {
-    if (!isFor(rule, tool)) return false;
+    if (!isForCall(rule, call)) return false;
     if (rule.match !== undefined && command === undefined && !executes) return false;
     return rule.path === undefined || call.locations.length > 0 || files || isExactlyFor(rule, tool);
   };

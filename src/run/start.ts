@@ -27,6 +27,7 @@ import { ending } from "./execution.js";
 import { withFolders } from "./folders.js";
 import { Inbox } from "./inbox.js";
 import { toolList, withServers } from "./input.js";
+import { offeredTools } from "./offered-tools.js";
 import { attachedBytes, type RunPlace } from "./places.js";
 import { isOfMoney, isSpending, purseOf } from "./purse.js";
 import type { Turn } from "./waiter.js";
@@ -148,9 +149,11 @@ async function begin(
     const told = await words;
     // Whoever has no tool to read them with is not told of them.
     const said = tools.some(({ needsSkills }) => needsSkills) ? told : { ...told, skills: [] };
-    const offered = tools.filter(
-      ({ needsPerson, needsSkills }) =>
-        (someone || needsPerson !== true) && (said.skills.length > 0 || needsSkills !== true),
+    const offered = offeredTools(
+      tools,
+      { provider: set.provider, id: set.model },
+      { person: someone, skills: said.skills.length > 0 },
+      logger,
     );
     const recorder = new Recorder(
       store,

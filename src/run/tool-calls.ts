@@ -55,6 +55,7 @@ interface Prepared {
   title: string;
   locations: readonly Location[];
   diff: readonly Diff[];
+  actsAs?: readonly string[];
   /** Why it cannot run. */
   refusal: string | undefined;
 }
@@ -160,9 +161,20 @@ async function verdictOn(one: Prepared, run: RunContext): Promise<Verdict> {
   return { ...verdict, preview: await previewOf(one.tool, one.args, run) };
 }
 
-function callOf({ call, input, title, locations, diff }: Prepared, tool: Tool, run: RunContext): ToolCall {
+function callOf({ call, input, title, locations, diff, actsAs }: Prepared, tool: Tool, run: RunContext): ToolCall {
   const { id: runId, sessionId, projectDir } = run;
-  return { runId, sessionId, callId: call.id, projectDir, tool, input, title, locations, diff };
+  return {
+    runId,
+    sessionId,
+    callId: call.id,
+    projectDir,
+    tool,
+    input,
+    title,
+    locations,
+    diff,
+    ...(actsAs && { actsAs }),
+  };
 }
 
 /** What a call has beside its arguments. */

@@ -91,7 +91,12 @@ export class Builder {
     const builtIn = builtinTools({
       ...rules,
       secrets: loaded.secrets,
-      bash: { ...tools.bash, scratchPath: join(home, "tmp"), outputsPath: join(home, "outputs") },
+      bash: {
+        ...tools.bash,
+        scratchPath: join(home, "tmp"),
+        outputsPath: join(home, "outputs"),
+        keptPath: join(home, "kept"),
+      },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);
@@ -182,6 +187,7 @@ export class Builder {
       ...own,
       allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
+      refreshes: loaded.config.catalogue.refresh !== false,
       logger: namedLogger(logger, descriptor.name),
       get http() {
         return host() as AdapterContext<Kind>["http"];

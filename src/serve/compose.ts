@@ -103,7 +103,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     ...(config.limits.unknownPrice && { unknownPrice: config.limits.unknownPrice }),
     compaction: { ...config.compaction, strategy },
     model: config.model,
-    catalogueRefresh: config.catalogue.refresh,
+    catalogueRefresh: config.catalogue.refresh === false ? 0 : config.catalogue.refresh,
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });

@@ -110,9 +110,15 @@ export const configOptions = option.section(
       ),
     }),
     catalogue: option.section({
-      refresh: option.number(
-        "A provider's list of models older than so many seconds is asked for again when somebody looks. `0`: only when a model is named that is not there.",
-        { unit: "seconds", min: 0, max: 86_400, default: catalogueRefresh },
+      refresh: option.custom<number | false>(
+        "A provider's list of models older than so many seconds is asked for again when somebody looks. `0`: only when a model is named that is not there. `false`: as `0`, and prices are not brought up to date either.",
+        {
+          fits: (value) => value === false || (typeof value === "number" && value >= 0 && value <= 86_400),
+          expected: "a number of seconds from 0 to 86400, or false",
+          type: "number, 0–86400 seconds, or false",
+          json: { anyOf: [{ type: "number", minimum: 0, maximum: 86_400 }, { const: false }] },
+          default: catalogueRefresh,
+        },
       ),
     }),
     agent: option.section({

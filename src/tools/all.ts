@@ -1,5 +1,6 @@
 import type { Tool } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
+import { applyPatchTool } from "./apply-patch.js";
 import { askUserTool } from "./ask-user.js";
 import { Background } from "../processes/background.js";
 import { bashTool } from "./bash.js";
@@ -12,6 +13,7 @@ import { withoutSecrets } from "./hidden.js";
 import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
+import { tidy } from "./shell-output.js";
 import { skillTool } from "./skill.js";
 import { todoreadTool, todowriteTool } from "./todo.js";
 import { webfetchTool } from "./webfetch.js";
@@ -48,6 +50,8 @@ export interface BuiltinToolsOptions {
     scratchPath?: string;
     /** Absolute path of a folder for outputs that are longer than what is shown of them. Default: they are cut and gone. */
     outputsPath?: string;
+    /** Absolute path of a folder for commands that are to outlive this process. Default: none does. */
+    keptPath?: string;
   };
   /** Hidden in what tools return, as they are then. Default none. */
   secrets?: Iterable<string>;
@@ -72,15 +76,25 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     secrets = [],
     shell,
   } = options;
-  const { enabled = true, timeout = 120, sandbox = "auto", network, scratchPath, outputsPath } = options.bash ?? {};
+  const {
+    enabled = true,
+    timeout = 120,
+    sandbox = "auto",
+    network,
+    scratchPath,
+    outputsPath,
+    keptPath,
+  } = options.bash ?? {};
   const redactor = new Redactor(() => secrets);
   const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
-  const background = new Background(outputsPath);
+  const clean = (said: string): string => redactor.hide(tidy(said));
+  const background = new Background({ outputs: outputsPath, kept: keptPath }, redactor, clean);
   const tools = [
     readTool(files),
     writeTool(files),
     editTool(files),
     multieditTool(files),
+    applyPatchTool(files),
     deleteTool(files),
     listTool(files),
     globTool(files),

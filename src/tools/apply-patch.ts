@@ -42,7 +42,11 @@ const TRAINED = /^(?:gpt-(?:4\.1|[5-9]|[12]\d)(?!\d)|codex|o[1-9](?![a-z\d]))|-c
 
 /** Whether a model was trained on the patches of this format, by its id, which gateways put a vendor before. */
 export function knowsPatches({ id }: { readonly id: string }): boolean {
-  const name = id.toLowerCase().replace(/^.*\//, "").replace(/:.*$/, "").replace(/^openai[.-]/, "");
+  const name = id
+    .toLowerCase()
+    .replace(/^.*\//, "")
+    .replace(/:.*$/, "")
+    .replace(/^openai[.-]/, "");
   return TRAINED.test(name);
 }
 
@@ -57,7 +61,9 @@ export function applyPatchTool(options: FileToolOptions): Tool {
     replaces: ["edit", "multiedit"],
     describe: ({ input }, projectDir) => {
       const sections = parsePatch(input);
-      const paths = sections.flatMap((one) => (movedTo(one) === undefined ? [one.path] : [one.path, movedTo(one) ?? ""]));
+      const paths = sections.flatMap((one) =>
+        movedTo(one) === undefined ? [one.path] : [one.path, movedTo(one) ?? ""],
+      );
       return {
         title: titleOf(sections, projectDir),
         locations: [...new Set(paths)].map((path) => location(path, projectDir)),
@@ -89,14 +95,16 @@ function plannedDiff(section: PatchSection, projectDir: string): Diff[] {
   if (section.action === "delete") return [];
   if (section.action === "add") return [{ path, oldText: null, newText: section.content }];
   return section.chunks.map(({ lines }) => {
-    const without = (sign: string): string => lines.flatMap((line) => (line.sign === sign ? [] : [line.text])).join("\n");
+    const without = (sign: string): string =>
+      lines.flatMap((line) => (line.sign === sign ? [] : [line.text])).join("\n");
     return { path, oldText: without("+"), newText: without("-") };
   });
 }
 
-/** The tools whose work it does: rules that forbid or ask about theirs are for it as well. */
+/** The tools whose work it does: rules for theirs are for it as well. */
 function actsAs(sections: readonly PatchSection[]): string[] {
+  const edits = sections.some((section) => section.action === "update" && section.chunks.length > 0);
   const writes = sections.some((section) => section.action === "add" || movedTo(section) !== undefined);
   const deletes = sections.some((section) => section.action === "delete" || movedTo(section) !== undefined);
-  return ["edit", "multiedit", ...(writes ? ["write"] : []), ...(deletes ? ["delete"] : [])];
+  return [...(edits ? ["edit"] : []), ...(writes ? ["write"] : []), ...(deletes ? ["delete"] : [])];
 }

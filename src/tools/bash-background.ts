@@ -37,7 +37,7 @@ export function bashOutputTool(background: Background): Tool {
       return `Output of ${id}${until}`;
     },
     run: async ({ id, wait_for, wait_end, timeout }, { sessionId, signal }) => {
-      const job = background.find(sessionId, id);
+      const job = await background.find(sessionId, id);
       const { lookAt } = await jobs();
       return lookAt(id, job, { pattern: wait_for, end: wait_end, seconds: timeout }, signal);
     },
@@ -60,7 +60,7 @@ export function bashInputTool(background: Background): Tool {
     kind: "execute",
     describe: ({ id, text }) => `Tell ${id}: ${text.length > 100 ? `${text.slice(0, 99)}…` : text}`,
     run: async ({ id, text, newline, close }, { sessionId, signal }) => {
-      const job = background.find(sessionId, id);
+      const job = await background.find(sessionId, id);
       const { sayTo } = await jobs();
       // Only the end is to be told.
       const said = close && text === "" ? "" : newline && !text.endsWith("\n") ? `${text}\n` : text;
@@ -80,7 +80,7 @@ export function bashStopTool(background: Background): Tool {
     needsPermission: false,
     describe: ({ id }) => `Stop ${id}`,
     run: async ({ id }, { sessionId }) => {
-      const job = background.find(sessionId, id);
+      const job = await background.find(sessionId, id);
       return (await jobs()).stopJob(id, job);
     },
   });

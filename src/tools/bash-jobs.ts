@@ -4,10 +4,9 @@ import type { Redactor } from "../base/redact.js";
 import { withThread } from "../hostile/threads.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
 import type { ToolContext, ToolOutput } from "../ports/tool.js";
-import type { Job } from "../processes/job.js";
+import type { BackgroundJob } from "../processes/job.js";
 import { newOutput } from "../processes/outputs.js";
 import { wholeOutput, type BashToolOptions, type PreparedCommand } from "./bash.js";
-import { tidy } from "./shell-output.js";
 
 /** So long a start is watched, in ms: most that cannot start say so at once. */
 const FIRST_MS = 700;
@@ -22,6 +21,7 @@ export async function startInBackground(
   { background, redactor, outputsPath }: BashToolOptions & { redactor: Redactor },
   command: string,
   prepared: PreparedCommand,
+  keep: boolean,
   { sessionId, signal }: ToolContext,
 ): Promise<ToolOutput> {
   const line = redactor.hide(command.trim().replace(/\s*\n\s*/g, " ⏎ "));
@@ -29,12 +29,10 @@ export async function startInBackground(
     sessionId,
     {
       command: line.length > 200 ? `${line.slice(0, 199)}…` : line,
-      redactor,
-      clean: (said) => redactor.hide(tidy(said)),
       path: () => outputsPath && newOutput(outputsPath, sessionId),
       tidy: () => prepared.tidy(),
     },
-    () => prepared.start(),
+    keep ? { program: () => prepared.program() } : { start: () => prepared.start() },
   );
   const time = deadline(FIRST_MS, signal);
   try {
@@ -47,7 +45,9 @@ export async function startInBackground(
     throw signal.reason;
   }
   const ended = job.state.state === "ended";
-  const next = ended ? "" : `\n[it goes on as ${id}: bash_output shows what it prints, bash_stop ends it]`;
+  const next = ended
+    ? ""
+    : `\n[it goes on as ${id}: bash_output shows what it prints, bash_stop ends it${keep ? "; it goes on when gantry ends" : ""}]`;
   return { text: `${shownOf(id, job, true)}${next}`, failed: ended && job.state.exitCode !== 0 };
 }
 
@@ -62,7 +62,7 @@ export interface Wait {
 }
 
 /** What a command printed since the last look, when it printed what is waited for, or has ended, or the time is over. */
-export async function lookAt(id: string, job: Job, wait: Wait, signal: AbortSignal): Promise<ToolOutput> {
+export async function lookAt(id: string, job: BackgroundJob, wait: Wait, signal: AbortSignal): Promise<ToolOutput> {
   const time = deadline(wait.seconds * 1000, signal);
   let found: boolean | undefined;
   try {
@@ -78,7 +78,13 @@ export async function lookAt(id: string, job: Job, wait: Wait, signal: AbortSign
 }
 
 /** Say something to a command's standard input. */
-export async function sayTo(id: string, job: Job, text: string, close: boolean, signal: AbortSignal): Promise<string> {
+export async function sayTo(
+  id: string,
+  job: BackgroundJob,
+  text: string,
+  close: boolean,
+  signal: AbortSignal,
+): Promise<string> {
   const time = deadline(SAY_MS, signal);
   try {
     if (await job.say(text, close, time.signal)) return `${id} was told${close ? ", and that nothing follows" : ""}.`;
@@ -94,17 +100,17 @@ export async function sayTo(id: string, job: Job, text: string, close: boolean, 
 }
 
 /** End a command, and show what it printed last. */
-export async function stopJob(id: string, job: Job): Promise<string> {
+export async function stopJob(id: string, job: BackgroundJob): Promise<string> {
   const wasRunning = job.state.state === "running";
   await job.stop();
   return `${shownOf(id, job)}${wasRunning ? `\n[${id} was stopped, with all that it started]` : ""}`;
 }
 
-function notFound({ state }: Job, { seconds }: Wait): string {
+function notFound({ state }: BackgroundJob, { seconds }: Wait): string {
   return state.state === "ended" ? "it ended without printing that" : `it did not print that within ${seconds} s`;
 }
 
-function shownOf(id: string, job: Job, isFirst = false): string {
+function shownOf(id: string, job: BackgroundJob, isFirst = false): string {
   const { said, end, notes, file } = job.look(isFirst);
   const text = cutMiddle(said, MODEL_BYTES).replace(/\n+$/, "") || "(nothing new)";
   const lines = [text, ...notes];
@@ -118,7 +124,7 @@ function shownOf(id: string, job: Job, isFirst = false): string {
  * Whether a line that nobody saw yet matches, by the time that `time` aborts. The pattern is a model's: it is matched in
  * a thread, which nobody holds while he waits.
  */
-async function printed(job: Job, pattern: string, time: AbortSignal, signal: AbortSignal): Promise<boolean> {
+async function printed(job: BackgroundJob, pattern: string, time: AbortSignal, signal: AbortSignal): Promise<boolean> {
   const compiled = await withThread(signal, (thread) =>
     thread.ask("expression", { pattern, ignoreCase: false }, { ms: MATCH_MS }),
   );

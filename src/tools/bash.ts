@@ -6,6 +6,7 @@ import { Redactor } from "../base/redact.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
 import type { Background } from "../processes/background.js";
 import type { Child, ChildEnd } from "../processes/child.js";
+import type { KeptProgram } from "../processes/keeper.js";
 import { defineTool } from "./define-tool.js";
 import type { Sandbox, SandboxOptions } from "./sandbox.js";
 import { LiveOutput, tidy } from "./shell-output.js";
@@ -46,6 +47,10 @@ export function bashTool(options: BashToolOptions): Tool {
       flag("Let it go on behind the call, as a server does; bash_output shows what it prints. It has no time-out."),
       false,
     ),
+    keep: optional(
+      flag("With background: it outlives gantry too, until it is stopped. Only where the user wants that."),
+      false,
+    ),
   });
   const tool = defineTool({
     name: "bash",
@@ -59,16 +64,16 @@ export function bashTool(options: BashToolOptions): Tool {
       const line = command.trim().replace(/\s*\n\s*/g, " ⏎ ");
       return line.length > 200 ? `${line.slice(0, 199)}…` : line;
     },
-    run: async ({ command, timeout, background }, context) => {
+    run: async ({ command, timeout, background, keep }, context) => {
       if (sandbox === undefined) {
         const { Sandbox } = await import("./sandbox.js");
         sandbox ??= new Sandbox(options);
       }
       const how = { ...options, redactor };
-      if (!background) return execute(how, sandbox, command, timeout, context);
+      if (!background && !keep) return execute(how, sandbox, command, timeout, context);
       const { startInBackground } = await import("./bash-jobs.js");
       const prepared = await prepare(how, sandbox, command, context, true);
-      return startInBackground(how, command, prepared, context);
+      return startInBackground(how, command, prepared, keep, context);
     },
   });
   return {
@@ -87,6 +92,8 @@ export interface PreparedCommand {
   start(): Promise<Child>;
   /** Once it has ended. Returns paths of what was taken away again. */
   tidy(): Promise<string[]>;
+  /** What it takes to start it so that it outlives this process. */
+  program(): Promise<KeptProgram>;
   readonly isSandboxed: boolean;
 }
 
@@ -105,7 +112,7 @@ async function prepare(
     options.shell ??
     ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
     "/bin/sh";
-  const held = await sandbox.prepare(projectDir, folders);
+  const held = await sandbox.prepare(projectDir, folders, input);
   return {
     isSandboxed: held !== undefined,
     start: async () => {
@@ -117,6 +124,11 @@ async function prepare(
         if (signal.aborted) throw signal.reason;
         throw new ToolError(`the shell ${shell} could not be started: ${(error as Error).message}.`, { cause: error });
       }
+    },
+    program: async () => {
+      if (held) return held.program(shell, command);
+      const { WITH_INPUT } = await import("./sandbox-starter.js");
+      return { ...plain(shell, command), cwd: projectDir, env: { ...options.env, ...WITH_INPUT }, said: "" };
     },
     tidy: async () => (await held?.tidy()) ?? [],
   };
@@ -187,8 +199,11 @@ async function startPlain(
     import("../processes/child.js"),
     import("./sandbox-starter.js"),
   ]);
-  const args = ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command];
-  return Child.start({ file: "/bin/sh", args, cwd, env: input ? { ...env, ...WITH_INPUT } : env, input });
+  return Child.start({ ...plain(shell, command), cwd, env: input ? { ...env, ...WITH_INPUT } : env, input });
+}
+
+function plain(shell: string, command: string): { file: string; args: string[] } {
+  return { file: "/bin/sh", args: ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command] };
 }
 
 /** What a refusal of the sandbox looks like from inside, in words that help on. */

@@ -37,6 +37,10 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
   readonly needsPerson?: boolean;
   /** Whether it is of use only where there are skills: the models of other runs are not told of it. Default false. */
   readonly needsSkills?: boolean;
+  /** Which models are told of it. Default all. */
+  models?(model: { readonly provider: string; readonly id: string }): boolean;
+  /** Names of tools in whose place it stands: a model that is told of it is not told of them. */
+  readonly replaces?: readonly string[];
   /** One line for people; must not touch the disk. Default: the name and the arguments. */
   describe?(
     args: ToolArguments<Schema>,
@@ -75,6 +79,8 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
     needsPermission,
     ...(definition.needsPerson === true && { needsPerson: true }),
     ...(definition.needsSkills === true && { needsSkills: true }),
+    ...(definition.models && { models: (model) => definition.models!(model) }),
+    ...(definition.replaces && { replaces: definition.replaces }),
     parse: (input) => checked(name, check, input) as Args,
     describe(args, projectDir) {
       const shown = definition.describe?.(args, projectDir) ?? callOf(name, args);

@@ -19,6 +19,8 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     ...(tool.origin === undefined ? {} : { origin: tool.origin }),
     ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
     ...(tool.needsSkills === undefined ? {} : { needsSkills: tool.needsSkills }),
+    ...(tool.models && { models: (model) => tool.models!(model) }),
+    ...(tool.replaces && { replaces: tool.replaces }),
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
     run: async (args: unknown, context) => {

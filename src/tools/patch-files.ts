@@ -4,7 +4,15 @@ import type { PathGuard } from "../files/path-guard.js";
 import type { Diff, ToolCallPreview, ToolContext, ToolOutput } from "../ports/tool.js";
 import { sniff } from "./content.js";
 import { remove } from "./delete-path.js";
-import { diffOf, exclusively, guardForChange, pathFault, SeenFiles, type FileToolOptions, type Reach } from "./files.js";
+import {
+  diffOf,
+  exclusively,
+  guardForChange,
+  pathFault,
+  SeenFiles,
+  type FileToolOptions,
+  type Reach,
+} from "./files.js";
 import { contentOf, planPatch, type PlannedFile, type PlanRules } from "./patch-plan.js";
 import type { PatchSection } from "./patch-text.js";
 import { replaceFile } from "./replace-file.js";

@@ -91,7 +91,9 @@ async function fileAt(
 function move(file: PlannedFile, to: PlannedFile): void {
   if (to === file) return;
   if (to.after !== null)
-    throw new ToolError(`${to.name}: is there already, so ${file.name} is not moved to it. Delete it, or take another name.`);
+    throw new ToolError(
+      `${to.name}: is there already, so ${file.name} is not moved to it. Delete it, or take another name.`,
+    );
   const { after, line, how, mode } = file;
   Object.assign(to, { after, line, how, mode, movedFrom: file.name });
   Object.assign(file, { after: null, how: [], isMoved: true });

@@ -36,8 +36,11 @@ function linesOf(patch: string): string[] {
   const around = [...lines.slice(0, Math.max(0, first)), ...lines.slice(last + 1)].map((line) => line.trim());
   if (first < 0) throw new ToolInputError(`input: expected a line "${BEGIN}" to begin with`);
   if (last < first) throw new ToolInputError(`input: expected a line "${END}" to end with`);
-  const odd = around.find((line) => line !== "" && !/^(?:```\w*|(?:apply_patch *)?<<-? *['"]?\w+['"]?|EOF|PATCH)$/.test(line));
-  if (odd !== undefined) throw new ToolInputError(`input: expected nothing outside of "${BEGIN}" and "${END}", got ${quoted(odd)}`);
+  const odd = around.find(
+    (line) => line !== "" && !/^(?:```\w*|(?:apply_patch *)?<<-? *['"]?\w+['"]?|EOF|PATCH)$/.test(line),
+  );
+  if (odd !== undefined)
+    throw new ToolInputError(`input: expected nothing outside of "${BEGIN}" and "${END}", got ${quoted(odd)}`);
   return lines.slice(first + 1, last);
 }
 
@@ -74,7 +77,9 @@ class PatchReader {
   }
 
   #wrong(expected: string): ToolInputError {
-    return new ToolInputError(`input: line ${this.#at + 2} of the patch: expected ${expected}, got ${quoted(this.#line)}`);
+    return new ToolInputError(
+      `input: line ${this.#at + 2} of the patch: expected ${expected}, got ${quoted(this.#line)}`,
+    );
   }
 
   #skipBlank(): void {

@@ -18,10 +18,17 @@ export interface GitGuard {
  * Commits work, but what makes git run a program the next time that a person calls it stays as it is: settings, hooks,
  * those of submodules, and the place where they are. Nothing can be mounted where nothing is: what was missing before a
  * command is taken away after it.
+ *
+ * @param isLasting Whether people call git while the command runs, which has no end: all of a repository is read-only then.
  */
-export async function guardGit(plan: MountPlan, folder: string): Promise<GitGuard> {
+export async function guardGit(plan: MountPlan, folder: string, isLasting = false): Promise<GitGuard> {
   const git = join(folder, ".git");
   const stats = await lstat(git).catch(() => undefined);
+  if (isLasting) {
+    if (stats === undefined || !plan.isWritable(git)) return guardOf([]);
+    plan.keep(git);
+    return guardOf(stats.isDirectory() ? await keepAll(plan, await namedIn(join(git, "config"), git, folder)) : []);
+  }
   if (stats?.isFile()) {
     // A worktree or submodule: who can write the file chooses where the settings are.
     plan.keep(git);

@@ -1,4 +1,5 @@
 import { Child } from "../processes/child.js";
+import type { KeptProgram } from "../processes/keeper.js";
 
 /** How long a sandbox waits for a command, in ms. */
 const READY_MS = 60_000;
@@ -43,16 +44,19 @@ export class SandboxStarter {
     this.#env = env;
   }
 
-  async start({ switches, check, shell, command, input = false }: SandboxedCommand): Promise<Child> {
+  async start(given: SandboxedCommand): Promise<Child> {
+    const { input = false } = given;
     // What waits has no input.
     const child = (input ? undefined : this.#take()) ?? (await this.#start(input));
-    const script = `unset ${SCRIPT} ${WHOLE}; ${check}set -- "$${COMMAND}"; unset ${COMMAND}; exec ${quoted(shell)} -c "$1" 2>&1`;
-    const variables = Object.entries({ [COMMAND]: command, [SCRIPT]: script, [WHOLE]: "1", ...(input && WITH_INPUT) });
     // When the switches are on their way this process has nothing to do.
-    child.arrange([...switches, ...variables.flatMap((pair) => ["--setenv", ...pair])], {
-      taken: () => void this.#makeReady(),
-    });
+    child.arrange(switchesOf(given), { taken: () => void this.#makeReady() });
     return child;
+  }
+
+  /** What it takes to start it in a sandbox that does not end with this process. */
+  program(given: SandboxedCommand): KeptProgram {
+    const said = switchesOf(given).map((one) => `${one}\0`);
+    return { file: this.#file, args: ["--args", "4", "--", ...SHELL], cwd: "/", env: this.#env, said: said.join("") };
   }
 
   /** What waits is ended; later commands find nothing ready. */
@@ -90,6 +94,12 @@ export class SandboxStarter {
     this.#ready = child;
     this.#timer = setTimeout(() => this.#take()?.kill(), READY_MS).unref();
   }
+}
+
+function switchesOf({ switches, check, shell, command, input = false }: SandboxedCommand): string[] {
+  const script = `unset ${SCRIPT} ${WHOLE}; ${check}set -- "$${COMMAND}"; unset ${COMMAND}; exec ${quoted(shell)} -c "$1" 2>&1`;
+  const variables = { [COMMAND]: command, [SCRIPT]: script, [WHOLE]: "1", ...(input && WITH_INPUT) };
+  return [...switches, ...Object.entries(variables).flatMap((pair) => ["--setenv", ...pair])];
 }
 
 /** As one word of `sh`. */

@@ -6,6 +6,7 @@ import { ToolError } from "../ports/errors.js";
 import { isInside } from "../files/path-guard.js";
 import { findBubblewrap, type Bubblewrap, type BubblewrapNeeds } from "./bubblewrap.js";
 import type { Child } from "../processes/child.js";
+import type { KeptProgram } from "../processes/keeper.js";
 import { MountPlan } from "./mount-plan.js";
 import { guardGit, repositoryOf, type GitGuard } from "./sandbox-git.js";
 import { SandboxRoots, type Root } from "./sandbox-roots.js";
@@ -32,6 +33,8 @@ export interface SandboxOptions {
 export interface PreparedSandbox {
   /** Start `<shell> -c <command>`. Both its outputs go down the first, so that what was said keeps its order. */
   start(shell: string, command: string, input?: boolean): Promise<Child>;
+  /** What it takes to start the same, with an input, in a sandbox that does not end with this process. */
+  program(shell: string, command: string): KeptProgram;
   /** Once the command has ended. Returns paths of what was taken away again. */
   tidy(): Promise<string[]>;
 }
@@ -123,8 +126,16 @@ export class Sandbox {
     return { text: "commands run without a sandbox: bubblewrap does not work here", weak: true };
   }
 
-  /** Undefined: run it as it is. Rejects with `ToolError` where it must not run. */
-  async prepare(projectDir: string, folders: readonly string[] = []): Promise<PreparedSandbox | undefined> {
+  /**
+   * Undefined: run it as it is. Rejects with `ToolError` where it must not run.
+   *
+   * @param isLasting Whether it runs on behind its call.
+   */
+  async prepare(
+    projectDir: string,
+    folders: readonly string[] = [],
+    isLasting = false,
+  ): Promise<PreparedSandbox | undefined> {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return undefined;
     const { network } = this;
@@ -141,7 +152,7 @@ export class Sandbox {
     const bubblewrap = await this.#find({ env, network, foreignFiles });
     if (!bubblewrap)
       throw new ToolError("the project folder belongs to another user, which the sandbox cannot do here.");
-    const { plan, roots, guards } = await this.#plan(project, more);
+    const { plan, roots, guards } = await this.#plan(project, more, isLasting);
     const switches = [
       ...["--ro-bind", "/", "/"],
       ...plan.args(),
@@ -156,6 +167,7 @@ export class Sandbox {
     const starter = this.#starter;
     return {
       start: (shell, command, input = false) => starter.start({ switches, check, shell, command, input }),
+      program: (shell, command) => starter.program({ switches, check, shell, command, input: true }),
       tidy: async () => (await Promise.all(guards.map((guard) => guard.tidy()))).flat(),
     };
   }
@@ -172,7 +184,11 @@ export class Sandbox {
     return found;
   }
 
-  async #plan(project: Root, more: readonly Root[]): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
+  async #plan(
+    project: Root,
+    more: readonly Root[],
+    isLasting: boolean,
+  ): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
     const { allowPaths, deniedPaths, env, sandbox } = this.#options;
     const plan = new MountPlan();
     // All at once, because each waits for a thread: what the user's folders are like, and which of them are repositories.
@@ -206,7 +222,7 @@ export class Sandbox {
     for (const real of readOnly) if (real !== undefined && plan.isWritable(real)) plan.keep(real);
     const repositories = new Set([repository, ...allowed.map(({ path }) => path)]);
     const guards: GitGuard[] = [];
-    for (const folder of repositories) if (folder !== undefined) guards.push(await guardGit(plan, folder));
+    for (const folder of repositories) if (folder !== undefined) guards.push(await guardGit(plan, folder, isLasting));
 
     const kinds = await Promise.all(denied.map(async (real) => (real === undefined ? undefined : lstat(real))));
     for (const [i, path] of deniedPaths.entries()) {

@@ -36,7 +36,8 @@ export function todowriteTool(): Tool {
   return defineTool({
     name: PLAN_TOOL,
     description:
-      "Keep a list of the steps of a task that has several. Send the whole list each time something changes.",
+      "Keep a list of the steps of a task that has several: one in_progress at a time, each completed as soon as it is done " +
+      "and checked, not all at the end. Send the whole list each time something changes.",
     schema,
     kind: "think",
     describe: ({ todos }) => {

@@ -117,14 +117,14 @@ describe("the catalogue", () => {
 
   it("knows families of models where the listing says nothing", async () => {
     server.models =
-      "gpt-5.1 o3-mini gpt-4o gpt-4 claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet deepseek-chat deepseek-reasoner acme/qwen3-32b mistral-small llava:7b"
+      "gpt-5.1 o3-mini gpt-4o gpt-4 claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet deepseek-chat deepseek-reasoner acme/qwen3-32b mistral-small llava:7b kimi-k2 kimi-k2-thinking kimi-k2.6 acme/kimi-k2p6 kimi-k3 glm-5.2 kimi-k2-0905-preview"
         .split(" ")
         .map((id) => ({ id }));
     const models = await list();
     const of = (test: (model: Model) => boolean | undefined): string => ids(models.filter(test)).join(" ");
     assert.equal(
       of(({ reasoning }) => reasoning),
-      "gpt-5.1 o3-mini claude-sonnet-4-5 claude-opus-4-20250514 claude-3-7-sonnet deepseek-reasoner acme/qwen3-32b",
+      "gpt-5.1 o3-mini claude-sonnet-4-5 claude-opus-4-20250514 claude-3-7-sonnet deepseek-reasoner acme/qwen3-32b kimi-k2-thinking kimi-k2.6 acme/kimi-k2p6 kimi-k3 glm-5.2",
     );
     assert.equal(
       of(({ input }) => input?.includes("image")),
@@ -142,6 +142,10 @@ describe("the catalogue", () => {
       { id: "tts-1-hd", created: 9 },
       { id: "omni-moderation-latest", created: 9 },
       { id: "gpt-image-1", created: 9 },
+      { id: "computer-use-preview", created: 9 },
+      { id: "o3-deep-research", created: 9 },
+      { id: "gpt-4o-search-preview", created: 9 },
+      { id: "gemini-3.1-flash-live-preview", created: 9 },
       { id: "gpt-5", created: 5 },
       { id: "gpt-5.1", created: 6 },
       { id: "gpt-5-mini", created: 7 },

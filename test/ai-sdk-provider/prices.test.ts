@@ -43,6 +43,34 @@ describe("cost", () => {
     );
   });
 
+  it("is that of the same model however it is spelled, and of no other version", async () => {
+    const cost = (id: string, preset: string) =>
+      listedCost({ ...usage, inputTokens: 1e6, outputTokens: 0, cacheReadTokens: 0 }, id, settings(preset), at);
+    near(await cost("llama3.3-70b", "cerebras"), 0.85);
+    near(await cost("gemini-3-flash", "google"), 0.5);
+    assert.ok((await cost("gemini-3.6-flash", "google"))! > 0);
+    for (const [id, preset] of [
+      ["llama33-70b", "cerebras"],
+      ["gemini-3.9-flash", "google"],
+      ["gemini-pro-latest", "google"],
+      ["mistral-small-2506", "mistral"],
+      ["kimi-k3.1-pro", "moonshot"],
+      ["zai-glm-4.6", "cerebras"],
+    ] as const)
+      assert.equal(await cost(id, preset), undefined, id);
+  });
+
+  it("is not nothing where the list has a model and no price, and not that of long ago where a name stands for another", async () => {
+    assert.equal(await listedCost(usage, "qwen-3-coder-480b", settings("cerebras"), at), undefined);
+    assert.equal(await listedPrices("qwen-3-coder-480b", 1_000, settings("cerebras")), undefined);
+    for (const time of ["2026-11-01T12:00:00Z", "2026-11-01T20:00:00Z"]) {
+      const flash = await listedCost(usage, "deepseek-v4-flash", settings("deepseek"), new Date(time));
+      assert.ok(flash !== undefined && flash > 0);
+      for (const id of ["deepseek-chat", "deepseek-reasoner"])
+        near(await listedCost(usage, id, settings("deepseek"), new Date(time)), flash);
+    }
+  });
+
   it("is unknown for unknown models, and nothing on one's own machine", async () => {
     assert.equal(await listedCost(usage, "no-such-model-9", settings("openai"), at), undefined);
     assert.equal(await listedCost(usage, "gpt-5", settings("ollama"), at), 0);

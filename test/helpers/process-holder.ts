@@ -2,12 +2,16 @@
 import { builtinTools, startProcess } from "gantry";
 import { callTool, toolContext } from "./tool-context.js";
 
-const [how = "", command = "", cwd = ""] = process.argv.slice(2);
+const [how = "", command = "", cwd = "", keptPath = ""] = process.argv.slice(2);
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
 if (how === "bash") {
   const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
   await callTool(bash, { command }, toolContext(cwd));
+} else if (how === "kept") {
+  const bash = builtinTools({ env, bash: { sandbox: "off", keptPath } }).find(({ name }) => name === "bash")!;
+  await callTool(bash, { command, keep: true }, toolContext(cwd, { sessionId: "one" }));
+  await new Promise((resolve) => setTimeout(resolve, 600_000));
 } else {
   const child = await startProcess({ file: "/bin/sh", args: ["-c", command], cwd, env });
   child.stdout.pipe(process.stdout);

@@ -11,6 +11,8 @@ it("finds and replaces text as the engine does", () => {
       if (part === "") return;
       const places = placesOf(text, part);
       assert.equal(places.length, text.split(part).length - 1);
+      const all = [...text].flatMap((_, at) => (text.startsWith(part, at) ? [at] : []));
+      assert.deepEqual(placesOf(text, part, true), all);
       assert.equal(replaceAt(text, places, part.length, fresh), text.split(part).join(fresh));
     }),
     { numRuns: 1_000 },

@@ -52,7 +52,10 @@ describe("what stands before every message", () => {
     assert.equal(provider.requests.length, 50);
     assert.ok(compacted >= 2, `${compacted} compactions`);
     assert.equal(new Set(provider.requests.map(prefix)).size, 1);
-    assert.match(provider.requests[49]?.system ?? "", /Use tabs\.[\s\S]*branch main\b[\s\S]*src\/: a\.ts\n/);
+    assert.match(
+      provider.requests[49]?.system ?? "",
+      /Use tabs\.[\s\S]*branch main(\nTop .*\nsrc\/: a\.ts\nAGENTS\.md)?$/,
+    );
     // Between compactions each request goes on from the one before, messages included.
     let same = 0;
     for (const [i, { messages }] of provider.requests.entries()) {
@@ -78,7 +81,7 @@ describe("what stands before every message", () => {
       const fork = await second.agent.sessions.fork(id, said!.id);
       await second.prompt("z", fork.id);
       assert.deepEqual([...new Set([...first.systems(), ...second.systems()])], [first.systems()[0]]);
-      assert.match(first.systems()[0] ?? "", /branch main\n[\s\S]*\na\.ts$/);
+      assert.match(first.systems()[0] ?? "", /branch main(\nTop .*\na\.ts)?$/);
       // What was stored for it is nobody's to read.
       for (const { parts } of second.provider.requests.flatMap(({ messages }) => messages))
         assert.ok(parts.every((part) => !("opaque" in part)));
@@ -205,7 +208,7 @@ describe("a system prompt", () => {
     const [one, two] = systems();
     assert.match(
       one ?? "",
-      /Nobody watches you work[\s\S]*todowrite[\s\S]*Do not commit[\s\S]*branch fix\n[\s\S]*src\/: a\n\.gitignore$/,
+      /Nobody watches you work[\s\S]*todowrite[\s\S]*Do not commit[\s\S]*branch fix(\nTop .*\nsrc\/: a\n\.gitignore)?$/,
     );
     assert.doesNotMatch(one ?? "", /ask_user|dist/);
     // Whoever has no tool for files is told nothing of them.

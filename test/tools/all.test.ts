@@ -11,6 +11,7 @@ const names = (tools: readonly { name: string }[]) => tools.map((tool) => tool.n
 it("asks for what changes things or leaves the machine, and runs the rest side by side", () => {
   const tools = builtinTools();
   assert.deepEqual(names(tools.filter((tool) => tool.needsPermission)), [
+    "apply_patch",
     "bash",
     "bash_input",
     "delete",

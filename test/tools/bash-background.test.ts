@@ -181,6 +181,21 @@ describe("a command in the background", linux, () => {
   });
 });
 
+describe("a command in the background of a repository", linux, () => {
+  it("cannot change what git runs, however long it lives", async (t) => {
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n", ".git/config": "" });
+    const { call } = toolsOf(t, { bash: { sandbox: "required" } });
+    const context = toolContext(folder.path);
+    const command = "touch .git/commondir .git/new; mv .git other; touch here; sleep 300";
+    const { text } = await call("bash", { command, background: true }, context);
+    assert.match(text, /commondir.*Read-only file system/);
+    await call("bash_output", { id: idIn(text), wait_for: "cannot move|busy", timeout: 10 }, context);
+    assert.deepEqual((await readdir(folder.at(".git"))).sort(), ["HEAD", "config"]);
+    assert.ok(existsSync(folder.at("here")));
+  });
+});
+
 describe("the whole of a long output", () => {
   const lines = "for i in $(seq 9000); do echo line-$i; done";
 

@@ -26,6 +26,7 @@ const INPUTS: Readonly<Record<string, { input: (id: string) => unknown; slow?: (
   write: { input: () => ({ path: "new.txt", content: "new" }) },
   edit: { input: () => ({ path: "a.txt", old_string: "one", new_string: "two" }) },
   multiedit: { input: () => ({ path: "a.txt", edits: [{ old_string: "one", new_string: "two" }] }) },
+  apply_patch: { input: () => ({ input: "*** Begin Patch\n*** Update File: a.txt\n-one\n+two\n*** End Patch" }) },
   delete: { input: () => ({ path: "a.txt" }) },
   list: { input: () => ({}) },
   glob: { input: () => ({ pattern: "**/*.txt" }) },

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
@@ -71,6 +73,24 @@ describe("the prompt", { skip: noBrowser }, () => {
     assert.ok(sent.includes(PIXEL), "the picture");
     assert.ok(sent.includes("Größe 42") && sent.includes("notes.md"), "the text and its name");
     assert.ok(sent.includes("1,2") && !sent.includes("xyzzy"));
+  });
+
+  it("proposes slash commands, and says the one that was chosen as what it stands for", async (t) => {
+    const { projectDir } = server.server;
+    await mkdir(join(projectDir, ".agents/commands"), { recursive: true });
+    await writeFile(join(projectDir, ".agents/commands/review.md"), "---\ndescription: Look\n---\nReview $1 now.");
+    const page = await open(t);
+    await prompt(page).fill("/re");
+    const option = page.getByRole("option", { name: "/review Look" });
+    await option.waitFor();
+    await page.keyboard.press("Tab");
+    await option.waitFor({ state: "detached" });
+    await page.keyboard.type("a.ts");
+    await page.keyboard.press("Enter");
+    await page.getByText("OK.", { exact: true }).waitFor();
+    await page.getByText("/review a.ts", { exact: true }).first().waitFor();
+    const asked = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
+    assert.ok(JSON.stringify(asked).includes("Review a.ts now."));
   });
 
   it("stops a run in the middle of a command, whose process is gone", async (t) => {

@@ -2,6 +2,7 @@ import { useSignal, useSignalEffect } from "@preact/signals";
 import { GantryError } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import { readFiles, type AttachedFile } from "./attachments.js";
+import { ComposerCommands, useCommands } from "./composer-commands.js";
 import { ComposerFiles } from "./composer-files.js";
 import "./composer.css";
 import { draftOf, keepDraft } from "./drafts.js";
@@ -33,7 +34,8 @@ function Editor({ session }: { session: OpenSession | undefined }) {
   const area = useRef<HTMLTextAreaElement>(null);
   const chooser = useRef<HTMLInputElement>(null);
   const isBusy = session?.busy.value ?? false;
-  const isSteer = isBusy && how.value === "steer" && files.value.length === 0;
+  const commands = useCommands(app.client, text, session?.id, app.draft.projectDir.value);
+  const isSteer = isBusy && how.value === "steer" && files.value.length === 0 && !commands.isOne(text.value);
   const isEmpty = text.value.trim() === "" && files.value.length === 0;
 
   const write = (value: string) => {
@@ -79,6 +81,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
     }
   };
   const onKeyDown = (event: KeyboardEvent) => {
+    if (!event.isComposing && commands.press(event, write)) return event.preventDefault();
     if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
     // The keyboard of a phone has no other key for a new line.
     if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
@@ -126,6 +129,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
           <IconButton icon="x" label="Dismiss" onClick={() => (problem.value = "")} />
         </p>
       )}
+      <ComposerCommands commands={commands} take={write} />
       <div class="composer-card">
         <ComposerFiles files={files} isReading={reading.value > 0} onRemoved={() => area.current?.focus()} />
         <textarea

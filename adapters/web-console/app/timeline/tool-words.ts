@@ -17,6 +17,7 @@ const KNOWN: Readonly<Record<string, readonly [IconName, string, ...string[]]>> 
   write: ["file-plus", "Write", "filePath", "path"],
   edit: ["file-edit", "Edit", "filePath", "path"],
   multiedit: ["file-edit", "Edit", "filePath", "path"],
+  apply_patch: ["file-edit", "Patch files"],
   delete: ["trash", "Delete", "path", "filePath"],
   bash: ["terminal", "Run", "command"],
   bash_output: ["terminal", "Look at", "id"],

@@ -1,0 +1,104 @@
+import { useSignal, type Signal } from "@preact/signals";
+import type { Command, GantryClient } from "gantry/client";
+import { useEffect } from "preact/hooks";
+
+/** So many are proposed at once. */
+const MOST = 8;
+/** How long those that came are taken for those that there are, in ms. */
+const KNOWN_MS = 5_000;
+
+/** What can be said by a slash, and which of it is proposed for what is written. */
+export class Commands {
+  readonly #known: Signal<readonly Command[]>;
+  readonly #at: Signal<number>;
+  readonly #text: Signal<string>;
+
+  constructor(known: Signal<readonly Command[]>, at: Signal<number>, text: Signal<string>) {
+    this.#known = known;
+    this.#at = at;
+    this.#text = text;
+  }
+
+  /** Those whose name begins as what is written; none behind the name. */
+  get proposed(): readonly Command[] {
+    const [, word] = /^\/(\S*)$/.exec(this.#text.value) ?? [];
+    if (word === undefined) return [];
+    return this.#known.value.filter(({ name }) => name.startsWith(word)).slice(0, MOST);
+  }
+
+  get chosen(): number {
+    return Math.min(this.#at.value, this.proposed.length - 1);
+  }
+
+  /** Whether a prompt is one, so that it is told to no run. */
+  isOne(prompt: string): boolean {
+    const [, word] = /^\/(\S+)/.exec(prompt.trim()) ?? [];
+    return this.#known.value.some(({ name }) => name === word);
+  }
+
+  /** Whether the key was for the list; `take` is given what is to be written then. */
+  press({ key, shiftKey }: KeyboardEvent, take: (text: string) => void): boolean {
+    const { proposed, chosen } = this;
+    const one = proposed[chosen];
+    if (!one || shiftKey) return false;
+    if (key === "ArrowDown" || key === "ArrowUp")
+      this.#at.value = (chosen + (key === "ArrowDown" ? 1 : proposed.length - 1)) % proposed.length;
+    else if (key === "Tab" || (key === "Enter" && this.#text.value !== `/${one.name}`)) take(`/${one.name} `);
+    else return false;
+    return true;
+  }
+}
+
+/** The commands of a session, or of the folder that a new one will have; asked for when a slash is written. */
+export function useCommands(
+  client: GantryClient,
+  text: Signal<string>,
+  sessionId: string | undefined,
+  projectDir: string,
+): Commands {
+  const known = useSignal<readonly Command[]>([]);
+  const at = useSignal(0);
+  const asked = useSignal(-Infinity);
+  const isWanted = text.value.startsWith("/");
+  useEffect(() => {
+    at.value = 0;
+    if (!isWanted || performance.now() - asked.peek() < KNOWN_MS) return;
+    asked.value = performance.now();
+    const of = sessionId === undefined ? (projectDir === "" ? {} : { projectDir }) : { sessionId };
+    // Without them it is a prompt like any other.
+    client.commands(of).then(
+      (all) => (known.value = all),
+      () => (known.value = []),
+    );
+  }, [text.value]);
+  return new Commands(known, at, text);
+}
+
+/** What is proposed, above the prompt. */
+export function ComposerCommands({ commands, take }: { commands: Commands; take: (text: string) => void }) {
+  const { proposed, chosen } = commands;
+  if (proposed.length === 0) return null;
+  return (
+    <ul class="composer-commands" role="listbox" aria-label="Commands" id="composer-commands">
+      {proposed.map(({ name, description, hint, origin }, at) => (
+        <li
+          key={name}
+          class="composer-command"
+          role="option"
+          aria-selected={at === chosen}
+          title={origin}
+          onMouseDown={(event) => {
+            // The prompt keeps the keys.
+            event.preventDefault();
+            take(`/${name} `);
+          }}
+        >
+          <bdi class="composer-command-name">
+            /{name} {hint}
+          </bdi>
+          <bdi class="composer-command-about">{description}</bdi>
+        </li>
+      ))}
+    </ul>
+  );
+}

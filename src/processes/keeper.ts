@@ -1,0 +1,234 @@
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  readdirSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { appendFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { isRecord, parseJson } from "../base/json.js";
+import { newId } from "../base/ids.js";
+import { MARK } from "./process-group.js";
+
+/** Of a command's output so many bytes are in a file; the first stays, and of those behind it the last three: 64 MiB. */
+export const PART_BYTES = 16 * 1024 * 1024;
+
+/**
+ * Who holds a command that outlives gantry: a Node of its own, the leader of the command's process group. It writes down
+ * who it is before it starts the command, and how that ended; it gives it what is added to a file, and writes what it
+ * prints into files of bounded size. What the command leaves behind in its group ends with it.
+ */
+const KEEPER = `
+const fs = require("node:fs");
+const { spawn } = require("node:child_process");
+const [base, record, part, cwd, file, ...args] = process.argv.slice(1);
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => {});
+const said = fs.readFileSync(0);
+const stat = fs.readFileSync("/proc/self/stat", "latin1");
+const started = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
+const boot = fs.readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+let number = 0;
+let size = 0;
+let out = fs.openSync(base + ".0", "w", 0o600);
+const input = fs.openSync(base + ".in", "a+", 0o600);
+fs.writeFileSync(base + ".tmp", JSON.stringify({ ...JSON.parse(record), pid: process.pid, started, boot }), { mode: 0o600 });
+fs.renameSync(base + ".tmp", base + ".json");
+const write = (chunk) => {
+  const rest = part - size;
+  fs.writeSync(out, chunk.subarray(0, rest));
+  size += Math.min(rest, chunk.length);
+  if (size < part) return;
+  fs.closeSync(out);
+  number += 1;
+  size = 0;
+  out = fs.openSync(base + "." + number, "w", 0o600);
+  if (number > 3) fs.rmSync(base + "." + (number - 3), { force: true });
+  if (chunk.length > rest) write(chunk.subarray(rest));
+};
+const over = (code, signal) => {
+  fs.writeFileSync(base + ".end", JSON.stringify({ code, signal }), { mode: 0o600 });
+  setTimeout(() => process.kill(-process.pid, "SIGKILL"), 250);
+};
+const child = spawn(file, args, { cwd, stdio: ["pipe", "pipe", "pipe", "ignore", said.length > 0 ? "pipe" : "ignore"] });
+for (const stream of child.stdio) stream?.on("error", () => {});
+if (said.length > 0) child.stdio[4].end(said);
+child.stdout.on("data", write);
+child.stderr.on("data", write);
+child.once("error", (error) => {
+  write(Buffer.from(error.message));
+  over(127, null);
+});
+child.once("exit", over);
+const chunk = Buffer.alloc(65536);
+let at = 0;
+const look = () => {
+  for (let count; (count = fs.readSync(input, chunk, 0, chunk.length, at)) > 0; at += count)
+    child.stdin.write(Buffer.from(chunk.subarray(0, count)));
+  if (fs.existsSync(base + ".eof")) child.stdin.end();
+};
+setInterval(look, 200);
+`;
+
+/** What is started, and what it is told on its fourth pipe before it does anything. */
+export interface KeptProgram {
+  readonly file: string;
+  readonly args: readonly string[];
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly said: string;
+}
+
+/** What a keeper wrote down of itself. */
+export interface KeptRecord {
+  readonly id: string;
+  /** One line, without secrets. */
+  readonly command: string;
+  /** ISO 8601. */
+  readonly since: string;
+  readonly mark: string;
+  readonly pid: number;
+  /** Clock ticks since the boot that `boot` names. */
+  readonly started: number;
+  readonly boot: string;
+}
+
+/** Start a command that outlives this process, its files in `folder`. Rejects when it cannot start. */
+export async function startKept(
+  folder: string,
+  { id, command, program }: { id: string; command: string; program: KeptProgram },
+): Promise<void> {
+  const { spawn } = await import("node:child_process");
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const base = join(folder, id);
+  const mark = newId();
+  const record = JSON.stringify({ id, command, since: new Date().toISOString(), mark });
+  const { file, args, cwd, env, said } = program;
+  const keeper = spawn(process.execPath, ["-e", KEEPER, base, record, String(PART_BYTES), cwd, file, ...args], {
+    cwd: "/",
+    env: { ...env, [MARK]: mark },
+    detached: true,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  const failed = new Promise<never>((_resolve, reject) => {
+    keeper.once("error", reject);
+    keeper.once("exit", () => reject(new Error("its keeper ended at once")));
+  });
+  failed.catch(() => undefined);
+  keeper.stdin.on("error", () => undefined);
+  keeper.stdin.end(said);
+  keeper.unref();
+  while (!existsSync(`${base}.json`)) await Promise.race([failed, new Promise((resolve) => setTimeout(resolve, 10))]);
+}
+
+/** What keepers wrote down in this folder, oldest first. */
+export function keptIn(folder: string): KeptRecord[] {
+  return namesIn(folder)
+    .filter((name) => name.endsWith(".json"))
+    .flatMap((name) => {
+      try {
+        const record: unknown = parseJson(readFileSync(join(folder, name), "utf8"));
+        return isKept(record) && `${record.id}.json` === name ? [record] : [];
+      } catch {
+        return [];
+      }
+    })
+    .sort((a, b) => (a.since < b.since ? -1 : 1));
+}
+
+/** How a kept command ended; undefined while it did not, and where nobody saw it. */
+export function endOfKept(base: string): { code: number | null; signal: NodeJS.Signals | null } | undefined {
+  try {
+    const end: unknown = parseJson(readFileSync(`${base}.end`, "utf8"));
+    if (!isRecord(end)) return undefined;
+    const { code, signal } = end;
+    return {
+      code: typeof code === "number" ? code : null,
+      signal: typeof signal === "string" ? (signal as NodeJS.Signals) : null,
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Bytes that a kept command printed so far. */
+export function printedBy(base: string): number {
+  const last = namesIn(join(base, ".."))
+    .filter((name) => name.startsWith(`${base.slice(base.lastIndexOf("/") + 1)}.`) && /\.\d+$/.test(name))
+    .reduce((most, name) => Math.max(most, Number(/\d+$/.exec(name)?.[0])), 0);
+  return last * PART_BYTES + (statSync(`${base}.${last}`, { throwIfNoEntry: false })?.size ?? 0);
+}
+
+/** What it printed from one byte to another; of what is not there any more, nothing. */
+export function readKept(base: string, from: number, to: number): Buffer {
+  const pieces: Buffer[] = [];
+  for (let at = from; at < to;) {
+    const part = Math.floor(at / PART_BYTES);
+    const end = Math.min(to, (part + 1) * PART_BYTES);
+    pieces.push(readPiece(`${base}.${part}`, at - part * PART_BYTES, end - at));
+    at = end;
+  }
+  return Buffer.concat(pieces);
+}
+
+function readPiece(path: string, at: number, length: number): Buffer {
+  let fd: number | undefined;
+  try {
+    fd = openSync(path, "r");
+    const buffer = Buffer.alloc(length);
+    return buffer.subarray(0, readSync(fd, buffer, 0, length, at));
+  } catch {
+    return Buffer.alloc(0);
+  } finally {
+    if (fd !== undefined) closeSync(fd);
+  }
+}
+
+/** Say something to a kept command's standard input, and whether more may follow. */
+export function sayToKept(base: string, text: string, close: boolean): boolean {
+  if (existsSync(`${base}.eof`)) return false;
+  if (text !== "") appendFileSync(`${base}.in`, text);
+  if (close) writeFileSync(`${base}.eof`, "", { mode: 0o600 });
+  return true;
+}
+
+/** How far it was looked at. */
+export function seenOf(base: string): number {
+  try {
+    return Number(readFileSync(`${base}.seen`, "utf8")) || 0;
+  } catch {
+    return 0;
+  }
+}
+
+/** Note how far it was looked at, for the next gantry too. */
+export function saw(base: string, at: number): void {
+  writeFileSync(`${base}.seen`, String(at), { mode: 0o600 });
+}
+
+/** Remove all files of one. */
+export function forgetKept(base: string): void {
+  const folder = join(base, "..");
+  const name = base.slice(folder.length + 1);
+  for (const one of namesIn(folder)) if (one.startsWith(`${name}.`)) rmSync(join(folder, one), { force: true });
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
+function isKept(value: unknown): value is KeptRecord {
+  return (
+    isRecord(value) &&
+    ["id", "command", "since", "mark", "boot"].every((key) => typeof value[key] === "string") &&
+    ["pid", "started"].every((key) => Number.isSafeInteger(value[key]) && Number(value[key]) > 1)
+  );
+}
