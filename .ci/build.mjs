@@ -319,9 +319,18 @@ const FILES = [
     needs: ["serve", "run"],
     deferred: true,
     modules: [
-      ...["asks", "budget-check", "queue", "rule-check", "rules", "runs", "spending", "structured"].map(
-        (name) => `src/run/${name}.ts`,
-      ),
+      ...[
+        "asks",
+        "asks-of-helpers",
+        "budget-check",
+        "queue",
+        "rule-check",
+        "rules",
+        "runs",
+        "spawn",
+        "spending",
+        "structured",
+      ].map((name) => `src/run/${name}.ts`),
       ...["plan", "watch"].map((name) => `src/live/${name}.ts`),
       "adapters/sqlite-driver/asks.ts",
     ],
@@ -332,7 +341,7 @@ const FILES = [
     deferred: true,
     modules: [
       ...["fit", "follow-up", "summary"].map((name) => `src/compaction/${name}.ts`),
-      ...["fork", "revert"].map((name) => `src/sessions/${name}.ts`),
+      ...["fork", "helpers", "revert"].map((name) => `src/sessions/${name}.ts`),
       ...["errors", "fault", "files", "from-ai-sdk", "module", "package-source"].map(
         (name) => `adapters/ai-sdk-provider/${name}.ts`,
       ),

@@ -19,7 +19,7 @@ import { AGENT_DEFAULTS } from "./run/defaults.js";
 import { KeptConversations } from "./run/kept-conversations.js";
 import { Asks } from "./run/asks.js";
 import { RunPlaces } from "./run/places.js";
-import type { AgentParts, RunContext } from "./run/run-context.js";
+import type { AgentParts, RunContext, Spawned } from "./run/run-context.js";
 import type { CommandQuery } from "./run/agent-commands.js";
 import type { ListedCommand } from "./run/commands.js";
 import type { RunQueue, Ticket } from "./run/queue.js";
@@ -165,6 +165,7 @@ export class Agent {
       states: new ToolStates(),
       kept,
       live: () => this.#watched,
+      spawn: (input, spawned) => this.#parts.tasks.add(this.#start(input, { id: newId(), at: now() }, spawned)),
       naming: new Set(),
       closing,
       tasks,
@@ -323,9 +324,9 @@ export class Agent {
     return new Housekeeping({ driver, logger: this.#parts.logger, onDeleted });
   }
 
-  async #start(input: RunInput, ticket: Ticket): Promise<Run> {
+  async #start(input: RunInput, ticket: Ticket, spawned?: Spawned): Promise<Run> {
     const [, { executeRun }, { ActiveRun }] = await (this.#code ??= runCode());
-    const run = await this.#begin(input, ticket).catch(async (error: unknown) => {
+    const run = await this.#begin(input, ticket, spawned).catch(async (error: unknown) => {
       // Whose run died, or ended a day ago, may be used again.
       if (!hasCode(error, "run_key_taken") || !(await this.runs.freeKey(error.key))) throw error;
       return this.#begin(input, ticket);
@@ -347,12 +348,12 @@ export class Agent {
   }
 
   /** A run that holds its session, which it waits for where that is wanted. */
-  async #begin(input: RunInput, ticket: Ticket): Promise<RunContext> {
+  async #begin(input: RunInput, ticket: Ticket, spawned?: Spawned): Promise<RunContext> {
     const [{ startRun }] = await (this.#code ??= runCode());
     const isQueued = input.queue === true && input.sessionId !== undefined;
     try {
       // Where there is no place, it waits for that too.
-      if (!isQueued || !this.#parts.places.full) return await startRun(this.#parts, input);
+      if (!isQueued || !this.#parts.places.full) return await startRun(this.#parts, input, undefined, spawned);
     } catch (error) {
       if (!isQueued || !hasCode(error, "session_busy")) throw error;
     }

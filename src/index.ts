@@ -36,7 +36,7 @@ export type {
   TextPart,
   ToolCallPart,
 } from "./ports/message.js";
-export type { ChainLink, Leave, Session, SessionMode, Snapshot } from "./ports/session.js";
+export type { ChainLink, Leave, Session, SessionMode, Snapshot, SpawnedBy } from "./ports/session.js";
 export type { Ask, AskChoice, AskKind, AskReply, AskState } from "./ports/ask.js";
 export type { Usage } from "./ports/usage.js";
 
@@ -67,6 +67,7 @@ export type {
   ToolOutput,
   ToolSpec,
 } from "./ports/tool.js";
+export type { Helper, HelperResult, SpawnInput } from "./ports/spawn.js";
 export type { BackgroundWork, ProcessState } from "./ports/background.js";
 export type { CommandQuery } from "./run/agent-commands.js";
 export type { ListedCommand } from "./run/commands.js";

@@ -168,6 +168,7 @@ export const OPERATIONS: readonly Operation[] = [
       size,
       query("project_dir", text, "Those of this folder"),
       query("search", text, "Part of the title, in any case of letters"),
+      query("spawned_by", text, "The helpers of this session, which are in no other list"),
     ],
     answers: { 200: told("A page of them", "SessionList"), ...wrongQuery, ...stored },
   },

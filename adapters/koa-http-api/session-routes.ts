@@ -30,6 +30,7 @@ export async function listSessions(ctx: Context, agent: Agent): Promise<void> {
     // Stored without a final slash.
     projectDir: (isAbsolute(projectDir) ? resolve(projectDir) : projectDir) || undefined,
     search: query.text("search") || undefined,
+    spawnedBy: query.text("spawned_by") || undefined,
   });
   const under = new Map((await agent.runs.list({ states: UNDER_WAY, limit: 1000 })).map((run) => [run.sessionId, run]));
   const told = sessions.map((session) => wireSession(session, under.get(session.id)));

@@ -55,6 +55,9 @@ export const Model = v.object({
 });
 export const ModelList = v.object({ models: v.array(Model) });
 
+/** The tool call that a helper's session was made for. */
+export const SpawnedBy = v.object({ session_id: string, run_id: string, call_id: string });
+
 export const Command = v.object({
   name: text("as it is said behind a slash"),
   description: string,
@@ -76,6 +79,7 @@ export const Session = v.object({
   usage: Usage,
   mode: Mode,
   run: optional(v.object({ id: string, state: RunState })),
+  spawned_by: optional(told(SpawnedBy, "of a helper's session, the call that asked for it")),
 });
 export const SessionList = v.object({ sessions: v.array(Session), total: count, page: count, size: count });
 

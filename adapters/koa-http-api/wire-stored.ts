@@ -1,4 +1,4 @@
-import type { Diff, Message, ModelEntry, Part, RunRecord, Session } from "gantry";
+import type { Diff, Message, ModelEntry, Part, RunRecord, Session, SpawnedBy } from "gantry";
 import type * as shapes from "./shapes.js";
 import type { Told } from "./told.js";
 import { wireUsage } from "./wire.js";
@@ -17,8 +17,13 @@ export function wireSession(session: Session, run?: RunRecord): Told<typeof shap
     updated_at: session.updatedAt,
     usage: wireUsage(session.usage),
     mode: session.mode,
+    ...(session.spawnedBy && { spawned_by: wireSpawnedBy(session.spawnedBy) }),
     ...(run && { run: { id: run.id, state: run.state } }),
   };
+}
+
+function wireSpawnedBy({ sessionId, runId, callId }: SpawnedBy): Told<typeof shapes.SpawnedBy> {
+  return { session_id: sessionId, run_id: runId, call_id: callId };
 }
 
 export function wireMessage(message: Message): Told<typeof shapes.Message> {

@@ -14,7 +14,18 @@ const OUTPUT_CHARACTERS = 200_000;
 /** Of what a call is about, where nobody asked for all. */
 const SUMMARY_CHARACTERS = 2_000;
 /** Arguments by which a call is told, the first that it has. */
-const TELLING = ["command", "filePath", "path", "file_path", "pattern", "url", "query", "question", "title"];
+const TELLING = [
+  "command",
+  "filePath",
+  "path",
+  "file_path",
+  "pattern",
+  "url",
+  "query",
+  "question",
+  "title",
+  "description",
+];
 
 /** How it is shown. */
 export interface Layout {

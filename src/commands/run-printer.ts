@@ -28,11 +28,16 @@ export interface PrinterOptions {
   readonly coloured: boolean;
 }
 
+/** The tool that asks for a helper. */
+const HELPERS = "task";
+
 /** For people and scripts: the text on stdout, what is done on stderr. */
 export class TextPrinter implements Printer {
   readonly #output: Output;
   readonly #options: PrinterOptions;
   #messageId = "";
+  /** Ids of calls that ask for a helper. */
+  readonly #helpers = new Set<string>();
   /** The last two characters that stdout got. */
   #last = "\n\n";
   #isBegun = false;
@@ -54,7 +59,13 @@ export class TextPrinter implements Printer {
       case "token":
         return event.text === undefined ? undefined : this.#say(event.text, event.messageId);
       case "tool_call":
+        if (event.name === HELPERS) this.#helpers.add(event.callId);
         return this.#progress(`> ${callOf(event.name, event.title)}`);
+      case "tool_progress":
+        // A line for each of its own calls; what commands print is theirs.
+        if (this.#helpers.has(event.callId))
+          for (const line of event.text.trimEnd().split("\n")) this.#progress(`  > ${line}`);
+        return;
       case "tool_result":
         if (event.failed) this.#progress(`  ${event.refused ? "refused" : "failed"}: ${event.output}`);
         return;

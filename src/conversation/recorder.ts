@@ -7,7 +7,7 @@ import type { Usage } from "../ports/usage.js";
 import { addUsage } from "./usage.js";
 
 /** What watchers see of a change. */
-export type StoredChange = Pick<SessionChange, "add" | "append" | "finish" | "set">;
+export type StoredChange = Pick<SessionChange, "add" | "append" | "finish" | "set" | "usage">;
 
 /**
  * A change under a run's lease, and what it changes of the run. `sync` as that of the driver; `later`: the disk is not

@@ -1,9 +1,9 @@
+import type { EndedBy } from "./budget.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./tool.js";
 import type { Usage } from "./usage.js";
 
-/** What ended a run that succeeded: its model had no more to do, or it came to a limit. */
-export type EndedBy = "model" | "max_iterations" | "budget";
+export type { EndedBy } from "./budget.js";
 
 /** What a run tells while it goes. Telemetry: tokens that come together may be joined, under backpressure also dropped; other events never. */
 export type AgentEvent =

@@ -1,5 +1,6 @@
 import type { AskReply } from "./ask.js";
-import type { AgentEvent, EndedBy } from "./events.js";
+import type { Budget, EndedBy } from "./budget.js";
+import type { AgentEvent } from "./events.js";
 import type { Holder } from "./holder.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
@@ -9,15 +10,7 @@ import type { ToolServer } from "./tool-server.js";
 import type { ToolSource } from "./tool-source.js";
 import type { Usage } from "./usage.js";
 
-/** What a run may cost at most; whatever is left out has no bound. */
-export interface Budget {
-  /** USD of all its model calls. */
-  usd?: number | undefined;
-  /** Prompt and completion tokens of all its model calls. */
-  tokens?: number | undefined;
-  /** Of wall time, the wait for people's answers left out. */
-  seconds?: number | undefined;
-}
+export type { Budget } from "./budget.js";
 
 /** What a run is asked to do. */
 export interface RunInput {

@@ -2,6 +2,7 @@ import type { Ask } from "./ask.js";
 import type { BackgroundWork } from "./background.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./shown.js";
+import type { Helper, SpawnInput } from "./spawn.js";
 import type { Skill } from "./skill.js";
 
 export type { Diff, Location, ToolKind } from "./shown.js";
@@ -115,6 +116,13 @@ export interface ToolContext {
   question(question: Question): Promise<string | undefined>;
   /** Show people what the call has printed since this was said last; kept nowhere, and no part of its output. Never throws. */
   progress(text: string): void;
+  /**
+   * Begin a helper: a run in a session of its own, on the same folder and with the same model. It may do no more than the run
+   * that the call is of, asks that one's people, and what it spends is spent there too. What it does is shown as the
+   * call's progress, a line for each of its tool calls. It ends with the call at the latest, and is cancelled with its run.
+   * Rejects as `Agent.run`: with `InputError`, or `TooManyRunsError` where it has no place.
+   */
+  spawn(input: SpawnInput): Promise<Helper>;
   /**
    * What the session's tools remember of each other (files read, todo list). What a call sets to plain JSON is stored
    * with its result and found again by any process; anything else lives as long as this one.

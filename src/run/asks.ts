@@ -25,14 +25,15 @@ const LOOK_MS = 1000;
 
 /**
  * Put a question to whoever is there, stored, so that any door may answer it; `here` asks the person at the run's own
- * door. Resolves with the first answer. Rejects with the signal's reason.
+ * door. Resolves with the first answer. Rejects with the reason of `signal`, which is aborted with the run's at the latest.
  */
 export async function askPeople(
   run: RunContext,
   asked: Asked,
   here: ((signal: AbortSignal) => Promise<AskReply>) | undefined,
+  signal = run.signal,
 ): Promise<Ask | NoAnswer> {
-  const { recorder, inbox, store, signal, bus, logger } = run;
+  const { recorder, inbox, store, bus, logger } = run;
   const { timeoutMs, unattended } = run.agent.asking;
   const names = { runId: run.id, sessionId: run.sessionId };
   // Who is there takes their time; whoever may come is waited for so long.
@@ -111,7 +112,7 @@ export async function askPeople(
     run.asking.delete(ask.id);
     const state = run.asking.size > 0 ? "waiting" : "running";
     // One that has ended meanwhile has no clock to go on.
-    if (state === "running" && !signal.aborted) run.clock?.go();
+    if (state === "running" && !run.signal.aborted) run.clock?.go();
     const left = closed.state === "open" ? { asks: [(closed = withdrawn(ask))] } : {};
     await recorder.write({ sync: false, ...left, run: { state } }).catch((error: unknown) => {
       logger.debug("the end of a question was not stored", { error });

@@ -2,7 +2,7 @@ import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { SessionMode } from "../ports/session.js";
 import type { ToolKind, ToolSpec } from "../ports/tool.js";
 import { MODES } from "./input.js";
-import type { RunContext } from "./run-context.js";
+import type { RunContext, Spawned } from "./run-context.js";
 
 /** Kinds of tools that change nothing; of those that need permission a person is asked. */
 const LOOKING: ReadonlySet<ToolKind> = new Set(["read", "search", "think", "fetch"]);
@@ -20,12 +20,24 @@ export function refusedInMode(mode: SessionMode, { kind, name }: ToolSpec): stri
  * The mode as it is now: somebody may have changed it since the run began, and may have taken leave back. One that nobody
  * knows counts as the strictest.
  */
-export async function currentMode({ store, sessionId, conversation }: RunContext): Promise<SessionMode> {
+export async function currentMode({ store, sessionId, conversation, spawned }: RunContext): Promise<SessionMode> {
   const stored = (await store.get(sessionId)) ?? conversation.session;
   const { leave } = stored;
-  const mode = MODES.includes(stored.mode) ? stored.mode : "plan";
+  const own = MODES.includes(stored.mode) ? stored.mode : "plan";
+  const mode = spawned ? await helpersMode(own, spawned) : own;
   conversation.session = { ...conversation.session, mode, leave };
   return mode;
+}
+
+/** That of its asker, unless somebody gave it a stricter one. */
+async function helpersMode(own: SessionMode, { asker, mode }: Spawned): Promise<SessionMode> {
+  const theirs = await currentMode(asker);
+  return own !== mode && MODES.indexOf(own) > MODES.indexOf(theirs) ? own : theirs;
+}
+
+/** The run whose people are asked: of a helper's that of its asker. */
+export function frontOf(run: RunContext): RunContext {
+  return run.spawned ? frontOf(run.spawned.asker) : run;
 }
 
 /** Asked last: in `auto` tools that need permission ask where the run's own door answers, and run where it does not; in the other modes they ask. */
@@ -37,6 +49,7 @@ export const BY_MODE: PermissionPolicy = {
 };
 
 /** Whether somebody is there who may answer what a run asks. */
-export function isAttended({ ask, tail }: RunContext): boolean {
+export function isAttended(run: RunContext): boolean {
+  const { ask, tail } = frontOf(run);
   return ask !== undefined || tail.isAttended;
 }

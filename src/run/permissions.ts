@@ -4,8 +4,8 @@ import { now } from "../base/ids.js";
 import type { Ask, AskChoice, AskReply } from "../ports/ask.js";
 import type { Permission } from "../ports/permission-policy.js";
 import type { Leave } from "../ports/session.js";
-import { askPeople } from "./asks.js";
-import { BY_MODE, currentMode, refusedInMode, isAttended } from "./modes.js";
+import { askFront } from "./asks-of-helpers.js";
+import { BY_MODE, currentMode, frontOf, refusedInMode, isAttended } from "./modes.js";
 import { isForCall } from "./rule-check.js";
 import type { RuleVerdict } from "./rules.js";
 import type { ToolCall, ToolCallPreview, ToolContext, ToolSpec } from "../ports/tool.js";
@@ -132,7 +132,8 @@ export async function refusal(
 
 /** Whether a person is there who is asked for leave: where the session's mode wants one, at any door; else where the run's own does. */
 export function canAsk(run: RunContext): boolean {
-  return (run.ask !== undefined && run.asksInAuto) || (run.conversation.session.mode !== "auto" && isAttended(run));
+  const { ask, asksInAuto } = frontOf(run);
+  return (ask !== undefined && asksInAuto) || (run.conversation.session.mode !== "auto" && isAttended(run));
 }
 
 /** What a person may say of a call. */
@@ -153,18 +154,19 @@ export function asker(callId: string, tool: ToolSpec, run: RunContext, lasting?:
     const { title } = shown;
     const what = lasting ?? JSON.stringify({ asked: shown, projectDir: run.projectDir });
     const { unattended, timeoutMs } = run.agent.asking;
-    const given = run.conversation.session.leave;
+    const front = frontOf(run);
+    const given = front.conversation.session.leave;
     if (given.some((leave) => leave.tool === tool.name && leave.what === what)) return "allow";
     if (!isAttended(run) && unattended !== "wait") {
       if (unattended === "allow") return "allow";
       throw new Unanswered(NOBODY);
     }
-    const names = { callId, tool: tool.name };
-    const here = run.ask;
-    const outcome = await askPeople(
+    const outcome = await askFront(
       run,
-      { ...shown, ...names, kind: "permission", toolKind: tool.kind, choices: CHOICES, freeText: false },
-      here && (async (signal) => replyOf(await here({ ...toldOf(shown), ...names, kind: tool.kind }, signal))),
+      { ...shown, callId, tool: tool.name, kind: "permission", toolKind: tool.kind, choices: CHOICES, freeText: false },
+      (here) =>
+        async ({ callId, title }, signal) =>
+          replyOf(await here({ ...toldOf(shown), title, callId, tool: tool.name, kind: tool.kind }, signal)),
     );
     if (outcome === "late")
       throw new Unanswered(
@@ -173,7 +175,7 @@ export function asker(callId: string, tool: ToolSpec, run: RunContext, lasting?:
     if (outcome === "nobody") throw new Unanswered(NOBODY);
     const choice = outcome.reply?.choice;
     if (choice === "allow_always")
-      await giveLeave(run, { tool: tool.name, what, title, by: outcome.answeredBy, at: now() });
+      await giveLeave(front, { tool: tool.name, what, title, by: outcome.answeredBy, at: now() });
     return choice === "allow" || choice === "allow_always" ? choice : "reject";
   };
 }
@@ -203,19 +205,19 @@ export function questioner(callId: string, tool: ToolSpec, input: unknown, run: 
     if (!isAttended(run) && run.agent.asking.unattended !== "wait") return undefined;
     const choices = labels.map((label, i) => ({ id: String(i + 1), label: String(label) }));
     const shown = { title: String(title), input: plainCopy(input), locations: [] };
-    const names = { callId, tool: tool.name };
-    const here = run.ask;
-    const outcome = await askPeople(
+    const about = { tool: tool.name, toolKind: tool.kind, diff: [], reason: "", choices, freeText };
+    const outcome = await askFront(
       run,
-      { ...shown, ...names, kind: "question", toolKind: tool.kind, diff: [], reason: "", choices, freeText },
-      here &&
-        (async (signal) => {
+      { ...shown, ...about, callId, kind: "question" },
+      (here) =>
+        async ({ callId, title }, signal) => {
           const question = { choices, freeText };
-          const reply = replyOf(await here({ ...shown, ...names, kind: tool.kind, question }, signal));
+          const asked = { ...shown, title, callId, tool: tool.name, kind: tool.kind, question };
+          const reply = replyOf(await here(asked, signal));
           if (!choices.some(({ id }) => id === reply.choice) && !(freeText && reply.text !== ""))
             throw new Error("the person chose nothing");
           return reply;
-        }),
+        },
     );
     if (typeof outcome === "string" || !outcome.reply) return undefined;
     const { choice, text } = outcome.reply;

@@ -7,7 +7,7 @@ import type { Models } from "../models/models.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model, ModelPrices, ModelProvider, ReasoningEffort } from "../ports/model-provider.js";
-import type { RunInput } from "../ports/run.js";
+import type { Run, RunInput } from "../ports/run.js";
 import type { SessionMode } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Hooks } from "../ports/hooks.js";
@@ -33,6 +33,20 @@ import type { RunPlaces } from "./places.js";
 import type { Structure } from "./structured.js";
 import type { ToolSources } from "./tool-sources.js";
 import type { ToolStates } from "./tool-state.js";
+
+/** Of a helper's run: who asked for it. */
+export interface Spawned {
+  readonly asker: RunContext;
+  /** The asker's tool call. */
+  readonly callId: string;
+  /** Names the helper for people. */
+  readonly title: string;
+  /** The asker's mode, as it was then. */
+  readonly mode: SessionMode;
+  readonly maxIterations: number;
+  /** What it has spent is counted in the asker's run. */
+  readonly counted: TaskSet;
+}
 
 /** What all runs of an agent share; made once, with the agent. */
 export interface AgentParts {
@@ -68,6 +82,8 @@ export interface AgentParts {
   readonly kept: KeptConversations;
   /** Who watches. */
   readonly live: () => Live;
+  /** Begin the run of a helper. Rejects as `Agent.run`. */
+  readonly spawn: (input: RunInput, spawned: Spawned) => Promise<Run>;
   /** Sessions that a title is being made for. */
   readonly naming: Set<string>;
   /** Aborted when the agent closes. */
@@ -87,12 +103,16 @@ export interface RunContext {
   readonly id: string;
   /** The chain's first session. */
   readonly sessionId: string;
+  /** Undefined: it is no helper's. */
+  readonly spawned: Spawned | undefined;
   /** Told with streamed tokens. */
   readonly agentId: string;
   readonly provider: ModelProvider;
   readonly model: Model;
   readonly effort: ReasoningEffort;
   readonly system: string;
+  /** What was added to the system prompt. */
+  readonly extraPrompt: string;
   /** Sorted by name. */
   readonly tools: readonly Tool[];
   /** Those that the model was told of. */

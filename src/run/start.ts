@@ -31,8 +31,9 @@ import { offeredTools } from "./offered-tools.js";
 import { attachedBytes, type RunPlace } from "./places.js";
 import { isOfMoney, isSpending, purseOf } from "./purse.js";
 import type { Turn } from "./waiter.js";
-import type { AgentParts, RunContext } from "./run-context.js";
+import type { AgentParts, RunContext, Spawned } from "./run-context.js";
 import { begun } from "./run-record.js";
+import { countIn, helpersSession } from "./spawn.js";
 import { surroundingsFor, worksOnFiles } from "./surroundings.js";
 import { systemPrompt } from "./system-prompt.js";
 
@@ -40,7 +41,12 @@ import { systemPrompt } from "./system-prompt.js";
  * A run that holds its session, with the user's message stored. Rejects, with nothing stored and nothing held, as
  * `Agent.run` says. `turn`: of one that waited in line.
  */
-export async function startRun(agent: AgentParts, input: RunInput, turn?: Turn): Promise<RunContext> {
+export async function startRun(
+  agent: AgentParts,
+  input: RunInput,
+  turn?: Turn,
+  spawned?: Spawned,
+): Promise<RunContext> {
   const place = agent.places.take();
   const cancel = new AbortController();
   const others = [agent.closing, ...(input.signal ? [input.signal] : []), ...(turn ? [turn.signal] : [])];
@@ -54,7 +60,7 @@ export async function startRun(agent: AgentParts, input: RunInput, turn?: Turn):
   };
   try {
     place.reserve(attachedBytes(input));
-    return await begin(agent, input, place, cancel, leave, turn);
+    return await begin(agent, input, place, cancel, leave, turn, spawned);
   } catch (error) {
     leave();
     throw ending(error, cancel.signal);
@@ -68,6 +74,7 @@ async function begin(
   cancel: AbortController,
   leave: () => void,
   turn: Turn | undefined,
+  spawned: Spawned | undefined,
 ): Promise<RunContext> {
   const { signal } = cancel;
   const store = await agent.store();
@@ -95,7 +102,8 @@ async function begin(
       : await (await import("./structured.js")).Structure.open(outputSchema, signal);
   const id = turn?.record.id ?? newId();
   const logger = loggerWith(agent.logger, { run: id });
-  const original = stored ?? newSession({}, { projectDir, mode: agent.mode });
+  const original =
+    stored ?? (spawned ? helpersSession(spawned, projectDir) : newSession({}, { projectDir, mode: agent.mode }));
   const sessionId = original.chain.root;
   // Told with the lease: until that was ours, another process may have gone on, compacted or deleted it.
   const wanted = stored && headWith(stored, agent.kept.fenceOf(sessionId));
@@ -138,7 +146,8 @@ async function begin(
     const hold = tail.hold();
     // Before anything is asked: what only a person can do is offered where one is there.
     const unattend = input.attended ? tail.attended(input.attended) : () => undefined;
-    const someone = input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait";
+    // A helper asks those of its asker for leave, and what it wants to know of nobody.
+    const someone = !spawned && (input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait");
     releaseTail = () => {
       unattend();
       hold.end();
@@ -165,23 +174,29 @@ async function begin(
       (change) => {
         hold.stored(change);
         store.notifier.publish(sessionId);
+        if (spawned && change.usage) countIn(spawned, id, change.usage);
       },
     );
+    const asker = spawned?.asker.allowance;
+    const spender = { ...chosen, recorder, signal, asker };
     const { seconds } = purse.run;
+    const extraPrompt = input.systemPrompt ?? agent.prompt.text;
     const run: RunContext = {
       agent,
       id,
       sessionId,
+      spawned,
       agentId: newId(),
       ...chosen,
       effort: effortOf(chosen, effort, logger),
+      extraPrompt,
       system: systemPrompt({
         model: chosen.model,
         tools: offered,
         projectDir,
         surroundings,
         words: said,
-        extra: withFolders(input.systemPrompt ?? agent.prompt.text, input.folders),
+        extra: withFolders(extraPrompt, input.folders),
         use: agent.prompt.use,
         missing,
         answer: structure?.instructions ?? "",
@@ -189,8 +204,8 @@ async function begin(
       tools: offered,
       skills: said.skills,
       hooks: agent.hooks,
-      limits: agent.limits,
-      allowance: isSpending(purse) ? new RunBudget(purse, { ...chosen, recorder }) : undefined,
+      limits: spawned ? { ...agent.limits, iterations: spawned.maxIterations } : agent.limits,
+      allowance: isSpending(purse) || asker ? new RunBudget(purse, spender) : undefined,
       clock: seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetSpentError())),
       unknownPrice: purse.unknownPrice,
       structure,

@@ -24,6 +24,7 @@ import {
 } from "./permissions.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
+import { Helpers } from "./spawn.js";
 import { CallState } from "./tool-state.js";
 import { capText } from "../base/cut-text.js";
 
@@ -186,15 +187,37 @@ interface Own {
 /** What a call brought, or that it was refused. */
 type Settled = Pick<ToolOutcome, "output"> & { refused?: boolean };
 
+/** Those of one call; of most there are none, and what makes them is not loaded. */
+class CallHelpers {
+  readonly #make: () => Helpers;
+  #helpers: Helpers | undefined;
+
+  constructor(make: () => Helpers) {
+    this.#make = make;
+  }
+
+  made(): Helpers {
+    return (this.#helpers ??= this.#make());
+  }
+
+  /** Never rejects. */
+  async end(): Promise<void> {
+    await this.#helpers?.end();
+  }
+}
+
 /** Never rejects. */
 async function settle(one: Prepared, verdict: Verdict, own: Own, run: RunContext): Promise<Settled> {
   const { signal } = run;
   if (signal.aborted) return { output: { text: NOT_RUN, failed: true } };
   if (!one.tool) return { output: { text: one.refusal ?? "", failed: true } };
   const progress = progressOf(one.call.id, run);
-  const work = perform(one, one.tool, verdict, own, progress, run);
+  const helpers = new CallHelpers(() => new Helpers(run, { id: one.call.id, tool: one.tool?.name ?? "" }, progress));
+  const work = perform(one, one.tool, verdict, { ...own, progress, helpers }, run).finally(() => helpers.end());
   const settled = await withGrace(work, signal);
   progress.end();
+  // One that takes its time to end leaves none of them behind.
+  if (settled === undefined) await helpers.end();
   if (settled === undefined) {
     void run.agent.stragglers.add(work);
     return { output: { text: INTERRUPTED, failed: true } };
@@ -230,8 +253,7 @@ async function perform(
   one: Prepared,
   tool: Tool,
   verdict: Verdict,
-  { state, nested }: Own,
-  progress: Paced,
+  { state, nested, progress, helpers }: Own & { progress: Paced; helpers: CallHelpers },
   run: RunContext,
 ): Promise<Settled> {
   const { limits } = run;
@@ -269,6 +291,7 @@ async function perform(
       canAsk(run) || run.conversation.session.mode !== "auto" ? noted(own(request)) : Promise.resolve("allow"),
     question: questioner(callId, tool, one.input, run),
     progress: (text) => progress.push(text),
+    spawn: (input) => helpers.made().spawn(input),
     state,
     skills: run.skills,
   };

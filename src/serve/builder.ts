@@ -97,6 +97,7 @@ export class Builder {
         outputsPath: join(home, "outputs"),
         keptPath: join(home, "kept"),
       },
+        task: { maxIterations: tools.task.maxIterations },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);

@@ -230,6 +230,9 @@ export const configOptions = option.section(
           'Whether commands in the sandbox reach the network, and so this server too. Left out: not with `"required"`.',
         ),
       }),
+      task: option.section({
+        max_iterations: option.whole("Model calls of a helper, at most `agent.max_iterations`.", { min: 1, default: 50 }),
+      }),
       webfetch: option.section({
         allow_private: option.flag("Whether web pages may be fetched from loopback and private addresses.", {
           default: false,

@@ -83,13 +83,14 @@ export class Sessions {
     return store.get(id);
   }
 
-  /** Originals, newest first; without `limit` 50 of them. Rejects with `InputError`. */
+  /** Originals, newest first; without `limit` 50 of them. Those of helpers where `spawnedBy` asks for them, with any id of their asker's chain. Rejects with `InputError`. */
   async list(query: Partial<SessionQuery> = {}): Promise<SessionPage> {
     const { limit = PAGE, ...rest } = query;
     for (const [field, value] of Object.entries({ limit, offset: rest.offset ?? 0 }))
       if (!Number.isSafeInteger(value) || value < 0) throw new InputError(field, "a whole number, at least 0");
     const store = await this.#options.store();
-    return store.list({ limit, ...rest });
+    const asker = rest.spawnedBy === undefined ? undefined : await store.get(rest.spawnedBy);
+    return store.list({ limit, ...rest, ...(asker && { spawnedBy: asker.chain.root }) });
   }
 
   /** Ascending by `seq`. Rejects with `SessionNotFoundError`. */

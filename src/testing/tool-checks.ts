@@ -4,6 +4,7 @@ import { syncBuiltinESMExports } from "node:module";
 import { isAbsolute } from "node:path";
 import { hasCode } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
+import type { HelperResult } from "../ports/spawn.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { soon, type Check } from "./check.js";
 
@@ -226,6 +227,14 @@ function nested(levels: number): unknown {
   return value;
 }
 
+/** How each helper ends that a tool asks for. */
+const HELPED: HelperResult = {
+  output: "done",
+  endedBy: "model",
+  usage: { promptTokens: 0, completionTokens: 0, totalTokens: 0, cost: 0 },
+  iterations: 1,
+};
+
 function context(
   projectDir: string,
   changes: { signal?: AbortSignal; state?: Map<string, unknown> | undefined },
@@ -239,6 +248,7 @@ function context(
     ask: () => Promise.resolve("allow"),
     question: () => Promise.resolve(undefined),
     progress: () => undefined,
+    spawn: () => Promise.resolve({ runId: "helper", sessionId: "helper", result: Promise.resolve(HELPED) }),
     state: changes.state ?? new Map<string, unknown>(),
   };
 }

@@ -14,6 +14,7 @@ import { listTool } from "./list.js";
 import { multieditTool } from "./multiedit.js";
 import { readTool } from "./read.js";
 import { tidy } from "./shell-output.js";
+import { taskTool } from "./task.js";
 import { skillTool } from "./skill.js";
 import { todoreadTool, todowriteTool } from "./todo.js";
 import { webfetchTool } from "./webfetch.js";
@@ -58,6 +59,10 @@ export interface BuiltinToolsOptions {
   webfetch?: {
     /** Whether loopback, private and link-local addresses may be fetched from. Default false. */
     allowPrivate?: boolean;
+  };
+  task?: {
+    /** Model calls of a helper; the agent's own limit stands beside it. Default 50. */
+    maxIterations?: number;
   };
   /** Path of the shell for bash. Default bash, else sh. */
   shell?: string;
@@ -114,6 +119,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     todowriteTool(),
     todoreadTool(),
     askUserTool(),
+    taskTool(options.task),
     skillTool(files),
   ];
   return tools.map((tool) => withoutSecrets(tool, redactor));

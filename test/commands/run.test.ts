@@ -56,6 +56,22 @@ describe("gantry run", () => {
     assert.deepEqual([quiet.code, quiet.stdout, quiet.stderr], [0, "Quiet.\n", ""]);
   });
 
+  it("tells what a helper does beside the call that asked for it", async (t) => {
+    const { fake, options, project } = await bench(t);
+    await project.write({ "a.txt": "alpha\n" });
+    fake.enqueue(
+      { say: [{ call: { name: "task", arguments: { description: "Look at a", prompt: "What is in a.txt?" } } }] },
+      { say: [{ call: { name: "read", arguments: { path: "a.txt" } } }] },
+      { say: [{ gate: "seen" }, { text: "alpha" }] },
+      say("It says alpha."),
+    );
+    const child = await spawnGantry(t, { ...options, args: ["run", "x"] });
+    child.child.stdin.end();
+    await child.output(/> Task: Look at a\n {2}> Read a\.txt\n/, "stderr");
+    fake.open("seen");
+    assert.deepEqual([(await child.exited).code, child.stdout], [0, "It says alpha.\n"]);
+  });
+
   it("writes what comes when it comes", async (t) => {
     const { fake, options } = await bench(t);
     fake.enqueue({ say: [{ text: "first " }, { gate: "more" }, { text: "second" }] });

@@ -20,6 +20,7 @@ export function toolContext(projectDir: string, changes: Partial<ToolContext> = 
     ask: () => Promise.resolve("allow"),
     question: () => Promise.resolve(undefined),
     progress: () => undefined,
+    spawn: () => Promise.reject(new Error("there are no helpers here")),
     state: new Map(),
     ...changes,
   };

@@ -89,6 +89,7 @@ async function runTool(
       question: async () => undefined,
 
       progress: () => undefined,
+      spawn: () => Promise.reject(new Error("there are no helpers here")),
       state: new Map(),
     });
     output = result.text;

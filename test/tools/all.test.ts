@@ -27,6 +27,7 @@ it("asks for what changes things or leaves the machine, and runs the rest side b
     "list",
     "read",
     "skill",
+    "task",
     "todoread",
     "webfetch",
   ]);

@@ -40,6 +40,7 @@ const INPUTS: Readonly<Record<string, { input: (id: string) => unknown; slow?: (
   todoread: { input: () => ({}) },
   skill: { input: () => ({ name: "greet" }) },
   ask_user: { input: () => ({ question: "Which?", choices: ["a", "b"] }) },
+  task: { input: () => ({ description: "Look", prompt: "Look at a.txt." }) },
 };
 
 async function inBackground(tools: readonly Tool[], context: ToolContext): Promise<string> {

@@ -12,12 +12,18 @@ export class Sessions {
     this.#connection = connection;
   }
 
-  /** One page, the last used first. `page` counts from 1; `search` is part of a title. */
+  /** One page, the last used first. `page` counts from 1; `search` is part of a title; `spawnedBy`: the helpers of a session. */
   async list(
-    { page, size, search, projectDir }: { page?: number; size?: number; search?: string; projectDir?: string } = {},
+    {
+      page,
+      size,
+      search,
+      projectDir,
+      spawnedBy,
+    }: { page?: number; size?: number; search?: string; projectDir?: string; spawnedBy?: string } = {},
     { signal }: CallOptions = {},
   ): Promise<SessionList> {
-    const query = { page, size, search, project_dir: projectDir };
+    const query = { page, size, search, project_dir: projectDir, spawned_by: spawnedBy };
     const isWhole = ({ sessions }: SessionList) => Array.isArray(sessions);
     return (await this.#connection.json<SessionList>("sessions", { query, signal }, isWhole)).body;
   }

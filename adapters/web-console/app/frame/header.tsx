@@ -4,12 +4,14 @@ import { IconButton } from "../parts/button.js";
 import { money, tokens } from "../parts/format.js";
 import { useConsole } from "../state/context.js";
 import type { OpenSession } from "../state/open-session.js";
+import { hashOf } from "../state/router.js";
 
 /** What is shown, and what the page as a whole may do. */
 export function Header() {
   const store = useConsole();
   const session = store.session.value;
   const { name } = store.route.value;
+  const asker = session?.info.value?.spawned_by?.session_id;
   const dark = store.theme.value === "dark";
   return (
     <header class="head">
@@ -19,6 +21,11 @@ export function Header() {
         label="Sessions"
         onClick={() => (store.drawer.value = !store.drawer.value)}
       />
+      {asker !== undefined && (
+        <a class="head-asker" href={hashOf({ name: "session", id: asker })}>
+          Back to who asked
+        </a>
+      )}
       <div class="head-title">
         {session ? <Title key={session.id} session={session} /> : <h1>{name === "runs" ? "Runs" : "New session"}</h1>}
       </div>

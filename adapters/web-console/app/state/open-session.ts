@@ -9,6 +9,7 @@ import {
   type PlanEntry,
   type ProcessState,
   type Run,
+  type Session,
   type SessionChange,
   type SessionState,
   type WatchedEvent,
@@ -108,6 +109,18 @@ export class OpenSession {
     const made = signal(this.#page.progress.get(callId)?.slice(-PRINTED) ?? "");
     this.#printed.set(callId, made);
     return made;
+  }
+
+  /** The sessions of the helpers that a call asked for, as many as one page has; none where they cannot be had. */
+  async helpersOf(callId: string): Promise<readonly Session[]> {
+    try {
+      const { signal } = this.#closing;
+      const { sessions } = await this.#host.client.sessions.list({ spawnedBy: this.id, size: 100 }, { signal });
+      return sessions.filter(({ spawned_by }) => spawned_by?.call_id === callId);
+    } catch {
+      // The row says as much without them.
+      return [];
+    }
   }
 
   /** Whether something is unfolded, as somebody chose; undefined before. It holds while what it is of is out of sight. */

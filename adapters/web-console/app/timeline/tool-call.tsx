@@ -4,6 +4,7 @@ import { DiffView } from "../diff.js";
 import { Icon } from "../parts/icon.js";
 import type { OpenSession } from "../state/open-session.js";
 import { changedLines } from "./changed-lines.js";
+import { HelperLinks } from "./helper-link.js";
 import { Output } from "./output.js";
 import { Parts } from "./parts.js";
 import { splitContent } from "./split-content.js";
@@ -62,6 +63,7 @@ export function ToolCallView({ call, session }: { call: ToolCall; session: OpenS
           {diffs.map((diff, index) => (
             <DiffView key={index} diff={diff} />
           ))}
+          {call.function.name === "task" && <HelperLinks session={session} callId={call.id} />}
           {result ? <Result message={result} /> : <Printed session={session} callId={call.id} />}
         </div>
       )}

@@ -26,6 +26,7 @@ const KNOWN: Readonly<Record<string, readonly [IconName, string, ...string[]]>> 
   webfetch: ["globe", "Fetch", "url"],
   todowrite: ["list", "Update the plan"],
   todoread: ["list", "Look at the plan"],
+  task: ["brain", "Ask a helper", "description"],
   ask_user: ["question", "Ask", "question"],
 };
 const LONGEST = 200;
