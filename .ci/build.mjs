@@ -352,6 +352,8 @@ const FILES = [
       "src/tools/bash-jobs.ts",
       ...["job", "keeper", "kept-job"].map((name) => `src/processes/${name}.ts`),
       "src/serve/strangers.ts",
+      "src/serve/tool-servers.ts",
+      "src/run/server-check.ts",
     ],
   },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/processes/child.ts"] },
