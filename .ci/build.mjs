@@ -254,7 +254,7 @@ const FILES = [
       // What else a first turn needs of the provider is in serve: it would wait here for what the start saves.
       ...["active-run", "execution", "start"].map((name) => `src/run/${name}.ts`),
       ...["messages", "stored-state"].map((name) => `src/conversation/${name}.ts`),
-      ...["instructions", "skills"].map((name) => `src/project/${name}.ts`),
+      ...["git-head", "instructions", "skills"].map((name) => `src/project/${name}.ts`),
       ...["live", "tail"].map((name) => `src/live/${name}.ts`),
       "src/sessions/holder.ts",
       "src/sessions/lease.ts",
@@ -290,7 +290,7 @@ const FILES = [
     needs: ["serve", "run"],
     deferred: true,
     modules: [
-      ...["describe-call", "tool-calls"].map((name) => `src/run/${name}.ts`),
+      ...["describe-call", "nested-instructions", "tool-calls"].map((name) => `src/run/${name}.ts`),
       ...[
         "delete-path",
         "edit-file",
@@ -352,6 +352,8 @@ const FILES = [
       "src/tools/bash-jobs.ts",
       ...["job", "keeper", "kept-job"].map((name) => `src/processes/${name}.ts`),
       "src/serve/strangers.ts",
+      "src/serve/tool-servers.ts",
+      "src/run/server-check.ts",
     ],
   },
   { name: "sandbox", needs: ["serve"], modules: ["src/tools/sandbox.ts", "src/processes/child.ts"] },

@@ -1,13 +1,22 @@
 // Prints what stands before every message, in bytes: the system prompt and the tools, for each family of models.
+import { silentLogger } from "../src/base/log.js";
+import { offeredTools } from "../src/run/offered-tools.js";
 import { builtinTools } from "../src/tools/all.js";
 import { workWords, type PromptFamily } from "../src/run/prompt-words.js";
 
-const FAMILIES: readonly PromptFamily[] = ["claude", "gpt", "gemini", "other", "small"];
+/** A model of each. */
+const FAMILIES: readonly (readonly [PromptFamily, string])[] = [
+  ["claude", "claude-sonnet-4-5"],
+  ["gpt", "gpt-5.1-codex"],
+  ["gemini", "gemini-2.5-pro"],
+  ["other", "deepseek-chat"],
+  ["small", "qwen2.5-coder:7b"],
+];
 
-const all = builtinTools().filter(({ needsSkills }) => needsSkills !== true);
 const rows = [["family", "alone", "with a person", "tools"]];
-for (const family of FAMILIES) {
-  const told = (isAttended: boolean) => all.filter(({ needsPerson }) => isAttended || needsPerson !== true);
+for (const [family, id] of FAMILIES) {
+  const told = (person: boolean) =>
+    offeredTools(builtinTools(), { provider: "", id }, { person, skills: false }, silentLogger);
   const words = (isAttended: boolean) => Buffer.byteLength(workWords({ family, tools: told(isAttended) }));
   const specs = told(false).map(({ name, description, inputSchema }) => ({ name, description, inputSchema }));
   rows.push([family, words(false), words(true), Buffer.byteLength(JSON.stringify(specs))].map(String));

@@ -1,6 +1,6 @@
 import { headerSecrets, type Logger, type Model, type ModelChunk, type ModelRequest } from "gantry";
 import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
-import { listModels } from "./catalogue.js";
+import { assumedModels, listModels } from "./catalogue.js";
 import { Refused, toProviderError, type FaultContext } from "./errors.js";
 import { readError } from "./bodies.js";
 import { Network } from "./network.js";
@@ -49,6 +49,11 @@ export class AiSdkProvider extends AiSdkModels {
     this.#closing.abort(new Error("closed"));
     await this.#network.close();
     await this.#refreshing;
+  }
+
+  async assumed(): Promise<Model[]> {
+    this.#prices();
+    return await assumedModels(this.#settings);
   }
 
   override stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {

@@ -8,7 +8,7 @@ import type { Read } from "./network.js";
 import { present, type Bag } from "./json.js";
 import { entriesOf } from "./listing.js";
 import type { ConfiguredModel, Settings } from "./options.js";
-import { listedWindows } from "./prices.js";
+import { listedModels, listedWindows } from "./prices.js";
 
 /** The provider's models by plain fetch, completed from configuration and the price list, those worth a first try first. */
 export async function listModels(
@@ -33,6 +33,24 @@ export async function listModels(
   const configured = settings.models.map((model) => complete({ ...listed.get(model.id), ...model }, settings));
   for (const { id } of configured) listed.delete(id);
   return [...configured, ...ordered([...listed.values()], entries, settings)];
+}
+
+/** What the public price list has of a provider at its own address, of what an agent is good with; those worth a first try first. */
+export async function assumedModels(settings: Settings): Promise<Model[]> {
+  const { preset, baseUrl } = settings;
+  if (preset === undefined || baseUrl !== preset.baseUrl) return [];
+  const entries: Bag[] = (await listedModels(settings)).map((id) => ({ id }));
+  const windows = await listedWindows(settings);
+  const favourites = FAVOURITES[preset.id] ?? [];
+  const models = entries.flatMap((entry) => {
+    const read = readEntry(entry, settings);
+    const model = read && withEfforts({ ...familiar(read.id), ...read }, settings);
+    // The list has what was ever sold, and what others sell at the same place.
+    if (model === undefined || !(model.reasoning === true || favourites.some((one) => one.test(model.id)))) return [];
+    const { name = model.name, contextWindow } = windows(model.id) ?? {};
+    return [{ ...model, name, ...present({ contextWindow }) }];
+  });
+  return ordered(models, entries, settings);
 }
 
 /** A model with a name and an owner, and with what its family is known for. */

@@ -91,6 +91,15 @@ export async function listedPrices(
   return { input: perMillion(prompt), output: perMillion(answered - prompt), ...cacheWrite };
 }
 
+/** Ids of the models that the public price list has of a provider, but for those that it calls old. */
+export async function listedModels({ local, priceProvider }: Settings): Promise<string[]> {
+  if (local || priceProvider === "" || priceProvider === undefined) return [];
+  const provider = (await priceList())?.findProvider({ providerId: priceProvider });
+  const current = (provider?.models ?? []).filter(({ id, deprecated }) => deprecated !== true && !id.includes(":"));
+  if (priceProvider === "zai") return current.map(({ id }) => id.toLowerCase());
+  return current.map(({ id }) => id).filter((id) => priceProvider !== "google" || !id.startsWith("claude"));
+}
+
 /** Context window of a model, where the price list tells it. */
 export async function listedWindows(
   settings: Settings,

@@ -20,8 +20,8 @@ interface Listed {
   readonly prompts: readonly { readonly name: string; readonly hint: string; readonly description: string }[];
 }
 
-/** A run waits no longer either, in ms. */
-const OPEN_MS = 30_000;
+/** Longer than a run waits: what has to be downloaded first may be so here. */
+const OPEN_MS = 120_000;
 
 /** `gantry mcp list`: every server of the config, started as a session in this folder would have it. */
 export const run: Command<typeof mcpList.flags> = async ({ args, flags, output, interrupted }) => {

@@ -51,7 +51,7 @@ function nameOf({ provider, model }: ModelEntry): string {
 
 function tableOf(entries: readonly ModelEntry[], columns: number | undefined): string {
   const rows = entries.map((entry) => {
-    const { contextWindow, maxOutput, prices, reasoning, input = [] } = entry.model;
+    const { contextWindow, maxOutput, prices, reasoning, assumed, input = [] } = entry.model;
     const takes = input.filter((kind) => kind !== "text");
     return [
       nameOf(entry),
@@ -59,7 +59,7 @@ function tableOf(entries: readonly ModelEntry[], columns: number | undefined): s
       maxOutput === undefined ? "" : grouped(maxOutput),
       prices === undefined ? "" : String(prices.input),
       prices === undefined ? "" : String(prices.output),
-      [...(reasoning ? ["reasons"] : []), ...takes].join(", "),
+      [...(reasoning ? ["reasons"] : []), ...takes, ...(assumed ? ["not listed yet"] : [])].join(", "),
     ];
   });
   return table(["MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN"], rows, { columns, right: [1, 2, 3, 4] });

@@ -129,7 +129,6 @@ async function inPlace<T>(
   const name = basename(path);
   const target = await guard.resolveForChange(dirname(path));
   if (target.path !== dirname(path)) throw new PathError("outside", "the folder that it was in is elsewhere now");
-  guard.refuseProtected([path]);
   const folder = await guard.openFolder(dirname(path), { create });
   try {
     if (folder.path !== dirname(path)) throw new PathError("outside", "the folder that it was in is elsewhere now");

@@ -70,7 +70,7 @@ export class LooseText {
           );
       const how = [...reading.how, ...(reading.how.length > 0 && way === WAYS[0] ? [] : [way.how])].join(", ");
       if (places.length > 1) {
-        const lines = [...new Set(places.map(({ first }) => first + 1))];
+        const lines = [...new Set(places.map(({ first }) => first + 1))].sort((one, other) => one - other);
         return (
           `is nowhere to the letter, and ${Math.max(2, lines.length)} times not to the letter (${how}; lines ` +
           `${lines.slice(0, 10).join(", ")}${lines.length > 10 ? ", …" : ""}). Copy the lines that you mean exactly, with lines around them`

@@ -61,6 +61,8 @@ class Listing {
   /** Of an earlier process, until it is heard in this one. */
   models: readonly Model[] = [];
   heard = false;
+  /** Whether they are known by heart alone. */
+  assumed = false;
   failure: unknown;
   /** By `ticks`. */
   begunAt = -Infinity;
@@ -239,6 +241,7 @@ export class Catalogue {
       if (!Array.isArray(told)) throw new ProviderError(provider.name, "protocol", "what it told is no list of models");
       listing.models = told.filter(isModel);
       listing.heard = true;
+      listing.assumed = false;
       listing.failure = undefined;
       listing.said = "";
       await this.#save();
@@ -247,6 +250,7 @@ export class Catalogue {
       listing.failure = limit.expired
         ? new ProviderError(provider.name, "timeout", `no list of models within ${listingMs / 1000} s`)
         : (error ?? new Error("unexpected failure"));
+      await this.#assume(listing);
       const reason = whyFailed(listing.failure);
       // Asked again and again, it would fill the log with the same line.
       if (reason === listing.said) return;
@@ -258,9 +262,28 @@ export class Catalogue {
     }
   }
 
+  /** What it is known to have had, where nothing is known of what it has, and a key that it refuses is not why. */
+  async #assume(listing: Listing): Promise<void> {
+    const { provider, failure, models } = listing;
+    if (models.length > 0 || (hasCode(failure, "provider") && failure.kind === "authentication")) return;
+    try {
+      const told: unknown = await provider.assumed?.();
+      if (!Array.isArray(told) || told.length === 0) return;
+      listing.models = told.filter(isModel).map((model) => ({ ...model, assumed: true as const }));
+      listing.assumed = true;
+      this.#options.logger.info(`models of ${provider.name} are those that it was known to have`, {
+        models: listing.models.length,
+      });
+    } catch (error) {
+      this.#options.logger.debug(`nothing is known of ${provider.name} by heart`, { error });
+    }
+  }
+
   /** One after the other, so that the last one saved is the newest. */
   #save(): Promise<void> {
-    const known = [...this.#listings].filter(([, { heard, models }]) => heard || models.length > 0);
+    const known = [...this.#listings].filter(
+      ([, { heard, assumed, models }]) => heard || (models.length > 0 && !assumed),
+    );
     const models = Object.fromEntries(known.map(([name, listing]) => [name, listing.models]));
     return (this.#saving = this.#saving.then(() => this.#options.cache.save(models)));
   }

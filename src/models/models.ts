@@ -8,7 +8,7 @@ import {
   type ModelEntry,
   type ModelPair,
 } from "./catalogue.js";
-import { ModelSelectionError, ModelTimeoutError } from "../ports/errors.js";
+import { hasCode, ModelSelectionError, ModelTimeoutError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 
@@ -212,6 +212,8 @@ export class Models {
     for (let pause = 500; ; pause = Math.min(pause * 2, 5_000)) {
       const first = await this.#first(provider, signal);
       if (first) return first;
+      const assumed = this.#catalogue.isHopeless(provider) ? this.#assumed([provider]) : undefined;
+      if (assumed) return assumed;
       if (this.#catalogue.isHopeless(provider))
         throw new ModelSelectionError(`${provider.name} has no model${this.#whyNot(provider)}`);
       await delay(pause, signal);
@@ -221,8 +223,19 @@ export class Models {
 
   async #first(provider: ModelProvider, signal: AbortSignal): Promise<ChosenModel | undefined> {
     if (this.#catalogue.modelsOf(provider).length === 0) await this.#catalogue.heard(provider, signal);
-    const model = this.#catalogue.modelsOf(provider)[0];
+    // What nobody said is there is taken by name, or where nothing else is.
+    const model = this.#catalogue.modelsOf(provider).find(({ assumed }) => assumed !== true);
     return model && { provider, model };
+  }
+
+  /** The first model that one of them is known to have had; not of one where nobody is there. */
+  #assumed(providers: readonly ModelProvider[]): ChosenModel | undefined {
+    for (const provider of providers) {
+      const [model] = this.#catalogue.modelsOf(provider);
+      const failure = this.#catalogue.failureOf(provider);
+      if (model && !(hasCode(failure, "provider") && failure.unreachable)) return { provider, model };
+    }
+    return undefined;
   }
 
   /** The configured pair if both names are given, else the one last used in the project folder. */
@@ -258,6 +271,8 @@ export class Models {
         }
         // Nobody has a model. What may pass is asked again until the time is over; what will not is said now.
         if (providers.every((provider) => this.#catalogue.isHopeless(provider))) {
+          const assumed = this.#assumed(providers);
+          if (assumed) return assumed;
           const why = this.#catalogue.why();
           throw new ModelSelectionError(why === "" ? "no provider has a model" : `no model available (${why})`);
         }

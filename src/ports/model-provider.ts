@@ -23,6 +23,8 @@ export interface Model {
   maxOutput?: number;
   /** Whether it reasons, so that an effort can be chosen. */
   reasoning?: boolean;
+  /** Whether nobody said that it is there: it is known by heart, and no list was to be had yet. */
+  assumed?: true;
   /** Efforts that can be asked of it, the least first; none where it thinks as it likes. Default: unknown, asked as said. */
   efforts?: readonly Exclude<ReasoningEffort, "">[];
   /** What it takes beside text. Default: unknown, treated as text alone. */
@@ -100,6 +102,11 @@ export interface ModelProvider {
   readonly known: readonly Model[];
   /** Models on offer, the known ones included. May go to the network; the kernel caches the answer. */
   models(signal: AbortSignal): Promise<Model[]>;
+  /**
+   * Models that it is known to have had, without asking anyone: they serve until the first list, where that is refused or
+   * nobody can be reached. Left out or empty: it knows none by heart.
+   */
+  assumed?(): Promise<Model[]>;
   /**
    * What a model takes for a prompt of so many tokens, where its entry of the catalogue does not say; undefined: nobody
    * knows. Asked only where a run has a budget of money.

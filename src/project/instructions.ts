@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { join, relative, sep } from "node:path";
 import { printable } from "../base/printable.js";
 import { knownFiles, type Known, type KnownText } from "../files/known-file.js";
@@ -103,9 +102,4 @@ export function told({ from, text, isCut }: Instruction): string {
   const plain = text.replace(/<(\/?)instructions\b/gi, "<$1 instructions");
   const rest = isCut ? "\n[cut here; read the file for the rest]" : "";
   return `<instructions from=${JSON.stringify(from)}>\n${plain}${rest}\n</instructions>`;
-}
-
-/** Tells one version of what a file says from another. */
-export function versionOf({ text }: Instruction): string {
-  return createHash("sha256").update(text).digest("base64url").slice(0, 16);
 }

@@ -39,8 +39,8 @@ export class Project {
   readonly #denied: readonly string[];
   readonly #speaks: boolean;
   readonly #treeMs: number;
-  readonly #instructions: Instructions;
-  readonly #skills: Skills;
+  #madeInstructions: Instructions | undefined;
+  #madeSkills: Skills | undefined;
   readonly #looks = new Map<string, { until: number; look: Promise<Omit<Surroundings, "day">> }>();
 
   constructor({ home, deniedPaths = [], projectInstructions = true }: ProjectOptions, treeMs = TREE_MS) {
@@ -48,8 +48,15 @@ export class Project {
     this.#home = home;
     this.#denied = deniedPaths;
     this.#speaks = projectInstructions;
-    this.#instructions = new Instructions(deniedPaths);
-    this.#skills = new Skills(deniedPaths);
+  }
+
+  // Made when they are needed: whoever starts an agent has no use for what a run is made of.
+  get #instructions(): Instructions {
+    return (this.#madeInstructions ??= new Instructions(this.#denied));
+  }
+
+  get #skills(): Skills {
+    return (this.#madeSkills ??= new Skills(this.#denied));
   }
 
   /** As the files are now. */

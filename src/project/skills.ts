@@ -4,9 +4,8 @@ import { knownFiles, knownFolders, type Known, type KnownText } from "../files/k
 import type { Repository } from "../files/repository.js";
 import type { Skill } from "../ports/skill.js";
 import { frontMatter } from "./front-matter.js";
+import { SKILL_FILE } from "./skill-file.js";
 
-/** What a skill is told in. */
-export const SKILL_FILE = "SKILL.md";
 /** Skills that a session knows of, and folders that are looked at for them. */
 const MOST = 64;
 /** Characters of a description. */

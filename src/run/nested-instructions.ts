@@ -1,8 +1,9 @@
+import { createHash } from "node:crypto";
 import { dirname } from "node:path";
 import { TOLD, toldOf } from "../conversation/stored-state.js";
 import type { Location } from "../ports/shown.js";
 import type { ToolKind, ToolOutput } from "../ports/tool.js";
-import { told, versionOf, within } from "../project/instructions.js";
+import { told, within, type Instruction } from "../project/instructions.js";
 import type { CallState } from "./tool-state.js";
 import type { RunContext } from "./run-context.js";
 
@@ -57,6 +58,11 @@ export class NestedInstructions {
     }
     return { ...output, text: [output.text, HEAD, ...fitting.map(told)].join("\n\n") };
   }
+}
+
+/** Tells one version of what a file says from another. */
+function versionOf({ text }: Instruction): string {
+  return createHash("sha256").update(text).digest("base64url").slice(0, 16);
 }
 
 function depthOf(path: string): number {

@@ -12,6 +12,7 @@ import type { ModelProvider } from "../ports/model-provider.js";
 import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
+import type { ToolServers } from "../ports/tool-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { FileToolOptions } from "../tools/files.js";
 import type { SandboxOptions } from "../tools/sandbox.js";
@@ -42,7 +43,7 @@ export class Builder {
   #openHost: typeof OpenHttpHost | undefined;
   host: HttpHost | undefined;
   /** Made with the tools. */
-  toolServers: ConfigToolServers | undefined;
+  toolServers: ToolServers | undefined;
 
   constructor(options: Parts) {
     this.#options = options;
@@ -88,8 +89,9 @@ export class Builder {
       throw new ConfigError(
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
       );
-    const servers = configuredServers(loaded);
-    const rules = { ...this.#fileRules(builtinTools), env: childEnvironment(tools.env) };
+    // Most have none, and need nothing of theirs.
+    const servers = Object.keys(loaded.config.mcpServers).length > 0 ? configuredServers(loaded) : [];
+    const rules = { ...this.#fileRules(builtinTools, servers), env: childEnvironment(tools.env) };
     const builtIn = builtinTools({
       ...rules,
       secrets: loaded.secrets,
@@ -119,13 +121,16 @@ export class Builder {
       else throw new ConfigError(`${loaded.file}: agent.tools: expected sources of distinct names, got ${name} twice`);
     }
     if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);
-    this.toolServers = new ConfigToolServers(servers, {
+    const given = {
       loaded,
       logger: namedLogger(logger, "mcp"),
       env: rules.env,
       refusesPrograms: noPrograms(chosen.has("bash"), tools.bash.sandbox),
-    });
-    return [...chosen.values(), ...sources.values(), ...this.toolServers.sources];
+    };
+    let made: ConfigToolServers | undefined;
+    const toolServers = () => (made ??= new ConfigToolServers(servers, given));
+    this.toolServers = { source: (server) => toolServers().source(server) };
+    return [...chosen.values(), ...sources.values(), ...(servers.length > 0 ? toolServers().sources : [])];
   }
 
   /** Say what commands run in; never rejects. */
@@ -167,14 +172,17 @@ export class Builder {
   }
 
   /** Where tools may go, and an undo of what they did. */
-  #fileRules(builtinTools: () => Tool[]): Omit<FileToolOptions, "outputsPath"> {
+  #fileRules(
+    builtinTools: () => Tool[],
+    servers = configuredServers(this.#options.loaded),
+  ): Omit<FileToolOptions, "outputsPath"> {
     const { loaded, projectDir } = this.#options;
     return {
       allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
       readOnlyPaths: [
         ...this.#selection.readOnly(builtinTools().map(({ name }) => name)),
-        ...programFiles(configuredServers(loaded), projectDir),
+        ...(servers.length > 0 ? programFiles(servers, projectDir) : []),
       ],
       protectedPaths: loaded.config.tools.protectedPaths,
     };

@@ -1,5 +1,5 @@
 import { basename, dirname, join } from "node:path";
-import { PathError, ToolError } from "../ports/errors.js";
+import { ToolError } from "../ports/errors.js";
 import type { PathGuard } from "../files/path-guard.js";
 import type { Diff, ToolCallPreview, ToolContext, ToolOutput } from "../ports/tool.js";
 import { sniff } from "./content.js";
@@ -42,7 +42,7 @@ export async function patchFiles(
     if (files.some(({ path }) => !paths.includes(path)))
       throw new ToolError("The files changed while they were looked at. Send the patch again.");
     context.signal.throwIfAborted();
-    await commit(guard, files, context);
+    await commit(guard, files, rules, context);
     for (const { path, after } of files)
       if (after === null) seen.forget(path);
       else seen.saw(path, after);
@@ -89,7 +89,12 @@ async function together<T>([path, ...rest]: readonly string[], work: () => Promi
 }
 
 /** Files are made and replaced before any goes; what was done is taken back when one fails. Rejects with `ToolError`. */
-async function commit(guard: PathGuard, files: readonly PlannedFile[], context: ToolContext): Promise<void> {
+async function commit(
+  guard: PathGuard,
+  files: readonly PlannedFile[],
+  { fault }: PlanRules,
+  context: ToolContext,
+): Promise<void> {
   const changed = files.filter(({ before, after }) => !(before !== null && after !== null && before.equals(after)));
   for (const { name, isLink, after } of changed)
     if (isLink && after === null)
@@ -109,7 +114,10 @@ async function commit(guard: PathGuard, files: readonly PlannedFile[], context: 
     } catch (error) {
       const left = await takeBack(guard, done, context);
       const rest = left.length > 0 ? `Changed all the same: ${left.join(", ")}.` : "Nothing was changed.";
-      throw new ToolError(`${file.name}: ${messageOf(error)}. ${rest}`, { cause: error });
+      const why = await fault(error, file.path);
+      throw new ToolError(`${why instanceof ToolError ? why.message : `${file.name}: could not be written.`} ${rest}`, {
+        cause: error,
+      });
     }
 }
 
@@ -129,11 +137,6 @@ async function takeBack(guard: PathGuard, done: readonly PlannedFile[], context:
       left.push(file.name);
     });
   return left;
-}
-
-function messageOf(error: unknown): string {
-  if (error instanceof PathError || error instanceof ToolError) return error.message.replace(/\.$/, "");
-  return "could not be written";
 }
 
 function diffsOf(files: readonly PlannedFile[]): Diff[] {

@@ -3,7 +3,7 @@ import { hasCode, ToolError } from "../ports/errors.js";
 import { isInside, PathGuard } from "../files/path-guard.js";
 import { printable } from "../base/printable.js";
 import { frontMatter } from "../project/front-matter.js";
-import { SKILL_FILE } from "../project/skills.js";
+import { SKILL_FILE } from "../project/skill-file.js";
 import type { Skill } from "../ports/skill.js";
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, optional, text } from "./arguments.js";

@@ -115,6 +115,38 @@ describe("the catalogue", () => {
     assert.equal(router!.prices, undefined);
   });
 
+  it("knows by heart what a provider had, at its own address alone", async () => {
+    const by = async (options: AiSdkProviderOptions): Promise<Model[]> => {
+      const provider = new AiSdkProvider({ apiKey: "k", ...options });
+      try {
+        return await provider.assumed();
+      } finally {
+        await provider.close();
+      }
+    };
+    for (const [preset, first] of [
+      ["anthropic", /^claude-sonnet-\d/],
+      ["openai", /^gpt-\d+\.\d+$/],
+      ["google", /^gemini-\d.*pro/],
+      ["moonshot", /^kimi-k3/],
+      ["zhipu", /^glm-/],
+    ] as const) {
+      const models = await by({ preset });
+      assert.match(models[0]?.id ?? "", first, preset);
+      assert.ok(
+        models.length > 1 && models.every(({ id }) => !/embed|whisper|image|tts|:/.test(id)),
+        ids(models).join(),
+      );
+      assert.ok(
+        models.some(({ contextWindow = 0, reasoning }) => contextWindow > 100_000 && reasoning === true),
+        preset,
+      );
+    }
+    assert.deepEqual(await by({ preset: "openai", baseUrl: server.baseUrl }), []);
+    assert.deepEqual(await by({ preset: "ollama" }), []);
+    assert.deepEqual(await by({ preset: "nvidia" }), []);
+  });
+
   it("knows families of models where the listing says nothing", async () => {
     server.models =
       "gpt-5.1 o3-mini gpt-4o gpt-4 claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet deepseek-chat deepseek-reasoner acme/qwen3-32b mistral-small llava:7b kimi-k2 kimi-k2-thinking kimi-k2.6 acme/kimi-k2p6 kimi-k3 glm-5.2 kimi-k2-0905-preview"

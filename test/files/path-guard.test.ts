@@ -61,6 +61,9 @@ describe("escapes from the project folder", () => {
         ["write", { path, content: "x" }],
         ["edit", { path, old_string: "SECRET", new_string: "x" }],
         ["multiedit", { path, edits: [{ old_string: "SECRET", new_string: "x" }] }],
+        ["apply_patch", { input: `*** Begin Patch\n*** Update File: ${path}\n-SECRET\n+x\n*** End Patch` }],
+        ["apply_patch", { input: `*** Begin Patch\n*** Add File: ${path}\n+x\n*** End Patch` }],
+        ["apply_patch", { input: `*** Begin Patch\n*** Delete File: ${path}\n*** End Patch` }],
       ] as const) {
         await assert.rejects(
           callTool(all.get(name)!, input, context),

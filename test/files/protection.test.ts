@@ -20,6 +20,14 @@ async function project(files: readonly string[], options: BuiltinToolsOptions = 
     ["write", { path, content: "new text\n" }],
     ["edit", { path, old_string: "old", new_string: "new" }],
     ["multiedit", { path, edits: [{ old_string: "old", new_string: "new" }] }],
+    ...[
+      `*** Update File: ${path}\n-old text\n+new text`,
+      `*** Delete File: ${path}`,
+      `*** Update File: ${path}\n*** Move to: moved.txt`,
+    ].map((body): [string, Record<string, unknown>] => [
+      "apply_patch",
+      { input: `*** Begin Patch\n${body}\n*** End Patch` },
+    ]),
     ["delete", { path }],
   ];
   return {

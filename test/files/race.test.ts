@@ -67,6 +67,16 @@ const calls: Record<string, (i: number) => Record<string, unknown>> = {
     i % 2 ? { path, content: `${i} needle\ncount: 1\n` } : { path: `sub/deep/n${i % 9}/${i}`, content: "" },
   edit: () => ({ path, old_string: "count:", new_string: "count: " }),
   multiedit: () => ({ path, edits: [{ old_string: "count:", new_string: "count: " }] }),
+  apply_patch: (i) => {
+    const sections = [
+      `*** Update File: ${path}\n-count: 1\n+count: 2`,
+      `*** Update File: ${path}\n-count: 2\n+count: 1`,
+      `*** Add File: sub/deep/n${i % 9}/${i}\n+new`,
+      "*** Delete File: sub/deep/gone.txt",
+      `*** Update File: ${path}\n*** Move to: sub/moved/${i}.txt`,
+    ];
+    return { input: `*** Begin Patch\n${sections[i % 5]}\n*** End Patch` };
+  },
   delete: (i) => (i % 2 ? { path: "sub/deep/tree", recursive: true } : { path: "sub/deep/gone.txt" }),
   // Here the folder that flips lies in what is deleted.
   "delete around it": () => ({ path: "top", recursive: true }),

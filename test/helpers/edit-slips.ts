@@ -573,6 +573,20 @@ const additions: EditSlip[] = [
 
 const others: EditSlip[] = [
   {
+    name: "a part of a line that may be a whole one elsewhere",
+    file: "{\n    it's\n}\n{\n  it’s total\n",
+    old: "{\n  it's",
+    fresh: "{\n  its",
+    refused: /2 times not to the letter.*lines 1, 4/,
+  },
+  {
+    name: "an empty line that it begins with is one",
+    file: "first\n\n  some_word \nlast\n    some_word\n",
+    old: "\n    some_word \n",
+    fresh: "\n    any_word \n",
+    becomes: "first\n\n  any_word \nlast\n    some_word\n",
+  },
+  {
     name: "lines in another order",
     file: "import alpha\nimport beta\nimport gamma\n",
     old: "import beta\nimport alpha\n",

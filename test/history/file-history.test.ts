@@ -66,6 +66,11 @@ describe("the history of files", () => {
     assert.equal(await folder.read("a.txt"), big("g"));
     assert.deepEqual(await back(9), ["lost a.txt"]);
     assert.equal(await folder.read("a.txt"), big("g"));
+    // What had to go is kept anew when it is there again.
+    await write("a.txt", big("a"), 120);
+    await write("a.txt", big("z"), 121);
+    assert.deepEqual(await back(120), ["restored a.txt"]);
+    assert.equal(await folder.read("a.txt"), big("a"));
   });
 
   it("changes nothing that is protected or denied by now, or lies outside", async (t) => {
@@ -89,6 +94,16 @@ describe("the history of files", () => {
       ["failed", "failed", "restored"],
       "what lies outside is not even looked at",
     );
+  });
+
+  it("takes a change that never came for none", async (t) => {
+    const { folder, history, write, back } = await make(t, { "a.txt": "1" });
+    await write("a.txt", "2", 1);
+    const file = (text: string) => ({ kind: "file", content: Buffer.from(text), mode: 0o644, uid: 0, gid: 0 }) as const;
+    const keeper = history.keeper({ sessionId: "s", runId: "r", callId: "d", seq: 2 });
+    await keeper.keep([{ path: folder.at("a.txt"), before: file("2"), after: file("3") }]);
+    assert.deepEqual(await back(0), ["restored a.txt"]);
+    assert.equal(await folder.read("a.txt"), "1");
   });
 
   it("knows what a patch did to several files", async (t) => {

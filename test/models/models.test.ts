@@ -5,6 +5,7 @@ import { ScriptedProvider, type ScriptedProviderOptions } from "gantry/testing";
 import { FileCatalogueCache } from "../../src/models/catalogue-cache.js";
 import { Models, noCache, type ModelPair, type ModelsOptions } from "../../src/models/models.js";
 import { costOf } from "../../src/models/usage.js";
+import { until } from "../helpers/lab.js";
 import { tempDir } from "../helpers/temp.js";
 
 const model = (id: string): Model => ({ id, name: id, ownedBy: "x" });
@@ -53,6 +54,51 @@ describe("the list of models", () => {
     assert.deepEqual(
       (await models.list()).map((entry) => `${entry.provider}/${entry.model.id}`),
       ["odd/fine", "none0/k", "none1/k", "none2/k", "none3/k", "two/k"],
+    );
+  });
+
+  /** A provider that lists nothing yet, and is known to have had two models. */
+  function withMemory(name: string, list: ScriptedProviderOptions["list"]): ScriptedProvider {
+    return Object.assign(provider(name, [], list), { assumed: async () => [model("a1"), model("a2")] });
+  }
+  const failing = (kind: "permission" | "authentication" | "network") => () =>
+    Promise.reject(new ProviderError("p", kind, "no", kind === "network" ? { unreachable: true } : {}));
+
+  it("is what a provider is known to have had where its list is refused, marked so, until the first list", async (t) => {
+    let answer: () => Promise<Model[]> = failing("permission");
+    const saved: Record<string, readonly Model[]>[] = [];
+    const cache = { ...noCache, save: async (models: Record<string, readonly Model[]>) => void saved.push(models) };
+    const models = make(t, [withMemory("one", () => answer())], { cache });
+    const told = async () => (await models.list()).map(({ model: { id, assumed } }) => [id, assumed]);
+    assert.deepEqual(await told(), [
+      ["a1", true],
+      ["a2", true],
+    ]);
+    assert.equal(names(await models.resolve(NONE, NONE, nobody, never)), "one/a1");
+    assert.equal(names(await models.resolve({ provider: "one", model: "a2" }, NONE, nobody, never)), "one/a2");
+    assert.equal(names(await models.resolve({ provider: "one", model: "" }, NONE, nobody, never)), "one/a1");
+    assert.deepEqual(saved, [], "it is no list to keep");
+    answer = () => Promise.resolve([model("l")]);
+    // What could not be had is asked for again after a second.
+    await until(async () => (await told()).length === 1);
+    assert.deepEqual(await told(), [["l", undefined]]);
+    assert.deepEqual(saved.at(-1), { one: [model("l")] });
+    answer = failing("permission");
+    assert.deepEqual(await told(), [["l", undefined]], "what was once listed is known");
+  });
+
+  it("is none where the key is wrong; where nobody is there it can be named, and is not chosen for anybody", async (t) => {
+    assert.deepEqual(await make(t, [withMemory("one", failing("authentication"))]).list(), []);
+    const away = make(t, [withMemory("one", failing("network"))]);
+    assert.equal((await away.list()).length, 2);
+    assert.equal(names(await away.resolve({ provider: "one", model: "a2" }, NONE, nobody, never)), "one/a2");
+    await assert.rejects(away.resolve(NONE, NONE, nobody, never), { code: "model_selection" });
+    const second = make(t, [withMemory("one", failing("permission")), provider("two", ["k"])]);
+    await second.list();
+    assert.equal(
+      names(await second.resolve(NONE, NONE, nobody, never)),
+      "two/k",
+      "one that has a model goes before it",
     );
   });
 

@@ -188,6 +188,8 @@ describe("undo", () => {
     assert.equal(await folder.read("project/a.txt"), "3");
     const calls = messages.filter(({ role }) => role === "assistant");
     await agent.sessions.undo(id(), { to: calls[0]?.id ?? "", filesOnly: true });
+    await run();
+    assert.ok(hasCode(await caught(agent.sessions.redo(id())), "nothing_to_undo"), "words alone count, too");
     assert.equal(await folder.read("project/a.txt"), "0", "a call that is answered behind the message is behind it");
     assert.ok(hasCode(await caught(agent.sessions.undo(id(), { to: "none" })), "point_not_found"));
     assert.ok(hasCode(await caught(agent.sessions.undo(id(), { to: "" })), "point_not_found"));

@@ -1,0 +1,2 @@
+/** What a skill is told in. */
+export const SKILL_FILE = "SKILL.md";
