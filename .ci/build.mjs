@@ -212,7 +212,6 @@ const FILES = [
     needs: [],
     modules: [
       "src/commands/serve.ts",
-      "src/tools/all.ts",
       "adapters/sqlite-driver/index.ts",
       // Few do without it.
       "adapters/ai-sdk-provider/index.ts",
@@ -258,6 +257,7 @@ const FILES = [
       ...["live", "tail"].map((name) => `src/live/${name}.ts`),
       "src/sessions/holder.ts",
       "src/sessions/lease.ts",
+      "src/tools/all.ts",
       ...[
         "answer",
         "catalogue-entry",

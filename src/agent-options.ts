@@ -30,8 +30,8 @@ export interface AgentOptions {
   providers: readonly ModelProvider[];
   /** Default: sessions in memory, gone with the process. */
   driver?: SessionDriver;
-  /** Tools, and sources that are opened for each session. Default: none. */
-  tools?: readonly (Tool | ToolSource)[];
+  /** Tools, and sources that are opened for each session; or what makes them, asked before the first run. Default: none. */
+  tools?: readonly (Tool | ToolSource)[] | (() => Promise<readonly (Tool | ToolSource)[]>);
   /** What people may say by `/name words`, beside what is built in, the project's own and that of tool sources. Default: none. */
   commands?: readonly SlashCommand[];
   /** Folders of such commands, one a file, of whoever runs the agent; absolute paths. Default: none. */

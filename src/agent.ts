@@ -25,7 +25,7 @@ import type { CommandQuery } from "./run/agent-commands.js";
 import type { ListedCommand } from "./run/commands.js";
 import type { RunQueue, Ticket } from "./run/queue.js";
 import { Runs, type Running } from "./run/runs.js";
-import { checkInput, oneOf, toolList } from "./run/input.js";
+import { checkInput, oneOf } from "./run/input.js";
 import { quietInOutage } from "./sessions/outage.js";
 import { Sessions } from "./sessions/sessions.js";
 import type { ReadinessCheck } from "./agent-readiness.js";
@@ -34,6 +34,7 @@ import { TaskSet } from "./base/task-set.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
 import { SessionProcesses } from "./run/session-processes.js";
 import { Project } from "./project/project.js";
+import { AgentTools } from "./run/agent-tools.js";
 import { ToolSources } from "./run/tool-sources.js";
 import type { ToolServers } from "./ports/tool-server.js";
 import { ToolStates } from "./run/tool-state.js";
@@ -58,8 +59,6 @@ export class Agent {
   readonly name = "orchestrator";
   readonly version = VERSION;
   readonly projectDir: string;
-  /** Sorted by name; those of sources, which each session opens, are not among them. */
-  readonly tools: readonly Tool[];
   readonly sessions: Sessions;
   readonly models: Models;
   /** What opens servers of tools that a run brings; undefined: none may be brought. */
@@ -85,7 +84,7 @@ export class Agent {
 
   constructor(options: AgentOptions) {
     checkOptions(options);
-    const tools = toolList(options.tools ?? []);
+    const tools = new AgentTools(options.tools);
     const names = options.providers.map((provider) => provider.name);
     const doubled = names.find((name, i) => names.indexOf(name) !== i);
     if (doubled !== undefined) throw new InputError("providers", `distinct names, got ${doubled} twice`);
@@ -99,11 +98,10 @@ export class Agent {
     const tasks = new TaskSet();
     forgetFilesOf(bus, options.fileHistory, tasks, logger);
     const closing = this.#closing.signal;
-    this.#processes = new SessionProcesses(tools.tools, bus, tasks, (rootId) => void this.#tell(rootId, false));
+    this.#processes = new SessionProcesses(tools, bus, tasks, (rootId) => void this.#tell(rootId, false));
     this.#driver = options.driver;
     this.#providers = options.providers;
     this.projectDir = projectDir;
-    this.tools = tools.tools;
     this.toolServers = options.toolServers;
     this.sessions = new Sessions({
       store,
@@ -133,7 +131,7 @@ export class Agent {
       bus,
       logger,
       tools,
-      sources: new ToolSources(tools.sources, bus, logger),
+      sources: new ToolSources([], bus, logger),
       toolServers: options.toolServers,
       fileHistory: options.fileHistory,
       commands: {
@@ -175,6 +173,14 @@ export class Agent {
       tasks,
       stragglers: new TaskSet(),
     };
+  }
+
+  /**
+   * Sorted by name; those of sources, which each session opens, are not among them. Where a function makes them, they
+   * are there when `prepare` has resolved, or a run has begun.
+   */
+  get tools(): readonly Tool[] {
+    return this.#parts.tools.list.tools;
   }
 
   get #watched(): Live {
@@ -239,7 +245,9 @@ export class Agent {
   /** Load now what a run is made of, so that the first need not wait for it. Never rejects: the first run says what is wrong. */
   async prepare(): Promise<void> {
     if (this.#refusing) return;
-    await this.#parts.tasks.add((this.#code ??= runCode())).catch(() => undefined);
+    await this.#parts.tasks
+      .add(Promise.all([(this.#code ??= runCode()), this.#parts.tools.load()]))
+      .catch(() => undefined);
   }
 
   /**
@@ -329,7 +337,10 @@ export class Agent {
   }
 
   async #start(input: RunInput, ticket: Ticket, spawned?: Spawned): Promise<Run> {
-    const [, { executeRun }, { ActiveRun }] = await (this.#code ??= runCode());
+    const [[, { executeRun }, { ActiveRun }]] = await Promise.all([
+      (this.#code ??= runCode()),
+      this.#parts.tools.load(),
+    ]);
     const run = await this.#begin(input, ticket, spawned).catch(async (error: unknown) => {
       // Whose run died, or ended a day ago, may be used again.
       if (!hasCode(error, "run_key_taken") || !(await this.runs.freeKey(error.key))) throw error;

@@ -138,6 +138,8 @@ export {
 export { Serving } from "./plugin/serving.js";
 /** How options are described and read: `option.section({ port: option.whole("...", { default: 0 }) })`. */
 export * as option from "./plugin/options.js";
+/** The options of one server of tools, as `mcp_servers` in a config has them by name. */
+export { toolServerOptions } from "./plugin/tool-server-options.js";
 export { sharedOptions } from "./plugin/shared-options.js";
 
 // What authors of edges share with ours.

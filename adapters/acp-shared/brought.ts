@@ -32,6 +32,8 @@ export async function readBrought(params: Params, agent: Agent, uses: boolean): 
   const ignored: string[] = [];
   if (given.length > 0 && !(uses && agent.toolServers)) ignored.push("mcpServers");
   if (named.length > 0 && !uses) ignored.push("additionalDirectories");
+  // Whether there is a tool for commands is known with the tools.
+  if (given.length > 0 && !ignored.includes("mcpServers")) await agent.prepare();
   const servers = ignored.includes("mcpServers") ? [] : readServers(given, agent);
   const folders = ignored.includes("additionalDirectories") ? [] : await readFolders(named);
   return { servers, folders, ignored };

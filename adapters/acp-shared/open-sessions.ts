@@ -132,8 +132,9 @@ export class OpenSessions {
   /** What watches a session for the client, before it begins. */
   async watching(open: OpenSession, { projectDir }: Session): Promise<Watching> {
     // No start and no first prompt needs it.
-    const { Watching } = await import("./watching.js");
     const { agent, logger } = this.#parts;
+    // How a stored call is shown the tools say.
+    const [{ Watching }] = await Promise.all([import("./watching.js"), agent.prepare()]);
     const { manner } = this.#facts;
     return new Watching({
       agent,

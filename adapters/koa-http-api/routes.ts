@@ -44,7 +44,7 @@ export function createRouter(parts: ApiParts): Router {
 
   const stored = () => import("./session-routes.js");
   router.get("/api/models", async (ctx) => (await stored()).listModels(ctx, agent));
-  router.get("/api/commands", async (ctx) => (await import("./commands.js")).listCommands(ctx, parts));
+  router.get("/api/commands", async (ctx) => (await stored()).listCommands(ctx, parts));
   router.get("/api/sessions", async (ctx) => (await stored()).listSessions(ctx, agent));
   router.get("/api/sessions/:id", async (ctx) => (await stored()).showSession(ctx, idOf(ctx), agent));
   router.patch("/api/sessions/:id", async (ctx) => (await stored()).changeSession(ctx, idOf(ctx), agent, bodies));

@@ -21,15 +21,17 @@ export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entrie
     projectDir: fields.text("project_dir"),
     background,
     queue: fields.get("queue") ?? false,
-    attended: fields.get("answers") === true ? soon() : undefined,
     onDisconnect: fields.text("on_disconnect"),
-    mode: fields.text("mode"),
-    budget: budgetOf(recordIn(body, "budget")),
-    compact: fields.get("compact") ?? false,
-    commands: fields.get("commands") ?? false,
-    outputSchema: recordIn(body, "output_schema"),
-    attachments: attachedFiles(Object.hasOwn(body, "attachments") ? body["attachments"] : undefined),
-    reasoningEffort: fields.text("reasoning_effort"),
+    input: {
+      ...(fields.get("answers") === true && { attended: soon() }),
+      mode: fields.text("mode"),
+      budget: budgetOf(recordIn(body, "budget")),
+      compact: fields.get("compact") ?? false,
+      commands: fields.get("commands") ?? false,
+      outputSchema: recordIn(body, "output_schema"),
+      attachments: attachedFiles(Object.hasOwn(body, "attachments") ? body["attachments"] : undefined),
+      reasoningEffort: fields.text("reasoning_effort"),
+    },
   };
 }
 

@@ -1,4 +1,4 @@
-import type { JsonSchema, ReasoningEffort, RunInput, SessionMode } from "gantry";
+import type { RunInput } from "gantry";
 import { HttpError } from "./errors.js";
 import { Fields } from "./fields.js";
 import { RunRequest as Shape } from "./shapes.js";
@@ -25,34 +25,22 @@ export interface RunExtras {
   background: boolean;
   /** Waits in line for a session that is busy. */
   queue: boolean;
-  /** Whether its client is on the way, who watches the session and answers what it asks. */
-  attended: (() => boolean) | undefined;
   onDisconnect: "cancel" | "continue" | undefined;
-  mode: SessionMode | undefined;
-  budget: RunInput["budget"];
-  /** Nothing is asked: the session's conversation is compacted. */
-  compact: boolean;
-  /** Its message may be a command. */
-  commands: boolean;
-  outputSchema: JsonSchema | undefined;
-  /** What came with the request. */
-  attachments: NonNullable<RunInput["attachments"]>;
-  reasoningEffort: ReasoningEffort | undefined;
+  /** What the run is told beside what many ask. */
+  input: Partial<
+    Pick<
+      RunInput,
+      "mode" | "budget" | "compact" | "commands" | "outputSchema" | "attended" | "attachments" | "reasoningEffort"
+    >
+  >;
 }
 
 const PLAIN: RunExtras = {
   projectDir: undefined,
   background: false,
   queue: false,
-  attended: undefined,
   onDisconnect: undefined,
-  mode: undefined,
-  budget: undefined,
-  compact: false,
-  commands: false,
-  outputSchema: undefined,
-  attachments: [],
-  reasoningEffort: undefined,
+  input: {},
 };
 /** Fields that many requests have. */
 const MANY: ReadonlySet<string> = new Set(["message", "provider", "model", "session_id", "files", "stream"]);

@@ -101,8 +101,7 @@ export class Runs {
     const tied = isTied ? firstOf(shutdown, gone) : undefined;
     const started = agent.run({
       message: request.message,
-      attachments: request.attachments,
-      reasoningEffort: request.reasoningEffort,
+      ...request.input,
       // Read when the run has its place, for each takes its room in memory until it ends.
       attach:
         request.files.length === 0 ? undefined : (reserve) => readAttachments(request.files, { ...policy, reserve }),
@@ -110,12 +109,6 @@ export class Runs {
       model: request.model,
       sessionId: request.sessionId,
       projectDir,
-      mode: request.mode,
-      budget: request.budget,
-      compact: request.compact,
-      commands: request.commands,
-      outputSchema: request.outputSchema,
-      attended: request.attended,
       ...(line && { queue: true, onQueued: line.tell }),
       askedAt: "http",
       ...named,

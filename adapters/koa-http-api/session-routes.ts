@@ -1,12 +1,13 @@
 import { isAbsolute, resolve } from "node:path";
 import { SessionNotFoundError, type Agent } from "gantry";
 import type { Context } from "koa";
-import { send } from "./api.js";
+import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { SESSION_HEADER } from "./headers.js";
+import { projectFolder } from "./projects.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { updateSession } from "./session-update.js";
-import type { Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
+import type { CommandList, Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
 import { runOf, UNDER_WAY } from "./under-way.js";
 import { wireMessage, wireModel, wireSession } from "./wire-stored.js";
 
@@ -16,6 +17,17 @@ const MAX_MESSAGES = 1000;
 export async function listModels(ctx: Context, agent: Agent): Promise<void> {
   const entries = await agent.models.list(goneSignal(ctx));
   send<typeof ModelList>(ctx, { models: entries.map(wireModel) });
+}
+
+/** `GET /api/commands`. */
+export async function listCommands(ctx: Context, { agent, options }: ApiParts): Promise<void> {
+  const query = new Query(ctx);
+  // What is not set is "" in clients of typed languages.
+  const sessionId = query.text("session_id") || undefined;
+  const given = query.text("project_dir") || undefined;
+  const rules = { projectDir: agent.projectDir, roots: options.projectRoots, denied: options.deniedPaths };
+  const projectDir = given === undefined ? undefined : await projectFolder(given, rules);
+  send<typeof CommandList>(ctx, { commands: await agent.commands({ sessionId, projectDir }) });
 }
 
 /** `GET /api/sessions`. */

@@ -125,17 +125,17 @@ export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
 
 /** With the sources of the servers that the run brings along. Throws `InputError`. */
 export function withServers(
-  { tools, sources }: ToolList,
+  { tools, sources, lasting = [] }: ToolList,
   { toolServers }: { toolServers: ToolServers | undefined },
   { servers = [] }: Pick<RunInput, "servers">,
 ): ToolList {
-  if (servers.length === 0) return { tools, sources };
+  if (servers.length === 0) return { tools, sources, lasting };
   if (!toolServers) throw new InputError("servers", "none: this agent opens no servers of tools");
   const brought = servers.map((server) => toolServers.source(server));
   distinct("servers", brought);
   // Of one that the agent has under that name it has the tools already.
   const more = brought.filter(({ name }) => !sources.some((one) => one.name === name));
-  return { tools, sources: [...sources, ...more], lasting: more };
+  return { tools, sources: [...sources, ...more], lasting: [...lasting, ...more] };
 }
 
 function isSource(entry: Tool | ToolSource): entry is ToolSource {

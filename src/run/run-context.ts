@@ -20,7 +20,7 @@ import type { Skill } from "../ports/skill.js";
 import type { PromptUse } from "./prompt-use.js";
 import type { HeldLease } from "../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
-import type { ToolList } from "./input.js";
+import type { AgentTools } from "./agent-tools.js";
 import type { Live } from "../live/live.js";
 import type { CommandOptions } from "./commands.js";
 import type { Tail } from "../live/tail.js";
@@ -58,7 +58,7 @@ export interface AgentParts {
   readonly models: Models;
   readonly bus: Bus<BusEvents>;
   readonly logger: Logger;
-  readonly tools: ToolList;
+  readonly tools: AgentTools;
   readonly sources: ToolSources;
   readonly toolServers: ToolServers | undefined;
   /** Keeps what files were before tools changed them; undefined: nobody does. */

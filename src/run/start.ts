@@ -82,7 +82,7 @@ async function begin(
   const projectDir = input.projectDir ?? stored?.projectDir ?? agent.projectDir;
   // While the folder is looked at and the store is asked; it never rejects.
   const words = agent.project.words(projectDir);
-  const isOnFiles = worksOnFiles(input.tools ?? agent.tools.tools);
+  const isOnFiles = worksOnFiles(input.tools ?? agent.tools.list.tools);
   const looking = stored || !isOnFiles ? undefined : agent.project.surroundings(projectDir);
   await checkFolder(projectDir);
   const chosen = await agent.models.resolve(
@@ -132,7 +132,7 @@ async function begin(
     const { key = "", fingerprint = "" } = input;
     const after = conversation.lastSeq;
     const record = begun({ id, sessionId, provider: set.provider, model: set.model, after, key, fingerprint });
-    const list = withServers(input.tools === undefined ? agent.tools : toolList(input.tools), agent, input);
+    const list = withServers(input.tools === undefined ? agent.tools.list : toolList(input.tools), agent, input);
     const of = { runId: id, sessionId, projectDir, logger, signal };
     const { tools, missing, release } = await agent.sources.open(list, of);
     releaseTools = release;

@@ -15,6 +15,7 @@ import type { Tool } from "../ports/tool.js";
 import type { ToolServers } from "../ports/tool-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { FileToolOptions } from "../tools/files.js";
+import { TOOL_NAMES } from "../tools/names.js";
 import type { SandboxOptions } from "../tools/sandbox.js";
 import { folderHistory } from "../history/folder-history.js";
 import type { FileHistory } from "../ports/file-history.js";
@@ -60,8 +61,7 @@ export class Builder {
     const { home, logger } = this.#options;
     // Asked with the first change: who looks at sessions has no tools.
     return folderHistory(async () => {
-      const { builtinTools } = await import("../tools/all.js");
-      return { ...this.#fileRules(builtinTools), folder: join(home, "files"), logger };
+      return { ...this.#fileRules(), folder: join(home, "files"), logger };
     });
   }
 
@@ -81,17 +81,68 @@ export class Builder {
     return providers;
   }
 
-  async tools(): Promise<(Tool | ToolSource)[]> {
-    const { loaded, home, logger } = this.#options;
+  /**
+   * What makes the tools. The built-in ones are loaded with the first run; modules of strangers are made now, so that a
+   * start tells what is wrong with them.
+   */
+  async tools(): Promise<() => Promise<readonly (Tool | ToolSource)[]>> {
+    const { loaded, logger } = this.#options;
     const { tools } = loaded.config;
-    const { builtinTools, sourceWithoutSecrets, withoutSecrets } = await import("../tools/all.js");
     if (tools.bash.sandbox === "off" && tools.bash.network === false)
       throw new ConfigError(
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
       );
     // Most have none, and need nothing of theirs.
     const servers = Object.keys(loaded.config.mcpServers).length > 0 ? configuredServers(loaded) : [];
-    const rules = { ...this.#fileRules(builtinTools, servers), env: childEnvironment(tools.env) };
+    const rules = { ...this.#fileRules(servers), env: childEnvironment(tools.env) };
+    /** By name; undefined: the built-in one. */
+    const chosen = new Map<string, Tool | undefined>();
+    const sources = new Map<string, ToolSource>();
+    const builtIn = TOOL_NAMES.filter((name) => tools.bash.enabled || !/^bash(_|$)/.test(name));
+    for (const selected of this.#selection.tools(builtIn)) {
+      if (typeof selected === "string") {
+        chosen.set(selected, undefined);
+        continue;
+      }
+      const part = await this.#make(selected);
+      if ("run" in part) chosen.set(part.name, part);
+      else if (!sources.has(part.name)) sources.set(part.name, part);
+      else
+        throw new ConfigError(
+          `${loaded.file}: agent.tools: expected sources of distinct names, got ${part.name} twice`,
+        );
+    }
+    if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);
+    const given = {
+      loaded,
+      logger: namedLogger(logger, "mcp"),
+      env: rules.env,
+      refusesPrograms: noPrograms(chosen.has("bash"), tools.bash.sandbox),
+    };
+    let opened: ConfigToolServers | undefined;
+    const toolServers = () => (opened ??= new ConfigToolServers(servers, given));
+    this.toolServers = { source: (server) => toolServers().source(server) };
+    let made: Promise<readonly (Tool | ToolSource)[]> | undefined;
+    const make = async () => [
+      ...(await this.#chosen(chosen, [...sources.values()], rules)),
+      ...(servers.length > 0 ? toolServers().sources : []),
+    ];
+    return () =>
+      (made ??= make().catch((error: unknown) => {
+        made = undefined;
+        throw error;
+      }));
+  }
+
+  /** The tools of these names, built in where there is no other, and the sources of strangers. */
+  async #chosen(
+    named: ReadonlyMap<string, Tool | undefined>,
+    sources: readonly ToolSource[],
+    rules: Omit<FileToolOptions, "outputsPath"> & { env: Readonly<Record<string, string>> },
+  ): Promise<(Tool | ToolSource)[]> {
+    const { loaded, home } = this.#options;
+    const { tools } = loaded.config;
+    const { builtinTools, sourceWithoutSecrets, withoutSecrets } = await import("../tools/all.js");
     const builtIn = builtinTools({
       ...rules,
       secrets: loaded.secrets,
@@ -106,31 +157,10 @@ export class Builder {
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
     const redactor = new Redactor(() => loaded.secrets);
-    const chosen = new Map<string, Tool>();
-    const sources = new Map<string, ToolSource>();
-    for (const selected of this.#selection.tools(builtIn.map(({ name }) => name))) {
-      if (typeof selected === "string") {
-        const tool = builtIn.find(({ name }) => name === selected);
-        if (tool) chosen.set(tool.name, tool);
-        continue;
-      }
-      const part = await this.#make(selected);
-      const { name } = part;
-      if ("run" in part) chosen.set(name, withoutSecrets(part, redactor));
-      else if (!sources.has(name)) sources.set(name, sourceWithoutSecrets(part, redactor));
-      else throw new ConfigError(`${loaded.file}: agent.tools: expected sources of distinct names, got ${name} twice`);
-    }
-    if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);
-    const given = {
-      loaded,
-      logger: namedLogger(logger, "mcp"),
-      env: rules.env,
-      refusesPrograms: noPrograms(chosen.has("bash"), tools.bash.sandbox),
-    };
-    let made: ConfigToolServers | undefined;
-    const toolServers = () => (made ??= new ConfigToolServers(servers, given));
-    this.toolServers = { source: (server) => toolServers().source(server) };
-    return [...chosen.values(), ...sources.values(), ...(servers.length > 0 ? toolServers().sources : [])];
+    const chosen = [...named].flatMap(([name, stranger]) =>
+      stranger ? withoutSecrets(stranger, redactor) : builtIn.filter((tool) => tool.name === name),
+    );
+    return [...chosen, ...sources.map((source) => sourceWithoutSecrets(source, redactor))];
   }
 
   /** Say what commands run in; never rejects. */
@@ -172,16 +202,13 @@ export class Builder {
   }
 
   /** Where tools may go, and an undo of what they did. */
-  #fileRules(
-    builtinTools: () => Tool[],
-    servers = configuredServers(this.#options.loaded),
-  ): Omit<FileToolOptions, "outputsPath"> {
+  #fileRules(servers = configuredServers(this.#options.loaded)): Omit<FileToolOptions, "outputsPath"> {
     const { loaded, projectDir } = this.#options;
     return {
       allowPaths: this.#selection.allowPaths(),
       deniedPaths: this.#selection.denied(),
       readOnlyPaths: [
-        ...this.#selection.readOnly(builtinTools().map(({ name }) => name)),
+        ...this.#selection.readOnly(TOOL_NAMES),
         ...(servers.length > 0 ? programFiles(servers, projectDir) : []),
       ],
       protectedPaths: loaded.config.tools.protectedPaths,

@@ -78,7 +78,8 @@ async function build(given: ComposeOptions): Promise<Composition> {
   const driver = closing.watch(`the session driver ${config.session.driver}`, made);
   for (const provider of providers) closing.watch(`the provider ${provider.name}`, provider);
   const { mode, rules, unattended, timeout } = config.permissions;
-  builder.tellRules(tools);
+  // Which rules mean nothing nobody can say without them.
+  if (rules.length > 0) builder.tellRules(await tools());
   const agent = new Agent({
     driver,
     providers,

@@ -1,0 +1,22 @@
+/** Of all built-in tools, so that nobody has to load them to know. */
+export const TOOL_NAMES = [
+  "read",
+  "write",
+  "edit",
+  "multiedit",
+  "apply_patch",
+  "delete",
+  "list",
+  "glob",
+  "grep",
+  "bash",
+  "bash_output",
+  "bash_input",
+  "bash_stop",
+  "webfetch",
+  "todowrite",
+  "todoread",
+  "ask_user",
+  "task",
+  "skill",
+] as const;
