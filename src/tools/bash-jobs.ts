@@ -48,7 +48,7 @@ export async function startInBackground(
   const next = ended
     ? ""
     : `\n[it goes on as ${id}: bash_output shows what it prints, bash_stop ends it${keep ? "; it goes on when gantry ends" : ""}]`;
-  return { text: `${shownOf(id, job, true)}${next}`, failed: ended && job.state.exitCode !== 0 };
+  return { text: `${shownOf(id, job, { isFirst: true })}${next}`, failed: ended && job.state.exitCode !== 0 };
 }
 
 /** What a look waits for. */
@@ -72,9 +72,11 @@ export async function lookAt(id: string, job: BackgroundJob, wait: Wait, signal:
     time.clear();
   }
   if (signal.aborted) throw signal.reason;
+  // What its start showed already is shown again to who waited for it.
+  const waitedFor = found === true ? job.unseen : "";
   const late = wait.end && job.state.state === "running" ? `\n[it did not end within ${wait.seconds} s]` : "";
   const none = found === false ? `\n[${notFound(job, wait)}]` : "";
-  return { text: `${shownOf(id, job)}${none}${late}`, failed: found === false };
+  return { text: `${shownOf(id, job, { waitedFor })}${none}${late}`, failed: found === false };
 }
 
 /** Say something to a command's standard input. */
@@ -110,9 +112,9 @@ function notFound({ state }: BackgroundJob, { seconds }: Wait): string {
   return state.state === "ended" ? "it ended without printing that" : `it did not print that within ${seconds} s`;
 }
 
-function shownOf(id: string, job: BackgroundJob, isFirst = false): string {
+function shownOf(id: string, job: BackgroundJob, { isFirst = false, waitedFor = "" } = {}): string {
   const { said, end, notes, file } = job.look(isFirst);
-  const text = cutMiddle(said, MODEL_BYTES).replace(/\n+$/, "") || "(nothing new)";
+  const text = cutMiddle(said === "" ? waitedFor : said, MODEL_BYTES).replace(/\n+$/, "") || "(nothing new)";
   const lines = [text, ...notes];
   if (end === undefined) lines.push(`[${id} is running]`);
   else lines.push(end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`);

@@ -36,7 +36,10 @@ export interface Told {
 }
 
 /** A model that goes by what it sees: each turn it yields brings the results of its calls, what it returns is its answer. */
-export type Worker = (told: Told) => Generator<Turn, string, readonly Result[]>;
+export type Worker = (told: Told) => Generator<Turn, string, Results>;
+
+/** A call of every turn, and what a turn without that many would bring. */
+type Results = readonly Result[];
 
 /** A tool call. */
 export function use(name: string, args: unknown): Use {
@@ -56,6 +59,8 @@ export interface Task {
   readonly uncommitted?: Readonly<Record<string, string>>;
   readonly prompt: string;
   readonly worker: Worker;
+  /** Works on what helpers are asked. */
+  readonly helper?: Worker;
   /** The model's id, by which its family is known. */
   readonly model?: string;
   readonly config?: Readonly<Record<string, unknown>>;
@@ -124,7 +129,8 @@ export async function work(t: TestContext, task: Task): Promise<Done> {
   const { model = "m1" } = task;
   const models = await lab(t, { models: [model] });
   const asked = new Script(task.worker);
-  models.fallback = (request) => asked.answer(request);
+  const helpers = new Map<string, Script>();
+  models.fallback = (request) => scriptFor(request, task, asked, helpers).answer(request);
   const provider = {
     ...{ name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-lab" },
     models: [{ id: model, context_window: 200_000, cost: { input: 1, output: 1 } }],
@@ -152,6 +158,16 @@ export async function work(t: TestContext, task: Task): Promise<Done> {
     turns: asking.length,
     git: (...args) => git(folder.path, ...args),
   };
+}
+
+/** Whose conversation a request is: that of the task, or of a helper. */
+function scriptFor(request: FakeRequest, task: Task, own: Script, helpers: Map<string, Script>): Script {
+  const { messages } = request.body as { messages: WireMessage[] };
+  const first = textIn(messages.find(({ role }) => role === "user")?.content);
+  if (!task.helper || first.startsWith(task.prompt)) return own;
+  const known = helpers.get(first) ?? new Script(task.helper);
+  helpers.set(first, known);
+  return known;
 }
 
 interface WireMessage {
