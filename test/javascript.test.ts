@@ -42,7 +42,7 @@ describe("for those who write JavaScript", () => {
     t.after(() => agent.close());
     assert.throws(() => agent.on(untyped("run.ended"), () => undefined), refused("event", /"run.finished"/));
     const run = (input: object) => agent.run(untyped({ message: "x", ...input }));
-    await assert.rejects(run({ session: "1" }), refused("session", /one of message, compact, attachments/));
+    await assert.rejects(run({ session: "1" }), refused("session", /one of message, compact, commands, attachments/));
     await assert.rejects(run({ reasoningEffort: "huge" }), refused("reasoningEffort", /"minimal"/));
     await assert.rejects(run({ overflow: "block" }), refused("overflow", /"drop", "merge"/));
     for (let i = 0; i < 2; i += 1) await (await agent.run({ message: "x" })).result;

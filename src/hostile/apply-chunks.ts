@@ -201,7 +201,7 @@ class PatchedText {
     const olds = lines.filter(({ sign }) => sign !== "+");
     const reindent = this.#rule(olds, first, way);
     let at = first;
-    for (let i = 0; i < lines.length; ) {
+    for (let i = 0; i < lines.length;) {
       if (lines[i]?.sign === " ") {
         i++;
         at++;
@@ -246,7 +246,12 @@ class PatchedText {
   #rule(olds: readonly PatchLine[], first: number, { indentation }: Way): Reindent | undefined {
     if (!indentation) return (indent) => indent;
     const texts = olds.map(({ text }) => text);
-    return indentRule(indentsOf(texts, texts.map((_, line) => this.#raw(first + line))));
+    return indentRule(
+      indentsOf(
+        texts,
+        texts.map((_, line) => this.#raw(first + line)),
+      ),
+    );
   }
 
   #missing(lines: readonly PatchLine[], which: string): ToolError {

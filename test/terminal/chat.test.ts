@@ -230,7 +230,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
       ["Tell me", /long answer/],
       ["More", /And its end\./],
       ["/compact the name of the river", /Its model sees \d+ messages now/],
-      ["Go on", /On it\./],
+      ["Row on", /On it\./],
     ] as const) {
       await pane.type(typed);
       await pane.keys("Enter");
@@ -238,10 +238,10 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     }
     const sent = models.requests.map(({ body }) => JSON.stringify(body));
     assert.equal(sent.filter((body) => /kept above all: the name of the river/.test(body)).length, 1);
-    const next = sent.find((body) => body.includes("Go on"));
+    const next = sent.find((body) => body.includes("Row on"));
     assert.match(next ?? "", /Summary of the earlier conversation[^"]*NOTES/);
     assert.doesNotMatch(next ?? "", /(A long answer. ){200}/);
-    assert.match(await pane.until(/❯ Go on/), /And its end\./);
+    assert.match(await pane.until(/❯ Row on/), /And its end\./);
   });
 
   it("needs no colour where none is wanted, and a few columns are enough", async (t) => {
