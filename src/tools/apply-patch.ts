@@ -6,20 +6,7 @@ import type { FileToolOptions } from "./files.js";
 import { patchFiles, previewPatch } from "./patch-files.js";
 import { parsePatch, type PatchSection } from "./patch-text.js";
 
-const schema = defineArguments(
-  {
-    input: text("The whole patch, from *** Begin Patch to *** End Patch.", {
-      minLength: 1,
-      aliases: ["patch", "patchText", "patch_text", "diff"],
-    }),
-  },
-  (values) => {
-    parsePatch(values.input);
-    return values;
-  },
-);
-
-const DESCRIPTION = `Change files by a patch, all of it or nothing. The format:
+const FORMAT = `The whole patch, in this form:
 
 *** Begin Patch
 *** Add File: path/new.txt
@@ -35,7 +22,20 @@ const DESCRIPTION = `Change files by a patch, all of it or nothing. The format:
 *** Delete File: path/obsolete.txt
 *** End Patch
 
-Move to is left out where a file keeps its name. @@ names the class or function where the context alone is not unique; *** End of File behind a piece says that the file ends with it. Pieces of a file go in its order. Refused when the context is missing or not unique, or when a file changed since you read it.`;
+Move to is left out where a file keeps its name. @@ names the class or function where the context alone is not unique; *** End of File behind a piece says that the file ends with it. Pieces of a file go in its order.`;
+
+const schema = defineArguments(
+  {
+    input: text(FORMAT, {
+      minLength: 1,
+      aliases: ["patch", "patchText", "patch_text", "diff"],
+    }),
+  },
+  (values) => {
+    parsePatch(values.input);
+    return values;
+  },
+);
 
 /** GPT from 4.1 and 5 on, codex and the o series: they have learnt this format. */
 const TRAINED = /^(?:gpt-(?:4\.1|[5-9]|[12]\d)(?!\d)|codex|o[1-9](?![a-z\d]))|-codex(?![a-z])/;
@@ -54,7 +54,9 @@ export function knowsPatches({ id }: { readonly id: string }): boolean {
 export function applyPatchTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "apply_patch",
-    description: DESCRIPTION,
+    description:
+      "Change files by a patch, all of it or nothing. Refused when the context is missing or not unique, or when a file " +
+      "changed since you read it.",
     schema,
     kind: "edit",
     models: knowsPatches,

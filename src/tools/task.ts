@@ -35,7 +35,10 @@ const usd: Field<number> = {
 
 const schema = defineArguments({
   description: text("The task in three to six words, for the user.", { minLength: 1 }),
-  prompt: text("What it is to do, and all that it must know for it.", { minLength: 1, aliases: ["message", "task"] }),
+  prompt: text(
+    "What it is to do and all that it must know for it: the goal, paths, what is settled, which files it may change, what its answer must hold.",
+    { minLength: 1, aliases: ["message", "task"] },
+  ),
   tools: optional(
     list("Names of the tools that it may use, of those that you have; left out: all.", text("A name."), {
       max: MAX_TOOLS,
@@ -58,12 +61,9 @@ export function taskTool({ maxIterations = HELPER_ITERATIONS }: { maxIterations?
   return defineTool({
     name: "task",
     description:
-      "Give one piece of the work to a helper: an agent with a context of its own, on the same files and with your tools, " +
-      "that sees nothing of this conversation. For what takes many calls of which you need the outcome alone (a search " +
-      "through a large project, a log to be read, a part that stands by itself); what takes a call or two do yourself. " +
-      "Several calls in one answer run beside each other; give them different files to change. Say in `prompt` what the goal " +
-      "is, which paths, what is settled already, and what its answer must hold: its last answer is all that you get. It may " +
-      "be wrong: look before you rely on it.",
+      "Give a piece of the work to a helper: an agent with its own context, on the same files and with your tools, that sees " +
+      "nothing of this conversation. For what takes many calls of which you need the outcome alone; a call or two make " +
+      "yourself. Several in one answer run beside each other. Its last answer is all that you get, and may be wrong.",
     schema,
     // It changes nothing by itself: each call of the helper is judged as one of your own.
     kind: "think",

@@ -71,7 +71,8 @@ describe("a command in the background", linux, () => {
     const context = toolContext(folder.path);
     const command = "echo listening on 1; read -r line; echo bye; exit 4";
     const id = idIn((await call("bash", { command, background: true }, context)).text);
-    assert.match((await call("bash_output", { id, wait_for: "listening" }, context)).text, /^\(nothing new\)/);
+    assert.match((await call("bash_output", { id, wait_for: "listening" }, context)).text, /^listening on 1\n/);
+    assert.match((await call("bash_output", { id }, context)).text, /^\(nothing new\)/);
     await call("bash_input", { id, text: "", close: true }, context);
     const { text } = await call("bash_output", { id, wait_end: true }, context);
     assert.equal(text, "bye\n[exit code 4]");
