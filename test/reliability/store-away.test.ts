@@ -30,7 +30,8 @@ for (const [how, leave, back] of [
       const first = await ask(server, { message: "first" });
       assert.equal(first.status, 200, first.error);
       const { sessionId } = first;
-      assert.equal((await server.fetch("/api/ready")).status, 200);
+      // A second to connect in is little on a busy machine.
+      await until(async () => (await server.fetch("/api/ready")).status === 200);
       const page = new CountedPage();
       const over = new AbortController();
       t.after(() => over.abort());
