@@ -1,8 +1,7 @@
 /** Control characters, what changes the direction of text or shows nothing, other line ends, and halves of characters. */
-// eslint-disable-next-line no-control-regex -- they are what is looked for
-const UNSEEN = /[\u0000-\u001F\u007F-\u009F\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF]|\p{Surrogate}/u;
-// eslint-disable-next-line no-control-regex -- as above
-const EACH = /[\u0000-\u001F\u007F-\u009F\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF]|\p{Surrogate}/gu;
+const UNSEEN =
+  /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/u;
+const EACH = new RegExp(UNSEEN, "gu");
 
 /**
  * A name as it can stand in a line of text: as it is where every character of it is seen, else as a JSON string, which
@@ -18,6 +17,6 @@ export function seen(text: string, isText = false): string {
   return text.replace(EACH, (character) =>
     isText && (character === "\n" || character === "\t")
       ? character
-      : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+      : character.replace(/[^]/g, (half) => `\\u${half.charCodeAt(0).toString(16).padStart(4, "0")}`),
   );
 }

@@ -6,6 +6,8 @@ import { PathGuard } from "../files/path-guard.js";
 const MOST_BYTES = 4_096;
 /** Characters of a branch's name. */
 const NAME = 200;
+/** What git itself takes as the name of a branch: of anything else the file says words that are nobody's. */
+const BRANCH = /^(?!\/|.*\/\/|.*(?:^|\/)(?:\.|$))(?!.*(?:\.\.|@\{|\.lock(?:\/|$)|\.$))[^\s\p{C}~^:?*[\\]+$/u;
 /** What git leaves in its folder while something is under way. */
 const UNDER_WAY = [
   ["rebase-merge", "rebase"],
@@ -26,13 +28,11 @@ export async function gitHead(root: string, denied: readonly string[]): Promise<
     const guard = await PathGuard.create({ roots: "anywhere", denied });
     const folder = await gitFolder(guard, root);
     const head = await line(guard, join(folder, "HEAD"));
-    const branch = /^ref: refs\/heads\/(.+)$/.exec(head)?.[1];
+    const named = /^ref: refs\/heads\/(.+)$/.exec(head)?.[1];
+    const branch = named !== undefined && named.length <= NAME && BRANCH.test(named) ? named : undefined;
     const commit = /^[0-9a-f]{40,64}$/.exec(head)?.[0];
     if (branch === undefined && commit === undefined) return "";
-    const where =
-      branch === undefined
-        ? `no branch, at commit ${commit?.slice(0, 12)}`
-        : `branch ${printable(branch.slice(0, NAME))}`;
+    const where = branch === undefined ? `no branch, at commit ${commit?.slice(0, 12)}` : `branch ${printable(branch)}`;
     const doing = await underWay(guard, folder);
     return doing === undefined ? where : `${where}, in the middle of a ${doing}`;
   } catch {

@@ -99,7 +99,7 @@ function headOf(text: string, bytes: number): string {
 
 /** One as it stands before a model: where it comes from, and where it ends, whatever it says. */
 export function told({ from, text, isCut }: Instruction): string {
-  const plain = text.replace(/<(\/?)instructions\b/gi, "<$1 instructions");
+  const plain = text.replace(/<(?=[\s/]*instructions\b)/gi, "&lt;");
   const rest = isCut ? "\n[cut here; read the file for the rest]" : "";
   return `<instructions from=${JSON.stringify(from)}>\n${plain}${rest}\n</instructions>`;
 }

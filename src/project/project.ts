@@ -41,7 +41,7 @@ export class Project {
   readonly #treeMs: number;
   #madeInstructions: Instructions | undefined;
   #madeSkills: Skills | undefined;
-  readonly #looks = new Map<string, { until: number; look: Promise<Omit<Surroundings, "day">> }>();
+  readonly #looks = new Map<string, { until: number; look: Promise<Omit<Surroundings, "day" | "folder">> }>();
 
   constructor({ home, deniedPaths = [], projectInstructions = true }: ProjectOptions, treeMs = TREE_MS) {
     this.#treeMs = treeMs;
@@ -82,17 +82,17 @@ export class Project {
     const known = this.#looks.get(projectDir);
     const look = known && known.until > now ? known.look : this.#look(projectDir);
     if (look !== known?.look) this.#keep(projectDir, { until: now + SAME_MS, look });
-    return { day: today(), ...(await look) };
+    return { day: today(), folder: projectDir, ...(await look) };
   }
 
-  #keep(folder: string, known: { until: number; look: Promise<Omit<Surroundings, "day">> }): void {
+  #keep(folder: string, known: { until: number; look: Promise<Omit<Surroundings, "day" | "folder">> }): void {
     this.#looks.delete(folder);
     const [oldest] = this.#looks.keys();
     if (this.#looks.size >= FOLDERS && oldest !== undefined) this.#looks.delete(oldest);
     this.#looks.set(folder, known);
   }
 
-  async #look(projectDir: string): Promise<Omit<Surroundings, "day">> {
+  async #look(projectDir: string): Promise<Omit<Surroundings, "day" | "folder">> {
     const repository = await this.#repository(projectDir);
     if (!repository) return { git: "", tree: "" };
     const { root, hasGit } = repository;

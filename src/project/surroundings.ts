@@ -4,6 +4,8 @@ import { isRecord } from "../base/json.js";
 export interface Surroundings {
   /** `2026-01-31`, of this machine. */
   readonly day: string;
+  /** Absolute path of the folder that it was told of. */
+  readonly folder: string;
   /** Branch and state of the repository; `""`: it is none, or that is not told. */
   readonly git: string;
   /** The top of the project folder; `""`: it is not told. */
@@ -11,7 +13,7 @@ export interface Surroundings {
 }
 
 /** Bounds of what a store may give back. */
-const MOST = { git: 600, tree: 2_400 } as const;
+const MOST = { folder: 4_096, git: 600, tree: 2_400 } as const;
 
 /** Today, as a session is told of it: by the day, so that what stands before every message stays the same. */
 export function today(now = new Date()): string {
@@ -22,10 +24,14 @@ export function today(now = new Date()): string {
 /** What a store gave back, where it is what was stored. */
 export function asSurroundings(value: unknown): Surroundings | undefined {
   if (!isRecord(value)) return undefined;
-  const { day, git, tree } = value;
+  const { day, folder, git, tree } = value;
   const isOne =
-    typeof day === "string" && /^\d{4}-\d\d-\d\d$/.test(day) && isText(git, MOST.git) && isText(tree, MOST.tree);
-  return isOne ? { day, git: git as string, tree: tree as string } : undefined;
+    typeof day === "string" &&
+    /^\d{4}-\d\d-\d\d$/.test(day) &&
+    isText(folder, MOST.folder) &&
+    isText(git, MOST.git) &&
+    isText(tree, MOST.tree);
+  return isOne ? { day, folder: folder as string, git: git as string, tree: tree as string } : undefined;
 }
 
 function isText(value: unknown, most: number): value is string {

@@ -25,16 +25,15 @@ export class AgentTools {
   /** All of them. Rejects with what making them threw, or `InputError`; they are made anew then. */
   load(): Promise<ToolList> {
     if (!this.#make) return Promise.resolve(this.#list);
-    return (this.#making ??= this.#load(this.#make));
+    if (this.#making) return this.#making;
+    const making = this.#load(this.#make);
+    this.#making = making;
+    making.catch(() => (this.#making = undefined));
+    return making;
   }
 
   async #load(make: Make): Promise<ToolList> {
-    try {
-      return (this.#list = lasting(await make()));
-    } catch (error) {
-      this.#making = undefined;
-      throw error;
-    }
+    return (this.#list = lasting(await make()));
   }
 }
 

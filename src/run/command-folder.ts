@@ -43,7 +43,7 @@ export class CommandFolder {
       const ways: string[] = [];
       await walk(await guard.openFolder(this.#place.folder), "", ways, { left: LOOKED });
       const found = await Promise.all(ways.sort().map((way) => this.#command(guard, way).catch(() => undefined)));
-      return found.filter((one) => one !== undefined);
+      return found.flatMap((one) => (one?.isUsable === true ? one : []));
     } catch {
       return [];
     }
@@ -64,10 +64,12 @@ export class CommandFolder {
     return PathGuard.create({ roots: [this.#place.root], denied: this.#place.denied });
   }
 
-  async #command(guard: PathGuard, way: string): Promise<SlashCommand> {
+  async #command(guard: PathGuard, way: string): Promise<SlashCommand & { isUsable: boolean }> {
     const name = way.slice(0, -".md".length).replaceAll("/", ":");
-    const { description, hint } = commandText((await this.#read(guard, way, HEAD)).text);
+    const { text: head, isUsable } = await this.#read(guard, way, HEAD);
+    const { description, hint } = commandText(head);
     return {
+      isUsable,
       name,
       description,
       hint,
@@ -75,18 +77,26 @@ export class CommandFolder {
       prompt: async (words, signal) => {
         const { text, isWhole } = await this.#read(guard, way, BYTES);
         signal.throwIfAborted();
-        if (!isWhole) throw new InputError("commands", `a command of at most ${BYTES / 1024} KiB`);
-        return { text: filled(commandText(text).body, words) };
+        if (!isWhole)
+          throw new InputError("commands", `a command of at most ${BYTES / 1024} KiB, and /${name} is longer`);
+        const said = filled(commandText(text).body, words);
+        if (said === undefined)
+          throw new InputError("commands", `less behind /${name}, which would repeat it far too often`);
+        return { text: said };
       },
     };
   }
 
-  async #read(guard: PathGuard, way: string, bytes: number): Promise<{ text: string; isWhole: boolean }> {
+  async #read(guard: PathGuard, way: string, bytes: number) {
     const { handle, stats } = await guard.openFile(join(this.#place.folder, way));
     try {
       const buffer = Buffer.alloc(Math.min(bytes, Number(stats.size)));
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
-      return { text: buffer.toString("utf8", 0, bytesRead), isWhole: stats.size <= bytes };
+      return {
+        text: buffer.toString("utf8", 0, bytesRead),
+        isWhole: stats.size <= bytes,
+        isUsable: stats.size <= BYTES,
+      };
     } finally {
       await handle.close();
     }

@@ -55,18 +55,26 @@ export function oneLine(text: string): string {
   return characters.length > SHOWN ? `${characters.slice(0, SHOWN - 1).join("")}…` : characters.join("");
 }
 
+/** What is put into a command's text may be so many characters, or so many times what was typed. */
+const PUT_IN = 262_144;
+const TIMES = 4;
+
 /**
  * A command's text with what was typed behind its name: `$ARGUMENTS` all of it, `$1` to `$9` its words, of which one may
- * stand in quotes. A text without any of these has it at its end.
+ * stand in quotes. A text without any of these has it at its end. Undefined where it would be put in far too often.
  */
-export function filled(body: string, words: string): string {
+export function filled(body: string, words: string): string | undefined {
   const each = wordsOf(words);
   let isUsed = false;
+  let left = Math.max(PUT_IN, TIMES * words.length);
   // In one pass: what was typed is put in, and looked at no more.
   const text = body.replace(/\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d))/g, (_, all: string | undefined, nth: string) => {
     isUsed = true;
-    return all === undefined ? (each[Number(nth) - 1] ?? "") : words;
+    const word = all === undefined ? (each[Number(nth) - 1] ?? "") : words;
+    left -= word.length;
+    return left < 0 ? "" : word;
   });
+  if (left < 0) return undefined;
   return isUsed || words === "" ? text : `${text}\n\n${words}`;
 }
 

@@ -11,6 +11,9 @@ const PROMPT_MS = 30_000;
 /** Of one name. */
 const LONGEST_NAME = 128;
 
+/** Of what a command says, in characters. */
+const LONGEST_TEXT = 8_388_608;
+
 /** A command that the kernel does by itself: its prompt is no text. */
 export const BUILT_IN: readonly Pick<SlashCommand, "name" | "description" | "hint" | "origin">[] = [
   {
@@ -74,6 +77,11 @@ export class Commands {
     const command = await this.#named(name, projectDir, prompts);
     if (!command) return input;
     const { text, parts = [] } = await said(command, words, signal);
+    if (text.length > LONGEST_TEXT)
+      throw new InputError(
+        "commands",
+        `a command that says at most ${LONGEST_TEXT} characters, and /${name} says more`,
+      );
     if (text.trim() === "" && parts.length === 0)
       throw new InputError("commands", `a command that says something, and /${name} is empty`);
     return { ...input, message: text, attachments: [...parts, ...(input.attachments ?? [])], typed: input.message };

@@ -20,7 +20,7 @@ export interface ToldSurroundings {
 }
 
 /**
- * As the session was told today; what it was never told, or on another day, is looked at now. `looking`: a look that was
+ * As the session was told today of this folder; what it was never told is looked at now. `looking`: a look that was
  * begun before it was known whether one is needed.
  */
 export async function surroundingsFor(
@@ -31,8 +31,8 @@ export async function surroundingsFor(
   looking: Promise<Surroundings> | undefined,
 ): Promise<ToldSurroundings> {
   const known = asSurroundings(state.get(SURROUNDINGS));
-  if (known?.day === today()) return { surroundings: known, news: {} };
-  if (!isOnFiles) return { surroundings: { day: today(), git: "", tree: "" }, news: {} };
+  if (known?.day === today() && known.folder === projectDir) return { surroundings: known, news: {} };
+  if (!isOnFiles) return { surroundings: { day: today(), folder: projectDir, git: "", tree: "" }, news: {} };
   const surroundings = await (looking ?? project.surroundings(projectDir));
   state.set(SURROUNDINGS, surroundings);
   return { surroundings, news: { [SURROUNDINGS]: surroundings } };

@@ -161,11 +161,26 @@ describe("slash commands", () => {
     );
     const wrong = { code: "invalid_input", field: "commands" };
     await assert.rejects(say("/empty"), { ...wrong, message: /\/empty is empty/ });
-    await assert.rejects(say("/large"), { ...wrong, message: /at most 64 KiB/ });
+    await assert.rejects(say("/large"), { ...wrong, message: /at most 64 KiB, and \/large is longer/ });
+    assert.ok(!(await agent.commands()).some(({ name }) => name === "large"), "what cannot be said is not listed");
     await assert.rejects(say("/broken"), { ...wrong, message: /\/broken cannot: the server is gone/ });
     const signal = AbortSignal.timeout(50);
     await assert.rejects(say("/hangs", { signal }), { code: "run_cancelled" });
     assert.equal((await agent.sessions.list()).total, 0);
+  });
+
+  it("repeat what was typed a few times, and not until nothing else has room", async (t) => {
+    const files = {
+      ".agents/commands/amp.md": "$ARGUMENTS".repeat(6_500),
+      ".agents/commands/four.md": "$ARGUMENTS".repeat(4),
+    };
+    const { say, told } = await project(t, files, ["a", "b"]);
+    const typed = "y".repeat(80_000);
+    await assert.rejects(say(`/amp ${typed}`), { code: "invalid_input", message: /less behind \/amp/ });
+    await say(`/four ${typed.slice(0, 10_000)}`);
+    assert.equal(told()?.[0]?.length, 40_000);
+    await say("/amp few");
+    assert.equal(told()?.[0]?.length, 3 * 6_500);
   });
 
   it("of a hostile project lead nowhere else, and are not without end", async (t) => {

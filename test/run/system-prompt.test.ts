@@ -113,10 +113,27 @@ describe("what stands before every message", () => {
   });
 
   it("is believed of a store in its own form and bounds alone", () => {
-    assert.equal(asSurroundings({ day: "2026-01-31", git: "x", tree: "y" })?.tree, "y");
-    for (const odd of [null, "x", {}, { day: "x", git: "", tree: "" }, { day: "2026-01-31", git: 1, tree: "" }])
-      assert.equal(asSurroundings(odd), undefined);
-    assert.equal(asSurroundings({ day: "2026-01-31", git: "", tree: "x".repeat(10_000) }), undefined);
+    const one = { day: "2026-01-31", folder: "/a", git: "x", tree: "y" };
+    assert.deepEqual(asSurroundings(one), one);
+    const odd = [{ day: "x" }, { git: 1 }, { folder: undefined }, { tree: "x".repeat(10_000) }];
+    for (const changes of odd) assert.equal(asSurroundings({ ...one, ...changes }), undefined);
+    for (const none of [null, "x", {}]) assert.equal(asSurroundings(none), undefined);
+  });
+
+  it("is that of the folder in which a run works, also where its session began in another", async (t) => {
+    const [a, b] = [
+      await tempDir(t, { ".git/HEAD": "ref: refs/heads/of-a\n", "only-in-a": "" }),
+      await tempDir(t, { ".git/HEAD": "ref: refs/heads/of-b\n" }),
+    ];
+    const { prompt, agent, systems } = make(t, [], { projectDir: a.path });
+    const id = await prompt("x");
+    await (
+      await agent.run({ message: "y", sessionId: id, projectDir: b.path })
+    ).result;
+    const [first, second] = systems();
+    assert.match(first ?? "", /branch of-a[^]*only-in-a/);
+    assert.match(second ?? "", /branch of-b/);
+    assert.doesNotMatch(second ?? "", /of-a|only-in-a/);
   });
 
   it("changes when the files of instructions do, and with nothing else", async (t) => {
