@@ -1,4 +1,4 @@
-import { ToolInputError } from "../ports/errors.js";
+import { RunCancelledError, ToolInputError } from "../ports/errors.js";
 import { INTERRUPTED } from "../conversation/messages.js";
 import type { StateChanges } from "../conversation/stored-state.js";
 import { parseJson } from "../base/json.js";
@@ -193,17 +193,21 @@ type Settled = Pick<ToolOutcome, "output"> & { refused?: boolean };
 class CallHelpers {
   readonly #make: () => Helpers;
   #helpers: Helpers | undefined;
+  #hasEnded = false;
 
   constructor(make: () => Helpers) {
     this.#make = make;
   }
 
+  /** Throws `RunCancelledError` for a tool that kept its context: nobody would wait for what it begins. */
   made(): Helpers {
+    if (this.#hasEnded) throw new RunCancelledError();
     return (this.#helpers ??= this.#make());
   }
 
   /** Never rejects. */
   async end(): Promise<void> {
+    this.#hasEnded = true;
     await this.#helpers?.end();
   }
 }
@@ -293,7 +297,7 @@ async function perform(
       canAsk(run) || run.conversation.session.mode !== "auto" ? noted(own(request)) : Promise.resolve("allow"),
     question: questioner(callId, tool, one.input, run),
     progress: (text) => progress.push(text),
-    spawn: (input) => helpers.made().spawn(input),
+    spawn: async (input) => helpers.made().spawn(input),
     state,
     ...historyOf(callId, run),
     mayRun: (command) => mayRun(command, callId, run),

@@ -18,6 +18,7 @@ import {
   type Session,
   type SpawnInput,
   type Tool,
+  type ToolContext,
 } from "gantry";
 import { callTools, say, ScriptedProvider, type ScriptedReply, type ScriptedStep } from "gantry/testing";
 import { textOf } from "../../src/conversation/messages.js";
@@ -484,6 +485,18 @@ describe("a helper", () => {
       ["withdrawn"],
     );
     assert.equal((await agent.runs.list({ sessionId: run.sessionId }))[0]?.state, "finished");
+  });
+
+  it("is none of a call that is over: nobody would wait for it", async (t) => {
+    let kept: ToolContext | undefined;
+    const keeping: Tool = { ...looking, run: (_, context) => ((kept = context), Promise.resolve({ text: "seen" })) };
+    const provider = new ScriptedProvider([callTools(["look", {}]), say("done")]);
+    const agent = new Agent({ providers: [provider], tools: [keeping] });
+    t.after(() => agent.close());
+    const run = await agent.run({ message: "go" });
+    await run.result;
+    await assert.rejects(async () => kept?.spawn({ message: "late", title: "late" }), { code: "run_cancelled" });
+    assert.deepEqual(await helpersIn(agent, run), []);
   });
 
   it("whose process died is interrupted, its asker is told, and both go on", async (t) => {
