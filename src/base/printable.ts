@@ -1,7 +1,8 @@
 /** Control characters, what changes the direction of text or shows nothing, other line ends, and halves of characters. */
 const UNSEEN =
   /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/u;
-const EACH = new RegExp(UNSEEN, "gu");
+const EACH =
+  /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/gu;
 
 /**
  * A name as it can stand in a line of text: as it is where every character of it is seen, else as a JSON string, which
