@@ -241,7 +241,7 @@ describe("bash", () => {
     const running = bash()(
       {
         command:
-          "trap 'echo cleaned > cleaned; exit 0' TERM; (trap '' TERM; sleep 4718) & touch ready; while :; do sleep 0.05; done",
+          "trap 'echo cleaned > cleaned; exit 0' TERM; (trap '' TERM; touch ready; sleep 4718) & while :; do sleep 0.05; done",
       },
       toolContext(folder.path, { signal: abort.signal }),
     );
