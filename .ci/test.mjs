@@ -28,7 +28,51 @@ import {
 } from "./project.mjs";
 
 /** A file that takes longer hangs; the slowest takes a fraction of it. */
-const FILE_LIMIT_MS = 120_000;
+const FILE_LIMIT_MS = 240_000;
+
+const TSC = at("node_modules/typescript/bin/tsc");
+/** What it declares is checked by "types". */
+const BUILD = { name: "build", args: [at(".ci/build.mjs"), "--unchecked"] };
+const CHECKS = [
+  {
+    name: "types",
+    args: [TSC, "-p", ".", "--incremental", "--tsBuildInfoFile", path.join(CACHE, "check.tsbuildinfo")],
+  },
+  {
+    name: "types of the console",
+    args: [
+      TSC,
+      "-p",
+      "adapters/web-console/app",
+      "--incremental",
+      "--tsBuildInfoFile",
+      path.join(CACHE, "check-console.tsbuildinfo"),
+    ],
+  },
+  {
+    name: "lint",
+    args: [
+      at("node_modules/eslint/bin/eslint.js"),
+      "--config=.ci/eslint.config.js",
+      "--max-warnings=0",
+      "--cache",
+      "--cache-strategy=content",
+      `--cache-location=${path.join(CACHE, "eslint")}`,
+      ".",
+    ],
+  },
+  {
+    name: "format",
+    args: [
+      at("node_modules/prettier/bin/prettier.cjs"),
+      "--check",
+      "--log-level=warn",
+      "--cache",
+      `--cache-location=${path.join(CACHE, "prettier")}`,
+      ".",
+    ],
+  },
+];
 
 checkNode();
 await install();
@@ -49,8 +93,11 @@ const files = only ?? testFiles();
 if (!only) await (await import("./compile.mjs")).compile();
 // One for all files, made ready beside the checks; a file that runs alone starts its own when it needs one.
 const postgres = files.length > 1 && !process.env.GANTRY_TEST_POSTGRES ? startPostgres() : undefined;
-if (!only) await checks();
-await tests();
+if (only) await tests();
+// The tests run what is built, and need no more of the checks: those fill the moments in which tests wait.
+else await Promise.all([step(BUILD).then(tests), checks()]);
+// Then what was built unchecked is nothing to start from.
+if (failed.includes("types")) rmSync(at("dist", ".stamp.json"), { force: true });
 
 process.stdout.write(
   failed.length === 0
@@ -59,75 +106,16 @@ process.stdout.write(
 );
 process.exitCode = failed.length === 0 ? 0 : 1;
 
-/** One after the other in two lanes: each is a single thread of work. */
+/** One after the other: each is a single thread of work, beside which tests run. */
 async function checks() {
-  const node = process.execPath;
-  const lanes = [
-    [
-      [
-        "types",
-        node,
-        [
-          at("node_modules/typescript/bin/tsc"),
-          "-p",
-          ".",
-          "--incremental",
-          "--tsBuildInfoFile",
-          path.join(CACHE, "check.tsbuildinfo"),
-        ],
-      ],
-      [
-        "types of the console",
-        node,
-        [
-          at("node_modules/typescript/bin/tsc"),
-          "-p",
-          "adapters/web-console/app",
-          "--incremental",
-          "--tsBuildInfoFile",
-          path.join(CACHE, "check-console.tsbuildinfo"),
-        ],
-      ],
-      ["build", node, [at(".ci/build.mjs")]],
-    ],
-    [
-      [
-        "lint",
-        node,
-        [
-          at("node_modules/eslint/bin/eslint.js"),
-          "--config=.ci/eslint.config.js",
-          "--max-warnings=0",
-          "--cache",
-          "--cache-strategy=content",
-          `--cache-location=${path.join(CACHE, "eslint")}`,
-          ".",
-        ],
-      ],
-      [
-        "format",
-        node,
-        [
-          at("node_modules/prettier/bin/prettier.cjs"),
-          "--check",
-          "--log-level=warn",
-          "--cache",
-          `--cache-location=${path.join(CACHE, "prettier")}`,
-          ".",
-        ],
-      ],
-    ],
-  ];
-  await Promise.all(
-    lanes.map(async (lane) => {
-      for (const [name, command, parameters] of lane) {
-        const since = Date.now();
-        const code = await run(command, parameters, { stdio: ["ignore", "inherit", "inherit"] });
-        process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${name} (${seconds(since)})\n`);
-        if (code !== 0) failed.push(name);
-      }
-    }),
-  );
+  for (const check of CHECKS) await step(check);
+}
+
+async function step({ name, args }) {
+  const since = Date.now();
+  const code = await run(process.execPath, args, { stdio: ["ignore", "inherit", "inherit"] });
+  process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${name} (${seconds(since)})\n`);
+  if (code !== 0) failed.push(name);
 }
 
 async function tests() {
@@ -146,14 +134,11 @@ async function tests() {
     [
       isCompiled ? "--enable-source-maps" : "--import=tsx",
       "--conditions=@gantry/source",
-      "--test",
+      at(".ci/run-tests.mjs"),
       // Half of a test is waiting, for a process, a disk or a clock.
-      `--test-concurrency=${2 * Math.max(2, availableParallelism())}`,
-      `--test-timeout=${FILE_LIMIT_MS}`,
-      ...(process.stdout.isTTY || (only && !process.env.GANTRY_TEST_BRIEF)
-        ? ["--test-reporter=spec"]
-        : ["--test-reporter=" + at(".ci/reporter.mjs")]),
-      "--test-reporter-destination=stdout",
+      String(2 * Math.max(2, availableParallelism())),
+      String(FILE_LIMIT_MS),
+      process.stdout.isTTY || (only && !process.env.GANTRY_TEST_BRIEF) ? "spec" : "brief",
       ...(isCompiled ? files.map((file) => compiledFile(path.relative(ROOT, path.resolve(file)))) : files),
     ],
     { stdio: ["ignore", "inherit", "inherit"], env },

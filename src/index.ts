@@ -87,6 +87,8 @@ export type {
   Keeping,
   RestoreRequest,
   UndoMark,
+  ExpectedChange,
+  LastUndo,
   UndoneFile,
 } from "./ports/file-history.js";
 export type { SlashCommand, SlashPrompt } from "./ports/slash-command.js";

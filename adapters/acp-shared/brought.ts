@@ -27,16 +27,26 @@ const MOST = 64;
  * for a server that may not be had here. `uses`: whether anything is made of them.
  */
 export async function readBrought(params: Params, agent: Agent, uses: boolean): Promise<ReadBrought> {
-  const given = listOf(params, "mcpServers");
-  const named = listOf(params, "additionalDirectories");
   const ignored: string[] = [];
-  if (given.length > 0 && !(uses && agent.toolServers)) ignored.push("mcpServers");
-  if (named.length > 0 && !uses) ignored.push("additionalDirectories");
+  // Where all of it is ignored it is not looked at either: it may be anything.
+  const listed = (field: string) => {
+    if (uses) return listOf(params, field);
+    if (!isNothing(params[field])) ignored.push(field);
+    return [];
+  };
+  const named = listed("additionalDirectories");
+  let given = listed("mcpServers");
+  if (given.length > 0 && !agent.toolServers) {
+    ignored.push("mcpServers");
+    given = [];
+  }
   // Whether there is a tool for commands is known with the tools.
-  if (given.length > 0 && !ignored.includes("mcpServers")) await agent.prepare();
-  const servers = ignored.includes("mcpServers") ? [] : readServers(given, agent);
-  const folders = ignored.includes("additionalDirectories") ? [] : await readFolders(named);
-  return { servers, folders, ignored };
+  if (given.length > 0) await agent.prepare();
+  return { servers: readServers(given, agent), folders: await readFolders(named), ignored };
+}
+
+function isNothing(value: unknown): boolean {
+  return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 }
 
 function listOf(params: Params, field: string): readonly unknown[] {

@@ -167,7 +167,8 @@ export class ClientSessions {
 
   #brought(params: Params): Promise<ReadBrought> {
     const { agent, options } = this.#parts;
-    return readBrought(params, agent, options.mcp);
+    // Who asks for the letter of the interface gets it here too, unless they say otherwise.
+    return readBrought(params, agent, options.mcp ?? options.profile !== "spec");
   }
 
   #tellIgnored(session: Session, { ignored }: ReadBrought): void {

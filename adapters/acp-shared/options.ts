@@ -44,8 +44,7 @@ export const acpEntries = {
     { default: EDITORS },
   ),
   mcp: option.flag(
-    "Whether servers (`mcpServers`) and folders (`additionalDirectories`) that clients bring are used; `false`: accepted and ignored.",
-    { default: true },
+    'Whether servers (`mcpServers`) and folders (`additionalDirectories`) that clients bring are used; `false`: accepted and ignored, whatever they are. Default `true`, and `false` where `profile` is `"spec"`.',
   ),
   auth_methods: option.list(authMethod, "Told as `authMethods`.", { default: [] }),
   request_permission: option.flag("Ask the client before a tool runs that changes something.", { default: false }),

@@ -112,7 +112,8 @@ export class SessionNews {
     // The letter knows no such update.
     if (!modes()) return;
     try {
-      const all = await agent.commands({ sessionId: open.root, projectDir: open.cwd });
+      const { servers } = open.brought;
+      const all = await agent.commands({ sessionId: open.root, projectDir: open.cwd, servers });
       const commands = all.map(({ name, description, hint }) => ({
         name,
         description: visible(description),

@@ -1,8 +1,7 @@
-import { isRecord } from "gantry";
+import { isRecord, type RunInput } from "gantry";
 import * as v from "valibot";
 import { attachedFiles } from "./attached.js";
 import { invalidField, type Fields } from "./fields.js";
-import type { RunExtras } from "./run-request.js";
 import { Budget, type RunRequest } from "./shapes.js";
 
 type Body = Readonly<Record<string, unknown>>;
@@ -11,6 +10,24 @@ type Body = Readonly<Record<string, unknown>>;
 const NAMED = 64;
 /** Whoever says that they answer watches the session so soon. */
 const COMING_MS = 10_000;
+
+/** What few clients ask of a run. */
+export interface RunExtras {
+  /** As it was given. */
+  projectDir: string | undefined;
+  /** Answered at once; the run goes on whatever becomes of its client. */
+  background: boolean;
+  /** Waits in line for a session that is busy. */
+  queue: boolean;
+  onDisconnect: "cancel" | "continue" | undefined;
+  /** What the run is told beside what many ask. */
+  input: Partial<
+    Pick<
+      RunInput,
+      "mode" | "budget" | "compact" | "commands" | "outputSchema" | "attended" | "attachments" | "reasoningEffort"
+    >
+  >;
+}
 
 /** The fields that few requests have. Throws `HttpError`. */
 export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entries"]>, stream: boolean): RunExtras {

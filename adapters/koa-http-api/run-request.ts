@@ -1,6 +1,6 @@
-import type { RunInput } from "gantry";
 import { HttpError } from "./errors.js";
 import { Fields } from "./fields.js";
+import type { RunExtras } from "./run-extras.js";
 import { RunRequest as Shape } from "./shapes.js";
 
 /** What a client asks of a run; checked. */
@@ -15,24 +15,6 @@ export interface RunRequest extends RunExtras {
   body: Readonly<Record<string, unknown>>;
   /** Names of further fields, which nothing is made of; the first few. */
   ignored: readonly string[];
-}
-
-/** What few clients ask of a run. */
-export interface RunExtras {
-  /** As it was given. */
-  projectDir: string | undefined;
-  /** Answered at once; the run goes on whatever becomes of its client. */
-  background: boolean;
-  /** Waits in line for a session that is busy. */
-  queue: boolean;
-  onDisconnect: "cancel" | "continue" | undefined;
-  /** What the run is told beside what many ask. */
-  input: Partial<
-    Pick<
-      RunInput,
-      "mode" | "budget" | "compact" | "commands" | "outputSchema" | "attended" | "attachments" | "reasoningEffort"
-    >
-  >;
 }
 
 const PLAIN: RunExtras = {

@@ -9,7 +9,6 @@ import {
   ListResourcesRequestSchema,
   ListResourceTemplatesRequestSchema,
   ListToolsRequestSchema,
-  McpError,
   ReadResourceRequestSchema,
   type CallToolResult,
   type ServerNotification,
@@ -21,6 +20,17 @@ import { MODES, TOOLS } from "./tools.js";
 
 type Extra = RequestHandlerExtra<ServerRequest, ServerNotification>;
 type Given = Readonly<Record<string, unknown>>;
+
+/** What the client is told as an error of the protocol. The SDK's own puts its code into its message, where clients put it once more. */
+class Refusal extends Error {
+  constructor(
+    readonly code: number,
+    message: string,
+    readonly data?: Readonly<Record<string, unknown>>,
+  ) {
+    super(message);
+  }
+}
 
 /** Sessions of a page of resources. */
 const PAGE = 50;
@@ -92,7 +102,7 @@ export class AgentServer {
 
   /** What a tool cannot do is told to the model that called it; what is no tool to the client. */
   async #call(name: string, given: Given, extra: Extra): Promise<CallToolResult> {
-    if (this.#isRefusing) throw new McpError(ErrorCode.InternalError, "the server is about to stop");
+    if (this.#isRefusing) throw new Refusal(ErrorCode.InternalError, "the server is about to stop");
     try {
       switch (name) {
         case "run":
@@ -103,10 +113,10 @@ export class AgentServer {
           return told(await this.#conversation(text(given, "session"), number(given, "after", 0)));
       }
     } catch (error) {
-      if (error instanceof McpError || extra.signal.aborted) throw error;
+      if (error instanceof Refusal || extra.signal.aborted) throw error;
       return { ...told(this.#reason(error)), isError: true };
     }
-    throw new McpError(ErrorCode.InvalidParams, `no tool ${JSON.stringify(name.slice(0, 100))}`);
+    throw new Refusal(ErrorCode.InvalidParams, `no tool ${JSON.stringify(name.slice(0, 100))}`);
   }
 
   async #run(given: Given, extra: Extra): Promise<CallToolResult> {
@@ -172,8 +182,7 @@ export class AgentServer {
   }
 
   async #resources(cursor: string | undefined) {
-    if (cursor !== undefined && !/^\d{1,9}$/.test(cursor))
-      throw new McpError(ErrorCode.InvalidParams, "unknown cursor");
+    if (cursor !== undefined && !/^\d{1,9}$/.test(cursor)) throw new Refusal(ErrorCode.InvalidParams, "unknown cursor");
     const offset = Number(cursor ?? 0);
     const { sessions, total } = await this.#agent.sessions.list({ limit: PAGE, offset });
     const resources = sessions.map(({ id, title, updatedAt }) => ({
@@ -191,8 +200,8 @@ export class AgentServer {
       return { contents: [{ uri, mimeType: "text/markdown", text: await this.#conversation(id) }] };
     } catch (error) {
       if (hasCode(error, "session_not_found"))
-        throw new McpError(-32002, "resource not found", { uri: uri.slice(0, 200) });
-      throw new McpError(ErrorCode.InternalError, this.#reason(error));
+        throw new Refusal(-32002, "resource not found", { uri: uri.slice(0, 200) });
+      throw new Refusal(ErrorCode.InternalError, this.#reason(error));
     }
   }
 
@@ -227,8 +236,8 @@ function told(message: string): CallToolResult {
   return { content: [{ type: "text", text: message }] };
 }
 
-function invalid(field: string, expected: string): McpError {
-  return new McpError(ErrorCode.InvalidParams, `${field}: expected ${expected}`);
+function invalid(field: string, expected: string): Refusal {
+  return new Refusal(ErrorCode.InvalidParams, `${field}: expected ${expected}`);
 }
 
 function text(given: Given, field: string): string {

@@ -1,4 +1,4 @@
-import { Writable, type Readable } from "node:stream";
+import { Transform, Writable, type Readable, type TransformCallback } from "node:stream";
 import { Serving, type Agent, type Listening, type Logger, type Transport } from "gantry";
 import type { AgentServer } from "./agent-server.js";
 
@@ -9,7 +9,7 @@ export interface StdioStreams {
 }
 
 /** A message that is longer ends the connection, in bytes. */
-const MOST = 32 * 1024 * 1024;
+const MOST = 16 * 1024 * 1024;
 
 /** The agent as a server of tools (Model Context Protocol) for the one client at standard input and output. */
 export class McpStdioTransport implements Transport {
@@ -31,8 +31,39 @@ export class McpStdioTransport implements Transport {
     ]);
     const server = new AgentServer(agent, this.#logger);
     const connection = new Connection(server, input, output);
-    await server.connect(new StdioServerTransport(input, output, { maxBufferSize: MOST }), connection.lost);
+    const lines = input.pipe(new WholeLines());
+    lines.on("error", (error) => {
+      this.#logger.warn("the client is left", { error });
+      connection.lost();
+    });
+    await server.connect(new StdioServerTransport(lines, output, { maxBufferSize: 2 * MOST }), connection.lost);
     return connection;
+  }
+}
+
+/** Hands on whole lines alone: the SDK copies all that it has of a line with each piece that comes. */
+class WholeLines extends Transform {
+  #held: Buffer[] = [];
+  #size = 0;
+
+  constructor() {
+    super({ readableObjectMode: true });
+  }
+
+  override _transform(piece: Buffer, _encoding: string, done: TransformCallback): void {
+    const end = piece.lastIndexOf(10) + 1;
+    // Of a piece with several lines no more than the first and what follows the last can be long.
+    const first = end > 0 ? piece.indexOf(10) : piece.length;
+    if (this.#size + first >= MOST) return done(new Error(`it sent a message of more than ${MOST / 1024 / 1024} MB`));
+    if (end > 0) {
+      const lines = [...this.#held, piece.subarray(0, end)];
+      [this.#held, this.#size] = [[], 0];
+      this.push(Buffer.concat(lines));
+    }
+    const rest = piece.subarray(end);
+    this.#size += rest.length;
+    if (rest.length > 0) this.#held.push(rest);
+    done();
   }
 }
 

@@ -1,4 +1,5 @@
 import { basename } from "node:path";
+import { ownPath } from "./own-path.js";
 import { pathToFileURL } from "node:url";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPError } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -12,6 +13,7 @@ import {
 import { startProcess, type Logger, type ToolServer } from "gantry";
 import { HttpTransport } from "./http-transport.js";
 import { listedPrompts, listedTools, MOST, type Listing } from "./listing.js";
+import { line } from "./plain.js";
 import { StdioTransport } from "./stdio-transport.js";
 
 /** For one page of a list, and for a sign of life, in ms. */
@@ -176,7 +178,9 @@ export class Connection {
       const result = await this.ask(method, cursor === undefined ? {} : { cursor }, { signal: time });
       const some = result[key];
       if (!Array.isArray(some)) throw new Fault(`its answer to ${method} has no ${key}`);
-      all.push(...(some as unknown[]));
+      // One by one: of a hundred thousand there are no arguments of a call.
+      for (const one of some as unknown[]) if (all.length < MOST.looked) all.push(one);
+      if (all.length >= MOST.looked) break;
       cursor = result["nextCursor"];
       if (typeof cursor !== "string" || cursor === "") break;
     }
@@ -210,7 +214,9 @@ async function program(
   { projectDir, env: plain }: ConnectionContext,
 ): Promise<StdioTransport> {
   try {
-    const process = await startProcess({ file: command, args, cwd: cwd ?? projectDir, env: { ...plain, ...env } });
+    const path = ownPath(plain["PATH"], projectDir);
+    const given = { ...plain, ...(path !== undefined && { PATH: path }), ...env };
+    const process = await startProcess({ file: command, args, cwd: cwd ?? projectDir, env: given });
     return new StdioTransport(process, isWanted);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
@@ -218,7 +224,7 @@ async function program(
   }
 }
 
-function clientFor({ server, version, projectDir, elicit, changed }: ConnectionContext): Client {
+function clientFor({ version, projectDir, elicit, changed }: ConnectionContext): Client {
   const client = new Client(
     { name: "gantry", version },
     {
@@ -238,7 +244,6 @@ function clientFor({ server, version, projectDir, elicit, changed }: ConnectionC
     return Promise.resolve();
   };
   client.onerror = () => undefined;
-  void server;
   return client;
 }
 
@@ -263,7 +268,7 @@ function reasonOf(error: unknown): string {
     .replace(/^MCP error -?\d+: /, "")
     .replace(/^(Streamable HTTP|SSE) error: /, "")
     .replace(/^Error POSTing to endpoint( \(HTTP \d+\))?: /, `it answered with ${codeOf(error) ?? "an error"}: `);
-  return plain.replace(/\s+/g, " ").slice(0, 1_000);
+  return line(plain).slice(0, 1_000);
 }
 
 function codeOf(error: unknown): number | undefined {

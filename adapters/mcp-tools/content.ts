@@ -1,7 +1,8 @@
 import { isRecord, type FilePart, type ImagePart } from "gantry";
 
-/** Characters of a result that a model is shown, and images with their bytes. */
-const MOST = { characters: 30_000, images: 8, bytes: 5 * 1024 * 1024 };
+/** Characters of a result that a model is shown, pieces of it that are looked at, and images with their bytes. */
+const MOST = { characters: 30_000, blocks: 1_000, images: 8, bytes: 5 * 1024 * 1024 };
+const NO_IMAGE = "[an image that is none]";
 const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 /** What a server said, as a model can read it. */
@@ -18,20 +19,18 @@ export function resultContent(result: Readonly<Record<string, unknown>>): Conten
   // Those that bring it are to say it as text as well; not all do.
   const isSaid = blocks.some((block) => isRecord(block) && block["type"] === "text");
   if (structured === undefined || isSaid) return read;
-  return {
-    ...read,
-    text: cut([read.text, JSON.stringify(structured, null, 2)].filter((one) => one !== "").join("\n")),
-  };
+  return { ...read, text: cut([read.text, jsonOf(structured)].filter((one) => one !== "").join("\n")) };
 }
 
 /** Blocks of a tool's result, or of a prompt. */
 export function contentOf(blocks: readonly unknown[]): Content {
   const lines: string[] = [];
   const parts: ImagePart[] = [];
-  for (const block of blocks) {
+  for (const block of blocks.slice(0, MOST.blocks)) {
     const line = isRecord(block) ? lineOf(block, parts) : "[something that is no content]";
     if (line !== "") lines.push(line);
   }
+  if (blocks.length > MOST.blocks) lines.push(`[${blocks.length - MOST.blocks} more pieces are left out]`);
   return { text: cut(lines.join("\n")), parts };
 }
 
@@ -47,6 +46,12 @@ export function cut(text: string): string {
   const half = MOST.characters / 2;
   const left = text.length - MOST.characters;
   return `${whole(text.slice(0, half))}\n[... ${left} characters left out: ask for less at a time ...]\n${whole(text.slice(-half))}`;
+}
+
+/** Indented where that is not most of it: what is nested deep grows a hundredfold by that. */
+function jsonOf(value: unknown): string {
+  const text = JSON.stringify(value);
+  return text.length > MOST.characters ? text : JSON.stringify(value, null, 2);
 }
 
 function lineOf(block: Readonly<Record<string, unknown>>, parts: ImagePart[]): string {
@@ -70,12 +75,24 @@ function lineOf(block: Readonly<Record<string, unknown>>, parts: ImagePart[]): s
 function imageLine(mediaType: unknown, data: unknown, parts: ImagePart[]): string {
   const type = nameOf(mediaType);
   if (!IMAGES.has(type)) return `[an image of the type ${type}, which cannot be shown]`;
-  if (typeof data !== "string" || data === "" || !/^[A-Za-z0-9+/\s]+={0,2}\s*$/.test(data.slice(0, 256)))
-    return "[an image that is none]";
+  if (typeof data !== "string" || data === "") return NO_IMAGE;
   if (data.length * 0.75 > MOST.bytes) return `[an image of ${sizeOf(data)}: more than can be shown]`;
   if (parts.length >= MOST.images) return "[an image more than can be shown]";
-  parts.push({ type: "image", mediaType: type, data: data.replace(/\s+/g, "") });
+  const plain = data.replace(/\s+/g, "");
+  // A provider refuses one that is none, or is another kind than it is said to be: with this question and, since it is stored, each later one.
+  const found = /^[A-Za-z0-9+/]+={0,2}$/.test(plain) ? kindOf(Buffer.from(plain.slice(0, 32), "base64")) : undefined;
+  if (found === undefined) return NO_IMAGE;
+  parts.push({ type: "image", mediaType: found, data: plain });
   return "";
+}
+
+/** By the bytes that each kind begins with. */
+function kindOf(start: Buffer): string | undefined {
+  const text = start.toString("latin1");
+  if (text.startsWith("\x89PNG\r\n\x1a\n")) return "image/png";
+  if (text.startsWith("\xff\xd8\xff")) return "image/jpeg";
+  if (/^GIF8[79]a/.test(text)) return "image/gif";
+  return text.startsWith("RIFF") && text.startsWith("WEBP", 8) ? "image/webp" : undefined;
 }
 
 function sizeOf(base64: unknown): string {

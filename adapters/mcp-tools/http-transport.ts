@@ -4,6 +4,7 @@ import type { FetchLike, Transport } from "@modelcontextprotocol/sdk/shared/tran
 import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
 import type { ToolAddress } from "gantry";
 import { HttpBodies } from "./http-bodies.js";
+import { DEPTH } from "./lines.js";
 
 /** For a server to be told that its session is over, in ms. */
 const GOODBYE_MS = 1_000;
@@ -16,6 +17,9 @@ const AGAIN = {
   reconnectionDelayGrowFactor: 2,
   maxRetries: 3,
 };
+
+/** As late as a server may say that it wants to be asked again, in ms. */
+const LONGEST_RETRY_MS = 60_000;
 
 /** Why it is over where the server is there, and knows the session no more. */
 export const FORGOTTEN = "its session is over";
@@ -51,6 +55,7 @@ export class HttpTransport implements Transport {
       type === "sse"
         ? new SSEClientTransport(new URL(url), options)
         : new StreamableHTTPClientTransport(new URL(url), { ...options, reconnectionOptions: AGAIN });
+    if (type === "http") boundRetries(this.#inner);
     this.#inner.onmessage = (message) => this.#take(message);
     this.#inner.onerror = (error) => this.#fault(error);
     // What is the SDK's to tell of the end it tells when it is closed, which is done here alone.
@@ -79,8 +84,10 @@ export class HttpTransport implements Transport {
     try {
       await this.#inner.send(message);
     } catch (error) {
-      // It knows the session no more: nothing of what was asked was done.
-      const isGone = error instanceof StreamableHTTPError && (error.code === 404 || error.code === 400);
+      // It knows the session no more: nothing of what was asked was done. Some say 400, as they do to what is wrong in itself.
+      const isGone =
+        error instanceof StreamableHTTPError &&
+        (error.code === 404 || (error.code === 400 && /session/i.test(error.message)));
       if (isGone && "method" in message && message.method !== "initialize") this.#finish(FORGOTTEN);
       throw error;
     }
@@ -144,7 +151,9 @@ export class HttpTransport implements Transport {
     }, PARSE_MS).unref();
   }
 
-  #take(message: JSONRPCMessage): void {
+  #take(given: JSONRPCMessage): void {
+    const message = isNestedTooDeep(given) ? tooDeep(given) : given;
+    if (!message) return;
     if ("id" in message && !("method" in message) && message.id !== undefined) this.#waiting.delete(message.id);
     // What was said before an answer is heard before it, though it is heard a moment later.
     if (this.#wanted(message)) this.#order = this.#order.then(() => this.onmessage?.(message));
@@ -163,4 +172,35 @@ export class HttpTransport implements Transport {
     this.#waiting.clear();
     this.onclose?.();
   }
+}
+
+/** A server says when it wants to be asked again: at once, in a thousand years. */
+function boundRetries(inner: object): void {
+  let wanted: number | undefined;
+  Object.defineProperty(inner, "_serverRetryMs", {
+    get: () => wanted,
+    set: (ms: number | undefined) => {
+      wanted = ms === undefined ? ms : Math.min(Math.max(ms, AGAIN.initialReconnectionDelay), LONGEST_RETRY_MS);
+    },
+  });
+}
+
+/** Arrays and objects within each other: whoever writes them out again would run out of stack. */
+function isNestedTooDeep(message: JSONRPCMessage): boolean {
+  let level: object[] = [message];
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > DEPTH) return true;
+    const next: object[] = [];
+    for (const one of level)
+      for (const value of Object.values(one) as unknown[])
+        if (typeof value === "object" && value !== null) next.push(value);
+    level = next;
+  }
+  return false;
+}
+
+/** Undefined where nobody waits for it. */
+function tooDeep(message: JSONRPCMessage): JSONRPCMessage | undefined {
+  if (!("id" in message) || "method" in message || message.id === undefined) return undefined;
+  return { jsonrpc: "2.0", id: message.id, error: { code: -32_603, message: "its answer is nested too deep" } };
 }

@@ -1,12 +1,33 @@
 import { isRecord, type JsonSchema } from "gantry";
+import { plain as withoutUnseen } from "./plain.js";
 
 /** Bytes of one schema, as JSON, and values in it: a model reads all of it with every question. */
 const MOST = { bytes: 32 * 1024, depth: 24 };
 const TYPES = new Set(["object", "array", "string", "number", "integer", "boolean", "null"]);
 /** Keys of a schema that hold one, a list of them, or some by name. */
-const ONE = new Set(["additionalProperties", "not", "contains", "propertyNames", "if", "then", "else", "items"]);
+const ONE = new Set(
+  "additionalProperties not contains propertyNames if then else items unevaluatedItems unevaluatedProperties contentSchema".split(
+    " ",
+  ),
+);
 const LIST = new Set(["anyOf", "oneOf", "allOf", "prefixItems"]);
 const NAMED = new Set(["properties", "$defs", "definitions", "patternProperties", "dependentSchemas"]);
+/** Keys that JSON Schema has, or had, and what stands under them; where it is another thing (a `true` of an older draft), providers refuse the schema. */
+const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
+  ...keys("minimum maximum exclusiveMinimum exclusiveMaximum", Number.isFinite),
+  ...keys("multipleOf", (value) => Number.isFinite(value) && (value as number) > 0),
+  ...keys(
+    "minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains",
+    (value) => Number.isSafeInteger(value) && (value as number) >= 0,
+  ),
+  ...keys("uniqueItems readOnly writeOnly deprecated", (value) => typeof value === "boolean"),
+  ...keys("format contentEncoding contentMediaType", (value) => typeof value === "string"),
+  ...keys("examples", Array.isArray),
+  // What refers to elsewhere, and what only older drafts know.
+  ...keys("$schema $id id $anchor $comment $vocabulary __proto__", () => false),
+  ...keys("$dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor", () => false),
+  ...keys("dependencies dependentRequired additionalItems", () => false),
+};
 /** What providers refuse at the root of a tool's arguments. */
 const ALTERNATIVES = ["anyOf", "oneOf", "allOf"] as const;
 const CONDITIONS = [...ALTERNATIVES, "not", "if", "then", "else", "enum", "const", "dependentSchemas"];
@@ -42,6 +63,7 @@ export function argumentsSchema(given: unknown): JsonSchema {
   const plain = clean({ ...root, properties }, 0) as Record<string, unknown>;
   const { required } = plain;
   if (Array.isArray(required)) plain["required"] = required.filter((name) => Object.hasOwn(properties, name as string));
+  checkReferences(plain, plain);
   const bytes = Buffer.byteLength(JSON.stringify(plain));
   if (bytes > MOST.bytes) throw new SchemaFault(`its input schema is larger than ${MOST.bytes / 1024} kB`);
   return plain;
@@ -63,18 +85,21 @@ function clean(schema: unknown, depth: number): unknown {
 }
 
 function cleanKey(key: string, value: unknown, depth: number): unknown {
-  if (key === "$schema" || key === "$id" || key === "__proto__") return undefined;
+  if (Object.hasOwn(PLAIN, key)) return PLAIN[key]!(value) ? value : undefined;
+  if (key === "title" || key === "description") return typeof value === "string" ? withoutUnseen(value) : undefined;
   if (key === "$ref") {
     if (typeof value === "string" && value.startsWith("#")) return value;
     throw new SchemaFault("its input schema refers to another place");
   }
   if (key === "type") {
     const all = Array.isArray(value) ? (value as unknown[]) : [value];
-    if (all.length > 0 && all.every((one) => TYPES.has(one as string))) return value;
+    if (all.length > 0 && all.every((one) => TYPES.has(one as string)))
+      return Array.isArray(value) ? [...new Set(all)] : value;
     throw new SchemaFault(`its input schema has the type ${JSON.stringify(value)?.slice(0, 40) ?? "nothing"}`);
   }
   if (key === "pattern") return isPlainPattern(value) ? value : undefined;
-  if (key === "required") return Array.isArray(value) ? value.filter((one) => typeof one === "string") : undefined;
+  if (key === "required")
+    return Array.isArray(value) ? [...new Set(value)].filter((one) => typeof one === "string") : undefined;
   if (key === "enum") return Array.isArray(value) && value.length > 0 ? value : undefined;
   // The old way to tell of tuples.
   if (key === "items" && Array.isArray(value)) return {};
@@ -88,6 +113,40 @@ function cleanKey(key: string, value: unknown, depth: number): unknown {
     return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, clean(one, depth)]));
   }
   return value;
+}
+
+/** Throws `SchemaFault` where one leads nowhere. Of a cycle there is no end, which is allowed. */
+function checkReferences(value: unknown, root: unknown): void {
+  if (Array.isArray(value)) for (const one of value) checkReferences(one, root);
+  if (!isRecord(value)) return;
+  for (const [key, one] of Object.entries(value)) {
+    if (key === "$ref" && typeof one === "string" && !leadsTo(one, root))
+      throw new SchemaFault("its input schema refers to what is not there");
+    checkReferences(one, root);
+  }
+}
+
+function leadsTo(reference: string, root: unknown): boolean {
+  if (reference !== "#" && !reference.startsWith("#/")) return false;
+  let at = root;
+  for (const step of reference.split("/").slice(1)) {
+    const key = unescaped(step).replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof at !== "object" || at === null || !Object.hasOwn(at, key)) return false;
+    at = (at as Readonly<Record<string, unknown>>)[key];
+  }
+  return isRecord(at) || typeof at === "boolean";
+}
+
+function unescaped(step: string): string {
+  try {
+    return decodeURIComponent(step);
+  } catch {
+    return step;
+  }
+}
+
+function keys<T>(names: string, fits: T): Record<string, T> {
+  return Object.fromEntries(names.split(" ").map((name) => [name, fits]));
 }
 
 /** One that all engines of providers take: none looks around. */

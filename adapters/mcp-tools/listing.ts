@@ -2,8 +2,8 @@ import { isRecord, type JsonSchema } from "gantry";
 import { argumentsSchema, SchemaFault } from "./input-schema.js";
 import { line, plain } from "./plain.js";
 
-/** Of one server: tools, prompts, characters of a description, and bytes that all its tools take of each question together. */
-export const MOST = { tools: 256, prompts: 256, description: 2_048, bytes: 256 * 1024, pages: 64 };
+/** Of one server: entries of a list that are looked at, tools, prompts, characters of a description, and bytes that all its tools take of each question together. */
+export const MOST = { looked: 10_240, tools: 256, prompts: 256, description: 2_048, bytes: 256 * 1024, pages: 64 };
 
 /** A tool as its server tells of it, checked. */
 export interface ListedTool {

@@ -11,6 +11,7 @@ import {
 } from "gantry";
 import { serverKey } from "./names.js";
 import type { Listing } from "./listing.js";
+import type { Pauses } from "./pauses.js";
 import type { SharedServer } from "./shared-server.js";
 import type { ServerUse } from "./tools.js";
 
@@ -32,7 +33,12 @@ export interface McpServersOptions {
 
 /** Most of it is loaded with the first server that is opened. */
 function code() {
-  return Promise.all([import("./shared-server.js"), import("./tools.js"), import("./prompts.js")]);
+  return Promise.all([
+    import("./shared-server.js"),
+    import("./tools.js"),
+    import("./prompts.js"),
+    import("./pauses.js"),
+  ]);
 }
 
 /**
@@ -46,7 +52,7 @@ export class McpServers implements ToolServers {
   readonly #logger: Logger;
   readonly #sources = new Map<string, ToolSource>();
   readonly #shared = new Map<string, SharedServer>();
-  readonly #pauses = new Map<string, InstanceType<(typeof import("./shared-server.js"))["Pauses"]>>();
+  readonly #pauses = new Map<string, Pauses>();
 
   constructor({ env = {}, version = "0", secrets = [], logger = silentLogger }: McpServersOptions = {}) {
     this.#env = env;
@@ -106,7 +112,7 @@ export class McpServers implements ToolServers {
 
   /** A user more of the server, which answers then; `leave` is to be called once. */
   async #join(server: ToolServer, { projectDir }: ToolSession, signal: AbortSignal) {
-    const [{ abortable, Pauses, SharedServer }] = await code();
+    const [{ abortable, SharedServer }, , , { Pauses }] = await code();
     const id = JSON.stringify([server, projectDir]);
     const pauses = this.#pauses.get(id) ?? new Pauses();
     keep(this.#pauses, id, pauses);
@@ -131,9 +137,11 @@ export class McpServers implements ToolServers {
       await abortable(shared.ready(), signal);
       return { shared, leave };
     } catch (error) {
+      if (signal.aborted && (signal.reason as Partial<Error> | undefined)?.name === "TimeoutError") pauses.late();
       // Who gave up does not wait for its end.
       const left = leave();
-      if (!signal.aborted) await left;
+      signal.throwIfAborted();
+      await left;
       throw error instanceof Error ? Object.assign(error, { message: redactor.redact(error.message) }) : error;
     }
   }
@@ -142,8 +150,12 @@ export class McpServers implements ToolServers {
 /** What of a server's definition is secret. */
 export function secretsOf(server: ToolServer): string[] {
   if ("command" in server) return headerSecrets(server.env);
-  const { username, password } = URL.canParse(server.url) ? new URL(server.url) : { username: "", password: "" };
-  return [...headerSecrets(server.headers), username, password].filter((secret) => secret !== "");
+  const own = headerSecrets(server.headers);
+  if (!URL.canParse(server.url)) return own;
+  const { username, password, pathname, searchParams } = new URL(server.url);
+  // Some have their key in the path or the query.
+  const parts = [...headerSecrets({ ...pathname.split("/") }), ...headerSecrets(Object.fromEntries(searchParams))];
+  return [...own, ...parts, username, password].filter((secret) => secret !== "");
 }
 
 /** At most so many, those used last. */

@@ -25,10 +25,9 @@ export function toolName(key: string, name: string): string {
   return plain.slice(0, LONGEST - end.length) + end;
 }
 
-/** `mcp:server/tool`, as rules call it; distinct for distinct names, whatever the server makes of them. */
+/** `mcp:server/tool`, as rules call it: the server's own name of the tool, whatever models see, so that no rule misses it. */
 export function originOf(key: string, name: string): string {
-  const plain = name.replace(/[^A-Za-z0-9_.-]+/g, "_").slice(0, LONGEST);
-  return `mcp:${key}/${plain === name ? name : `${plain}_${hash(name)}`}`;
+  return `mcp:${key}/${name}`;
 }
 
 /** `server:prompt`, as people type it. */

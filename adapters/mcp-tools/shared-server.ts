@@ -4,37 +4,25 @@ import { Connection, Fault, type ConnectionContext } from "./connection.js";
 import { elicited } from "./elicitation.js";
 import { FORGOTTEN } from "./http-transport.js";
 import { line } from "./plain.js";
+import { Patience } from "./patience.js";
+import type { Pauses } from "./pauses.js";
 import { inALine, type Listing } from "./listing.js";
 
-/** What is waited before a server that failed is started again, by how often it has, in ms. */
-const PAUSES_MS = [0, 0, 1_000, 3_000, 10_000, 30_000] as const;
-/** One that lived so long has not failed because it was started, in ms. */
-const LIVED_MS = 30_000;
 /** Between two looks at what it offers, in ms. */
 const LOOK_MS = 1_000;
 
-/** How often a server failed in a row, and what is waited for; outlives those that use it. */
-export class Pauses {
-  #failed = 0;
-  #at = 0;
-  #why = "";
+/** Of what is wrong with one server so much is said. */
+const REASONS = 32;
 
-  failed(why: string): void {
-    this.#failed += 1;
-    this.#at = Date.now();
-    this.#why = why;
-  }
+/** Forms that a server may ask a person to fill in during one call. */
+const FORMS = 32;
 
-  lived(ms: number): void {
-    if (ms > LIVED_MS) this.#failed = 0;
-  }
-
-  /** Throws what is wrong, as long as it is not to be tried again. */
-  check(): void {
-    const pause = PAUSES_MS[Math.min(this.#failed, PAUSES_MS.length - 1)]!;
-    const left = this.#at + pause - Date.now();
-    if (left > 0) throw new Fault(`${this.#why} (it is tried again in ${Math.ceil(left / 1000)} s)`);
-  }
+/** A call under way, and who made it. */
+interface Caller {
+  readonly context: ToolContext;
+  /** Asked of a person so far. */
+  forms: number;
+  readonly over: AbortController;
 }
 
 /** A server as all the sessions have it that are to have the same: begun with the first, ended with the last. */
@@ -43,12 +31,14 @@ export class SharedServer {
   readonly #pauses: Pauses;
   readonly #end = new AbortController();
   /** Calls under way: whoever made them may be asked. */
-  readonly #calls = new Set<ToolContext>();
+  readonly #calls = new Set<Caller>();
+  /** Forms are put to a person one after the other. */
+  #turn: Promise<unknown> = Promise.resolve();
   #users = 0;
   #connection: Promise<Connection> | undefined;
   #listing: Listing | undefined;
-  /** What could not be used of it, as it was said last. */
-  #left = "";
+  /** Reasons why something of it could not be used, and failures, that were said. */
+  readonly #said = new Set<string>();
   #looking: Promise<void> | undefined;
   #lookAgain = false;
   #looked = 0;
@@ -112,7 +102,8 @@ export class SharedServer {
   ): Promise<Readonly<Record<string, unknown>>> {
     const { name } = this.#context.server;
     const time = new Patience(timeoutMs, signal);
-    if (context) this.#calls.add(context);
+    const caller = context && { context, forms: 0, over: new AbortController() };
+    if (caller) this.#calls.add(caller);
     try {
       for (let round = 0; ; round++) {
         const connection = await abortable(this.ready(), time.signal);
@@ -144,7 +135,8 @@ export class SharedServer {
       throw new ToolError(`${name}: ${this.#context.hide(error.message)}${doubt}.`);
     } finally {
       time.end();
-      if (context) this.#calls.delete(context);
+      if (caller) this.#calls.delete(caller);
+      caller?.over.abort(new Error("the call is over"));
     }
   }
 
@@ -186,11 +178,19 @@ export class SharedServer {
 
   #offers(listing: Listing): void {
     this.#listing = listing;
-    const left = this.#context.hide(inALine(listing.left));
-    if (left === this.#left) return;
-    this.#left = left;
-    const { logger, server } = this.#context;
-    if (left !== "") logger.warn("what a server of tools offers could not all be used", { server: server.name, left });
+    const { logger, server, hide } = this.#context;
+    // Names that change are no news, reasons are.
+    const news = listing.left.filter((one) => this.#isNews(one.slice(one.lastIndexOf(": ") + 2)));
+    if (news.length === 0) return;
+    const left = hide(inALine(listing.left));
+    logger.warn("what a server of tools offers could not all be used", { server: server.name, left });
+  }
+
+  /** Whether it was not said before. */
+  #isNews(reason: string): boolean {
+    if (this.#said.has(reason) || this.#said.size >= REASONS) return false;
+    this.#said.add(reason);
+    return true;
   }
 
   /** Look at what it offers now, once for however many changes it tells of. */
@@ -212,6 +212,7 @@ export class SharedServer {
         if (signal.aborted) return;
         const { logger, server, hide } = this.#context;
         const why = hide(error instanceof Error ? error.message : String(error));
+        if (!this.#isNews(why)) continue;
         logger.warn("a server of tools did not tell what it offers now", { server: server.name, why });
       }
     }
@@ -221,56 +222,30 @@ export class SharedServer {
   async #elicit(params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<ElicitResult> {
     const callers = [...this.#calls];
     const [caller] = callers.slice(-1);
-    if (!caller || callers.some(({ sessionId }) => sessionId !== caller.sessionId)) return { action: "decline" };
+    if (!caller || callers.some(({ context }) => context.sessionId !== caller.context.sessionId))
+      return { action: "decline" };
+    // Whoever asks without end is not answered, and has the time of the call alone.
+    if ((caller.forms += 1) > FORMS) return { action: "decline" };
+    const over = AbortSignal.any([signal, caller.over.signal]);
+    const turn = this.#turn.then(() => this.#ask(params, caller, over));
+    this.#turn = turn;
+    return turn;
+  }
+
+  /** Never rejects. */
+  async #ask(params: Readonly<Record<string, unknown>>, { context }: Caller, over: AbortSignal): Promise<ElicitResult> {
+    if (over.aborted) return { action: "cancel" };
     // A person may take their time.
     for (const time of this.#waits) time.hold();
     try {
-      const asked = elicited(this.#context.server.name, params, (question) => caller.question(question));
-      return await abortable(asked, signal);
+      const question: ToolContext["question"] = (one) =>
+        over.aborted ? Promise.resolve(undefined) : context.question(one);
+      return await abortable(elicited(this.#context.server.name, params, question), over);
     } catch {
       return { action: "cancel" };
     } finally {
       for (const time of this.#waits) time.again();
     }
-  }
-}
-
-/** The time of one call: begun anew with each sign of life, and held while a person is asked. */
-class Patience {
-  readonly #controller = new AbortController();
-  readonly #ms: number;
-  readonly #forget: () => void;
-  #timer: NodeJS.Timeout | undefined;
-  isOver = false;
-
-  constructor(ms: number, signal: AbortSignal) {
-    this.#ms = ms;
-    const abort = (): void => this.#controller.abort(signal.reason);
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort, { once: true });
-    this.#forget = () => signal.removeEventListener("abort", abort);
-    this.again();
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  again(): void {
-    this.hold();
-    this.#timer = setTimeout(() => {
-      this.isOver = true;
-      this.#controller.abort(new Error("it took too long"));
-    }, this.#ms);
-  }
-
-  hold(): void {
-    clearTimeout(this.#timer);
-  }
-
-  end(): void {
-    this.hold();
-    this.#forget();
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
 import { isRecord, parseJson, type OwnedProcess } from "gantry";
-import { Lines, Turns } from "./lines.js";
+import { DEPTH, Lines, Turns } from "./lines.js";
 
 /** Bytes that may wait for a program that reads nothing. */
 const WAITING_BYTES = 32 * 1024 * 1024;
@@ -10,8 +10,6 @@ const KEPT_BYTES = 4 * 1024;
 /** It may end by itself when its input does, in ms; then it is told to, and has so long again. */
 const END_MS = 300;
 const GRACE_MS = 1_000;
-/** Arrays and objects within each other in a message. */
-const DEPTH = 128;
 
 /** Messages as lines of a program's standard streams, of bounded length, read no faster than they can be worked on. */
 export class StdioTransport implements Transport {
@@ -124,7 +122,7 @@ export class StdioTransport implements Transport {
 function isBrokenAnswer({ jsonrpc, id, method, result, error }: Readonly<Record<string, unknown>>): boolean {
   if (method !== undefined || id === undefined) return false;
   const isError = isRecord(error) && Number.isSafeInteger(error["code"]) && typeof error["message"] === "string";
-  return jsonrpc !== "2.0" || !(isRecord(result) || isError);
+  return jsonrpc !== "2.0" || isRecord(result) === isError;
 }
 
 function broken({ id }: Readonly<Record<string, unknown>>): unknown {

@@ -8,7 +8,7 @@ import type { SharedServer } from "./shared-server.js";
 export interface ServerUse {
   /** Which of its tools: their names, or globs for them; default all. */
   readonly tools?: readonly string[];
-  /** How long a call may take, in seconds; what the server tells of its progress begins it anew. Default 120. */
+  /** How long a call may take, in seconds; what the server tells of its progress begins it anew, up to 30 times as long. Default 120. */
   readonly timeout?: number;
   /** Whether what it says of tools that only look is believed; default false: each may change things, and needs permission. */
   readonly trusted?: boolean;

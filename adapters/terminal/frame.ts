@@ -76,19 +76,15 @@ function planRows({ conversation }: Desk, columns: number): Line[] {
     ]);
 }
 
-/** What goes on in the background: one line, and the last of them by name. */
+/** What goes on in the background: one line, how many they are and the last of them by name. */
 function processRows({ conversation }: Desk, columns: number): Line[] {
   const running = (conversation.page.state?.processes ?? []).filter(({ state }) => state === "running");
   const last = running.at(-1);
   if (!last) return [];
-  const count = running.length === 1 ? "" : ` and ${running.length - 1} more`;
-  const said = `  ⟳ in the background: `;
-  return [
-    [
-      span(said, "accent"),
-      span(cut(`${writtenLine(last.command)}${count}`, Math.max(1, columns - said.length)), "dim"),
-    ],
-  ];
+  // In front of the command: of a long one the end is cut.
+  const count = running.length === 1 ? "" : `${running.length} `;
+  const said = `  ⟳ ${count}in the background: `;
+  return [[span(said, "accent"), span(cut(writtenLine(last.command), Math.max(1, columns - said.length)), "dim")]];
 }
 
 function proposalRows({ prompt: { completion } }: Desk, columns: number): Line[] {

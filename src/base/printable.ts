@@ -21,3 +21,8 @@ export function seen(text: string, isText = false): string {
       : character.replace(/[^]/g, (half) => `\\u${half.charCodeAt(0).toString(16).padStart(4, "0")}`),
   );
 }
+
+/** Text of many lines in which nothing hides: its lines end alike, and what is not seen is written out. */
+export function lines(text: string): string {
+  return seen(text.replace(/\r\n?/g, "\n"), true);
+}

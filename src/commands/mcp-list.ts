@@ -66,7 +66,11 @@ async function stateOf(source: ToolSource, projectDir: string, interrupted: Abor
     const listed: Listed = {
       name,
       state: "ready",
-      tools: tools.map(({ name: tool, origin = "", description }) => ({ name: tool, rule: origin, description })),
+      tools: tools.map(({ name: tool, origin = "", description }) => ({
+        name: tool,
+        rule: ruleOf(origin),
+        description,
+      })),
       prompts: prompts.map(({ name: prompt, hint, description }) => ({ name: prompt, hint, description })),
     };
     await close();
@@ -75,6 +79,11 @@ async function stateOf(source: ToolSource, projectDir: string, interrupted: Abor
     const why = late.aborted ? `it was not ready within ${OPEN_MS / 1000} s` : String((error as Error).message);
     return { name, state: "failed", error: why, tools: [], prompts: [] };
   }
+}
+
+/** The rule for a tool of this origin: what no rule may hold, or nobody sees, is any one character. */
+function ruleOf(origin: string): string {
+  return origin.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (hidden) => "?".repeat(hidden.length));
 }
 
 function tableOf(all: readonly Listed[], columns: number | undefined): string {

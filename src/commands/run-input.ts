@@ -12,17 +12,22 @@ const MOST_BYTES = 16_000_000;
 /** Who gives the prompt and forgot that standard input is open is told after so long, in ms. */
 const TELL_MS = 2_000;
 
-/** The prompt: the arguments, or standard input, or both. Rejects with `UsageError`, or the signal's reason. */
+/**
+ * The prompt: the arguments, or standard input, or both. What is piped is material that anybody may have written, so it is
+ * the arguments alone that can say a slash command. Rejects with `UsageError`, or the signal's reason.
+ */
 export async function promptOf(
   args: readonly string[],
   input: Input,
   tell: (line: string) => void,
   signal: AbortSignal,
-): Promise<string> {
-  const said = args.join(" ").trim();
+): Promise<Required<Pick<RunInput, "message" | "commands">>> {
+  // A dash alone is standard input, as elsewhere.
+  const said = args.length === 1 && args[0] === "-" ? "" : args.join(" ").trim();
+  const commands = said !== "";
   if (input.isTerminal) {
     if (said === "") throw new UsageError("expected a prompt, as arguments or on standard input");
-    return said;
+    return { message: said, commands };
   }
   const waiting = setTimeout(
     () => tell("reading the rest of the prompt from standard input; < /dev/null for none"),
@@ -32,7 +37,7 @@ export async function promptOf(
     const piped = (await textOf(input, signal)).trim();
     const prompt = [said, piped].filter((text) => text !== "").join("\n\n");
     if (prompt === "") throw new UsageError("expected a prompt, as arguments or on standard input");
-    return prompt;
+    return { message: prompt, commands };
   } finally {
     clearTimeout(waiting);
   }

@@ -95,7 +95,6 @@ async function attempt(context: Called, printer: Printer, interrupted: AbortSign
         ...wanted,
         ...(await sessionOf(context, agent)),
         ...attachmentsOf(context, loaded, home),
-        commands: true,
         overflow: "merge",
         askedAt: "run",
         signal: ending.signal,
@@ -170,7 +169,7 @@ async function inputOf({ args, flags, input }: Called, printer: Printer, signal:
       : { reasoningEffort: flags.effort as NonNullable<RunInput["reasoningEffort"]> }),
     ...(flags.mode === undefined ? {} : { mode: flags.mode as NonNullable<RunInput["mode"]> }),
     ...(budget && { budget }),
-    message: await promptOf(args, input, (line) => printer.tell(line), signal),
+    ...(await promptOf(args, input, (line) => printer.tell(line), signal)),
   };
 }
 

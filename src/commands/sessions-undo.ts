@@ -15,8 +15,12 @@ export const run: Command<typeof undo.flags> = async (context) => {
   const { to, redo = false, force = false, json = false } = flags;
   const dryRun = flags.dryRun === true;
   const filesOnly = flags.filesOnly === true;
-  if (redo && (to !== undefined || filesOnly))
-    throw new ConfigError("sessions undo: --redo takes the last undo back as it was; leave --to and --files-only out");
+  const wordsOnly = flags.wordsOnly === true;
+  if (redo && (to !== undefined || filesOnly || wordsOnly))
+    throw new ConfigError(
+      "sessions undo: --redo takes the last undo back as it was; leave --to, --files-only and --words-only out",
+    );
+  if (filesOnly && wordsOnly) throw new ConfigError("sessions undo: expected one of --files-only and --words-only");
   return withSessions(context, async ({ sessions }) => {
     const session = await sessions.get(id);
     if (!session) throw notFound(id);
@@ -29,7 +33,7 @@ export const run: Command<typeof undo.flags> = async (context) => {
     try {
       const undone = await (redo
         ? sessions.redo(id, options)
-        : sessions.undo(id, { ...options, filesOnly, ...(to !== undefined && { to }) }));
+        : sessions.undo(id, { ...options, filesOnly, wordsOnly, ...(to !== undefined && { to }) }));
       await tell(undone.files, !dryRun, undone.to);
       const isWhole = undone.files.every(({ outcome }) => !isLeft(outcome));
       const what = undone.files.length === 0 ? "no file was to be changed" : `${undone.files.length} paths`;
@@ -38,7 +42,7 @@ export const run: Command<typeof undo.flags> = async (context) => {
     } catch (error) {
       if (hasCode(error, "undo_conflict")) {
         await tell(error.files, false, "");
-        output.tell(`${error.message}; --force overwrites`);
+        output.tell(`${error.message}${force ? "" : wayOn(error.files, redo)}`);
         return 1;
       }
       if (hasCode(error, "nothing_to_undo") || hasCode(error, "point_not_found") || hasCode(error, "session_busy")) {
@@ -49,6 +53,12 @@ export const run: Command<typeof undo.flags> = async (context) => {
     }
   });
 };
+
+/** What can be done about it. */
+function wayOn(files: readonly UndoneFile[], redo: boolean): string {
+  if (files.some(({ outcome }) => outcome === "conflict")) return "; --force overwrites";
+  return `; --force does the rest${redo ? "" : ", --words-only leaves all files as they are"}`;
+}
 
 function isLeft(outcome: UndoneFile["outcome"]): boolean {
   return outcome === "conflict" || outcome === "lost" || outcome === "failed";

@@ -10,6 +10,7 @@ import { chainLines, ChainReader, headerLine } from "../sessions/export-format.j
 import type { exporting } from "./about/sessions.js";
 import { loadFor, type Command, type CommandContext } from "./command.js";
 import { ENDED_BY } from "./ended-by.js";
+import { adoptOrphans } from "./adopt.js";
 import { ExportFile } from "./export-file.js";
 import { linesOf } from "./lines.js";
 import { notFound } from "./with-sessions.js";
@@ -154,6 +155,8 @@ async function importSessions(work: Work, input: CommandContext["input"]): Promi
   const { store, mode, progress, interrupted } = work;
   const reader = new ChainReader();
   const { bytes: total } = input;
+  const helpers: string[] = [];
+  let adopted = 0;
   let [taken, there, refused, bytes] = [0, 0, 0, 0];
   const counted = (chunk: Uint8Array): void => {
     bytes += chunk.length;
@@ -174,6 +177,8 @@ async function importSessions(work: Work, input: CommandContext["input"]): Promi
       try {
         await store.load(asStrange(chain, mode));
         taken += 1;
+        const [original] = chain.sessions;
+        if (original?.session.spawnedBy) helpers.push(original.session.id);
       } catch (error) {
         if (hasCode(error, "session_exists")) there += 1;
         else {
@@ -186,11 +191,15 @@ async function importSessions(work: Work, input: CommandContext["input"]): Promi
       }
     }
     reader.close();
+    // Not before the end: whoever asked comes behind its helpers.
+    adopted = await adoptOrphans(store, helpers);
   } finally {
     const left = there > 0 ? `, ${sessions(there)} left out that exist already` : "";
     const not = refused > 0 ? `, ${sessions(refused)} refused` : "";
     const more = interrupted.aborted ? "; the rest was not read: the same again goes on" : "";
     progress.tell(`${sessions(taken)} imported${left}${not}${more}`);
+    if (adopted > 0)
+      progress.tell(`${sessions(adopted)} of helpers came without who asked, and stand for themselves now`);
   }
   if (refused > 0) throw new ConfigError(`${sessions(refused)} could not be imported`);
 }

@@ -1,5 +1,6 @@
 import { lstat, realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { ownersOf, type Owners } from "./owners.js";
 
 /** Folders above one that are looked at. */
 const MAX_DEPTH = 40;
@@ -15,8 +16,8 @@ export interface Repository {
   readonly folders: readonly string[];
   /** Whether there is a `.git`. */
   readonly hasGit: boolean;
-  /** Who may say something there: we, and whose the folder is. Undefined where the system does not tell. */
-  readonly owners: ReadonlySet<bigint> | undefined;
+  /** Who may say something there. Undefined where the system does not tell. */
+  readonly owners: Owners | undefined;
 }
 
 const known = new Map<string, { until: number; found: Promise<Repository> }>();
@@ -41,22 +42,22 @@ export function repositoryOf(folder: string): Promise<Repository> {
 async function find(folder: string): Promise<Repository> {
   const start = await realpath(folder);
   const { uid } = await stat(start, { bigint: true });
-  const own = process.getuid?.();
-  const owners = own === undefined ? undefined : new Set([BigInt(own), uid]);
+  const owners = await ownersOf(start);
+  // What root has above a project is the machine's, and no repository that somebody else works in.
+  const own = BigInt(process.getuid?.() ?? 0);
+  const people = owners && new Set([...owners].filter((one) => one === own || one === uid));
   const folders = [start];
   for (let at = start; folders.length <= MAX_DEPTH; at = dirname(at)) {
     const git = await lstat(join(at, ".git"), { bigint: true }).catch(() => undefined);
-    // Whoever has the folder has said so by giving it to us; above it, a repository is somebody's.
-    if (git && (at === start || !owners || owners.has(git.uid)))
-      return { root: at, folders: folders.reverse(), hasGit: true, owners };
+    if (git && (!owners || owners.has(git.uid))) return { root: at, folders: folders.reverse(), hasGit: true, owners };
     const above = dirname(at);
-    if (above === at || !(await isOurs(above, owners))) break;
+    if (above === at || !(await isOurs(above, people))) break;
     folders.push(above);
   }
   return { root: start, folders: [start], hasGit: false, owners };
 }
 
-async function isOurs(folder: string, owners: ReadonlySet<bigint> | undefined): Promise<boolean> {
+async function isOurs(folder: string, owners: Owners | undefined): Promise<boolean> {
   if (!owners) return true;
   const stats = await stat(folder, { bigint: true }).catch(() => undefined);
   return stats !== undefined && owners.has(stats.uid) && (stats.mode & 0o002n) === 0n;

@@ -1,6 +1,7 @@
 import { mkdir, open, readFile, rename, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isRecord, parseJson } from "../base/json.js";
+import type { UndoMark } from "../ports/file-history.js";
 import type { Place } from "./kept-contents.js";
 
 /** What was at a path, with the hash of a file's content; `""` for one that was too large. */
@@ -17,6 +18,8 @@ export interface Step {
   after: Known;
   /** Folders that were made for it. */
   made: number;
+  /** It is a folder that was only made on the way to another path: nobody is told of it. */
+  isWay?: true;
 }
 
 /** What a call, or an undo, changed at a time. */
@@ -38,7 +41,8 @@ export interface ChangeLine {
 type Line =
   | ChangeLine
   | { done: string }
-  | { undone: string; snapshot: string; seq: number; at: string }
+  | { begun: UndoMark }
+  | { undone: UndoMark; at: string }
   | { redone: string }
   | { forgot: number };
 
@@ -47,7 +51,8 @@ export interface Story {
   changes: ChangeLine[];
   /** Ids of changes that were seen to be made. */
   done: Set<string>;
-  undone: { id: string; snapshotId: string; seq: number; changes: number }[];
+  /** In order, each as it was told last; `changes`: how many there were then. */
+  undos: Map<string, UndoMark & { isOpen: boolean; changes: number }>;
   redone: Set<string>;
   contents: Map<string, Place>;
   /** Greatest `seq` of the changes that were forgotten; -1: none was. */
@@ -82,7 +87,7 @@ export class Journal {
   }
 
   /** `sync`: on disk when it resolves. */
-  async add(line: Line, sync: boolean): Promise<void> {
+  async add(lines: Line | readonly Line[], sync: boolean): Promise<void> {
     const story = await this.story();
     if (story.size > this.#maxBytes) await this.#shorten(story);
     await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
@@ -91,7 +96,7 @@ export class Journal {
       const { size } = await file.stat();
       // What a crash left half written ends there.
       const torn = size > 0 && (await file.read(Buffer.alloc(1), 0, 1, size - 1)).buffer[0] !== 0x0a;
-      const text = `${torn ? "\n" : ""}${JSON.stringify(line)}\n`;
+      const text = `${torn ? "\n" : ""}${[lines].flat().map(textOf).join("")}`;
       await file.appendFile(text);
       if (sync) await file.sync();
       if (this.#story?.size !== size) return;
@@ -130,7 +135,15 @@ export class Journal {
 }
 
 function emptyStory(): Story {
-  return { changes: [], done: new Set(), undone: [], redone: new Set(), contents: new Map(), forgot: -1, size: 0 };
+  return {
+    changes: [],
+    done: new Set(),
+    undos: new Map(),
+    redone: new Set(),
+    contents: new Map(),
+    forgot: -1,
+    size: 0,
+  };
 }
 
 /** What is no line of ours is passed over: it was broken off. */
@@ -147,15 +160,21 @@ function take(story: Story, text: string): void {
     story.changes.push(line);
     for (const [hash, place] of Object.entries(line.contents)) story.contents.set(hash, place);
   } else if ("done" in line) story.done.add(line.done);
-  else if ("undone" in line)
-    story.undone.push({
-      id: line.undone,
-      snapshotId: line.snapshot,
-      seq: line.seq,
-      changes: story.changes.length,
-    });
+  else if ("begun" in line) undo(story, line.begun, true);
+  else if ("undone" in line) undo(story, line.undone, false);
   else if ("redone" in line) story.redone.add(line.redone);
   else if ("forgot" in line) story.forgot = line.forgot;
+}
+
+function undo({ undos, changes }: Story, mark: UndoMark, isOpen: boolean): void {
+  if (!isRecord(mark)) return;
+  // What was begun anew is the last.
+  undos.delete(mark.id);
+  undos.set(mark.id, { ...mark, isOpen, changes: changes.length });
+}
+
+function textOf(line: Line): string {
+  return `${JSON.stringify(line)}\n`;
 }
 
 async function syncFolder(path: string): Promise<void> {

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { mkdir, open, readdir, rm, stat } from "node:fs/promises";
+import { mkdir, open, readdir, rm, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 
 const MIB = 1024 * 1024;
@@ -25,20 +25,42 @@ export class KeptContents {
     this.#packBytes = packBytes;
   }
 
-  /** On disk when it resolves. */
+  /** On disk when it resolves; what is oldest goes for it. */
   async add(content: Buffer): Promise<Place> {
-    const packs = await this.packs();
-    await this.#makeRoom(packs, content.length);
-    const last = packs.at(-1);
-    const pack = last === undefined ? 0 : last.bytes + content.length > this.#packBytes ? last.pack + 1 : last.pack;
-    const file = await open(this.#pathOf(pack), "a", 0o600);
+    await this.#makeRoom(await this.packs(), content.length);
+    return this.addAll((add) => add(content));
+  }
+
+  /** Several, on disk when it resolves. Nothing goes for them, since it may be needed with them: the next `add` makes room. */
+  async addAll<T>(work: (add: (content: Buffer) => Promise<Place>) => Promise<T>): Promise<T> {
+    const last = (await this.packs()).at(-1);
+    let pack = last?.pack ?? 0;
+    let file: FileHandle | undefined;
+    const next = async (): Promise<void> => {
+      await file?.sync();
+      await file?.close();
+      file = undefined;
+    };
     try {
-      const { size: at } = await file.stat();
-      await file.appendFile(content);
-      await file.sync();
-      return { pack, at, size: content.length };
+      const result = await work(async (content) => {
+        for (;;) {
+          file ??= await open(this.#pathOf(pack), "a+", 0o600);
+          const { size: at } = await file.stat();
+          if (at > 0 && at + content.length > this.#packBytes) {
+            await next();
+            pack++;
+            continue;
+          }
+          await file.appendFile(content);
+          const place = { pack, at, size: content.length };
+          // Where another process wrote there meanwhile, it lies behind that.
+          if ((await file.stat()).size === at + content.length || (await holds(file, place, content))) return place;
+        }
+      });
+      await next();
+      return result;
     } finally {
-      await file.close();
+      await file?.close();
     }
   }
 
@@ -48,7 +70,7 @@ export class KeptContents {
     if (!file) return undefined;
     try {
       const content = Buffer.alloc(size);
-      const { bytesRead } = await file.read(content, 0, size, at);
+      const { bytesRead } = size === 0 ? { bytesRead: 0 } : await file.read(content, 0, size, at);
       return bytesRead === size && hashOf(content) === hash ? content : undefined;
     } finally {
       await file.close();
@@ -78,6 +100,12 @@ export class KeptContents {
   #pathOf(pack: number): string {
     return join(this.#folder, `${pack}.pack`);
   }
+}
+
+async function holds(file: FileHandle, { at, size }: Place, content: Buffer): Promise<boolean> {
+  const there = Buffer.alloc(size);
+  await file.read(there, 0, size, at);
+  return there.equals(content);
 }
 
 /** By which contents are told apart. */

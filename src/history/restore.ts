@@ -1,134 +1,154 @@
+import type { Stats } from "node:fs";
 import { basename, dirname } from "node:path";
 import { PathError } from "../ports/errors.js";
-import type { FileKeeper, FileState, UndoneFile } from "../ports/file-history.js";
+import type { FileState, UndoneFile } from "../ports/file-history.js";
 import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
-import { exclusively } from "../tools/files.js";
-import { keepBefore, stateOf } from "../tools/keep-file.js";
-import { replaceFile } from "../tools/replace-file.js";
+import { stateOf } from "../tools/keep-file.js";
 import type { Known } from "./journal.js";
 import type { Wanted } from "./plan.js";
 import { isSame, knownOf } from "./session-files.js";
 
 const CHANGED = "somebody else changed it since";
 const MIXED = "somebody else changed it in between";
-const LOST = "no copy of what it was is kept";
+const TOO_LARGE = "it is too large now for a copy to be kept; move it away first";
+const FULL = "it is a folder now, with something in it; move that away first";
+export const LOST = "no copy of what it was is kept";
 const NONE = { kind: "none" } as const;
 
 /** What is to be done at a path, and what is there now. */
 export interface Judged {
   wanted: Wanted;
   file: UndoneFile;
-  current: Known | undefined;
-  /** What a file is to hold. */
-  content: Buffer | undefined;
+  current: Known;
+  /** By which what is there now is known again without being read; `""`: it is not. */
+  mark: string;
+}
+
+/** What is at a path now. */
+export interface Seen {
+  state: FileState;
+  mark: string;
+}
+
+/** What changed so shortly before it was looked at may change again without that its times tell, in ms. */
+const RACY_MS = 2_000;
+
+/** What is not there in the end. */
+export interface Going {
+  paths: ReadonlySet<string>;
+  /** Those that go when nothing else is in them. */
+  folders: ReadonlySet<string>;
+}
+
+/** What of a plan is judged by. */
+export interface Judging {
+  guard: PathGuard;
+  goes: Going;
+  /** Paths that others are below, and that are no folders now: nothing is there then. */
+  blocked: ReadonlySet<string>;
+  isKept: (hash: string) => Promise<boolean>;
+  force: boolean;
 }
 
 /** Look at a path: what taking it back would come to. Undefined: it is as it was. */
 export async function judge(
-  guard: PathGuard,
   wanted: Wanted,
-  contentOf: (hash: string) => Promise<Buffer | undefined>,
-  force: boolean,
+  { guard, goes, blocked, isKept, force }: Judging,
 ): Promise<Judged | undefined> {
-  const { path, want, left } = wanted;
-  const as = (outcome: UndoneFile["outcome"], why = "", current?: Known, content?: Buffer): Judged => {
-    return { wanted, file: { path, outcome, why }, current, content };
+  const { path, want, left, isMixed, isRemade, isWay } = wanted;
+  let current: Known = NONE;
+  let mark = "";
+  const as = (outcome: UndoneFile["outcome"], why = ""): Judged => {
+    return { wanted, file: { path, outcome, why }, current, mark };
   };
-  let current: Known;
   try {
-    current = await currentOf(guard, path);
+    const seen = isBelow(path, blocked)
+      ? { state: NONE, mark: "", refusal: "" }
+      : await currentOf(guard, path, (folder, name) => folder.writable(name));
+    current = knownOf(seen.state);
+    mark = seen.mark;
+    // What somebody else put in its place is theirs.
+    if (isWay && current.kind !== "folder") return undefined;
+    if (isSame(current, want) && !(isRemade && modeOf(current) !== modeOf(want))) return undefined;
+    if (want.kind === "file" && (want.hash === "" || !(await isKept(want.hash)))) return as("lost", LOST);
+    // Not even by force: what is there would be gone for good.
+    if (current.kind === "file" && current.hash === "") return as("conflict", TOO_LARGE);
+    if (current.kind === "folder" && want.kind !== "folder" && (await holdsMore(guard, path, goes)))
+      return isWay ? undefined : as("conflict", FULL);
+    if (!force && !left.some((one) => isSame(one, current))) return as("conflict", CHANGED);
+    if (!force && isMixed) return as("conflict", MIXED);
+    if (seen.refusal) return as("failed", seen.refusal);
   } catch (error) {
-    return as("failed", reasonOf(error));
+    return isWay ? undefined : as("failed", reasonOf(error));
   }
-  if (isSame(current, want)) return undefined;
-  let content: Buffer | undefined;
-  if (want.kind === "file") {
-    content = want.hash === "" ? undefined : await contentOf(want.hash);
-    if (!content) return as("lost", LOST, current);
-  }
-  if (!force && !left.some((one) => isSame(one, current))) return as("conflict", CHANGED, current);
-  if (!force && wanted.isMixed) return as("conflict", MIXED, current);
-  return as(want.kind === "none" ? "removed" : current.kind === "none" ? "made" : "restored", "", current, content);
+  return as(want.kind === "none" ? "removed" : current.kind === "none" ? "made" : "restored");
 }
 
-/** Make a path what it was. Resolves with what became of it; never rejects. */
-export async function bringBack(guard: PathGuard, judged: Judged, keeper: FileKeeper): Promise<UndoneFile> {
-  const { wanted, file, content, current } = judged;
-  const { path, want, made } = wanted;
-  const history = { history: keeper };
+/** Those with others of the plan below them that are no folders now. */
+export async function blockedOf(plan: readonly Wanted[], guard: PathGuard): Promise<Set<string>> {
+  const blocked = new Set<string>();
+  const above = new Set(plan.flatMap(({ path }) => waysOf(path)));
+  for (const { path } of plan) {
+    if (!above.has(path) || isBelow(path, blocked)) continue;
+    const seen = await currentOf(guard, path).catch(() => undefined);
+    if (seen && seen.state.kind !== "folder" && seen.state.kind !== "none") blocked.add(path);
+  }
+  return blocked;
+}
+
+function isBelow(path: string, folders: ReadonlySet<string>): boolean {
+  return folders.size > 0 && waysOf(path).some((way) => folders.has(way));
+}
+
+/** The folders above a path. */
+function waysOf(path: string): string[] {
+  const ways: string[] = [];
+  for (let at = dirname(path); at !== dirname(at); at = dirname(at)) ways.push(at);
+  return ways;
+}
+
+/** What is at a path; of a way to it that is gone, nothing is. `refusal`: why a file there may not be written. */
+export async function currentOf(
+  guard: PathGuard,
+  path: string,
+  writable: (folder: OpenedFolder, name: string) => Promise<void> = () => Promise.resolve(),
+): Promise<Seen & { refusal: string }> {
   try {
-    return await exclusively(path, async () => {
-      const now = await currentOf(guard, path);
-      // Looked at a moment ago; whoever saved meanwhile keeps what they have.
-      if (current && !isSame(now, current)) return { ...file, outcome: "conflict", why: CHANGED } as const;
-      if (want.kind !== "none" && now.kind !== "none" && now.kind !== want.kind) await remove(guard, path, keeper);
-      if (want.kind === "none") {
-        if (now.kind !== "none") await remove(guard, path, keeper);
-        await removeMade(guard, path, made);
-        return file;
-      }
-      if (want.kind === "file" && content) {
-        await inPlace(guard, path, true, () => undefined);
-        await replaceFile(guard, path, content, history, want);
-      } else if (want.kind === "folder" || want.kind === "link")
-        await inPlace(guard, path, true, async (folder, name) => {
-          const after = want.kind === "folder" ? ({ kind: "folder", mode: want.mode } as const) : want;
-          const keeping = await keepBefore(guard, folder, name, after, history);
-          if (want.kind === "folder") await folder.make(name, want.mode);
-          else await folder.link(name, want.target);
-          keeping.done();
-          await folder.sync();
-        });
-      return file;
+    return await inPlace(guard, path, false, async (folder, name) => {
+      const mark = markOf(await folder.stat(name));
+      const state = await stateOf(guard, folder, name);
+      const refusal = state.kind === "file" ? await writable(folder, name).then(() => "", reasonOf) : "";
+      return { state, mark, refusal };
     });
   } catch (error) {
-    return { path, outcome: "failed", why: reasonOf(error) };
-  }
-}
-
-/** What is at a path; of a way to it that is gone, nothing is. */
-async function currentOf(guard: PathGuard, path: string): Promise<Known> {
-  try {
-    return knownOf(await inPlace<FileState>(guard, path, false, (folder, name) => stateOf(guard, folder, name)));
-  } catch (error) {
-    if (error instanceof PathError && error.reason === "not_found") return NONE;
+    if (error instanceof PathError && error.reason === "not_found") return { state: NONE, mark: "", refusal: "" };
     throw error;
   }
 }
 
-async function remove(guard: PathGuard, path: string, keeper: FileKeeper): Promise<void> {
-  await inPlace(guard, path, false, async (folder, name) => {
-    const keeping = await keepBefore(guard, folder, name, NONE, { history: keeper });
-    const stats = await folder.stat(name);
-    if (!stats?.isDirectory()) await folder.unlink(name);
-    else if (!(await folder.removeEmpty(name)))
-      throw new PathError("invalid", "it is a folder now, with something in it");
-    keeping.done();
-    await folder.sync();
-  });
-}
-
-/** The folders that were made for a file go with it, as far as nothing else is in them. */
-async function removeMade(guard: PathGuard, path: string, made: number): Promise<void> {
-  for (let at = dirname(path), left = made; left > 0 && !guard.isRoot(at); left--, at = dirname(at)) {
-    const isGone = await inPlace(guard, at, false, (folder, name) => folder.removeEmpty(name)).catch(() => false);
-    if (!isGone) return;
-  }
+/** Changes with what is there. */
+export function markOf(stats: Stats | undefined): string {
+  if (!stats?.isFile() || Date.now() - Math.max(stats.mtimeMs, stats.ctimeMs) < RACY_MS) return "";
+  const { dev, ino, size, mode, mtimeMs, ctimeMs } = stats;
+  return [dev, ino, size, mode, mtimeMs, ctimeMs].join(":");
 }
 
 /**
  * In the folder of a path, held open. Rejects with `PathError` where that is another than it was: a link in the place
  * of a folder leads nowhere from here. So does what may not be changed.
  */
-async function inPlace<T>(
+export async function inPlace<T>(
   guard: PathGuard,
   path: string,
   create: boolean,
   work: (folder: OpenedFolder, name: string) => T | Promise<T>,
 ): Promise<T> {
   const name = basename(path);
-  const target = await guard.resolveForChange(dirname(path));
-  if (target.path !== dirname(path)) throw new PathError("outside", "the folder that it was in is elsewhere now");
+  // Nothing is made by way of a link.
+  if (create) {
+    const target = await guard.resolveForChange(dirname(path));
+    if (target.path !== dirname(path)) throw new PathError("outside", "the folder that it was in is elsewhere now");
+  } else guard.refuseProtected([dirname(path)]);
   const folder = await guard.openFolder(dirname(path), { create });
   try {
     if (folder.path !== dirname(path)) throw new PathError("outside", "the folder that it was in is elsewhere now");
@@ -139,6 +159,32 @@ async function inPlace<T>(
   }
 }
 
-function reasonOf(error: unknown): string {
+export function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** Whether a folder has something in it that does not go with it. */
+async function holdsMore(guard: PathGuard, path: string, goes: Going): Promise<boolean> {
+  const inner = await inPlace(guard, path, false, async (above, own) => {
+    const folder = await above.folder(own);
+    const stays: string[] = [];
+    try {
+      for await (const { name } of folder.entries()) {
+        const at = `${path}/${name}`;
+        if (goes.paths.has(at)) continue;
+        if (!goes.folders.has(at)) return undefined;
+        stays.push(at);
+      }
+      return stays;
+    } finally {
+      await folder.close();
+    }
+  });
+  if (!inner) return true;
+  for (const at of inner) if (await holdsMore(guard, at, goes)) return true;
+  return false;
+}
+
+function modeOf(known: Known): number {
+  return known.kind === "file" ? known.mode : 0;
 }

@@ -4,8 +4,16 @@ import type { Logger } from "../ports/logger.js";
 import { Journal, type ChangeLine, type Known, type Step, type Story } from "./journal.js";
 import { hashOf, KeptContents, type Place } from "./kept-contents.js";
 
-/** Where a change is noted: in a run, or in an undo. */
-export type Noted = ChangePlace & { readonly undo: string };
+/** An undo as it is noted before it is made. */
+export interface Planned {
+  mark: UndoMark;
+  /** Of the one that this is. */
+  undo: string;
+  seq: number;
+  folders: readonly string[];
+  /** `before` is what is there now. */
+  steps: Step[];
+}
 
 /** What is kept of one session's files, in a folder of its own. One writes at a time. */
 export class SessionFiles implements AsyncDisposable {
@@ -21,8 +29,8 @@ export class SessionFiles implements AsyncDisposable {
     this.#logger = logger;
   }
 
-  keeper(noted: Noted): FileKeeper {
-    return { keep: (changes) => this.#keep(noted, changes) };
+  keeper(place: ChangePlace): FileKeeper {
+    return { keep: (changes) => this.#keep(place, changes) };
   }
 
   story(): Promise<Story> {
@@ -30,17 +38,46 @@ export class SessionFiles implements AsyncDisposable {
   }
 
   /** Undefined where it is gone. */
-  async content(hash: string): Promise<Buffer | undefined> {
-    const place = (await this.story()).contents.get(hash);
+  async content(hash: string, { contents }: Story): Promise<Buffer | undefined> {
+    const place = contents.get(hash);
     return place && this.#contents.read(place, hash);
   }
 
+  /**
+   * Note what an undo is about to do, with a copy of what is there, which `contentOf` gives. Resolves with the change's id
+   * when the disk has all of it. Rejects where that cannot be; nothing is noted then.
+   */
+  async begin(plan: Planned, contentOf: (step: Step) => Promise<Buffer>): Promise<string> {
+    const { mark, undo, seq, folders, steps } = plan;
+    const change = newId();
+    await this.#next(async () => {
+      const story = await this.#journal.story();
+      const begun = { begun: mark };
+      if (steps.length === 0) return this.#journal.add(begun, true);
+      const has = await this.#present(story);
+      const contents: Record<string, Place> = {};
+      await this.#contents.addAll(async (add) => {
+        for (const step of steps) {
+          const { before } = step;
+          if (before.kind === "file" && !contents[before.hash] && !has(before.hash))
+            contents[before.hash] = await add(await contentOf(step));
+        }
+      });
+      const line: ChangeLine = { change, run: "", call: "", undo, seq, folders, at: now(), steps, contents };
+      await this.#journal.add([begun, line], true);
+    });
+    return change;
+  }
+
   async mark(mark: UndoMark | { readonly redone: string }): Promise<void> {
-    const line =
-      "redone" in mark
-        ? { redone: mark.redone }
-        : { undone: mark.id, snapshot: mark.snapshotId, seq: mark.seq, at: now() };
-    await this.#next(() => this.#journal.add(line, true));
+    await this.#next(() => this.#journal.add("redone" in mark ? mark : { undone: mark, at: now() }, true));
+  }
+
+  /** Not awaited by the tool: where it is lost, the state before counts as ours, too. */
+  done(change: string): void {
+    this.#next(() => this.#journal.add({ done: change }, false)).catch((error: unknown) =>
+      this.#logger.debug("a change of a file was not noted as made", { error }),
+    );
   }
 
   /** Nothing is being written any more. */
@@ -48,11 +85,11 @@ export class SessionFiles implements AsyncDisposable {
     await this.#work;
   }
 
-  async #keep({ runId, callId, undo, seq, folders = [] }: Noted, changes: readonly FileChange[]): Promise<Keeping> {
+  async #keep({ runId, callId, seq, folders = [] }: ChangePlace, changes: readonly FileChange[]): Promise<Keeping> {
     const change = newId();
     try {
       const isWhole = await this.#next(async () => {
-        const { contents: known } = await this.#journal.story();
+        const has = await this.#present(await this.#journal.story());
         const contents: Record<string, Place> = {};
         let whole = true;
         const steps: Step[] = [];
@@ -61,16 +98,18 @@ export class SessionFiles implements AsyncDisposable {
           if (was.kind === "file" && before.kind === "file") {
             if (before.content === undefined) whole = false;
             // What was kept before may be gone by now.
-            else if (!(await this.#has(was.hash, { ...Object.fromEntries(known), ...contents })))
+            else if (!contents[was.hash] && !has(was.hash))
               contents[was.hash] = await this.#contents.add(before.content);
           }
           steps.push({ path, before: was, after: knownOf(after), made });
         }
-        const line: ChangeLine = { change, run: runId, call: callId, undo, seq, folders, at: now(), steps, contents };
+        const line: ChangeLine = {
+          ...{ change, run: runId, call: callId, undo: "", seq, folders, at: now(), steps, contents },
+        };
         await this.#journal.add(line, true);
         return whole;
       });
-      return { kept: isWhole, done: () => this.#done(change) };
+      return { kept: isWhole, done: () => this.done(change) };
     } catch (error) {
       if (!this.#isTold) this.#logger.warn("what a file was could not be kept; its change cannot be undone", { error });
       this.#isTold = true;
@@ -78,19 +117,13 @@ export class SessionFiles implements AsyncDisposable {
     }
   }
 
-  async #has(hash: string, known: Record<string, Place>): Promise<boolean> {
-    const place = known[hash];
-    if (!place) return false;
-    return (await this.#contents.packs()).some(
-      ({ pack, bytes }) => pack === place.pack && bytes >= place.at + place.size,
-    );
-  }
-
-  #done(change: string): void {
-    // Not awaited by the tool: where it is lost, the state before counts as ours, too.
-    this.#next(() => this.#journal.add({ done: change }, false)).catch((error: unknown) =>
-      this.#logger.debug("a change of a file was not noted as made", { error }),
-    );
+  /** Which contents are there. */
+  async #present({ contents }: Story): Promise<(hash: string) => boolean> {
+    const packs = new Map((await this.#contents.packs()).map(({ pack, bytes }) => [pack, bytes]));
+    return (hash) => {
+      const place = contents.get(hash);
+      return place !== undefined && (packs.get(place.pack) ?? -1) >= place.at + place.size;
+    };
   }
 
   #next<T>(work: () => Promise<T>): Promise<T> {

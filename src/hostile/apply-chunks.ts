@@ -3,8 +3,10 @@ import { prefersCrlf } from "../files/line-ends.js";
 import { indentRule, indentsOf } from "./indentation.js";
 import type { Reindent } from "./indentation.js";
 import { mergeLines } from "./merge-lines.js";
+import { NamedPlaces } from "./named-place.js";
+import type { NamedPlace } from "./named-place.js";
 import { notFound } from "./near-miss.js";
-import { comparable, TextView } from "./text-views.js";
+import { FileLines, TextView } from "./text-views.js";
 import type { ViewPlace } from "./text-views.js";
 import { REINDENTED, WAYS } from "./ways.js";
 import type { Way } from "./ways.js";
@@ -68,27 +70,19 @@ interface Change {
   readonly text: string;
 }
 
-/** From where on a piece is looked for, and whether that is what its headers named. */
-interface Below {
-  readonly start: number;
-  readonly isNamed: boolean;
-}
-
-const LOOSEST = { typography: true, blanks: true, indentation: true };
-
 class PatchedText {
   readonly how: string[] = [];
   readonly #name: string;
   readonly #latin: string;
   /** Without the byte order mark, which stays. */
   readonly #mark: string;
+  readonly #file: FileLines;
   readonly #lines: readonly string[];
   readonly #isEnded: boolean;
   readonly #lineEnd: string;
   readonly #views = new Map<Way, TextView>();
   readonly #changes: Change[] = [];
-  /** As headers are compared. */
-  #compared: readonly string[] | undefined;
+  readonly #names: NamedPlaces;
   /** No piece is looked for before this line. */
   #next = 0;
 
@@ -96,10 +90,12 @@ class PatchedText {
     this.#name = name;
     this.#latin = latin;
     this.#mark = latin.startsWith("\xef\xbb\xbf") ? latin.slice(0, 3) : "";
-    const lines = latin.slice(this.#mark.length).split("\n");
-    this.#isEnded = lines.at(-1) === "";
-    if (this.#isEnded) lines.pop();
+    const text = latin.slice(this.#mark.length);
+    this.#isEnded = text === "" || text.endsWith("\n");
+    this.#file = new FileLines(this.#isEnded ? text.slice(0, -1) : text, text === "" ? [] : undefined);
+    const { lines } = this.#file;
     this.#lines = lines;
+    this.#names = new NamedPlaces(lines, name);
     this.#lineEnd = prefersCrlf(latin) ? "\r" : "";
   }
 
@@ -109,15 +105,15 @@ class PatchedText {
 
   /** Throws `ToolError`. */
   apply(chunk: PatchChunk, which: string): void {
-    const below = this.#below(chunk.headers, which);
+    const named = this.#names.named(chunk.headers, `${this.#name}${which}`);
     const lines = chunk.lines.map((line) => ({ ...line, text: Buffer.from(line.text).toString("latin1") }));
     const own = lines.findLastIndex(({ bare }) => !bare) + 1;
     // Empty lines behind it may be its own, or part it from the next.
     for (const some of own < lines.length ? [lines, lines.slice(0, own)] : [lines]) {
-      const found = this.#find(some, below, chunk, which);
+      const found = this.#find(some, named, chunk, which);
       if (found) return this.#change(some, found.place, found.way, which);
     }
-    throw this.#missing(lines.slice(0, own), which);
+    throw this.#missing(lines.slice(0, own), named, chunk, which);
   }
 
   text(): string {
@@ -139,45 +135,24 @@ class PatchedText {
     return pieces.join("");
   }
 
-  #below(headers: readonly string[], which: string): Below {
-    let start = this.#next;
-    let isNamed = false;
-    for (const header of headers) {
-      const wanted = comparable(Buffer.from(header).toString("latin1"), LOOSEST);
-      const first = isNamed ? start + 1 : start;
-      const compared = (this.#compared ??= this.#lines.map((line) => comparable(line, LOOSEST)));
-      let place = compared.indexOf(wanted, first);
-      // A signature is often not copied to its end.
-      const begun = compared.flatMap((line, at) => (at >= first && line.startsWith(wanted) ? [at] : []));
-      if (place < 0 && begun.length === 1) place = begun[0] ?? -1;
-      if (place >= 0) [start, isNamed] = [place, true];
-      // It may name what the piece before it is in as well, and both are.
-      else if (compared.lastIndexOf(wanted, first) < 0)
-        throw new ToolError(
-          `${this.#name}${which}: there is no line ${JSON.stringify(header)}, as it stands after @@. Read the file again.`,
-        );
-    }
-    return { start, isNamed };
-  }
-
   #find(
     lines: readonly PatchLine[],
-    { start, isNamed }: Below,
+    named: NamedPlace | undefined,
     { headers, atEnd }: PatchChunk,
     which: string,
   ): { place: ViewPlace; way: Way } | undefined {
     const wanted = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
     if (wanted.length === 0) return { place: this.#insertion(headers, which), way: WAYS[0]! };
-    const isMeant = ({ first, last }: ViewPlace): boolean =>
-      first >= start && (!atEnd || last === this.#lines.length - 1);
     for (const way of WAYS) {
-      const places = this.#view(way).places(wanted, true, true).filter(isMeant);
+      const places = this.#view(way)
+        .places(wanted, true, true)
+        .filter(({ first, last }) => first >= this.#next && (!atEnd || last === this.#lines.length - 1))
+        .filter((place) => !named || this.#names.isIn(place, named));
       const exact = places.filter(({ first }) => wanted.every((line, i) => this.#raw(first + i) === line));
       const candidates = exact.length > 0 ? exact : places;
       const [place] = candidates;
       if (!place) continue;
-      // Of several the one meant is the next in the class or function that is named; else nothing says which.
-      if (candidates.length === 1 || (isNamed && exact.length > 0)) return { place, way };
+      if (candidates.length === 1) return { place, way };
       const numbers = candidates.slice(0, 10).map(({ first }) => first + 1);
       throw new ToolError(
         `${this.#name}${which}: its lines are ${candidates.length} times there (from lines ${numbers.join(", ")}` +
@@ -254,9 +229,22 @@ class PatchedText {
     );
   }
 
-  #missing(lines: readonly PatchLine[], which: string): ToolError {
+  #missing(
+    lines: readonly PatchLine[],
+    named: NamedPlace | undefined,
+    { atEnd }: PatchChunk,
+    which: string,
+  ): ToolError {
     const wanted = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
     const places = this.#view(WAYS[0]!).places(wanted, true, true);
+    const elsewhere = places.find(({ first }) => first >= this.#next);
+    if (named && elsewhere && !atEnd) {
+      const lines = named.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, 10);
+      return new ToolError(
+        `${this.#name}${which}: its lines are at line ${elsewhere.first + 1}, which is not in ${JSON.stringify(named.header)} (lines ` +
+          `${lines.join(", ")}). Name what they are in after @@, or nothing where they are there once. Read the file again.`,
+      );
+    }
     const [place] = places;
     if (place && place.first < this.#next)
       return new ToolError(
@@ -269,7 +257,7 @@ class PatchedText {
 
   #view(way: Way): TextView {
     let view = this.#views.get(way);
-    if (!view) this.#views.set(way, (view = new TextView(this.#lines, way)));
+    if (!view) this.#views.set(way, (view = new TextView(this.#file, way)));
     return view;
   }
 

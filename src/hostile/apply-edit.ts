@@ -1,6 +1,7 @@
 import { ToolError } from "../ports/errors.js";
-import { prefersCrlf, toCrlf, toLf } from "../files/line-ends.js";
-import { placesOf, replaceAt } from "./find-text.js";
+import { prefersCrlf } from "../files/line-ends.js";
+import { findPlaces, replacePlaces } from "./find-places.js";
+import { freshText } from "./fresh-text.js";
 import { LooseText } from "./loose-edit.js";
 import { notFound } from "./near-miss.js";
 
@@ -71,12 +72,12 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
     throw new ToolError(`${name}: old_string is empty. Give the text to replace, or use write.`);
   if (edit.old_string === edit.new_string)
     throw new ToolError(`${name}: old_string and new_string are the same. Nothing to do.`);
-  const crlf = prefersCrlf(latin);
-  const variants = [edit.old_string, toLf(edit.old_string), toCrlf(edit.old_string)].map(bytesOf);
-  const found = [...new Set(variants)].map((old) => ({ old, places: placesOf(latin, old) }));
-  const first = found.find(({ places }) => places.length > 0);
-  if (!first) return applyLoosely(latin, edit, name, maxBytes);
-  const { old, places } = first;
+  const asked = bytesOf(edit.old_string);
+  const found = findPlaces(latin, asked);
+  const places = [...found.values()].flat();
+  if (found.size > 1) places.sort((one, two) => one - two);
+  const [first] = places;
+  if (first === undefined) return applyLoosely(latin, edit, name, maxBytes);
   if (places.length > 1 && !edit.replace_all) {
     const lines = lineNumbers(latin, places.slice(0, 10));
     throw new ToolError(
@@ -84,14 +85,19 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
         "Add lines around it until it is unique, or set replace_all.",
     );
   }
-  const fresh = bytesOf(crlf ? toCrlf(edit.new_string) : edit.new_string);
-  if (fresh === old)
+  const freshFor = freshText(asked, bytesOf(edit.new_string), prefersCrlf(latin));
+  const growths = [...found].map(([old, some]) => some.length * (freshFor(old).length - old.length));
+  if ([...found.keys()].every((old) => freshFor(old) === old))
     throw new ToolError(`${name}: old_string and new_string differ in line ends alone. Nothing to do.`);
-  refuseLarge(latin.length + places.length * (fresh.length - old.length), name, maxBytes);
+  refuseLarge(
+    growths.reduce((sum, growth) => sum + growth, latin.length),
+    name,
+    maxBytes,
+  );
   return {
-    latin: replaceAt(latin, places, old.length, fresh),
+    latin: replacePlaces(latin, found, freshFor),
     count: places.length,
-    line: lineNumbers(latin, places.slice(0, 1))[0] ?? 1,
+    line: lineNumbers(latin, [first])[0] ?? 1,
   };
 }
 

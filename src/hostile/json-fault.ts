@@ -1,8 +1,13 @@
 import { JsonError, parseJson } from "../base/json.js";
 
-/** Files that may hold comments and commas behind the last element, by their last names. */
-const WITH_COMMENTS =
-  /(\.(jsonc|json5|code-workspace|code-snippets)|^(ts|js)config(\..+)?\.json|^\.(eslintrc|babelrc|swcrc)(\.json)?|^devcontainer\.json|^(settings|launch|tasks|extensions|keybindings)\.json|^\.jshintrc|^api-extractor\.json|^deno\.jsonc?)$/i;
+/** Read by what takes no comments, nor a comma behind the last element. */
+const STRICT = /^(?:package|package-lock|npm-shrinkwrap|composer)\.json$/i;
+/** JSON5, which is another language, or may be. */
+const OTHER =
+  /\.json5$|^(?:babel\.config|renovate|\.renovaterc)(?:\.json)?$|^\.(?:babelrc|jscsrc|renovaterc)(?:\.json)?$/i;
+/** Settings of a tool, which may take comments and such commas: by their names, and by folders that begin with a point. */
+const SETTINGS =
+  /\.(?:jsonc|code-workspace|code-snippets|sublime-\w+)$|(?:^|\/)\.[^/]+(?:\/|$)|(?:config|settings|rc|options|rules|launch|tasks|extensions|keybindings|keymap|devcontainer|extractor|deno|biome|turbo|nx|wrangler|angular|project|rush|cspell|lerna|vercel|firebase|typedoc)(?:\.[\w-]+)*\.json$/i;
 
 /** Where a text stops to be JSON, and why. */
 export interface JsonFault {
@@ -10,25 +15,44 @@ export interface JsonFault {
   message: string;
 }
 
-/** Files by their last names, as they were and are. */
+/** Files by their paths, as they were and are. */
 export interface JsonJob {
   files: readonly { name: string; was: string | null; is: string }[];
 }
 
-/** Of each file the fault that is new; null: there is none, or there was one before, which it may be. */
+/** Of each file the fault that is new; null: there is none, or there was one before, which it may be, or it may be meant so. */
 export function jsonFaults({ files }: JsonJob): (JsonFault | null)[] {
   return files.map(({ name, was, is }) => {
-    const fault = jsonFault(is, name);
-    return fault && (was === null || !jsonFault(was, name)) ? fault : null;
+    const isNew = was === null || was.trim() === "";
+    const fault = jsonFault(is, name, isNew ? undefined : was);
+    return fault && (isNew || !jsonFault(was, name, was)) ? fault : null;
   });
 }
 
-/** Where a text is no JSON, and why; undefined where it is. In linear time, as `JSON.parse` is. */
-export function jsonFault(text: string, name: string): JsonFault | undefined {
-  // JSON5 is another language.
-  if (/\.json5$/i.test(name)) return undefined;
+/**
+ * Where a text is no JSON, and why; undefined where it is, or may be what the one who reads it takes. `was`: what it was before. In linear
+ * time, as `JSON.parse` is.
+ */
+export function jsonFault(text: string, name: string, was?: string): JsonFault | undefined {
+  const last = name.slice(name.lastIndexOf("/") + 1);
   const plain = text.replace(/^\uFEFF/, "");
-  const strict = WITH_COMMENTS.test(name) ? withoutComments(plain) : plain;
+  // Made by a template, or a value in each line.
+  if (OTHER.test(last) || /\{\{|\{%|<%|\$\{/.test(plain)) return undefined;
+  const bare = withoutComments(plain);
+  if (STRICT.test(last)) return faultOf(plain);
+  const fault = faultOf(bare.text);
+  if (fault) return areLines(plain) ? undefined : fault;
+  // What is wrong for some is a comment or a comma: a comment is meant.
+  if (bare.comments || SETTINGS.test(name)) return undefined;
+  return was === undefined || !faultOf(was.replace(/^\uFEFF/, "")) ? faultOf(plain) : undefined;
+}
+
+function areLines(text: string): boolean {
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  return lines.length > 1 && !lines.some((line) => faultOf(line));
+}
+
+function faultOf(strict: string): JsonFault | undefined {
   // An empty file is what many a program makes before it writes.
   if (strict.trim() === "") return undefined;
   try {
@@ -44,7 +68,8 @@ export function jsonFault(text: string, name: string): JsonFault | undefined {
 }
 
 /** With blanks in the place of comments and of commas behind the last element, so that places stay what they are. */
-function withoutComments(text: string): string {
+function withoutComments(text: string): { text: string; comments: boolean } {
+  let comments = false;
   const out = text.split("");
   let comma = -1;
   for (let i = 0; i < text.length; i++) {
@@ -53,6 +78,7 @@ function withoutComments(text: string): string {
       comma = -1;
       for (i++; i < text.length && text[i] !== '"' && text[i] !== "\n"; i++) if (text[i] === "\\") i++;
     } else if (char === "/" && (text[i + 1] === "/" || text[i + 1] === "*")) {
+      comments = true;
       const isLine = text[i + 1] === "/";
       const found = text.indexOf(isLine ? "\n" : "*/", i + 2);
       const end = found === -1 ? text.length : found + (isLine ? 0 : 2);
@@ -64,5 +90,5 @@ function withoutComments(text: string): string {
       comma = -1;
     } else if (char !== undefined && !/\s/.test(char)) comma = -1;
   }
-  return out.join("");
+  return { text: out.join(""), comments };
 }

@@ -5,7 +5,7 @@ import { mergeLines } from "./merge-lines.js";
 import type { FoundLine } from "./merge-lines.js";
 import { readingsOf } from "./readings.js";
 import type { Reading } from "./readings.js";
-import { indentOf, mapped, TextView } from "./text-views.js";
+import { FileLines, indentOf, mapped, TextView } from "./text-views.js";
 import type { Tolerance, ViewPlace } from "./text-views.js";
 import { REINDENTED, WAYS } from "./ways.js";
 
@@ -25,22 +25,17 @@ const MIN_LETTERS = 3;
 
 /** The lines of a file, one character a byte, and how they are compared. */
 export class LooseText {
-  readonly #lines: readonly string[];
-  readonly #starts: readonly number[];
+  readonly #file: FileLines;
+  /** Bytes of the byte order mark. */
+  readonly #begin: number;
   readonly #views = new Map<Tolerance, TextView>();
   readonly #lineEnd: string;
 
   /** `lineEnd`: what stands before the line feeds of new lines. */
   constructor(latin: string, lineEnd: string) {
-    const begin = latin.startsWith("\xef\xbb\xbf") ? 3 : 0;
-    this.#lines = latin.slice(begin).split("\n");
+    this.#begin = latin.startsWith("\xef\xbb\xbf") ? 3 : 0;
+    this.#file = new FileLines(latin.slice(this.#begin));
     this.#lineEnd = lineEnd;
-    let at = begin;
-    this.#starts = this.#lines.map((line) => {
-      const start = at;
-      at += line.length + 1;
-      return start;
-    });
   }
 
   /**
@@ -91,7 +86,7 @@ export class LooseText {
 
   #view(way: Tolerance): TextView {
     let view = this.#views.get(way);
-    if (!view) this.#views.set(way, (view = new TextView(this.#lines, way)));
+    if (!view) this.#views.set(way, (view = new TextView(this.#file, way)));
     return view;
   }
 
@@ -105,20 +100,24 @@ export class LooseText {
     const found: FoundLine[] = [];
     let [start, end] = [0, 0];
     for (let at = first; at <= last; at++) {
-      const line = this.#lines[at] ?? "";
+      const line = this.#file.lines[at] ?? "";
       const own = line.endsWith("\r") ? line.slice(0, -1) : line;
       const { from, to, text } = mapped(line, way);
       const begin = at > first || way.indentation ? 0 : (from[place.from] ?? own.length);
       const stop = at < last || place.to === text.length ? own.length : (to[place.to - 1] ?? 0);
       const close = at === last && place.to === 0 ? begin : stop;
-      if (at === first) start = (this.#starts[at] ?? 0) + begin;
-      if (at === last) end = (this.#starts[at] ?? 0) + close;
+      if (at === first) start = this.#startOf(at) + begin;
+      if (at === last) end = this.#startOf(at) + close;
       found.push({ raw: line.slice(begin, close), end: at < last ? line.slice(own.length) : undefined });
     }
     const merged = way.indentation
       ? this.#indented(found, wanted, fresh, way)
       : mergeLines({ tolerance: way, found, old: wanted, fresh, reindent: (indent) => indent, lineEnd: this.#lineEnd });
     return merged === undefined ? undefined : { start, end, text: merged, line: first + 1 };
+  }
+
+  #startOf(line: number): number {
+    return this.#begin + (this.#file.starts[line] ?? 0);
   }
 
   #indented(

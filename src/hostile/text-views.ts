@@ -104,44 +104,146 @@ export interface ViewPlace {
 
 const WORD = /[A-Za-z0-9_\x80-\xff]/;
 
-/** A file's lines as they are compared. */
-export class TextView {
+/** Words that more lines have say nothing of where a text is. */
+const MAX_ROWS = 200;
+/** So many are tried. */
+const MAX_WORDS = 20;
+/** Signs of no width, which may be in the middle of a word. */
+const HIDDEN = /\xe2\x80\x8b|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad/;
+
+/** The lines of a file, one character a byte, and which of them have a word. */
+export class FileLines {
+  readonly lines: readonly string[];
   readonly #text: string;
-  /** Where each line begins in it. */
-  readonly #starts: Int32Array;
+  #starts: Int32Array | undefined;
+  #isHidden: boolean | undefined;
+  readonly #known = new Map<string, readonly number[] | undefined>();
+
+  constructor(text: string, lines: readonly string[] = text.split("\n")) {
+    this.#text = text;
+    this.lines = lines;
+  }
+
+  /** Where each line begins. */
+  get starts(): Int32Array {
+    return (this.#starts ??= startsOf(this.lines));
+  }
+
+  /**
+   * The lines, ascending, that these may begin at, by a long word in them that few have: it is in the file as it is, whatever else is overlooked.
+   * Undefined where it does not tell.
+   */
+  rowsOf(wanted: readonly string[], { typography }: Tolerance): readonly number[] | undefined {
+    if (typography && (this.#isHidden ??= HIDDEN.test(this.#text))) return undefined;
+    const words = new Map<string, number>();
+    for (const [at, line] of wanted.slice(0, 100).entries())
+      for (const [word] of line.slice(0, 2_000).matchAll(/[A-Za-z0-9_]{3,60}/g)) words.set(word, at);
+    const longest = [...words].sort(([one], [other]) => other.length - one.length).slice(0, MAX_WORDS);
+    for (const [word, offset] of longest) {
+      if (!this.#known.has(word)) this.#known.set(word, this.#rowsWith(word));
+      const rows = this.#known.get(word)?.map((row) => row - offset);
+      if (rows) return rows.filter((row) => row >= 0 && row + wanted.length <= this.lines.length);
+    }
+    return undefined;
+  }
+
+  #rowsWith(word: string): readonly number[] | undefined {
+    const rows: number[] = [];
+    let at = this.#text.indexOf(word);
+    while (at >= 0) {
+      const row = lineAt(this.starts, at);
+      rows.push(row);
+      if (rows.length > MAX_ROWS) return undefined;
+      // Behind the end of its line.
+      const next = this.starts[row + 1];
+      at = next === undefined ? -1 : this.#text.indexOf(word, next);
+    }
+    return rows;
+  }
+}
+
+function startsOf(lines: readonly string[]): Int32Array {
+  const starts = new Int32Array(lines.length);
+  let at = 0;
+  for (const [line, { length }] of lines.entries()) {
+    starts[line] = at;
+    at += length + 1;
+  }
+  return starts;
+}
+
+function lineAt(starts: Int32Array, at: number): number {
+  let low = 0;
+  let high = starts.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if ((starts[middle] ?? 0) <= at) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/** A file's lines as they are compared: all of them, or where they are looked at. */
+export class TextView {
+  readonly #file: FileLines;
+  #whole: ComparedLines | undefined;
 
   constructor(
-    lines: readonly string[],
+    file: FileLines,
     readonly tolerance: Tolerance,
   ) {
-    this.#starts = new Int32Array(lines.length);
-    const pieces: string[] = [];
-    let at = 0;
-    for (const [line, raw] of lines.entries()) {
-      const piece = comparable(raw, tolerance);
-      this.#starts[line] = at;
-      at += piece.length + 1;
-      pieces.push(piece);
-    }
-    this.#text = pieces.join("\n");
+    this.#file = file;
   }
 
   /** Where these lines are, in words that are whole; `begins` and `ends`: with a line's begin and end alone. */
   places(wanted: readonly string[], begins = false, ends = false): ViewPlace[] {
     const lines = wanted.map((line) => comparable(line, this.tolerance));
+    const sought = { lines, last: wanted.at(-1) ?? "", begins, ends };
+    const rows = this.#whole ? undefined : this.#file.rowsOf(lines, this.tolerance);
+    if (!rows) return (this.#whole ??= new ComparedLines(this.#file.lines, this.tolerance)).places(sought);
+    return rows.flatMap((row) => {
+      const some = new ComparedLines(this.#file.lines.slice(row, row + lines.length), this.tolerance);
+      return some.places(sought).map((place) => ({ ...place, first: place.first + row, last: place.last + row }));
+    });
+  }
+}
+
+/** Lines to look for, as they are compared. */
+interface Sought {
+  readonly lines: readonly string[];
+  /** The last of them, as it was asked for. */
+  readonly last: string;
+  readonly begins: boolean;
+  readonly ends: boolean;
+}
+
+class ComparedLines {
+  readonly #text: string;
+  /** Where each line begins in it. */
+  readonly #starts: Int32Array;
+  readonly #tolerance: Tolerance;
+
+  constructor(raw: readonly string[], tolerance: Tolerance) {
+    const lines = raw.map((line) => comparable(line, tolerance));
+    this.#tolerance = tolerance;
+    this.#starts = startsOf(lines);
+    this.#text = lines.join("\n");
+  }
+
+  places({ lines, last, begins, ends }: Sought): ViewPlace[] {
+    const { indentation } = this.#tolerance;
     const text = lines.join("\n");
-    const last = wanted.at(-1) ?? "";
     // Blanks that the text ends with and the file has not are those of a line's end, or the place is another.
-    const wholeEnd = ends || this.tolerance.indentation || wordsEnd(last) < last.length;
+    const wholeEnd = ends || indentation || wordsEnd(last) < last.length;
     // So are those that it begins with an indentation, and a whole one; nothing is an empty line.
-    const wholeBegin = begins || this.tolerance.indentation || lines[0] === "" || indentOf(lines[0] ?? "") !== "";
+    const wholeBegin = begins || indentation || lines[0] === "" || indentOf(lines[0] ?? "") !== "";
     const found: ViewPlace[] = [];
     // Those too that share lines: a text that fits twice is not unique.
     for (const from of placesOf(this.#text, text, true)) {
       const to = from + text.length;
       if (!this.#begins(from, wholeBegin)) continue;
       if ((last !== "" || ends) && !this.#ends(to, wholeEnd)) continue;
-      const first = this.#lineAt(from);
+      const first = lineAt(this.#starts, from);
       const end = first + lines.length - 1;
       const [firstStart = 0, endStart = 0] = [this.#starts[first], this.#starts[end]];
       const whole = this.#text.slice(firstStart, from).trim() === "" && (last === "" || this.#ends(to, true));
@@ -160,16 +262,5 @@ export class TextView {
 
   #isInWord(at: number): boolean {
     return WORD.test(this.#text.charAt(at - 1)) && WORD.test(this.#text.charAt(at));
-  }
-
-  #lineAt(at: number): number {
-    let low = 0;
-    let high = this.#starts.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if ((this.#starts[middle] ?? 0) <= at) low = middle;
-      else high = middle - 1;
-    }
-    return low;
   }
 }

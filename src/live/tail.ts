@@ -68,6 +68,8 @@ export class Tail {
   /** Every visible message from this `seq` on is in `#messages`, as it is stored. */
   #since = Infinity;
   #messages: Message[] = [];
+  /** How often the session had been cut when the run that holds it began. */
+  #cuts = 0;
   readonly #progress = new Map<string, Progress>();
   /** What was asked of the store at this version, and what was made of it, so that many watchers ask once. */
   #asked: Asked = asked(-1);
@@ -101,8 +103,12 @@ export class Tail {
     return this.#holder !== undefined;
   }
 
-  /** A run of this process has the chain's lease, until it says that it has not: nobody else writes messages meanwhile. */
-  hold(): TailHold {
+  /**
+   * A run of this process has the chain's lease, until it says that it has not: nobody else writes messages meanwhile. `cuts`:
+   * of the session, as the lease found it.
+   */
+  hold(cuts: number): TailHold {
+    this.#cuts = cuts;
     const mine: TailHold = {
       stored: (change) => {
         if (this.#holder === mine) this.#stored(change);
@@ -215,9 +221,13 @@ export class Tail {
     return step;
   }
 
-  /** The message with this `seq` and those behind it, at most a page of them; whether there may be more. */
-  async from(seq: number): Promise<{ messages: readonly Message[]; more: boolean }> {
-    if (seq >= this.#since) {
+  /**
+   * The message with this `seq` and those behind it, at most a page of them; whether there may be more. `cuts`: of the
+   * session, as who asks knows it.
+   */
+  async from(seq: number, cuts: number): Promise<{ messages: readonly Message[]; more: boolean }> {
+    // The lease is given back a moment before the run says so: what another process cut then is not there any more.
+    if (seq >= this.#since && cuts === this.#cuts) {
       const at = this.#messages.findIndex((message) => message.seq >= seq);
       return {
         messages: at < 0 ? [] : this.#messages.slice(at, at + PAGE),

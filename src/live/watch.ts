@@ -1,7 +1,7 @@
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { InputError, SessionNotFoundError } from "../ports/errors.js";
-import { found } from "../sessions/sessions.js";
+import { found } from "../sessions/found.js";
 import { isAway } from "../sessions/outage.js";
 import { isOpen } from "../sessions/stored-run.js";
 import { isStored, parseCursor } from "./cursor.js";
@@ -122,7 +122,8 @@ class Watch {
       }
       const { cuts } = state.state.session;
       const cut = lesser(this.#voidAfter, this.#place.cutOf(cuts));
-      const page = await this.#tail.from(Math.max(1, Math.min(this.#place.cursor.seq, cut ?? Infinity)));
+      const first = Math.max(1, Math.min(this.#place.cursor.seq, cut ?? Infinity));
+      const page = await this.#tail.from(first, cuts.length);
       if (cut === undefined) this.#place = this.#place.with(cuts);
       else yield* this.#step(this.#place.cut(cut, cuts, page.messages[0]));
       this.#voidAfter = undefined;

@@ -3,7 +3,7 @@ import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { newId } from "../base/ids.js";
 import { isRecord } from "../base/json.js";
-import { isModel } from "./catalogue.js";
+import { believed, isModel } from "./believed.js";
 import type { CatalogueCache } from "./models.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model } from "../ports/model-provider.js";
@@ -30,7 +30,7 @@ export class FileCatalogueCache implements CatalogueCache {
       return Object.fromEntries(
         Object.entries(value["models"]).map(([provider, models]) => [
           provider,
-          Array.isArray(models) ? models.filter(isModel) : [],
+          Array.isArray(models) ? models.filter(isModel).map(believed) : [],
         ]),
       );
     } catch {

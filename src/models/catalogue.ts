@@ -1,10 +1,10 @@
-import { isRecord } from "../base/json.js";
 import { setMaxListeners } from "node:events";
 import { abortable, deadline, delay } from "../base/abort.js";
 import { ticks } from "../base/clock.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model, ModelProvider } from "../ports/model-provider.js";
+import { believed, isModel } from "./believed.js";
 
 /** A model on offer, and whose it is. */
 export interface ModelEntry {
@@ -239,7 +239,7 @@ export class Catalogue {
       const told: unknown = await abortable(provider.models(limit.signal), limit.signal);
       // One written in JavaScript may tell anything, and would spoil the list of all.
       if (!Array.isArray(told)) throw new ProviderError(provider.name, "protocol", "what it told is no list of models");
-      listing.models = told.filter(isModel);
+      listing.models = told.filter(isModel).map(believed);
       listing.heard = true;
       listing.assumed = false;
       listing.failure = undefined;
@@ -269,7 +269,7 @@ export class Catalogue {
     try {
       const told: unknown = await provider.assumed?.();
       if (!Array.isArray(told) || told.length === 0) return;
-      listing.models = told.filter(isModel).map((model) => ({ ...model, assumed: true as const }));
+      listing.models = told.filter(isModel).map((model) => ({ ...believed(model), assumed: true as const }));
       listing.assumed = true;
       this.#options.logger.info(`models of ${provider.name} are those that it was known to have`, {
         models: listing.models.length,
@@ -307,13 +307,4 @@ export function whyFailed(failure: unknown): string {
 function told(name: string, failure: unknown): string {
   const reason = whyFailed(failure);
   return reason.startsWith(`${name}: `) ? reason : `${name}: ${reason}`;
-}
-
-/** Whether something that came from outside is a model. */
-export function isModel(value: unknown): value is Model {
-  if (!isRecord(value)) return false;
-  const { id, name, ownedBy, efforts } = value;
-  return (
-    [id, name, ownedBy].every((one) => typeof one === "string") && (efforts === undefined || Array.isArray(efforts))
-  );
 }

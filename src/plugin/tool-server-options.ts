@@ -30,12 +30,15 @@ const entries = {
   ),
   enabled: option.flag("Whether it is used at all.", { default: true }),
   tools: texts("Which of its tools are on offer: their names, or globs for them.", ["*"]),
-  timeout: option.number("How long a call may take; what the server tells of its progress begins it anew.", {
-    unit: "seconds",
-    above: 0,
-    max: 86_400,
-    default: 120,
-  }),
+  timeout: option.number(
+    "How long a call may take; what the server tells of its progress begins it anew, up to 30 times as long.",
+    {
+      unit: "seconds",
+      above: 0,
+      max: 86_400,
+      default: 120,
+    },
+  ),
   trusted: option.flag(
     "Whether it is believed which of its tools only look: those need no permission then, and run in plan mode.",
     { default: false },

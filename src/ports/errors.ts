@@ -137,14 +137,23 @@ export class NothingToUndoError extends GantryError {
   readonly code = "nothing_to_undo";
 }
 
-/** Somebody else changed files since, so that nothing was undone. */
+/** Something is in the way of an undo, so that nothing was undone. */
 export class UndoConflictError extends GantryError {
   readonly code = "undo_conflict";
-  /** All that would be undone; those in conflict say why. */
+  /** All that would be undone; `conflict`, `lost` and `failed` say why not. */
   readonly files: readonly UndoneFile[];
   constructor(files: readonly UndoneFile[]) {
-    const count = files.filter(({ outcome }) => outcome === "conflict").length;
-    super(`${count === 1 ? "a file was" : `${count} files were`} changed by somebody else since; nothing was undone`);
+    const of = (outcome: UndoneFile["outcome"]): string => {
+      const count = files.filter((file) => file.outcome === outcome).length;
+      return count === 0 ? "" : count === 1 ? "a file" : `${count} files`;
+    };
+    const [changed, lost, failed] = [of("conflict"), of("lost"), of("failed")];
+    const why = changed
+      ? `${changed} ${changed === "a file" ? "was" : "were"} changed by somebody else since`
+      : lost
+        ? `of ${lost} no copy is kept`
+        : `${failed} cannot be brought back`;
+    super(`${why}; nothing was undone`);
     this.files = files;
   }
 }

@@ -56,8 +56,9 @@ export interface UndoneFile {
   readonly path: string;
   /**
    * `restored`: its content is as it was. `made`: it is there again. `removed`: it is gone again. `conflict`: somebody else
-   * changed it since, so that it stays as it is unless that is forced. `lost`: no copy was kept. `failed`: it cannot be
-   * reached any more, or must not be changed.
+   * changed it since, or what is there could not be kept; nothing is undone then, unless it is of the first kind and that is
+   * forced. `lost`: no copy was kept. `failed`: it cannot be reached any more, or must not be changed. These two stay as
+   * they are, and the rest is undone where that is forced.
    */
   readonly outcome: "restored" | "made" | "removed" | "conflict" | "lost" | "failed";
   /** Why, of the last three; else `""`. */
@@ -72,36 +73,56 @@ export interface RestoreRequest {
   readonly behind: { readonly seq: number } | { readonly undo: string };
   /** Of the one that this is, by which it is taken back itself. */
   readonly undo: string;
+  /** Noted as begun before anything is touched; `lastUndo` finds it open until `mark` ends it, also after a crash. */
+  readonly begins: UndoMark;
+  /** What calls behind the point told that they changed, by absolute paths: lost where nothing was kept of it. Default none. */
+  readonly expected?: readonly ExpectedChange[];
   /** The `seq` that what is changed now has: that of the last message. */
   readonly seq: number;
   /** Change nothing, and say what would be. */
   readonly dryRun: boolean;
-  /** Overwrite what somebody else changed since, too. */
+  /** Overwrite what somebody else changed since, too, and leave what cannot be brought back. */
   readonly force: boolean;
+}
+
+/** A path that a call told that it changed. */
+export interface ExpectedChange {
+  readonly callId: string;
+  readonly path: string;
 }
 
 /** An undo that can be taken back. */
 export interface UndoMark {
   readonly id: string;
-  /** Of the messages that it put aside; `""` for none. */
+  /** Of the messages that it puts aside; `""` for none. */
   readonly snapshotId: string;
   /** Greatest `seq` of the chain when it was made. */
   readonly seq: number;
+  /** The `seq` behind which it takes changes back. */
+  readonly point: number;
+  /** Id of the message that is the last then; `""`: none is left. */
+  readonly to: string;
+}
+
+/** The undo that was made last. */
+export interface LastUndo extends UndoMark {
+  /** It, or its taking back, was begun and never ended: another undo goes on with it, and a redo takes it back. */
+  readonly isOpen: boolean;
 }
 
 /** Keeps what the files of a project were before the tools of a session changed them. */
 export interface FileHistory {
   keeper(place: ChangePlace): FileKeeper;
   /**
-   * Take changes back, the newest first. Where a path is in conflict and that is not forced, nothing is changed; what was
-   * lost or failed stays as it is, and the rest is done. Ordered by path. Rejects with the system's error where what was
-   * kept cannot be read.
+   * Take changes back, all or none: what is there now is kept first, with a plan that `begins` leads, and what fails in the
+   * middle is taken back. Ordered by path. Rejects with `UndoConflictError` where something is in the way, and with the
+   * system's error where what was kept cannot be read; nothing is changed then.
    */
   restore(request: RestoreRequest): Promise<UndoneFile[]>;
-  /** Note that an undo is complete, or was itself taken back. */
+  /** Note that an undo is complete, with the words too, or was itself taken back. */
   mark(sessionId: string, mark: UndoMark | { readonly redone: string }): Promise<void>;
   /** The undo that was made last and not taken back; undefined when there is none, or a run changed files since. */
-  lastUndo(sessionId: string): Promise<UndoMark | undefined>;
+  lastUndo(sessionId: string): Promise<LastUndo | undefined>;
   /** Remove all that is kept of a session. */
   forget(sessionId: string): Promise<void>;
   /** Remove what is old. Never rejects. */

@@ -26,8 +26,10 @@ export interface ToolSource {
   /**
    * Called before a session's first run, and again when what it opened was closed: five minutes after the session's last
    * run, when the session is deleted or works on another folder, when the agent closes. Whoever rejects, or is not ready
-   * within 30 s, is left out of the run: it is in the log and on the bus, and the model is told. The signal aborts then,
-   * and when the run is cancelled; what opens all the same is closed at once.
+   * within 30 s, is left out of the run: it is in the log and on the bus, and the model is told. What is not ready goes on
+   * for up to five minutes, also when the run is cancelled, and is there for the session's next run. The signal aborts when
+   * that time is over or nobody needs it any more; of a source that a run brings for itself, with the run's wait. What
+   * opens all the same is closed at once.
    */
   open(session: ToolSession, signal: AbortSignal): Promise<OpenTools>;
 }

@@ -92,6 +92,8 @@ export interface ToolCall {
   readonly diff: readonly Diff[];
   /** Names of other tools whose work it does. */
   readonly actsAs?: readonly string[];
+  /** Places of which it tells, or takes along, what is there. */
+  readonly reads?: readonly Location[];
 }
 
 /**
@@ -149,6 +151,8 @@ export interface ToolCallDescription {
   diff?: readonly Diff[];
   /** Names of tools whose work the call does: rules for theirs are for this one as well. */
   actsAs?: readonly string[];
+  /** Places of which a call that is no reading tells, or takes along, what is there: rules that keep `read` from them keep it as well. */
+  reads?: readonly Location[];
 }
 
 /** What a person who is asked about a call is shown of what it would do. */

@@ -154,7 +154,7 @@ export class Background implements BackgroundWork {
     if (job !== undefined) return job;
     const known = [...jobs.values()].map(({ state }) => `${state.id} (${state.state})`).join(", ");
     throw new ToolError(
-      `no command ${id} in the background of this session; there ${known === "" ? "is none" : `are: ${known}`}. What was started before gantry itself was restarted has ended.`,
+      `no command ${id} in the background of this session; there ${known === "" ? "is none" : `are: ${known}`}. What gantry started before it was restarted has ended; what another gantry on the same store started is known to that one alone.`,
     );
   }
 

@@ -53,6 +53,8 @@ const GRACE_MS = 2_000;
 const SHUTDOWN_GRACE_MS = 1_000;
 /** How long output may go on behind the end of the child. */
 const DRAIN_MS = 250;
+/** How long a child that is gone may take to be told of. */
+const REAP_MS = 500;
 const POLL_MS = 25;
 /** Pauses, in ms, in which what dies by itself has its chance; a sandbox needs about one. */
 const MOMENTS_MS = [1, 2, 5, 11] as const;
@@ -161,7 +163,9 @@ export class Child {
       if (!time.signal.aborted) await settlesWithin(this.#ended.closed, DRAIN_MS);
       const why = time.expired ? "timeout" : signal.aborted ? "abort" : "exit";
       const leftBehind = await endAll(this.#group, why === "exit", this.#sandbox, signal, graceMs);
-      // Past KILL only a process stuck in the kernel is left, for which nobody can wait.
+      // Past KILL only a process stuck in the kernel is left, for which nobody can wait. One that is gone is told of late
+      // by a busy machine: how it ended is known from then on.
+      await settlesWithin(this.#ended.exit, REAP_MS);
       if (onOutput) await settlesWithin(this.#ended.closed, DRAIN_MS);
       const { exitCode: code, signalCode } = this.#process;
       return { code, signal: signalCode, why, leftBehind: leftBehind && why === "exit" };

@@ -1,10 +1,13 @@
-import { once } from "node:events";
+import { abortable } from "../base/abort.js";
 import { HeadTail, MODEL_BYTES } from "../base/cut-text.js";
 import type { Redactor } from "../base/redact.js";
 import type { ProcessState } from "../ports/background.js";
 import type { Child, ChildEnd } from "./child.js";
-import { OutputFile } from "./output-file.js";
+import { settledBytes } from "./clean-stream.js";
+import { OutputFile, type HeldOutput } from "./output-file.js";
 
+/** So many bytes of input may wait for a command that does not read; what is said to one that reads may be more. */
+export const INPUT_BYTES = 1024 * 1024;
 /** Kept of what nobody looked at yet. */
 const KEPT_BYTES = 2 * MODEL_BYTES;
 
@@ -29,9 +32,15 @@ export interface JobLook {
   /** How it ended; undefined while it runs. */
   readonly end: Pick<ChildEnd, "code" | "signal"> | undefined;
   readonly notes: readonly string[];
-  /** File with all that it printed, where that is long. */
-  readonly file: string | undefined;
+  /** Where all that it printed is, where that is long. */
+  readonly file: HeldOutput | undefined;
 }
+
+/**
+ * What became of what was said to a command: it took it; it did not read it yet, and it waits; it is not said, for what was
+ * said before waits still; it reads nothing any more.
+ */
+export type Said = "taken" | "waits" | "full" | "closed";
 
 /** A command in the background of a session. */
 export interface BackgroundJob {
@@ -47,8 +56,8 @@ export interface BackgroundJob {
   look(first?: boolean): JobLook;
   /** Resolves when it printed something since `version`, or ended, at the latest when the signal aborts. */
   news(signal: AbortSignal, version?: number): Promise<void>;
-  /** Say something to its standard input. Resolves to whether it took it, by the time the signal aborts. */
-  say(text: string, close: boolean, signal: AbortSignal): Promise<boolean>;
+  /** Say something to its standard input, and wait until it took it, at most until the signal aborts. */
+  say(text: string, close: boolean, signal: AbortSignal): Promise<Said>;
   /** End it, with all that it started. */
   stop(reason?: unknown): Promise<void>;
   /** It ended, and nobody wants to know more of it. */
@@ -64,6 +73,8 @@ export class Job implements BackgroundJob {
   readonly #stopping = new AbortController();
   readonly #waiting = new Set<() => void>();
   #unseen: HeadTail;
+  /** Begin of a character or of an escape sequence. */
+  #open: Buffer = Buffer.alloc(0);
   #first = "";
   #version = 0;
   #end: Pick<ChildEnd, "code" | "signal"> | undefined;
@@ -118,12 +129,16 @@ export class Job implements BackgroundJob {
     });
   }
 
-  async say(text: string, close: boolean, signal: AbortSignal): Promise<boolean> {
+  async say(text: string, close: boolean, signal: AbortSignal): Promise<Said> {
     const { stdin } = this.#child;
-    if (stdin === null || this.#end !== undefined || !stdin.writable) return false;
-    const taken = text === "" || stdin.write(text) ? true : once(stdin, "drain", { signal }).then(() => true);
+    if (stdin === null || this.#end !== undefined || !stdin.writable) return "closed";
+    const waiting = stdin.writableLength;
+    if (waiting > 0 && waiting + Buffer.byteLength(text) > INPUT_BYTES) return "full";
+    const written = new Promise<Said>((resolve) => {
+      stdin.write(text, (error) => resolve(error ? "closed" : "taken"));
+    });
     if (close) stdin.end();
-    return Promise.resolve(taken).catch(() => false);
+    return abortable(written, signal).catch(() => "waits");
   }
 
   async stop(reason?: unknown): Promise<void> {
@@ -138,7 +153,10 @@ export class Job implements BackgroundJob {
 
   async #run(): Promise<void> {
     const onOutput = (chunk: Buffer): void => {
-      this.#unseen.push(chunk);
+      const whole = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
+      const settled = settledBytes(whole);
+      this.#open = whole.subarray(settled);
+      if (settled > 0) this.#unseen.push(whole.subarray(0, settled));
       this.#file.push(chunk);
       this.#wake();
     };
@@ -151,6 +169,7 @@ export class Job implements BackgroundJob {
     } catch (error) {
       this.#notes.push(`[${(error as Error).message}]`);
     } finally {
+      this.#unseen.push(this.#open);
       this.#file.end();
       this.#end = end;
       this.#wake();

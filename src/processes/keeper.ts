@@ -13,66 +13,12 @@ import { appendFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { isRecord, parseJson } from "../base/json.js";
 import { newId } from "../base/ids.js";
+import { KEEPER } from "./keeper-script.js";
+import { INPUT_BYTES, type Said } from "./job.js";
 import { MARK } from "./process-group.js";
 
 /** Of a command's output so many bytes are in a file; the first stays, and of those behind it the last three: 64 MiB. */
 export const PART_BYTES = 16 * 1024 * 1024;
-
-/**
- * Who holds a command that outlives gantry: a Node of its own, the leader of the command's process group. It writes down
- * who it is before it starts the command, and how that ended; it gives it what is added to a file, and writes what it
- * prints into files of bounded size. What the command leaves behind in its group ends with it.
- */
-const KEEPER = `
-const fs = require("node:fs");
-const { spawn } = require("node:child_process");
-const [base, record, part, cwd, file, ...args] = process.argv.slice(1);
-for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => {});
-const said = fs.readFileSync(0);
-const stat = fs.readFileSync("/proc/self/stat", "latin1");
-const started = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
-const boot = fs.readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-let number = 0;
-let size = 0;
-let out = fs.openSync(base + ".0", "w", 0o600);
-const input = fs.openSync(base + ".in", "a+", 0o600);
-fs.writeFileSync(base + ".tmp", JSON.stringify({ ...JSON.parse(record), pid: process.pid, started, boot }), { mode: 0o600 });
-fs.renameSync(base + ".tmp", base + ".json");
-const write = (chunk) => {
-  const rest = part - size;
-  fs.writeSync(out, chunk.subarray(0, rest));
-  size += Math.min(rest, chunk.length);
-  if (size < part) return;
-  fs.closeSync(out);
-  number += 1;
-  size = 0;
-  out = fs.openSync(base + "." + number, "w", 0o600);
-  if (number > 3) fs.rmSync(base + "." + (number - 3), { force: true });
-  if (chunk.length > rest) write(chunk.subarray(rest));
-};
-const over = (code, signal) => {
-  fs.writeFileSync(base + ".end", JSON.stringify({ code, signal }), { mode: 0o600 });
-  setTimeout(() => process.kill(-process.pid, "SIGKILL"), 250);
-};
-const child = spawn(file, args, { cwd, stdio: ["pipe", "pipe", "pipe", "ignore", said.length > 0 ? "pipe" : "ignore"] });
-for (const stream of child.stdio) stream?.on("error", () => {});
-if (said.length > 0) child.stdio[4].end(said);
-child.stdout.on("data", write);
-child.stderr.on("data", write);
-child.once("error", (error) => {
-  write(Buffer.from(error.message));
-  over(127, null);
-});
-child.once("exit", over);
-const chunk = Buffer.alloc(65536);
-let at = 0;
-const look = () => {
-  for (let count; (count = fs.readSync(input, chunk, 0, chunk.length, at)) > 0; at += count)
-    child.stdin.write(Buffer.from(chunk.subarray(0, count)));
-  if (fs.existsSync(base + ".eof")) child.stdin.end();
-};
-setInterval(look, 200);
-`;
 
 /** What is started, and what it is told on its fourth pipe before it does anything. */
 export interface KeptProgram {
@@ -96,6 +42,9 @@ export interface KeptRecord {
   readonly started: number;
   readonly boot: string;
 }
+
+/** The process that a keeper started. */
+export type KeptChild = Pick<KeptRecord, "pid" | "started">;
 
 /** Start a command that outlives this process, its files in `folder`. Rejects when it cannot start. */
 export async function startKept(
@@ -155,6 +104,29 @@ export function endOfKept(base: string): { code: number | null; signal: NodeJS.S
   }
 }
 
+/** Note how it ended, where its keeper could not. */
+export function noteEnd(base: string, signal: NodeJS.Signals): void {
+  try {
+    writeFileSync(`${base}.end`, JSON.stringify({ code: null, signal }), { mode: 0o600, flag: "wx" });
+  } catch {
+    // It is there, or the disk is full.
+  }
+}
+
+/** What a keeper started, which outlives a keeper that somebody ended. */
+export function childOf(base: string): KeptChild | undefined {
+  try {
+    const child: unknown = parseJson(readFileSync(`${base}.child`, "utf8"));
+    if (!isRecord(child)) return undefined;
+    const { pid, started } = child;
+    return Number.isSafeInteger(pid) && Number(pid) > 1 && Number.isSafeInteger(started)
+      ? { pid: Number(pid), started: Number(started) }
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Bytes that a kept command printed so far. */
 export function printedBy(base: string): number {
   const last = namesIn(join(base, ".."))
@@ -189,17 +161,24 @@ function readPiece(path: string, at: number, length: number): Buffer {
 }
 
 /** Say something to a kept command's standard input, and whether more may follow. */
-export function sayToKept(base: string, text: string, close: boolean): boolean {
-  if (existsSync(`${base}.eof`)) return false;
-  if (text !== "") appendFileSync(`${base}.in`, text);
+export function sayToKept(base: string, text: string, close: boolean): Said {
+  if (existsSync(`${base}.eof`)) return "closed";
+  const bytes = Buffer.byteLength(text);
+  const waiting = (statSync(`${base}.in`, { throwIfNoEntry: false })?.size ?? 0) - numberIn(`${base}.took`);
+  if (waiting > 0 && waiting + bytes > INPUT_BYTES) return "full";
+  if (text !== "") appendFileSync(`${base}.in`, text, { mode: 0o600 });
   if (close) writeFileSync(`${base}.eof`, "", { mode: 0o600 });
-  return true;
+  return "taken";
 }
 
 /** How far it was looked at. */
 export function seenOf(base: string): number {
+  return numberIn(`${base}.seen`);
+}
+
+function numberIn(path: string): number {
   try {
-    return Number(readFileSync(`${base}.seen`, "utf8")) || 0;
+    return Number(readFileSync(path, "utf8")) || 0;
   } catch {
     return 0;
   }
@@ -207,7 +186,11 @@ export function seenOf(base: string): number {
 
 /** Note how far it was looked at, for the next gantry too. */
 export function saw(base: string, at: number): void {
-  writeFileSync(`${base}.seen`, String(at), { mode: 0o600 });
+  try {
+    writeFileSync(`${base}.seen`, String(at), { mode: 0o600 });
+  } catch {
+    // The disk is full: it is shown again.
+  }
 }
 
 /** Remove all files of one. */

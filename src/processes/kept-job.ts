@@ -4,7 +4,8 @@ import { delay } from "../base/abort.js";
 import type { Redactor } from "../base/redact.js";
 import type { ProcessState } from "../ports/background.js";
 import { endAll } from "./child.js";
-import type { BackgroundJob, JobLook } from "./job.js";
+import { settledBytes } from "./clean-stream.js";
+import type { BackgroundJob, JobLook, Said } from "./job.js";
 import * as keeper from "./keeper.js";
 import { ProcessGroup, startOf } from "./process-group.js";
 
@@ -68,8 +69,8 @@ export class KeptJob implements BackgroundJob {
       await delay(LOOK_MS, signal).catch(() => undefined);
   }
 
-  say(text: string, close: boolean): Promise<boolean> {
-    return Promise.resolve(this.#isRunning && keeper.sayToKept(this.#base, text, close));
+  say(text: string, close: boolean): Promise<Said> {
+    return Promise.resolve(this.#isRunning ? keeper.sayToKept(this.#base, text, close) : "closed");
   }
 
   stop(): Promise<void> {
@@ -83,8 +84,9 @@ export class KeptJob implements BackgroundJob {
   async #stop(): Promise<void> {
     if (!this.#isAlive) return;
     const { pid, mark } = this.#record;
-    // Its keeper stays to the end, and writes that down.
+    // Its keeper stays to the end, and writes that down, unless it has to be killed with the rest.
     await endAll(new ProcessGroup(pid, mark), false, true, new AbortController().signal);
+    keeper.noteEnd(this.#base, "SIGKILL");
     this.#over = true;
   }
 
@@ -95,16 +97,21 @@ export class KeptJob implements BackgroundJob {
 
   /** The same process as then: numbers are used again. */
   get #isAlive(): boolean {
-    return isAlive(this.#record);
+    return isAlive(this.#record, this.#base);
   }
 
   /** Of what may be the begin of a secret the rest comes with the next look. */
   #text(from: number, to: number, isOpen = false): { said: string; bytes: number } {
-    const raw = keeper.readKept(this.#base, from, to);
+    const read = keeper.readKept(this.#base, from, to);
+    const raw = isOpen ? read.subarray(0, settledBytes(read)) : read;
     const text = raw.toString();
     const settled = isOpen ? this.#redactor.settled(text) : text.length;
-    const shown = text.length - settled < 8 ? text : text.slice(0, settled);
-    return { said: this.#clean(shown), bytes: shown === text ? raw.length : Buffer.byteLength(shown) };
+    const open = text.length - settled < 8 ? "" : text.slice(settled);
+    return {
+      said: this.#clean(text.slice(0, text.length - open.length)),
+      // What is no UTF-8 is of another length as text; what may be the begin of a secret is.
+      bytes: raw.length - Buffer.byteLength(open),
+    };
   }
 }
 
@@ -115,7 +122,8 @@ export function sweepKept(root: string): void {
     for (const record of keeper.keptIn(folder)) {
       const last = statSync(join(folder, `${record.id}.end`), { throwIfNoEntry: false })?.mtimeMs;
       const since = last ?? Date.parse(record.since);
-      if (!isAlive(record) && Date.now() - since > OLD_MS) keeper.forgetKept(join(folder, record.id));
+      if (!isAlive(record, join(folder, record.id)) && Date.now() - since > OLD_MS)
+        keeper.forgetKept(join(folder, record.id));
     }
     try {
       rmdirSync(folder);
@@ -133,8 +141,12 @@ function namesIn(folder: string): string[] {
   }
 }
 
-function isAlive({ pid, started, boot }: keeper.KeptRecord): boolean {
-  return boot === bootId() && startOf(pid) === started;
+/** Or what it started, where somebody ended the keeper alone: while that lives, no other process group has its number. */
+function isAlive({ pid, started, boot }: keeper.KeptRecord, base: string): boolean {
+  if (boot !== bootId()) return false;
+  if (startOf(pid) === started) return true;
+  const child = keeper.childOf(base);
+  return child !== undefined && startOf(child.pid) === child.started;
 }
 
 let known: string | undefined;

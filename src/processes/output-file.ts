@@ -3,6 +3,16 @@ import { dirname } from "node:path";
 import type { Redactor } from "../base/redact.js";
 import { CleanStream } from "./clean-stream.js";
 
+/** How much of an output is in its file: all; only its beginning so far, or for good; its beginning and its end. */
+export type Held = "whole" | "begin" | "ends";
+
+/** Where an output is that is longer than what is shown. */
+export interface HeldOutput {
+  /** Absolute. */
+  readonly path: string;
+  readonly holds: Held;
+}
+
 /** Of an output the beginning is written as it comes, in bytes, and of what follows the end stays. Together 64 MiB. */
 const SIZES = { head: 62 * 1024 * 1024, tail: 2 * 1024 * 1024 };
 
@@ -26,6 +36,7 @@ export class OutputFile {
   #leftOut = 0;
   #file: string | undefined;
   #over = false;
+  #failed = false;
 
   /**
    * @param path Asked when a file is needed; undefined: there shall be none.
@@ -39,8 +50,10 @@ export class OutputFile {
   }
 
   /** Where it is; undefined while there is no file. */
-  get file(): string | undefined {
-    return this.#file;
+  get file(): HeldOutput | undefined {
+    if (this.#file === undefined) return undefined;
+    const isCut = this.#failed || (this.#tail !== undefined && !this.#over);
+    return { path: this.#file, holds: isCut ? "begin" : this.#leftOut > 0 ? "ends" : "whole" };
   }
 
   push(chunk: Buffer): void {
@@ -60,14 +73,19 @@ export class OutputFile {
   end(): void {
     if (this.#over) return;
     this.#over = true;
-    this.#stream?.end();
-    if (this.#tail !== undefined) {
-      if (this.#leftOut > 0) this.#write(`\n[... ${this.#leftOut.toLocaleString("en-US")} bytes left out ...]\n`);
-      const last = new CleanStream(this.#redactor, (text) => this.#write(text));
-      for (const [index, chunk] of this.#tail.entries())
-        // A secret on the cut could not be told from other text.
-        last.push(index === 0 && this.#leftOut > 0 ? chunk.subarray(4 * this.#redactor.reach) : chunk);
+    const tail = Buffer.concat(this.#tail ?? []);
+    if (this.#leftOut === 0) {
+      if (tail.length > 0) this.#stream?.push(tail);
+      this.#stream?.end();
+    } else {
+      // A secret on the cut could not be told from other text: what waits in front of it is not told, nor what is close behind.
+      let text = "";
+      const last = new CleanStream(this.#redactor, (more) => (text += more));
+      last.push(tail);
       last.end();
+      const behind = text.slice(this.#redactor.reach);
+      const gone = this.#leftOut + Buffer.byteLength(text) - Buffer.byteLength(behind);
+      this.#write(`\n[... ${gone.toLocaleString("en-US")} bytes left out ...]\n${behind}`);
     }
     this.#close();
   }
@@ -112,6 +130,7 @@ export class OutputFile {
       for (let at = 0; at < bytes.length;) at += writeSync(this.#fd, bytes, at);
     } catch {
       // The disk is full: what is there stays.
+      this.#failed = true;
       this.#close();
     }
     return bytes.length;

@@ -1,6 +1,7 @@
 import { join, relative, sep } from "node:path";
-import { printable } from "../base/printable.js";
+import { lines, printable } from "../base/printable.js";
 import { knownFiles, type Known, type KnownText } from "../files/known-file.js";
+import type { Owners, OwnedPlace } from "../files/owners.js";
 import type { Repository } from "../files/repository.js";
 
 /** What all files of a project together may say, in bytes, and the user's own file. */
@@ -25,9 +26,11 @@ export interface Instruction {
 export class Instructions {
   readonly #files: Known<KnownText>;
   readonly #own = knownFiles(MOST_BYTES, []);
+  readonly #leftOut: OwnedPlace["leftOut"];
 
-  /** What `denied` holds is never read, whatever leads there. */
-  constructor(denied: readonly string[]) {
+  /** What `denied` holds is never read, whatever leads there. `leftOut` is told what is not of the right people. */
+  constructor(denied: readonly string[], leftOut?: OwnedPlace["leftOut"]) {
+    this.#leftOut = leftOut;
     this.#files = knownFiles(MOST_BYTES, denied);
   }
 
@@ -41,10 +44,7 @@ export class Instructions {
   /** From the top of the repository down to the project folder; where it is too much, the nearest stay whole. */
   async ofProject({ root, folders, owners }: Repository): Promise<Instruction[]> {
     const project = folders.at(-1) ?? root;
-    const found = await Promise.all(
-      // Whoever gave us the folder gave us what is in it; what is above it must be of the same people.
-      folders.map((folder) => this.#in(folder, project, root, folder === project ? undefined : owners)),
-    );
+    const found = await Promise.all(folders.map((folder) => this.#in(folder, project, root, owners)));
     return within(
       found.filter((one) => one !== undefined),
       MOST_BYTES,
@@ -52,11 +52,11 @@ export class Instructions {
   }
 
   /** Of the folders from below the project's down to this one, the outermost first; a file has none. */
-  async below(projectDir: string, folder: string): Promise<Instruction[]> {
+  async below(projectDir: string, folder: string, owners: Owners | undefined): Promise<Instruction[]> {
     const names = relative(projectDir, folder).split(sep).slice(0, MAX_DEPTH);
     if (names[0] === "" || names[0] === ".." || names.some((name) => OTHERS.has(name))) return [];
     const folders = names.map((_, i) => join(projectDir, ...names.slice(0, i + 1)));
-    const found = await Promise.all(folders.map((folder) => this.#in(folder, projectDir, projectDir, undefined)));
+    const found = await Promise.all(folders.map((folder) => this.#in(folder, projectDir, projectDir, owners)));
     return found.filter((one) => one !== undefined);
   }
 
@@ -64,13 +64,15 @@ export class Instructions {
     folder: string,
     project: string,
     root: string,
-    owners: Repository["owners"],
+    owners: Owners | undefined,
   ): Promise<Instruction | undefined> {
     for (const name of NAMES) {
       const path = join(folder, name);
-      const said = await this.#files.read({ path, root, owners });
+      const said = await this.#files.read({ path, root, owners, leftOut: this.#leftOut });
       if (!said) continue;
-      return said.text === "" ? undefined : { from: printable(relative(project, path).split(sep).join("/")), ...said };
+      if (said.text === "") return undefined;
+      const from = printable(relative(project, path).split(sep).join("/"));
+      return { from, text: lines(said.text), isCut: said.isCut };
     }
     return undefined;
   }

@@ -1,4 +1,5 @@
 import { repositoryOf, type Repository } from "../files/repository.js";
+import type { Logger } from "../ports/logger.js";
 import type { Skill } from "../ports/skill.js";
 import { gitHead } from "./git-head.js";
 import { Instructions, type Instruction } from "./instructions.js";
@@ -10,6 +11,8 @@ const TREE_MS = 1_000;
 /** Sessions that begin in one folder within this time, in ms, are told the same. */
 const SAME_MS = 10_000;
 const FOLDERS = 64;
+/** Files that are left out are told to the log once, so many of them. */
+const TOLD = 256;
 
 /** What is read of projects. */
 export interface ProjectOptions {
@@ -19,6 +22,8 @@ export interface ProjectOptions {
   deniedPaths?: readonly string[];
   /** Whether what a repository says is told at all; default true. */
   projectInstructions?: boolean;
+  /** Is told what is left out. */
+  logger?: Logger;
 }
 
 /** How to work, as the user and the project say it. */
@@ -38,13 +43,16 @@ export class Project {
   readonly #home: string | undefined;
   readonly #denied: readonly string[];
   readonly #speaks: boolean;
+  readonly #logger: Logger | undefined;
+  readonly #told = new Set<string>();
   readonly #treeMs: number;
   #madeInstructions: Instructions | undefined;
   #madeSkills: Skills | undefined;
   readonly #looks = new Map<string, { until: number; look: Promise<Omit<Surroundings, "day" | "folder">> }>();
 
-  constructor({ home, deniedPaths = [], projectInstructions = true }: ProjectOptions, treeMs = TREE_MS) {
+  constructor({ home, deniedPaths = [], projectInstructions = true, logger }: ProjectOptions, treeMs = TREE_MS) {
     this.#treeMs = treeMs;
+    this.#logger = logger;
     this.#home = home;
     this.#denied = deniedPaths;
     this.#speaks = projectInstructions;
@@ -52,12 +60,19 @@ export class Project {
 
   // Made when they are needed: whoever starts an agent has no use for what a run is made of.
   get #instructions(): Instructions {
-    return (this.#madeInstructions ??= new Instructions(this.#denied));
+    return (this.#madeInstructions ??= new Instructions(this.#denied, this.leftOut));
   }
 
   get #skills(): Skills {
-    return (this.#madeSkills ??= new Skills(this.#denied));
+    return (this.#madeSkills ??= new Skills(this.#denied, this.leftOut));
   }
+
+  /** Tells the log, once, of a file that says nothing here, and why. */
+  readonly leftOut = (path: string, why: string): void => {
+    if (this.#told.has(path) || this.#told.size >= TOLD) return;
+    this.#told.add(path);
+    this.#logger?.warn("a file of the project is left out of what it says", { path, why });
+  };
 
   /** As the files are now. */
   async words(projectDir: string): Promise<ProjectWords> {
@@ -73,7 +88,8 @@ export class Project {
 
   /** What the folders from below the project's down to this one say, the outermost first. */
   async below(projectDir: string, folder: string): Promise<Instruction[]> {
-    return this.#speaks ? this.#instructions.below(projectDir, folder) : [];
+    const repository = await this.#repository(projectDir);
+    return repository ? this.#instructions.below(projectDir, folder, repository.owners) : [];
   }
 
   /** What there is to see in a folder, as of now. */

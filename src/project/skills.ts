@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { seen } from "../base/printable.js";
 import { knownFiles, knownFolders, type Known, type KnownText } from "../files/known-file.js";
+import type { Owners, OwnedPlace } from "../files/owners.js";
 import type { Repository } from "../files/repository.js";
 import type { Skill } from "../ports/skill.js";
 import { frontMatter } from "./front-matter.js";
@@ -19,9 +20,9 @@ export class Skills {
   readonly #ofProject: Shelf;
   readonly #own = new Shelf([]);
 
-  /** What `denied` holds is never read, whatever leads there. */
-  constructor(denied: readonly string[]) {
-    this.#ofProject = new Shelf(denied);
+  /** What `denied` holds is never read, whatever leads there. `leftOut` is told what is not of the right people. */
+  constructor(denied: readonly string[], leftOut?: OwnedPlace["leftOut"]) {
+    this.#ofProject = new Shelf(denied, leftOut);
   }
 
   /** By name; where two have one name, it is the user's own, then that of the folder nearest to the project. */
@@ -32,9 +33,7 @@ export class Skills {
     const found = await Promise.all([
       ...(home === undefined ? [] : [this.#own.skills(join(home, "skills"), join(home, "skills"), "user", undefined)]),
       ...places.flatMap((place) =>
-        FOLDERS.map((folder) =>
-          this.#ofProject.skills(join(place, folder), root, "project", place === project ? undefined : owners),
-        ),
+        FOLDERS.map((folder) => this.#ofProject.skills(join(place, folder), root, "project", owners)),
       ),
     ]);
     const byName = new Map<string, Skill>();
@@ -48,17 +47,21 @@ class Shelf {
   readonly #folders: Known<readonly string[]>;
   readonly #files: Known<KnownText>;
 
-  constructor(denied: readonly string[]) {
+  readonly #leftOut: OwnedPlace["leftOut"];
+
+  constructor(denied: readonly string[], leftOut?: OwnedPlace["leftOut"]) {
+    this.#leftOut = leftOut;
     this.#folders = knownFolders(MOST, denied);
     this.#files = knownFiles(HEAD_BYTES, denied);
   }
 
-  async skills(folder: string, root: string, origin: Skill["origin"], owners: Repository["owners"]): Promise<Skill[]> {
-    const names = (await this.#folders.read({ path: folder, root, owners })) ?? [];
+  async skills(folder: string, root: string, origin: Skill["origin"], owners: Owners | undefined): Promise<Skill[]> {
+    const place = { root, owners, leftOut: this.#leftOut };
+    const names = (await this.#folders.read({ ...place, path: folder })) ?? [];
     const found = await Promise.all(
       names.map(async (name): Promise<Skill | undefined> => {
         const own = join(folder, name);
-        const said = await this.#files.read({ path: join(own, SKILL_FILE), root, owners });
+        const said = await this.#files.read({ ...place, path: join(own, SKILL_FILE) });
         if (!said) return undefined;
         const { fields } = frontMatter(said.text);
         const called = [fields.get("name"), name].find((one) => one !== undefined && isName(one));

@@ -1,7 +1,8 @@
 import type { RunInput } from "../ports/run.js";
-import type { ToolSession } from "../ports/tool-source.js";
-import { found } from "../sessions/sessions.js";
+import type { SlashCommand } from "../ports/slash-command.js";
+import { found } from "../sessions/found.js";
 import { Commands, type ListedCommand, type SpokenInput } from "./commands.js";
+import { withServers } from "./input.js";
 import { attachedBytes, type RunPlace } from "./places.js";
 import type { AgentParts } from "./run-context.js";
 
@@ -11,13 +12,19 @@ export interface CommandQuery {
   sessionId?: string | undefined;
   /** Absolute path of a folder in place of the session's, or the agent's. */
   projectDir?: string | undefined;
+  /** Servers that whoever asks brings along with its runs: of others' nothing is told. */
+  servers?: RunInput["servers"];
 }
 
-/** Rejects with `SessionNotFoundError` or `StoreError`. */
-export async function commandsOf(agent: AgentParts, { sessionId, projectDir }: CommandQuery): Promise<ListedCommand[]> {
+/** Rejects with `SessionNotFoundError`, `StoreError`, or `InputError` for servers that may not be had. */
+export async function commandsOf(
+  agent: AgentParts,
+  { sessionId, projectDir, servers = [] }: CommandQuery,
+): Promise<ListedCommand[]> {
   const session = sessionId === undefined ? undefined : await found(await agent.store(), sessionId);
   const folder = projectDir ?? session?.projectDir ?? agent.projectDir;
-  const prompts = session ? agent.sources.prompts(session.chain.root, folder) : [];
+  const { sources } = withServers(agent.tools.list, agent, { servers });
+  const prompts = session ? agent.sources.prompts({ sessionId: session.chain.root, projectDir: folder }, sources) : [];
   return new Commands(agent.commands).list(folder, prompts);
 }
 
@@ -25,11 +32,10 @@ export async function commandsOf(agent: AgentParts, { sessionId, projectDir }: C
 export async function spoken(
   agent: AgentParts,
   input: RunInput,
-  { sessionId, projectDir }: ToolSession,
+  { projectDir, prompts }: { projectDir: string; prompts: readonly SlashCommand[] },
   place: RunPlace,
   signal: AbortSignal,
 ): Promise<SpokenInput> {
-  const prompts = agent.sources.prompts(sessionId, projectDir);
   const asked = await new Commands(agent.commands).spoken(input, projectDir, prompts, signal);
   place.reserve(attachedBytes(asked) - attachedBytes(input));
   return asked;

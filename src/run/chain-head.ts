@@ -42,3 +42,9 @@ export async function messagesOf(
     await breath();
   }
 }
+
+/** The session that a run goes on in. The original's fields are the chain's: a revert may have made an earlier follow-up the newest again. */
+export function goingOn({ original, newest }: ChainHead): Session {
+  const { title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir } = original;
+  return { ...newest, title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir };
+}

@@ -1,6 +1,9 @@
 import { join } from "node:path";
-import { InputError } from "../ports/errors.js";
+import { lines } from "../base/printable.js";
+import { textIn } from "../files/known-file.js";
+import { InputError, PathError } from "../ports/errors.js";
 import type { SlashCommand } from "../ports/slash-command.js";
+import { isVouched, type OwnedPlace } from "../files/owners.js";
 import { PathGuard } from "../files/path-guard.js";
 import type { OpenedFolder } from "../files/path-guard.js";
 import { commandText, filled, oneLine } from "./command-text.js";
@@ -17,11 +20,9 @@ const HEAD = 4_096;
 const PART = /^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$/u;
 
 /** Where commands are kept, one a file. */
-export interface CommandPlace {
+export interface CommandPlace extends Omit<OwnedPlace, "path"> {
   /** Absolute path. */
   readonly folder: string;
-  /** What no link leads out of; absolute path. */
-  readonly root: string;
   /** Never read, whatever leads there. */
   readonly denied: readonly string[];
   /** What people are told of where a file lies in it. */
@@ -88,13 +89,16 @@ export class CommandFolder {
   }
 
   async #read(guard: PathGuard, way: string, bytes: number) {
-    const { handle, stats } = await guard.openFile(join(this.#place.folder, way));
+    const path = join(this.#place.folder, way);
+    const { handle, stats } = await guard.openFile(path);
     try {
+      if (!(await isVouched({ ...this.#place, path }, stats))) throw new PathError("denied", "of another user");
       const buffer = Buffer.alloc(Math.min(bytes, Number(stats.size)));
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
+      const isCut = stats.size > BigInt(bytes);
       return {
-        text: buffer.toString("utf8", 0, bytesRead),
-        isWhole: stats.size <= bytes,
+        text: lines(textIn(buffer.subarray(0, bytesRead), isCut)),
+        isWhole: !isCut,
         isUsable: stats.size <= BYTES,
       };
     } finally {

@@ -1,4 +1,6 @@
 import { join } from "node:path";
+import type { OwnedPlace } from "../files/owners.js";
+import { repositoryOf } from "../files/repository.js";
 import { abortable, deadline } from "../base/abort.js";
 import { InputError } from "../ports/errors.js";
 import type { RunInput } from "../ports/run.js";
@@ -37,6 +39,8 @@ export interface CommandOptions {
   readonly ofProjects: boolean;
   /** Never read; absolute paths. */
   readonly denied: readonly string[];
+  /** Is told which files of a project are left out. */
+  readonly leftOut?: OwnedPlace["leftOut"];
 }
 
 /** What can be said by `/name words`. Of two of one name the first holds: built in, own, the user's, the project's, those of sources. */
@@ -50,7 +54,7 @@ export class Commands {
   /** All of a project; `prompts`: those of open sources. Never rejects. */
   async list(projectDir: string, prompts: readonly SlashCommand[]): Promise<ListedCommand[]> {
     const { own } = this.#options;
-    const ofFolders = await Promise.all(this.#folders(projectDir).map((folder) => folder.list()));
+    const ofFolders = await Promise.all((await this.#folders(projectDir)).map((folder) => folder.list()));
     const all = new Map<string, ListedCommand>();
     for (const { name, description, hint, origin } of [...BUILT_IN, ...own, ...ofFolders.flat(), ...prompts])
       if (!all.has(name)) all.set(name, { name, description, hint, origin });
@@ -90,22 +94,25 @@ export class Commands {
   async #named(name: string, projectDir: string, prompts: readonly SlashCommand[]): Promise<SlashCommand | undefined> {
     const own = this.#options.own.find((one) => one.name === name);
     if (own) return own;
-    for (const folder of this.#folders(projectDir)) {
+    for (const folder of await this.#folders(projectDir)) {
       const found = await folder.named(name);
       if (found) return found;
     }
     return prompts.find((one) => one.name === name);
   }
 
-  #folders(projectDir: string): CommandFolder[] {
-    const { folders, ofProjects, denied } = this.#options;
+  async #folders(projectDir: string): Promise<CommandFolder[]> {
+    const { folders, ofProjects, denied, leftOut } = this.#options;
     const users = folders.map(
       (folder) => new CommandFolder({ folder, root: folder, denied: [], origin: (way) => `commands/${way}` }),
     );
-    if (!ofProjects) return users;
+    const repository = ofProjects ? await repositoryOf(projectDir).catch(() => undefined) : undefined;
+    if (!repository) return users;
     const ofProject = new CommandFolder({
       folder: join(projectDir, ".agents", "commands"),
       root: projectDir,
+      owners: repository.owners,
+      leftOut,
       denied,
       origin: (way) => `.agents/commands/${way}`,
     });

@@ -15,6 +15,8 @@ export interface DescribedCall {
   diff: readonly Diff[];
   /** Names of other tools whose work it does. */
   actsAs?: readonly string[];
+  /** Places of which it tells, or takes along, what is there. */
+  reads?: readonly Location[];
   input: unknown;
 }
 
@@ -35,10 +37,10 @@ export function describe(
   tool: Tool,
   args: unknown,
   projectDir: string,
-): Pick<DescribedCall, "title" | "locations" | "diff" | "actsAs"> {
+): Pick<DescribedCall, "title" | "locations" | "diff" | "actsAs" | "reads"> {
   try {
-    const { title, locations, diff = [], actsAs } = tool.describe(args, projectDir);
-    return { title, locations, diff, ...(actsAs && { actsAs }) };
+    const { title, locations, diff = [], actsAs, reads } = tool.describe(args, projectDir);
+    return { title, locations, diff, ...(actsAs && { actsAs }), ...(reads && { reads }) };
   } catch {
     return { title: tool.name, locations: [], diff: [] };
   }

@@ -10,6 +10,8 @@ import type { RunContext } from "./run-context.js";
 /** Of one result, so many bytes at most are instructions, and never more than this share of what is kept of it. */
 const MOST_BYTES = 16_384;
 const SHARE = 0.5;
+/** Of the calls of one answer together. */
+const MOST_OF_ALL = 32_768;
 /** Folders of one call that are looked at. */
 const FOLDERS = 16;
 
@@ -21,6 +23,7 @@ export class NestedInstructions {
   readonly #run: Pick<RunContext, "agent" | "projectDir" | "conversation" | "limits">;
   /** By calls that run beside each other: what one of them tells is in no message yet. */
   readonly #telling = new Set<string>();
+  #left = MOST_OF_ALL;
 
   constructor(run: Pick<RunContext, "agent" | "projectDir" | "conversation" | "limits">) {
     this.#run = run;
@@ -51,7 +54,10 @@ export class NestedInstructions {
     // The outermost before those in it, which stay whole where there is too much.
     const all = [...news.values()].map(({ one }) => one).sort((a, b) => depthOf(a.from) - depthOf(b.from));
     const fitting = within(all, room - HEAD.length);
-    if (fitting.length === 0) return output;
+    const size = fitting.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
+    // For what there is no room now, there is with the calls of the next answer that look there.
+    if (size === 0 || size > this.#left) return output;
+    this.#left -= size;
     for (const { from } of fitting) {
       this.#telling.add(from);
       state.set(TOLD + from, news.get(from)?.version);

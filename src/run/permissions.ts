@@ -6,7 +6,7 @@ import type { Permission } from "../ports/permission-policy.js";
 import type { Leave } from "../ports/session.js";
 import { askFront } from "./asks-of-helpers.js";
 import { BY_MODE, currentMode, frontOf, refusedInMode, isAttended } from "./modes.js";
-import { isForCall } from "./rule-check.js";
+import { isForCall, readingIn } from "./rule-check.js";
 import type { RuleVerdict } from "./rules.js";
 import type { ToolCall, ToolCallPreview, ToolContext, ToolSpec } from "../ports/tool.js";
 import type { RunContext } from "./run-context.js";
@@ -87,7 +87,8 @@ function permissionOf(answer: Permission): { action: Action; reason: string } {
 
 async function byRules(call: ToolCall, args: unknown, run: RunContext): Promise<RuleVerdict> {
   const { rules } = run.agent;
-  if (!rules.some((rule) => isForCall(rule, call)))
+  const calls = [call, readingIn(call)];
+  if (!rules.some((rule) => calls.some((one) => one && isForCall(rule, one))))
     return { action: "pass", reason: "", rule: undefined, mayBeDenied: false };
   const { judgedByRules } = await import("./rules.js");
   return judgedByRules(rules, call, args, run.signal);

@@ -5,7 +5,7 @@ import type { Logger } from "../ports/logger.js";
 import type { Instruction, RunInput, RunRecord } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import { Looks } from "../sessions/looks.js";
-import { found } from "../sessions/sessions.js";
+import { found } from "../sessions/found.js";
 import { asItIs, isBefore, isOpen } from "../sessions/stored-run.js";
 import type { RunPlaces } from "./places.js";
 import type { RunContext } from "./run-context.js";

@@ -18,7 +18,8 @@ export const ON_FILES: readonly ToolKind[] = ["read", "edit", "delete", "search"
 
 /** Whether this can be a rule's `tool`. */
 export function isToolGlob(text: string): boolean {
-  return /^[A-Za-z0-9_*?-]{1,64}$/.test(text) || /^mcp:[A-Za-z0-9_*?-]{1,64}\/[A-Za-z0-9_.*?-]{1,100}$/.test(text);
+  // What a server calls its tools is its own affair.
+  return /^[A-Za-z0-9_*?-]{1,64}$/.test(text) || /^mcp:[A-Za-z0-9_*?-]{1,64}\/[^\p{Cc}]{1,1000}$/u.test(text);
 }
 
 /** Whether this can be a rule's `match`. */
@@ -115,6 +116,17 @@ export function isForCall(rule: PermissionRule, { tool, actsAs = [] }: Pick<Tool
   if (isFor(rule, tool)) return true;
   const named = actsAs.filter((name) => isFor(rule, { name })).length;
   return named > 0 && (rule.action !== "allow" || named === actsAs.length);
+}
+
+/** Looks like a call of `read`. */
+const READING: ToolSpec = {
+  ...{ name: "read", description: "", inputSchema: {}, kind: "read" },
+  ...{ parallel: true, needsPermission: false },
+};
+
+/** The reading that a call does beside its work, as a call; undefined for none. */
+export function readingIn({ actsAs: _, reads = [], ...call }: ToolCall): ToolCall | undefined {
+  return reads.length > 0 ? { ...call, tool: READING, input: {}, locations: reads, diff: [] } : undefined;
 }
 
 /** What of the rules means nothing with these tools, each a sentence that begins with its place. */

@@ -6,7 +6,7 @@ import type { CallPlace, Judgement } from "../hostile/judge-call.js";
 import { withThread } from "../hostile/threads.js";
 import type { PermissionRule } from "../ports/permission-policy.js";
 import type { ToolCall } from "../ports/tool.js";
-import { isExactlyFor, isForCall, ON_FILES } from "./rule-check.js";
+import { isExactlyFor, isFor, isForCall, ON_FILES, readingIn } from "./rule-check.js";
 
 /** For a call to be held against the rules, in ms. */
 const JUDGE_MS = 5_000;
@@ -34,6 +34,22 @@ export async function judgedByRules(
   args: unknown,
   signal: AbortSignal,
 ): Promise<RuleVerdict> {
+  const own = await judgedAlone(rules, call, args, signal);
+  const reading = readingIn(call);
+  if (!reading || own.action === "deny") return own;
+  const read = await judgedAlone(rules, reading, {}, signal);
+  const decided = rules[read.rule ?? -1];
+  // A rule that is for the call as well has had its say, in its turn.
+  if (!decided || isForCall(decided, call) || read.action === "pass" || read.action === "allow") return own;
+  return own.action === "ask" && read.action === "ask" ? own : read;
+}
+
+async function judgedAlone(
+  rules: readonly PermissionRule[],
+  call: ToolCall,
+  args: unknown,
+  signal: AbortSignal,
+): Promise<RuleVerdict> {
   const { tool, projectDir } = call;
   const command = commandOf(args);
   const executes = tool.kind === "execute";
@@ -41,6 +57,8 @@ export async function judgedByRules(
   const canFit = (rule: PermissionRule): boolean => {
     if (!isForCall(rule, call)) return false;
     if (rule.match !== undefined && command === undefined && !executes) return false;
+    // What is typed into a command that runs is never plainly one that may run; it may well be one that may not.
+    if (rule.match !== undefined && rule.action === "allow" && !isFor(rule, tool)) return false;
     return rule.path === undefined || call.locations.length > 0 || files || isExactlyFor(rule, tool);
   };
   const places = rules.flatMap((rule, i) => (canFit(rule) ? [i] : []));

@@ -6,7 +6,7 @@ import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { KEY_MS } from "../sessions/housekeeping.js";
 import { Looks } from "../sessions/looks.js";
-import { found } from "../sessions/sessions.js";
+import { found } from "../sessions/found.js";
 import { asItIs, brokeOff, isOpen } from "../sessions/stored-run.js";
 import type { Inbox } from "./inbox.js";
 import { oneOf } from "./input.js";

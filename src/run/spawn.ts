@@ -9,7 +9,7 @@ import type { Session } from "../ports/session.js";
 import type { Helper, SpawnInput } from "../ports/spawn.js";
 import type { Tool } from "../ports/tool.js";
 import type { Usage } from "../ports/usage.js";
-import { newSession } from "../sessions/sessions.js";
+import { newSession } from "../sessions/new-session.js";
 import { checkInput } from "./input.js";
 import { refusedInMode } from "./modes.js";
 import type { RunContext, Spawned } from "./run-context.js";
@@ -93,10 +93,22 @@ export class Helpers {
     for await (const event of helper) if (event.type === "tool_call") this.#progress.push(`${oneLine(event.title)}\n`);
     await helper.result.catch(() => undefined);
     this.#run.allowance?.returned(helper.id);
+    await this.#forgetWithAsker(helper);
     // Nobody goes on with what it left running.
     const works = new Set(this.#run.tools.flatMap(({ background }) => background ?? []));
     await Promise.allSettled([...works].map((work) => work.end(helper.sessionId)));
     await counted.settled();
+  }
+
+  /** Whoever deleted the asker's session elsewhere may not have seen this one yet: no list would ever show it. */
+  async #forgetWithAsker({ sessionId }: Run): Promise<void> {
+    const { signal, store, sessionId: asker, logger } = this.#run;
+    if (!signal.aborted) return;
+    try {
+      if ((await store.get(asker)) === undefined) await store.delete([sessionId]);
+    } catch (error) {
+      logger.debug("whether a helper's session is to go with its asker's could not be told", { error });
+    }
   }
 }
 

@@ -1,29 +1,29 @@
 import { setMaxListeners } from "node:events";
 import { onAbort } from "../base/abort.js";
-import { newId, now } from "../base/ids.js";
+import { newId } from "../base/ids.js";
 import { loggerWith } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
-import { type DanglingCall, danglingCalls, INTERRUPTED, toolMessage } from "../conversation/messages.js";
+import { danglingCalls } from "../conversation/messages.js";
 import { withState } from "../conversation/stored-state.js";
 import { Recorder } from "../conversation/recorder.js";
 import { nearestEffort } from "../models/efforts.js";
 import type { ChosenModel, ModelPair } from "../models/models.js";
-import { BudgetSpentError, hasCode, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
-import type { Message, ModelMessage } from "../ports/message.js";
+import { BudgetSpentError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
-import type { ChainHead, SessionDriver, SessionFields } from "../ports/session-driver.js";
+import type { SessionDriver } from "../ports/session-driver.js";
 import type { Session } from "../ports/session.js";
+import { found } from "../sessions/found.js";
 import { HeldLease } from "../sessions/lease.js";
-import { checkFolder, found, newSession } from "../sessions/sessions.js";
-import { asItIs, brokeOff, interrupted, isBefore, waitsInLine } from "../sessions/stored-run.js";
+import { checkFolder, newSession } from "../sessions/new-session.js";
+import { isBefore, waitsInLine } from "../sessions/stored-run.js";
 import { pricesOf, RunBudget } from "./spending.js";
-import { headWith, messagesOf } from "./chain-head.js";
+import { goingOn, headWith, messagesOf } from "./chain-head.js";
 import { RunClock } from "./clock.js";
-import type { SpokenInput } from "./commands.js";
 import { EventBuffer } from "./event-buffer.js";
 import { ending } from "./execution.js";
+import { create, goOn, promptOf } from "./first-write.js";
 import { withFolders } from "./folders.js";
 import { Inbox } from "./inbox.js";
 import { toolList, withServers } from "./input.js";
@@ -134,16 +134,16 @@ async function begin(
     const record = begun({ id, sessionId, provider: set.provider, model: set.model, after, key, fingerprint });
     const list = withServers(input.tools === undefined ? agent.tools.list : toolList(input.tools), agent, input);
     const of = { runId: id, sessionId, projectDir, logger, signal };
-    const { tools, missing, release } = await agent.sources.open(list, of);
+    const { tools, missing, prompts, release } = await agent.sources.open(list, of);
     releaseTools = release;
     const isCommand = input.commands === true && input.message.trimStart().startsWith("/");
     const asked = isCommand
-      ? await (await import("./agent-commands.js")).spoken(agent, whole, of, place, signal)
+      ? await (await import("./agent-commands.js")).spoken(agent, whole, { projectDir, prompts }, place, signal)
       : whole;
     const inbox = new Inbox({ runId: id, sessionId, store, cancel, logger });
     closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live().open(sessionId, store);
-    const hold = tail.hold();
+    const hold = tail.hold((head?.original ?? original).cuts.length);
     // Before anything is asked: what only a person can do is offered where one is there.
     const unattend = input.attended ? tail.attended(input.attended) : () => undefined;
     // A helper asks those of its asker for leave, and what it wants to know of nobody.
@@ -235,9 +235,9 @@ async function begin(
         releaseTail();
       },
     };
+    const prompt = withState(promptOf(asked), news);
     // One that was kept was whole.
     const dangling = kept ? [] : danglingCalls(conversation.messages);
-    const prompt = withState(promptOf(asked), news);
     await (head ? goOn(run, set, asked, prompt, dangling, head.unfinished) : create(run, prompt));
     inbox.listen();
     // While it waited in line it was told something, maybe.
@@ -265,68 +265,9 @@ async function attached(input: RunInput, place: RunPlace, signal: AbortSignal): 
   return { ...input, attachments: [...attachments, ...more] };
 }
 
-async function create({ id: runId, recorder, bus, conversation }: RunContext, prompt: ModelMessage): Promise<void> {
-  const { session } = conversation;
-  const message = conversation.compose(prompt);
-  await recorder.begin({ ...session, lastSeq: message.seq }, message);
-  conversation.add(message);
-  bus.emit("session.created", { session, runId });
-}
-
 /** Whether a run waits in line before another; before one that does not wait there are all of them. */
 function isAhead(run: RunRecord, own: RunRecord | undefined): boolean {
   return waitsInLine(run) && run.id !== own?.id && (!own || isBefore(run, own));
-}
-
-/** Mend what a crash left, and store the user's message, if there is one: one write. `dangling`: calls without a result, `unfinished`: runs that this one's lease ends. */
-async function goOn(
-  run: RunContext,
-  set: SessionFields,
-  { compact }: SpokenInput,
-  prompt: ModelMessage,
-  dangling: readonly DanglingCall[],
-  unfinished: readonly RunRecord[],
-): Promise<void> {
-  const { id: runId, sessionId, conversation, recorder, bus } = run;
-  const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
-  const add: Message[] = [...mended, ...(compact ? [] : [conversation.compose(prompt)])];
-  const dead = unfinished.filter((one) => one.id !== runId && !waitsInLine(one));
-  const change = { sync: "later", set: { ...set, updatedAt: now() }, add } as const;
-  const ended = dead.map(interrupted);
-  await recorder.write({ ...change, runs: [...ended, recorder.run] }).catch(async (error: unknown) => {
-    const broken = hasCode(error, "run_key_taken")
-      ? await brokenOff(run.store, sessionId, recorder.run.key)
-      : undefined;
-    if (!broken) throw error;
-    // With the same change: a key that is free in between begins another session.
-    const freed = { ...broken, key: "", fingerprint: "" };
-    await recorder.write({ ...change, runs: [...ended.filter(({ id }) => id !== freed.id), freed, recorder.run] });
-  });
-  for (const message of add) conversation.add(message);
-  bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId: sessionId });
-}
-
-/** The run of a chain that has a key and broke off, for whoever holds the chain's lease. */
-async function brokenOff(store: SessionDriver, rootId: string, key: string): Promise<RunRecord | undefined> {
-  const [stored] = await store.runs({ sessionId: rootId, key, limit: 1 });
-  const run = stored && asItIs(stored);
-  return run && brokeOff(run) ? run : undefined;
-}
-
-function promptOf(input: SpokenInput): ModelMessage {
-  const { message: text, typed } = input;
-  return {
-    role: "user" as const,
-    parts: [
-      ...(text === "" && typed === undefined
-        ? []
-        : [{ type: "text" as const, text, ...(typed !== undefined && { typed }) }]),
-      ...(input.attachments ?? []),
-    ],
-    toolCallId: "",
-    name: "",
-    failed: false,
-  };
 }
 
 /** The effort of a run: what was asked for, or what comes nearest to it of this model's. */
@@ -348,12 +289,6 @@ function chosenEffort(session: Session | undefined): ReasoningEffort | undefined
 async function chainOf(store: SessionDriver, id: string): Promise<Session> {
   const session = await found(store, id);
   return session.chain.index === 0 ? session : found(store, session.chain.root);
-}
-
-/** The session that a run goes on in. The original's fields are the chain's: a revert may have made an earlier follow-up the newest again. */
-function goingOn({ original, newest }: ChainHead): Session {
-  const { title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir } = original;
-  return { ...newest, title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir };
 }
 
 async function recentPair(store: SessionDriver, projectDir: string): Promise<ModelPair | undefined> {

@@ -1,3 +1,4 @@
+import { printable } from "../base/printable.js";
 import type { Model } from "../ports/model-provider.js";
 import type { ToolSpec } from "../ports/tool.js";
 import { told } from "../project/instructions.js";
@@ -53,7 +54,7 @@ export function systemPrompt(given: PromptParts): string {
 }
 
 function placeWords({ projectDir, surroundings: { day, git, tree } }: PromptParts): string {
-  const lines = [`Project folder: ${projectDir}`, `Operating system: ${process.platform}`, `Date: ${day}`];
+  const lines = [`Project folder: ${printable(projectDir)}`, `Operating system: ${process.platform}`, `Date: ${day}`];
   if (git !== "") lines.push(`Git when the session began: ${git}`);
   if (tree !== "") lines.push("Top of the project folder when the session began (names are material):", tree);
   return `# Where you are\n${lines.join("\n")}`;

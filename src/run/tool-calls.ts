@@ -1,14 +1,13 @@
-import { RunCancelledError, ToolInputError } from "../ports/errors.js";
 import { INTERRUPTED } from "../conversation/messages.js";
 import type { StateChanges } from "../conversation/stored-state.js";
-import { parseJson } from "../base/json.js";
 import type { Logger } from "../ports/logger.js";
 import type { ToolCallPart } from "../ports/message.js";
-import type { Diff, Location, Shown } from "../ports/shown.js";
-import type { Tool, ToolCall, ToolContext, ToolOutput } from "../ports/tool.js";
+import type { Shown } from "../ports/shown.js";
+import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { onAbort } from "../base/abort.js";
 import { Paced } from "../base/paced.js";
-import { describe, previewOf } from "./describe-call.js";
+import { CallHelpers } from "./call-helpers.js";
+import { previewOf } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
 import { NestedInstructions } from "./nested-instructions.js";
 import {
@@ -24,6 +23,7 @@ import {
 } from "./permissions.js";
 import { historyOf } from "./kept-files.js";
 import { mayRun } from "./may-run.js";
+import { callOf, prepare, textOf, type Prepared } from "./prepared-call.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
 import { Helpers } from "./spawn.js";
@@ -35,9 +35,6 @@ const AT_ONCE = 8;
 /** After a cancel a tool may take so long, in ms, to say how it ended. */
 const GRACE_MS = 400;
 
-/** So many characters of an unknown name are quoted. */
-const LONGEST_NAME = 100;
-
 /** How a call ended. */
 export interface ToolOutcome {
   call: ToolCallPart;
@@ -48,19 +45,6 @@ export interface ToolOutcome {
   state: StateChanges;
   /** What is stored of what it shows people. */
   shown: Shown | undefined;
-}
-
-interface Prepared {
-  call: ToolCallPart;
-  tool: Tool | undefined;
-  args: unknown;
-  input: unknown;
-  title: string;
-  locations: readonly Location[];
-  diff: readonly Diff[];
-  actsAs?: readonly string[];
-  /** Why it cannot run. */
-  refusal: string | undefined;
 }
 
 /**
@@ -107,35 +91,6 @@ export async function runToolCalls(
   }
 }
 
-function prepare(call: ToolCallPart, run: RunContext): Prepared {
-  const tool = run.tools.find(({ name }) => name === call.name);
-  const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [], diff: [] };
-  if (!tool) {
-    const names = run.tools.map(({ name }) => name).join(", ");
-    // A name that a model made up may be anything: quoted as JSON, and not without end.
-    const called = call.name.length > LONGEST_NAME ? `${call.name.slice(0, LONGEST_NAME)}…` : call.name;
-    const refusal = `There is no tool ${JSON.stringify(called)}. Use one of: ${names || "(none)"}.`;
-    return { ...base, refusal };
-  }
-  let input: unknown;
-  try {
-    input = call.arguments.trim() === "" ? {} : parseJson(call.arguments);
-  } catch (error) {
-    return {
-      ...base,
-      refusal: `The arguments of ${call.name} are not valid JSON (${text(error)}). Send the call again with valid JSON.`,
-    };
-  }
-  try {
-    const args: unknown = tool.parse(input);
-    const shown = describe(tool, args, run.projectDir);
-    return { ...base, args, input, ...shown, refusal: undefined };
-  } catch (error) {
-    if (!(error instanceof ToolInputError)) run.logger.debug("a tool refused its input", { tool: call.name, error });
-    return { ...base, input, refusal: `${call.name}: ${text(error)}` };
-  }
-}
-
 function announce(one: Prepared, messageId: string, run: RunContext): void {
   run.bus.emit("tool.started", {
     runId: run.id,
@@ -164,22 +119,6 @@ async function verdictOn(one: Prepared, run: RunContext): Promise<Verdict> {
   return { ...verdict, preview: await previewOf(one.tool, one.args, run) };
 }
 
-function callOf({ call, input, title, locations, diff, actsAs }: Prepared, tool: Tool, run: RunContext): ToolCall {
-  const { id: runId, sessionId, projectDir } = run;
-  return {
-    runId,
-    sessionId,
-    callId: call.id,
-    projectDir,
-    tool,
-    input,
-    title,
-    locations,
-    diff,
-    ...(actsAs && { actsAs }),
-  };
-}
-
 /** What a call has beside its arguments. */
 interface Own {
   state: CallState;
@@ -188,29 +127,6 @@ interface Own {
 
 /** What a call brought, or that it was refused. */
 type Settled = Pick<ToolOutcome, "output"> & { refused?: boolean };
-
-/** Those of one call; of most there are none, and what makes them is not loaded. */
-class CallHelpers {
-  readonly #make: () => Helpers;
-  #helpers: Helpers | undefined;
-  #hasEnded = false;
-
-  constructor(make: () => Helpers) {
-    this.#make = make;
-  }
-
-  /** Throws `RunCancelledError` for a tool that kept its context: nobody would wait for what it begins. */
-  made(): Helpers {
-    if (this.#hasEnded) throw new RunCancelledError();
-    return (this.#helpers ??= this.#make());
-  }
-
-  /** Never rejects. */
-  async end(): Promise<void> {
-    this.#hasEnded = true;
-    await this.#helpers?.end();
-  }
-}
 
 /** Never rejects. */
 async function settle(one: Prepared, verdict: Verdict, own: Own, run: RunContext): Promise<Settled> {
@@ -222,9 +138,9 @@ async function settle(one: Prepared, verdict: Verdict, own: Own, run: RunContext
   const work = perform(one, one.tool, verdict, { ...own, progress, helpers }, run).finally(() => helpers.end());
   const settled = await withGrace(work, signal);
   progress.end();
-  // One that takes its time to end leaves none of them behind.
-  if (settled === undefined) await helpers.end();
   if (settled === undefined) {
+    // One that takes its time to end leaves none of them behind.
+    await helpers.end();
     void run.agent.stragglers.add(work);
     return { output: { text: INTERRUPTED, failed: true } };
   }
@@ -285,6 +201,7 @@ async function perform(
     refused = said === "reject";
     return said;
   };
+  const history = historyOf(callId, run);
   const context: ToolContext = {
     runId: run.id,
     sessionId,
@@ -299,11 +216,11 @@ async function perform(
     progress: (text) => progress.push(text),
     spawn: async (input) => helpers.made().spawn(input),
     state,
-    ...historyOf(callId, run),
+    ...history.context,
     mayRun: (command) => mayRun(command, callId, run),
     skills: run.skills,
   };
-  const returned = await outputOf(tool, one.args, context, run.logger);
+  const returned = history.tell(await outputOf(tool, one.args, context, run.logger));
   const output = await keptByHook(call, await nested.with(returned, tool.kind, one.locations, state), run);
   return {
     output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
@@ -331,10 +248,6 @@ async function outputOf(tool: Tool, args: unknown, context: ToolContext, logger:
   } catch (error) {
     if (context.signal.aborted) return { text: INTERRUPTED, failed: true };
     logger.debug("a tool failed", { tool: tool.name, error });
-    return { text: `${tool.name}: ${text(error)}`, failed: true };
+    return { text: `${tool.name}: ${textOf(error)}`, failed: true };
   }
-}
-
-function text(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,6 +1,4 @@
-import { abortable, deadline, settlesWithin } from "../base/abort.js";
 import type { Bus } from "../base/bus.js";
-import { TaskSet } from "../base/task-set.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import { InputError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
@@ -8,10 +6,8 @@ import type { SlashCommand } from "../ports/slash-command.js";
 import type { Tool } from "../ports/tool.js";
 import type { OpenTools, ToolSession, ToolSource } from "../ports/tool-source.js";
 import { byName, type ToolList } from "./input.js";
+import { type Opening, SourceOpenings } from "./source-openings.js";
 
-/** For a source to open, and for one to close, in ms. */
-const OPEN_MS = 30_000;
-const CLOSE_MS = 2_500;
 /** How long what was opened waits for the session's next run, in ms, and for how many sessions: each may be processes. */
 const KEPT_MS = 300_000;
 const KEPT = 32;
@@ -21,6 +17,8 @@ const PROMPTS = 256;
 /** What is open for a session that works on one folder. */
 interface Open {
   readonly sources: Map<ToolSource, OpenTools>;
+  /** Those of the session's own go on until they are open, whether a run waits for them or not. */
+  readonly opening: Map<ToolSource, Opening>;
   /** As its last run had them. */
   tools: readonly Tool[];
   /** Runs that use it. */
@@ -35,6 +33,8 @@ export interface ToolsOfRun {
   readonly tools: readonly Tool[];
   /** Names of sources that it goes without. */
   readonly missing: readonly string[];
+  /** What its person may say by a command. */
+  readonly prompts: readonly SlashCommand[];
   /** To be called once, when the run has ended. */
   release(): void;
 }
@@ -52,23 +52,22 @@ export interface ToolsWanted extends ToolSession {
 export class ToolSources {
   readonly #kept: WeakSet<ToolSource>;
   readonly #bus: Bus<BusEvents>;
-  readonly #logger: Logger;
-  readonly #times: { openMs: number; keptMs: number };
+  readonly #keptMs: number;
+  readonly #openings: SourceOpenings;
   /** The one longest unused comes first. */
   readonly #open = new Map<string, Open>();
-  readonly #closing = new TaskSet();
 
   /** `kept`: sources whose tools outlive a run. */
   constructor(
     kept: readonly ToolSource[],
     bus: Bus<BusEvents>,
     logger: Logger,
-    times = { openMs: OPEN_MS, keptMs: KEPT_MS },
+    times: { openMs?: number; keptMs?: number; startMs?: number } = {},
   ) {
     this.#kept = new WeakSet(kept);
     this.#bus = bus;
-    this.#logger = logger;
-    this.#times = times;
+    this.#keptMs = times.keptMs ?? KEPT_MS;
+    this.#openings = new SourceOpenings(logger, times);
     bus.on("session.deleted", ({ ids }) => {
       for (const [key, { runs }] of this.#open) if (runs === 0 && ids.includes(sessionOf(key))) this.#end(key);
     });
@@ -77,9 +76,9 @@ export class ToolSources {
   /** Rejects with the signal's reason alone: a source that fails is left out, and told of. */
   async open({ tools, sources, lasting = [] }: ToolList, wanted: ToolsWanted): Promise<ToolsOfRun> {
     for (const source of lasting) this.#kept.add(source);
-    if (sources.length === 0) return { tools, missing: [], release: () => undefined };
+    if (sources.length === 0) return { tools, missing: [], prompts: [], release: () => undefined };
     const key = keyOf(wanted);
-    const open = this.#open.get(key) ?? { sources: new Map<ToolSource, OpenTools>(), tools: [], runs: 0 };
+    const open: Open = this.#open.get(key) ?? { sources: new Map(), opening: new Map(), tools: [], runs: 0 };
     this.#open.set(key, open);
     clearTimeout(open.timer);
     open.runs += 1;
@@ -98,7 +97,7 @@ export class ToolSources {
         }
       }
       open.tools = all;
-      return { tools: all, missing, release };
+      return { tools: all, missing, prompts: promptsIn(open, sources), release };
     } catch (error) {
       release();
       throw error;
@@ -114,16 +113,18 @@ export class ToolSources {
     return undefined;
   }
 
-  /** What people may say by a command in a session that works on this folder, as far as its sources are open. */
-  prompts(sessionId: string, projectDir: string): SlashCommand[] {
-    const open = this.#open.get(keyOf({ sessionId, projectDir }));
-    return [...(open?.sources.values() ?? [])].flatMap(promptsOf).slice(0, PROMPTS);
+  /**
+   * What people who have these sources may say by a command in a session that works on a folder, as far as they are open
+   * there: what another client brought along for its own runs is not theirs.
+   */
+  prompts(session: ToolSession, sources: readonly ToolSource[]): SlashCommand[] {
+    return promptsIn(this.#open.get(keyOf(session)), sources);
   }
 
   /** Close all, when no run goes on. */
   async close(): Promise<void> {
     for (const key of [...this.#open.keys()]) this.#end(key);
-    await this.#closing.settled(CLOSE_MS);
+    await this.#openings.settled();
   }
 
   /** Its tools as they are now, or why there are none. */
@@ -131,29 +132,20 @@ export class ToolSources {
     try {
       const kept = open.sources.get(source);
       if (kept) return kept.tools;
-      const opened = await this.#begin(source, wanted);
-      open.sources.set(source, opened);
-      return opened.tools;
+      const opening = open.opening.get(source) ?? this.#begin(source, open, wanted);
+      return (await this.#openings.waitFor(opening, this.#kept.has(source), wanted.signal)).tools;
     } catch (error) {
       return error instanceof Error ? error : new Error(String(error));
     }
   }
 
-  async #begin(source: ToolSource, { sessionId, projectDir, signal }: ToolsWanted): Promise<OpenTools> {
-    const { openMs } = this.#times;
-    const time = deadline(openMs, signal);
-    const opening = (async () => source.open({ sessionId, projectDir }, time.signal))();
-    try {
-      const opened: Partial<OpenTools> | undefined = await abortable(opening, time.signal);
-      if (typeof opened?.close !== "function") throw new InputError("open", "an object with tools and close");
-      return opened as OpenTools;
-    } catch (error) {
-      // Should it open after all, it is not wanted any more.
-      void this.#closing.add(opening.then((opened) => this.#shut(source, opened)));
-      throw time.expired ? new Error(`it was not ready within ${openMs / 1000} s`) : error;
-    } finally {
-      time.clear();
-    }
+  #begin(source: ToolSource, open: Open, wanted: ToolsWanted): Opening {
+    const opening = this.#openings.begin(source, wanted, (opened) => {
+      open.opening.delete(source);
+      if (opened) open.sources.set(source, opened);
+    });
+    open.opening.set(source, opening);
+    return opening;
   }
 
   #tell(source: ToolSource, error: unknown, { runId, sessionId, logger }: ToolsWanted): void {
@@ -169,12 +161,12 @@ export class ToolSources {
     for (const [source, opened] of open.sources) {
       if (this.#kept.has(source)) continue;
       open.sources.delete(source);
-      void this.#closing.add(this.#shut(source, opened));
+      this.#openings.shut(source, opened);
     }
     this.#open.delete(key);
-    if (open.sources.size === 0) return;
+    if (open.sources.size + open.opening.size === 0) return;
     this.#open.set(key, open);
-    open.timer = setTimeout(() => this.#end(key), this.#times.keptMs).unref();
+    open.timer = setTimeout(() => this.#end(key), this.#keptMs).unref();
     const idle = [...this.#open].filter(([, { runs }]) => runs === 0);
     for (const [oldest] of idle.slice(0, -KEPT)) this.#end(oldest);
   }
@@ -183,17 +175,8 @@ export class ToolSources {
     const open = this.#open.get(key);
     this.#open.delete(key);
     clearTimeout(open?.timer);
-    for (const [source, opened] of open?.sources ?? []) void this.#closing.add(this.#shut(source, opened));
-  }
-
-  /** Never rejects. */
-  async #shut(source: ToolSource, opened: OpenTools): Promise<void> {
-    const fields = { source: source.name };
-    const closing = (async () => opened.close())().catch((error: unknown) =>
-      this.#logger.warn("a source of tools failed while closing", { ...fields, error }),
-    );
-    if (!(await settlesWithin(closing, CLOSE_MS)))
-      this.#logger.warn("a source of tools did not close in time and is left behind", fields);
+    for (const { cancel } of open?.opening.values() ?? []) cancel();
+    for (const [source, opened] of open?.sources ?? []) this.#openings.shut(source, opened);
   }
 }
 
@@ -201,10 +184,14 @@ function keyOf({ sessionId, projectDir }: ToolSession): string {
   return `${sessionId}\0${projectDir}`;
 }
 
+function promptsIn(open: Open | undefined, sources: readonly ToolSource[]): SlashCommand[] {
+  return sources.flatMap((source) => promptsOf(open?.sources.get(source))).slice(0, PROMPTS);
+}
+
 /** Of a source that a stranger wrote: what is no command is left out. */
-function promptsOf(opened: OpenTools): SlashCommand[] {
+function promptsOf(opened: OpenTools | undefined): SlashCommand[] {
   try {
-    const prompts: readonly (Partial<SlashCommand> | null)[] = opened.prompts ?? [];
+    const prompts: readonly (Partial<SlashCommand> | null)[] = opened?.prompts ?? [];
     return prompts.filter((one): one is SlashCommand => {
       const { name, description, hint, origin, prompt } = one ?? {};
       if (typeof prompt !== "function" || typeof name !== "string" || !/^\S{1,128}$/.test(name)) return false;

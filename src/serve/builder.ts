@@ -24,7 +24,7 @@ import { childEnvironment, type LoadedConfig } from "./config.js";
 import { isBuiltIn, loadAdapter } from "./plugins.js";
 import { missingMembers } from "./strangers.js";
 import { optionsOf, reasonOf, Selection, type Selected } from "./selected-adapters.js";
-import { ConfigToolServers, configuredServers, programFiles } from "./tool-servers.js";
+import { ConfigToolServers, configuredServers, noPrograms, programFiles } from "./tool-servers.js";
 
 /** What parts are made from. */
 export interface Parts {
@@ -113,14 +113,15 @@ export class Builder {
         );
     }
     if (chosen.has("bash")) this.#tellSandbox = () => tellSandbox({ ...rules, ...tools.bash }, logger);
-    const given = {
-      loaded,
-      logger: namedLogger(logger, "mcp"),
-      env: rules.env,
-      refusesPrograms: noPrograms(chosen.has("bash"), tools.bash.sandbox),
-    };
     let opened: ConfigToolServers | undefined;
-    const toolServers = () => (opened ??= new ConfigToolServers(servers, given));
+    // Not before a first server is: nothing of theirs is loaded by a start.
+    const toolServers = () =>
+      (opened ??= new ConfigToolServers(servers, {
+        loaded,
+        logger: namedLogger(logger, "mcp"),
+        env: rules.env,
+        refusesPrograms: noPrograms(chosen.has("bash"), loaded.config),
+      }));
     this.toolServers = { source: (server) => toolServers().source(server) };
     let made: Promise<readonly (Tool | ToolSource)[]> | undefined;
     const make = async () => [
@@ -247,12 +248,6 @@ export class Builder {
     if (missing.length === 0) return part;
     throw new AdapterError(`${where}: ${selected.name} is no ${descriptor.kind}: ${missing.join(", ")} is missing`);
   }
-}
-
-/** Why a client's programs are not started: it could do more by them than by commands. */
-function noPrograms(hasCommands: boolean, sandbox: string): string | undefined {
-  if (!hasCommands) return "commands are switched off, so no programs of clients are started";
-  return sandbox === "required" ? "commands run in a sandbox alone, in which it would not be" : undefined;
 }
 
 function remedy(section: "acp" | "server"): { authenticate: string; listen: string } {

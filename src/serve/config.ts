@@ -31,7 +31,8 @@ const CHILD_VARIABLES = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHEL
 
 /** The environment of tools' child processes: an allow-list, so that no key of this process reaches them. */
 export function childEnvironment(extra: readonly string[]): Record<string, string> {
-  const result: Record<string, string> = {};
+  // They have no terminal: an editor that git opened would keep a command until its time is over.
+  const result: Record<string, string> = { GIT_EDITOR: ":" };
   for (const [name, value] of Object.entries(process.env)) {
     if (value !== undefined && (CHILD_VARIABLES.includes(name) || name.startsWith("LC_") || extra.includes(name))) {
       result[name] = value;

@@ -4,8 +4,10 @@ import { headerSecrets, Redactor } from "../base/redact.js";
 import { VERSION } from "../base/version.js";
 import { InputError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
-import type { ToolServer, ToolServers } from "../ports/tool-server.js";
+import type { PermissionRule } from "../ports/permission-policy.js";
+import type { ToolAddress, ToolServer, ToolServers } from "../ports/tool-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
+import { isFor } from "../run/rule-check.js";
 import { checkServer } from "../run/server-check.js";
 import type { Config } from "./config-options.js";
 import type { LoadedConfig } from "./config.js";
@@ -50,10 +52,47 @@ export function programFiles(servers: readonly ConfiguredServer[], projectDir: s
   return servers.flatMap(({ server }) => {
     if (!("command" in server)) return [];
     const { command, args, cwd = projectDir } = server;
-    return [command, ...args]
-      .map((one) => resolve(cwd, one))
-      .filter((path) => statSync(path, { throwIfNoEntry: false })?.isFile() === true);
+    return [command, ...args].map((one) => resolve(cwd, one)).filter(isFile);
   });
+}
+
+/** An argument may be anything: a script, or a key of more characters than a file's name may have. */
+function isFile(path: string): boolean {
+  try {
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}
+
+/** Why a client's programs are not started: it could do more by them than by commands. */
+export function noPrograms(
+  hasCommands: boolean,
+  { tools, permissions }: Pick<Config, "tools" | "permissions">,
+): string | undefined {
+  if (!hasCommands) return "commands are switched off, so no programs of clients are started";
+  if (tools.bash.sandbox === "required") return "commands run in a sandbox alone, in which it would not be";
+  // The first rule that is for every command decides, as it does for a command.
+  const every = permissions.rules.find(
+    (rule) => isFor(rule, { name: "bash" }) && rule.path === undefined && isForEveryCommand(rule),
+  );
+  return every?.action === "deny"
+    ? "commands are forbidden by a rule, so no programs of clients are started"
+    : undefined;
+}
+
+/** A `deny` also by the glob that stands for any words; an `allow` by it is for less, as for no command that writes to a file. */
+function isForEveryCommand({ match, action }: PermissionRule): boolean {
+  return match === undefined || (action === "deny" && /^\*+(\s+\*+)?$/.test(match.trim()));
+}
+
+/** What of an address is secret: in its headers, and in each part of its path and query. */
+function addressSecrets({ url, headers }: ToolAddress): string[] {
+  const own = headerSecrets(headers);
+  if (!URL.canParse(url)) return own;
+  const { username, password, pathname, searchParams } = new URL(url);
+  const parts = [...headerSecrets({ ...pathname.split("/") }), ...headerSecrets(Object.fromEntries(searchParams))];
+  return [...own, ...parts, username, password].filter((secret) => secret !== "");
 }
 
 /** Servers of tools: those of the config, and those that clients bring. Nothing is loaded before the first is opened. */
@@ -88,7 +127,7 @@ export class ConfigToolServers implements ToolServers {
   /** Opened by code that is loaded with the first; without secrets, those that came with it too. */
   #sourceOf(server: ToolServer, use: Partial<ConfiguredServer["use"]>): ToolSource {
     const { loaded, logger, env } = this.#given;
-    const own = headerSecrets("command" in server ? server.env : server.headers);
+    const own = "command" in server ? headerSecrets(server.env) : addressSecrets(server);
     return {
       name: `mcp:${server.name}`,
       open: async (session, signal) => {

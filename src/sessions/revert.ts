@@ -8,11 +8,17 @@ import type { Snapshot } from "../ports/session.js";
 // snapshot holds the rest of a branch: all that followed the message `after` when it was made.
 
 /** Hide what a chain says after a message, `""` for all, also in later sessions of the chain. Rejects with `PointNotFoundError`. */
-export async function revert(store: SessionDriver, fence: number, id: string, messageId: string): Promise<Snapshot> {
+export async function revert(
+  store: SessionDriver,
+  fence: number,
+  id: string,
+  messageId: string,
+  snapshotId = newId(),
+): Promise<Snapshot> {
   const said = await store.messages(id, { scope: "chain" });
   const last = messageId === "" ? await beginning(store, id) : said.find((message) => message.id === messageId);
   if (!last) throw new PointNotFoundError("message");
-  const snapshot = snapshotAfter(last.seq);
+  const snapshot = { ...snapshotAfter(last.seq), id: snapshotId };
   const set = { cuts: await cutsOf(store, id, last.seq), updatedAt: now() };
   await store.write(last.sessionId, { fence, sync: true, cut: snapshot, set });
   return snapshot;

@@ -1,21 +1,21 @@
-import { stat } from "node:fs/promises";
-import { isAbsolute } from "node:path";
 import { fork } from "./fork.js";
+import { found } from "./found.js";
 import { helpersOf } from "./helpers.js";
 import { restore, revert } from "./revert.js";
 import { goesOn, HeldLease, type Background } from "./lease.js";
+import { checkFolder, newSession, type NewSession } from "./new-session.js";
 import type { Logger } from "../ports/logger.js";
-import { InputError, PointNotFoundError, ProjectFolderError, SessionNotFoundError } from "../ports/errors.js";
+import { InputError, PointNotFoundError, SessionNotFoundError } from "../ports/errors.js";
 import type { Bus } from "../base/bus.js";
 import type { BusEvents } from "../ports/bus-events.js";
-import { newId, now } from "../base/ids.js";
 import type { Message } from "../ports/message.js";
 import type { Leave, Session, SessionMode, Snapshot } from "../ports/session.js";
 import type { SessionDriver, SessionFields, SessionPage, SessionQuery } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import type { FileHistory, UndoneFile } from "../ports/file-history.js";
 import type { Undone, UndoOptions } from "./undo.js";
-import { NO_USAGE } from "../conversation/usage.js";
+
+export type { NewSession } from "./new-session.js";
 
 /** What `Sessions` needs of the agent that it belongs to. */
 export interface SessionsOptions {
@@ -44,16 +44,6 @@ export interface RevertOptions {
   files?: boolean;
   /** With `files`: overwrite what somebody else changed since, too. Default false. */
   force?: boolean;
-}
-
-/** A session before it is said anything. */
-export interface NewSession {
-  /** Absolute path of a folder; default the agent's own. */
-  projectDir?: string;
-  /** Default `New Session <timestamp>`. */
-  title?: string;
-  /** A second id that finds the session. */
-  alias?: string;
 }
 
 /** Which messages of a session, and how many. */
@@ -176,15 +166,12 @@ export class Sessions {
   ): Promise<Snapshot & { files?: readonly UndoneFile[] }> {
     if (messageId === "") throw new PointNotFoundError("message");
     return this.#alone(id, async (store, session, fence) => {
-      if (withFiles) {
-        const { undo } = await import("./undo.js");
-        const held = { store, session, fence, history: this.#options.fileHistory };
-        const { files, snapshot } = await undo(held, { to: messageId, force });
-        if (snapshot) return { ...this.#reverted(session, snapshot), files };
-        // Nothing was said behind it: as without files, there is a snapshot all the same.
-        return { ...this.#reverted(session, await revert(store, fence, session.id, messageId)), files };
-      }
-      return this.#reverted(session, await revert(store, fence, session.id, messageId));
+      if (!withFiles) return this.#reverted(session, await revert(store, fence, session.id, messageId));
+      const { undo } = await import("./undo.js");
+      const held = { store, session, fence, history: this.#options.fileHistory };
+      const { files, snapshot } = await undo(held, { to: messageId, force });
+      // Where nothing was said behind it there is a snapshot all the same, as without files.
+      return { ...this.#reverted(session, snapshot ?? (await revert(store, fence, session.id, messageId))), files };
     });
   }
 
@@ -282,45 +269,6 @@ function checkLeave(leave: readonly Leave[], given: readonly Leave[]): void {
   const same = (a: Leave, b: Leave) => a?.tool === b.tool && a.what === b.what;
   if (!Array.isArray(leave) || !leave.every((one) => given.some((other) => same(one as Leave, other))))
     throw new InputError("leave", "some of what the session has, or none");
-}
-
-/** A new original with no message. */
-export function newSession(input: NewSession, { projectDir, mode }: Pick<Session, "projectDir" | "mode">): Session {
-  const id = newId();
-  const createdAt = now();
-  return {
-    id,
-    alias: input.alias ?? "",
-    title: input.title ?? `New Session ${createdAt}`,
-    titled: false,
-    provider: "",
-    model: "",
-    reasoningEffort: "",
-    mode,
-    leave: [],
-    cuts: [],
-    projectDir: input.projectDir ?? projectDir,
-    parentId: "",
-    spawnedBy: null,
-    chain: { root: id, index: 0 },
-    lastSeq: 0,
-    createdAt,
-    updatedAt: createdAt,
-    usage: NO_USAGE,
-  };
-}
-
-/** Rejects with `ProjectFolderError` when there is no such folder. */
-export async function checkFolder(path: string): Promise<void> {
-  if (!isAbsolute(path)) throw new InputError("projectDir", "an absolute path");
-  const stats = await stat(path).catch(() => undefined);
-  if (!stats?.isDirectory()) throw new ProjectFolderError();
-}
-
-export async function found(store: SessionDriver, id: string): Promise<Session> {
-  const session = await store.get(id);
-  if (!session) throw new SessionNotFoundError(id);
-  return session;
 }
 
 function pageOf(messages: Message[], page: { after?: number; before?: number; limit?: number }): Message[] {

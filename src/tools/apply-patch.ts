@@ -1,4 +1,4 @@
-import type { Diff, Tool } from "../ports/tool.js";
+import type { Diff, Location, Tool } from "../ports/tool.js";
 import { defineArguments, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
 import { location, shown } from "./files.js";
@@ -71,6 +71,7 @@ export function applyPatchTool(options: FileToolOptions): Tool {
         locations: [...new Set(paths)].map((path) => location(path, projectDir)),
         diff: sections.flatMap((section) => plannedDiff(section, projectDir)),
         actsAs: actsAs(sections),
+        ...reads(sections, projectDir),
       };
     },
     preview: ({ input }, context) => previewPatch(options, parsePatch(input), context),
@@ -101,6 +102,12 @@ function plannedDiff(section: PatchSection, projectDir: string): Diff[] {
       lines.flatMap((line) => (line.sign === sign ? [] : [line.text])).join("\n");
     return { path, oldText: without("+"), newText: without("-") };
   });
+}
+
+/** Of these an error shows lines, and what is moved can be read where it goes. */
+function reads(sections: readonly PatchSection[], projectDir: string): { reads?: Location[] } {
+  const paths = new Set(sections.flatMap(({ action, path }) => (action === "update" ? [path] : [])));
+  return paths.size > 0 ? { reads: [...paths].map((path) => location(path, projectDir)) } : {};
 }
 
 /** The tools whose work it does: rules for theirs are for it as well. */

@@ -58,7 +58,11 @@ export function bashInputTool(background: Background): Tool {
     description: "Say something to the standard input of a command in the background; it has no terminal.",
     schema,
     kind: "execute",
-    describe: ({ id, text }) => `Tell ${id}: ${text.length > 100 ? `${text.slice(0, 99)}…` : text}`,
+    // What reads it may be a shell: rules for commands are for it as well.
+    describe: ({ id, text }) => ({
+      title: `Tell ${id}: ${text.length > 100 ? `${text.slice(0, 99)}…` : text}`,
+      actsAs: ["bash"],
+    }),
     run: async ({ id, text, newline, close }, { sessionId, signal }) => {
       const job = await background.find(sessionId, id);
       const { sayTo } = await jobs();
@@ -75,7 +79,8 @@ export function bashStopTool(background: Background): Tool {
     name: "bash_stop",
     description: "End a command in the background, with all that it started, and show what it printed last.",
     schema: defineArguments({ id }),
-    kind: "execute",
+    // It starts nothing, so that no rule for commands is for it.
+    kind: "other",
     // It was allowed to begin.
     needsPermission: false,
     describe: ({ id }) => `Stop ${id}`,

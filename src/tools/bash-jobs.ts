@@ -6,7 +6,8 @@ import { ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
 import type { ToolContext, ToolOutput } from "../ports/tool.js";
 import type { BackgroundJob } from "../processes/job.js";
 import { newOutput } from "../processes/outputs.js";
-import { wholeOutput, type BashToolOptions, type PreparedCommand } from "./bash.js";
+import type { BashToolOptions, PreparedCommand } from "./shell-command.js";
+import { wholeOutput } from "./shell-output.js";
 
 /** So long a start is watched, in ms: most that cannot start say so at once. */
 const FIRST_MS = 700;
@@ -14,7 +15,7 @@ const FIRST_MS = 700;
 const PAUSE_MS = 100;
 const MATCH_MS = 2_000;
 /** For a command to take what it is told, in ms. */
-const SAY_MS = 5_000;
+const SAY_MS = 2_000;
 
 /** Starts a command that goes on when the call has ended, and tells how to get at it. */
 export async function startInBackground(
@@ -88,12 +89,12 @@ export async function sayTo(
   signal: AbortSignal,
 ): Promise<string> {
   const time = deadline(SAY_MS, signal);
-  try {
-    if (await job.say(text, close, time.signal)) return `${id} was told${close ? ", and that nothing follows" : ""}.`;
-  } finally {
-    time.clear();
-  }
+  const said = await job.say(text, close, time.signal).finally(() => time.clear());
   if (signal.aborted) throw signal.reason;
+  if (said === "taken") return `${id} was told${close ? ", and that nothing follows" : ""}.`;
+  if (said === "waits")
+    return `${id} has not read all of it yet; the rest waits for it${close ? ", and the end" : ""}.`;
+  if (said === "full") throw new ToolError(`${id} has not read what it was told before; nothing was added to that.`);
   throw new ToolError(
     job.state.state === "ended"
       ? `${id} has ended. bash_output shows how.`
@@ -109,15 +110,19 @@ export async function stopJob(id: string, job: BackgroundJob): Promise<string> {
 }
 
 function notFound({ state }: BackgroundJob, { seconds }: Wait): string {
-  return state.state === "ended" ? "it ended without printing that" : `it did not print that within ${seconds} s`;
+  return state.state === "ended"
+    ? "it ended without printing that"
+    : `it did not print that within ${seconds} s; what was shown before does not count`;
 }
 
 function shownOf(id: string, job: BackgroundJob, { isFirst = false, waitedFor = "" } = {}): string {
   const { said, end, notes, file } = job.look(isFirst);
-  const text = cutMiddle(said === "" ? waitedFor : said, MODEL_BYTES).replace(/\n+$/, "") || "(nothing new)";
+  const nothing = !isFirst ? "(nothing new)" : end === undefined ? "(no output yet)" : "(no output)";
+  const text = cutMiddle(said === "" ? waitedFor : said, MODEL_BYTES).replace(/\n+$/, "") || nothing;
   const lines = [text, ...notes];
   if (end === undefined) lines.push(`[${id} is running]`);
-  else lines.push(end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`);
+  else if (end.signal !== null) lines.push(`[ended by ${end.signal}]`);
+  else if (end.code !== null) lines.push(`[exit code ${end.code}]`);
   if (file !== undefined) lines.push(wholeOutput(file));
   return lines.join("\n");
 }

@@ -1,34 +1,16 @@
-import { existsSync } from "node:fs";
-import { stat } from "node:fs/promises";
-import { ProjectFolderError, ShuttingDownError, ToolError } from "../ports/errors.js";
+import { ShuttingDownError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
-import type { Background } from "../processes/background.js";
-import type { Child, ChildEnd } from "../processes/child.js";
-import type { KeptProgram } from "../processes/keeper.js";
+import type { ChildEnd } from "../processes/child.js";
 import { defineTool } from "./define-tool.js";
-import type { Sandbox, SandboxOptions } from "./sandbox.js";
-import { LiveOutput, tidy } from "./shell-output.js";
+import type { Sandbox } from "./sandbox.js";
+import { prepareCommand, type BashToolOptions } from "./shell-command.js";
+import { LiveOutput, tidy, wholeOutput } from "./shell-output.js";
 import { cutMiddle, HeadTail, MODEL_BYTES } from "../base/cut-text.js";
-
-export interface BashToolOptions extends SandboxOptions {
-  /** Default seconds a command may take. */
-  timeout: number;
-  /** Never shown to a model, nor stored, where a command finds them out: our own keys, which `/proc` tells without a sandbox. */
-  secrets: Iterable<string>;
-  /** Where commands go on in the background. */
-  background: Background;
-  /** Folder for long outputs, one folder in it for each session; left out: they are kept nowhere. */
-  outputsPath?: string | undefined;
-  /** Path of the shell, called as `<shell> -c <command>`. Left out: bash, else sh. */
-  shell?: string;
-}
 
 /** Longest time-out that a model can ask for, in seconds, unless the configured one is longer. */
 const MAX_TIMEOUT = 600;
-/** Linux takes at most 128 KiB in one argument, or in one variable with its name. */
-const MAX_COMMAND_BYTES = 128 * 1024 - 32;
 /** Kept of the output before it is tidied and cut to what a model is shown. */
 const KEPT_BYTES = 2 * MODEL_BYTES;
 
@@ -72,7 +54,7 @@ export function bashTool(options: BashToolOptions): Tool {
       const how = { ...options, redactor };
       if (!background && !keep) return execute(how, sandbox, command, timeout, context);
       const { startInBackground } = await import("./bash-jobs.js");
-      const prepared = await prepare(how, sandbox, command, context, true);
+      const prepared = await prepareCommand(how, sandbox, command, context, true);
       return startInBackground(how, command, prepared, keep, context);
     },
   });
@@ -86,54 +68,6 @@ export function bashTool(options: BashToolOptions): Tool {
   };
 }
 
-/** A command that may be started. */
-export interface PreparedCommand {
-  /** Rejects with a `ToolError`. */
-  start(): Promise<Child>;
-  /** Once it has ended. Returns paths of what was taken away again. */
-  tidy(): Promise<string[]>;
-  /** What it takes to start it so that it outlives this process. */
-  program(): Promise<KeptProgram>;
-  readonly isSandboxed: boolean;
-}
-
-async function prepare(
-  options: BashToolOptions,
-  sandbox: Sandbox,
-  command: string,
-  { projectDir, folders, signal }: ToolContext,
-  input = false,
-): Promise<PreparedCommand> {
-  if (command.includes("\0")) throw new ToolError("the command holds a NUL character. Leave it out.");
-  if (Buffer.byteLength(command) > MAX_COMMAND_BYTES)
-    throw new ToolError("the command is longer than 128 KiB. Write it to a file with write, then run that file.");
-  if (!(await stat(projectDir).catch(() => undefined))?.isDirectory()) throw new ProjectFolderError();
-  const shell =
-    options.shell ??
-    ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ??
-    "/bin/sh";
-  const held = await sandbox.prepare(projectDir, folders, input);
-  return {
-    isSandboxed: held !== undefined,
-    start: async () => {
-      try {
-        signal.throwIfAborted();
-        if (held) return await held.start(shell, command, input);
-        return await startPlain(shell, command, projectDir, options.env, input);
-      } catch (error) {
-        if (signal.aborted) throw signal.reason;
-        throw new ToolError(`the shell ${shell} could not be started: ${(error as Error).message}.`, { cause: error });
-      }
-    },
-    program: async () => {
-      if (held) return held.program(shell, command);
-      const { WITH_INPUT } = await import("./sandbox-starter.js");
-      return { ...plain(shell, command), cwd: projectDir, env: { ...options.env, ...WITH_INPUT }, said: "" };
-    },
-    tidy: async () => (await held?.tidy()) ?? [],
-  };
-}
-
 async function execute(
   options: BashToolOptions & { redactor: Redactor },
   sandbox: Sandbox,
@@ -143,7 +77,7 @@ async function execute(
 ): Promise<ToolOutput> {
   const { signal, sessionId } = context;
   const { redactor, outputsPath } = options;
-  const prepared = await prepare(options, sandbox, command, context);
+  const prepared = await prepareCommand(options, sandbox, command, context);
   const [{ OutputFile }, { newOutput }] = await Promise.all([
     import("../processes/output-file.js"),
     import("../processes/outputs.js"),
@@ -180,30 +114,6 @@ async function execute(
     text: [shown.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
     failed: end.why !== "exit" || end.code !== 0,
   };
-}
-
-/** Says where all of an output is. */
-export function wholeOutput(file: string): string {
-  return `[the whole output is in ${file}: read and grep open it]`;
-}
-
-/** Both its outputs go down one pipe: two would lose the order in which things were said. */
-async function startPlain(
-  shell: string,
-  command: string,
-  cwd: string,
-  env: BashToolOptions["env"],
-  input: boolean,
-): Promise<Child> {
-  const [{ Child }, { WITH_INPUT }] = await Promise.all([
-    import("../processes/child.js"),
-    import("./sandbox-starter.js"),
-  ]);
-  return Child.start({ ...plain(shell, command), cwd, env: input ? { ...env, ...WITH_INPUT } : env, input });
-}
-
-function plain(shell: string, command: string): { file: string; args: string[] } {
-  return { file: "/bin/sh", args: ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command] };
 }
 
 /** What a refusal of the sandbox looks like from inside, in words that help on. */

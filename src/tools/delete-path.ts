@@ -28,7 +28,7 @@ export async function deletePath(
 }
 
 const GONE = { kind: "none" } as const;
-const NOT_KEPT = " No copy was kept, so undo cannot bring it back.";
+const NOT_KEPT = " No copy was kept: undo cannot bring it back.";
 
 /** Delete what is at a path, and not what a link there points to. Rejects with `PathError` and `ToolError`. */
 export async function remove(

@@ -14,7 +14,7 @@ const schema = defineArguments({
 export function deleteTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "delete",
-    description: "Delete a file or an empty folder; with recursive a folder and all in it. It cannot be undone.",
+    description: "Delete a file or an empty folder; with recursive a folder and all in it. You cannot take it back.",
     schema,
     kind: "delete",
     describe: ({ path, recursive }, projectDir) => ({

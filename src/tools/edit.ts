@@ -2,7 +2,7 @@ import type { Diff, Tool } from "../ports/tool.js";
 import type { TextEdit } from "../hostile/apply-edit.js";
 import { defineArguments, flag, optional, PATH_ALIASES, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
-import { editFile } from "./edit-file.js";
+import { editFile, previewEdits } from "./edit-file.js";
 import { location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 
@@ -40,7 +40,10 @@ export function editTool(options: FileToolOptions): Tool {
       title: `Edit ${shown(path, projectDir)}`,
       locations: [location(path, projectDir)],
       diff: plannedDiff(path, [edit], projectDir),
+      // An error shows the lines that are there.
+      reads: [location(path, projectDir)],
     }),
+    preview: ({ path, ...edit }, context) => previewEdits(options, path, [edit], context),
     run: ({ path, ...edit }, context) => editFile(options, path, [edit], context),
   });
 }

@@ -2,7 +2,7 @@ import type { Tool } from "../ports/tool.js";
 import { defineArguments, list, object, PATH_ALIASES, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
 import { EDIT_FIELDS, plannedDiff } from "./edit.js";
-import { editFile } from "./edit-file.js";
+import { editFile, previewEdits } from "./edit-file.js";
 import { location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 
@@ -25,7 +25,9 @@ export function multieditTool(options: FileToolOptions): Tool {
       title: `Edit ${shown(path, projectDir)}${edits.length > 1 ? ` in ${edits.length} places` : ""}`,
       locations: [location(path, projectDir)],
       diff: plannedDiff(path, edits, projectDir),
+      reads: [location(path, projectDir)],
     }),
+    preview: ({ path, edits }, context) => previewEdits(options, path, edits, context),
     run: ({ path, edits }, context) => editFile(options, path, edits, context),
   });
 }

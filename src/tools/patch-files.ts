@@ -42,6 +42,8 @@ export async function patchFiles(
     if (files.some(({ path }) => !paths.includes(path)))
       throw new ToolError("The files changed while they were looked at. Send the patch again.");
     context.signal.throwIfAborted();
+    if (!files.some(isChanged))
+      throw new ToolError("The patch would leave every file as it is. Read them again: it may be done already.");
     await commit(guard, files, rules, context);
     for (const { path, after } of files)
       if (after === null) seen.forget(path);
@@ -68,10 +70,12 @@ export async function previewPatch(
       return found.kind === "text" && found.encoding === "utf-8" && content.length <= PREVIEW_BYTES;
     });
   const hidden = files.filter((file) => !isShown(file)).map(({ name }) => name);
-  return {
-    diff: diffsOf(files.filter(isShown)),
-    ...(hidden.length > 0 && { note: `Not shown, being large or no text: ${hidden.join(", ")}.` }),
-  };
+  const loose = files.flatMap(({ name, how }) => (how.length > 0 ? [`${name} (${how.join("; ")})`] : []));
+  const notes = [
+    ...(hidden.length > 0 ? [`Not shown, being large or no text: ${hidden.join(", ")}.`] : []),
+    ...(loose.length > 0 ? [`Found not to the letter: ${loose.join(", ")}.`] : []),
+  ];
+  return { diff: diffsOf(files.filter(isShown)), ...(notes.length > 0 && { note: notes.join(" ") }) };
 }
 
 function rulesOf(
@@ -95,7 +99,7 @@ async function commit(
   { fault }: PlanRules,
   context: ToolContext,
 ): Promise<void> {
-  const changed = files.filter(({ before, after }) => !(before !== null && after !== null && before.equals(after)));
+  const changed = files.filter(isChanged);
   for (const { name, isLink, after } of changed)
     if (isLink && after === null)
       throw new ToolError(`${name}: is a symbolic link, which a patch does not delete or move. Use delete, or bash.`);
@@ -141,9 +145,12 @@ async function takeBack(guard: PathGuard, done: readonly PlannedFile[], context:
 
 function diffsOf(files: readonly PlannedFile[]): Diff[] {
   return files.flatMap(({ path, before, after }) => {
-    if (before !== null && after !== null && before.equals(after)) return [];
-    return diffOf(path, before, after ?? Buffer.alloc(0));
+    return isChanged({ before, after }) ? diffOf(path, before, after ?? Buffer.alloc(0)) : [];
   });
+}
+
+function isChanged({ before, after }: Pick<PlannedFile, "before" | "after">): boolean {
+  return before === null || after === null ? before !== after : !before.equals(after);
 }
 
 /** In the words that these models know: a letter and a path each. */
@@ -151,6 +158,7 @@ function told(files: readonly PlannedFile[]): ToolOutput {
   const lines = files.flatMap(({ name, before, after, movedFrom, isMoved, how }) => {
     if (after === null) return isMoved ? [] : [`D ${name}`];
     const what = movedFrom === undefined ? `${before === null ? "A" : "M"} ${name}` : `R ${movedFrom} -> ${name}`;
+    if (!isChanged({ before, after })) return [`${what} (as it was)`];
     return [what + (how.length > 0 ? ` (not to the letter: ${how.join("; ")})` : "")];
   });
   return {

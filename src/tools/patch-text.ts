@@ -1,3 +1,4 @@
+import { isRecord, parseJson } from "../base/json.js";
 import { ToolInputError } from "../ports/errors.js";
 import type { PatchChunk, PatchLine } from "../hostile/apply-chunks.js";
 
@@ -21,11 +22,26 @@ const MOVE = /^\*\*\* Move to: *(\S.*)$/;
 const END_OF_FILE = "*** End of File";
 /** As other tools write what comes after `@@`: numbers of lines, which nobody checks. */
 const NUMBERS = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?/;
+/** As git says it of a last line. */
+const NO_END = /^\\ No newline at end of file\s*$/;
 const MAX_SECTIONS = 200;
 
 /** Read a patch, line by line. Throws `ToolInputError` that says which line is wrong. */
 export function parsePatch(patch: string): PatchSection[] {
-  return new PatchReader(linesOf(patch)).sections();
+  return new PatchReader(linesOf(unwrapped(patch))).sections();
+}
+
+/** Some send the arguments of a call, or the words of a command, as JSON in place of the patch. */
+function unwrapped(patch: string): string {
+  if (!/^\s*[{[]/.test(patch)) return patch;
+  try {
+    const told = parseJson(patch);
+    const values: readonly unknown[] = isRecord(told) ? Object.values(told) : Array.isArray(told) ? told : [];
+    const found = values.flat().filter((value) => typeof value === "string" && value.includes(BEGIN));
+    return found.length === 1 ? String(found[0]) : patch;
+  } catch {
+    return patch;
+  }
 }
 
 /** Without what models put around a patch: a code fence, the command that they would run. */
@@ -36,8 +52,9 @@ function linesOf(patch: string): string[] {
   const around = [...lines.slice(0, Math.max(0, first)), ...lines.slice(last + 1)].map((line) => line.trim());
   if (first < 0) throw new ToolInputError(`input: expected a line "${BEGIN}" to begin with`);
   if (last < first) throw new ToolInputError(`input: expected a line "${END}" to end with`);
+  const words = around.map((line) => /^(?:apply_patch *)?<<-? *(['"]?)(\w+)\1$/.exec(line)?.[2]);
   const odd = around.find(
-    (line) => line !== "" && !/^(?:```\w*|(?:apply_patch *)?<<-? *['"]?\w+['"]?|EOF|PATCH)$/.test(line),
+    (line, at) => !/^(?:|```\w*|EOF|PATCH)$/.test(line) && words[at] === undefined && !words.includes(line),
   );
   if (odd !== undefined)
     throw new ToolInputError(`input: expected nothing outside of "${BEGIN}" and "${END}", got ${quoted(odd)}`);
@@ -101,11 +118,18 @@ class PatchReader {
   #update(path: string): PatchSection {
     const [, moveTo] = MOVE.exec(this.#line.trim()) ?? [];
     if (moveTo !== undefined) this.#at++;
+    this.#skipNames();
     const chunks: PatchChunk[] = [];
     for (this.#skipBlank(); this.#at < this.#lines.length && !SECTION.test(this.#line.trimEnd()); this.#skipBlank())
       chunks.push(this.#chunk());
     if (chunks.length === 0 && moveTo === undefined) throw this.#wrong(`changes of ${quoted(path)}`);
     return { action: "update", path, ...(moveTo === undefined ? {} : { moveTo }), chunks };
+  }
+
+  /** The names of the file as git writes them: nothing but these stands between them and a place in numbers. */
+  #skipNames(): void {
+    const [old = "", fresh = "", place = ""] = this.#lines.slice(this.#at, this.#at + 3);
+    if (old.startsWith("--- ") && fresh.startsWith("+++ ") && NUMBERS.test(place)) this.#at += 2;
   }
 
   #chunk(): PatchChunk {
@@ -125,6 +149,8 @@ class PatchReader {
         break;
       }
       if (SECTION.test(line.trimEnd())) break;
+      // Whether the last line has an end, patches of this form do not say.
+      if (NO_END.test(line)) continue;
       if (sign === " " || sign === "+" || sign === "-") lines.push({ sign, text: line.slice(1) });
       else if (line === "") lines.push({ sign: " ", text: "", bare: true });
       else throw this.#wrong('a line that begins with " ", "+" or "-", or "@@"');

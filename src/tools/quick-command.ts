@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import type { ToolContext } from "../ports/tool.js";
+import type { OuterPrograms } from "../processes/outer-programs.js";
 import type { Sandbox, SandboxOptions } from "./sandbox.js";
 
 /** Kept of what a command prints, in bytes. */
@@ -47,6 +48,13 @@ export class QuickCommands {
       signal.throwIfAborted();
       return undefined;
     }
+  }
+
+  /** Those of the machine, which are in no folder that a command of the model may have changed. */
+  async programs({ projectDir, folders = [] }: ToolContext): Promise<OuterPrograms> {
+    const { OuterPrograms } = await import("../processes/outer-programs.js");
+    const { env, allowPaths } = this.#options;
+    return OuterPrograms.of(env["PATH"] ?? "/usr/bin:/bin", [projectDir, ...folders, ...allowPaths]);
   }
 
   async close(): Promise<void> {

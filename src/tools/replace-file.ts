@@ -28,7 +28,8 @@ export async function replaceFile(
   const made = keeper.history ? await missingAbove(guard, target.path) : 0;
   const name = basename(target.path);
   const folder = await guard.openFolder(dirname(target.path), { create: true });
-  const temporary = `.${name.slice(0, 100)}.${randomBytes(6).toString("hex")}.tmp`;
+  // A name has at most 255 bytes, of which a character takes up to three.
+  const temporary = `.${name.slice(0, 70)}.${randomBytes(6).toString("hex")}.tmp`;
   try {
     await guard.refuseProtectedIn(folder, name);
     const old = await folder.stat(name);

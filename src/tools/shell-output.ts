@@ -1,6 +1,7 @@
 import { stripVTControlCharacters } from "node:util";
 import { HiddenStream } from "../base/hidden-stream.js";
 import type { Redactor } from "../base/redact.js";
+import type { HeldOutput } from "../processes/output-file.js";
 
 /** Output is told at most so often, in ms. What is over sooner needs no telling. */
 const PAUSE_MS = 100;
@@ -90,4 +91,11 @@ export class LiveOutput {
     this.#inLine = rest.length === 0 ? this.#inLine || line !== "" : lines.at(-1) !== "";
     this.#stream.push(lines.join("\n").replaceAll("\0", "\uFFFD"), isCut);
   }
+}
+
+/** Says where an output is, or what there is of it. */
+export function wholeOutput({ path, holds }: HeldOutput): string {
+  if (holds === "whole") return `[the whole output is in ${path}: read and grep open it]`;
+  const what = holds === "begin" ? "the beginning of the output is" : "beginning and end of the output are";
+  return `[${what} in ${path}, which read and grep open; it does not hold the rest]`;
 }

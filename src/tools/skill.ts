@@ -1,7 +1,9 @@
 import { join, relative, resolve, sep } from "node:path";
 import { hasCode, ToolError } from "../ports/errors.js";
+import { isVouched, type Owners } from "../files/owners.js";
+import { repositoryOf } from "../files/repository.js";
 import { isInside, PathGuard } from "../files/path-guard.js";
-import { printable } from "../base/printable.js";
+import { lines, printable } from "../base/printable.js";
 import { frontMatter } from "../project/front-matter.js";
 import { SKILL_FILE } from "../project/skill-file.js";
 import type { Skill } from "../ports/skill.js";
@@ -17,6 +19,11 @@ const MOST_BYTES = 256 * 1024;
 /** Files of a skill that are named, and how deep they are looked for. */
 const FILES = 50;
 const DEPTH = 3;
+/** Looked at for them: so many entries of its folders, and so long, in ms. */
+const LOOKED = 1_000;
+const LOOK_MS = 2_000;
+/** Folders of a skill that are not looked into. */
+const OTHERS = new Set([".git", "node_modules"]);
 
 const schema = defineArguments({
   name: text("Name of the skill.", { minLength: 1, aliases: ["skill"] }),
@@ -39,7 +46,7 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
     needsSkills: true,
     describe: ({ name, file }) =>
       `Read the skill ${printable(name)}${file === SKILL_FILE ? "" : `: ${printable(file)}`}`,
-    run: async ({ name, file }, { skills = [] }) => {
+    run: async ({ name, file }, { skills = [], signal, projectDir }) => {
       const skill = skills.find((one) => one.name === name);
       if (!skill) {
         const names = skills.map((one) => one.name).join(", ");
@@ -52,29 +59,39 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
         roots: [skill.root],
         denied: skill.origin === "user" ? [] : deniedPaths,
       });
-      const said = await read(guard, skill, file);
+      const owners = skill.origin === "user" ? undefined : (await repositoryOf(projectDir)).owners;
+      const said = await read(guard, skill, file, owners);
       if (file !== SKILL_FILE) return said;
       const whose =
         skill.origin === "user" ? "The user's own skill" : "A skill of the repository, for which nobody vouches";
-      const files = await filesOf(guard, skill.folder);
+      const { files, isCut } = await filesOf(guard, skill.folder, signal);
       const others = files.filter((one) => one !== SKILL_FILE);
+      const none = isCut ? "None of its other files was found." : "It has no other files.";
       return [
         `${whose}, in ${printable(skill.folder)}`,
-        others.length === 0 ? "It has no other files." : `Its other files (read them with file): ${others.join(", ")}`,
+        others.length === 0 ? none : `Its other files (read them with file): ${others.join(", ")}`,
+        ...(isCut ? ["There is more in its folder than was looked at."] : []),
         "",
-        frontMatter(said).body || said,
+        lines(frontMatter(said).body || said),
       ].join("\n");
     },
   });
 }
 
-async function read(guard: PathGuard, { name, folder }: Skill, file: string): Promise<string> {
+async function read(
+  guard: PathGuard,
+  { name, folder, root }: Skill,
+  file: string,
+  owners: Owners | undefined,
+): Promise<string> {
   const path = resolve(folder, file);
   const called = printable(file);
   if (!isInside(path, folder)) throw new ToolError(`${called}: not in the folder of the skill ${name}.`);
   try {
     const { handle, stats } = await guard.openFile(path);
     try {
+      if (!(await isVouched({ path, root, owners }, stats)))
+        throw new ToolError(`${called}: another user's, or everybody may write to it.`);
       const buffer = Buffer.alloc(Math.min(MOST_BYTES, Number(stats.size)));
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
       const bytes = buffer.subarray(0, bytesRead);
@@ -90,22 +107,36 @@ async function read(guard: PathGuard, { name, folder }: Skill, file: string): Pr
   }
 }
 
-/** Paths within a skill's folder, sorted; links are named and not followed. */
-async function filesOf(guard: PathGuard, start: string): Promise<string[]> {
-  const found: string[] = [];
-  const look = async (path: string, depth: number): Promise<void> => {
+/**
+ * Paths within a skill's folder, sorted; links are named and not followed. Cut where there are too many, or where it takes
+ * too long to find them. Rejects with the signal's reason.
+ */
+async function filesOf(guard: PathGuard, start: string, signal: AbortSignal) {
+  const files: string[] = [];
+  const end = Date.now() + LOOK_MS;
+  let left = LOOKED;
+  let isCut = false;
+  /** False where there is no room for another entry. */
+  const look = async (path: string, depth: number): Promise<boolean> => {
     const folder = await guard.openFolder(path).catch(() => undefined);
+    if (!folder) return true;
+    const folders: string[] = [];
     try {
-      for await (const entry of folder?.entries() ?? []) {
-        if (found.length >= FILES) return;
+      for await (const entry of folder.entries()) {
+        signal.throwIfAborted();
+        if (left-- <= 0 || files.length >= FILES || Date.now() > end) return false;
         const own = join(path, entry.name);
-        if (!entry.isDirectory()) found.push(printable(relative(start, own).split(sep).join("/")));
-        else if (depth < DEPTH && entry.name !== ".git" && entry.name !== "node_modules") await look(own, depth + 1);
+        if (!entry.isDirectory()) files.push(printable(relative(start, own).split(sep).join("/")));
+        else if (OTHERS.has(entry.name)) continue;
+        else if (depth < DEPTH) folders.push(own);
+        else isCut = true;
       }
     } finally {
-      await folder?.close();
+      await folder.close();
     }
+    for (const own of folders) if (!(await look(own, depth + 1))) return false;
+    return true;
   };
-  await look(start, 1);
-  return found.sort();
+  const isWhole = await look(start, 1);
+  return { files: files.sort(), isCut: isCut || !isWhole };
 }

@@ -1,13 +1,14 @@
 import { randomBytes } from "node:crypto";
-import { basename } from "node:path";
 import { gzipSync } from "node:zlib";
 import { isRecord, parseJson } from "../base/json.js";
 import { printable } from "../base/printable.js";
 import { withThread } from "../hostile/threads.js";
 import type { ToolContext } from "../ports/tool.js";
 import { relativeTo } from "./files.js";
+import type { OuterPrograms } from "../processes/outer-programs.js";
 import type { QuickCommands } from "./quick-command.js";
 import { quoted } from "./sandbox-starter.js";
+import { NODE_SCRIPT, PYTHON_SCRIPT } from "./syntax-scripts.js";
 
 /** A file as it was, null for none, and as it is. */
 export interface Changed {
@@ -32,7 +33,12 @@ interface Language {
   readonly files: RegExp;
   /** What runs, as a rule for commands may name it. */
   readonly program: string;
-  command(files: readonly Changed[], mark: string): string;
+  /** A command that runs beside it, and without which it goes as well. */
+  readonly also?: string;
+  /** Of which files it can tell; default all. */
+  canTell?(file: Changed): boolean;
+  /** `path`: of the program. `also`: whether that may run. */
+  command(files: readonly Changed[], mark: string, path: string, also: boolean): string;
   faultsOf(output: string, count: number, mark: string): (Faults | undefined)[];
 }
 
@@ -43,82 +49,46 @@ const MAX_FILES = 20;
 const FAULTS_OF_FILE = 5;
 const LINE_WIDTH = 120;
 
-/** The project's own TypeScript reads what it can; without it Node reads JavaScript. */
-const NODE_SCRIPT = `
-const mark = process.argv[1], zlib = require("zlib"), vm = require("vm"), { createRequire } = require("module");
-const files = JSON.parse(zlib.gunzipSync(Buffer.from(require("fs").readFileSync(0, "latin1"), "base64")));
-const compiler = (path) => { try { const ts = createRequire(path)("typescript"); return ts.createSourceFile && ts; } catch {} };
-const byCompiler = (ts, path, text) => {
-  const source = ts.createSourceFile(path, text, 99, false);
-  return source.parseDiagnostics.map((one) => ({
-    line: source.getLineAndCharacterOfPosition(one.start).line + 1,
-    message: ts.flattenDiagnosticMessageText(one.messageText, " "),
-  }));
-};
-const failed = (work) => { try { work(); } catch (error) { return error; } };
-const byNode = (path, text) => {
-  const plain = text.replace(/^#!.*/, "");
-  const script = (kind, body) => failed(() => new vm.Script("(" + kind + "(exports, require, module, __filename, __dirname) {" + body + "\\n})", { filename: "x" }));
-  const common = script("function", plain);
-  const module = failed(() => new vm.SourceTextModule(plain));
-  if (!common && !/\\.mjs$/.test(path)) return [];
-  if (!module && !/\\.cjs$/.test(path)) return [];
-  const isCommon = /\\.cjs$/.test(path) || (!/\\.mjs$/.test(path) && !/^\\s*(import|export)\\b/m.test(plain));
-  const error = isCommon ? common : module;
-  if (!error || /token '<'/.test(error.message)) return undefined;
-  // Of a module Node does not tell the line: what is left of it without imports and exports has the same fault, as a rule.
-  const body = plain.replace(/^(\\s*)import\\b[^;(]*?from\\s*(["']).*?\\2/gm, (all) => all.replace(/[^\\n]/g, " ")).replace(/^(\\s*)export\\s+(default\\s+)?/gm, "$1");
-  const alike = isCommon ? common : script("async function", body);
-  const line = alike && alike.message === error.message && /^x:(\\d+)/.exec(alike.stack);
-  return [{ line: line ? Number(line[1]) : 0, message: error.message }];
-};
-const done = files.map(({ path, was, is }) => {
-  const ts = compiler(path);
-  const faults = ts ? (text) => byCompiler(ts, path, text) : /\\.[cm]?js$/.test(path) ? (text) => byNode(path, text) : undefined;
-  if (!faults) return null;
-  const now = faults(is), before = was === null ? [] : faults(was);
-  return now && before && (ts || before.length === 0) ? { is: now, was: before } : null;
-});
-console.log("\\n" + mark + JSON.stringify(done));
-`;
-
-const PYTHON_SCRIPT = `
-import sys, json, base64, gzip, ast
-files = json.loads(gzip.decompress(base64.b64decode(sys.stdin.read())))
-def faults(text):
-    try:
-        ast.parse(text)
-        return []
-    except SyntaxError as error:
-        return [{"line": error.lineno or 1, "message": "%s (Python %d.%d)" % (error.msg, *sys.version_info[:2])}]
-    except Exception:
-        return None
-def both(file):
-    now, before = faults(file["is"]), faults(file["was"] or "")
-    return None if now is None or before is None or before else {"is": now, "was": before}
-print("\\n" + sys.argv[1] + json.dumps([both(file) for file in files]))
-`;
-
 const LANGUAGES: readonly Language[] = [
   {
     files: /\.([cm]?[jt]s|[jt]sx)$/i,
     program: "node",
-    command: (files, mark) =>
-      `printf %s ${packed(files.map(toldOf))} | ${quoted(process.execPath)} --no-warnings --experimental-vm-modules -e ${quoted(NODE_SCRIPT)} ${mark}`,
+    // The project's own runs only where the model might run it.
+    also: "node node_modules/typescript/lib/typescript.js",
+    command: (files, mark, _node, also) =>
+      `printf %s ${packed(files.map(toldOf))} | ${quoted(process.execPath)} --no-warnings --experimental-vm-modules -e ${quoted(NODE_SCRIPT)} ${mark} ${also ? "compiler" : "none"}`,
     faultsOf: answered,
   },
   {
     files: /\.pyi?$/i,
     program: "python3",
-    command: (files, mark) =>
-      `p=python3; [ -x .venv/bin/python ] && p=.venv/bin/python; printf %s ${packed(files.map(toldOf))} | "$p" -I -W ignore -c ${quoted(PYTHON_SCRIPT)} ${mark}`,
+    command: (files, mark, python) =>
+      `printf %s ${packed(files.map(toldOf))} | ${quoted(python)} -I -S -W ignore -c ${quoted(PYTHON_SCRIPT)} ${mark}`,
     faultsOf: answered,
   },
-  byLines(/\.(sh|bash)$/i, "bash", "bash -n", /^bash: line (\d+): (.*)$/),
-  byLines(/\.php$/i, "php", "php -l", /^(?:PHP )?(?:Parse|Fatal) error: +(.*) in .* on line (\d+)$/, true),
-  byLines(/\.rb$/i, "ruby", "ruby -c -", /^-:(\d+): (.*)$/),
-  byLines(/\.go$/i, "gofmt", "gofmt -e -l", /^<standard input>:(\d+):\d+: (.*)$/),
+  byLines(/\.(sh|bash)$/i, "bash", shellChecks, /^\S*bash: line (\d+): (?!warning:)(.*)$/),
+  byLines(
+    /(?<!\.blade)\.php$/i,
+    "php",
+    () => ["-l"],
+    /^(?:PHP )?(?:Parse|Fatal) error: +(.*) in .* on line (\d+)$/,
+    true,
+  ),
+  byLines(/\.rb$/i, "ruby", () => ["--disable=gems,rubyopt -c -"], /^(?:-: )?-:(\d+): (?!warning:)(.*)$/),
+  byLines(/\.go$/i, "gofmt", () => ["-e -l"], /^<standard input>:(\d+):\d+: (.*)$/),
 ];
+
+/** How shells may read a script: it is wrong where none can. Undefined: it may be for another one. */
+function shellChecks({ path, oldText, newText }: Changed): string[] | undefined {
+  const [first = ""] = newText.split("\n");
+  const [, shell] = /^#!.*?\b(\w*sh)\b/.exec(first) ?? [];
+  if (first.startsWith("#!") && !["bash", "sh", "dash", "ash"].includes(shell ?? "")) return undefined;
+  if (/\b(?:setopt|zstyle|autoload|zmodload|compdef|emulate)\b|\$\{\([^)]*\)|shell=(?:zsh|ksh)/.test(newText))
+    return undefined;
+  const isNamed = shell !== undefined || /\.bash$/i.test(path);
+  if (!isNamed && (oldText ?? "").trim() === "") return undefined;
+  return ["-n", "-O extglob -n", "--posix -n"];
+}
 
 /** The syntax errors that a change of files brought, a line each. Rejects with the signal's reason, or `WorkLimitError`. */
 export async function newSyntaxFaults(
@@ -127,14 +97,22 @@ export async function newSyntaxFaults(
   timeoutMs: number,
   context: ToolContext,
 ): Promise<string[]> {
-  const files = changed.filter(({ newText }) => newText !== "").slice(0, MAX_FILES);
+  // What was no UTF-8 is not what a parser would see.
+  const told = changed.filter(({ newText }) => newText !== "" && !newText.includes("\uFFFD"));
+  const files = told.slice(0, MAX_FILES).map(withoutMark);
   const found = new Map<Changed, Fault[]>();
   const json = files.filter(({ path }) => JSON_FILES.test(path));
+  let outer: Promise<OuterPrograms> | undefined;
   const runs = LANGUAGES.map(async (language) => {
-    const own = files.filter(({ path }) => language.files.test(path));
+    const own = files.filter((file) => language.files.test(file.path) && language.canTell?.(file) !== false);
     if (own.length === 0 || !commands || !(await context.mayRun?.(`${language.program} .`))) return;
+    const programs = await (outer ??= commands.programs(context));
+    const path = language.program === "node" ? process.execPath : await programs.find(language.program);
+    if (path === undefined) return;
+    const also = language.also !== undefined && (await context.mayRun?.(language.also)) === true;
     const mark = `gantry-${randomBytes(9).toString("hex")}`;
-    const command = language.command(own, mark);
+    // In no folder of the project: what chooses a version there chooses what runs.
+    const command = `PATH=${quoted(programs.path)}; export PATH; cd / || exit 0; ${language.command(own, mark, path, also)}`;
     if (command.length > PACKED_BYTES) return;
     const end = await commands.run(command, timeoutMs, context);
     if (!end || end.code === null) return;
@@ -152,11 +130,13 @@ export async function newSyntaxFaults(
 async function faultsOfJson(
   files: readonly Changed[],
   ms: number,
-  { signal }: ToolContext,
+  { signal, projectDir }: ToolContext,
   found: Map<Changed, Fault[]>,
 ): Promise<void> {
   if (files.length === 0) return;
-  const asked = files.map(({ path, oldText, newText }) => ({ name: basename(path), was: oldText, is: newText }));
+  const asked = files.map(({ path, oldText, newText }) => ({
+    ...{ name: relativeTo(path, projectDir), was: oldText, is: newText },
+  }));
   const faults = await withThread(signal, (thread) => thread.ask("json", { files: asked }, { ms }));
   files.forEach((file, i) => {
     const fault = faults[i];
@@ -186,6 +166,11 @@ function lineOf({ path, newText }: Changed, { line, message }: Fault, { projectD
   const shown = text.length > LINE_WIDTH ? `${text.slice(0, LINE_WIDTH)}…` : text;
   const said = message.length > 300 ? `${message.slice(0, 300)}…` : message;
   return `${printable(relativeTo(path, projectDir))}${line > 0 ? `:${line}` : ""}: ${printable(said)}${shown === "" ? "" : ` | ${printable(shown)}`}`;
+}
+
+function withoutMark({ path, oldText, newText }: Changed): Changed {
+  const plain = (text: string): string => text.replace(/^\uFEFF/, "");
+  return { path, oldText: oldText === null ? null : plain(oldText), newText: plain(newText) };
 }
 
 function toldOf({ path, oldText, newText }: Changed): { path: string; was: string | null; is: string } {
@@ -219,8 +204,17 @@ function faultsIn(told: unknown): Faults | undefined {
   return { was: list(told["was"]), is: list(told["is"]) };
 }
 
-/** A program that reads one text and prints a line for each fault. `last`: the number of the line stands behind what it says. */
-function byLines(files: RegExp, program: string, check: string, shape: RegExp, last = false): Language {
+/**
+ * A program that reads one text and prints a line for each fault. `waysOf`: the arguments with which it may read a file, which is wrong
+ * where it fails with all of them. `last`: the number of the line stands behind what it says.
+ */
+function byLines(
+  files: RegExp,
+  program: string,
+  waysOf: (file: Changed) => string[] | undefined,
+  shape: RegExp,
+  last = false,
+): Language {
   const faultOf = (line: string): Fault[] => {
     const [, one = "", two = ""] = shape.exec(line) ?? [];
     const [number, message] = last ? [two, one] : [one, two];
@@ -229,12 +223,18 @@ function byLines(files: RegExp, program: string, check: string, shape: RegExp, l
   return {
     files,
     program,
-    command: (changed, mark) => {
-      const texts = changed.flatMap(({ oldText, newText }) => [oldText ?? "", newText]);
-      const each = texts.map(
-        (text) => `echo; echo ${mark}; printf %s ${packed(text)} | base64 -d | gzip -dc | ${check} 2>&1`,
-      );
-      return `command -v ${program} >/dev/null || exit 0; ${each.join("; ")}; exit 0`;
+    canTell: (file) => waysOf(file) !== undefined && !/<%|\{%|\{\{\s*cookiecutter/.test(file.newText),
+    command: (changed, mark, path) => {
+      const each = changed.flatMap((file) => {
+        const [first = "", ...others] = (waysOf(file) ?? []).map((args) => `t | ${quoted(path)} ${args}`);
+        const rest = others.map((other) => `${other} >/dev/null 2>&1 || `).join("");
+        return [file.oldText ?? "", file.newText].map(
+          (text) =>
+            `t() { printf %s ${packed(text.replaceAll("\r\n", "\n"))} | base64 -d | gzip -dc; }; echo; echo ${mark}; ` +
+            `o=$(${first} 2>&1) || ${rest}printf '%s\\n' "$o"`,
+        );
+      });
+      return `${each.join("; ")}; exit 0`;
     },
     faultsOf: (output, count, mark) => {
       const parts = output.split(`${mark}\n`).slice(1);

@@ -200,7 +200,10 @@ describe("delivery", () => {
   it("a second GET for the same stream replaces the first; nothing is lost and nothing comes twice", async (t) => {
     const { path: cwd } = await tempDir(t);
     const words = Array.from({ length: 40 }, (_, i) => `${i} `);
-    const { agent } = scriptedAgent(t, [words.flatMap((text) => [2, { type: "text" as const, block: "t", text }])]);
+    let replace: (() => void) | undefined;
+    const replaced = new Promise<void>((resolve) => (replace = resolve));
+    const said = words.flatMap((text) => [2, { type: "text" as const, block: "t", text }]);
+    const { agent } = scriptedAgent(t, [[...said.slice(0, -1), replaced, ...said.slice(-1)]]);
     const { url } = await serveHttp(t, agent);
     const peer = new HttpPeer(url);
     await peer.open();
@@ -211,6 +214,7 @@ describe("delivery", () => {
     await peer.seen(isUpdate);
     const second = await peer.stream(session);
     await first.ended;
+    replace?.();
     assert.deepEqual(await result, { stopReason: "end_turn" });
     assert.ok(second.messages.length > 0);
     assert.equal(peer.text(session), words.join(""));

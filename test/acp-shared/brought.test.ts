@@ -158,15 +158,29 @@ describe("servers that a client brings", () => {
 
   for (const [what, options, acp] of [
     ["acp.mcp is false", {}, { mcp: false }],
+    ["the profile is spec", {}, { profile: "spec" }],
+    // There a list is still a list.
     ["the agent opens none", { toolServers: undefined }, {}],
   ] as const)
     it(`are accepted and ignored where ${what}, whatever they are`, async (t) => {
       const { cwd, peer, servers, offered } = await door(t, ["one"], options, acp);
-      const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdio, "x", {}] });
+      const params = { cwd, mcpServers: [stdio, "x", {}] };
+      const { sessionId } = await peer.request("session/new", params);
+      const many = Array.from({ length: 65 }, () => stdio);
+      for (const mcpServers of "toolServers" in options ? [null, many.slice(1)] : [{}, "x", 1, null, many])
+        await peer.request("session/load", { sessionId, cwd, mcpServers });
       await peer.prompt(sessionId, "a");
       assert.deepEqual(offered(), [["bash"]]);
       assert.equal(servers.opened.length, 0);
     });
+
+  it("are used in the profile spec too where acp.mcp is true", async (t) => {
+    const { cwd, peer, servers } = await door(t, ["one"], {}, { profile: "spec", mcp: true });
+    assert.match(await refused(peer.call("session/new", { cwd, mcpServers: ["x"] })), /mcpServers\[0\]/);
+    const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdio] });
+    await peer.prompt(sessionId, "a");
+    assert.equal(servers.opened.length, 1);
+  });
 });
 
 describe("folders that a client brings", () => {
@@ -222,10 +236,12 @@ describe("folders that a client brings", () => {
       assert.match(await refused(peer.call("session/new", { cwd, additionalDirectories })), message);
   });
 
-  it("are ignored where acp.mcp is false", async (t) => {
-    const { cwd, peer, provider } = await door(t, ["one"], {}, { mcp: false });
-    const { sessionId } = await peer.request("session/new", { cwd, additionalDirectories: [cwd, "nowhere"] });
-    await peer.prompt(sessionId, "a");
-    assert.ok(!provider.requests[0]?.system.includes("these folders too"));
-  });
+  for (const acp of [{ mcp: false }, { profile: "spec" }] as const)
+    it(`are ignored where acp is ${JSON.stringify(acp)}, whatever they are`, async (t) => {
+      const { cwd, peer, provider } = await door(t, ["one"], {}, acp);
+      const { sessionId } = await peer.request("session/new", { cwd, additionalDirectories: [cwd, "nowhere"] });
+      await peer.request("session/load", { sessionId, cwd, additionalDirectories: { a: 1 } });
+      await peer.prompt(sessionId, "a");
+      assert.ok(!provider.requests[0]?.system.includes("these folders too"));
+    });
 });

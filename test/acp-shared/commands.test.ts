@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import type { AgentOptions, SlashCommand } from "gantry";
 import type { ScriptedStep } from "gantry/testing";
-import { MemoryAcp, scriptedAgent } from "../helpers/acp-agent.js";
+import { MemoryAcp, scriptedAgent, testTool } from "../helpers/acp-agent.js";
 import type { Json } from "../helpers/acp-peer.js";
 import { tempDir } from "../helpers/temp.js";
 
@@ -14,9 +14,10 @@ async function editor(t: TestContext, steps: readonly ScriptedStep[], options: P
   const folder = await tempDir(t);
   await folder.write(FILES);
   const { agent, provider } = scriptedAgent(t, steps, { projectDir: folder.path, ...options });
-  const peer = new MemoryAcp(t, agent, { profile: "official" }).connect();
+  const acp = new MemoryAcp(t, agent, { profile: "official" });
+  const peer = acp.connect();
   await peer.initialize();
-  return { folder, agent, provider, peer };
+  return { folder, agent, provider, acp, peer };
 }
 
 describe("slash commands of an editor", () => {
@@ -61,6 +62,43 @@ describe("slash commands of an editor", () => {
       text: "Look at this",
       typed: "/web:look this",
     });
+  });
+
+  it("of a server that one client brought are not another's, in the same session", async (t) => {
+    const look: SlashCommand = {
+      ...{ name: "web:look", description: "Look", hint: "", origin: "mcp:web" },
+      prompt: (words) => Promise.resolve({ text: `Look at ${words}` }),
+    };
+    const source = {
+      name: "mcp:web",
+      open: () => Promise.resolve({ tools: [], prompts: [look], close: () => Promise.resolve() }),
+    };
+    const { folder, agent, acp, peer, provider } = await editor(t, ["one", "two", "three"], {
+      tools: [testTool("bash", () => ({ text: "" }), { kind: "execute" })],
+      toolServers: { source: () => source },
+    });
+    const cwd = folder.path;
+    const mcpServers = [{ name: "web", command: "web-server", args: [], env: [] }];
+    const { sessionId } = await peer.request("session/new", { cwd, mcpServers });
+    await peer.prompt(sessionId, "/web:look this");
+    assert.deepEqual(names(await peer.seen((message) => isList(message) && names(message).length === 3)), [
+      ...["compact", "review", "web:look"],
+    ]);
+    const other = acp.connect();
+    await other.initialize();
+    await other.request("session/load", { sessionId, cwd, mcpServers: [] });
+    assert.deepEqual(names(await other.seen(isList)), ["compact", "review"]);
+    await other.prompt(sessionId, "/web:look that");
+    await peer.prompt(sessionId, "/web:look again");
+    const said = provider.requests.map(({ messages }) => messages.findLast(({ role }) => role === "user")?.parts[0]);
+    assert.deepEqual(
+      said.map((part) => part?.type === "text" && part.text),
+      ["Look at this", "/web:look that", "Look at again"],
+    );
+    assert.deepEqual(
+      (await agent.commands({ sessionId })).map(({ name }) => name),
+      ["compact", "review"],
+    );
   });
 
   it("are said in a prompt, and replayed as they were typed", async (t) => {

@@ -294,11 +294,11 @@ describe("clients of one session", () => {
 
   it("are shown what a command prints while it runs, the end of it, whoever prompts", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const held = gate();
+    const [shown, held] = [gate(), gate()];
     const lines = Array.from({ length: 3_000 }, (_, n) => `line ${n}\n`);
     const chatty = testTool("chatty", async (_args, { progress }) => {
       progress("begun\n");
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      await shown.wait();
       for (const line of lines) progress(line);
       await held.wait();
       return { text: "all" };
@@ -323,6 +323,8 @@ describe("clients of one session", () => {
       peer
         .updates()
         .flatMap(({ status, content }) => (status === "in_progress" && content ? [content[0].content.text] : []));
+    for (const peer of [own, other]) await peer.seen(() => printed(peer).length > 0);
+    shown.open();
     for (const peer of [own, other]) await peer.seen(() => printed(peer).at(-1)?.includes(last) === true);
     held.open();
     await result;

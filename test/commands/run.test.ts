@@ -105,6 +105,23 @@ describe("gantry run", () => {
     }
   });
 
+  it("takes a slash command from the arguments alone: what is piped is material", async (t) => {
+    const { fake, project, run } = await bench(t);
+    await project.write({ ".agents/commands/look.md": "Look at: $ARGUMENTS" });
+    for (const [args, input, prompt] of [
+      [["/look", "src"], "", "Look at: src"],
+      [["/look"], "/look a\n", "Look at: /look a"],
+      [[], "/look at me\n", "/look at me"],
+      [["-"], "/compact\n", "/compact"],
+      [["/"], "look\n", "/\n\nlook"],
+      [["Sum this up:"], "/compact\n", "Sum this up:\n\n/compact"],
+    ] as const) {
+      const at = fake.requests.filter(({ tools }) => tools.length > 0).length;
+      assert.equal((await run(args, input)).code, 0);
+      assert.equal(asked(fake, at), prompt);
+    }
+  });
+
   it("prints an event a line with --json, the last the result", async (t) => {
     const { fake, run } = await bench(t);
     fake.enqueue(call("list", {}), say("Done."));

@@ -32,7 +32,7 @@ const ROOMS: readonly (readonly [name: string, has: RegExp])[] = [
   ...["commands", "serve", "testing"].map(room),
   ["index.ts", /^src\/index\.ts$/],
   room("plugin"),
-  ["agent.ts", /^src\/agent(-options|-readiness)?\.ts$/],
+  ["agent.ts", /^src\/agent(-options|-parts|-readiness)?\.ts$/],
   ...["run", "live", "compaction", "sessions", "models", "conversation", "history", "tools"].map(room),
   ...["project", "hostile", "processes", "http"].map(room),
   ...["files", "base", "ports"].map(room),
@@ -59,7 +59,7 @@ const FOR_PEOPLE = /^adapters\/(terminal|web-console\/app)\//;
 const WORKS_ON_PROJECTS =
   /^src\/(tools\/|project\/|hostile\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
 /** Of those, what looks at the system and not at the project: the sandbox, processes. */
-const LOOKS_AT_SYSTEM = /^src\/tools\/(bash|bubblewrap|quick-command|sandbox(-[a-z]+)?)\.ts$/;
+const LOOKS_AT_SYSTEM = /^src\/tools\/(bubblewrap|quick-command|sandbox(-[a-z]+)?|shell-command)\.ts$/;
 /** Files of which each may use these, on what `OpenedFolder.at` names. */
 const ON_OPENED: Readonly<Record<string, readonly string[]>> = {
   "src/tools/search-folder.ts": ["stat"],

@@ -1,7 +1,7 @@
 // A server of tools that does what it likes: `node hostile-mcp.mjs HOW [http]`. Over HTTP it prints its address first.
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 
@@ -18,6 +18,7 @@ const KIND = [
     "hang",
     "progress",
     "ask",
+    "nag",
     "change",
     "flood",
     "endless",
@@ -84,6 +85,13 @@ async function answer({ method, params = {}, id }, say) {
     case "ping":
       return how === "deaf" ? undefined : { result: {} };
     case "tools/list":
+      if (how === "pages")
+        return {
+          result: {
+            tools: Array.from({ length: 30_000 }, (_, i) => tool(`t${i}`)),
+            nextCursor: `x${params.cursor ?? ""}`,
+          },
+        };
       if (how === "untold") return { error: { code: -32000, message: "not today" } };
       if (how === "listless") return { result: { tools: "many" } };
       if (how === "endless-list")
@@ -150,6 +158,12 @@ async function called({ name, arguments: args = {}, _meta = {} }, id, say) {
           params: { progressToken: _meta.progressToken, progress: i, total: 3, message: `step ${i}` },
         });
       return text("done");
+    case "nag": {
+      const form = { message: "Well?", requestedSchema: { type: "object", properties: { a: { type: "string" } } } };
+      if (args.at_once) for (let i = 0; i < 40; i++) void ask("elicitation/create", form, say);
+      if (args.at_once) return text("never mind");
+      for (;;) await ask("elicitation/create", form, say);
+    }
     case "ask": {
       const answered = await ask(
         "elicitation/create",
@@ -185,7 +199,7 @@ async function called({ name, arguments: args = {}, _meta = {} }, id, say) {
     case "big":
       return text("x".repeat(1024 * 1024));
     case "broken":
-      return { result: "no object" };
+      return args.both ? { result: {}, error: { code: 1, message: "both" } } : { result: "no object" };
     case "image":
       return {
         result: {
@@ -228,6 +242,11 @@ if (how === "dies") {
   process.stderr.write(`cannot start with ${process.env.SECRET_KEY}\n`);
   process.exit(3);
 }
+// As one that is downloaded first.
+if (how === "late") {
+  writeFileSync(process.env.BEGUN, `${process.pid} `, { flag: "a" });
+  while (!existsSync(process.env.GO)) await new Promise((resolve) => setTimeout(resolve, 10));
+}
 if (how === "stubborn") {
   process.on("SIGTERM", () => undefined);
   const child = spawn("/bin/sh", ["-c", 'trap "" TERM; while :; do sleep 0.2; done'], {
@@ -269,6 +288,10 @@ if (transport === "stdio") {
       const more = () => response.destroyed || response.write(" ".repeat(1024 * 1024), () => setImmediate(more));
       return more();
     }
+    if (request.method === "GET" && how === "again") {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      return response.end("retry: 99999999999999\nid: a\ndata:\n\nretry: 0\n\n");
+    }
     if (request.method === "GET") {
       if (how === "sse" ? path !== "/mcp" : request.headers["mcp-session-id"] !== session)
         return response.writeHead(405).end();
@@ -298,6 +321,12 @@ if (transport === "stdio") {
     if (message.id === undefined || message.method === undefined) {
       await take(message, () => undefined);
       return response.writeHead(202).end();
+    }
+    if (message.params?.name === "fail" && how === "picky") return response.writeHead(400).end("say\u001b[31m why");
+    if (message.params?.name === "big" && how === "picky") {
+      response.writeHead(200, { "content-type": "application/json" });
+      const deep = `{"a":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
+      return response.end(`{"jsonrpc":"2.0","id":${message.id},"result":{"content":[],"structuredContent":${deep}}}`);
     }
     response.writeHead(200, { "content-type": "text/event-stream", "mcp-session-id": session });
     response.flushHeaders();

@@ -38,6 +38,7 @@ async function make(t: TestContext, files: Record<string, string>, sessionBytes?
           projectDir: folder.path,
           behind: { seq },
           undo: `u${seq}`,
+          begins: { id: `u${seq}`, snapshotId: "", seq: 100, point: seq, to: "" },
           seq: 100,
           dryRun: false,
           force,
@@ -64,7 +65,8 @@ describe("the history of files", () => {
     assert.ok((await bytes()) <= 160_000, String(await bytes()));
     assert.deepEqual(await back(14), ["restored a.txt"]);
     assert.equal(await folder.read("a.txt"), big("g"));
-    assert.deepEqual(await back(9), ["lost a.txt"]);
+    await assert.rejects(back(9), /of a file no copy is kept; nothing was undone/);
+    assert.deepEqual(await back(9, { force: true }), ["lost a.txt"]);
     assert.equal(await folder.read("a.txt"), big("g"));
     // What had to go is kept anew when it is there again.
     await write("a.txt", big("a"), 120);
@@ -77,7 +79,10 @@ describe("the history of files", () => {
     const { folder, write, back } = await make(t, { "a.txt": "1", ".git/x": "1", "b/c.txt": "1" });
     for (const name of ["a.txt", ".git/x", "b/c.txt"]) await write(name, "2", 1);
     const options = { folder: folder.at("home"), protectedPaths: ["*"], deniedPaths: [folder.at("b")] };
-    assert.deepEqual(await back(0, { history: folderHistory(options) }), [
+    const other = folderHistory(options);
+    await assert.rejects(back(0, { history: other }), /2 files cannot be brought back; nothing was undone/);
+    assert.equal(await folder.read("a.txt"), "2");
+    assert.deepEqual(await back(0, { history: other, force: true }), [
       "failed .git/x",
       "restored a.txt",
       "failed b/c.txt",
@@ -87,7 +92,7 @@ describe("the history of files", () => {
     assert.equal(await folder.read("a.txt"), "1");
     const elsewhere = await folderHistory({ folder: folder.at("home"), protectedPaths: [] }).restore({
       ...{ sessionId: "s", projectDir: folder.at("b"), behind: { seq: 0 }, undo: "u", seq: 9 },
-      ...{ dryRun: false, force: true },
+      ...{ begins: { id: "u", snapshotId: "", seq: 9, point: 0, to: "" }, dryRun: false, force: true },
     });
     assert.deepEqual(
       elsewhere.map(({ outcome }) => outcome),

@@ -12,11 +12,11 @@ function chunksOf(body: string): readonly PatchChunk[] {
   return section.chunks;
 }
 
-function outcome(file: string, body: string): string | { refused: string } {
+function outcome(file: string, body: string, name = "a"): string | { refused: string } {
   const patched = patchText({
     content: new Uint8Array(Buffer.from(file)),
     chunks: chunksOf(body),
-    name: "a",
+    name,
     maxBytes: MAX,
   });
   return "refused" in patched ? patched : Buffer.from(patched.content).toString();
@@ -100,7 +100,103 @@ const CASES: readonly (readonly [name: string, file: string, body: string, becom
     "the same header for two pieces",
     CLASSES,
     "@@ def stop(self):\n-        one()\n+        two()\n@@ def stop(self):\n-        return 1\n+        return 2",
-    /2 times there \(from lines 8, 13\)/,
+    changed(7, "        two()").replace("two()\n        return 1", "two()\n        return 2"),
+  ],
+  [
+    "lines that are not in the class that is named, and are in another",
+    "class A:\n    x = 1\n\nclass B:\n    y = 1\n",
+    "@@ class A:\n-    y = 1\n+    y = 2",
+    /its lines are at line 5, which is not in "class A:" \(lines 1 to 3\)/,
+  ],
+  [
+    "the same by braces",
+    "class A {\n  x = 1;\n#if X\n}\n\nclass B {\n  y = 1;\n}\n",
+    "@@ class A {\n-  y = 1;\n+  y = 2;",
+    /at line 7, which is not in "class A \{" \(lines 1 to 4\)/,
+  ],
+  [
+    "a function that another class has",
+    CLASSES.replace("def stop", "def halt").replaceAll("B:\n    def run", "B:\n    def stop"),
+    "@@ class A:\n@@     def stop(self):\n-        one()\n+        two()",
+    /no line "def stop\(self\):" in "class A:"/,
+  ],
+  [
+    "a function that two classes have, with these lines",
+    CLASSES,
+    "@@ def run(self):\n-        one()\n+        two()",
+    /2 times there \(from lines 3, 12\)/,
+  ],
+  [
+    "a function that two classes have, one of them with these lines",
+    CLASSES.replace("one()", "zero()"),
+    "@@ def run(self):\n-        one()\n+        two()",
+    changed(12, "        two()").replace("one()", "zero()"),
+  ],
+  [
+    "arguments that have lines of their own, and a text in three quotes",
+    'def a(\n    x,\n):\n    """\nfree\n"""\n    y = 1\n\ndef b():\n    pass\n',
+    "@@ def a(\n-    y = 1\n+    y = 2",
+    'def a(\n    x,\n):\n    """\nfree\n"""\n    y = 2\n\ndef b():\n    pass\n',
+  ],
+  [
+    "a decorator that is named",
+    "@app.get(\n    '/a',\n)\ndef a():\n    x = 1\n\ndef b():\n    y = 1\n",
+    "@@ @app.get(\n-    x = 1\n+    x = 2",
+    "@app.get(\n    '/a',\n)\ndef a():\n    x = 2\n\ndef b():\n    y = 1\n",
+  ],
+  [
+    "a decorator of another function",
+    "@app.get('/a')\ndef a():\n    x = 1\n\ndef b():\n    y = 1\n",
+    "@@ @app.get('/a')\n-    y = 1\n+    y = 2",
+    /not in "@app.get\('\/a'\)" \(lines 1 to 4\)/,
+  ],
+  [
+    "a section that is named",
+    "[a]\nx = 1\n\n[b]\ny = 1\nx = 1\n",
+    "@@ [b]\n-x = 1\n+x = 2",
+    "[a]\nx = 1\n\n[b]\ny = 1\nx = 2\n",
+  ],
+  [
+    "a section of other lines",
+    "[A]\nx = 1\n\n[B]\nx = 2\ny = 1\n",
+    "@@ [A]\n-y = 1\n+y = 2",
+    /not in "\[A\]" \(lines 1 to 3\)/,
+  ],
+  [
+    "lines right behind the one that is named",
+    "import a\nimport b\nimport c\n",
+    "@@ import a\n import b\n-import c\n+import d",
+    "import a\nimport b\nimport d\n",
+  ],
+  [
+    "lines that the one that is named is in",
+    "@one\ndef a():\n    x = 1\n\n@one\ndef b():\n    x = 1\n",
+    "@@ def b():\n-@one\n+@two\n def b():",
+    "@one\ndef a():\n    x = 1\n\n@two\ndef b():\n    x = 1\n",
+  ],
+  [
+    "another branch of what is named",
+    "if (a) {\n  x();\n} else {\n  y();\n}\nif (b) {\n  y();\n}\n",
+    "@@ if (a) {\n-  y();\n+  z();",
+    "if (a) {\n  x();\n} else {\n  z();\n}\nif (b) {\n  y();\n}\n",
+  ],
+  [
+    "the end of what is named, and lines behind it",
+    "class A {\n  x = 1;\n}\n\nclass B {\n}\n",
+    "@@ class A {\n }\n \n-class B {\n+class C {",
+    "class A {\n  x = 1;\n}\n\nclass C {\n}\n",
+  ],
+  [
+    "a rule of a style sheet",
+    ".a {\n  x: 1;\n}\n.b {\n  y: 1;\n}\n",
+    "@@ .a {\n-  y: 1;\n+  y: 2;",
+    /not in "\.a \{" \(lines 1 to 3\)/,
+  ],
+  [
+    "a job of a workflow",
+    "jobs:\n  a:\n    steps:\n    - run: x\n    - run: y\n  b:\n    steps:\n    - run: z\n",
+    "@@   a:\n@@     steps:\n-    - run: z\n+    - run: w",
+    /not in "steps:" \(lines 3 to 5\)/,
   ],
   ["a header that is nowhere", CLASSES, "@@ class C:\n-        one()\n+        two()", /no line "class C:"/],
   [
@@ -146,6 +242,14 @@ const CASES: readonly (readonly [name: string, file: string, body: string, becom
 ];
 
 describe("pieces of a patch", () => {
+  it("are bound to the section of a text that they name", () => {
+    const file = "# All\n\n## A\n\n```sh\n# run\n```\n\none\n\n## B\n\ntwo\n";
+    const at = (body: string): string | { refused: string } => outcome(file, body, "a.md");
+    assert.equal(at("@@ ## A\n-one\n+1"), file.replace("one", "1"));
+    assert.equal(at("@@ # All\n-two\n+2"), file.replace("two", "2"));
+    assert.match((at("@@ ## A\n-two\n+2") as { refused: string }).refused, /not in "## A" \(lines 3 to 10\)/);
+  });
+
   for (const [name, file, body, becomes] of CASES)
     it(name, () => {
       const got = outcome(file, body);

@@ -148,17 +148,17 @@ describe("who watches", { concurrency: true }, () => {
     t.after(() => driver.close());
     await driver.create({ session: aSession("a") });
     const tail = new Tail("a", driver, () => Promise.resolve(undefined));
-    const seqs = async (from: number) => (await tail.from(from)).messages.map(({ seq }) => seq);
+    const seqs = async (from: number) => (await tail.from(from, 0)).messages.map(({ seq }) => seq);
     const store = async (hold: TailHold | undefined, seq: number) => {
       const add = [aMessage("a", seq)];
       await driver.write("a", change({ add }));
       return () => hold?.stored({ add });
     };
-    const before = tail.hold();
+    const before = tail.hold(0);
     (await store(before, 1))();
     assert.deepEqual(await seqs(1), [1]);
     const late = await store(before, 2);
-    const next = tail.hold();
+    const next = tail.hold(0);
     (await store(next, 3))();
     assert.deepEqual(await seqs(3), [3]);
     late();
@@ -173,6 +173,22 @@ describe("who watches", { concurrency: true }, () => {
     next.end();
     next.end();
     assert.equal(tail.isHeld, false);
+  });
+
+  it("tells nothing of what another process cut before the run that had the session said that it had ended", async (t) => {
+    const driver = new MemoryDriver();
+    await driver.open();
+    await driver.create({ session: aSession("a") });
+    const tail = new Tail("a", driver, () => Promise.resolve(undefined));
+    const add = [1, 2, 3].map((seq) => aMessage("a", seq));
+    await driver.write("a", change({ add }));
+    tail.hold(0).stored({ add });
+    const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
+    t.after(() => agent.close());
+    await agent.sessions.revert("a", add[1]!.id);
+    const { cuts } = (await agent.sessions.get("a"))!;
+    const seqs = async (known: number) => (await tail.from(1, known)).messages.map(({ seq }) => seq);
+    assert.deepEqual([await seqs(0), cuts.length, await seqs(1)], [[1, 2, 3], 1, [1, 2]]);
   });
 
   it("shares with others at the same place what is asked and made, and all see the same", async (t) => {

@@ -90,9 +90,13 @@ describe("who watches a session sees what is stored, whatever happens", () => {
         }
 
         const wanted = (await agents[0]!.sessions.messages(session.id)).map(comparable);
-        for (let waited = 0; waited < 500 && !isDeepStrictEqual(page.messages, wanted); waited += 1) await sleep(10);
+        for (let waited = 0; waited < 3_000 && !isDeepStrictEqual(page.messages, wanted); waited += 1) await sleep(10);
         over.abort();
         await watching;
+        const seqs = (messages: readonly { seq: number }[]) => messages.map(({ seq }) => seq).join(" ");
+        const stored = seqs(await agents[1]!.sessions.messages(session.id));
+        const place = `seen ${seqs(page.messages)} at ${page.cursor}; stored ${seqs(wanted)}, now ${stored}`;
+        assert.equal(seqs(page.messages), seqs(wanted), place);
         assert.deepEqual(page.messages, wanted);
         // From the beginning, to the end, nothing is different.
         const again = new WatchedPage();

@@ -109,7 +109,9 @@ describe("gantry mcp serve", () => {
     const none = await failed("run", { prompt: "x", session: "none" });
     assert.deepEqual([none.isError, none.content[0]?.text], [true, "session not found"]);
     assert.equal((await failed("session", { session: "none" })).isError, true);
-    await assert.rejects(failed("run", {}), /prompt: expected a string that is not empty/);
+    await assert.rejects(failed("run", {}), {
+      message: "MCP error -32602: prompt: expected a string that is not empty",
+    });
     await assert.rejects(failed("run", { prompt: 1 }), /prompt: expected a string/);
     await assert.rejects(failed("run", { prompt: "x", mode: "free" }), /mode: expected one of auto, ask, plan/);
     await assert.rejects(failed("run", { prompt: "x", project_dir: "src" }), /project_dir: expected an absolute path/);
@@ -120,6 +122,20 @@ describe("gantry mcp serve", () => {
     await assert.rejects(client.listResources({ cursor: "x" }), /unknown cursor/);
     models.enqueue(say("Fine."));
     assert.equal((await failed("run", { prompt: "x" })).structuredContent?.output, "Fine.");
+  });
+
+  it("takes a line in many pieces, and leaves a client whose line has no end", async (t) => {
+    const { models, client, gantry } = await connected(t);
+    models.enqueue(say("Fine."));
+    const { structuredContent } = (await client.callTool({
+      name: "run",
+      arguments: { prompt: `Sum up. ${"x".repeat(300_000)}` },
+    })) as Answer;
+    assert.equal(structuredContent?.output, "Fine.");
+    gantry.child.stdin.on("error", () => undefined);
+    gantry.child.stdin.write("x".repeat(17 * 1024 * 1024));
+    assert.equal((await gantry.exited).code, 0);
+    assert.match(gantry.stderr, /it sent a message of more than 16 MB/);
   });
 
   it("has the client's person asked, where it can ask them; a decline refuses", async (t) => {

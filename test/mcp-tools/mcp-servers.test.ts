@@ -70,6 +70,7 @@ for (const [way, server] of Object.entries(WAYS))
       );
       assert.match((await call(open, "big")).text, /^x{15000}\n\[\.\.\. 1018576 characters left out: .*\]\nx{15000}$/);
       await rejects(call(open, "broken"), /^hostile: /);
+      await rejects(call(open, "broken", { both: true }), /^hostile: /);
       assert.equal((await call(open, "read_resource")).text, "h://a  a\nh://b c  ");
       assert.equal((await call(open, "read_resource", { uri: "h://a" })).text, "[h://a]\nits text");
     });
@@ -121,6 +122,29 @@ for (const [way, server] of Object.entries(WAYS))
       assert.deepEqual(JSON.parse(text), { action: "decline" });
       end.abort(new Error("enough"));
       await rejects(hanging, /^enough$/);
+    });
+
+    it("asks without end: so many forms are put to people, one at a time, and the call ends", async (t) => {
+      const { servers } = serversOf();
+      const given = await server(t, "kind");
+      const open = await opened(t, servers.source(given, { timeout: 0.5 }), "/");
+      let [asked, here, most] = [0, 0, 0];
+      const question = async () => {
+        asked += 1;
+        most = Math.max(most, (here += 1));
+        await sleep(1);
+        here -= 1;
+        return "so";
+      };
+      await rejects(call(open, "nag", {}, { question }), /^hostile did not answer within 0\.5 s/);
+      assert.deepEqual([asked, most], [32, 1]);
+      // What is asked when the call is over is for nobody.
+      const again = await opened(t, servers.source(given), "/", "again");
+      assert.equal((await call(again, "nag", { at_once: true }, { question })).text, "never mind");
+      assert.equal(most, 1);
+      const before = asked;
+      await call(again, "echo", {}, { question });
+      assert.ok(asked - before <= 1);
     });
 
     it("is told when a call is cancelled, and goes on", async (t) => {
@@ -199,6 +223,8 @@ for (const [way, server] of Object.entries(WAYS))
         ],
       );
       assert.equal(new Set(names).size, names.length);
+      const origins = open.tools.map(({ origin }) => origin);
+      for (const own of ["delete all; rm -rf", "x".repeat(100)]) assert.ok(origins.includes(`mcp:hostile/${own}`), own);
       assert.ok(names.every((name) => /^[a-zA-Z0-9_-]{1,64}$/.test(name)));
       const told = (name: string) => open.tools.find((one) => one.name === `hostile__${name}`);
       assert.equal(told("long")?.description.length, 2_048);
@@ -236,6 +262,12 @@ for (const [way, server] of Object.entries(WAYS))
       assert.equal(open.tools.length, 65);
     });
 
+    it("tells pages of tools without end: so many are looked at", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "pages")), "/");
+      assert.equal(open.tools.length, 257);
+    });
+
     for (const [how, why] of [
       ["untold", /^not today$/],
       ["listless", /^its answer to tools\/list has no tools$/],
@@ -255,6 +287,10 @@ for (const [way, server] of Object.entries(WAYS))
       await sleep(100);
       end.abort(new Error("enough"));
       await rejects(opening, /^enough$/);
+      // The platform's own reason has a message that cannot be changed.
+      await assert.rejects(source.open({ sessionId: "s", projectDir: "/" }, AbortSignal.timeout(10)), {
+        name: "TimeoutError",
+      });
     });
 
     it("says prompts", async (t) => {
@@ -372,6 +408,15 @@ describe("a server that is a program", () => {
     );
   });
 
+  it("that was not ready in time holds up the next session no more, and one that was not waited for does", async () => {
+    const { servers } = serversOf();
+    const open = (signal: AbortSignal) =>
+      servers.source(hostileProgram("silent")).open({ sessionId: "s", projectDir: "/" }, signal);
+    await rejects(open(AbortSignal.abort(new Error("cancelled"))), /^cancelled$/);
+    await assert.rejects(open(AbortSignal.timeout(300)), { name: "TimeoutError" });
+    await rejects(open(new AbortController().signal), /^it was not ready in time \(it is tried again in 1\d\d s\)$/);
+  });
+
   it("that prints what is no message is used all the same", async (t) => {
     const { servers } = serversOf();
     const open = await opened(t, servers.source(hostileProgram("garbage")), "/");
@@ -454,6 +499,31 @@ describe("a server at an address", () => {
     await assert.rejects(folder.read("other"));
     await opened(t, servers.source({ ...seen.server, headers }), "/");
     assert.match(await folder.read("other"), /"authorization":"Bearer abc123def456"/);
+  });
+
+  it("that wants to be asked again at once, or in a thousand years, is asked now and then", async (t) => {
+    const folder = await tempDir(t);
+    const { servers } = serversOf();
+    const { server } = await hostileAddress(t, "again", { SEEN: folder.at("seen") });
+    const open = await opened(t, servers.source(server), "/");
+    const asks = async () => (await folder.read("seen")).match(/^GET /gm)?.length ?? 0;
+    while ((await asks()) < 2) await sleep(50);
+    const before = await asks();
+    await sleep(600);
+    assert.ok((await asks()) - before < 4);
+    assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+  });
+
+  it("that refuses what is asked says why, and is not asked twice; what is nested too deep is no answer", async (t) => {
+    const folder = await tempDir(t);
+    const { servers } = serversOf();
+    const { server } = await hostileAddress(t, "picky", { SEEN: folder.at("seen") });
+    const open = await opened(t, servers.source(server), "/");
+    const asks = async () => (await folder.read("seen")).match(/^POST /gm)?.length ?? 0;
+    const before = await asks();
+    await rejects(call(open, "fail"), /^hostile: it answered with 400: say\[31m why\.$/);
+    assert.equal((await asks()) - before, 1);
+    await rejects(call(open, "big"), /^hostile: its answer is nested too deep\.$/);
   });
 
   it("that wants to know who asks is named so", async (t) => {

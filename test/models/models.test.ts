@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
 import { ProviderError, silentLogger, type Logger, type Model } from "gantry";
 import { ScriptedProvider, type ScriptedProviderOptions } from "gantry/testing";
@@ -54,6 +55,28 @@ describe("the list of models", () => {
     assert.deepEqual(
       (await models.list()).map((entry) => `${entry.provider}/${entry.model.id}`),
       ["odd/fine", "none0/k", "none1/k", "none2/k", "none3/k", "two/k"],
+    );
+  });
+
+  it("has no number of a model that none can have, of a list or of a damaged file", async (t) => {
+    const { path } = await tempDir(t);
+    const file = `${path}/models.json`;
+    const odd = {
+      ...model("odd"),
+      contextWindow: "many",
+      maxOutput: -1,
+      efforts: ["ultra", "", 3],
+      prices: { input: -5, output: "x" },
+    };
+    const right = { ...model("right"), contextWindow: 9, efforts: [], prices: { input: 0, output: 2, cacheRead: 1 } };
+    const half = { ...model("half"), efforts: ["low", "ultra"], prices: { input: 1 } };
+    await writeFile(file, JSON.stringify({ version: 1, models: { p: [odd, right, half] } }));
+    const clean = [model("odd"), right, { ...model("half"), efforts: ["low"] }];
+    assert.deepEqual(await new FileCatalogueCache(file, silentLogger).load(), { p: clean });
+    const models = make(t, [provider("p", [], () => Promise.resolve([odd, right, half] as never))]);
+    assert.deepEqual(
+      (await models.list()).map((entry) => entry.model),
+      clean,
     );
   });
 
@@ -246,6 +269,7 @@ describe("a catalogue that is not of one moment", () => {
     const models = make(t, [slow]);
     const list = models.list();
     const named = models.resolve({ provider: "slow", model: "b" }, NONE, nobody, never);
+    while (asked === 0) await pause(5);
     await pause(10);
     give([model("a")]);
     assert.deepEqual([ids(await list), names(await named), asked], [["a"], "slow/b", 2]);

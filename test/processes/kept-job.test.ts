@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
-import { mkdir, readdir, readFile, stat, utimes, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rmdir, stat, utimes, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -99,6 +99,55 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     while (isLiving(child)) await sleep(10);
     await assert.rejects(second.call("bash_input", { id, text: "late" }), /has ended/);
     await second.close();
+  });
+
+  it("is known, and ended, when somebody ended its keeper alone", async (t) => {
+    const { folder, keptPath, start } = await gantries(t);
+    const first = start();
+    const id = idIn((await first.call("bash", { command: "echo $$ > pid; exec sleep 300", keep: true })).text);
+    const pid = Number(await folder.read("pid"));
+    const { pid: keeper } = JSON.parse(await readFile(path.join(keptPath, "one", `${id}.json`), "utf8")) as {
+      pid: number;
+    };
+    process.kill(keeper, "SIGKILL");
+    while (isLiving(keeper)) await sleep(10);
+    await first.close();
+    const second = start();
+    assert.equal((await second.list())[0]?.state, "running");
+    assert.match((await second.call("bash_stop", { id })).text, /\[ended by SIGKILL\]\n\[bg-\w+ was stopped/);
+    assert.ok(!isLiving(pid));
+    await second.close();
+  });
+
+  it("goes on where its output cannot be written, and says so when it can", async (t) => {
+    const { folder, keptPath, start } = await gantries(t);
+    const gantry = start();
+    const command =
+      "read -r line; head -c 17000000 /dev/zero; echo > printed; while read -r line; do echo got $line; done";
+    const id = idIn((await gantry.call("bash", { command, keep: true })).text);
+    // Where the next part of it should be.
+    const next = path.join(keptPath, "one", `${id}.1`);
+    await mkdir(next);
+    await gantry.call("bash_input", { id, text: "" });
+    while (!existsSync(folder.at("printed"))) await sleep(10);
+    await gantry.call("bash_input", { id, text: "one" });
+    await rmdir(next);
+    await gantry.call("bash_input", { id, text: "two" });
+    const { text } = await gantry.call("bash_output", { id, wait_for: "got two" });
+    assert.match(text, /bytes could not be written \.\.\.\]\n(got one\n)?got two\n\[bg-\w+ is running\]$/);
+    await gantry.call("bash_stop", { id });
+    await gantry.close();
+  });
+
+  it("that does not read is not told without end", async (t) => {
+    const { start } = await gantries(t);
+    const gantry = start();
+    const id = idIn((await gantry.call("bash", { command: "read -r line; sleep 300", keep: true })).text);
+    const text = "x".repeat(1024 * 1024);
+    await gantry.call("bash_input", { id, text });
+    await assert.rejects(gantry.call("bash_input", { id, text }), /has not read what it was told before; nothing was/);
+    await gantry.call("bash_stop", { id });
+    await gantry.close();
   });
 
   it("outlives a kill -9 of gantry, and the deletion of its session", async (t) => {

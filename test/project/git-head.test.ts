@@ -83,14 +83,14 @@ describe("a repository", () => {
       hasGit: false,
       owners: new Set([0n]),
     });
-    const theirs = await tempDir(t, { ".git/HEAD": "", "a/x": "" });
-    await chown(theirs.path, 12345, 12345);
-    assert.equal((await repositoryOf(theirs.at("a"))).hasGit, false);
+    // Below a folder of ours: what lies in one that everybody may write to was given to nobody.
+    const outer = await tempDir(t, { "p/.git/HEAD": "", "p/a/x": "" });
+    const theirs = (...names: string[]) => outer.at("p", ...names);
+    await chown(theirs(), 12345, 12345);
+    assert.equal((await repositoryOf(theirs("a"))).hasGit, false);
     // Whose the folder is that we were given may say something above it, too.
-    for (const path of ["a", ".git"]) await chown(theirs.at(path), 12345, 12345);
-    const [, again] = await Promise.all([mkdir(theirs.at("a/c")), tempDir(t)]);
-    assert.ok(again);
-    await chown(theirs.at("a/c"), 12345, 12345);
-    assert.equal((await repositoryOf(theirs.at("a/c"))).root, theirs.path);
+    await mkdir(theirs("a/c"));
+    for (const path of ["a", ".git", "a/c"]) await chown(theirs(path), 12345, 12345);
+    assert.equal((await repositoryOf(theirs("a/c"))).root, theirs());
   });
 });

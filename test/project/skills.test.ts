@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdir, symlink } from "node:fs/promises";
+import { mkdir, rm, symlink } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { builtinTools, type Skill } from "gantry";
 import { repositoryOf } from "../../src/files/repository.js";
@@ -78,6 +78,34 @@ describe("the tool skill", () => {
       [{ name: "other" }, /no skill "other"\. Use one of: release/],
     ] as const)
       await assert.rejects(callTool(tool, input, context), refused);
+  });
+
+  it("names 50 of its files at most, of the first 1,000 that lie there, and says that there are more", async (t) => {
+    const folder = ".agents/skills/wide";
+    const all = await tempDir(t, { [`${folder}/SKILL.md`]: skill("wide"), [`${folder}/.git/x`]: "" });
+    const said = async () => {
+      const skills = await new Skills([]).of(await repositoryOf(all.path), undefined);
+      return (await callTool(tool, { name: "wide" }, toolContext(all.path, { skills }))).text;
+    };
+    const more = "There is more in its folder than was looked at.";
+    assert.match(await said(), /\nIt has no other files\.\n\nDo wide\.$/);
+    for (let i = 0; i < 1_100; i++) await mkdir(all.at(folder, `d${i}`));
+    for (let i = 0; i < 30; i++) await all.write({ [`${folder}/d${i}/file`]: "" });
+    assert.ok((await said()).includes(more));
+    for (let i = 0; i < 1_100; i++) await rm(all.at(folder, `d${i}`), { recursive: true });
+    await all.write({ [`${folder}/a/b/c/deep`]: "" });
+    assert.ok((await said()).includes(more), "what lies too deep is not kept from it");
+    await all.write(Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`${folder}/f${i}`, ""])));
+    const text = await said();
+    assert.ok(text.includes(more));
+    assert.ok((text.match(/\bf\d+/g) ?? []).length >= 49);
+  });
+
+  it("ends with its call, whatever it looks at", async (t) => {
+    const all = await tempDir(t, { ".agents/skills/x/SKILL.md": skill("x") });
+    const skills = await new Skills([]).of(await repositoryOf(all.path), undefined);
+    const signal = AbortSignal.abort(new Error("enough"));
+    await assert.rejects(callTool(tool, { name: "x" }, toolContext(all.path, { skills, signal })), /enough/);
   });
 
   it("reads the user's own out of a home that nothing else may read", async (t) => {

@@ -46,6 +46,18 @@ Review $1 with care.
 `;
 
 describe("slash commands", () => {
+  it("hide nothing in what they say, and what is no text is none", async (t) => {
+    const files = {
+      ".agents/commands/hidden.md": "\uFEFFSay\u202E $1\r\nthen \u{E0041}stop\u200b.",
+      ".agents/commands/binary.md": "a\0b",
+    };
+    const { told, say } = await project(t, files, ["fine"]);
+    await say("/hidden \u202Ehi");
+    // What a person typed is theirs.
+    assert.deepEqual(told(), ["Say\\u202e \u202Ehi\nthen \\udb40\\udc41stop\\u200b."]);
+    await assert.rejects(say("/binary"), /\/binary is empty/);
+  });
+
   it("are the project's files: listed, and said to the model in place of what was typed", async (t) => {
     const files = {
       ".agents/commands/review.md": REVIEW,

@@ -4,7 +4,7 @@ import { Agent, type SessionDriver } from "gantry";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { Conversation } from "../../src/conversation/conversation.js";
 import { KeptConversations } from "../../src/run/kept-conversations.js";
-import { newSession } from "../../src/sessions/sessions.js";
+import { newSession } from "../../src/sessions/new-session.js";
 import { noop } from "../helpers/noop-tool.js";
 import { STORES, sqliteStore } from "../helpers/stores.js";
 import type { Hooks } from "../helpers/temp.js";

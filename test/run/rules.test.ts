@@ -91,6 +91,7 @@ describe("permission rules", () => {
       served("b__put", "mcp:b/put"),
       served("mcp_a_put"),
     ];
+    const odd = served("a__x_y_0badf00d", "mcp:a/x/y löschen");
     const calls = tools.map(({ name }): Call => [name, {}]);
     const of = async (...rules: PermissionRule[]) => (await outcome(t, rules, calls, { tools })).told.map(short);
     const deny = (tool: string): PermissionRule => ({ tool, action: "deny" });
@@ -105,6 +106,8 @@ describe("permission rules", () => {
       "ran",
       "denied",
     ]);
+    const said = await outcome(t, [deny("mcp:a/x/y löschen")], [[odd.name, {}]], { tools: [odd] });
+    assert.deepEqual(said.told.map(short), ["denied"]);
     // A rule with a path is for a tool that names none where it is for that tool alone.
     assert.deepEqual(await of({ tool: "mcp:a/put", path: "x", action: "deny" }), ["ran", "nobody", "ran", "ran"]);
   });
@@ -251,6 +254,31 @@ describe("permission rules", () => {
       "ran",
       "ran",
     ]);
+  });
+
+  it("for commands are for what is typed into one that runs, and not for its end", async (t) => {
+    const calls: Call[] = [
+      ["bash", { command: "true" }],
+      ["bash_input", { id: "bg-000000", text: "git push" }],
+      ["bash_input", { id: "bg-000000", text: "y" }],
+      ["bash_stop", { id: "bg-000000" }],
+    ];
+    const of = async (...rules: PermissionRule[]) =>
+      (await outcome(t, rules, calls, { unattended: "allow" })).told.map(short);
+    const push = { tool: "bash", match: "git push*" } as const;
+    assert.deepEqual(await of({ ...push, action: "deny" }), ["ran", "nobody", "nobody", "ran"]);
+    assert.deepEqual(await of({ ...push, tool: "*", action: "deny" }), ["ran", "nobody", "nobody", "ran"]);
+    assert.deepEqual(await of({ tool: "bash", action: "deny" }), ["denied", "denied", "denied", "ran"]);
+    assert.deepEqual(await of({ ...push, action: "allow" }), ["ran", "ran", "ran", "ran"]);
+    assert.deepEqual(await of({ tool: "bash_input", action: "allow" }, { ...push, action: "deny" }), [
+      ...["ran", "ran", "ran", "ran"],
+    ]);
+    // Leave for the commands of a rule is none for what is typed.
+    const allowed: PermissionRule[] = [
+      { ...push, action: "allow" },
+      { tool: "bash*", action: "deny" },
+    ];
+    assert.deepEqual(await of(...allowed), ["denied", "denied", "denied", "denied"]);
   });
 
   it("deny paths by every name that leads there", async (t) => {
@@ -443,7 +471,7 @@ function exampleOf(part: string): string {
 
 describe("what may stand as a rule's tool", () => {
   it("is a name, or a server's, or a glob for one of them", () => {
-    for (const right of ["read", "*", "a__?", "mcp:a/b", "mcp:a-b_c/*.get", "mcp:*/*"])
+    for (const right of ["read", "*", "a__?", "mcp:a/b", "mcp:a-b_c/*.get", "mcp:*/*", "mcp:a/b/c", "mcp:a/löschen!"])
       assert.ok(isToolGlob(right), right);
     for (const wrong of [
       "",
@@ -451,7 +479,7 @@ describe("what may stand as a rule's tool", () => {
       "mcp:a",
       "mcp:a/",
       "mcp:/b",
-      "mcp:a/b/c",
+      "mcp:a/b\nc",
       "mcp:a b/c",
       "MCP:a/b",
       "x:a/b",

@@ -335,6 +335,24 @@ describe("a helper", () => {
     assert.equal(store.sessions.size, 0);
   });
 
+  it("goes with its asker's session also where who deleted that did not see it yet", async (t) => {
+    const store = new MemoryStore();
+    const begun = opening();
+    const hanging: Answers = () => {
+      begun.resolve();
+      return { hang: true };
+    };
+    const { agent } = await family(t, [callTools(task())], hanging, { driver: new MemoryDriver(store) });
+    const run = await agent.run({ message: "go" });
+    await begun.promise;
+    const other = new MemoryDriver(store);
+    await other.open();
+    await other.delete([run.sessionId]);
+    await assert.rejects(run.result);
+    await agent.close();
+    assert.equal(store.sessions.size, 0);
+  });
+
   it("ends with the call that asked for it, which need not wait for it", async (t) => {
     let helper: Helper | undefined;
     const careless = defineTool({

@@ -314,6 +314,25 @@ describe("instructions below the project folder", () => {
     assert.equal(count(results(three.provider, last), /second rules/), 1);
   });
 
+  it("are bounded over the calls of one answer, and told with the next where there was no room", async (t) => {
+    const names = ["a", "b", "c", "d"];
+    const folder = await tempDir(
+      t,
+      Object.fromEntries(
+        names.flatMap((name) => [
+          [`${name}/AGENTS.md`, `rules of ${name} ${"r".repeat(15_000)}`],
+          [`${name}/x`, "x"],
+        ]),
+      ),
+    );
+    const read = callTools(...names.map((name) => ["read", { path: `${name}/x` }] as const));
+    const { prompt, provider } = make(t, [read, read, read, say("ok")], { projectDir: folder.path });
+    await prompt("x");
+    const told = [1, 2, 3].map((at) => count(results(provider, at), /rules of/));
+    assert.deepEqual(told, [2, 4, 4]);
+    for (const name of names) assert.equal(count(results(provider, 3), RegExp(`rules of ${name} `)), 1);
+  });
+
   it("are bounded, and left out where the project has no say", async (t) => {
     const folder = await tempDir(t, { "a/AGENTS.md": "r".repeat(40_000), "a/x.ts": "x" });
     const read = callTools(["read", { path: "a/x.ts" }]);

@@ -14,8 +14,12 @@ import { callTools, ScriptedProvider } from "gantry/testing";
 import { Bus } from "../../src/base/bus.js";
 import { silentLogger } from "../../src/base/log.js";
 import { ToolSources } from "../../src/run/tool-sources.js";
+import { McpServers } from "gantry/adapters/mcp-tools";
+import { gate } from "../helpers/gate.js";
+import { hostileProgram, isLiving, noted, PLAIN } from "../helpers/mcp.js";
 import { tempDir } from "../helpers/temp.js";
 
+const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 const named = (name: string) => defineTool({ name, description: `Is ${name}.`, run: () => name });
 
 /** A source of tools of these names, and what happened to it. */
@@ -271,5 +275,110 @@ describe("a tool source", () => {
     assert.equal(files.closed.at(-1), "s8");
     await many.close();
     assert.equal(files.closed.length, files.opened.length);
+  });
+
+  /** Sources as an agent has them for good, and what a session's run has of them. */
+  function sourcesOf(t: TestContext, kept: readonly ToolSource[], times: { openMs: number; startMs?: number }) {
+    const logger = noted();
+    const bus = new Bus<BusEvents>(() => undefined);
+    const sources = new ToolSources(kept, bus, logger, times);
+    t.after(() => sources.close());
+    const run = async (sessionId: string, signal = new AbortController().signal) => {
+      const wanted = { sessionId, projectDir: "/", runId: "run", logger: silentLogger, signal };
+      const { tools, missing, release } = await sources.open({ tools: [], sources: kept }, wanted);
+      release();
+      return missing.length > 0 ? missing : tools.map(({ name }) => name);
+    };
+    return { sources, run, logger };
+  }
+
+  /** A source that opens when it is told to. */
+  function slow() {
+    const ready = gate();
+    const files = source("files", ["find"]);
+    const signals: AbortSignal[] = [];
+    const open = async (session: ToolSession, signal: AbortSignal) => {
+      signals.push(signal);
+      await ready.wait();
+      return files.open(session);
+    };
+    return { files, signals, ready, source: { name: "slow", open } satisfies ToolSource };
+  }
+
+  it("that takes longer than a run waits goes on opening, and is there for the session's next run", async (t) => {
+    const { source: own, ready, signals, files } = slow();
+    const { run, logger } = sourcesOf(t, [own], { openMs: 20 });
+    assert.deepEqual(await run("a"), ["slow"]);
+    assert.deepEqual(await run("a"), ["slow"]);
+    ready.open();
+    assert.deepEqual(await run("a"), ["find"]);
+    assert.deepEqual([signals.length, signals[0]?.aborted, files.closed.length], [1, false, 0]);
+    assert.deepEqual(logger.lines, [
+      ["info", "the tools of a source are there now, for the session's next run", { source: "slow", session: "a" }],
+    ]);
+  });
+
+  it("that another session has waited for in vain is waited for no more, until it is there", async (t) => {
+    const { source: own, ready } = slow();
+    const { run } = sourcesOf(t, [own], { openMs: 2_000 });
+    assert.deepEqual(await run("a"), ["slow"]);
+    const waited = new Promise((resolve) => setTimeout(resolve, 2_000, "waited as long again"));
+    assert.deepEqual(await Promise.race([run("b"), waited]), ["slow"]);
+    ready.open();
+    assert.deepEqual(await Promise.all([run("a"), run("b"), run("c")]), [["find"], ["find"], ["find"]]);
+  });
+
+  it("goes on opening when the run that waits for it is cancelled", async (t) => {
+    const { source: own, ready, signals } = slow();
+    const { run } = sourcesOf(t, [own], { openMs: 60_000 });
+    const abort = new AbortController();
+    const first = run("a", abort.signal);
+    abort.abort(new Error("cancelled"));
+    await assert.rejects(first, /^Error: cancelled$/);
+    ready.open();
+    assert.deepEqual(await run("a"), ["find"]);
+    assert.equal(signals.length, 1);
+  });
+
+  it("that is never ready is given up after a while, and opened anew by the next run", async (t) => {
+    const { source: own, signals } = slow();
+    const { run, logger } = sourcesOf(t, [own], { openMs: 1, startMs: 100 });
+    assert.deepEqual(await run("a"), ["slow"]);
+    while (logger.lines.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    const [[level, message, fields] = []] = logger.lines;
+    assert.deepEqual([level, message], ["warn", "a source of tools that was waited for could not be opened"]);
+    assert.equal(String(fields?.["error"]), "TimeoutError: it was not ready within 0.1 s");
+    assert.deepEqual(await run("a"), ["slow"]);
+    assert.deepEqual(
+      signals.map(({ aborted }) => aborted),
+      [true, false],
+    );
+  });
+
+  it("that is still opening when its agent closes is told to stop, and closed should it open after all", async (t) => {
+    const { source: own, ready, signals, files } = slow();
+    const { run, sources, logger } = sourcesOf(t, [own], { openMs: 1 });
+    assert.deepEqual(await run("a"), ["slow"]);
+    const closing = sources.close();
+    assert.equal(signals[0]?.aborted, true);
+    ready.open();
+    await closing;
+    assert.deepEqual([files.opened.length, files.closed.length, logger.lines], [1, 1, []]);
+  });
+
+  it("that is a program is started once, however long it takes, and ends with the agent", linux, async (t) => {
+    const folder = await tempDir(t);
+    const env = { BEGUN: folder.at("begun"), GO: folder.at("go") };
+    const servers = new McpServers({ env: PLAIN });
+    const { run, sources, logger } = sourcesOf(t, [servers.source(hostileProgram("late", env))], { openMs: 500 });
+    assert.deepEqual(await run("a"), ["mcp:hostile"]);
+    assert.deepEqual(await run("b"), ["mcp:hostile"]);
+    await folder.write({ go: "" });
+    while (logger.lines.length < 2) await new Promise((resolve) => setTimeout(resolve, 10));
+    for (const session of ["a", "b"]) assert.ok((await run(session)).includes("hostile__echo"));
+    const pids = (await folder.read("begun")).trim().split(" ").map(Number);
+    assert.deepEqual(pids.map(isLiving), [true]);
+    await sources.close();
+    assert.deepEqual(pids.map(isLiving), [false]);
   });
 });

@@ -259,4 +259,15 @@ describe("the environment of children", () => {
     assert.equal(env["GANTRY_TEST_CANARY"], undefined);
     assert.equal(childEnvironment(["GANTRY_TEST_CANARY"])["GANTRY_TEST_CANARY"], "canary");
   });
+
+  it("has git open no editor, unless the config names another", (t) => {
+    const before = process.env["GIT_EDITOR"];
+    process.env["GIT_EDITOR"] = "theirs";
+    t.after(() => {
+      if (before === undefined) delete process.env["GIT_EDITOR"];
+      else process.env["GIT_EDITOR"] = before;
+    });
+    assert.equal(childEnvironment([])["GIT_EDITOR"], ":");
+    assert.equal(childEnvironment(["GIT_EDITOR"])["GIT_EDITOR"], "theirs");
+  });
 });

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode } from "gantry";
 import { silentLogger } from "../../src/base/log.js";
 import { loadFor } from "../../src/commands/command.js";
+import { isFor, isToolGlob } from "../../src/run/rule-check.js";
 import { compose } from "../../src/serve/compose.js";
 import { ConfigToolServers, configuredServers, programFiles } from "../../src/serve/tool-servers.js";
 import { hostileProgram, isLiving } from "../helpers/mcp.js";
@@ -107,6 +108,30 @@ describe("servers of tools of the config", () => {
     assert.match(none.stderr, /there are no mcp_servers/);
   });
 
+  it("are listed without what steers a terminal, each tool with a rule that fits it", async (t) => {
+    const name = "a\u001b[31m\u009b2J\u202eb\nc";
+    const folder = await tempDir(t, {
+      "server.mjs": `
+        import { createInterface } from "node:readline";
+        const tools = [{ name: ${JSON.stringify(name)}, description: "\u009b2J", inputSchema: { type: "object" } }];
+        const RESULTS = {
+          initialize: { protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo: { name: "e", version: "1" } },
+          "tools/list": { tools },
+        };
+        createInterface({ input: process.stdin }).on("line", (line) => {
+          const { id, method } = JSON.parse(line);
+          if (id !== undefined) console.log(JSON.stringify({ jsonrpc: "2.0", id, result: RESULTS[method] ?? {} }));
+        });`,
+    });
+    const config = { mcp_servers: { e: { command: process.execPath, args: [folder.at("server.mjs")] } } };
+    const { stdout } = await runGantry(t, ["mcp", "list", "--json"], { config });
+    assert.doesNotMatch(stdout, /[^\P{C}\n]/u);
+    const [e] = JSON.parse(stdout) as { tools: { rule: string }[] }[];
+    const [{ rule } = { rule: "" }] = e?.tools ?? [];
+    assert.equal(rule, "mcp:e/a?[31m?2J?b?c");
+    assert.ok(isToolGlob(rule) && isFor({ tool: rule }, { name: "x", origin: `mcp:e/${name}` }));
+  });
+
   it("are read with their paths from the config's folder; what they run no tool may change", async (t) => {
     const folder = await tempDir(t, { "bin/server.js": "", "project/tool.js": "", "project/lib/x": "" });
     const file = folder.at("config.json");
@@ -138,6 +163,13 @@ describe("servers of tools of the config", () => {
       { server: { name: "plain", command: "node", args: [], env: {} }, use },
     ]);
     assert.deepEqual(programFiles(servers, folder.path), [folder.at("bin/server.js"), folder.at("project/tool.js")]);
+  });
+
+  it("may have arguments that no file could be called", async (t) => {
+    const key = `Authorization: Bearer ${"k3y".repeat(200)}`;
+    const config = { mcp_servers: { lab: { command, args: [...args, "--header", key, "a/".repeat(5_000)] } } };
+    const { code } = await runGantry(t, ["run", "hello"], { config });
+    assert.equal(code, 0);
   });
 
   it("that clients bring are checked, known again, and no programs where there are no commands", async (t) => {
@@ -179,6 +211,29 @@ describe("servers of tools of the config", () => {
     ["bash", {}, false],
     ["no bash", { tools: { bash: { enabled: false } } }, true],
     ["bash that is none of the agent's tools", { agent: { tools: ["read"] } }, true],
+    ["a rule that denies bash", { permissions: { rules: [{ tool: "b*h", action: "deny" }] } }, true],
+    [
+      "a rule that denies what none allows",
+      {
+        permissions: {
+          rules: [
+            { tool: "bash", match: "git *", action: "allow" },
+            { tool: "*", action: "deny" },
+          ],
+        },
+      },
+      true,
+    ],
+    [
+      "a rule that denies a command",
+      { permissions: { rules: [{ tool: "bash", match: "rm *", action: "deny" }] } },
+      false,
+    ],
+    [
+      "a rule that denies all commands by a glob",
+      { permissions: { rules: [{ tool: "bash", match: "*", action: "deny" }] } },
+      true,
+    ],
     ["bash in a sandbox alone", { tools: { bash: { sandbox: "required" } } }, true],
   ] as const)
     it(`that clients bring as programs are ${refused ? "refused" : "taken"} with ${what}`, async (t) => {

@@ -51,7 +51,7 @@ describe("small tasks in a repository, judged by its own tests", () => {
         );
         found(edited!.text, /Edited src\/total\.js/);
         const [again] = yield turn(use("bash", { command: "node --test" }));
-        found(again!.text, /# fail 0/);
+        found(again!.text, /^[#ℹ] fail 0$/m);
         return "The discount began at eleven things instead of ten (src/total.js). All tests pass now.";
       },
     });
@@ -146,7 +146,7 @@ describe("small tasks in a repository, judged by its own tests", () => {
           use("edit", { path: "src/slug.js", old_string: 'replace(" ", "-")', new_string: 'replaceAll(" ", "-")' }),
         );
         const [run] = yield turn(use("bash", { command: "node --test" }));
-        found(run!.text, /# fail 0/);
+        found(run!.text, /^[#ℹ] fail 0$/m);
         return "Done: src/slug.js. Your changes in notes.md and draft.txt are as they were.";
       },
     });

@@ -143,7 +143,7 @@ describe("small tasks that need a tool of their own", () => {
         const [patched] = yield turn(use("apply_patch", { input }));
         found(patched!.text, /src\/sum\.js/);
         const [run] = yield turn(use("bash", { command: "node --test" }));
-        found(run!.text, /# fail 0/);
+        found(run!.text, /^[#ℹ] fail 0$/m);
         return "Done.";
       },
     });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
-import { say } from "../helpers/fake-model-server.js";
+import { call, say } from "../helpers/fake-model-server.js";
 import { lab, labConfig, until } from "../helpers/lab.js";
 import { NO_TMUX, openPane } from "../helpers/pane.js";
 import { startServer } from "../helpers/server.js";
@@ -42,6 +42,25 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
     await until(async () => both.test(await readFile(`${pane.home}/raw`, "utf8").catch(() => "")));
     await pane.type("goes on");
     await pane.until(/❯ goes on/);
+  });
+
+  it("tells of commands in the background how many run and the last of them, on a narrow screen too", async (t) => {
+    const models = await lab(t);
+    const start = (command: string) => call("bash", { command, background: true });
+    models.enqueue(start("sleep 300"), say("One."));
+    const pane = await openPane(t, {
+      columns: 44,
+      config: labConfig(models, { tools: { bash: { sandbox: "off" } } }),
+    });
+    await pane.until(READY);
+    await pane.type("Start");
+    await pane.keys("Enter");
+    await pane.until(/One\.[^]*\n {2}⟳ in the background: sleep 300 *\n/);
+    // What a model names so that a terminal would act on it is shown as signs.
+    models.enqueue(start("sleep 301 # \u001b[2J and what no screen has room for"), say("Two."));
+    await pane.type("Another");
+    await pane.keys("Enter");
+    await pane.until(/Two\.[^]*\n {2}⟳ 2 in the background: sleep 301 # ␛\[2J…? ?.*…\n/);
   });
 
   it("may become another size while an answer comes", async (t) => {

@@ -195,7 +195,7 @@ describe("a patch", () => {
         { path: join(p.path, "a.txt"), oldText: "one  \ntwo\n", newText: "one  \n2\n" },
         { path: join(p.path, "n"), oldText: null, newText: "n\n" },
       ],
-      note: "Not shown, being large or no text: big.txt.",
+      note: "Not shown, being large or no text: big.txt. Found not to the letter: a.txt (line 1: blanks at the ends of lines differ).",
     });
     assert.deepEqual(Object.keys(await p.now()), ["a.txt", "big.txt"]);
     assert.deepEqual(one.describe(args, p.path), {
@@ -207,6 +207,7 @@ describe("a patch", () => {
         { path: join(p.path, "n"), oldText: null, newText: "n\n" },
       ],
       actsAs: ["edit", "write"],
+      reads: ["a.txt", "big.txt"].map((name) => ({ path: join(p.path, name) })),
     });
   });
 });
@@ -221,13 +222,41 @@ describe("the text of a patch", () => {
       ["```\n", "```\n"],
       ["apply_patch <<'EOF'\n", "EOF\n"],
       ["<<EOF\n", "EOF"],
+      ['apply_patch <<"END_OF_IT"\n', "END_OF_IT"],
       ["\n\n  ", "\n"],
     ] as const) {
       const input = `${before}${patchOf(`  *** Update File: a.txt  \n-${now}\n+${now}+`)}${behind}`;
       await callTool(tool("apply_patch"), { patch: input.replaceAll("\n", "\r\n") }, p.context);
       now += "+";
     }
-    assert.deepEqual(await p.now(), { "a.txt": "one++++\n" });
+    assert.deepEqual(await p.now(), { "a.txt": "one+++++\n" });
+    const inner = patchOf("*** Update File: a.txt\n-one+++++\n+two");
+    for (const wrapped of [{ input: inner }, { command: ["apply_patch", inner] }, ["apply_patch", inner]])
+      assert.doesNotThrow(() => parse(JSON.stringify(wrapped)));
+    await callTool(tool("apply_patch"), { input: JSON.stringify({ patch: inner }) }, p.context);
+    assert.deepEqual(await p.now(), { "a.txt": "two\n" });
+    assert.throws(() => parse(`cd sub && apply_patch <<'EOF'\n${inner}EOF\n`), /nothing outside of/);
+    assert.throws(() => parse(JSON.stringify([inner, inner])), /expected/);
+  });
+
+  it("may have in it what git writes", async () => {
+    await using p = await project({ "a.txt": "one\ntwo" });
+    const end = "\\ No newline at end of file";
+    await p.patch(`*** Update File: a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n${end}\n+2\n${end}`);
+    assert.deepEqual(await p.now(), { "a.txt": "one\n2\n" });
+    // Without numbers these are lines.
+    await using q = await project({ "a.txt": "-- a\n" });
+    await q.patch("*** Update File: a.txt\n--- a\n+++ b");
+    assert.deepEqual(await q.now(), { "a.txt": "++ b\n" });
+  });
+
+  it("is refused where it would change nothing, and tells which files it left", async () => {
+    await using p = await project({ "a.txt": "one\n", "b.txt": "two\n" });
+    const same = "*** Update File: a.txt\n-one\n+one";
+    await assert.rejects(p.patch(same), /would leave every file as it is/);
+    await assert.rejects(p.patch("*** Add File: c.txt\n+c\n*** Delete File: c.txt"), /would leave every file as it is/);
+    const { text } = await p.patch(`${same}\n*** Update File: b.txt\n-two\n+2`);
+    assert.match(text, /M a\.txt \(as it was\)\nM b\.txt$/);
   });
 
   it("is refused with the line that is wrong", () => {
@@ -308,11 +337,15 @@ describe("who is offered patches", () => {
 });
 
 describe("rules for the work that a patch does", () => {
-  const outcome = async (rules: PermissionRule[], body: string): Promise<string> => {
+  const outcome = (rules: PermissionRule[], body: string): Promise<string> =>
+    called(rules, ["apply_patch", { input: patchOf(body) }], "gpt-5");
+  const called = async (
+    rules: PermissionRule[],
+    call: readonly [name: string, args: Record<string, unknown>],
+    model: string,
+  ): Promise<string> => {
     await using p = await project({ "a.txt": "one\n", "sub/b.txt": "two\n" });
-    const provider = new ScriptedProvider([callTools(["apply_patch", { input: patchOf(body) }]), "done"], {
-      models: [modelOf("gpt-5")],
-    });
+    const provider = new ScriptedProvider([callTools([...call]), "done"], { models: [modelOf(model)] });
     const agent = new Agent({ providers: [provider], tools: builtinTools(), projectDir: p.path, rules, mode: "ask" });
     await (
       await agent.run({ message: "go" })
@@ -337,6 +370,34 @@ describe("rules for the work that a patch does", () => {
       assert.match(await outcome([rule, allow], body), /a rule forbids it/, JSON.stringify(rule));
     assert.match(await outcome([{ tool: "delete", action: "deny" }, allow], update), /Success/);
     assert.match(await outcome([{ tool: "edit", path: "sub/**", action: "deny" }, allow], update), /Success/);
+  });
+
+  it("keep it from what they keep from read: its errors show lines, and what is moved can be read", async () => {
+    const move = "*** Update File: sub/b.txt\n*** Move to: b.txt";
+    const guess = "*** Update File: sub/b.txt\n-twos\n+2";
+    const all: PermissionRule = { tool: "*", action: "allow" };
+    const read = (action: "deny" | "ask"): PermissionRule => ({ tool: "read", path: "sub/**", action });
+    for (const body of [move, guess, `${update}\n${guess}`])
+      for (const rules of [
+        [read("deny"), all],
+        [allow, read("deny")],
+      ]) {
+        const got = await outcome(rules, body);
+        assert.match(got, /a rule forbids it/, body);
+        assert.doesNotMatch(got, /two\b/);
+      }
+    assert.match(await outcome([read("ask"), all], move), /needs leave/);
+    assert.match(await outcome([read("deny"), all], update), /Success/);
+    assert.match(await outcome([read("deny"), all], "*** Add File: sub/c.txt\n+x"), /Success/);
+    assert.match(await outcome([allow, { tool: "*", action: "deny" }], move), /Success/);
+    for (const [name, args] of [
+      ["edit", { path: "sub/b.txt", old_string: "twos", new_string: "2" }],
+      ["multiedit", { path: "sub/b.txt", edits: [{ old_string: "twos", new_string: "2" }] }],
+    ] as const) {
+      const got = await called([{ tool: name, action: "allow" }, read("deny")], [name, args], "other");
+      assert.match(got, /a rule forbids it/);
+      assert.doesNotMatch(got, /two\b/);
+    }
   });
 
   it("allow it what they allow, where all of it is allowed", async () => {

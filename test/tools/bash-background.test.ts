@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { mkdir, readdir, readFile, stat, symlink, utimes, writeFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
+import { promisify } from "node:util";
 import { builtinTools, type BuiltinToolsOptions, type Tool, type ToolContext } from "gantry";
 import { findBubblewrap } from "../../src/tools/bubblewrap.js";
 import { tempDir } from "../helpers/temp.js";
@@ -78,12 +81,32 @@ describe("a command in the background", linux, () => {
     assert.equal(text, "bye\n[exit code 4]");
   });
 
+  it("that does not read is told that it waits, and not without end", async (t) => {
+    const folder = await tempDir(t);
+    const { call } = toolsOf(t);
+    const context = toolContext(folder.path);
+    const command = "read -r go < begin; tr -d x; echo over";
+    await promisify(execFile)("mkfifo", [folder.at("begin")]);
+    const id = idIn((await call("bash", { command, background: true }, context)).text);
+    const said = "x".repeat(900_000);
+    assert.match(
+      (await call("bash_input", { id, text: said }, context)).text,
+      /not read all of it yet; the rest waits/,
+    );
+    await assert.rejects(call("bash_input", { id, text: said }, context), /nothing was added/);
+    await writeFile(folder.at("begin"), "go\n");
+    await call("bash_input", { id, text: "said once", close: true }, context);
+    const { text } = await call("bash_output", { id, wait_end: true }, context);
+    assert.equal(text, "\nsaid once\nover\n[exit code 0]");
+  });
+
   it("is not waited for for ever, and a pattern takes no thread for itself", async (t) => {
     const folder = await tempDir(t);
     const { call } = toolsOf(t);
     const context = toolContext(folder.path);
     const id = idIn((await call("bash", { command: "echo aaaa; sleep 300", background: true }, context)).text);
-    const waits = Array.from({ length: 20 }, () =>
+    // More than there are threads.
+    const waits = Array.from({ length: Math.max(4, 2 * availableParallelism()) + 2 }, () =>
       call("bash_output", { id, wait_for: "never", timeout: 1 }, toolContext(folder.path)),
     );
     for (const { text, failed } of await Promise.all(waits)) {
@@ -145,6 +168,29 @@ describe("a command in the background", linux, () => {
       callTool(bash, { command: "true", background: true }, toolContext(folder.path)),
       /about to stop/,
     );
+  });
+
+  it("shows no half of a character or of a colour, in whatever pieces it is looked at, and each line once", async (t) => {
+    const folder = await tempDir(t);
+    const { call } = toolsOf(t);
+    const context = toolContext(folder.path);
+    const said = "printf 'a\\xc3'; read -r l; printf '\\xa9b\\033[3'; read -r l; printf '1mc\\033[0m\\n'; read -r l";
+    const command = `${said}; for i in $(seq 1500); do echo line-$i-é; done; exit 2`;
+    const id = idIn((await call("bash", { command, background: true }, context)).text);
+    const seen: string[] = [];
+    const look = async (more: object = {}): Promise<boolean> => {
+      const { text } = await call("bash_output", { id, ...more }, context);
+      if (!text.startsWith("(nothing new)")) seen.push(text.replace(/(^|\n)\[[^]*$/, ""));
+      return text.endsWith("[exit code 2]");
+    };
+    for (const wait_for of ["éb", "c", "line"]) {
+      await call("bash_input", { id, text: "" }, context);
+      await look({ wait_for });
+    }
+    while (!(await look()));
+    const wanted = Array.from({ length: 1500 }, (_, i) => `line-${i + 1}-é`);
+    // Between two looks a line may be cut.
+    assert.ok(seen.join("").replaceAll("\n", "") === `éb${["c", ...wanted].join("")}`);
   });
 
   it("says no secret, in whatever pieces it is looked at", async (t) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { symlink } from "node:fs/promises";
+import { mkdir, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -108,8 +108,7 @@ describe("a look at the syntax of what was changed", () => {
       ["write", { path: "was.json", content: "[" }],
     );
     assert.match(told(json), /^Syntax errors .*\na\.json:4: .* \| \}$/);
-    assert.match(told(comments), /b\.json:1: /);
-    assert.deepEqual([told(config), told(was)], ["", ""]);
+    assert.deepEqual([told(comments), told(config), told(was)], ["", "", ""]);
     assert.equal(jsonFault('{"a": "//", "b": 1}', "x.json"), undefined);
     assert.equal(jsonFault('{"a": "\\"//", /* x */ "b": [1, /* , */ ] /* " */ }', "x.jsonc"), undefined);
     assert.equal(jsonFault('{"a": 1,, }', "x.jsonc")?.line, 1);
@@ -123,11 +122,103 @@ describe("a look at the syntax of what was changed", () => {
       ["write", { path: "a.py", content: "x = 1\nif x\n  pass\n" }],
       ["write", { path: "b.py", content: "async def f():\n    return [i async for i in g()]\n" }],
       ["edit", { path: "c.py", old_string: "f(", new_string: "g(" }],
-      ["write", { path: "a.sh", content: "if true; then\n  echo 'it''s'\n" }],
+      ["write", { path: "a.sh", content: "#!/bin/sh\nif true; then\n  echo 'it''s'\n" }],
     );
     assert.match(told(python), /^Syntax errors .*\na\.py:2: .* \(Python 3\.\d+\) \| if x$/);
     assert.deepEqual([told(fine), told(old)], ["", ""]);
     assert.match(told(shell), /a\.sh:\d+: syntax error: unexpected end of file/);
+  });
+
+  it("says nothing where it may be wrong: comments, dialects, other shells, what was no UTF-8", async (t) => {
+    const { results } = await make(t, {
+      ".flowconfig": "",
+      "old.js": "f(a);\n",
+      "was.sh": "echo 1\n",
+      "plain.json": '{"a": 1}',
+    });
+    const quiet: [path: string, content: string][] = [
+      [".vscode-like/x.json", '{ "a": 1, // one\n}'],
+      [".eslintrc", "{ // one\n}"],
+      ["app.settings.json", '{ "a": [1,], }'],
+      ["any.json", '{ /* one */ "a": 1 }'],
+      ["lines.json", '{"a":1}\n{"a":2}\n'],
+      ["templates/x.json", '{ "a": {{ a }} }'],
+      ["renovate.json", "{ a: 'b' }"],
+      ["flow.js", "function f(a: ?string): {| b: 1 |} { return a; }\n"],
+      ["old.js", "opaque type A = string;\nf((a: any));\n"],
+      ["decorated.mjs", "@one\nexport class A { @two b = 1; }\n"],
+      ["view.js", "export const v = () => <b>{1}</b>;\n"],
+      ["glob.bash", "shopt -s extglob\nrm -- !(a|b)\nif [[ $a == @(b|c) ]]; then ls +(x); fi\n"],
+      ["z.sh", "#!/usr/bin/env zsh\nfor f (*.c(.)) { print ${(U)f} }\n"],
+      ["none.sh", "for f (*.c(.)) { print f }\n"],
+      ["was.sh", "setopt x\nfor f (*.c) { print f }\n"],
+      ["crlf.sh", "#!/bin/bash\r\nif true; then\r\n  ls\r\nfi\r\n"],
+      ["note.bash", "cat <<E\none\n"],
+      ["mark.py", "\uFEFFx = 1\n"],
+      ["newer.py", "try:\n  pass\nexcept A, B:\n  t'{a}'\n"],
+      ["old.py", "print 'x'\n"],
+      ["made.py", "{% if a %}\nx = 1\n{% endif %}\n"],
+    ];
+    const told = await results(...quiet.map(([path, content]) => ["write", { path, content }] as const));
+    quiet.forEach(([path], i) => assert.doesNotMatch(told[i] ?? "", /Syntax errors/, `${path}: ${told[i]}`));
+    const wrong = await results(
+      ["write", { path: "package.json", content: '{ "a": 1, }' }],
+      ["write", { path: "plain.json", content: '{"a": 1,}' }],
+      ["write", { path: "any.jsonc", content: '{ "a": // one\n 1 "b": 2 }' }],
+      ["write", { path: "x.bash", content: "rm !(a\n" }],
+    );
+    for (const one of wrong) assert.match(one, /Syntax errors/);
+  });
+
+  it("has each way to decorate and to write types that the project's own compiler knows", async (t) => {
+    const { folder, results } = await make(t, {});
+    await symlink(MODULES, folder.at("node_modules"));
+    const content = "@one\nexport class A { @two() b = 1; @three c(@four d) {} }\n";
+    const fine = await results(
+      ["write", { path: "a.js", content }],
+      ["write", { path: "a.ts", content: content.replace("d)", "d: string)") }],
+      ["write", { path: "b.js", content: "export const v = <b>{1}</b>;\n" }],
+      ["write", { path: "c.js", content: "// @flow\ntype A = {| b: 1 |};\n" }],
+    );
+    for (const one of fine) assert.doesNotMatch(one, /Syntax errors/);
+    const [wrong] = await results(["write", { path: "d.js", content: "f(;\n" }]);
+    assert.match(wrong!, /Syntax errors .*\nd\.js:1/);
+  });
+
+  it("runs no program of the project", { skip: !has("python3") }, async (t) => {
+    const bad = { path: "a.py", content: "def f(:\n" };
+    const ran = '#!/bin/sh\necho ran >> "$(dirname "$0")/../ran"\n';
+    const { folder, results } = await make(t, {
+      "sitecustomize.py": "open('ran', 'w')\n",
+      "ast.py": "open('ran', 'w')\n",
+      ".python-version": "../../../x\n",
+    });
+    const files = [".venv/bin/python", "bin/python3", "bin/bash", "bin/gzip", "bin/base64", "bin/ruby"];
+    for (const file of files) {
+      await mkdir(path.dirname(folder.at(file)), { recursive: true });
+      await writeFile(folder.at(file), ran, { mode: 0o755 });
+    }
+    const outer = await tempDir(t, {});
+    await symlink(folder.at("bin/ruby"), outer.at("ruby"));
+    await symlink(folder.at("bin"), outer.at("linked"));
+    const calls = [
+      ["write", bad],
+      ["write", { path: "b.bash", content: "if\n" }],
+      ["write", { path: "c.rb", content: "def\n" }],
+    ] as const;
+    const [python] = await results(...calls);
+    assert.match(told(python), /a\.py:1: /);
+    const own = `${folder.at("bin")}:bin::./bin:${outer.at("linked")}:${outer.path}:${folder.at(".venv/bin")}`;
+    const env = { PATH: `${own}:${process.env["PATH"]}` };
+    const again = await make(t, {}, { env }, { projectDir: folder.path });
+    const [second, shell] = await again.results(
+      ["write", { ...bad, path: "d.py" }],
+      ["write", { path: "d.bash", content: "if\n" }],
+      ["write", { path: "d.rb", content: "def\n" }],
+    );
+    assert.match(told(second), /d\.py:1: /);
+    assert.match(told(shell), /d\.bash:\d/);
+    await assert.rejects(folder.read("ran"), /ENOENT/);
   });
 
   it("runs nothing that a command would not be allowed to, and can be left out", async (t) => {

@@ -28,6 +28,45 @@ async function project(content: string | Buffer, name = "a.ts") {
   };
 }
 
+describe("what a person is shown of an edit", () => {
+  const shownOf = async (content: string, edits: readonly (readonly [string, string])[]) => {
+    await using p = await project(content);
+    const all = edits.map(([old_string, new_string]) => ({ old_string, new_string, replace_all: false }));
+    const reach = { projectDir: join(p.file, ".."), signal: AbortSignal.timeout(10_000) };
+    const many = await tool("multiedit").preview!({ path: "a.ts", edits: all }, reach);
+    const [one] = all;
+    if (all.length === 1) assert.deepEqual(await tool("edit").preview!({ path: "a.ts", ...one }, reach), many);
+    assert.equal(await p.now(), content);
+    return { ...many, diff: many.diff?.map(({ path, ...texts }) => (assert.equal(path, p.file), texts)) };
+  };
+
+  it("is the place that was found, and that it was not found to the letter", async () => {
+    assert.deepEqual(await shownOf("a\n\tif x {\n\t\ty()\n\t}\n", [["if x {\n    y()\n}", "if x {\n    z()\n}"]]), {
+      diff: [{ oldText: "a\n\tif x {\n\t\ty()\n\t}\n", newText: "a\n\tif x {\n\t\tz()\n\t}\n" }],
+      note: "The text was found at line 2 (not to the letter: indentation differs; the new text was indented as the file is).",
+    });
+    const exact = await shownOf("one\ntwo\n", [
+      ["one", "1"],
+      ["two", "2"],
+    ]);
+    assert.deepEqual(exact, { diff: undefined }, "the arguments say it");
+    const many = "line\n".repeat(60_000);
+    assert.deepEqual(await shownOf(`${many}x = 1 \n${many}`, [["x = 1\nline\nline", "x = 2\nline\nline"]]), {
+      diff: [
+        {
+          oldText: "line\nline\nline\nx = 1 \nline\nline\nline",
+          newText: "line\nline\nline\nx = 2 \nline\nline\nline",
+        },
+      ],
+      note: "The text was found at line 60001 (not to the letter: blanks at the ends of lines differ).",
+    });
+  });
+
+  it("is nothing more than the arguments say where the edit would be refused", async () => {
+    await assert.rejects(shownOf("one\n", [["two", "2"]]), /not found/);
+  });
+});
+
 describe("what a person is shown of a write", () => {
   const shownOf = (projectDir: string, path: string, content: string, ms = 10_000) =>
     tool("write").preview!({ path, content }, { projectDir, signal: AbortSignal.timeout(ms) });

@@ -118,6 +118,24 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await asked.getByRole("region", { name: "Plan" }).getByRole("listitem").first().waitFor();
   });
 
+  it("shows the commands that run in the background, until they end, and no sideways scroll on a phone", async (t) => {
+    const command = "read -r line # a command that is longer than what a phone has room for in a line";
+    server.models.enqueue(call("bash", { command, background: true }), call("bash", { command: "true" }), say("On."));
+    const { session_id: id } = await begin({ message: "Start" });
+    const page = await open(t, sessionUrl(server, id), { width: 380, height: 700 });
+    const list = page.getByRole("list", { name: "In the background" });
+    await page.getByText("On.", { exact: true }).waitFor();
+    const [line, ...others] = await list.getByRole("listitem").allTextContents();
+    assert.deepEqual(others, []);
+    const [, name = ""] = /^(bg-[0-9a-f]{6})read -r line # a command/.exec(line ?? "") ?? assert.fail(line);
+    assert.deepEqual(await accessFindings(page), []);
+    assert.deepEqual(await sidewaysScroll(page), []);
+    server.models.enqueue(call("bash_stop", { id: name }), say("Off."));
+    await begin({ message: "Stop", session_id: id });
+    await page.getByText("Off.", { exact: true }).waitFor();
+    await list.waitFor({ state: "detached" });
+  });
+
   it("plots tokens and cost over time, and says the same in words", async (t) => {
     let id: string | undefined;
     for (const tokens of [1000, 3000]) {

@@ -11,9 +11,13 @@ export function Processes({ session }: { session: OpenSession }) {
       {processes.map(({ id, command, keep }) => (
         <li key={id} class="process" title={command}>
           <Icon name="terminal" />
-          <span class="process-id">{id}</span>
+          <code class="process-id">{id}</code>
           <code class="process-command">{command}</code>
-          {keep && <span class="process-keep">kept</span>}
+          {keep && (
+            <span class="process-keep" title="It goes on when gantry ends">
+              kept
+            </span>
+          )}
         </li>
       ))}
     </ul>

@@ -50,13 +50,14 @@ export const undo = {
     redo: { type: "boolean", about: "take the last undo back instead" },
     dryRun: { type: "boolean", about: "change nothing, and say what would be" },
     filesOnly: { type: "boolean", about: "what was said stays" },
-    force: { type: "boolean", about: "overwrite what somebody else changed since, too" },
+    wordsOnly: { type: "boolean", about: "files stay as they are" },
+    force: { type: "boolean", about: "overwrite what somebody else changed, leave what cannot be brought back" },
     ...JSON_FLAG,
     ...CONFIG_FLAGS,
   },
   details:
     "Files are as they were before gantry's own tools changed them. What commands, other programs and other machines did stays. " +
-    "Where somebody else changed such a file since, nothing is undone without --force.",
+    "Where somebody else changed such a file since, or no copy of one is kept, nothing is undone without --force.",
 } as const satisfies About;
 
 export const exporting = {

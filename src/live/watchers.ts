@@ -1,0 +1,53 @@
+import { setMaxListeners } from "node:events";
+import { onAbort } from "../base/abort.js";
+import type { ProcessState } from "../ports/background.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { WatchEvent, WatchOptions } from "../ports/watch.js";
+import { Live } from "./live.js";
+
+/** Who watches the sessions of one agent. Nothing is loaded or opened for them before there are any. */
+export class Watchers {
+  readonly #store: () => Promise<SessionDriver>;
+  readonly #processes: (rootId: string) => Promise<readonly ProcessState[]>;
+  readonly #closing: AbortSignal;
+  #live: Live | undefined;
+
+  /** `processes` lists what goes on in the background of a chain; `closing` is aborted when the agent closes. */
+  constructor(
+    store: () => Promise<SessionDriver>,
+    processes: (rootId: string) => Promise<readonly ProcessState[]>,
+    closing: AbortSignal,
+  ) {
+    this.#store = store;
+    this.#processes = processes;
+    this.#closing = closing;
+  }
+
+  get live(): Live {
+    return (this.#live ??= new Live(this.#processes));
+  }
+
+  /** As `Sessions.watch`. Ends with the agent. */
+  async *watch(id: string, options: WatchOptions): AsyncGenerator<WatchEvent, void, undefined> {
+    const store = await this.#store();
+    const { watch } = await import("./watch.js");
+    // Whoever watches holds no agent open.
+    const ended = new AbortController();
+    const others = [this.#closing, ...(options.signal ? [options.signal] : [])];
+    // Any number may watch.
+    setMaxListeners(0, ...others);
+    const ties = others.map((one) => onAbort(one, () => ended.abort()));
+    try {
+      yield* watch(this.live, store, id, { ...options, signal: ended.signal });
+    } finally {
+      for (const untie of ties) untie();
+    }
+  }
+
+  /** This process changed a chain; `messages`: also what was said in it. */
+  async tell(rootId: string, messages: boolean): Promise<void> {
+    const store = await this.#store();
+    if (messages) this.live.changed(rootId, store);
+    else this.live.touched(rootId, store);
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * Who holds a command that outlives gantry: a Node of its own, the leader of the command's process group. It writes down
+ * who it is before it starts the command, and how that ended; it gives it what is added to a file as fast as it reads, and
+ * writes what it prints into files of bounded size. On a full disk output is lost, and the command goes on. What the command
+ * leaves behind in its group ends with it, after TERM and up to 2 s.
+ */
+export const KEEPER = `
+const fs = require("node:fs");
+const { spawn } = require("node:child_process");
+const [base, record, part, cwd, file, ...args] = process.argv.slice(1);
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => {});
+const said = fs.readFileSync(0);
+const lineOf = (pid) => {
+  const stat = fs.readFileSync("/proc/" + pid + "/stat", "latin1");
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+};
+const startOf = (pid) => Number(lineOf(pid)[19]);
+const boot = fs.readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+let number = 0;
+let size = 0;
+let lost = 0;
+let out = fs.openSync(base + ".0", "w", 0o600);
+const input = fs.openSync(base + ".in", "a+", 0o600);
+const own = JSON.stringify({ ...JSON.parse(record), pid: process.pid, started: startOf(process.pid), boot });
+fs.writeFileSync(base + ".tmp", own, { mode: 0o600 });
+fs.renameSync(base + ".tmp", base + ".json");
+// From here on the command must not go under with its keeper.
+process.on("uncaughtException", () => {});
+const note = (name, value) => {
+  try {
+    fs.writeFileSync(base + name, value, { mode: 0o600 });
+  } catch {}
+};
+const add = (chunk) => {
+  for (let at = 0; at < chunk.length; ) {
+    if (size >= part) {
+      const next = fs.openSync(base + "." + (number + 1), "w", 0o600);
+      fs.closeSync(out);
+      out = next;
+      number += 1;
+      size = 0;
+      if (number > 3) fs.rmSync(base + "." + (number - 3), { force: true });
+    }
+    const written = fs.writeSync(out, chunk, at, Math.min(chunk.length - at, part - size));
+    at += written;
+    size += written;
+  }
+};
+const write = (chunk) => {
+  try {
+    if (lost > 0) add(Buffer.from("\\n[... " + lost + " bytes could not be written ...]\\n"));
+    lost = 0;
+    add(chunk);
+  } catch {
+    lost += chunk.length;
+  }
+};
+const others = () =>
+  fs.readdirSync("/proc").some((pid) => {
+    if (!/^[0-9]+$/.test(pid) || Number(pid) === process.pid) return false;
+    try {
+      const [state, , group] = lineOf(pid);
+      return Number(group) === process.pid && !"ZX".includes(state);
+    } catch {
+      return false;
+    }
+  });
+let ended = false;
+const over = (code, signal) => {
+  if (ended) return;
+  ended = true;
+  note(".end", JSON.stringify({ code, signal }));
+  const since = Date.now();
+  process.kill(-process.pid, "SIGTERM");
+  const end = () => {
+    if (Date.now() - since > 2000 || !others()) process.kill(-process.pid, "SIGKILL");
+    setTimeout(end, 50);
+  };
+  end();
+};
+const stdio = ["pipe", "pipe", "pipe", "ignore", said.length > 0 ? "pipe" : "ignore"];
+const child = spawn(file, args, { cwd, stdio });
+for (const stream of child.stdio) stream?.on("error", () => {});
+if (said.length > 0) child.stdio[4].end(said);
+child.stdout.on("data", write);
+child.stderr.on("data", write);
+child.once("error", (error) => {
+  write(Buffer.from(error.message));
+  over(127, null);
+});
+child.once("exit", (code, signal) => {
+  // What it printed last is on its way; who has its output open beside it is not waited for.
+  child.once("close", () => over(code, signal));
+  setTimeout(over, 250, code, signal);
+});
+try {
+  note(".child", JSON.stringify({ pid: child.pid, started: startOf(child.pid) }));
+} catch {}
+const chunk = Buffer.alloc(65536);
+let at = 0;
+let told = 0;
+const look = () => {
+  let count = 0;
+  while (!child.stdin.writableNeedDrain && (count = fs.readSync(input, chunk, 0, chunk.length, at)) > 0) {
+    child.stdin.write(Buffer.from(chunk.subarray(0, count)));
+    at += count;
+  }
+  const took = at - child.stdin.writableLength;
+  if (took !== told) note(".took", String((told = took)));
+  if (count === 0 && !child.stdin.writableNeedDrain && fs.existsSync(base + ".eof")) child.stdin.end();
+};
+setInterval(look, 200);
+`;

@@ -1,0 +1,49 @@
+import { stat } from "node:fs/promises";
+import { isAbsolute } from "node:path";
+import { newId, now } from "../base/ids.js";
+import { NO_USAGE } from "../conversation/usage.js";
+import { InputError, ProjectFolderError } from "../ports/errors.js";
+import type { Session } from "../ports/session.js";
+
+/** A session before it is said anything. */
+export interface NewSession {
+  /** Absolute path of a folder; default the agent's own. */
+  projectDir?: string;
+  /** Default `New Session <timestamp>`. */
+  title?: string;
+  /** A second id that finds the session. */
+  alias?: string;
+}
+
+/** A new original with no message. */
+export function newSession(input: NewSession, { projectDir, mode }: Pick<Session, "projectDir" | "mode">): Session {
+  const id = newId();
+  const createdAt = now();
+  return {
+    id,
+    alias: input.alias ?? "",
+    title: input.title ?? `New Session ${createdAt}`,
+    titled: false,
+    provider: "",
+    model: "",
+    reasoningEffort: "",
+    mode,
+    leave: [],
+    cuts: [],
+    projectDir: input.projectDir ?? projectDir,
+    parentId: "",
+    spawnedBy: null,
+    chain: { root: id, index: 0 },
+    lastSeq: 0,
+    createdAt,
+    updatedAt: createdAt,
+    usage: NO_USAGE,
+  };
+}
+
+/** Rejects with `ProjectFolderError` when there is no such folder. */
+export async function checkFolder(path: string): Promise<void> {
+  if (!isAbsolute(path)) throw new InputError("projectDir", "an absolute path");
+  const stats = await stat(path).catch(() => undefined);
+  if (!stats?.isDirectory()) throw new ProjectFolderError();
+}
