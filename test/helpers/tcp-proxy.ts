@@ -21,6 +21,8 @@ export class TcpProxy {
   readonly #pairs = new Set<Pair>();
   /** How many connections it has cut. */
   cuts = 0;
+  /** Pieces that clients said on all of them together and that went on to the server. */
+  asked = 0;
   /** Bytes of answers that go through on the next connection, before that is cut; the ones after it are left alone. */
   nextPasses = Infinity;
 
@@ -69,7 +71,10 @@ export class TcpProxy {
     client.on("data", (bytes) => {
       pair.questions++;
       if (pair.cut === "question") this.#cut(pair);
-      else server.write(bytes);
+      else {
+        this.asked++;
+        server.write(bytes);
+      }
     });
     server.on("data", (bytes) => {
       if (pair.cut === "answer") return this.#cut(pair);

@@ -211,6 +211,8 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     await pane.keys("C-d");
     await pane.until(/Delete the session "A name of mine"\?/);
     await pane.keys("n");
+    // What comes with it in one piece is an answer of more than one letter.
+    await pane.until((screen) => !/Delete the session/.test(screen));
     await command("/sessions", /❯ +A name of mine/);
     await pane.keys("C-d");
     await pane.until(/Delete the session/);

@@ -5,6 +5,7 @@ import { mkdir, readdir, readFile, stat, symlink, utimes, writeFile } from "node
 import { availableParallelism } from "node:os";
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { builtinTools, type BuiltinToolsOptions, type Tool, type ToolContext } from "gantry";
 import { findBubblewrap } from "../../src/tools/bubblewrap.js";
@@ -187,7 +188,8 @@ describe("a command in the background", linux, () => {
       await call("bash_input", { id, text: "" }, context);
       await look({ wait_for });
     }
-    while (!(await look()));
+    // Looks alone would leave the process no moment in which to hear of the command.
+    while (!(await look())) await sleep(10);
     const wanted = Array.from({ length: 1500 }, (_, i) => `line-${i + 1}-é`);
     // Between two looks a line may be cut.
     assert.ok(seen.join("").replaceAll("\n", "") === `éb${["c", ...wanted].join("")}`);
