@@ -36,7 +36,8 @@ export const run: Command<typeof undo.flags> = async (context) => {
         : sessions.undo(id, { ...options, filesOnly, wordsOnly, ...(to !== undefined && { to }) }));
       await tell(undone.files, !dryRun, undone.to);
       const isWhole = undone.files.every(({ outcome }) => !isLeft(outcome));
-      const what = undone.files.length === 0 ? "no file was to be changed" : `${undone.files.length} paths`;
+      const { length } = undone.files;
+      const what = length === 0 ? "no file was to be changed" : length === 1 ? "1 path" : `${length} paths`;
       output.tell(`${dryRun ? "would be " : ""}${redo ? "brought back" : "undone"}: ${what}`);
       return isWhole ? 0 : 1;
     } catch (error) {
