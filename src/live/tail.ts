@@ -32,6 +32,15 @@ interface Asked {
   readonly steps: Map<string, Step>;
 }
 
+/** Messages of one moment. */
+export interface Page {
+  readonly messages: readonly Message[];
+  /** Whether there may be more behind them. */
+  readonly more: boolean;
+  /** What was made of them for others: of another moment's the same place may lack something else. */
+  readonly steps: Map<string, Step>;
+}
+
 function asked(version: number): Asked {
   return { version, pages: new Map(), steps: new Map() };
 }
@@ -197,7 +206,8 @@ export class Tail {
     if (this.#state) return this.#state;
     const asked = this.#stateOf().then((state) => {
       const { state: now = "finished" } = state?.run ?? {};
-      this.#isRunning = now === "running" || now === "waiting";
+      // One that was asked for before another may come behind it, and says nothing of now.
+      if (this.#state === asked) this.#isRunning = now === "running" || now === "waiting";
       if (!state) return undefined;
       const text = JSON.stringify(state);
       if (text !== this.#told?.text) this.#told = { text, event: { type: "state", state } };
@@ -208,9 +218,8 @@ export class Tail {
     return (this.#state = asked);
   }
 
-  /** What a reader at a place lacks of a message; told to all who are there. */
-  step(place: Place, message: Message): Step {
-    const { steps } = this.#now();
+  /** What a reader at a place lacks of a page's message; told to all who are there. */
+  step(place: Place, message: Message, { steps }: Page): Step {
     const key = `${message.seq} ${place.key}`;
     let step = steps.get(key);
     if (!step) {
@@ -225,25 +234,26 @@ export class Tail {
    * The message with this `seq` and those behind it, at most a page of them; whether there may be more. `cuts`: of the
    * session, as who asks knows it.
    */
-  async from(seq: number, cuts: number): Promise<{ messages: readonly Message[]; more: boolean }> {
+  async from(seq: number, cuts: number): Promise<Page> {
+    const { pages, steps } = this.#now();
     // The lease is given back a moment before the run says so: what another process cut then is not there any more.
     if (seq >= this.#since && cuts === this.#cuts) {
       const at = this.#messages.findIndex((message) => message.seq >= seq);
       return {
         messages: at < 0 ? [] : this.#messages.slice(at, at + PAGE),
         more: at >= 0 && at + PAGE < this.#messages.length,
+        steps,
       };
     }
     // Never older than the state, which says what of it was cut.
     const state = this.state();
-    const { pages } = this.#now();
     const query = { scope: "chain", after: seq - 1, limit: PAGE } as const;
     const page = pages.get(seq) ?? state.then(() => this.#store.messages(this.rootId, query));
     if (pages.size >= PAGES) pages.clear();
     pages.set(seq, page);
     page.catch(() => pages.delete(seq));
     const messages = await page;
-    return { messages, more: messages.length === PAGE };
+    return { messages, more: messages.length === PAGE, steps };
   }
 
   /** Resolves when something changed since `version`, not too soon after it did last, or the signal aborts. */

@@ -127,7 +127,7 @@ class Watch {
       if (cut === undefined) this.#place = this.#place.with(cuts);
       else yield* this.#step(this.#place.cut(cut, cuts, page.messages[0]));
       this.#voidAfter = undefined;
-      for (const message of page.messages) yield* this.#step(this.#tail.step(this.#place, message));
+      for (const message of page.messages) yield* this.#step(this.#tail.step(this.#place, message, page));
       more = page.more;
       // Behind what was said by then: who hears that a run ended has all of it.
       const { run } = state.state;

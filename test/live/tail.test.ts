@@ -5,8 +5,10 @@ import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, MemoryDriver, StoreError, type SessionDriver, type WatchEvent } from "gantry";
 import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
-import { Tail, type TailHold } from "../../src/live/tail.js";
-import { aMessage, aSession, change } from "../../src/testing/session-driver/rule.js";
+import { parseCursor } from "../../src/live/cursor.js";
+import { Place } from "../../src/live/place.js";
+import { Tail, type Page, type TailHold } from "../../src/live/tail.js";
+import { aMessage, aSession, change, growing } from "../../src/testing/session-driver/rule.js";
 import { gate } from "../helpers/gate.js";
 import { STORES, sqliteStore } from "../helpers/stores.js";
 import { comparable, WatchedPage } from "../helpers/watched-page.js";
@@ -189,6 +191,23 @@ describe("who watches", { concurrency: true }, () => {
     const { cuts } = (await agent.sessions.get("a"))!;
     const seqs = async (known: number) => (await tail.from(1, known)).messages.map(({ seq }) => seq);
     assert.deepEqual([await seqs(0), cuts.length, await seqs(1)], [[1, 2, 3], 1, [1, 2]]);
+  });
+
+  it("makes of what was read before a change nothing for those who read behind it", async (t) => {
+    const driver = new MemoryDriver();
+    await driver.open();
+    t.after(() => driver.close());
+    await driver.create({ session: aSession("a") });
+    await driver.write("a", change({ add: [growing("a", 1)] }));
+    const tail = new Tail("a", driver, () => Promise.resolve(undefined));
+    const first = await tail.from(1, 0);
+    const { place } = tail.step(new Place("a", parseCursor("a", "")), first.messages[0]!, first);
+    const before = await tail.from(1, 0);
+    const append = [{ messageId: "a-1", part: 0, type: "text" as const, text: "more" }];
+    await driver.write("a", change({ append }));
+    tail.changed();
+    const eventsOf = (page: Page) => tail.step(place, page.messages[0]!, page).events.map(({ type }) => type);
+    assert.deepEqual([eventsOf(before), eventsOf(await tail.from(1, 0))], [[], ["delta"]]);
   });
 
   it("shares with others at the same place what is asked and made, and all see the same", async (t) => {
