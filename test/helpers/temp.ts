@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** What can run something at the end of a test: a test's context, or `{ after }` of `node:test` for a whole file. */
 export interface Hooks {
@@ -17,6 +18,8 @@ export interface TempDir extends AsyncDisposable {
   write(files: Readonly<Record<string, string | Uint8Array>>): Promise<void>;
   /** Text of a file inside. */
   read(file: string): Promise<string>;
+  /** The same, as soon as another process has begun to write it: what holds one line is whole then. */
+  written(file: string): Promise<string>;
   remove(): Promise<void>;
 }
 
@@ -36,6 +39,13 @@ export async function makeTempDir(prefix = "gantry-"): Promise<TempDir> {
       }
     },
     read: (file) => readFile(path.join(root, file), "utf8"),
+    async written(file) {
+      for (;;) {
+        const text = await readFile(path.join(root, file), "utf8").catch(() => "");
+        if (text !== "") return text;
+        await sleep(10);
+      }
+    },
     remove,
     [Symbol.asyncDispose]: remove,
   };

@@ -65,7 +65,7 @@ describe("commands in the background of a session", { skip: process.platform !==
     await watched.seen(() => watched.states.length === 1);
     assert.ok(watched.states[0] === undefined);
     await api.run({ message: "go", session_id: id });
-    await watched.seen((last) => last?.length === 2);
+    await watched.seen((last) => last?.length === 2 && last[0]?.state === "ended");
     const [ended, running] = watched.states.at(-1)!;
     assert.deepEqual(
       { ...ended!, id: "", since: "" },
@@ -73,7 +73,7 @@ describe("commands in the background of a session", { skip: process.platform !==
     );
     assert.deepEqual([running!.state, running!.exit_code], ["running", null]);
     // It outlives its run, and who begins to watch later is told as well.
-    const pid = Number(await folder.read("pid"));
+    const pid = Number(await folder.written("pid"));
     assert.ok(isLiving(pid));
     const late = statesOf(t, `${api.url}/api/sessions/${id}/events`);
     await late.seen((last) => last?.[1]?.state === "running");

@@ -105,7 +105,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const { folder, keptPath, start } = await gantries(t);
     const first = start();
     const id = idIn((await first.call("bash", { command: "echo $$ > pid; exec sleep 300", keep: true })).text);
-    const pid = Number(await folder.read("pid"));
+    const pid = Number(await folder.written("pid"));
     const { pid: keeper } = JSON.parse(await readFile(path.join(keptPath, "one", `${id}.json`), "utf8")) as {
       pid: number;
     };
@@ -153,7 +153,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
   it("outlives a kill -9 of gantry, and the deletion of its session", async (t) => {
     const { folder, keptPath, start } = await gantries(t);
     const holder = new Child("process-holder.ts", ["kept", SERVICE, folder.path, keptPath]);
-    while (!existsSync(folder.at("child")) || (await folder.read("child")) === "") await sleep(10);
+    await folder.written("child");
     await holder.kill();
     const pid = Number(await folder.read("pid"));
     const next = start();

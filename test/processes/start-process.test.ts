@@ -119,7 +119,8 @@ describe("nothing outlives who started it", linux, () => {
     it(`ended by kill -9: ${how}`, async (t) => {
       const folder = await tempDir(t);
       const holder = new Child("process-holder.ts", [how, `trap "" TERM; ${THREE} wait`, folder.path]);
-      while (!existsSync(folder.at("three")) || (await folder.read("three")) === "") await sleep(10);
+      // Each writes for itself: the last of them may be there first.
+      for (const name of ["one", "two", "three"]) await folder.written(name);
       await holder.kill();
       await allGone(folder);
     });

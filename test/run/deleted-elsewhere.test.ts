@@ -36,7 +36,7 @@ describe(
         await deleted.result;
         const kept = await agent.run({ message: "go" });
         await kept.result;
-        const pidOf = async (file: string) => Number(await folder.read(file));
+        const pidOf = async (file: string) => Number(await folder.written(file));
         const [one, two] = [await pidOf("one"), await pidOf("two")];
         assert.deepEqual([isLiving(one), isLiving(two)], [true, true]);
         await other.sessions.delete(deleted.sessionId);

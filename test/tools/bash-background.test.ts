@@ -161,7 +161,7 @@ describe("a command in the background", linux, () => {
     const all = builtinTools({ env, bash: { sandbox: "off" } });
     const bash = all.find(({ name }) => name === "bash")!;
     await callTool(bash, { command: "echo $$ > pid; exec sleep 300", background: true }, toolContext(folder.path));
-    const pid = Number(await folder.read("pid"));
+    const pid = Number(await folder.written("pid"));
     assert.ok(isLiving(pid));
     await Promise.all(all.map(async (tool) => tool.close?.()));
     assert.ok(!isLiving(pid));
