@@ -69,6 +69,13 @@ async function client(
 
 const outputs = (peer: AcpPeer): string[] =>
   peer.updates().flatMap(({ rawOutput }) => (rawOutput === undefined ? [] : [rawOutput]));
+
+/** A client hears of what another process changed once it watches, and its person can be asked from then on. */
+async function watches(peer: AcpPeer, session: string, elsewhere: Agent): Promise<void> {
+  await elsewhere.sessions.update(session, { title: "watched" });
+  await peer.seen(({ params }) => params?.update?.title === "watched");
+}
+
 const choose = ({ toolCall }: Json) => (toolCall.title === "Change a" ? "allow_once" : "2");
 
 for (const [name, make] of STORES)
@@ -131,10 +138,11 @@ for (const [name, make] of STORES)
       const { path: cwd } = await tempDir(t);
       const driver = await make(t);
       const { agent, ran } = processOn(t, driver());
+      const elsewhere = processOn(t, driver());
       const peer = await client(t, agent, "zed", choose);
       const session = await peer.newSession(cwd);
       await peer.request("session/load", { sessionId: session, cwd });
-      await peer.seen(({ params }) => params?.update?.sessionUpdate === "config_option_update");
+      await watches(peer, session, elsewhere.agent);
       await (
         await agent.run({ message: "x", sessionId: session, mode: "ask" })
       ).result;
@@ -157,12 +165,13 @@ for (const [name, make] of STORES)
       const { path: cwd } = await tempDir(t);
       const driver = await make(t);
       const { agent, ran } = processOn(t, driver());
-      const odd = name === "memory" ? ["allow", "yes", "", "no_answer"] : ["allow"];
+      const elsewhere = processOn(t, driver());
+      const odd = name === "sqlite" ? ["allow", "yes", "", "no_answer"] : ["allow"];
       for (const optionId of odd) {
         const peer = await client(t, agent, "zed", () => optionId);
         const session = await peer.newSession(cwd);
         await peer.request("session/load", { sessionId: session, cwd });
-        await peer.seen(({ params }) => params?.update?.sessionUpdate === "config_option_update");
+        await watches(peer, session, elsewhere.agent);
         await (
           await agent.run({ message: "x", sessionId: session, mode: "ask" })
         ).result;

@@ -118,9 +118,9 @@ describe("nothing outlives who started it", linux, () => {
   for (const how of ["program", "bash"])
     it(`ended by kill -9: ${how}`, async (t) => {
       const folder = await tempDir(t);
-      const holder = new Child("process-holder.ts", [how, `trap "" TERM; ${THREE} wait`, folder.path]);
-      // Each writes for itself: the last of them may be there first.
-      for (const name of ["one", "two", "three"]) await folder.written(name);
+      const holder = new Child("process-holder.ts", [how, `trap "" TERM; ${THREE} echo > all; wait`, folder.path]);
+      // Before that it still speaks to the holder, and would die of it: its child without a mark could not be found.
+      await folder.written("all");
       await holder.kill();
       await allGone(folder);
     });
@@ -143,6 +143,8 @@ describe("nothing outlives who started it", linux, () => {
     assert.ok(first !== undefined);
     process.kill(first, "SIGKILL");
     while ([undefined, first].includes(guardianOf(pid))) await sleep(10);
+    // It is there a moment before it is told what to watch.
+    await sleep(200);
     await holder.kill();
     await allGone(folder);
   });
