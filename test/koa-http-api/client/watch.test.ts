@@ -290,20 +290,23 @@ describe("a watch of the client", () => {
     const proxy = await TcpProxy.before(t, api.url);
     const direct = new GantryClient({ url: api.url });
     const client = new GantryClient({ url: proxy.url(api.url) });
-    const typesOf = async (events: AsyncIterable<WatchedEvent>) => {
+    const typesOf = async (events: AsyncIterable<WatchedEvent>, begun = () => {}) => {
       const types: string[] = [];
-      for await (const { type } of events) types.push(type);
+      for await (const { type } of events) {
+        types.push(type);
+        begun();
+      }
       return types;
     };
     for (const isAway of [false, true]) {
       const { sessionId: id } = await direct.run({ message: "Hi" });
-      const opened = gate();
-      const types = typesOf(client.sessions.watch(id, { onConnection: (s) => void (s === "lost" && opened.open()) }));
-      while (proxy.size === 0 || proxy.spokenOn(1) === 0) await new Promise((resolve) => setTimeout(resolve, 5));
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      const [begun, lost] = [gate(), gate()];
+      const onConnection = (state: ConnectionState) => void (state === "lost" && lost.open());
+      const types = typesOf(client.sessions.watch(id, { onConnection }), begun.open);
+      await begun.wait();
       if (isAway) {
         proxy.cutAll();
-        await opened.wait();
+        await lost.wait();
       }
       await direct.sessions.delete(id);
       assert.equal((await types).at(-1), "deleted");
