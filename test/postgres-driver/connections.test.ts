@@ -181,7 +181,7 @@ it("tells after a while that nothing is there, and takes what comes at once in b
   );
   // Others: those above may know for long enough that nothing listens, and let nobody wait.
   // To make so many calls may take a second; all are told as soon as that is known.
-  const fresh = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: { ...POOL, connectTimeout: 20 } });
+  const fresh = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: POOL });
   t.after(() => fresh.close());
   const first = fresh.open(() => Promise.resolve());
   const many = [first, ...Array.from({ length: 10_499 }, () => fresh.query("SELECT 1", [], "read"))];

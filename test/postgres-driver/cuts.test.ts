@@ -27,7 +27,7 @@ const CHAINS = 6;
 /** What a client says before it is let in, so that its next words are a statement. */
 const INTRODUCTION = 3;
 /** So much is asked at least between two cuts: on a slow machine nothing would come through if only the clock told. */
-const BETWEEN = 4;
+const BETWEEN = 2;
 
 /** A driver by way of a proxy, and one that goes there directly. */
 async function drivers(hooks: Hooks): Promise<{ proxy: TcpProxy; cut: PostgresDriver; direct: PostgresDriver }> {
