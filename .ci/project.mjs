@@ -8,8 +8,8 @@ import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("..", import.meta.url)).replace(/[\\/]$/, "");
 export const CACHE = path.join(ROOT, "node_modules", ".cache", "gantry");
-/** The sources and tests as JavaScript, laid out like the project's own folder. */
-export const COMPILED = path.join(CACHE, "compiled");
+/** Flags of Node for a program that imports the sources. */
+export const SOURCE_FLAGS = ["--import=tsx", "--conditions=@gantry/source"];
 export const at = (...parts) => path.join(ROOT, ...parts);
 
 /** End with one line when this Node is older than the package allows. */
@@ -87,20 +87,15 @@ export function npmCommand() {
   return script?.endsWith(".js") ? [process.execPath, script] : [process.platform === "win32" ? "npm.cmd" : "npm"];
 }
 
-/** Every `*.test.ts` below `test`. Listed here, because Node 20 expands no patterns. */
-export function testFiles() {
-  return filesBelow("test").filter((file) => file.endsWith(".test.ts"));
+/** Every `*.test.ts` below a folder. Listed here, because Node 20 expands no patterns. */
+export function testFiles(folder = "test") {
+  return filesBelow(folder).filter((file) => file.endsWith(".test.ts"));
 }
 
-/** Where a file of the project, given from its root, is when it is compiled (`compile.mjs`). */
-export function compiledFile(file) {
-  return path.join(COMPILED, file.replace(/\.tsx?$/, ".js"));
-}
-
-/** The project's own file, from its root, of a compiled one or of itself. */
-export function sourceFile(file) {
-  const below = path.relative(COMPILED, file);
-  return below.startsWith("..") ? path.relative(ROOT, file) : below.replace(/\.js$/, ".ts");
+/** Test files that run once for each store of `STORES` (test/helpers/stores.ts, server-stores.ts). */
+export function testsOverStores() {
+  const isOverStores = /\b(?:ALL_|QUICK_|SERVER_)?STORES\b.*helpers\/(?:server-)?stores\.js"/;
+  return testFiles().filter((file) => isOverStores.test(readFileSync(at(file), "utf8")));
 }
 
 /** Run a command to its end, its output going where `stdio` says. Resolves with the exit code. */

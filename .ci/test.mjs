@@ -1,182 +1,177 @@
-// `npm test`: types, lint, format, build, every test. `--only FILE...` runs tests of these files and nothing else.
+// Runs test suites with `node --test` by tsx. Usage: test.mjs [--group] SUITE|FILE|FOLDER ...
+// A suite is a folder of `test`, or one of STEPS below. `--group` runs all suites in one `node --test`, beside the steps;
+// without it they run one after the other. Fails if a test leaves a process or a temporary file behind.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import {
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  readdirSync,
-  readlinkSync,
-  realpathSync,
-  rmSync,
-  symlinkSync,
-} from "node:fs";
-import { availableParallelism, tmpdir } from "node:os";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, realpathSync } from "node:fs";
+import { rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import path from "node:path";
+import { pathToFileURL } from "node:url";
 import {
   CACHE,
-  COMPILED,
-  ROOT,
+  SOURCE_FLAGS,
   at,
-  buildStamp,
   checkNode,
-  compiledFile,
+  filesBelow,
   install,
   run,
-  sourceDigest,
   testFiles,
+  testsOverStores,
 } from "./project.mjs";
 
-/** A file that takes longer hangs; the slowest takes a fraction of it. */
-const FILE_LIMIT_MS = 240_000;
+/** Limit for one test and for one process of tests, in ms. A hang ends here; a slow machine does not come near it. */
+const TEST_LIMIT_MS = 900_000;
+/** Processes of tests at a time. Half of a test is waiting for a socket, a process or a disk. */
+const CONCURRENCY = 4;
+/** Test files that share one process in the suites of BATCHED. */
+const BATCH_SIZE = 24;
+/** Suites whose files may share a process: their tests start no process and count nothing process-wide. */
+const BATCHED = new Set(["unit"]);
 
-const TSC = at("node_modules/typescript/bin/tsc");
-/** What it declares is checked by "types". */
-const BUILD = { name: "build", args: [at(".ci/build.mjs"), "--unchecked"] };
-const CHECKS = [
-  {
-    name: "types",
-    args: [TSC, "-p", ".", "--incremental", "--tsBuildInfoFile", path.join(CACHE, "check.tsbuildinfo")],
-  },
-  {
-    name: "types of the console",
-    args: [
-      TSC,
-      "-p",
-      "adapters/web-console/app",
-      "--incremental",
-      "--tsBuildInfoFile",
-      path.join(CACHE, "check-console.tsbuildinfo"),
-    ],
-  },
-  {
-    name: "lint",
-    args: [
-      at("node_modules/eslint/bin/eslint.js"),
-      "--config=.ci/eslint.config.js",
-      "--max-warnings=0",
-      "--cache",
-      "--cache-strategy=content",
-      `--cache-location=${path.join(CACHE, "eslint")}`,
-      ".",
-    ],
-  },
-  {
-    name: "format",
-    args: [
-      at("node_modules/prettier/bin/prettier.cjs"),
-      "--check",
-      "--log-level=warn",
-      "--cache",
-      `--cache-location=${path.join(CACHE, "prettier")}`,
-      ".",
-    ],
-  },
+const bin = (name) => at("node_modules", name);
+const tsc = (project, name) => [
+  ...[bin("typescript/bin/tsc"), "-p", project, "--incremental"],
+  ...["--tsBuildInfoFile", path.join(CACHE, `${name}.tsbuildinfo`)],
 ];
+const eslint = (files) => [
+  ...[bin("eslint/bin/eslint.js"), "--config=.ci/eslint.config.js", "--max-warnings=0", "--no-warn-ignored"],
+  ...["--cache", "--cache-strategy=content", `--cache-location=${path.join(CACHE, "eslint")}`, ...files],
+];
+const prettier = (files) => [
+  ...[bin("prettier/bin/prettier.cjs"), "--check", "--log-level=warn", "--ignore-unknown"],
+  ...["--cache", `--cache-location=${path.join(CACHE, "prettier")}`, ...files],
+];
+/** Commands of `node` that are no tests. Those of one step run at the same time. */
+const STEPS = {
+  types: () => [tsc(".", "check"), tsc("adapters/web-console/app", "check-console")],
+  lint: () => [eslint(["."]), prettier(["."])],
+  "lint:changed": async () => {
+    const files = await changedFiles();
+    const code = files.filter((file) => /\.(ts|tsx|js|mjs|cjs)$/.test(file));
+    return [...(code.length > 0 ? [eslint(code)] : []), ...(files.length > 0 ? [prettier(files)] : [])];
+  },
+};
 
 checkNode();
 await install();
 mkdirSync(CACHE, { recursive: true });
 
-const args = process.argv.slice(2);
-const only = args[0] === "--only" ? args.slice(1) : undefined;
-if (only?.length === 0) {
-  process.stderr.write("usage: npm run test:only -- test/<area>/<name>.test.ts ...\n");
-  process.exit(1);
-}
+const isGroup = process.argv.includes("--group");
+const names = process.argv.slice(2).filter((arg) => arg !== "--group");
 const failed = [];
 const startedAt = Date.now();
-const seconds = (since) => `${((Date.now() - since) / 1000).toFixed(1)} s`;
 
-const files = only ?? testFiles();
-// Behind the installation, which brings esbuild.
-if (!only) await (await import("./compile.mjs")).compile();
-// One for all files, made ready beside the checks; a file that runs alone starts its own when it needs one.
-const postgres = files.length > 1 && !process.env.GANTRY_TEST_POSTGRES ? startPostgres() : undefined;
-if (only) await tests();
-// The tests run what is built, and need no more of the checks: those fill the moments in which tests wait.
-else await Promise.all([step(BUILD).then(tests), checks()]);
-// Then what was built unchecked is nothing to start from.
-if (failed.includes("types")) rmSync(at("dist", ".stamp.json"), { force: true });
-
-process.stdout.write(
-  failed.length === 0
-    ? `\nall good in ${seconds(startedAt)}\n`
-    : `\nfailed: ${failed.join(", ")} (${seconds(startedAt)})\n`,
-);
+const steps = names.filter((name) => name in STEPS);
+const suites = names.filter((name) => !(name in STEPS));
+if (suites.length > 0) {
+  // Child processes of tests run this build. Its declarations are needed only where the package is tested.
+  const build = [at(".ci/build.mjs"), ...(suites.includes("package") ? [] : ["--js"])];
+  await report("build", () => run(process.execPath, build));
+}
+if (failed.length === 0) {
+  if (isGroup) await Promise.all([...steps.map(runStep), runTests(suites)]);
+  else for (const name of names) await (name in STEPS ? runStep(name) : runTests([name]));
+}
+process.stdout.write(failed.length === 0 ? "\nall good" : `\nfailed: ${failed.join(", ")}`);
+process.stdout.write(` (${names.join(" ")}, ${seconds(startedAt)})\n`);
 process.exitCode = failed.length === 0 ? 0 : 1;
 
-/** One after the other: each is a single thread of work, beside which tests run. */
-async function checks() {
-  for (const check of CHECKS) await step(check);
+function seconds(since) {
+  return `${((Date.now() - since) / 1000).toFixed(1)} s`;
 }
 
-async function step({ name, args }) {
+async function report(name, work) {
   const since = Date.now();
-  const code = await run(process.execPath, args, { stdio: ["ignore", "inherit", "inherit"] });
+  const code = await work();
   process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${name} (${seconds(since)})\n`);
   if (code !== 0) failed.push(name);
 }
 
-async function tests() {
-  // A temporary folder of this run alone: what is left in it, or still runs with it, was left behind by a test.
-  const temporary = mkdtempSync(path.join(realpathSync(tmpdir()), "gt-"));
-  const env = { ...process.env, TMPDIR: temporary, TEMP: temporary, TMP: temporary };
-  // Compiled, where the processes that they start are of the build: what those load by path are sources. Else by tsx.
-  const isCompiled = !only && buildStamp()?.digest === sourceDigest();
-  if (isCompiled) Object.assign(env, { GANTRY_TEST_DIST: "1", GANTRY_TEST_COMPILED: COMPILED });
-  else keepTsxCache(temporary);
-  const url = await postgres?.url;
-  if (url) env.GANTRY_TEST_POSTGRES = url;
-  const since = Date.now();
-  const code = await run(
-    process.execPath,
-    [
-      isCompiled ? "--enable-source-maps" : "--import=tsx",
-      "--conditions=@gantry/source",
-      at(".ci/run-tests.mjs"),
-      // Half of a test is waiting, for a process, a disk or a clock.
-      String(2 * Math.max(2, availableParallelism())),
-      String(FILE_LIMIT_MS),
-      process.stdout.isTTY || (only && !process.env.GANTRY_TEST_BRIEF) ? "spec" : "brief",
-      ...(isCompiled ? files.map((file) => compiledFile(path.relative(ROOT, path.resolve(file)))) : files),
-    ],
-    { stdio: ["ignore", "inherit", "inherit"], env },
+async function runStep(name) {
+  const commands = await STEPS[name]();
+  await report(name, async () =>
+    Math.max(0, ...(await Promise.all(commands.map((args) => run(process.execPath, args))))),
   );
-  process.stdout.write(`${code === 0 ? "ok" : "FAILED"}  ${files.length} test files (${seconds(since)})\n`);
-  if (code !== 0) failed.push("tests");
-  await postgres?.stop();
+}
 
-  const left = await leftProcesses(temporary);
-  if (left.length > 0) {
-    failed.push("processes left behind");
-    for (const { pid, command } of left) {
-      process.stdout.write(`left behind: process ${pid}: ${command}\n`);
-      try {
-        process.kill(pid, "SIGKILL");
-      } catch {
-        // It ended meanwhile.
-      }
-    }
+/** The given suites, files and folders in one `node --test`. */
+async function runTests(parts) {
+  const temporary = mkdtempSync(path.join(realpathSync(tmpdir()), "gt-"));
+  keepTsxCache(temporary);
+  const env = { ...process.env, GANTRY_TEST_DIST: "1", TMPDIR: temporary, TEMP: temporary, TMP: temporary };
+  let files = parts.flatMap(filesOf);
+  const usesPostgres = parts.includes("postgres");
+  if (usesPostgres) {
+    env.STORES = "postgres";
+    files.push(
+      ...batches(
+        testsOverStores().filter((file) => file.startsWith("test/unit/")),
+        "postgres",
+      ),
+    );
+    files.push(...testsOverStores().filter((file) => file.startsWith("test/integration/")));
   }
-  const names = readdirSync(temporary).filter((name) => !/^(tsx-|node-compile-cache|v8-compile-cache)/.test(name));
-  if (names.length > 0) {
-    failed.push("files left behind");
-    process.stdout.write(`left behind in the temporary folder: ${names.join(", ")}\n`);
+  const server = usesPostgres && !env.GANTRY_TEST_POSTGRES ? startPostgres(env) : undefined;
+  const url = await server?.url;
+  if (url) env.GANTRY_TEST_POSTGRES = url;
+  const flags = [`--test-concurrency=${CONCURRENCY}`, `--test-timeout=${TEST_LIMIT_MS}`, "--test-reporter=spec"];
+  const name = parts.join(" ");
+  await report(`${name}: ${files.length} processes of tests`, () =>
+    run(process.execPath, [...SOURCE_FLAGS, "--test", ...flags, ...files], {
+      env,
+      stdio: ["ignore", "inherit", "inherit"],
+    }),
+  );
+  await server?.stop();
+  await reportLeftovers(temporary, name);
+}
+
+/** Test files of a suite, a file or a folder, from the project's root; batches of them where they share processes. */
+function filesOf(part) {
+  if (existsSync(at("test", part)) && !part.includes("/")) {
+    const files = testFiles(`test/${part}`);
+    return BATCHED.has(part) ? batches(files, part) : files;
   }
-  rmSync(temporary, { recursive: true, force: true });
+  const file = path.relative(at(), path.resolve(part)).split(path.sep).join("/");
+  return file.endsWith(".test.ts") ? [file] : testFiles(file);
+}
+
+/** Files that import several test files each, so that a process loads the sources once for all of them. */
+function batches(files, name) {
+  const folder = path.join(CACHE, "batches");
+  mkdirSync(folder, { recursive: true });
+  const count = Math.ceil(files.length / BATCH_SIZE);
+  return Array.from({ length: count }, (_, batch) => {
+    const file = path.join(folder, `${name}-${batch + 1}.mjs`);
+    // Neighbours go to different batches: tests of one module take about the same time.
+    const members = files.filter((_file, index) => index % count === batch);
+    writeFileSync(
+      file,
+      members.map((member) => `import ${JSON.stringify(pathToFileURL(at(member)).href)};\n`).join(""),
+    );
+    return file;
+  });
+}
+
+/** Files that differ from the last commit and still exist. */
+async function changedFiles() {
+  const git = async (...args) => {
+    const child = spawn("git", [...args, "-z"], { cwd: at(), stdio: ["ignore", "pipe", "inherit"] });
+    const chunks = await child.stdout.toArray();
+    return Buffer.concat(chunks).toString().split("\0").filter(Boolean);
+  };
+  const tracked = await git("diff", "--name-only", "--diff-filter=d", "HEAD");
+  return [...tracked, ...(await git("ls-files", "--others", "--exclude-standard"))];
 }
 
 /**
- * A private PostgreSQL server, which ends with this process however that ends. Its URL is undefined where it cannot be
- * started: then the tests that need one say what is missing.
+ * One private PostgreSQL server for all test files. It ends with this process, however that ends. Its URL is undefined
+ * if no server is installed; the tests then say what is missing.
  */
-function startPostgres() {
-  const server = "test/helpers/postgres-server.ts";
-  const script = only ? ["--import=tsx", at(server)] : [compiledFile(server)];
-  const child = spawn(process.execPath, ["--conditions=@gantry/source", ...script], {
-    stdio: ["pipe", "pipe", "ignore"],
-  });
+function startPostgres(env) {
+  const args = [...SOURCE_FLAGS, at("test/helpers/postgres-server.ts")];
+  const child = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "ignore"] });
   const ended = once(child, "close");
   child.stdin.on("error", () => undefined);
   const url = Promise.race([once(child.stdout, "data"), ended.then(() => [])]).then(([line]) =>
@@ -189,34 +184,54 @@ function startPostgres() {
   return { url, stop };
 }
 
-/** tsx keeps what it compiled in the temporary folder; lead it to a lasting one. */
+/** tsx caches compiled files in the temporary folder. This link makes the cache outlive the run. */
 function keepTsxCache(temporary) {
-  const kept = path.join(CACHE, "tsx");
-  mkdirSync(kept, { recursive: true });
-  const name = process.geteuid ? `tsx-${process.geteuid()}` : undefined;
-  if (name) symlinkSync(kept, path.join(temporary, name), "dir");
+  if (!process.geteuid) return;
+  const cache = path.join(CACHE, "tsx");
+  mkdirSync(cache, { recursive: true });
+  symlinkSync(cache, path.join(temporary, `tsx-${process.geteuid()}`), "dir");
 }
 
-/** Processes that still have this run's temporary folder in their environment or as their folder (Linux alone). */
+/** Fail for processes and files that tests have left behind, and remove them. */
+async function reportLeftovers(temporary, name) {
+  for (const { pid, command } of await leftProcesses(temporary)) {
+    failed.push(`${name}: process left behind`);
+    process.stdout.write(`left behind: process ${pid}: ${command}\n`);
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch {
+      // It has ended by now.
+    }
+  }
+  const files = readdirSync(temporary).filter((file) => !/^(tsx-|node-compile-cache|v8-compile-cache)/.test(file));
+  if (files.length > 0) {
+    failed.push(`${name}: files left behind`);
+    process.stdout.write(`left behind in the temporary folder: ${files.join(", ")}\n`);
+  }
+  rmSync(temporary, { recursive: true, force: true });
+}
+
+/** Processes with this run's temporary folder in their environment or as working directory (Linux only). */
 async function leftProcesses(temporary) {
-  const look = () => {
+  const find = () => {
     if (process.platform !== "linux") return [];
-    const found = [];
-    for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+    return readdirSync("/proc").flatMap((pid) => {
+      if (!/^\d+$/.test(pid)) return [];
       try {
         const environment = readFileSync(`/proc/${pid}/environ`, "latin1");
-        if (!environment.includes(temporary) && !readlinkSync(`/proc/${pid}/cwd`).startsWith(temporary)) continue;
-        found.push({ pid: Number(pid), command: readFileSync(`/proc/${pid}/cmdline`, "latin1").split("\0").join(" ") });
+        if (!environment.includes(temporary) && !readlinkSync(`/proc/${pid}/cwd`).startsWith(temporary)) return [];
+        const command = readFileSync(`/proc/${pid}/cmdline`, "latin1").split("\0").join(" ").trim();
+        // A zombie has no command line; it runs nothing.
+        return command === "" ? [] : [{ pid: Number(pid), command }];
       } catch {
-        // Another user's, or gone.
+        // It belongs to another user, or has ended.
+        return [];
       }
-    }
-    // Zombies have no command line any more; they wait for their parent and run nothing.
-    return found.filter(({ command }) => command.trim() !== "");
+    });
   };
-  // The last killed ones get a moment to go.
-  for (let attempt = 0; attempt < 20 && look().length > 0; attempt++) {
+  // A process that was killed last may need a moment until it is gone.
+  for (let attempt = 0; attempt < 50 && find().length > 0; attempt++) {
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  return look();
+  return find();
 }

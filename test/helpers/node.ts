@@ -2,27 +2,20 @@ import { existsSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+/** The repository's root, with a slash at the end. */
+export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const DIST_CLI = path.join(ROOT, "dist/src/cli.js");
-const { GANTRY_TEST_COMPILED: compiled, GANTRY_TEST_DIST } = process.env;
 
-/** What Node is told before a program of the sources: where `npm test` has compiled them it loads nothing for that. */
-export const SOURCE_FLAGS: readonly string[] = [
-  // Absolute, because it would be looked for from the folder where the program runs.
-  ...(compiled ? [] : ["--import", import.meta.resolve("tsx")]),
-  "--conditions=@gantry/source",
-];
+/** Flags of Node for a program that imports the sources. Absolute, so that the program may run in any folder. */
+export const SOURCE_FLAGS: readonly string[] = ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source"];
 
-/** Where the sources are that Node runs with these flags: laid out like the project's own folder. */
-export const SOURCES = compiled ?? ROOT;
-
-/** Where Node finds a source, given from the project's folder as it is there (`src/cli.ts`). */
+/** Absolute path of a file of the repository. */
 export function source(file: string): string {
-  return path.join(SOURCES, compiled ? file.replace(/\.ts$/, ".js") : file);
+  return path.join(ROOT, file);
 }
 
-/** Arguments of Node that run `gantry`: default the build where `npm test` has just made it, else the sources. */
+/** Arguments of Node that run `gantry`. Default: the build if the test runner has made it, otherwise the sources. */
 export function gantryCommand(from?: "source" | "dist"): string[] {
-  const isBuilt = GANTRY_TEST_DIST === "1" && existsSync(DIST_CLI);
+  const isBuilt = process.env.GANTRY_TEST_DIST === "1" && existsSync(DIST_CLI);
   return (from ?? (isBuilt ? "dist" : "source")) === "dist" ? [DIST_CLI] : [...SOURCE_FLAGS, source("src/cli.ts")];
 }

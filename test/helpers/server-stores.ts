@@ -2,11 +2,15 @@ import { after, it } from "node:test";
 import { NO_POSTGRES } from "./postgres.js";
 import { postgresStore } from "./replicas.js";
 
-/** Drivers under a server, each of which several servers may share. */
-export const SERVER_STORES: readonly string[] = ["sqlite", "json", ...(NO_POSTGRES ? [] : ["postgres"])];
+const { STORES: selection = "" } = process.env;
+const others = selection === "postgres" ? [] : ["sqlite", "json"];
+const usesPostgres = selection !== "";
 
-// Whatever goes over all of them says that it did not go over this one.
-if (NO_POSTGRES) it("servers on postgres", { skip: NO_POSTGRES });
+/** Drivers that several servers may share. `STORES=postgres` selects PostgreSQL only, `STORES=all` adds it. */
+export const SERVER_STORES: readonly string[] = [...others, ...(usesPostgres && !NO_POSTGRES ? ["postgres"] : [])];
+
+// A selected store that is not available is reported as a skipped test.
+if (usesPostgres && NO_POSTGRES) it("servers on postgres", { skip: NO_POSTGRES });
 
 const ends: (() => Promise<void>)[] = [];
 // When all servers of the file have ended: they go on until then.

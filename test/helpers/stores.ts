@@ -64,20 +64,21 @@ const postgres: StoreKind = [
 const sqlite: StoreKind = ["sqlite", onDisk((path) => new SqliteDriver({ path, durability: "normal" }))];
 const json: StoreKind = ["json", onDisk((path) => new LowdbJsonDriver({ path, durability: "normal" }))];
 
-/** For what has to do with stores. */
-export const ALL_STORES: readonly StoreKind[] = [memory, sqlite, ...(NO_POSTGRES ? [] : [postgres]), json];
+const { STORES: selection = "" } = process.env;
+const stores: readonly StoreKind[] = [memory, sqlite, ...(NO_POSTGRES ? [] : [postgres]), json];
 
-/**
- * For what is above stores, which the kit proves to be alike: a file and a server that processes share. `STORES=all` is all
- * of them, as the soak has it.
- */
+/** Stores for tests of drivers. `STORES=postgres` selects PostgreSQL only, `STORES=all` adds it; the default is the others. */
+export const ALL_STORES: readonly StoreKind[] =
+  selection === "all" ? stores : stores.filter((kind) => (kind === postgres) === (selection === "postgres"));
+
+/** Stores for tests of modules above the drivers, which the driver kit proves to be alike. Default: SQLite only. */
 export const STORES: readonly StoreKind[] =
-  process.env["STORES"] === "all" ? ALL_STORES : ALL_STORES.filter((kind) => kind === sqlite || kind === postgres);
+  selection === "" ? [sqlite] : selection === "postgres" ? ALL_STORES : stores;
 
-/** For long conversations: the JSON driver takes its time over those. */
+/** For long conversations: the JSON driver is slow there. */
 export const QUICK_STORES: readonly StoreKind[] = STORES.filter((kind) => kind !== json);
 
 export { memory as memoryStore, sqlite as sqliteStore };
 
-// Whatever goes over all stores says that it did not go over this one.
-if (NO_POSTGRES) it("on postgres", { skip: NO_POSTGRES });
+// A selected store that is not available is reported as a skipped test.
+if (selection !== "" && NO_POSTGRES) it("on postgres", { skip: NO_POSTGRES });

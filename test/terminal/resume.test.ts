@@ -9,7 +9,7 @@ import { ask, lab, labConfig } from "../helpers/lab.js";
 import { NO_TMUX, openPane } from "../helpers/pane.js";
 import { startServer } from "../helpers/server.js";
 import type { Hooks } from "../helpers/temp.js";
-import { PAYLOADS } from "./payloads.js";
+import { PAYLOADS } from "../helpers/terminal-payloads.js";
 
 /** A server in front of another that writes down what it is asked for; it loses the answers of those that `lost` says. */
 async function noting(hooks: Hooks, url: string, lost?: (path: string) => boolean | Promise<boolean>) {

@@ -1,0 +1,25 @@
+// How many of the slips in `test/helpers/edit-slips.ts` land, by their kinds, and that none lands elsewhere.
+import { editText } from "../../src/hostile/apply-edit.js";
+import { EDIT_SLIPS } from "../helpers/edit-slips.js";
+
+const counted = {
+  slips: EDIT_SLIPS.length,
+  landed: 0,
+  "landed to the letter": 0,
+  refused: 0,
+  "otherwise than it must": 0,
+};
+for (const { name, file, old, fresh, all = false, becomes } of EDIT_SLIPS) {
+  const edits = [{ old_string: old, new_string: fresh, replace_all: all }];
+  const edited = editText({ content: new Uint8Array(Buffer.from(file)), edits, name, maxBytes: 1_000_000 });
+  const now = "refused" in edited ? undefined : Buffer.from(edited.content).toString();
+  if (now === undefined) counted.refused++;
+  else counted.landed++;
+  if ("done" in edited && !edited.done.join().includes("not to the letter")) counted["landed to the letter"]++;
+  if (now !== becomes) {
+    counted["otherwise than it must"]++;
+    process.stdout.write(`otherwise: ${name}\n`);
+  }
+}
+for (const [what, count] of Object.entries(counted)) process.stdout.write(`${String(count).padStart(4)} ${what}\n`);
+process.exitCode = counted["otherwise than it must"] > 0 ? 1 : 0;

@@ -1,0 +1,30 @@
+// Prints what stands before every message, in bytes: the system prompt and the tools, for each family of models.
+import { silentLogger } from "../../src/base/log.js";
+import { offeredTools } from "../../src/run/offered-tools.js";
+import { builtinTools } from "../../src/tools/all.js";
+import { workWords, type PromptFamily } from "../../src/run/prompt-words.js";
+
+/** A model of each. */
+const FAMILIES: readonly (readonly [PromptFamily, string])[] = [
+  ["claude", "claude-sonnet-4-5"],
+  ["gpt", "gpt-5.1-codex"],
+  ["gemini", "gemini-2.5-pro"],
+  ["other", "deepseek-chat"],
+  ["small", "qwen2.5-coder:7b"],
+];
+
+const rows = [["family", "alone", "with a person", "tools"]];
+for (const [family, id] of FAMILIES) {
+  const told = (person: boolean) =>
+    offeredTools(builtinTools(), { provider: "", id }, { person, skills: false }, silentLogger);
+  const words = (isAttended: boolean) => Buffer.byteLength(workWords({ family, tools: told(isAttended) }));
+  const specs = told(false).map(({ name, description, inputSchema }) => ({ name, description, inputSchema }));
+  rows.push([family, words(false), words(true), Buffer.byteLength(JSON.stringify(specs))].map(String));
+}
+for (const row of rows)
+  process.stdout.write(
+    `${row
+      .map((cell) => cell.padEnd(15))
+      .join("")
+      .trimEnd()}\n`,
+  );

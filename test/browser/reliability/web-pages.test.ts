@@ -1,0 +1,272 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { it } from "node:test";
+import { findBrowser, openBrowser, type BrowserName } from "../../helpers/browser.js";
+import { twoNamespaces, type Namespaces } from "../../helpers/namespaces.js";
+import { startServer, type GantryServer } from "../../helpers/server.js";
+import type { Hooks } from "../../helpers/temp.js";
+
+const HOOKS = fileURLToPath(new URL("../../helpers/hooks-transport.mjs", import.meta.url));
+const OBSERVER = new URL("../../helpers/observed-server.mjs", import.meta.url).href;
+const SITE = fileURLToPath(new URL("../../helpers/web-site.mjs", import.meta.url));
+const REBOUND = "rebound.example";
+
+/** Spellings of where a server listens, as a page may write them. */
+const SPELLINGS = {
+  "127.0.0.1": [
+    "localhost",
+    "app.localhost",
+    "127.0.0.1",
+    "127.1",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "0.0.0.0",
+    "0",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    REBOUND,
+  ],
+  "::1": ["localhost", "[::1]", "[0:0:0:0:0:0:0:1]", "[::]"],
+  "0.0.0.0": ["127.0.0.1", "localhost", "0.0.0.0", "10.99.0.1", "[::ffff:10.99.0.1]", REBOUND],
+} as const;
+type Bound = keyof typeof SPELLINGS;
+
+interface Target {
+  tag: string;
+  bound: Bound;
+  origin: string;
+  /** A session that the page tries to delete. */
+  session: string;
+}
+
+/** What the page does to each target; it says how each door answered, as far as a page is told. */
+const SCRIPT = `
+const waiting = 5000;
+const within = (work) => Promise.race([work, new Promise((resolve) => setTimeout(resolve, waiting, "silent"))]).catch(() => "failed");
+const asked = (url, init) => within(fetch(url, init).then((answer) => answer.type === "opaque" ? "opaque" : String(answer.status)));
+const json = { "content-type": "application/json" };
+const doors = ({ tag, origin, session }) => {
+  const at = (path, door) => origin + path + "?tag=" + tag + "/" + door;
+  const initialize = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } });
+  const run = JSON.stringify({ message: tag });
+  return {
+    "run": () => asked(at("/api/run", "run"), { method: "POST", headers: json, body: run }),
+    "run, plain text": () => asked(at("/api/run", "run, plain text"), { method: "POST", mode: "no-cors", body: run }),
+    "run, form": () => within(new Promise((resolve) => {
+      const frame = document.createElement("iframe");
+      frame.name = tag;
+      document.body.appendChild(frame);
+      const form = document.body.appendChild(document.createElement("form"));
+      Object.assign(form, { method: "POST", enctype: "text/plain", action: at("/api/run", "run, form"), target: tag });
+      const field = form.appendChild(document.createElement("input"));
+      field.name = '{"message":"' + tag + '","x":"';
+      field.value = '"}';
+      frame.onload = () => resolve("opaque");
+      form.submit();
+    })),
+    "sessions": () => asked(at("/api/sessions", "sessions")),
+    "sessions, image": () => asked(at("/api/sessions", "sessions, image"), { mode: "no-cors", referrerPolicy: "no-referrer" }),
+    "delete": () => asked(at("/api/sessions/" + session, "delete"), { method: "DELETE" }),
+    "acp initialize": () => asked(at("/acp", "acp initialize"), { method: "POST", headers: json, body: initialize }),
+    "acp initialize, plain text": () => asked(at("/acp", "acp initialize, plain text"), { method: "POST", mode: "no-cors", body: initialize }),
+    "acp stream": () => within(new Promise((resolve) => {
+      const source = new EventSource(at("/acp", "acp stream"));
+      source.onopen = () => resolve("open");
+      source.onerror = () => { source.close(); resolve("failed"); };
+    })),
+    "acp socket": () => within(new Promise((resolve) => {
+      const socket = new WebSocket(at("/acp", "acp socket").replace("http", "ws"));
+      socket.onopen = () => resolve("open");
+      socket.onerror = () => resolve("failed");
+    })),
+    "plugin": () => asked(at("/hooks", "plugin"), { method: "POST", mode: "no-cors", body: "x" }),
+  };
+};
+addEventListener("load", async () => {
+  const seen = {};
+  await Promise.all(targets.map(async (target) => {
+    for (const [door, knock] of Object.entries(doors(target))) seen[target.tag + "/" + door] = await knock();
+  }));
+  await fetch("/report", { method: "POST", body: JSON.stringify({ seen }) });
+  if (next) location.href = next;
+});
+`;
+
+interface Site {
+  port: number;
+  /** By target and door, what the page was told. */
+  seen: Promise<Record<string, string>>;
+}
+
+/** A page in a namespace, that knocks at the targets as soon as a browser opens it, and then leads it on to `next`. */
+async function serveSite(
+  hooks: Hooks,
+  place: readonly string[],
+  targets: readonly Target[],
+  next?: string,
+): Promise<Site> {
+  const page = `<!doctype html><title>page</title><body><script>const targets = ${JSON.stringify(targets)}, next = ${JSON.stringify(next ?? "")};${SCRIPT}</script>`;
+  const [command = "", ...args] = [...place, process.execPath, SITE, Buffer.from(page).toString("base64")];
+  const child = spawn(command, args, { stdio: "pipe" });
+  const closed = once(child, "close");
+  hooks.after(async () => {
+    child.stdin.end();
+    await closed;
+  });
+  let text = "";
+  const lines: ((line: string) => void)[] = [];
+  child.stdout.setEncoding("utf8").on("data", (more: string) => {
+    const whole = (text + more).split("\n");
+    text = whole.pop() ?? "";
+    for (const line of whole) lines.shift()?.(line);
+  });
+  const line = () => new Promise<string>((resolve) => lines.push(resolve));
+  const first = line();
+  const report = line();
+  const { port } = JSON.parse(await first) as { port: number };
+  return { port, seen: report.then((sent) => (JSON.parse(sent) as { seen: Record<string, string> }).seen) };
+}
+
+async function curl(place: readonly string[], ...args: string[]): Promise<{ status: number; body: string }> {
+  const [command = "", ...rest] = [...place, "curl", "-s", "-g", "-w", "\n%{http_code}", ...args];
+  const child = spawn(command, rest, { stdio: ["ignore", "pipe", "inherit"] });
+  let text = "";
+  child.stdout.setEncoding("utf8").on("data", (more: string) => (text += more));
+  await once(child, "close");
+  const cut = text.lastIndexOf("\n");
+  return { status: Number(text.slice(cut + 1)), body: text.slice(0, cut) };
+}
+
+/** A server in a namespace with all doors open: HTTP, ACP and a stranger's mount. */
+async function serve(hooks: Hooks, { here }: Namespaces, bound: Bound): Promise<GantryServer> {
+  return startServer(hooks, {
+    args: ["serve", "--port", "0", "--host", bound, ...(bound === "0.0.0.0" ? ["--insecure"] : [])],
+    config: { server: { transports: ["koa-http-api", "acp-http-sse-ws", HOOKS] } },
+    through: here,
+    env: { NODE_OPTIONS: `--import ${OBSERVER}` },
+  });
+}
+
+interface Answered {
+  method: string;
+  url: string;
+  status: number;
+}
+
+/** What a server answered to requests of pages. */
+function answered(server: GantryServer): (Answered & { tag: string })[] {
+  return [...server.stderr.matchAll(/^ANSWERED (.*)$/gm)]
+    .map(([, text = ""]) => JSON.parse(text) as Answered)
+    .flatMap((one) => {
+      const tag = new URL(one.url, "http://x").searchParams.get("tag");
+      return tag === null || one.method === "OPTIONS" ? [] : [{ ...one, tag }];
+    });
+}
+
+async function sessions(place: readonly string[], server: GantryServer): Promise<string[]> {
+  const { body } = await curl(place, new URL("/api/sessions?size=100", reach(server)).href);
+  return (JSON.parse(body) as { sessions: { id: string }[] }).sessions.map(({ id }) => id);
+}
+
+/** Make one, by curl; resolves with its id. */
+async function newSession(place: readonly string[], server: GantryServer): Promise<string> {
+  const before = await sessions(place, server);
+  const { status } = await curl(place, new URL("/api/run", reach(server)).href, "-d", '{"message":"hello"}');
+  assert.equal(status, 200, "curl is served");
+  return (await sessions(place, server)).find((id) => !before.includes(id)) ?? "";
+}
+
+/** From its own machine. */
+function reach(server: GantryServer): string {
+  return server.url.replace("0.0.0.0", "127.0.0.1");
+}
+
+const BROWSERS: readonly BrowserName[] = ["firefox", "chromium"];
+const BOUNDS = Object.keys(SPELLINGS) as Bound[];
+/** What a page of this machine is told; its plain text is no JSON, and ACP answers pages over sockets alone. */
+const WELCOME = { run: "200", sessions: "200", delete: "200", "acp socket": "open" };
+
+it("no page of another site gets in at any door, however it spells the address; pages of this machine and curl do", async (t) => {
+  const browsers = BROWSERS.filter((name) => findBrowser(name) !== undefined);
+  if (browsers.length === 0) return t.skip("no firefox and no chromium here");
+  for (const name of BROWSERS) if (!browsers.includes(name)) t.diagnostic(`skipped: no ${name} here`);
+  const spaces = await twoNamespaces(t);
+  if (typeof spaces === "string") return t.skip(`no network namespaces here: ${spaces}`);
+  const { here, there } = spaces;
+  const servers = new Map(
+    await Promise.all(BOUNDS.map(async (bound) => [bound, await serve(t, spaces, bound)] as const)),
+  );
+  const portOf = (bound: Bound) => new URL(servers.get(bound)!.url).port;
+  const kept = new Map(
+    await Promise.all([...servers].map(async ([bound, server]) => [bound, await newSession(here, server)] as const)),
+  );
+  const spare = new Map<BrowserName, string>();
+  for (const browser of browsers) spare.set(browser, await newSession(here, servers.get("127.0.0.1")!));
+
+  const table: string[] = [];
+  const wrong: string[] = [];
+  const visit = async (browser: BrowserName) => {
+    const target = (whose: string, bound: Bound, spelling: string, session: string): Target => ({
+      tag: `${browser}|${whose}|${bound}|${spelling}`,
+      bound,
+      origin: `http://${spelling}:${portOf(bound)}`,
+      session,
+    });
+    const foreign = BOUNDS.flatMap((bound) =>
+      SPELLINGS[bound].map((spelling) => target("foreign", bound, spelling, kept.get(bound)!)),
+    );
+    // The page is of `localhost`: the first of these is another site to a browser.
+    const local = ["127.0.0.1", "localhost"].map((spelling, i) =>
+      target("loopback", "127.0.0.1", spelling, i === 0 ? spare.get(browser)! : "none"),
+    );
+    const second = await serveSite(t, here, local);
+    const first = await serveSite(t, there, foreign, `http://localhost:${second.port}/`);
+    const { ended } = await openBrowser(t, browser, `http://${spaces.thereAddress}:${first.port}/`, {
+      through: here,
+      loopbackName: REBOUND,
+    });
+    const [abroad, at] = await Promise.race([Promise.all([first.seen, second.seen]), ended]);
+    const seen = { ...abroad, ...at };
+    for (const { tag, bound, session } of [...foreign, ...local]) {
+      const got = answered(servers.get(bound)!);
+      const row = Object.entries(seen)
+        .filter(([key]) => key.startsWith(`${tag}/`))
+        .map(([key, told]) => {
+          const door = key.slice(tag.length + 1);
+          const statuses = got.filter((one) => one.tag === key).map(({ status }) => status);
+          if (foreign.some((one) => one.tag === tag) ? isIn(door, bound, told, statuses) : isOut(door, told, session))
+            wrong.push(`${key}: ${told} ${statuses.join()}`);
+          return `${door} ${statuses.length > 0 ? statuses.join("+") : `- (${told})`}`;
+        });
+      table.push(`${tag} | ${row.join(" | ")}`);
+      // What the browser itself holds back proves nothing.
+      if (!got.some((one) => one.tag.startsWith(`${tag}/`))) wrong.push(`${tag}: nothing reached the server`);
+    }
+  };
+  await Promise.all(browsers.map(visit));
+  for (const line of table.sort()) t.diagnostic(line);
+  assert.deepEqual(wrong, []);
+  for (const [bound, server] of servers) {
+    const left = await sessions(here, server);
+    assert.ok(left.includes(kept.get(bound)!), `${bound}: nothing was deleted`);
+    // Those that the pages of this machine began.
+    const begun = bound === "127.0.0.1" ? 2 * browsers.length : 0;
+    assert.equal(left.length, 1 + begun, `${bound}: nothing else ran`);
+  }
+});
+
+/** Whether a foreign page got in, by what it was told and by what the server answered. */
+function isIn(door: string, bound: Bound, told: string, statuses: readonly number[]): boolean {
+  // What changes nothing, and what its page cannot read, is no way in; nothing tells it from a link that was followed.
+  if (door === "sessions, image" && bound === "0.0.0.0") return told === "200";
+  return told === "open" || told === "200" || statuses.some((status) => status !== 403);
+}
+
+/** Whether a page of this machine was kept out. */
+function isOut(door: string, told: string, session: string): boolean {
+  if (!(door in WELCOME) || (door === "delete" && session === "none")) return false;
+  return told !== WELCOME[door as keyof typeof WELCOME];
+}

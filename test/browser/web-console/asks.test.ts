@@ -1,0 +1,236 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
+import { call, say } from "../../helpers/fake-model-server.js";
+import { fetchJson, GONE, LATE, until, untilAsked } from "../../helpers/console-runs.js";
+import { seedSessions } from "../../helpers/seeded-sessions.js";
+import { makeTempDir } from "../../helpers/temp.js";
+
+const browser = sharedBrowser({ after });
+
+describe("questions of a run", { skip: noBrowser }, () => {
+  it("are drawn in the order of their characters, whichever way those are written", async (t) => {
+    const console = await startConsole(t, { config: { permissions: { mode: "ask" } } });
+    console.models.enqueue(
+      call("bash", { command: 'cp "\u05d0\u05d1" "\u05d3\u05d4" && echo \u05d0 > \u05d1' }),
+      say("So."),
+    );
+    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    await page.getByRole("textbox", { name: "Message" }).fill("Copy");
+    await page.keyboard.press("Enter");
+    for (const place of [".ask .ask-code", ".ask .ask-title"]) {
+      await page.locator(`${place} .rtl`).first().waitFor();
+      const letters = await page.locator(`${place} .rtl`).all();
+      const lefts = await Promise.all(letters.map(async (one) => (await one.boundingBox())?.x ?? NaN));
+      assert.equal(lefts.length, 4);
+      assert.deepEqual(
+        lefts,
+        [...lefts].sort((a, b) => a - b),
+        place,
+      );
+    }
+    await page.locator(".ask").getByRole("button", { name: "Reject" }).click();
+    await page.getByText("So.").waitFor();
+  });
+
+  it("are asked in every window with the changes in sight; the first answer counts, whichever window it is of", async (t) => {
+    const console = await startConsole(t, { files: { "a.txt": "one\ntwo is a line\nthree\n" } });
+    const { models, server } = console;
+    const content = "one\ntwo is a longer line\nthree\nfour\n";
+    models.enqueue(
+      call("read", { filePath: "a.txt" }),
+      call("edit", {
+        filePath: "a.txt",
+        oldString: "two is a line\nthree\n",
+        newString: "two is a longer line\nthree\nfour\n",
+      }),
+      say("Edited."),
+      call("write", { filePath: "b.txt", content: "b\n" }),
+      say("As you like."),
+    );
+    const expected = new RegExp(`${GONE.source}|${LATE.source}`);
+    const { page } = await openWindow(t, await browser(), console.url, { expected });
+    await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
+    await page.getByRole("textbox", { name: "Message" }).fill("Change a.txt");
+    await page.keyboard.press("Enter");
+    const ask = page.getByRole("article", { name: "Edit a.txt" });
+    await ask.waitFor();
+    const id = /#\/s\/(.+)$/.exec(page.url())?.[1] ?? "";
+    const second = await openWindow(t, await browser(), sessionUrl(console, id), { expected: GONE });
+    const same = second.page.getByRole("article", { name: "Edit a.txt" });
+    await same.waitFor();
+    for (const one of [ask, same]) {
+      assert.deepEqual(await one.locator(".diff-row.removed .diff-text").allTextContents(), ["two is a line"]);
+      assert.deepEqual(await one.locator(".diff-row.added .diff-text").allTextContents(), [
+        "two is a longer line",
+        "four",
+      ]);
+      assert.deepEqual(await one.locator(".diff-row.added mark").allTextContents(), ["longer "]);
+    }
+    await same.getByRole("button", { name: "Allow", exact: true }).click();
+    await ask.waitFor({ state: "detached" });
+    await page.getByText("Edited.").waitFor();
+    assert.equal(await readFile(join(server.projectDir, "a.txt"), "utf8"), content);
+
+    await page.getByRole("textbox", { name: "Message" }).fill("Make b.txt");
+    await page.keyboard.press("Enter");
+    await second.page.getByRole("article", { name: "Write b.txt" }).waitFor();
+    await page.getByRole("article", { name: "Write b.txt" }).getByRole("button", { name: "Reject" }).click();
+    await second.page.getByText("As you like.").waitFor();
+    assert.equal(await second.page.locator(".ask").count(), 0);
+    assert.equal(existsSync(join(server.projectDir, "b.txt")), false);
+  });
+
+  it("are answered with keys: a command, a choice, words of one's own", async (t) => {
+    const console = await startConsole(t);
+    const { models, server } = console;
+    models.enqueue(
+      call("bash", { command: "echo made > made.txt", description: "Makes a file" }),
+      call("ask_user", { question: "Which colour?", choices: ["Red", "Blue"] }),
+      call("ask_user", { question: "Which name?", choices: [], free_text: true }),
+      say("Thanks."),
+    );
+    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
+    await page.getByRole("textbox", { name: "Message" }).fill("Go");
+    await page.keyboard.press("Enter");
+    const command = page.getByRole("article", { name: /^May bash/ });
+    await command.waitFor();
+    assert.equal(await command.getByRole("group", { name: "Command" }).textContent(), "echo made > made.txt");
+    // Nothing was typed, so the question has the focus.
+    await untilAsked(page);
+    await page.keyboard.press("1");
+    await page.getByRole("article", { name: "Which colour?" }).waitFor();
+    assert.ok(existsSync(join(server.projectDir, "made.txt")));
+    // Who types is left alone, and digits are what they type.
+    await page.getByRole("textbox", { name: "Message" }).focus();
+    await page.keyboard.type("21");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("a");
+    await untilAsked(page);
+    await page.keyboard.press("2");
+    const own = page.getByRole("textbox", { name: "Your own answer" });
+    await own.fill("Ada 1");
+    await page.keyboard.press("Enter");
+    await page.getByText("Thanks.").waitFor();
+    assert.equal(await page.getByRole("textbox", { name: "Message" }).inputValue(), "21");
+    const { asks } = await fetchJson<{ asks: { reply: unknown }[] }>(server, "/api/asks?state=all");
+    assert.deepEqual(
+      asks.map(({ reply }) => reply),
+      [
+        { choice: "", text: "Ada 1" },
+        { choice: "2", text: "" },
+        { choice: "allow", text: "" },
+      ],
+    );
+  });
+
+  it("are answered by nothing that was meant for something else: a key that is held, a key or a press that comes with them", async (t) => {
+    const console = await startConsole(t);
+    const { models, server } = console;
+    models.enqueue(call("bash", { command: "echo 1 >> made.txt" }), call("bash", { command: "echo 2 >> made.txt" }));
+    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
+    await page.getByRole("textbox", { name: "Message" }).fill("Go");
+    // Whoever writes the next message meets the question at its first letter, and has a finger on the button.
+    await page.evaluate(`(() => {
+      window.met = [];
+      document.addEventListener("focusin", ({ target }) => {
+        if (!target.matches(".ask") || target.met) return;
+        target.met = true;
+        const press = (key, repeat) => target.dispatchEvent(new KeyboardEvent("keydown", { key, repeat, bubbles: true, cancelable: true }));
+        press("1", true);
+        target.querySelector(".ask-choices button").click();
+        const typed = press("1", false);
+        window.met.push([typed, document.activeElement.id]);
+      });
+    })()`);
+    await page.keyboard.press("Enter");
+    const first = page.locator(".ask").filter({ hasText: "echo 1" });
+    await first.locator("xpath=self::*[@aria-busy='false']").waitFor();
+    // The key was typed where they were.
+    assert.deepEqual(await page.evaluate("window.met"), [[true, "prompt"]]);
+    await page.evaluate(
+      `document.querySelector(".ask").dispatchEvent(new KeyboardEvent("keydown", { key: "1", repeat: true, bubbles: true }))`,
+    );
+    await first.getByRole("button", { name: "Reject" }).click();
+    // The next one comes where the last one was, under the same finger and the same key.
+    const second = page.locator(".ask").filter({ hasText: "echo 2" });
+    await second.locator("xpath=self::*[@aria-busy='false']").waitFor();
+    await second.getByRole("button", { name: "Reject" }).click();
+    await page.locator(".answer", { hasText: "OK." }).waitFor();
+    const { asks } = await fetchJson<{ asks: { reply: { choice: string } }[] }>(server, "/api/asks?state=all");
+    assert.deepEqual(
+      asks.map(({ reply }) => reply.choice),
+      ["reject", "reject"],
+    );
+    assert.equal(existsSync(join(server.projectDir, "made.txt")), false);
+  });
+
+  it("come below what they are about, and show all of it: lines, and what was pushed out of sight by nothing", async (t) => {
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const text = (said: string) => [{ type: "text" as const, text: said }];
+    const [id = ""] = await seedSessions(home.path, [
+      {
+        mode: "ask",
+        messages: [{ parts: text("Question.") }, { role: "assistant", parts: text("Answer.\n\n".repeat(12)) }],
+      },
+    ]);
+    const console = await startConsole(t, { home: home.path, files: { "a.txt": "a\n" } });
+    const hidden = `echo hello${"\n".repeat(400)}rm -rf ./precious`;
+    const late = `x = 1;${" ".repeat(3000)}evil();`;
+    console.models.enqueue(
+      call("bash", { command: hidden }),
+      call("read", { filePath: "a.txt" }),
+      call("edit", { filePath: "a.txt", oldString: "a\n", newString: `${late}\n` }),
+    );
+    const { page } = await openWindow(t, await browser(), sessionUrl(console, id), {
+      width: 900,
+      height: 700,
+      expected: GONE,
+    });
+    await page.locator(".answer").first().waitFor();
+    await page.locator("#prompt").fill("Go on");
+    await page.locator("#prompt").press("Enter");
+    const command = page.getByRole("group", { name: "Command" });
+    await command.getByText("rm -rf ./precious").waitFor();
+    assert.equal(await command.textContent(), "echo hello399 empty linesrm -rf ./precious");
+    await page.getByText("401 lines, 427 characters").waitFor();
+    assert.deepEqual(
+      await page.evaluate(
+        `(({ scrollHeight, clientHeight, scrollWidth, clientWidth }) => [scrollHeight > clientHeight, scrollWidth > clientWidth])(document.querySelector(".ask-code"))`,
+      ),
+      [false, false],
+    );
+    // What is asked about is in sight, and so is what led to it.
+    await until(page, AT_END);
+    for (const seen of [page.locator(".call-waiting"), page.locator(".said", { hasText: "Go on" })]) {
+      const place = await seen.boundingBox();
+      const foot = await page.locator(".foot").boundingBox();
+      assert.ok(
+        place && foot && place.y >= 48 && place.y + place.height <= foot.y,
+        `${JSON.stringify(place)} ${JSON.stringify(foot)}`,
+      );
+    }
+    assert.equal(await page.getByRole("button", { name: "To the end" }).count(), 0);
+    await page.getByRole("button", { name: "Reject" }).click();
+    const line = page.locator(".ask .diff-row.added .diff-text");
+    await line.waitFor();
+    await line.getByRole("button", { name: "… 1,013 more characters" }).click();
+    assert.equal(await line.textContent(), late);
+    const isWide = `(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)(document.querySelector(".ask .diff-lines"))`;
+    assert.equal(await page.evaluate(isWide), false);
+    await page.getByRole("button", { name: "Reject" }).click();
+    await page.locator(".answer", { hasText: "OK." }).waitFor();
+  });
+});
+
+/** That the timeline is at its end. */
+const AT_END = `(() => {
+  const box = document.getElementById("timeline");
+  return box.scrollHeight - box.clientHeight - box.scrollTop < 2;
+})()`;

@@ -1,0 +1,196 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { promisify } from "node:util";
+import type { Page } from "playwright-core";
+import {
+  noBrowser,
+  openWindow,
+  sessionUrl,
+  sharedBrowser,
+  startConsole,
+  type ConsoleServer,
+} from "../../helpers/console.js";
+import { fetchJson, fileHooks, GONE, settled, until } from "../../helpers/console-runs.js";
+import { call, say } from "../../helpers/fake-model-server.js";
+
+const hooks = fileHooks(after);
+const browser = sharedBrowser(hooks);
+/** One pixel, as a file of its own. */
+const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/** A file of the page, given to the prompt or the document as the browser gives one that is pasted or dropped. */
+const given = (event: "paste" | "drop", file: { name: string; type: string; base64: string }) => `(() => {
+  const bytes = Uint8Array.from(atob(${JSON.stringify(file.base64)}), (one) => one.charCodeAt(0));
+  const data = new DataTransfer();
+  data.items.add(new File([bytes], ${JSON.stringify(file.name)}, { type: ${JSON.stringify(file.type)} }));
+  const how = { bubbles: true, cancelable: true };
+  const event = ${JSON.stringify(event)} === "paste"
+    ? new ClipboardEvent("paste", { ...how, clipboardData: data })
+    : new DragEvent("drop", { ...how, dataTransfer: data });
+  document.getElementById("prompt").dispatchEvent(event);
+})()`;
+
+const prompt = (page: Page) => page.getByRole("textbox", { name: "Message" });
+
+describe("the prompt", { skip: noBrowser }, () => {
+  let server: ConsoleServer;
+  before(async () => {
+    server = await startConsole(hooks, { described: [{ id: "m1", input: ["text", "image"] }] });
+  });
+  const open = async (t: { after(run: () => Promise<void>): void }, url = server.url) =>
+    (await openWindow(t, await browser(), url, { expected: GONE })).page;
+  /** A session in which a run goes on until its gate opens. */
+  async function running(page: Page, gate: string): Promise<string> {
+    server.models.enqueue({ say: [{ text: "Working. " }, { gate }, { text: "Worked." }] });
+    await prompt(page).fill("Work");
+    await page.keyboard.press("Enter");
+    await page.getByText("Working.").waitFor();
+    return /#\/s\/(.+)$/.exec(page.url())?.[1] ?? "";
+  }
+
+  it("takes files that are pasted, dropped and chosen to the model, and one can be taken away", async (t) => {
+    const page = await open(t);
+    await prompt(page).waitFor();
+    await page.evaluate(given("paste", { name: "image.png", type: "image/png", base64: PIXEL }));
+    const text = Buffer.from("Größe 42\n").toString("base64");
+    await page.evaluate(given("drop", { name: "notes.md", type: "text/markdown", base64: text }));
+    await page.locator('input[type="file"]').setInputFiles([
+      { name: "data.csv", mimeType: "text/csv", buffer: Buffer.from("a,b\n1,2\n") },
+      { name: "wrong.txt", mimeType: "text/plain", buffer: Buffer.from("xyzzy") },
+    ]);
+    await page.getByRole("button", { name: "Remove wrong.txt" }).click();
+    const files = page.getByRole("list", { name: "Attached files" });
+    assert.deepEqual(await files.locator("bdi").allTextContents(), ["image.png", "notes.md", "data.csv"]);
+    await prompt(page).fill("What is this?");
+    await page.keyboard.press("Enter");
+    await page.getByText("OK.", { exact: true }).waitFor();
+    assert.equal(await files.count(), 0);
+    const asked = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
+    const sent = JSON.stringify(asked);
+    assert.ok(sent.includes(PIXEL), "the picture");
+    assert.ok(sent.includes("Größe 42") && sent.includes("notes.md"), "the text and its name");
+    assert.ok(sent.includes("1,2") && !sent.includes("xyzzy"));
+  });
+
+  it("proposes slash commands, and says the one that was chosen as what it stands for", async (t) => {
+    const { projectDir } = server.server;
+    await mkdir(join(projectDir, ".agents/commands"), { recursive: true });
+    await writeFile(join(projectDir, ".agents/commands/review.md"), "---\ndescription: Look\n---\nReview $1 now.");
+    const page = await open(t);
+    await prompt(page).fill("/re");
+    const option = page.getByRole("option", { name: "/review Look" });
+    await option.waitFor();
+    await page.keyboard.press("Tab");
+    await option.waitFor({ state: "detached" });
+    await page.keyboard.type("a.ts");
+    await page.keyboard.press("Enter");
+    await page.getByText("OK.", { exact: true }).waitFor();
+    await page.getByText("/review a.ts", { exact: true }).first().waitFor();
+    const asked = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
+    assert.ok(JSON.stringify(asked).includes("Review a.ts now."));
+  });
+
+  it("stops a run in the middle of a command, whose process is gone", async (t) => {
+    const page = await open(t);
+    server.models.enqueue(call("bash", { command: "sleep 98765.4321; echo over" }));
+    await prompt(page).fill("Sleep");
+    await page.keyboard.press("Enter");
+    await settled(async () => (await processes("98765.4321")) > 0);
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+    await settled(async () => (await processes("98765.4321")) === 0);
+    const { runs } = await fetchJson<{ runs: { state: string }[] }>(server.server, "/api/runs?size=1");
+    assert.equal(runs[0]?.state, "cancelled");
+  });
+
+  it("tells a run under way something, or waits in line behind it, from where it can be taken out", async (t) => {
+    const page = await open(t);
+    const id = await running(page, "steer");
+    server.models.enqueue(say("Heard."));
+    await prompt(page).fill("Only in lib");
+    await page.keyboard.press("Enter");
+    await until(page, `document.getElementById("prompt").value === ""`);
+    const how = page.getByRole("combobox", { name: "While the run goes" });
+    await how.selectOption("queue");
+    for (const text of ["Then this", "And that"]) {
+      await prompt(page).fill(text);
+      await page.getByRole("button", { name: "Put in line" }).click();
+      await page.getByText(text === "Then this" ? "1 prompt waits in line" : "2 prompts wait in line").waitFor();
+    }
+    await page.getByRole("button", { name: "Take the last one out" }).click();
+    await page.getByText("1 prompt waits in line").waitFor();
+    server.models.enqueue(say("Done then."));
+    server.models.open("steer");
+    await page.getByText("Done then.").waitFor();
+    const { messages } = await fetchJson<{ messages: { role: string; content: string }[] }>(
+      server.server,
+      `/api/sessions/${id}/messages`,
+    );
+    assert.deepEqual(
+      messages.filter(({ role }) => role === "user").map(({ content }) => content),
+      ["Work", "Only in lib", "Then this"],
+    );
+  });
+
+  it("keeps what is typed with its session, over a reload too, and gives back what could not be sent", async (t) => {
+    const page = await open(t);
+    const id = await running(page, "draft");
+    await prompt(page).fill("half a thou");
+    await page.evaluate(`location.hash = "#/"`);
+    await page.getByRole("heading", { name: "New session" }).waitFor();
+    assert.equal(await prompt(page).inputValue(), "");
+    await page.goto(sessionUrl(server, id));
+    await page.reload();
+    await prompt(page).waitFor();
+    assert.equal(await prompt(page).inputValue(), "half a thou");
+    server.models.open("draft");
+    await page.getByText("Worked.").waitFor();
+
+    await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+    // It came, and its answer was lost.
+    server.models.enqueue(say("Once."));
+    await page.route("**/api/run", async (route) => {
+      await route.fetch();
+      await route.abort();
+    });
+    await prompt(page).fill("precious");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").filter({ hasText: "Not sent" }).waitFor();
+    assert.equal(await prompt(page).inputValue(), "precious");
+    await page.getByText("Once.").waitFor();
+    await page.unroute("**/api/run");
+    await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+    await page.keyboard.press("Enter");
+    await settled(async () => (await prompt(page).inputValue()) === "");
+    const { messages } = await fetchJson<{ messages: { content: unknown }[] }>(
+      server.server,
+      `/api/sessions/${id}/messages`,
+    );
+    assert.equal(messages.filter(({ content }) => content === "precious").length, 1);
+  });
+
+  it("grows with what is typed; Enter sends, Shift and Enter break the line", async (t) => {
+    const page = await open(t);
+    const height = async () => (await prompt(page).boundingBox())?.height ?? 0;
+    const before = await height();
+    await prompt(page).pressSequentially("one");
+    for (let line = 0; line < 5; line++) await page.keyboard.press("Shift+Enter");
+    await prompt(page).pressSequentially("two");
+    assert.ok((await height()) > before + 60);
+    server.models.enqueue(say("Both lines."));
+    await page.keyboard.press("Enter");
+    await page.getByText("Both lines.").waitFor();
+    assert.equal(await height(), before);
+    const asked = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
+    assert.ok(JSON.stringify(asked).includes("one\\n\\n\\n\\n\\ntwo"));
+  });
+});
+
+/** How many processes have this among their arguments; a sandbox gives them other numbers, so that is asked outside. */
+async function processes(word: string): Promise<number> {
+  const found = await promisify(execFile)("ps", ["-A", "-o", "args="]);
+  return found.stdout.split("\n").filter((line) => line.startsWith("sleep ") && line.includes(word)).length;
+}

@@ -1,0 +1,230 @@
+import assert from "node:assert/strict";
+import test, { after } from "node:test";
+import type { Page } from "playwright-core";
+import { pageUntil, noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
+import { LATE } from "../../helpers/console-runs.js";
+import { say } from "../../helpers/fake-model-server.js";
+import { ask, stored } from "../../helpers/lab.js";
+import { seedSessions } from "../../helpers/seeded-sessions.js";
+import { startServer } from "../../helpers/server.js";
+import { makeTempDir } from "../../helpers/temp.js";
+
+const browser = sharedBrowser({ after });
+const skip = noBrowser;
+
+/** What is shown of the messages, without what stands around them. */
+function shown(page: Page): Promise<string[]> {
+  return page.locator(".said, .answer .markdown").allInnerTexts();
+}
+
+async function prompt(page: Page, text: string): Promise<void> {
+  await page.locator("#prompt").fill(text);
+  await page.locator("#prompt").press("Enter");
+}
+
+/** What a list of the page has; tests know no DOM. */
+interface Scrolled {
+  scrollTop: number;
+  scrollHeight: number;
+}
+
+/** Streams of sessions that a page has open: what was asked for and has not ended. */
+function streamsOf(page: Page): { open: () => number } {
+  let open = 0;
+  const isStream = (url: string) => /\/api\/sessions\/[^/]+\/events/.test(url);
+  page.on("request", (request) => (open += isStream(request.url()) ? 1 : 0));
+  page.on("requestfinished", (request) => (open -= isStream(request.url()) ? 1 : 0));
+  page.on("requestfailed", (request) => (open -= isStream(request.url()) ? 1 : 0));
+  return { open: () => open };
+}
+
+test("a prompt makes a session whose answer is shown as it comes", { skip }, async (t) => {
+  const console = await startConsole(t);
+  console.models.enqueue({ say: [{ text: ["**One**"] }, { gate: "rest" }, { text: [" two", " three"] }] });
+  const { page } = await openWindow(t, await browser(), console.url);
+  await prompt(page, "Count <b>to</b> three");
+  await page.locator(".answer strong", { hasText: "One" }).waitFor();
+  assert.match(page.url(), /#\/s\/[\w-]+$/);
+  // Stopped is what one can do with it, as long as it goes on.
+  await page.getByRole("button", { name: /stop/i }).first().waitFor();
+  console.models.open("rest");
+  await page.locator(".answer", { hasText: "One two three" }).waitFor();
+  assert.deepEqual(await shown(page), ["Count <b>to</b> three", "One two three"]);
+  await page.locator(".run-end", { hasText: "tokens" }).waitFor();
+  await page.locator(".head-name", { hasText: "A title" }).waitFor();
+  await page.locator(".side-session.current", { hasText: "A title" }).waitFor();
+  assert.equal(await page.locator("#announcer").innerText(), "The answer is there.");
+});
+
+test("an address that is said at the end of an answer is that of the link at its begin", { skip }, async (t) => {
+  const console = await startConsole(t);
+  const end = "\n\n[1]: https://a.example/there\n";
+  const words = Array.from({ length: 20 }, (_, n) => `Paragraph ${n}.\n\n`);
+  console.models.enqueue({ say: [{ text: ["See [it][1].\n\n", ...words] }, { gate: "rest" }, { text: [end] }] });
+  const { page } = await openWindow(t, await browser(), console.url);
+  await prompt(page, "Where?");
+  await page.locator(".answer", { hasText: "Paragraph 19" }).waitFor();
+  console.models.open("rest");
+  await page.locator('.answer a[href="https://a.example/there"]', { hasText: "it" }).waitFor();
+});
+
+test("a page that is loaded anew in the middle of a run goes on where it was", { skip }, async (t) => {
+  const console = await startConsole(t);
+  console.models.enqueue({ say: [{ text: ["The first half"] }, { gate: "rest" }, { text: [", the second half."] }] });
+  const { page } = await openWindow(t, await browser(), console.url);
+  await prompt(page, "Tell me");
+  await page.locator(".answer", { hasText: "The first half" }).waitFor();
+  await page.reload();
+  await page.locator(".answer", { hasText: "The first half" }).waitFor();
+  await page.locator(".caret").waitFor();
+  console.models.open("rest");
+  await page.locator(".answer", { hasText: "The first half, the second half." }).waitFor();
+  assert.deepEqual(await shown(page), ["Tell me", "The first half, the second half."]);
+});
+
+test("two windows on one session show the same, whichever of them says something", { skip }, async (t) => {
+  const console = await startConsole(t);
+  const { sessionId } = await ask(console.server, { message: "Begin" });
+  const windows = [];
+  for (let i = 0; i < 2; i += 1)
+    windows.push(await openWindow(t, await browser(), sessionUrl(console, sessionId), { expected: LATE }));
+  const [one, other] = windows.map(({ page }) => page);
+  for (const page of [one!, other!]) await page.locator(".answer").waitFor();
+  console.models.enqueue(say("To both."), say("And back."));
+  await prompt(one!, "From the first");
+  for (const page of [one!, other!]) await page.locator(".answer", { hasText: "To both." }).waitFor();
+  await prompt(other!, "From the second");
+  for (const page of [one!, other!]) await page.locator(".answer", { hasText: "And back." }).waitFor();
+  const expected = ["Begin", "OK.", "From the first", "To both.", "From the second", "And back."];
+  assert.deepEqual(await shown(one!), expected);
+  assert.deepEqual(await shown(other!), expected);
+});
+
+test("a server that is killed and comes back is waited for, and nothing is lost or told twice", { skip }, async (t) => {
+  const home = await makeTempDir();
+  t.after(() => home.remove());
+  const console = await startConsole(t, { home: home.path });
+  const { sessionId } = await ask(console.server, { message: "Before" });
+  const { page } = await openWindow(t, await browser(), sessionUrl(console, sessionId), {
+    expected: /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/,
+  });
+  await page.locator(".answer").waitFor();
+  const { port } = new URL(console.server.url);
+  await console.server.stop("SIGKILL");
+  await page.locator(".lost").waitFor();
+  const { projectDir } = console.server;
+  const server = await startServer(t, { home: home.path, projectDir, args: ["serve", "--port", port] });
+  await page.locator(".lost").waitFor({ state: "detached" });
+  console.models.enqueue(say("After."));
+  await ask(server, { message: "Again", session_id: sessionId });
+  await page.locator(".answer", { hasText: "After." }).waitFor();
+  assert.deepEqual(await shown(page), ["Before", "OK.", "Again", "After."]);
+});
+
+test("sessions that are opened one after the other leave one stream behind", { skip }, async (t) => {
+  const home = await makeTempDir();
+  t.after(() => home.remove());
+  const messages = [{ parts: [{ type: "text" as const, text: "Hello" }] }];
+  const seeds = Array.from({ length: 9 }, (_, i) => ({ title: `Number ${i}`, messages }));
+  await seedSessions(home.path, seeds);
+  const console = await startConsole(t, { home: home.path });
+  const { page } = await openWindow(t, await browser(), console.url);
+  const streams = streamsOf(page);
+  for (let i = 0; i < 9; i += 1) {
+    await page.locator(".side-session a", { hasText: `Number ${i}` }).click();
+    await page.locator(".head-name", { hasText: `Number ${i}` }).waitFor();
+  }
+  await pageUntil(page, () => streams.open() === 1);
+  await page.locator(".side-way", { hasText: "Runs" }).click();
+  await pageUntil(page, () => streams.open() === 0);
+});
+
+test("sessions are searched, scrolled to, renamed and deleted", { skip }, async (t) => {
+  const home = await makeTempDir();
+  t.after(() => home.remove());
+  const seeds = Array.from({ length: 130 }, (_, i) => ({ title: i % 13 === 0 ? `Needle ${i}` : `Hay ${i}` }));
+  await seedSessions(home.path, seeds);
+  const console = await startConsole(t, { home: home.path });
+  const { page, requests } = await openWindow(t, await browser(), console.url);
+  const entries = page.locator(".side-session");
+  await page.locator(".side-session", { hasText: "Hay 129" }).waitFor();
+  const atFirst = await entries.count();
+  assert.ok(atFirst < 130, `${atFirst} at first`);
+  // To the end, however often it moves on.
+  await pageUntil(page, async () => {
+    await page.locator(".side-list").evaluate((list: Scrolled) => (list.scrollTop = list.scrollHeight));
+    return (await entries.count()) === 130;
+  });
+  assert.equal(new Set(await page.locator(".side-title").allTextContents()).size, 130);
+
+  await page.locator("#session-search").fill("needle");
+  await pageUntil(page, async () => (await entries.count()) === 10);
+  assert.ok(requests.some((request) => request.includes("search=needle")));
+  await page.locator("#session-search").fill("nothing like it");
+  await page.locator(".side-end", { hasText: "Nothing found." }).waitFor();
+  await page.locator("#session-search").fill("Needle 13");
+
+  const entry = page.locator(".side-session", { hasText: "Needle 13" });
+  await pageUntil(page, async () => (await entries.count()) === 1);
+  await entry.hover();
+  await entry.getByRole("button", { name: "Rename" }).click();
+  await page.locator(".side-session input").fill("Needle 13 <i>anew</i>");
+  await page.locator(".side-session input").press("Enter");
+  await page.locator(".side-title", { hasText: "Needle 13 <i>anew</i>" }).waitFor();
+  await entry.hover();
+  await entry.getByRole("button", { name: "Delete" }).click();
+  // What is pressed by mistake deletes nothing.
+  await page.getByRole("button", { name: "Keep" }).click();
+  await entry.hover();
+  await entry.getByRole("button", { name: "Delete" }).click();
+  await page.locator(".side-delete").getByRole("button", { name: "Delete" }).click();
+  await pageUntil(page, async () => (await entries.count()) === 0);
+  const { total } = (await (await console.server.fetch("/api/sessions")).json()) as { total: number };
+  assert.equal(total, 129);
+});
+
+test("a session that is deleted elsewhere says so, and one that never was", { skip }, async (t) => {
+  const console = await startConsole(t);
+  const { sessionId } = await ask(console.server, { message: "Begin" });
+  const { page } = await openWindow(t, await browser(), sessionUrl(console, sessionId), { expected: /404/ });
+  await page.locator(".answer").waitFor();
+  await console.server.fetch(`/api/sessions/${sessionId}`, { method: "DELETE" });
+  await page.locator(".empty", { hasText: "not here" }).waitFor();
+  // Whoever does not see it is told as well, and of nothing that was before.
+  await page.locator("#announcer", { hasText: "This session is not here." }).waitFor({ state: "attached" });
+  assert.equal(await page.title(), "gantry");
+  assert.equal(await page.locator(".side-session").count(), 0);
+  await page.goto(sessionUrl(console, "never-was"));
+  await page.reload();
+  await page.locator(".empty", { hasText: "not here" }).waitFor();
+});
+
+test("tool calls are a line each, with arguments, output and changes behind it", { skip }, async (t) => {
+  const files = { "a.txt": "one\ntwo\n" };
+  const console = await startConsole(t, { files });
+  const edit = { filePath: "a.txt", oldString: "two", newString: "TWO" };
+  console.models.enqueue(
+    { say: [{ reasoning: ["I should look."] }, { call: { name: "read", arguments: { path: "a.txt" } } }] },
+    { say: [{ call: { name: "edit", arguments: edit } }, { call: { name: "read", arguments: { path: "b.txt" } } }] },
+    say("Done."),
+  );
+  const { sessionId } = await ask(console.server, { message: "Change it" });
+  const { page } = await openWindow(t, await browser(), sessionUrl(console, sessionId));
+  await page.locator(".answer", { hasText: "Done." }).waitFor();
+  assert.deepEqual(await page.locator(".call > .fold b").allInnerTexts(), ["Read", "Edit", "Read"]);
+  assert.deepEqual(await page.locator(".call > .fold code").allInnerTexts(), ["a.txt", "a.txt", "b.txt"]);
+  // A small change is open, all else is behind its line.
+  assert.equal(await page.locator(".call-body").count(), 1);
+  assert.match(await page.locator(".call-body").innerText(), /TWO/);
+  assert.equal(await page.locator(".call-counts").innerText(), "+1\n−1");
+  assert.equal(await page.locator(".call-failed").count(), 1);
+  await page.locator(".call > .fold").first().click();
+  const first = page.locator(".call").first();
+  assert.match(await first.locator(".output pre").innerText(), /1\s+one/);
+  assert.equal(await first.locator(".call-arguments dd").innerText(), "a.txt");
+  await first.getByRole("button", { name: "Copy the output" }).click();
+  assert.match(await page.evaluate<string>("navigator.clipboard.readText()"), /one/);
+  await page.locator(".call-failed > .fold").click();
+  assert.match(await page.locator(".call-failed .output").innerText(), /b\.txt/);
+  assert.equal((await stored(console.server, sessionId)).length, 7);
+});

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { after, describe, it } from "node:test";
+import { noBrowser, openWindow, sharedBrowser, startConsole, type ConsoleServer } from "../../helpers/console.js";
+import { runGantry } from "../../helpers/server.js";
+import type { Hooks } from "../../helpers/temp.js";
+
+const SECRET = "s3cret-of-the-test";
+const LOCKED = { server: { port: 0, required_headers: { "X-Key": SECRET } } };
+/** What the browser says of an answer that refuses. */
+const REFUSED = /status of (401|429|503)/;
+
+async function linkOf(hooks: Hooks, { server }: ConsoleServer): Promise<string> {
+  const { stdout, stderr } = await runGantry(hooks, ["console", "--url", server.url], { home: server.home });
+  assert.match(stdout, /#code=/, stderr);
+  return stdout.trim();
+}
+
+describe("who opens the console where headers are required", { skip: noBrowser }, () => {
+  const browser = sharedBrowser({ after });
+
+  it("is let in by the link of gantry console, once, and leaves no trace of it", async (t) => {
+    const console = await startConsole(t, { config: LOCKED });
+    const { url } = console;
+    const link = await linkOf(t, console);
+
+    const { page, requests } = await openWindow(t, await browser(), link);
+    await page.waitForResponse((answer) => answer.url().includes("/api/") && answer.ok());
+    assert.equal(await page.evaluate("location.href.includes('code=')"), false);
+    assert.ok(requests.every((path) => !path.includes("code=")));
+    await Promise.all([page.waitForResponse((answer) => answer.url().includes("/api/") && answer.ok()), page.reload()]);
+
+    const expected = /401|link|unauthorized/i;
+    const second = await openWindow(t, await browser(), link, { expected });
+    await second.page.getByText("gantry console").first().waitFor();
+    const without = await openWindow(t, await browser(), url, { expected });
+    await without.page.getByText("gantry console").first().waitFor();
+    assert.ok(!(await without.page.content()).includes(SECRET));
+  });
+
+  it("is let in by a link that is opened in the page that asks for it, and stands where it stood", async (t) => {
+    const console = await startConsole(t, { config: LOCKED });
+    const { page } = await openWindow(t, await browser(), `${console.url}#/runs`, { expected: REFUSED });
+    await page.getByText("gantry console").first().waitFor();
+    const used = await linkOf(t, console);
+    for (const link of [used, await linkOf(t, console)]) {
+      // In the page that asks for it, and once more in the page that has been let in.
+      await page.evaluate(`location.href = ${JSON.stringify(link)}`);
+      await page.waitForEvent("load");
+      await page.getByRole("heading", { name: "Runs" }).first().waitFor();
+      assert.equal(page.url(), `${console.url}#/runs`);
+    }
+    // One that does not hold takes nothing away from who is in.
+    await page.evaluate(`location.href = ${JSON.stringify(used)}`);
+    await page.waitForEvent("load");
+    await page.getByRole("heading", { name: "Runs" }).first().waitFor();
+    await page.goBack();
+    await page.getByRole("heading", { name: "Runs" }).first().waitFor();
+    assert.ok(!page.url().includes("code="));
+  });
+
+  it("is told that a link does not hold only where the server said so, and may try again elsewhere", async (t) => {
+    const console = await startConsole(t, { config: LOCKED });
+    const link = await linkOf(t, console);
+    const { page } = await openWindow(t, await browser(), `${console.url}#/runs`, { expected: REFUSED });
+    await page.getByText("gantry console").first().waitFor();
+    await page.route("**/console/login", (route) => route.fulfill({ status: 503, json: { error: "not now" } }));
+    await page.evaluate(`location.href = ${JSON.stringify(link)}`);
+    await page.getByText("not now").waitFor();
+    assert.equal(await page.getByText("used before").count(), 0);
+    assert.ok(!page.url().includes("code="));
+    await page.unroute("**/console/login");
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByRole("heading", { name: "Runs" }).first().waitFor();
+  });
+});
+
+describe("who opens the console where nothing is required", { skip: noBrowser }, () => {
+  const browser = sharedBrowser({ after });
+
+  it("needs no link, and is not kept out by an old one", async (t) => {
+    const { url } = await startConsole(t);
+    const { page } = await openWindow(t, await browser(), `${url}#code=x`, { expected: REFUSED });
+    await page.getByText("What shall be done?").waitFor();
+    assert.ok(!page.url().includes("code="));
+  });
+
+  it("is led to no other path of the API by the name of a session", async (t) => {
+    const { url } = await startConsole(t);
+    for (const name of ["..", "%2e%2e", ".", "%2E", "%", "..%2fmodels"]) {
+      const { page, requests } = await openWindow(t, await browser(), `${url}#/s/${name}`, {
+        expected: /status of 404/,
+      });
+      await page.getByRole("heading", { name: /What shall be done|This session is not here/ }).waitFor();
+      const odd = requests.filter((request) => !/ \/(console|api\/(models|sessions)\b)/.test(request));
+      assert.deepEqual(odd, [], name);
+    }
+  });
+});

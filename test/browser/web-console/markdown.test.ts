@@ -1,0 +1,158 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readdir, readFile } from "node:fs/promises";
+import { after, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { Lexer, Marked } from "marked";
+import { blocksOf, blocksOfGrown, htmlOf, wholeOf } from "../../../adapters/web-console/app/content/blocks.js";
+import { BoundedLexer } from "../../../adapters/web-console/app/content/bounded-lexer.js";
+import { sectionsOf } from "../../../adapters/web-console/app/content/sections.js";
+import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
+import { HOSTILE_MARKDOWN } from "../../helpers/hostile-markdown.js";
+import { SOURCE_FLAGS, source } from "../../helpers/node.js";
+import { seedSessions } from "../../helpers/seeded-sessions.js";
+import { makeTempDir } from "../../helpers/temp.js";
+
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+const READER = source("test/helpers/markdown-reader.ts");
+
+function html(text: string): string {
+  return wholeOf(text)
+    .map((block) => (block.type === "plain" ? block.raw : htmlOf(block)))
+    .join("");
+}
+
+describe("Markdown of a message", () => {
+  it("is read whatever it is, and becomes no more than a few times what it was", async () => {
+    const args = [...SOURCE_FLAGS, READER];
+    // Without bounds they take many minutes and all memory, in a thread that nothing else can end.
+    const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 90_000, cwd: ROOT });
+    const read = JSON.parse(stdout) as Record<string, number>;
+    assert.deepEqual(Object.keys(read), Object.keys(HOSTILE_MARKDOWN));
+    for (const [name, length] of Object.entries(read))
+      assert.ok(length > 0 && length < 1_500_000, `${name}: ${length}`);
+  });
+
+  it("is read as marked reads it, where somebody wrote it", async () => {
+    const documents = (await readdir(`${ROOT}docs`)).filter((name) => name.endsWith(".md"));
+    const texts = documents.map((name) => readFile(`${ROOT}docs/${name}`, "utf8"));
+    const all = (await Promise.all(texts)).join("\n\n");
+    assert.ok(all.length > 200_000, "it has many sections");
+    const { defaults } = new Marked();
+    assert.deepEqual([...new BoundedLexer(defaults).lex(all)], [...new Lexer(defaults).lex(all)]);
+  });
+
+  it("is read as marked reads it where one block is longer than a section", () => {
+    const words = "This is a sentence of some words that goes on for a while.\n\n";
+    const rows = Array.from({ length: 600 }, (_, i) => `| row ${i} | with some words of its own ${i} |\n`).join("");
+    const items = (count: number, item: string) => Array.from({ length: count }, () => item).join("");
+    const { defaults } = new Marked();
+    for (const text of [
+      `- step:\n\n- \`\`\`js\n  code\n  \`\`\`\n\n${words.repeat(300)}`,
+      `${words}| a | b |\n| --- | --- |\n${rows}\n${words.repeat(100)}`,
+      items(260, "1. Item with words\n\n    more of it\n\n    ```js\n    code();\n\n    more();\n    ```\n\n"),
+      items(330, "- file in the folder\n    - nested one\n        - nested two\n"),
+      items(900, "> Quoted words of somebody.\n> > And of another.\n"),
+      `<details>\n${"<p>words of it</p>\n".repeat(900)}</details>\n\n${words}`,
+    ]) {
+      assert.ok(text.length > 16_000);
+      assert.deepEqual([...new BoundedLexer(defaults).lex(text)], [...new Lexer(defaults).lex(text)]);
+    }
+  });
+
+  it("keeps what is said in a long paragraph, with its emphasis", () => {
+    const sentence = "Some **bold words** and `code` and a link: https://a.example/x_y_z . ";
+    for (const count of [30, 100, 1_000]) {
+      const shown = html(sentence.repeat(count));
+      const found = (part: string) => shown.split(part).length - 1;
+      // Where it is cut, a piece stays as it was written.
+      const cuts = Math.floor((count * sentence.length) / 800);
+      assert.ok(found("<strong>bold words</strong>") >= count - cuts);
+      assert.equal(found("<code>code</code>"), count);
+      assert.equal(found('<a href="https://a.example/x_y_z">'), count);
+    }
+    assert.equal(html(`${"😀".repeat(3_000)}`), `<p>${"😀".repeat(3_000)}</p>\n`);
+  });
+
+  it("keeps a picture that stands in the text, however long it is", () => {
+    const picture = `data:image/png;base64,${"iVBORw0K+/".repeat(10_000)}`;
+    assert.ok(html(`See:\n\n![a plot](${picture})\n\nand so on`).includes(`<img src="${picture}" alt="a plot">`));
+  });
+
+  it("keeps long blocks of code whole, and finds addresses that are said behind what uses them", () => {
+    const code = Array.from({ length: 4_000 }, (_, i) => (i % 9 === 0 ? "" : `line ${i} *of* code`)).join("\n");
+    const blocks = blocksOf(
+      `Before [it][1].\n\n\`\`\`js\n${code}\n\`\`\`\n\n${"More words.\n\n".repeat(900)}[1]: https://a.example/\n`,
+    );
+    assert.deepEqual(
+      blocks.slice(0, 3).map(({ type }) => type),
+      ["paragraph", "code", "paragraph"],
+    );
+    assert.ok(blocks[1]?.raw.includes("line 3999"));
+    assert.ok(htmlOf(blocks[0]!).includes('<a href="https://a.example/">it</a>'));
+  });
+
+  it("is cut between blocks where it is long", () => {
+    const text = `${"Some words\nof a paragraph.\n\n".repeat(300)}\`\`\`\n${"a\n\n".repeat(9_000)}\`\`\`\n${"End.\n".repeat(5_000)}`;
+    const sections = sectionsOf(text, (piece) => new Lexer(new Marked().defaults).blockTokens(piece));
+    assert.equal(sections.join(""), text);
+    assert.ok(sections.length > 4, String(sections.length));
+    assert.equal(sections.filter((section) => section.includes("```")).length, 1);
+    for (const section of sections)
+      assert.ok(section.length < 9_000 || section.startsWith("```"), section.slice(0, 80));
+  });
+
+  it("has bare tags where they begin and end in one paragraph; all others are text", () => {
+    for (const [text, shown] of [
+      ["<b>a</b> <kbd>K</kbd><br>b", "<p><b>a</b> <kbd>K</kbd><br>b</p>\n"],
+      ["<b>a\n\nb</b>", "<p>&lt;b&gt;a</p>\n<p>b&lt;/b&gt;</p>\n"],
+      ["*a <u>b* c</u>", "<p><em>a &lt;u&gt;b</em> c&lt;/u&gt;</p>\n"],
+      ["<i>a<b>b</i>c</b>", "<p><i>a&lt;b&gt;b</i>c&lt;/b&gt;</p>\n"],
+      [
+        "<details>\n<summary>More</summary>\n\nWords\n\n</details>",
+        "<details>\n<summary>More</summary><p>Words</p>\n</details>",
+      ],
+      ["<details><b>\n\nWords", "<details>&lt;b&gt;<p>Words</p>\n"],
+      ["a <script>x</script>", "<p>a &lt;script&gt;x&lt;/script&gt;</p>\n"],
+    ] as const)
+      assert.equal(html(text), shown);
+  });
+
+  it("is the same when it has grown in pieces", () => {
+    const text =
+      "# Title\n\nSome *words*.\n\n- one\n- two\n\n  more of two\n\n```js\ncode\n\ncode\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd.";
+    let blocks = blocksOf("");
+    for (let at = 0, before = ""; at < text.length; before = text.slice(0, at)) {
+      at = Math.min(text.length, at + 7);
+      blocks = [...blocksOfGrown(before, blocks, text.slice(0, at))];
+    }
+    assert.equal(blocks.map(htmlOf).join(""), html(text));
+  });
+});
+
+describe("a window with hostile Markdown", { skip: noBrowser }, () => {
+  const browser = sharedBrowser({ after });
+
+  it("shows it, and goes on", async (t) => {
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const names = ["a word that may be emphasis", "a table that is wide and long", "tags that are left open"];
+    const messages = names.map((name) => ({
+      role: "assistant" as const,
+      parts: [{ type: "text" as const, text: HOSTILE_MARKDOWN[name] ?? "" }],
+    }));
+    const ids = await seedSessions(
+      home.path,
+      messages.map((message) => ({ messages: [message] })),
+    );
+    const console = await startConsole(t, { home: home.path });
+    const { page } = await openWindow(t, await browser(), console.url);
+    for (const id of ids) {
+      await page.goto(sessionUrl(console, id));
+      await page.locator(".answer .markdown-block").first().waitFor();
+      await page.evaluate('location.hash = "#/"');
+      await page.getByRole("heading", { name: "What shall be done?" }).waitFor();
+    }
+  });
+});

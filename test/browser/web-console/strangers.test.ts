@@ -1,0 +1,185 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import path from "node:path";
+import { after, before, describe, it, type TestContext } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { findBrowser } from "../../helpers/browser.js";
+import { noBrowser } from "../../helpers/console.js";
+import { send } from "../../helpers/http.js";
+import { serveConsole } from "../../helpers/served-console.js";
+
+const SECRET = "s3cret-of-the-test";
+const LOCKED = { requiredHeaders: { "X-Key": SECRET } };
+/** What the console's script does first, so that it is seen whether it ran. */
+const RAN = "/console/assets/icon-ABC.svg?ran";
+
+/** A page of somebody else; `http://evil.example` and the addresses of this machine lead to it. */
+async function strangersPage(t: TestContext): Promise<number> {
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { "content-type": "text/html" }).end("<!doctype html><title>evil</title><body></body>");
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+async function served(t: TestContext, options: object) {
+  const console = await serveConsole(t, options);
+  await writeFile(
+    path.join(console.assets, "assets/main-ABC.js"),
+    `await fetch("${RAN}"); document.title = "console";`,
+  );
+  await rm(path.join(console.assets, "assets/main-ABC.js.gz"));
+  return { ...console, port: new URL(console.url).port };
+}
+
+/** Its policy lets nothing be evaluated in the page, so that it is looked at from outside. */
+async function hasRun(page: Page): Promise<void> {
+  while ((await page.title()) !== "console") await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
+async function makeCode(url: string): Promise<string> {
+  const { path: made } = (
+    await send(url, "/console/links", { method: "POST", headers: { "x-key": SECRET } })
+  ).json() as { path: string };
+  return made.split("=")[1] ?? "";
+}
+
+describe("a page of somebody else, in a real browser", { skip: noBrowser }, () => {
+  let browser: Browser;
+
+  before(async () => {
+    const { chromium } = await import("playwright-core");
+    browser = await chromium.launch({
+      executablePath: findBrowser("chromium"),
+      args: [
+        ...["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run"],
+        ...["--disable-background-networking", "--disable-component-update", "--disable-sync"],
+        "--host-resolver-rules=MAP evil.example 127.0.0.1",
+        // Its own guard of local addresses is not what is tested, and other browsers have none.
+        "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests",
+      ],
+    });
+  });
+  after(() => browser.close());
+
+  const open = async (t: TestContext, url: string) => {
+    const context = await browser.newContext();
+    t.after(() => context.close());
+    const page = await context.newPage();
+    const ran: string[] = [];
+    context.on("request", (request) => {
+      if (request.url().endsWith(RAN)) ran.push(request.frame().url());
+    });
+    await page.goto(url);
+    return { context, page, ran };
+  };
+
+  for (const [name, options] of [
+    ["where headers are required", LOCKED],
+    ["where none are", {}],
+  ] as const) {
+    it(`cannot frame the console, ${name}`, async (t) => {
+      const { url } = await served(t, options);
+      const port = await strangersPage(t);
+      const direct = await open(t, `${url}/console`);
+      await hasRun(direct.page);
+      assert.equal(direct.ran.length, 1, "it is seen that it runs");
+      for (const place of ["http://evil.example", "http://127.0.0.1", "http://localhost"]) {
+        const { page, ran } = await open(t, `${place}:${port}/`);
+        for (const tag of ["iframe", "object", "embed"])
+          await page.evaluate(
+            `new Promise((resolve) => {
+              const frame = document.createElement("${tag}");
+              frame.onload = frame.onerror = () => setTimeout(resolve, 100);
+              frame["${tag === "object" ? "data" : "src"}"] = "${url}/console";
+              frame.type = "text/html";
+              document.body.append(frame);
+              setTimeout(resolve, 3000);
+            })`,
+          );
+        assert.deepEqual(ran, [], place);
+      }
+    });
+
+    it(`cannot come by a name of its own that leads here, ${name}`, async (t) => {
+      const { url, port } = await served(t, options);
+      const code = name === "where none are" ? "x" : await makeCode(url);
+      const { page, ran } = await open(t, `http://evil.example:${port}/console#code=${code}`);
+      const statuses = await page.evaluate<number[]>(`(async () => {
+        const headers = { "content-type": "application/json" };
+        const body = JSON.stringify({ code: ${JSON.stringify(code)} });
+        const ask = async (path, init) => (await fetch(path, init)).status;
+        return [
+          await ask("/console"),
+          await ask("/console/assets/main-ABC.js"),
+          await ask("/console/login", { method: "POST", headers, body }),
+          await ask("/console/links", { method: "POST", headers, body }),
+          await ask("/api/models"),
+        ];
+      })()`);
+      const closed = name === "where none are" ? 403 : 401;
+      assert.deepEqual(statuses, [403, 403, 403, closed, closed]);
+      assert.deepEqual(ran, []);
+    });
+  }
+
+  it("cannot use a link or make one, whatever it sends, and learns nothing", async (t) => {
+    const { url } = await served(t, LOCKED);
+    const code = await makeCode(url);
+    const port = await strangersPage(t);
+    const { page } = await open(t, `http://evil.example:${port}/`);
+    const read = await page.evaluate<unknown[]>(`(async () => {
+      const body = JSON.stringify({ code: ${JSON.stringify(code)} });
+      const seen = [];
+      for (const place of ["login", "links"])
+        for (const mode of ["cors", "no-cors"])
+          for (const type of ["application/json", "text/plain"])
+            seen.push(
+              await fetch("${url}/console/" + place, { method: "POST", mode, headers: { "content-type": type }, body, credentials: "include" })
+                .then(async (response) => response.type + (await response.text()), () => "nothing"),
+            );
+      navigator.sendBeacon("${url}/console/login", body);
+      navigator.sendBeacon("${url}/console/login", new Blob([body], { type: "text/plain" }));
+      return seen;
+    })()`);
+    assert.ok(
+      read.every((one) => one === "nothing" || one === "opaque"),
+      JSON.stringify(read),
+    );
+    for (const place of ["login", "links"]) {
+      const form = await open(t, `http://evil.example:${port}/`);
+      const [response] = await Promise.all([
+        form.page.waitForResponse((one) => one.url().includes(`/console/${place}`)),
+        form.page.evaluate(`(() => {
+          const form = Object.assign(document.createElement("form"), { method: "post", enctype: "text/plain", action: "${url}/console/${place}" });
+          form.append(Object.assign(document.createElement("input"), { name: '{"code":"${code}","x":"', value: '"}' }));
+          document.body.append(form);
+          form.submit();
+        })()`),
+      ]);
+      assert.ok([401, 403, 415].includes(response.status()), String(response.status()));
+    }
+    const own = await send(url, "/console/login", { body: JSON.stringify({ code }) });
+    assert.equal(own.status, 200, "nothing of that has used the link");
+  });
+
+  it("may lead there by a link, and has no hold of the window that it opens", async (t) => {
+    const { url } = await served(t, LOCKED);
+    const { context, page, ran } = await open(t, `http://evil.example:${await strangersPage(t)}/`);
+    const [opened] = await Promise.all([
+      context.waitForEvent("page"),
+      page.evaluate(`(() => { window.held = window.open("${url}/console"); })()`),
+    ]);
+    await hasRun(opened);
+    assert.equal(ran.length, 1);
+    assert.deepEqual(await Promise.all([page.evaluate("held.closed"), opened.evaluate("window.opener")]), [true, null]);
+  });
+});

@@ -1,0 +1,229 @@
+import assert from "node:assert/strict";
+import test, { after } from "node:test";
+import type { Message } from "gantry";
+import type { Page } from "playwright-core";
+import { pageUntil, noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
+import { LATE } from "../../helpers/console-runs.js";
+import { seedSessions } from "../../helpers/seeded-sessions.js";
+import { makeTempDir } from "../../helpers/temp.js";
+
+const browser = sharedBrowser({ after });
+const MESSAGES = 10_000;
+/** Rows that are drawn at once, however many there are: what is in sight, and a page or so around it. */
+const DRAWN = 60;
+
+/** Where a row with a text is, from the upper edge of the timeline; undefined where it is not drawn. */
+const placeOf = (page: Page, text: string) =>
+  page.evaluate<number | undefined>(`(() => {
+    const row = [...document.querySelectorAll(".scroller-row")].find((row) => row.textContent.includes(${JSON.stringify(text)}));
+    return row && Math.round(row.getBoundingClientRect().top);
+  })()`);
+const scrollTo = (page: Page, place: string) =>
+  page.evaluate(`(() => { const box = document.getElementById("timeline"); box.scrollTop = ${place}; })()`);
+const drawn = (page: Page) => page.locator(".scroller-row").count();
+
+test(
+  "10,000 messages are loaded backwards, drawn where one looks, and stay where they are",
+  { skip: noBrowser },
+  async (t) => {
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const [id = ""] = await seedSessions(home.path, [{ title: "Long", messages: conversation(MESSAGES) }]);
+    const console = await startConsole(t, { home: home.path });
+    const { page, requests } = await openWindow(t, await browser(), sessionUrl(console, id));
+    // Its end is seen first, and no more than that is asked for.
+    await page.locator(".answer", { hasText: `Answer ${MESSAGES - 1}.` }).waitFor();
+    const pages = () => requests.filter((request) => request.includes("/messages?"));
+    assert.match(pages()[0] ?? "", /limit=50$/);
+    assert.ok(pages().length <= 3, pages().join("\n"));
+    assert.ok((await drawn(page)) <= DRAWN);
+
+    // Up to the first word of it.
+    await pageUntil(page, async () => {
+      await scrollTo(page, "0");
+      assert.ok((await drawn(page)) <= DRAWN, "rows out of sight are drawn");
+      return (await placeOf(page, "Question 0.")) !== undefined;
+    });
+    const asked = pages();
+    assert.equal(new Set(asked).size, asked.length, "a page was asked for twice");
+    await pageUntil(page, async () => (await page.locator(".timeline-before").textContent()) === "");
+
+    // Anywhere in the middle, and back to the end.
+    await scrollTo(page, "box.scrollHeight / 2");
+    await pageUntil(page, async () => (await page.locator(".scroller-row").count()) > 3);
+    assert.ok((await drawn(page)) <= DRAWN);
+    await page.getByRole("button", { name: "To the end" }).click();
+    await page.locator(".answer", { hasText: `Answer ${MESSAGES - 1}.` }).waitFor();
+    assert.equal(await page.getByRole("button", { name: "To the end" }).count(), 0);
+  },
+);
+
+test(
+  "what is read stays in its place when older messages come, and when an answer grows below",
+  { skip: noBrowser },
+  async (t) => {
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const [id = ""] = await seedSessions(home.path, [{ messages: conversation(600) }]);
+    const console = await startConsole(t, { home: home.path });
+    const { page } = await openWindow(t, await browser(), sessionUrl(console, id), { expected: LATE });
+    await page.locator(".answer", { hasText: "Answer 599." }).waitFor();
+    // Hold the answers back, so that what is seen before and after can be told apart.
+    let go: () => void = () => undefined;
+    const gate = new Promise<void>((resolve) => (go = resolve));
+    await page.route(/\/messages\?/, async (route) => {
+      await gate;
+      await route.continue();
+    });
+    await pageUntil(page, async () => {
+      await scrollTo(page, "Math.max(0, box.scrollTop - 400)");
+      // The first row is a result whose call is not there yet: it goes when that comes.
+      return page.evaluate<boolean>(`document.getElementById("timeline").scrollTop === 0`);
+    });
+    // What is drawn is measured by then.
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    const name = await page.evaluate<string>(`(() => {
+    const rows = [...document.querySelectorAll(".scroller-row")];
+    const row = rows.find((row) => row.getBoundingClientRect().top > 100 && /(Question|Answer) \\d+\\./.test(row.textContent));
+    return row.textContent.match(/(Question|Answer) \\d+\\./)[0];
+  })()`);
+    const place = await placeOf(page, name);
+    go();
+    await pageUntil(page, () => page.evaluate<boolean>(`document.getElementById("timeline").scrollTop > 3000`));
+    assert.ok(Math.abs(((await placeOf(page, name)) ?? -1000) - (place ?? 0)) <= 2, `${name} moved`);
+
+    console.models.enqueue({ say: [{ text: ["It grows"] }, { gate: "more" }, { text: "\n\nand grows".repeat(60) }] });
+    const begun = await console.server.fetch("/api/run", {
+      method: "POST",
+      body: JSON.stringify({ session_id: id, message: "Grow", background: true }),
+    });
+    assert.equal(begun.status, 202);
+    const there = await placeOf(page, name);
+    console.models.open("more");
+    await page.locator(".run-end", { hasText: "tokens" }).waitFor({ state: "attached" });
+    assert.ok(Math.abs(((await placeOf(page, name)) ?? -1000) - (there ?? 0)) <= 2, `${name} moved`);
+
+    // Who is at the end stays there while the answer grows.
+    await page.getByRole("button", { name: "To the end" }).click();
+    console.models.enqueue({
+      say: [{ text: ["Once more"] }, { gate: "again" }, { text: "\n\nand once more".repeat(60) }],
+    });
+    await page.locator("#prompt").fill("Again");
+    await page.locator("#prompt").press("Enter");
+    await page.locator(".answer", { hasText: "Once more" }).waitFor();
+    console.models.open("again");
+    await page.locator(".run-end", { hasText: "tokens" }).waitFor();
+    await pageUntil(page, () =>
+      page.evaluate<boolean>(
+        `(() => { const box = document.getElementById("timeline"); return box.scrollHeight - box.clientHeight - box.scrollTop < 2; })()`,
+      ),
+    );
+  },
+);
+
+test(
+  "whoever is at the end stays there, and what is read stays in its place, also where the page changes before it has told that it scrolled",
+  { skip: noBrowser },
+  async (t) => {
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const [id = ""] = await seedSessions(home.path, [{ messages: conversation(700) }]);
+    const console = await startConsole(t, { home: home.path });
+    const { page } = await openWindow(t, await browser(), sessionUrl(console, id));
+    await page.locator(".answer", { hasText: "Answer 699." }).waitFor();
+    await page.evaluate(FRAMES);
+    // Scrolled to the end, and in the same frame a question takes a part of the page, or the answer grows.
+    for (const change of [GROW_FOOT, GROW_LAST]) {
+      await page.evaluate(`(async () => {
+        const box = document.getElementById("timeline");
+        box.scrollTop -= 600;
+        await ${FRAMES};
+        box.scrollTop = box.scrollHeight;
+        ${change}
+        await ${FRAMES};
+      })()`);
+      assert.deepEqual(await page.evaluate(STANDS), { left: 0, button: false });
+    }
+    // A little way up is away from the end.
+    await page.evaluate(`(async () => {
+      document.getElementById("timeline").scrollTop -= 20;
+      ${GROW_LAST}
+      await ${FRAMES};
+      ${GROW_FOOT}
+      await ${FRAMES};
+    })()`);
+    const { left, button } = await page.evaluate<{ left: number; button: boolean }>(STANDS);
+    assert.ok(button && left > 100, String(left));
+    // In the middle a row stays where it was put, whatever grows above and below in the same frame.
+    const moved = await page.evaluate<number>(`(async () => {
+      const box = document.getElementById("timeline");
+      box.scrollTop -= 1500;
+      await ${FRAMES};
+      box.scrollTop -= 40;
+      const rows = [...document.querySelectorAll(".scroller-row")];
+      const at = rows.findIndex((row) => row.getBoundingClientRect().bottom > box.getBoundingClientRect().top + 1);
+      const before = rows[at].getBoundingClientRect().top;
+      rows[at - 1].firstElementChild.style.paddingTop = "130px";
+      ${GROW_LAST}
+      await ${FRAMES};
+      return Math.round(rows[at].getBoundingClientRect().top - before);
+    })()`);
+    assert.equal(moved, 0);
+    // Up to the first word, whatever comes meanwhile: each step moves what is read by as much as was scrolled.
+    const steps = await page.evaluate<{ moved: number[]; first: string }>(`(async () => {
+      const box = document.getElementById("timeline");
+      const moved = [];
+      const edge = box.getBoundingClientRect().top;
+      for (let steps = 0; steps < 3000; steps += 1) {
+        const row = [...document.querySelectorAll(".scroller-row")].find((row) => row.getBoundingClientRect().top > edge + 40);
+        const before = row.getBoundingClientRect().top + box.scrollTop;
+        box.scrollTop -= 500;
+        const wanted = before - box.scrollTop;
+        await ${FRAMES};
+        const off = Math.round(row.getBoundingClientRect().top - wanted);
+        if (row.isConnected && Math.abs(off) > 1) moved.push(off);
+        if (box.scrollTop === 0 && document.querySelector(".timeline-before").textContent === "") break;
+      }
+      return { moved, first: document.querySelector(".scroller-row").textContent };
+    })()`);
+    assert.deepEqual(steps.moved, []);
+    assert.match(steps.first, /^Question 0\./);
+  },
+);
+
+/** Two frames: what was changed is laid out, measured, and put in its place. */
+const FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))";
+const GROW_FOOT = `document.querySelector(".foot").style.paddingTop = (parseFloat(getComputedStyle(document.querySelector(".foot")).paddingTop) + 150) + "px";`;
+const GROW_LAST = `{
+  const last = [...document.querySelectorAll(".scroller-row")].at(-1).firstElementChild;
+  last.style.paddingTop = (parseFloat(getComputedStyle(last).paddingTop) + 170) + "px";
+}`;
+/** Pixels to the end, and whether there is a way to it. */
+const STANDS = `(() => {
+  const box = document.getElementById("timeline");
+  const left = box.scrollHeight - box.clientHeight - box.scrollTop;
+  return { left: Math.abs(left) < 2 ? 0 : left, button: document.querySelector(".timeline-end") !== null };
+})()`;
+
+/** Questions, answers with code, and tool calls with what they printed, of many heights. */
+function conversation(count: number): Partial<Message>[] {
+  return Array.from({ length: count }, (_, i): Partial<Message> => {
+    const text = (said: string) => [{ type: "text" as const, text: said }];
+    if (i % 4 === 0) return { role: "user", parts: text(`Question ${i}. ${"Why is that so? ".repeat(i % 17)}`) };
+    if (i % 4 === 1)
+      return {
+        role: "assistant",
+        parts: [
+          ...text(`Answer ${i}. I will look.`),
+          { type: "tool_call", id: `call-${i}`, name: "bash", arguments: JSON.stringify({ command: `ls ${i}` }) },
+        ],
+      };
+    if (i % 4 === 2)
+      return { role: "tool", toolCallId: `call-${i - 1}`, name: "bash", parts: text("a\nb\n".repeat(i % 30)) };
+    const code = `\`\`\`ts\nexport const a${i} = ${i};\n${"// more\n".repeat(i % 23)}\`\`\``;
+    return {
+      role: "assistant",
+      parts: text(`Answer ${i}. **So** it is:\n\n${code}\n\n- one\n- two ${"and more ".repeat(i % 40)}`),
+    };
+  });
+}

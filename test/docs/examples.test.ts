@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, it, type TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { SOURCE_FLAGS, source } from "../helpers/node.js";
+import { startServer } from "../helpers/server.js";
+import { tempDir } from "../helpers/temp.js";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const EXAMPLES = path.join(ROOT, "examples");
+const run = promisify(execFile);
+
+/** What an example prints, run as a stranger would, in a folder with one file. */
+async function printed(t: TestContext, name: string, ...args: string[]): Promise<string> {
+  const folder = await tempDir(t, { "hello.txt": "Hello.\n" });
+  const { stdout, stderr } = await run(process.execPath, [...SOURCE_FLAGS, source(`examples/${name}`), ...args], {
+    cwd: folder.path,
+    env: { ...process.env, TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json") },
+  });
+  assert.equal(stderr, "");
+  return stdout;
+}
+
+describe("the examples", () => {
+  it("are nine, each short", () => {
+    const names = readdirSync(EXAMPLES).sort();
+    assert.deepEqual(
+      names.map((name) => name.slice(0, 3)),
+      ["01-", "02-", "03-", "04-", "05-", "06-", "07-", "08-", "09-"],
+    );
+    for (const name of names) {
+      const lines = readFileSync(path.join(EXAMPLES, name), "utf8").trimEnd().split("\n").length;
+      // The page that takes part has its buttons too; `test/live/page.test.ts` has it in browsers.
+      const most = name === "08-take-part.html" ? 70 : 45;
+      assert.ok(lines <= most, `${name} has ${lines} lines`);
+    }
+  });
+
+  it("01: embed", async (t) => {
+    const text = await printed(t, "01-embed.ts");
+    assert.match(text, /hello\.txt/);
+    assert.match(text, /promptTokens: \d+/);
+  });
+
+  it("02: serve HTTP", async (t) => {
+    const text = await printed(t, "02-serve-http.ts");
+    assert.match(text, /^listening on http:\/\/127\.0\.0\.1:\d+$/m);
+    assert.match(text, /hello\.txt/);
+    assert.match(text, /^\d+ tokens, session [0-9a-f-]{36}$/m);
+  });
+
+  it("03: own transport", async (t) => {
+    assert.match(await printed(t, "03-own-transport.ts"), /No language model is attached/);
+  });
+
+  it("04: own driver", async (t) => {
+    assert.equal(await printed(t, "04-own-driver.ts"), "1 user, 2 assistant\n");
+  });
+
+  it("05: own tool", async (t) => {
+    assert.equal(await printed(t, "05-own-tool.ts"), "Weather of Oslo\nOslo: 21 degrees, clear\nTake a light coat.\n");
+  });
+
+  it("06: own provider", async (t) => {
+    assert.equal(await printed(t, "06-own-provider.ts"), "Say \nit \nagain\necho echo-1 6\n");
+  });
+
+  it("09: client", async (t) => {
+    const server = await startServer(t, { files: { "notes.txt": "Remember.\n" } });
+    const text = await printed(t, "09-client.ts", server.url, "Read notes.txt");
+    assert.match(text, /^user: Read notes\.txt$/m);
+    assert.match(text, /Remember\./);
+    assert.match(text, /^finished: 4 messages, \d+ tokens$/m);
+  });
+});

@@ -1,0 +1,39 @@
+import { gzipSync } from "node:zlib";
+import { Agent, type Logger } from "gantry";
+import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
+import { OfflineProvider } from "gantry/adapters/offline-provider";
+import { WebConsoleTransport } from "gantry/adapters/web-console";
+import { openHttpHost, type HttpHost, type HttpHostOptions } from "gantry/http";
+import { tempDir, type Hooks } from "./temp.js";
+
+/** A page and a script, as the build would make them. */
+export const PAGE = '<!doctype html><script type="module" src="/console/assets/main-ABC.js"></script>';
+export const SCRIPT = `document.title = "${"x".repeat(2_000)}";`;
+
+/** The API and the console on one port, as an embedder has them. */
+export async function serveConsole(
+  hooks: Hooks,
+  options: HttpHostOptions & { logger?: Logger; alone?: boolean; assets?: string } = {},
+): Promise<{ url: string; host: HttpHost; assets: string }> {
+  const folder = await tempDir(hooks, {
+    "index.html": PAGE,
+    "secret.txt": "nobody's",
+    "assets/main-ABC.js": SCRIPT,
+    "assets/main-ABC.js.gz": gzipSync(SCRIPT),
+    "assets/icon-ABC.svg": "<svg/>",
+    "assets/notes.txt": "nobody's either",
+    "assets/.hidden.js": "hidden",
+  });
+  const { alone, assets = folder.path, ...rest } = options;
+  const host = openHttpHost({ port: 0, ...rest });
+  const agent = new Agent({ providers: [new OfflineProvider({ servers: [] })] });
+  hooks.after(async () => {
+    await host.close(AbortSignal.abort());
+    await agent.close();
+  });
+  if (alone !== true) await new KoaHttpTransport({}, host, options.logger).start(agent);
+  const { requiredHeaders } = options;
+  const console = new WebConsoleTransport({ assets, requiredHeaders }, host, options.logger);
+  const { address } = await console.start(agent);
+  return { url: address.replace(/\/console$/, ""), host, assets };
+}

@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { describe, it } from "node:test";
+import { refuseFirst } from "../../../adapters/acp-stdio/refuse-first.js";
+import type { Json } from "../../helpers/acp-peer.js";
+import { runGantry } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const ACP = ["serve", "--acp", "--stdio"];
+const INITIALIZE = { jsonrpc: "2.0", id: "first", method: "initialize", params: { protocolVersion: 1 } };
+
+describe("a start that fails under an editor", () => {
+  const cases: [string, (folder: string) => Json, RegExp][] = [
+    ["a config typo", () => ({ acp: { profil: "auto" } }), /config\.json: acp\.profil: /],
+    ["a wrong value", () => ({ acp: { profile: "offical" } }), /config\.json: acp\.profile: expected one of /],
+    ["a plugin that is not there", () => ({ agent: { tools: ["./none.mjs"] } }), /none\.mjs/],
+    ["a store that cannot be opened", (folder) => ({ session: { path: `${folder}/a.db` } }), /a\.db/],
+  ];
+  for (const [name, config, why] of cases) {
+    it(`${name}: the first request is answered with the line that standard error has, then code 1`, async (t) => {
+      // A folder where the store's file should be.
+      const folder = await tempDir(t, { "a.db/in-the-way": "" });
+      const input = `${JSON.stringify({ ...INITIALIZE, id: undefined })}\n\n${JSON.stringify(INITIALIZE)}\n{"jsonrpc":"2.0","id":2,"method":"session/new"}\n`;
+      const { code, stdout, stderr } = await runGantry(t, ACP, { config: config(folder.path), input });
+      assert.equal(code, 1);
+      const lines = stderr.split("\n").filter((line) => line.startsWith("gantry: "));
+      assert.equal(lines.length, 1, stderr);
+      assert.match(lines[0] ?? "", why);
+      assert.deepEqual(JSON.parse(stdout), { jsonrpc: "2.0", id: "first", error: { code: -32603, message: lines[0] } });
+    });
+  }
+
+  it("a wrong flag too; without --stdio, and where nobody asks, standard output stays empty", async (t) => {
+    const input = `${JSON.stringify(INITIALIZE)}\n`;
+    const flag = await runGantry(t, [...ACP, "--acp-profile", "none"], { input });
+    assert.equal(flag.code, 1);
+    assert.match(
+      (JSON.parse(flag.stdout) as Json).error.message,
+      /--acp-profile: expected one of "auto", "spec", "official", got "none"/,
+    );
+    const unknown = await runGantry(t, [...ACP, "--acp-profil", "auto"], { input });
+    assert.equal((JSON.parse(unknown.stdout) as Json).error.message, unknown.stderr.trim());
+    assert.match(unknown.stderr, /^gantry: unknown flag --acp-profil; did you mean --acp-profile\? /);
+    const config = { acp: { profil: "auto" } };
+    for (const [args, said] of [
+      [["serve", "--acp"], input],
+      [ACP, ""],
+      [ACP, '{"jsonrpc":"2.0","method":"initialized"}\nnonsense\n'],
+    ] as const) {
+      const { code, stdout, stderr } = await runGantry(t, args, { config, input: said });
+      assert.equal(code, 1);
+      assert.equal(stdout, "");
+      assert.match(stderr, /^gantry: .*acp\.profil/m);
+    }
+  });
+
+  it("a request in pieces is read; a terminal and a stream that is over are not waited for", async () => {
+    const [input, output] = [new PassThrough(), new PassThrough()];
+    const told = refuseFirst("why", input, output);
+    const text = `${JSON.stringify(INITIALIZE)}\n`;
+    for (const character of text) input.write(character);
+    await told;
+    assert.deepEqual(JSON.parse(String(output.read())), {
+      jsonrpc: "2.0",
+      id: "first",
+      error: { code: -32603, message: "why" },
+    });
+    await refuseFirst("why", Object.assign(new PassThrough(), { isTTY: true }), output);
+    const over = new PassThrough();
+    over.end();
+    await refuseFirst("why", over, output);
+    over.destroy();
+    await refuseFirst("why", over, output);
+    assert.equal(output.read(), null);
+  });
+});

@@ -1,0 +1,159 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import { createServer as createTlsServer, type Server as TlsServer } from "node:https";
+import { connect, type AddressInfo } from "node:net";
+import { describe, it, type TestContext } from "node:test";
+import { promisify } from "node:util";
+import { CERTIFICATE, CERTIFICATE_KEY } from "../../helpers/certificate.js";
+import { startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { ROOT, SOURCE_FLAGS } from "../../helpers/node.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const run = promisify(execFile);
+
+/** A process of its own: proxies come by the environment, and what is loaded when is a matter of a whole process. */
+async function inProcess(code: string, env: Record<string, string> = {}): Promise<string> {
+  const { stdout } = await run(process.execPath, [...SOURCE_FLAGS, "--input-type=module", "-e", code], {
+    env: { PATH: process.env.PATH ?? "", ...env },
+    cwd: ROOT,
+  });
+  return stdout.trim();
+}
+
+const ASK = `
+  const { AiSdkProvider } = await import("gantry/adapters/ai-sdk-provider");
+  const provider = new AiSdkProvider({ name: "lab", baseUrl: process.argv[1], apiKey: "k" });
+  const request = { model: { id: "m1", name: "m1", ownedBy: "x" }, system: "", tools: [], effort: "", cacheKey: "k",
+    messages: [{ role: "user", parts: [{ type: "text", text: "hi" }], toolCallId: "", name: "", failed: false }] };
+  let text = "";
+  for await (const chunk of provider.stream(request, new AbortController().signal)) if (chunk.type === "text") text += chunk.text;
+  console.log(text);
+  await provider.close();
+`;
+
+/** What is loaded from here on. */
+const SEEN = `
+  import { register } from "node:module";
+  const { port1, port2 } = new MessageChannel();
+  const seen = [];
+  port1.on("message", (url) => seen.push(url));
+  port1.unref();
+  register("data:text/javascript," + encodeURIComponent(
+    "let port; export function initialize(p) { port = p; } export async function load(url, context, next) { port.postMessage(url); return next(url, context); }"
+  ), { data: port2, transferList: [port2] });
+`;
+/** How many heavy files that was, and whether anything was seen at all. */
+const COUNTED = `
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  const heavy = seen.filter((url) => /node_modules\\/(@ai-sdk|undici|zod|@pydantic)/.test(url));
+  console.log(heavy.length, seen.some((url) => /ai-sdk-provider/.test(url)));
+`;
+
+/** An answer in server-sent events. */
+const EVENTS = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "sealed" }, finish_reason: "stop" }] })}\n\ndata: [DONE]\n\n`;
+
+/** A server behind a certificate that only who knows it trusts. */
+async function sealed(t: TestContext): Promise<{ port: number; asked: string[] }> {
+  const asked: string[] = [];
+  const server = createTlsServer({ cert: CERTIFICATE, key: CERTIFICATE_KEY }, (request, response) => {
+    asked.push(`${request.headers.host ?? ""} ${request.headers.authorization ?? ""}`);
+    request.resume().on("end", () => response.writeHead(200, { "content-type": "text/event-stream" }).end(EVENTS));
+  });
+  return { port: await listening(t, server), asked };
+}
+
+/** A proxy that leads everybody to one port; whom it was asked for. */
+async function proxyTo(t: TestContext, port: number): Promise<{ url: string; tunnels: string[] }> {
+  const tunnels: string[] = [];
+  const proxy = createServer();
+  proxy.on("connect", (request, socket, head) => {
+    tunnels.push(request.url ?? "");
+    const upstream = connect(port, "127.0.0.1", () => {
+      socket.write("HTTP/1.1 200 OK\r\n\r\n");
+      upstream.write(head);
+      upstream.pipe(socket).pipe(upstream);
+    });
+    upstream.on("error", () => socket.destroy());
+    socket.on("error", () => upstream.destroy());
+  });
+  return { url: `http://127.0.0.1:${await listening(t, proxy)}`, tunnels };
+}
+
+async function listening(t: TestContext, server: Server | TlsServer): Promise<number> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+const ask = (url: string, env: Record<string, string>): Promise<string> =>
+  inProcess(`process.argv[1] = ${JSON.stringify(url)};${ASK}`, env);
+
+describe("the network", () => {
+  it("goes through the proxy of the environment, but never to this machine, nor where NO_PROXY says so", async (t) => {
+    const server = await startFakeModelServer({ fallback: { say: [{ text: "through" }] } });
+    t.after(() => server.close());
+    const proxy = await proxyTo(t, Number(new URL(server.url).port));
+    const both = { HTTP_PROXY: proxy.url, HTTPS_PROXY: proxy.url };
+    const [proxied, direct, excepted] = await Promise.allSettled([
+      ask("http://models.invalid/v1", both),
+      ask(server.baseUrl, both),
+      ask("http://models.invalid/v1", { ...both, NO_PROXY: "models.invalid" }),
+    ]);
+    assert.equal(proxied.status === "fulfilled" && proxied.value, "through", JSON.stringify(proxied));
+    assert.equal(direct.status === "fulfilled" && direct.value, "through", JSON.stringify(direct));
+    assert.equal(excepted.status, "rejected");
+    assert.deepEqual(proxy.tunnels, ["models.invalid:80"]);
+  });
+
+  it("speaks TLS, directly and within a tunnel, with whom it trusts and nobody else", async (t) => {
+    const server = await sealed(t);
+    const proxy = await proxyTo(t, server.port);
+    const folder = await tempDir(t);
+    await folder.write({ "ca.pem": CERTIFICATE });
+    const trusting = { NODE_EXTRA_CA_CERTS: folder.at("ca.pem") };
+    const url = `https://127.0.0.1:${server.port}/v1`;
+    const [direct, tunnelled, distrusted] = await Promise.allSettled([
+      ask(url, trusting),
+      ask("https://models.invalid/v1", { ...trusting, HTTPS_PROXY: proxy.url }),
+      ask(url, {}),
+    ]);
+    assert.equal(direct.status === "fulfilled" && direct.value, "sealed", JSON.stringify(direct));
+    assert.equal(tunnelled.status === "fulfilled" && tunnelled.value, "sealed", JSON.stringify(tunnelled));
+    assert.match(JSON.stringify(distrusted), /the connection is not trusted \(\w+\)/);
+    assert.deepEqual(proxy.tunnels, ["models.invalid:443"]);
+    assert.deepEqual(server.asked.sort(), [`127.0.0.1:${server.port} Bearer k`, "models.invalid Bearer k"]);
+  });
+
+  it("loads no provider package, no undici and no price list before the first call, and leaves nothing open", async () => {
+    const heavy = await inProcess(`
+      ${SEEN}
+      const { AiSdkProvider } = await import("gantry/adapters/ai-sdk-provider");
+      const provider = new AiSdkProvider({ preset: "openai", apiKey: "k" });
+      await provider.close();
+      ${COUNTED}
+    `);
+    assert.equal(heavy, "0 true");
+  });
+
+  it("loads none of them for a question in chat completions either, nor the fetch of the platform", async (t) => {
+    const server = await startFakeModelServer({ fallback: { say: [{ text: "light" }] } });
+    t.after(() => server.close());
+    const asked = `process.argv[1] = ${JSON.stringify(server.baseUrl)};${ASK}`;
+    const platform = `
+      const fetch = () => process.moduleLoadList.filter((name) => name.endsWith("deps/undici/undici")).length;
+      // As a module, Node's HTTP brings it along from Node 22 on; the build has none as a module.
+      await import("gantry/adapters/ai-sdk-provider");
+      const before = fetch();
+      ${asked}
+      console.log(fetch() - before);
+    `;
+    const told = await Promise.all([inProcess(SEEN + asked + COUNTED), inProcess(platform)]);
+    assert.deepEqual(told, ["light\n0 true", "light\n0"]);
+  });
+});

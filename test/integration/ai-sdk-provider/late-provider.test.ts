@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:net";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { it } from "node:test";
+import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { ask, lab, labConfig, pause } from "../../helpers/lab.js";
+import { startServer, type GantryServer } from "../../helpers/server.js";
+
+interface Listed {
+  provider: string;
+  model: { id: string };
+}
+
+async function listed(server: GantryServer): Promise<string[]> {
+  const { models } = (await (await server.fetch("/api/models")).json()) as { models: Listed[] };
+  return models.map(({ provider, model }) => `${provider}/${model.id}`);
+}
+
+/** A port where nobody listens yet. */
+async function freePort(): Promise<number> {
+  const holder = createServer().listen(0, "127.0.0.1");
+  await once(holder, "listening");
+  const { port } = holder.address() as AddressInfo;
+  holder.close();
+  await once(holder, "close");
+  return port;
+}
+
+it("a server hears of a provider that comes up later, of a slow list, and of models that come meanwhile", async (t) => {
+  const port = await freePort();
+  const good = await lab(t, { fallback: say("from the lab") });
+  const slow = await lab(t, { fallback: say("from the slow one") });
+  // Longer than any list was once waited for.
+  slow.listing = { delay: 5_500, body: { data: [{ id: "patience" }] }, status: 200 };
+  const config = labConfig(good);
+  const common = { driver: "openai", api_key: "key-of-others", max_retries: 0 };
+  (config["providers"] as object[]).push(
+    { ...common, name: "late", base_url: `http://127.0.0.1:${port}/v1` },
+    { ...common, name: "slow", base_url: slow.baseUrl },
+  );
+  const server = await startServer(t, { config });
+  const waiting = ask(server, { message: "hi", provider: "slow", model: "patience" });
+  const cause = `late: network: no connection to 127.0.0.1:${port} (ECONNREFUSED); is the server running?`;
+  const refused = `model selection failed: late has no model (its list could not be fetched: ${cause})`;
+
+  // Nobody else answers in its place, and nobody waits for what is not there.
+  const down = await ask(server, { message: "hi", provider: "late" });
+  assert.deepEqual([down.status, down.error], [400, refused]);
+  assert.equal((await ask(server, { message: "hi" })).output, "from the lab");
+
+  const late = await startFakeModelServer({ port, models: ["early"], fallback: say("from the late one") });
+  t.after(() => late.close());
+  assert.equal((await ask(server, { message: "hi", provider: "late", model: "early" })).output, "from the late one");
+  assert.equal((await ask(server, { message: "hi", provider: "late" })).output, "from the late one");
+  // A model that somebody has just pulled.
+  const unknown = await ask(server, { message: "hi", provider: "late", model: "pulled" });
+  assert.deepEqual([unknown.status, unknown.error], [400, "model selection failed: late has no model pulled"]);
+  late.models = ["early", "pulled"];
+  assert.equal((await ask(server, { message: "hi", provider: "late", model: "pulled" })).status, 200);
+
+  assert.equal((await waiting).output, "from the slow one");
+  assert.deepEqual(await listed(server), ["lab/m1", "late/early", "late/pulled", "slow/patience"]);
+});
+
+it("a server whose providers are all gone says so at once, and lists them when they are back, without a name", async (t) => {
+  const port = await freePort();
+  const providers = [
+    { name: "late", driver: "openai", base_url: `http://127.0.0.1:${port}/v1`, api_key: "key-of-the-late" },
+    { name: "lost", driver: "openai", base_url: "http://models.invalid/v1", api_key: "key-of-the-lost" },
+  ];
+  const server = await startServer(t, { config: { providers } });
+  const { status, error } = await ask(server, { message: "hi" });
+  assert.equal(status, 400);
+  assert.match(
+    error,
+    /^model selection failed: no model available \(late: network: no connection to 127\.0\.0\.1:\d+ \(ECONNREFUSED\); is the server running\?; lost: network: no connection to models\.invalid \((ENOTFOUND|EAI_AGAIN)\)/,
+  );
+  const late = await startFakeModelServer({ port, fallback: say("back") });
+  t.after(() => late.close());
+  while ((await listed(server)).length === 0) await pause(50);
+  assert.deepEqual(await listed(server), ["late/m1"]);
+  assert.equal((await ask(server, { message: "hi" })).output, "back");
+});
+
+it("a server uses the model that its configuration names where the list is forbidden", async (t) => {
+  const models = await lab(t, { fallback: say("used") });
+  models.listing = { status: 403, error: "this key may not list models" };
+  const provider = { name: "gate", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-gate" };
+  const config = { providers: [provider], model: { provider: "gate", model: "mine" } };
+  const server = await startServer(t, { config });
+  assert.equal((await ask(server, { message: "hi" })).output, "used");
+  assert.equal((await ask(server, { message: "hi", provider: "gate", model: "mine" })).output, "used");
+  assert.equal(models.requests.at(-1)!.model, "mine");
+  assert.deepEqual(await listed(server), ["gate/mine"]);
+});

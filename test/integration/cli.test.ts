@@ -1,0 +1,365 @@
+import assert from "node:assert/strict";
+import { createServer, type AddressInfo } from "node:net";
+import { once } from "node:events";
+import { readFile, rm, stat, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { describe, it } from "node:test";
+import { flagName, type About } from "../../src/commands/about.js";
+import { ALL } from "../../src/commands/about/all.js";
+import { gantryCommand } from "../helpers/node.js";
+import { folderFor } from "../helpers/other-user.js";
+import { FULL, runGantry, startServer } from "../helpers/server.js";
+import { tempDir } from "../helpers/temp.js";
+
+const DISK = process.platform === "linux" ? false : "needs /dev/full";
+
+/** One line on stderr, nothing on stdout, exit code 1. */
+function assertRefused(run: { code: number | null; stdout: string; stderr: string }, pattern: RegExp): void {
+  assert.equal(run.code, 1, run.stderr);
+  assert.equal(run.stdout, "");
+  assert.match(run.stderr, pattern);
+  assert.equal(run.stderr.trim().split("\n").length, 1, run.stderr);
+}
+
+describe("gantry", () => {
+  it("prints help and version", async (t) => {
+    const help = await runGantry(t, ["serve", "--help"]);
+    assert.equal(help.code, 0);
+    for (const flag of [
+      "--host",
+      "--port",
+      "--config",
+      "--transport",
+      "--session-driver",
+      "--insecure",
+      "--help",
+      "--version",
+      "--acp",
+      "--stdio",
+    ]) {
+      assert.ok(help.stdout.includes(flag), flag);
+    }
+    const { version } = JSON.parse(await readFile(new URL("../../package.json", import.meta.url), "utf8")) as {
+      version: string;
+    };
+    assert.equal((await runGantry(t, ["--version"])).stdout.trim(), version);
+  });
+
+  it("answers help and version anywhere and starts nothing", async (t) => {
+    const { stdout: version } = await runGantry(t, ["--version"]);
+    const asked = async (...args: string[]) => {
+      const { code, stdout, stderr } = await runGantry(t, args);
+      assert.deepEqual([code, stderr], [0, ""], args.join(" "));
+      return stdout;
+    };
+    const help = await asked("--help");
+    for (const { name, summary } of ALL.flatMap((one) => (one.commands ? Object.values<About>(one.commands) : one)))
+      assert.match(help, new RegExp(`^  gantry ${name} +${summary}$`, "m"));
+    for (const args of [["-h"], ["help"], ["--json", "--help"]]) assert.equal(await asked(...args), help);
+    for (const about of ALL.flatMap((one): About[] => [one, ...Object.values(one.commands ?? {})])) {
+      const words = about.name.split(" ");
+      const own = await asked(...words, "--help");
+      assert.ok(own.startsWith(`gantry ${about.name}: ${about.summary}\n`), own);
+      for (const [key, { about: line }] of Object.entries(about.flags))
+        assert.ok(own.includes(flagName(key)) && own.includes(line), key);
+      assert.equal(await asked(...words, "-h", "--no-such-flag"), own);
+      assert.equal(await asked("help", ...words), own);
+    }
+    for (const args of [["-v"], ["version"], ["serve", "--version"], ["sessions", "export", "-v"]])
+      assert.equal(await asked(...args), version, args.join(" "));
+  });
+
+  it("says what to use where there is no terminal to talk at", async (t) => {
+    for (const args of [[], ["chat"]]) {
+      const { code, stdout, stderr } = await runGantry(t, args);
+      assert.deepEqual([code, stdout], [2, ""], args.join(" "));
+      assert.match(stderr, /^gantry: chat needs a terminal; in scripts use: gantry run "prompt".*gantry serve\n$/);
+    }
+  });
+
+  it("fails where what it prints cannot be written", { skip: DISK }, async (t) => {
+    for (const args of [["--help"], ["completion", "bash"], ["sessions", "list", "--json"], ["sessions", "export"]]) {
+      const { code, stderr } = await runGantry(t, args, { through: FULL });
+      assert.equal(code, 1, args.join(" "));
+      assert.match(stderr, /^gantry: .*ENOSPC.*\n$/, args.join(" "));
+    }
+  });
+
+  it("takes no first half of what it prints for all of it", { skip: DISK }, async (t) => {
+    const folder = await tempDir(t);
+    const file = folder.at("out");
+    const whole = await runGantry(t, ["completion", "bash"]);
+    // A file may have so many blocks and no more; what goes beyond it is taken in part.
+    const little = ["bash", "-c", `ulimit -c 0 -f 1; exec "$@" > '${file}'`, "bash"];
+    const done = await runGantry(t, ["completion", "bash"], { through: little, env: { TSX_DISABLE_CACHE: "1" } });
+    const said = await folder.read("out");
+    assert.ok(said !== "" && said.length < whole.stdout.length && whole.stdout.startsWith(said));
+    assert.notEqual(done.code, 0);
+  });
+
+  it("refuses flags that are unknown, doubled, or lack a value, in one line", async (t) => {
+    const cases: [string[], RegExp][] = [
+      [["serve", "--host-foo", "x"], /unknown flag --host-foo \(see gantry serve --help\)/],
+      [["serve", "--hots", "x"], /unknown flag --hots; did you mean --host\?/],
+      [["serve", "--search", "x"], /unknown flag --search of gantry serve: it is one of gantry sessions list/],
+      [
+        ["sessions", "import", "--output", "x"],
+        /--output of gantry sessions import: it is one of gantry sessions export/,
+      ],
+      [["sessions", "list", "--limit", "x"], /--limit: expected a number, got "x"/],
+      [["sessions", "list", "--limit", "-1"], /--limit: expected a number that is not below 0, got "-1"/],
+      [["serve", "--sessionDriver", "x"], /unknown flag --sessionDriver/],
+      [["serve", "-p", "1"], /unknown flag -p/],
+      [["serve", "--host", "a", "--host", "b"], /--host was given twice/],
+      [["serve", "--port"], /--port needs a value/],
+      [["serve", "--host", "--port", "0"], /--host needs a value/],
+      [["serve", "--help=yes"], /--help takes no value/],
+      [["serve", "--insecure=yes"], /--insecure takes no value/],
+    ];
+    for (const [args, pattern] of cases) assertRefused(await runGantry(t, args), pattern);
+  });
+
+  it("tells an old Node what it needs, before anything else is read", async (t) => {
+    for (const [version, needed] of [
+      ["18.20.4", "20.19"],
+      ["22.2.0", "22.3"],
+    ]) {
+      const folder = await tempDir(t, {
+        "old.mjs": `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "${version}" } });
+Object.defineProperty(process, "version", { value: "v${version}" });`,
+      });
+      const run = await runGantry(t, ["serve"], { env: { NODE_OPTIONS: `--import=${folder.at("old.mjs")}` } });
+      assertRefused(run, new RegExp(`^gantry: needs Node ${needed} or later; this is v${version} \\(`));
+    }
+  });
+
+  it("is told from another one by ps", { skip: process.platform !== "linux" && "reads /proc" }, async (t) => {
+    const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "127.0.0.1"] });
+    const line = await readFile(`/proc/${server.pid}/cmdline`, "latin1");
+    assert.match(line, /^gantry serve --port 0 --host 127\.0\.0\.1/);
+  });
+
+  it("refuses what it does not know", async (t) => {
+    assertRefused(await runGantry(t, ["fly"]), /unknown command fly; expected one of .*serve/);
+    assertRefused(await runGantry(t, ["sevre"]), /unknown command sevre; did you mean gantry serve\?/);
+    assertRefused(await runGantry(t, ["sessions"]), /sessions: expected one of list, show/);
+    assertRefused(await runGantry(t, ["sessions", "lsit"]), /did you mean gantry sessions list\?/);
+    assertRefused(await runGantry(t, ["--json"]), /expected a command before --json/);
+    assertRefused(await runGantry(t, ["serve", "--stdio"]), /--stdio needs --acp/);
+    assertRefused(
+      await runGantry(t, ["serve", "--port", "http"]),
+      /--port: expected a whole number from 0 to 65535, got "http"/,
+    );
+    assertRefused(await runGantry(t, ["\u001b[31mfly\u202e"]), /unknown command \\u001b\[31mfly\\u202e;/);
+    assertRefused(await runGantry(t, ["serve", "--\u001b[31mx"]), /unknown flag --\\u001b\[31mx /);
+    const unknown = await runGantry(t, ["serve", "--prot", "1"]);
+    assert.notEqual(unknown.code, 0);
+    assert.match(unknown.stderr + unknown.stdout, /--prot/);
+  });
+});
+
+describe("gantry where nothing is as on a desk", () => {
+  const stranger = { uid: 54_321, gid: 54_321 };
+  // What loads sources as they are needs more of its user and its folder than gantry does.
+  const loader = gantryCommand().includes("--import") && "needs the build: npm test";
+  const root = process.platform === "linux" && process.getuid?.() === 0;
+  const skip = root ? loader : "only root of Linux can become anybody";
+  const through = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "env", "-u", "HOME"];
+  const commands = [["run", "Hi"], ["serve", "--port", "0"], ["sessions", "list"], ["models"], ["adapters"]];
+
+  it("a user whom no list of users has is told what is missing", { skip }, async (t) => {
+    for (const args of commands)
+      assertRefused(
+        await runGantry(t, args, { through, env: { GANTRY_HOME: "" } }),
+        /^gantry: no home folder is known: set HOME or GANTRY_HOME$/m,
+      );
+  });
+
+  it("and does all else with GANTRY_HOME", { skip }, async (t) => {
+    const [home, projectDir] = [folderFor(stranger), folderFor(stranger)];
+    t.after(() => Promise.all([home, projectDir].map((folder) => rm(folder, { recursive: true }))));
+    await writeFile(path.join(projectDir, "a.txt"), "alpha", { mode: 0o644 });
+    const config = JSON.stringify({ permissions: { rules: [{ tool: "read", action: "deny", path: "~/.ssh/**" }] } });
+    await writeFile(path.join(home, "config.json"), config, { mode: 0o644 });
+    const { code, stdout, stderr } = await runGantry(t, ["run", "Read a.txt"], { through, home, projectDir });
+    assert.match(stdout, /Calling `read`/);
+    // Whether the file lies in that folder nobody can say.
+    assert.match(stderr, /^gantry: refused by permission: Read a\.txt$/m);
+    assert.equal(code, 4, stderr);
+    const plain = await runGantry(t, ["run", "Read a.txt"], {
+      through: [...through.slice(0, -2), "env", `HOME=${projectDir}`],
+      home,
+      projectDir,
+    });
+    assert.equal(plain.code, 0, plain.stderr);
+  });
+
+  it(
+    "a folder that was deleted is named so",
+    { skip: process.platform === "linux" ? loader : "needs Linux" },
+    async (t) => {
+      const gone = ["bash", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "bash"];
+      for (const args of commands.slice(0, 4))
+        assertRefused(
+          await runGantry(t, args, { through: gone }),
+          /^gantry: the folder that gantry was started in is not there any more$/m,
+        );
+    },
+  );
+});
+
+describe("gantry serve cannot start", () => {
+  it("with a config that is wrong", async (t) => {
+    const home = await tempDir(t, { "config.json": '{"server":{"port":"x"}}' });
+    assertRefused(
+      await runGantry(t, ["serve"], { home: home.path }),
+      /^gantry: .*config\.json: server\.port: expected a whole number from 0 to 65535, got "x"$/m,
+    );
+    assertRefused(
+      await runGantry(t, ["serve", "--config", home.at("none.json")]),
+      /none\.json: cannot be read \(ENOENT\)/,
+    );
+  });
+
+  it("with an adapter that is not there, or is none, or is of another kind", async (t) => {
+    const folder = await tempDir(t, { "none.mjs": "export default 5;", "throws.mjs": "throw new Error('at import');" });
+    const home = folder.path;
+    const run = (config: object) =>
+      runGantry(t, ["serve", "--port", "0"], { home, config: config as Record<string, unknown> });
+    assertRefused(
+      await run({ session: { driver: "no-such-package" } }),
+      /session\.driver: unknown session-driver no-such-package: expected sqlite, json, postgres, a package/,
+    );
+    assertRefused(await run({ session: { driver: "./missing.mjs" } }), /session\.driver: there is no file/);
+    assertRefused(
+      await run({ server: { transports: ["./none.mjs"] } }),
+      /server\.transports\[0\]: .*no gantry adapter/,
+    );
+    assertRefused(
+      await run({ server: { transports: ["./throws.mjs"] } }),
+      /throws\.mjs could not be loaded: at import/,
+    );
+    assertRefused(await run({ session: { driver: "sqlite", pth: "x" } }), /session.*pth/);
+  });
+
+  it("on a port in use", async (t) => {
+    const taken = createServer();
+    taken.listen(0, "127.0.0.1");
+    await once(taken, "listening");
+    t.after(() => void taken.close());
+    const { port } = taken.address() as AddressInfo;
+    assertRefused(
+      await runGantry(t, ["serve", "--port", String(port)]),
+      new RegExp(`127\\.0\\.0\\.1.*${port}.*in use`),
+    );
+  });
+
+  it("beyond loopback without authentication, unless told to", async (t) => {
+    const open = ["serve", "--port", "0", "--host", "0.0.0.0"];
+    assertRefused(
+      await runGantry(t, open),
+      /set server\.required_headers in the config, or .*--insecure.*127\.0\.0\.1/,
+    );
+    assertRefused(await runGantry(t, [...open, "--acp"]), /set acp\.required_headers in the config, or .*--insecure/);
+    const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "0.0.0.0", "--insecure"] });
+    assert.match(server.stdout, /^http server listening on http:\/\/0\.0\.0\.0:\d+\n$/);
+    assert.match(server.stderr, /no authentication: whoever can reach http:\/\/0\.0\.0\.0/);
+  });
+
+  it("with an addon that is of another Node or missing: told before the listen line, with what to do", async (t) => {
+    const another = [
+      "The module '/x/better_sqlite3.node'",
+      "was compiled against a different Node.js version using",
+      "NODE_MODULE_VERSION 115. This version of Node.js requires",
+      "NODE_MODULE_VERSION 127. Please try re-compiling",
+    ].join("\n");
+    const missing = `Object.assign(new Error("Cannot find module '/x/better_sqlite3.node'"), { code: "MODULE_NOT_FOUND" })`;
+    const folder = await tempDir(t, {
+      "other.mjs": `process.dlopen = () => { throw new Error(${JSON.stringify(another)}); };`,
+      "none.mjs": `process.dlopen = () => { throw ${missing}; };`,
+    });
+    const run = (file: string) =>
+      runGantry(t, ["serve", "--port", "0"], { env: { NODE_OPTIONS: `--import=${folder.at(file)}` } });
+    const remedy =
+      /\(npm rebuild better-sqlite3 --prefix "?([^"]+?)"?\), or keep sessions elsewhere \(--session-driver json\)/;
+    const other = await run("other.mjs");
+    assert.deepEqual([other.code, other.stdout], [1, ""], other.stderr);
+    assert.match(other.stderr, /it was built for another one \(module version 115, wanted 127\)/);
+    const [, prefix = ""] = remedy.exec(other.stderr) ?? [];
+    // Typed in another folder it would mend nothing.
+    await stat(path.join(prefix, "node_modules/better-sqlite3/package.json"));
+    const none = await run("none.mjs");
+    assert.deepEqual([none.code, none.stdout], [1, ""], none.stderr);
+    assert.match(none.stderr, /its native part is missing/);
+    assert.match(none.stderr, remedy);
+  });
+
+  it("with a store that is none, which is left untouched", async (t) => {
+    const home = await tempDir(t, {
+      "sessions.db": "this is no database, and it is long enough to be taken for a file of one",
+    });
+    const run = await runGantry(t, ["serve", "--port", "0"], { home: home.path });
+    assert.equal(run.code, 1, run.stderr);
+    assert.match(run.stderr, /sessions\.db/);
+    assert.match(await home.read("sessions.db"), /^this is no database/);
+  });
+});
+
+describe("gantry serve", () => {
+  it("says where it works and with which models, on stderr", async (t) => {
+    const offline = await startServer(t);
+    await offline.output(/info working in .* with models of offline$/m, "stderr");
+    assert.ok(offline.stderr.includes(`working in ${offline.projectDir} with`));
+    const providers = [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x" }];
+    const named = await startServer(t, { config: { providers, model: { provider: "lab", model: "m1" } } });
+    await named.output(/info working in .* with the model lab\/m1$/m, "stderr");
+  });
+
+  it("fails where its address cannot be said", { skip: DISK }, async (t) => {
+    const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { through: FULL });
+    assert.equal(code, 1, stderr);
+    assert.match(stderr, /error standard output cannot be written .*ENOSPC/);
+  });
+
+  it("prints its address, logs to stderr, makes its home private, and ends with 0 when told", async (t) => {
+    for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
+      const server = await startServer(t);
+      assert.match(server.stdout, /^http server listening on http:\/\/127\.0\.0\.1:\d+\n$/);
+      assert.equal((await stat(server.home)).mode & 0o777, 0o700);
+      assert.deepEqual(await server.stop(signal), { code: 0, signal: null });
+      await assert.rejects(server.fetch("/api/health"));
+    }
+  });
+
+  it("takes flags before the config", async (t) => {
+    const server = await startServer(t, {
+      config: { server: { port: 1 } },
+      args: ["serve", "--port", "0", "--session-driver", "sqlite"],
+    });
+    assert.equal((await server.fetch("/api/health")).status, 200);
+  });
+
+  it("takes a named provider's key from its usual variable, but never for another address", async (t) => {
+    const key = "canary-usual-key";
+    const selected = async (provider: object) =>
+      runGantry(t, ["adapters", "--json"], { config: { providers: [provider] }, env: { OPENAI_API_KEY: key } });
+    const named = await selected({ provider: "openai" });
+    assert.equal(named.code, 0, named.stdout + named.stderr);
+    assert.ok(!(named.stdout + named.stderr).includes(key));
+    const elsewhere = await selected({ provider: "groq" });
+    assert.notEqual(elsewhere.code, 0);
+    assert.match(elsewhere.stdout + elsewhere.stderr, /providers\[0\]\.api_key: expected the key of Groq/);
+    const server = await startServer(t, {
+      config: { providers: [{ provider: "openai" }] },
+      env: { OPENAI_API_KEY: key },
+    });
+    assert.equal((await server.fetch("/api/health")).status, 200);
+  });
+
+  it("reads no configuration from the project folder", async (t) => {
+    const server = await startServer(t, {
+      files: { "config.json": '{"server":{"nonsense":1}}', ".gantry/config.json": '{"server":{"nonsense":1}}' },
+    });
+    assert.equal((await server.fetch("/api/health")).status, 200);
+  });
+});

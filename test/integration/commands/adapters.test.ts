@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { runGantry } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+interface Entry {
+  kind: string;
+  name: string;
+  builtIn: boolean;
+  selectedBy: string[];
+  error?: string;
+}
+
+describe("gantry adapters", () => {
+  it("lists what is available, and marks what the config selects", async (t) => {
+    const run = await runGantry(t, ["adapters"]);
+    assert.equal(run.code, 0, run.stderr);
+    assert.equal(run.stderr, "");
+    for (const name of [
+      "koa-http-api",
+      "acp-stdio",
+      "acp-http-sse-ws",
+      "sqlite",
+      "json",
+      "ai-sdk",
+      "offline",
+      "bash",
+      "summary",
+    ])
+      assert.match(run.stdout, new RegExp(`^  [* ] ${name}\\b`, "m"));
+    assert.match(run.stdout, /\* koa-http-api +selected by server\.transports\[0\]/);
+    assert.match(run.stdout, /\* sqlite +selected by session\.driver/);
+    assert.match(run.stdout, /\* offline +selected by providers/);
+    assert.match(run.stdout, /^ {4}json$/m);
+  });
+
+  it("as JSON, with modules of strangers and flags over the config", async (t) => {
+    const good = "export default { gantry: 1, kind: 'transport', name: 'good', parse: (raw) => raw, use: class {} };";
+    const home = await tempDir(t, { "good.mjs": good, "bad.mjs": "throw new Error('at import');" });
+    const run = await runGantry(t, ["adapters", "--json", "--session-driver", "json"], {
+      home: home.path,
+      config: { server: { transports: ["./good.mjs", "./bad.mjs"] }, agent: { tools: ["read"] } },
+    });
+    assert.equal(run.code, 1, "something that is selected cannot be used");
+    const entries = JSON.parse(run.stdout) as Entry[];
+    const find = (name: string) => entries.find((entry) => entry.name === name);
+    assert.deepEqual(find("./good.mjs"), {
+      kind: "transport",
+      name: "./good.mjs",
+      builtIn: false,
+      selectedBy: ["server.transports[0]"],
+    });
+    assert.match(
+      find("./bad.mjs")?.error ?? "",
+      /server\.transports\[1\]: \.\/bad\.mjs could not be loaded: at import/,
+    );
+    assert.deepEqual(find("json")?.selectedBy, ["session.driver"]);
+    assert.deepEqual(find("sqlite")?.selectedBy, []);
+    assert.deepEqual(find("read")?.selectedBy, ["agent.tools"]);
+    assert.deepEqual(find("write")?.selectedBy, []);
+  });
+
+  it("refuses a config that is wrong", async (t) => {
+    const run = await runGantry(t, ["adapters"], { config: { server: { port: "x" } } });
+    assert.equal(run.code, 1);
+    assert.match(run.stderr, /^gantry: .*server\.port: expected a whole number/);
+  });
+});

@@ -1,0 +1,174 @@
+import assert from "node:assert/strict";
+import { chmod } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { foreignServer, freePort, noOtherUser } from "../../helpers/other-user.js";
+import { send } from "../../helpers/http.js";
+import { runGantry, startServer } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const SECRET = "s3cret-of-the-test";
+const LOCKED = { server: { port: 0, required_headers: { "X-Key": SECRET } } };
+
+describe("gantry console", () => {
+  it("prints the address where there is no browser", async (t) => {
+    const server = await startServer(t);
+    const { code, stdout, stderr } = await runGantry(t, ["console", "--url", server.url]);
+    assert.deepEqual([code, stdout], [0, `${server.url}/console\n`], stderr);
+    const { port } = new URL(server.url);
+    const byPort = await runGantry(t, ["console", "--port", port]);
+    assert.deepEqual([byPort.code, byPort.stdout], [0, `${server.url}/console\n`], byPort.stderr);
+  });
+
+  it("makes a link with the headers of the config, which no output has", async (t) => {
+    const server = await startServer(t, { config: LOCKED });
+    const { code, stdout, stderr } = await runGantry(t, ["console", "--url", server.url], { home: server.home });
+    assert.equal(code, 0, stderr);
+    const [, word] = /^http:\/\/127\.0\.0\.1:\d+\/console#code=([\w-]{22})\n$/.exec(stdout) ?? [];
+    assert.ok(word, stdout);
+    assert.match(stderr, /once, and for a minute/);
+    const answer = await send(server.url, "/console/login", { body: JSON.stringify({ code: word }) });
+    assert.deepEqual(answer.json(), { headers: { "X-Key": SECRET } });
+    await server.stop();
+    assert.ok(![stdout, stderr, server.stdout, server.stderr].some((text) => text.includes(SECRET)));
+    assert.ok(![server.stdout, server.stderr, stderr].some((text) => text.includes(word)));
+  });
+
+  it("takes the headers that the API has for itself", async (t) => {
+    const api = { transport: "koa-http-api", required_headers: { "X-Key": SECRET } };
+    const server = await startServer(t, { config: { server: { port: 0, transports: [api, "web-console"] } } });
+    const { stdout, stderr } = await runGantry(t, ["console", "--url", server.url], { home: server.home });
+    assert.match(stdout, /#code=/, stderr);
+    assert.equal((await server.fetch("/console/links", { method: "POST" })).status, 401);
+  });
+
+  it("gives the address to what opens it, and prints it after all where that fails", async (t) => {
+    const server = await startServer(t);
+    const folder = await tempDir(t, {
+      "xdg-open": `#!/bin/sh\nprintf %s "$1" > "$(dirname "$0")/opened"\nexit "$(cat "$(dirname "$0")/code")"\n`,
+      code: "0",
+    });
+    await chmod(folder.at("xdg-open"), 0o755);
+    const env = { DISPLAY: ":0", PATH: `${folder.path}:${process.env.PATH ?? ""}` };
+    const opened = await runGantry(t, ["console", "--url", server.url], { env });
+    assert.deepEqual([opened.code, opened.stdout], [0, ""], opened.stderr);
+    assert.match(opened.stderr, /^opened http:\/\/127\.0\.0\.1:\d+\/console$/m);
+    assert.equal(await folder.read("opened"), `${server.url}/console`);
+    await folder.write({ code: "3" });
+    const failed = await runGantry(t, ["console", "--url", server.url], { env });
+    assert.deepEqual([failed.code, failed.stdout], [0, `${server.url}/console\n`]);
+    const none = await tempDir(t);
+    const missing = await runGantry(t, ["console", "--url", server.url], { env: { ...env, PATH: none.path } });
+    assert.equal(missing.stdout, `${server.url}/console\n`);
+  });
+
+  it(
+    "hands a link to the browser without showing it to the other users of the machine",
+    { skip: process.platform !== "linux" && "only Linux tells users apart" },
+    async (t) => {
+      const server = await startServer(t, { config: LOCKED });
+      const folder = await tempDir(t, {
+        "xdg-open": `#!/bin/sh\nprintf %s "$1" > "$(dirname "$0")/opened"\nexec "${process.execPath}" "$(dirname "$0")/browser.cjs" "$1"\n`,
+        "browser.cjs": `
+        const visit = (address) => fetch(address, { redirect: "manual" });
+        (async () => {
+          const other = await visit(new URL("/x", process.argv[2]));
+          if (process.getuid() === 0) {
+            const program = 'fetch(process.argv[1], { redirect: "manual" }).then(({ status }) => process.exit(status === 403 ? 0 : 1))';
+            const as = { uid: 65534, cwd: "/" };
+            require("node:child_process").execFileSync(process.execPath, ["-e", program, process.argv[2]], as);
+          }
+          const { status, headers } = await visit(process.argv[2]);
+          const again = await visit(process.argv[2]).catch(() => ({ status: 0 }));
+          require("node:fs").writeFileSync(__dirname + "/led", JSON.stringify([other.status, status, headers.get("location"), again.status]));
+        })();`,
+      });
+      await chmod(folder.at("xdg-open"), 0o755);
+      const env = { DISPLAY: ":0", PATH: `${folder.path}:${process.env.PATH ?? ""}` };
+      const opened = await runGantry(t, ["console", "--url", server.url], { home: server.home, env });
+      assert.deepEqual([opened.code, opened.stdout], [0, ""], opened.stderr);
+      assert.match(await folder.read("opened"), /^http:\/\/127\.0\.0\.1:\d+\/[\w-]{22}$/);
+      const [other, status, location, again] = JSON.parse(await folder.read("led")) as [number, number, string, number];
+      assert.deepEqual([other, status], [403, 302]);
+      assert.ok(again === 403 || again === 0, String(again));
+      const [, code] = /^http:\/\/127\.0\.0\.1:\d+\/console#code=([\w-]{22})$/.exec(location) ?? [];
+      const answer = await send(server.url, "/console/login", { body: JSON.stringify({ code }) });
+      assert.deepEqual(answer.json(), { headers: { "X-Key": SECRET } });
+    },
+  );
+
+  it("sends nothing to a process of another user, and opens no page of it", { skip: noOtherUser }, async (t) => {
+    const { url, asked } = await foreignServer(t);
+    for (const config of [LOCKED, {}]) {
+      const home = await tempDir(t, { "config.json": JSON.stringify(config) });
+      const { code, stdout, stderr } = await runGantry(t, ["console", "--url", url], { home: home.path });
+      assert.deepEqual([code, stdout], [1, ""]);
+      assert.match(
+        stderr,
+        /listens at http:\S+ is a process of another user \(uid 65534\): nothing was sent.*--any-user/,
+      );
+      assert.equal(await asked(), "");
+    }
+    const home = await tempDir(t, { "config.json": JSON.stringify(LOCKED) });
+    const { stdout } = await runGantry(t, ["console", "--url", url, "--any-user"], { home: home.path });
+    assert.equal(stdout, `${url}/console\n`);
+    assert.match(await asked(), /^POST \/console\/links s3cret-of-the-test$/m);
+  });
+
+  it("says in a line what is in the way", async (t) => {
+    const locked = await startServer(t, { config: LOCKED });
+    const without = await startServer(t, { config: { server: { port: 0, console: false } } });
+    const nobody = await freePort();
+    for (const [args, line] of [
+      [
+        ["--port", String(nobody)],
+        /nothing answers at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\): start a server with gantry serve/,
+      ],
+      [["--url", locked.url], /asks for other headers than .*config\.json has under server\.required_headers/],
+      [["--url", without.url], /there is no console at http.*: server\.console is false there/],
+      [["--url", "ftp://127.0.0.1"], /--url: expected the address of a server/],
+      [["--url", "http://me:secret@127.0.0.1"], /--url: expected the address of a server/],
+      [["--port", "0"], /server\.port is 0/],
+      [["now"], /unexpected argument now/],
+    ] as const) {
+      const { code, stdout, stderr } = await runGantry(t, ["console", ...args]);
+      assert.deepEqual([code, stdout], [1, ""], stderr);
+      assert.match(stderr, line);
+      assert.equal(stderr.trim().split("\n").length, 1, stderr);
+    }
+  });
+});
+
+describe("gantry serve", () => {
+  it("ends what it says of itself with the console's address, and says nothing of it on stdout", async (t) => {
+    const server = await startServer(t);
+    await server.output(/ info console on (\S+)\n$/, "stderr");
+    assert.ok(server.stderr.includes(` info console on ${server.url}/console\n`), server.stderr);
+    assert.ok(server.stderr.includes(` info sessions in ${server.home}/sessions.db\n`), server.stderr);
+    assert.match(server.stdout, /^http server listening on \S+\n$/);
+    const page = await server.fetch("/", { headers: { accept: "text/html" }, redirect: "manual" });
+    assert.deepEqual([page.status, page.headers.get("location")], [302, "/console"]);
+  });
+
+  it("says how it is opened where headers are required", async (t) => {
+    const server = await startServer(t, { config: LOCKED });
+    await server.output(/console on \S+ \(gantry console opens it\)$/m, "stderr");
+    assert.ok(!server.stderr.includes(SECRET));
+  });
+
+  it("has none with server.console: false, nor where the transports are told", async (t) => {
+    for (const [config, args] of [
+      [{ server: { port: 0, console: false } }, ["serve"]],
+      [{ server: { port: 0, console: false, transports: ["koa-http-api", "web-console"] } }, ["serve"]],
+      [{ server: { port: 0 } }, ["serve", "--transport", "koa-http-api"]],
+      [{ server: { port: 0 } }, ["serve", "--acp"]],
+    ] as const) {
+      const server = await startServer(t, { config, args });
+      await server.output(/ info sessions in /, "stderr");
+      const page = await server.fetch("/", { headers: { accept: "text/html" }, redirect: "manual" });
+      assert.notEqual(page.status, 302);
+      assert.notEqual((await server.fetch("/console")).status, 200);
+      await server.stop();
+      assert.ok(!server.stderr.includes("console on"), server.stderr);
+    }
+  });
+});

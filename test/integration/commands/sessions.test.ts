@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, type ChainData, type SessionDriver } from "gantry";
+import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { runGantry } from "../../helpers/server.js";
+import { makeTempDir, tempDir, type TempDir } from "../../helpers/temp.js";
+
+const sqlite = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db") });
+const json = (home: TempDir) => new LowdbJsonDriver({ path: home.at("sessions") });
+
+async function dumps(driver: SessionDriver): Promise<(ChainData | undefined)[]> {
+  await driver.open();
+  const { sessions } = await driver.list({ limit: 100 });
+  const all = await Promise.all(sessions.map(({ id }) => driver.dump(id)));
+  await driver.close();
+  return all;
+}
+
+/** Sessions as real work leaves them: tools, a compacted chain, a revert, a fork, an alias. */
+async function work(driver: SessionDriver, projectDir: string): Promise<string[]> {
+  const provider = new ScriptedProvider([callTools(["none", { a: "\u2028 Ü" }]), "It is done."]);
+  const agent = new Agent({ providers: [provider], driver, projectDir, compaction: { contextWindow: 4_000 } });
+  const say = async (message: string, sessionId?: string) => {
+    const run = await agent.run({ message, ...(sessionId === undefined ? {} : { sessionId }) });
+    await run.result;
+    return run.sessionId;
+  };
+  const chain = await say("First 👩‍💻");
+  for (let n = 0; n < 6; n++) await say("long ".repeat(800) + n, chain);
+  assert.ok((await driver.newest(chain))?.chain.index, "it was compacted");
+  const messages = await agent.sessions.messages(chain);
+  await agent.sessions.fork(chain, messages[3]!.id);
+  await agent.sessions.revert(chain, messages.at(-3)!.id);
+  const other = await agent.sessions.create({ alias: "other-name" });
+  await say("Second", other.id);
+  await agent.close();
+  return [chain, other.id];
+}
+
+function linesOf(text: string): Record<string, unknown>[] {
+  const lines = text.trimEnd().split("\n");
+  return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+}
+
+describe("gantry sessions", () => {
+  it("export and import: sqlite to json and back, and the sessions are equal", async (t) => {
+    const [from, there, back] = [await tempDir(t), await tempDir(t), await tempDir(t)];
+    const project = await tempDir(t);
+    await work(sqlite(from), project.path);
+    const before = await dumps(sqlite(from));
+    assert.equal(before.length, 3);
+    const out = await runGantry(t, ["sessions", "export"], { home: from.path });
+    assert.equal(out.code, 0, out.stderr);
+    assert.equal(out.stderr, "");
+
+    const taken = await runGantry(t, ["sessions", "import", "--session-driver", "json"], {
+      home: there.path,
+      input: out.stdout,
+    });
+    assert.equal(taken.code, 0, taken.stderr);
+    assert.equal(taken.stderr, "3 sessions imported\n");
+    assert.deepEqual(await dumps(json(there)), before);
+
+    const again = await runGantry(t, ["sessions", "export", "--session-driver", "json"], { home: there.path });
+    assert.deepEqual(linesOf(again.stdout), linesOf(out.stdout));
+    await runGantry(t, ["sessions", "import"], { home: back.path, input: again.stdout });
+    assert.deepEqual(await dumps(sqlite(back)), before);
+  });
+
+  it("export: the sessions named, by any id; import: leaves out what exists", async (t) => {
+    const home = await tempDir(t);
+    const [, other] = await work(sqlite(home), home.path);
+    const out = await runGantry(t, ["sessions", "export", "other-name"], { home: home.path });
+    const lines = linesOf(out.stdout);
+    assert.deepEqual(lines[0], { gantry: "sessions", version: 1 });
+    assert.equal(lines[1]?.["root"], other);
+    assert.deepEqual(
+      lines.map(({ type }) => type),
+      [undefined, "chain", "session", "message", "message", "run", "end"],
+    );
+    const again = await runGantry(t, ["sessions", "import"], { home: home.path, input: out.stdout });
+    assert.equal(again.code, 0);
+    assert.equal(again.stderr, "0 sessions imported, 1 session left out that exist already\n");
+    const unknown = await runGantry(t, ["sessions", "export", "nothing"], { home: home.path });
+    assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found: nothing\n"]);
+  });
+
+  it("import: takes no leave from the file, and no mode that is freer than the config's", async (t) => {
+    const source = await tempDir(t);
+    const agent = new Agent({ driver: sqlite(source), providers: [new ScriptedProvider([])] });
+    const ids: string[] = [];
+    for (const mode of ["auto", "plan"] as const) {
+      const { id } = await agent.sessions.create({ projectDir: source.path });
+      await agent.sessions.update(id, { mode });
+      ids.push(id);
+    }
+    await agent.close();
+    const driver = sqlite(source);
+    await driver.open();
+    const given = { tool: "bash", what: "x", title: "x", by: "x", at: new Date().toISOString() };
+    await driver.write(ids[0]!, { fence: null, sync: true, set: { leave: [given] } });
+    await driver.close();
+    const out = await runGantry(t, ["sessions", "export"], { home: source.path });
+    assert.match(out.stdout, /"tool":"bash"/);
+    for (const [config, modes] of [
+      [{}, ["auto", "plan"]],
+      [{ permissions: { mode: "ask" } }, ["ask", "plan"]],
+    ] as const) {
+      const home = await tempDir(t);
+      const { code, stderr } = await runGantry(t, ["sessions", "import"], {
+        home: home.path,
+        config,
+        input: out.stdout,
+      });
+      assert.equal(code, 0, stderr);
+      const there = sqlite(home);
+      await there.open();
+      const sessions = await Promise.all(ids.map((id) => there.get(id)));
+      await there.close();
+      assert.deepEqual(
+        sessions.map((session) => [session?.mode, session?.leave]),
+        modes.map((mode) => [mode, []]),
+      );
+    }
+  });
+
+  it("import: what is no export is refused by line, and nothing of a broken session is stored", async (t) => {
+    await using source = await makeTempDir();
+    await work(sqlite(source), source.path);
+    const whole = (await runGantry(t, ["sessions", "export"], { home: source.path })).stdout.split("\n");
+    const refused = async (lines: string[], message: RegExp, stored: number) => {
+      const home = await tempDir(t);
+      const run = await runGantry(t, ["sessions", "import"], { home: home.path, input: lines.join("\n") });
+      assert.equal(run.code, 1, run.stderr);
+      assert.match(run.stderr, message);
+      assert.equal((await dumps(sqlite(home))).length, stored);
+    };
+    const firstEnd = whole.findIndex((line) => line.startsWith('{"type":"end"'));
+    await refused([""], /line 1: expected \{"gantry":"sessions","version":1\}/, 0);
+    await refused(["hello"], /line 1: expected JSON/, 0);
+    await refused(['{"a":1}'], /line 1: .*no export of sessions/, 0);
+    await refused(['{"gantry":"sessions","version":2}'], /line 1: expected \{"gantry"/, 0);
+    for (const folder of ["/", "/x/..", "relative", "C:\\"]) {
+      const lines = whole.map((line) => line.replace(/"projectDir":"[^"]*"/, `"projectDir":${JSON.stringify(folder)}`));
+      await refused(
+        lines,
+        /line 3: expected session\.projectDir to be the absolute path of a folder below the root/,
+        0,
+      );
+    }
+    await refused(whole.slice(0, firstEnd), /expected more of session .*: the export was cut off/, 0);
+    await refused(whole.slice(0, firstEnd + 3), /the export was cut off/, 1);
+    await refused([...whole.slice(0, 3), '{"type":"message","cut":"","message":{"id":5}}'], /line 4: expected .*id/, 0);
+    await refused(
+      whole.filter((_line, i) => i !== 3),
+      /line \d+: expected \d+ messages of session/,
+      0,
+    );
+  });
+
+  it("refuses what it does not know", async (t) => {
+    const named = await runGantry(t, ["sessions", "import", "backup.jsonl"]);
+    assert.equal(named.code, 1);
+    assert.match(named.stderr, /^gantry: sessions import: reads standard input, got backup\.jsonl: .* < FILE\n$/);
+    for (const args of [["sessions"], ["sessions", "sell"]]) {
+      const run = await runGantry(t, args);
+      assert.deepEqual([run.code, run.stdout], [1, ""]);
+      assert.match(run.stderr, /expected one of list, show, undo, delete, export, import/);
+    }
+  });
+});

@@ -1,0 +1,258 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { describe, it, type TestContext } from "node:test";
+import { call, say } from "../../helpers/fake-model-server.js";
+import { lab, labConfig } from "../../helpers/lab.js";
+import { runGantry, spawnGantry, startServer } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** A title that would clear a terminal, turn its text around and begin a line of its own. */
+const EVIL = "evil \u001b[2J\u202e\u0007 title\nnext";
+
+async function stored(t: TestContext) {
+  // A title that no model gives in time: the session is called by its prompt.
+  const fake = await lab(t, { aside: { say: [{ stall: true }] } });
+  const home = await tempDir(t);
+  const project = await tempDir(t);
+  const options = { home: home.path, projectDir: project.path, config: labConfig(fake) };
+  const gantry = (...args: string[]) => runGantry(t, args, options);
+  const list = async (...args: string[]) =>
+    JSON.parse((await gantry("sessions", "list", "--json", ...args)).stdout) as { id: string; title: string }[];
+  return { fake, options, gantry, list };
+}
+
+describe("gantry sessions list", () => {
+  it("is a table for people and JSON for programs, the last used first", async (t) => {
+    const { gantry, list, options } = await stored(t);
+    const none = await gantry("sessions", "list");
+    assert.deepEqual([none.code, none.stdout, none.stderr], [0, "", "no sessions\n"]);
+    assert.deepEqual(await list(), []);
+    for (const prompt of ["first thing", "second thing", "third"]) await gantry("run", "--quiet", prompt);
+    const sessions = await list();
+    assert.deepEqual(
+      sessions.map(({ title }) => title),
+      ["third", "second thing", "first thing"],
+    );
+    assert.ok(sessions.every((one) => !("leave" in one)));
+    const table = await gantry("sessions", "list");
+    const [head, ...rows] = table.stdout.trimEnd().split("\n");
+    assert.match(head ?? "", /^ID +LAST USED +TOKENS +COST +MODEL +TITLE$/);
+    assert.deepEqual(
+      rows.map((row) => row.split(/ {2,}/)[0]),
+      sessions.map(({ id }) => id),
+    );
+    assert.match(rows[0] ?? "", / {2}\d{4}-\d\d-\d\d \d\d:\d\d .* \$0\.00 +m1 +third$/);
+    assert.deepEqual((await list("--search", "THING")).length, 2);
+    const cut = await gantry("sessions", "list", "--limit", "1");
+    assert.equal(cut.stdout.trimEnd().split("\n").length, 2);
+    assert.equal(cut.stderr, "1 of 3 sessions; --limit 0 lists all\n");
+    assert.equal((await list("--limit", "0")).length, 3);
+    assert.equal((await list("--folder", ".")).length, 3);
+    assert.equal((await list("--folder", options.home)).length, 0);
+    assert.match((await gantry("sessions", "list", "--limit", "1.5")).stderr, /--limit: expected a whole number/);
+  });
+
+  it("lists more than one page", async (t) => {
+    const { list, options, gantry } = await stored(t);
+    await gantry("run", "--quiet", "x");
+    const { stdout } = await gantry("sessions", "export");
+    const copies = Array.from({ length: 205 }, (_, i) => {
+      const lines = stdout.trimEnd().split("\n").slice(1).join("\n");
+      const ids = new Set(lines.match(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g));
+      return [...ids].reduce(
+        (text, id) => text.replaceAll(id, id.slice(0, -4) + (i + 0x1000).toString(16).padStart(4, "0")),
+        lines,
+      );
+    });
+    const header = stdout.split("\n")[0] ?? "";
+    const imported = await runGantry(t, ["sessions", "import"], {
+      ...options,
+      input: [header, ...copies, ""].join("\n"),
+    });
+    assert.equal(imported.code, 0, imported.stderr);
+    const all = await list("--limit", "0");
+    assert.equal(new Set(all.map(({ id }) => id)).size, 206);
+    assert.equal((await list("--limit", "203")).length, 203);
+  });
+});
+
+describe("gantry sessions show", () => {
+  it("says what was said, and writes out what would steer a terminal", async (t) => {
+    const { fake, gantry, list } = await stored(t);
+    fake.enqueue(call("list", {}), say("It is \u001b[31mempty."));
+    await gantry("run", "--quiet", EVIL);
+    const [session] = await list();
+    assert.ok(session);
+    assert.equal(session.title, "evil \u001b[2J\u202e\u0007 title next");
+    const { stdout: table } = await gantry("sessions", "list");
+    const shown = await gantry("sessions", "show", session.id);
+    assert.equal(shown.code, 0);
+    for (const text of [table, shown.stdout]) {
+      assert.ok(![..."\u001b\u0007\u202e"].some((steers) => text.includes(steers)), JSON.stringify(text));
+      assert.ok(text.includes("evil \\u001b[2J\\u202e\\u0007 title next"), text);
+    }
+    assert.match(shown.stdout, /^Session +\S+\nTitle .*\nFolder .*\nModel +lab\/m1\nMode +auto\nSpent /);
+    assert.match(shown.stdout, /--- User, .*\nevil .*\nnext\n\n--- Assistant, .*\n> list \{\}\n\n--- Tool list, /);
+    assert.match(shown.stdout, /--- Assistant, .*\nIt is \\u001b\[31mempty\.\n$/);
+    const json = JSON.parse((await gantry("sessions", "show", session.id, "--json")).stdout) as {
+      session: { id: string };
+      messages: { role: string; seq: number }[];
+    };
+    assert.equal(json.session.id, session.id);
+    assert.deepEqual(
+      json.messages.map(({ role }) => role),
+      ["user", "assistant", "tool", "assistant"],
+    );
+    const last = await gantry("sessions", "show", session.id, "--last", "1");
+    assert.equal(last.stdout.match(/^---/gm)?.length, 1);
+    const none = await gantry("sessions", "show", "nowhere");
+    assert.deepEqual([none.code, none.stdout, none.stderr], [1, "", "gantry: session not found: nowhere\n"]);
+    assert.match((await gantry("sessions", "show")).stderr, /expected the id of one session/);
+  });
+});
+
+describe("gantry sessions undo", () => {
+  it("takes back files and words of the last run, and brings them again", async (t) => {
+    const { fake, gantry, list, options } = await stored(t);
+    const file = path.join(options.projectDir, "a.txt");
+    await writeFile(file, "one\n");
+    fake.enqueue(
+      call("write", { path: "a.txt", content: "two\n" }),
+      call("write", { path: "new/b.txt", content: "b\n" }),
+    );
+    fake.enqueue(say("Done."));
+    await gantry("run", "--quiet", "change it");
+    assert.equal(await readFile(file, "utf8"), "two\n");
+    const id = (await list())[0]?.id ?? "";
+    const dry = await gantry("sessions", "undo", id, "--dry-run");
+    assert.deepEqual(
+      [dry.code, dry.stdout, dry.stderr],
+      [0, "restored  a.txt\nremoved   new/b.txt\n", "would be undone: 2 paths\n"],
+    );
+    await writeFile(file, "mine\n");
+    const refused = await gantry("sessions", "undo", id);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stdout, /^conflict {2}a\.txt: somebody else changed it since\n/);
+    assert.match(refused.stderr, /nothing was undone; --force overwrites\n$/);
+    assert.equal(await readFile(file, "utf8"), "mine\n");
+    const forced = await gantry("sessions", "undo", id, "--force", "--json");
+    assert.equal(forced.code, 0, forced.stderr);
+    const told = JSON.parse(forced.stdout) as { done: boolean; files: { outcome: string }[] };
+    assert.deepEqual([told.done, told.files.map(({ outcome }) => outcome)], [true, ["restored", "removed"]]);
+    assert.equal(await readFile(file, "utf8"), "one\n");
+    assert.equal(existsSync(path.join(options.projectDir, "new")), false);
+    assert.doesNotMatch((await gantry("sessions", "show", id)).stdout, /--- User/);
+    const again = await gantry("sessions", "undo", id);
+    assert.deepEqual([again.code, again.stderr], [1, "there is no run to undo\n"]);
+    const redone = await gantry("sessions", "undo", id, "--redo");
+    assert.equal(redone.code, 0, redone.stderr);
+    assert.equal(await readFile(file, "utf8"), "mine\n");
+    assert.match((await gantry("sessions", "show", id)).stdout, /--- User/);
+    assert.equal((await gantry("sessions", "undo", "nowhere")).code, 1);
+    assert.match(
+      (await gantry("sessions", "undo", id, "--redo", "--to", "x")).stderr,
+      /leave --to, --files-only and --words-only out/,
+    );
+  });
+});
+
+describe("gantry sessions delete", () => {
+  it("needs --yes where nobody can be asked, and deletes all or nothing", async (t) => {
+    const { gantry, list } = await stored(t);
+    for (const prompt of ["one", "two"]) await gantry("run", "--quiet", prompt);
+    const ids = (await list()).map(({ id }) => id);
+    const asked = await gantry("sessions", "delete", ...ids);
+    assert.deepEqual([asked.code, asked.stdout], [1, ""]);
+    assert.match(asked.stderr, /nobody can be asked here; --yes deletes without/);
+    const unknown = await gantry("sessions", "delete", "--yes", ...ids, "nowhere");
+    assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found: nowhere\n"]);
+    assert.equal((await list()).length, 2);
+    const gone = await gantry("sessions", "delete", "--yes", ...ids);
+    assert.equal(gone.code, 0, gone.stderr);
+    assert.match(gone.stderr, /^\S+ {2}two\n\S+ {2}one\n2 sessions deleted\n$/);
+    assert.deepEqual(await list(), []);
+    assert.match((await gantry("sessions", "delete", "--yes")).stderr, /expected the ids of sessions/);
+  });
+
+  it("asks on a terminal", { skip: !hasTerminals() && "there is no script of util-linux" }, async (t) => {
+    const { gantry, list, options } = await stored(t);
+    await gantry("run", "--quiet", "keep or not");
+    const [session] = await list();
+    for (const [answer, code, left] of [
+      ["\n", 1, 1],
+      ["no\n", 1, 1],
+      ["\u0003", 130, 1],
+      ["y\n", 0, 0],
+    ] as const) {
+      const child = await spawnGantry(t, {
+        ...options,
+        args: ["sessions", "delete", session?.id ?? ""],
+        through: ["sh", "-c", 'exec script -qec "$(printf "\'%s\' " "$@")" /dev/null', "script"],
+      });
+      await child.output(/keep or not\r\nDelete this session for good\? \[y\/N\] $/);
+      child.child.stdin.write(answer);
+      assert.equal((await child.exited).code, code, child.stdout);
+      assert.equal((await list()).length, left);
+    }
+  });
+
+  it("ends a run that a server has in the session", async (t) => {
+    const { fake, options, gantry, list } = await stored(t);
+    const server = await startServer(t, options);
+    fake.enqueue({ say: [{ text: "On and on" }, { stall: true }] });
+    const begun = await server.fetch("/api/run", { method: "POST", body: '{"message":"x","background":true}' });
+    assert.equal(begun.status, 202);
+    await fake.request(1);
+    const [session] = await list();
+    assert.equal((await gantry("sessions", "delete", "--yes", session?.id ?? "")).code, 0);
+    assert.deepEqual(await list(), []);
+    assert.equal((await server.fetch(`/api/sessions/${session?.id}`)).status, 404);
+  });
+});
+
+describe("gantry models", () => {
+  it("lists those of all providers, with what is known of them", async (t) => {
+    const fake = await lab(t, { models: ["m1", "maker/m2", "evil\u001b[2J"] });
+    const [own] = labConfig(fake)["providers"] as [Record<string, unknown>];
+    const models = [{ id: "m1", context_window: 200_000, max_output: 8_000, cost: { input: 1.5, output: 2 } }];
+    const config = {
+      providers: [
+        { ...own, models },
+        { name: "away", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x" },
+      ],
+    };
+    const gantry = (...args: string[]) => runGantry(t, ["models", ...args], { config });
+    const all = await gantry();
+    assert.equal(all.code, 0, all.stderr);
+    assert.match(all.stdout, /^MODEL +WINDOW +OUTPUT +\$ IN +\$ OUT +CAN\n/);
+    assert.match(all.stdout, /^lab\/m1 +200,000 +8,000 +1\.5 +2$/m);
+    assert.match(all.stdout, /^lab\/maker\/m2/m);
+    assert.ok(!all.stdout.includes("\u001b"), all.stdout);
+    assert.match(all.stderr, /warn .*away/, "one that cannot be asked is told");
+    const found = await gantry("MAKER", "--json");
+    assert.deepEqual(
+      (JSON.parse(found.stdout) as { provider: string; model: { id: string } }[]).map(({ provider, model }) => [
+        provider,
+        model.id,
+      ]),
+      [["lab", "maker/m2"]],
+    );
+    const none = await gantry("nothing");
+    assert.deepEqual([none.code, none.stdout], [1, ""]);
+    assert.match(none.stderr, /^none of 2 models has "nothing" in its name$/m);
+  });
+});
+
+/** The terminal of util-linux' `script`. */
+function hasTerminals(): boolean {
+  try {
+    return execFileSync("script", ["-qec", "tty", "/dev/null"], { stdio: ["ignore", "pipe", "ignore"] })
+      .toString()
+      .startsWith("/dev/");
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { Agent, builtinTools, folderHistory, hasCode } from "gantry";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { Child } from "../../helpers/child.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const FILES = 120;
+
+describe("an undo that is killed", () => {
+  it("is gone on with by the next, or taken back by a redo, wherever it was", async (t) => {
+    const names = Array.from({ length: FILES }, (_, i) => `d${i % 7}/f${String(i).padStart(3, "0")}.txt`).sort();
+    const old = Object.fromEntries(names.filter((_, i) => i % 3 !== 0).map((name) => [`project/${name}`, "one\n"]));
+    const folder = await tempDir(t, { ...old, "files/x": "", "project/own.txt": "" });
+    const provider = new ScriptedProvider([
+      callTools(...names.map((path) => ["write", { path, content: "two\n" }] as const)),
+      "done",
+    ]);
+    const agent = new Agent({
+      providers: [provider],
+      tools: builtinTools({}),
+      projectDir: folder.at("project"),
+      driver: new SqliteDriver({ path: folder.at("store") }),
+      fileHistory: folderHistory({ folder: folder.at("files") }),
+    });
+    t.after(() => agent.close());
+    const run = await agent.run({ message: "write" });
+    await run.result;
+    const id = run.sessionId;
+    const said = (await agent.sessions.messages(id)).length;
+    const textAt = (name: string): string =>
+      existsSync(folder.at("project", name)) ? readFileSync(folder.at("project", name), "utf8") : "";
+    const is = async (isUndone: boolean, when: string): Promise<void> => {
+      for (const [i, name] of names.entries())
+        assert.equal(textAt(name), isUndone ? (i % 3 === 0 ? "" : "one\n") : "two\n", `${when}: ${name}`);
+      assert.equal((await agent.sessions.messages(id)).length, isUndone ? 0 : said, when);
+      const left = (await readdir(folder.at("project"), { recursive: true })).filter((name) => name.endsWith(".tmp"));
+      assert.deepEqual(left, [], when);
+    };
+    /** Kill it when this path is undone, or redone; before any is, when its plan is noted. */
+    const killed = async (verb: "undo" | "redo", at: string | undefined): Promise<void> => {
+      const child = new Child("undo-process.ts", [folder.path, id, verb]);
+      const journal = folder.at("files", id, "journal.jsonl");
+      const before = at === undefined ? readFileSync(journal, "utf8").length : textAt(at);
+      const isThere = () => (at === undefined ? readFileSync(journal, "utf8").length : textAt(at)) !== before;
+      await new Promise<void>((resolve) => {
+        const look = () => {
+          if (!isThere() && child.process.exitCode === null) return void setImmediate(look);
+          resolve();
+        };
+        look();
+      });
+      await child.kill();
+    };
+    /** Where it had ended when it was killed, nothing is left to be done. */
+    const goOn = async (verb: "undo" | "redo"): Promise<void> => {
+      const work = verb === "undo" ? agent.sessions.undo(id) : agent.sessions.redo(id);
+      await work.catch((error: unknown) => {
+        if (!hasCode(error, "nothing_to_undo")) throw error;
+      });
+    };
+    await killed("undo", undefined);
+    await goOn("redo");
+    await is(false, "taken back when it was noted");
+    await killed("undo", names[4]);
+    await goOn("undo");
+    await is(true, "gone on with");
+    await killed("redo", names[FILES / 2]);
+    await goOn("undo");
+    await is(true, "undone again");
+    await killed("redo", names[FILES - 40]);
+    await goOn("redo");
+    await is(false, "brought back in the end");
+  });
+});

@@ -1,0 +1,549 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { Agent as KeepAlive, request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer } from "node:net";
+import { networkInterfaces } from "node:os";
+import { it, type TestContext } from "node:test";
+import { ListenError, type Logger } from "gantry";
+import { openHttpHost, type HttpHost, type HttpHostOptions, type HttpMount } from "gantry/http";
+import { exchange, send, wire } from "../../helpers/http.js";
+
+const ABORTED = AbortSignal.abort();
+
+function mountAt(prefix: string, more: Partial<HttpMount> = {}): HttpMount {
+  return {
+    prefix,
+    fallback: false,
+    authenticated: false,
+    handler: (request, response) => void response.end(`${prefix} ${request.url}`),
+    refuse: (_request, response, { status, message, headers }) =>
+      void response
+        .writeHead(status, { ...headers, "content-type": "application/json" })
+        .end(JSON.stringify({ error: message })),
+    ...more,
+  };
+}
+
+function open(t: TestContext, options: HttpHostOptions = {}): HttpHost {
+  const host = openHttpHost({ port: 0, ...options });
+  t.after(() => host.close(ABORTED));
+  return host;
+}
+
+it("serves the longest prefix, then the fallback, then 404 in JSON", async (t) => {
+  const host = open(t);
+  const url = await host.mount(mountAt("/api"));
+  assert.equal((await send(url, "/api")).text, "/api /api");
+  const missing = await send(url, "/other");
+  assert.equal(missing.status, 404);
+  assert.deepEqual(missing.json(), { error: "not found", code: "not_found" });
+  await host.mount(mountAt("/api/deep"));
+  assert.equal((await send(url, "/api/deep/x?y=/")).text, "/api/deep /api/deep/x?y=/");
+  assert.equal((await send(url, "/api/deeper")).text, "/api /api/deeper");
+  assert.equal((await send(url, "/apix")).status, 404, "a prefix is whole path components");
+  await host.mount(mountAt("/"));
+  assert.equal((await send(url, "/apix")).text, "/ /apix");
+});
+
+it("opens one port however many mounts start at once, and refuses two for one path", async (t) => {
+  const host = open(t);
+  const [a, b] = await Promise.all([host.mount(mountAt("/a")), host.mount(mountAt("/b"))]);
+  assert.equal(a, b);
+  await assert.rejects(host.mount(mountAt("/a")), ListenError);
+});
+
+it("does not bind beyond loopback without authentication, and leaves nothing open", async (t) => {
+  for (const address of ["0.0.0.0", "::", ""]) {
+    const host = open(t, { host: address });
+    assert.equal(host.loopback, false);
+    await assert.rejects(host.mount(mountAt("/api")), (error: Error) => {
+      assert.ok(error instanceof ListenError);
+      assert.match(error.message, /: set requiredHeaders, or insecure: true, or bind to 127\.0\.0\.1$/);
+      assert.doesNotMatch(error.message, /\n/);
+      return true;
+    });
+  }
+});
+
+it("says what would help in the words of whoever opened it", async (t) => {
+  const warned: string[] = [];
+  const none = () => undefined;
+  const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warned.push(text) };
+  const remedy = ({ prefix }: HttpMount) => ({
+    authenticate: `a key for ${prefix}`,
+    listen: `give a key for ${prefix}`,
+  });
+  await assert.rejects(
+    open(t, { host: "0.0.0.0", remedy }).mount(mountAt("/api")),
+    /without authentication: give a key for \/api, or bind to 127\.0\.0\.1$/,
+  );
+  await open(t, { logger, remedy }).mount(mountAt("/api"));
+  assert.match(warned[0] ?? "", /; a key for \/api would ask for it$/);
+});
+
+it("binds beyond loopback with authentication, or when told to", async (t) => {
+  for (const [options, more] of [
+    [{ host: "0.0.0.0" }, { authenticated: true }],
+    [{ host: "0.0.0.0", insecure: true }, {}],
+  ] as const) {
+    const host = open(t, options);
+    const url = await host.mount(mountAt("/api", more));
+    assert.match(url, /^http:\/\/0\.0\.0\.0:\d+$/);
+    assert.equal(host.loopback, false);
+    const port = new URL(url).port;
+    assert.equal((await send(`http://127.0.0.1:${port}`, "/api")).status, 200);
+    if (more && "authenticated" in more)
+      await assert.rejects(host.mount(mountAt("/", { authenticated: false })), /without authentication/);
+  }
+});
+
+it("says once that there is no authentication", async (t) => {
+  const warned: string[] = [];
+  const none = () => undefined;
+  const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warned.push(text) };
+  const host = open(t, { logger });
+  await host.mount(mountAt("/a"));
+  await host.mount(mountAt("/b"));
+  assert.equal(warned.length, 1);
+  const safe = open(t, { logger });
+  await safe.mount(mountAt("/a", { authenticated: true }));
+  assert.equal(warned.length, 1);
+});
+
+it("says in one line why it cannot listen", async (t) => {
+  const taken = createServer().listen(0, "127.0.0.1");
+  await once(taken, "listening");
+  t.after(() => void taken.close());
+  const { port } = taken.address() as { port: number };
+  const busy = open(t, { port });
+  await assert.rejects(busy.mount(mountAt("/api")), (error: Error) => {
+    assert.ok(error instanceof ListenError);
+    assert.match(error.message, new RegExp(`^cannot listen on http://127\\.0\\.0\\.1:${port}: the port is in use`));
+    return true;
+  });
+  await assert.rejects(open(t, { host: "192.0.2.1", insecure: true }).mount(mountAt("/api")), /no such address/);
+  await assert.rejects(open(t, { host: "no-such-host.invalid", insecure: true }).mount(mountAt("/api")), ListenError);
+  // The port came free: the same host can try again.
+  taken.close();
+  await once(taken, "close");
+  assert.match(await busy.mount(mountAt("/api")), new RegExp(`:${port}$`));
+});
+
+it("knows loopback names and addresses, IPv6 in brackets", { skip: !hasIpv6() && "no IPv6 here" }, async (t) => {
+  const host = open(t, { host: "::1" });
+  const url = await host.mount(mountAt("/api"));
+  assert.match(url, /^http:\/\/\[::1\]:\d+$/);
+  assert.equal(host.loopback, true);
+  assert.equal((await send(url, "/api")).status, 200);
+});
+
+it("prints localhost as configured", async (t) => {
+  const host = open(t, { host: "localhost" });
+  assert.match(await host.mount(mountAt("/api")), /^http:\/\/localhost:\d+$/);
+  assert.equal(host.loopback, true);
+});
+
+const HOSTILE = [
+  "evil.example",
+  "127.evil.com",
+  "127.0.0.1.evil.com",
+  "localhost.evil.com",
+  "evil.com#localhost",
+  "evil.com:80@127.0.0.1",
+  "localhost@evil.com",
+  "notlocalhost",
+  "xlocalhost:80",
+  "[::1].evil.com",
+  "[::1",
+  "[evil.com]",
+  "127.1",
+  "0x7f000001",
+  "2130706433",
+  "localhost:80:80",
+  "localhost:abc",
+  "localhost,evil.com",
+  "",
+  ".",
+  "..localhost",
+  "lo\u0000calhost",
+  // These lead to this machine, or are addresses that names can be led to; browsers tell no server whose page asks there.
+  "0.0.0.0",
+  "[::]:80",
+  "[::FFFF:127.0.0.1]",
+  "[::ffff:7f00:1]",
+  "192.168.1.7",
+  "[2001:db8::1]:443",
+];
+const FRIENDLY = [
+  "localhost",
+  "LOCALHOST:1",
+  "localhost.:80",
+  "app.localhost",
+  "127.0.0.1",
+  "127.8.9.10:99",
+  "[::1]:80",
+  "[0:0:0:0:0:0:0:1]:80",
+  "box.lan",
+  "BOX.LAN:8080",
+];
+
+it("takes loopback, addresses and allowed names as Host, and nothing else", async (t) => {
+  const host = open(t, { allowedHosts: ["box.lan"] });
+  const url = await host.mount(mountAt("/"));
+  for (const name of FRIENDLY) assert.equal(await statusWithHost(url, name), 200, name);
+  for (const name of HOSTILE) {
+    const status = await statusWithHost(url, name);
+    assert.ok(status === 403 || status === 400, `${JSON.stringify(name)} got ${status}`);
+  }
+  const refused = await send(url, "/", { headers: { host: "evil.example" } });
+  assert.deepEqual([refused.status, refused.json()], [403, { error: "host not allowed" }]);
+  const preflight = await send(url, "/", { method: "OPTIONS", headers: { host: "evil.example" } });
+  assert.equal(preflight.status, 403);
+});
+
+it("beyond loopback takes the addresses of this machine too, but none that stands for all of them", async (t) => {
+  const host = open(t, { host: "0.0.0.0", insecure: true });
+  const url = (await host.mount(mountAt("/"))).replace("0.0.0.0", "127.0.0.1");
+  const own = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  for (const { address, family } of own)
+    assert.equal(
+      await statusWithHost(url, family === "IPv4" ? `${address}:80` : `[${address}]`),
+      family === "IPv4" || address === "::1" ? 200 : 403,
+    );
+  for (const name of ["0.0.0.0", "[::]", "[::ffff:127.0.0.1]", "192.0.2.77", "evil.example"])
+    assert.equal(await statusWithHost(url, name), 403, name);
+});
+
+it("asks every mount's requests for the port's headers, but for a mount that has its own or checks by itself", async (t) => {
+  const host = open(t, { requiredHeaders: { "X-Key": "k" } });
+  const url = await host.mount(mountAt("/stranger", { upgrade: (_request, socket) => void socket.end("open") }));
+  await host.mount(mountAt("/own", { requiredHeaders: { "X-Own": "o" } }));
+  await host.mount(mountAt("/signed", { authenticated: true }));
+  await host.mount(mountAt("/free", { checksItself: true }));
+  const get = async (path: string, headers: Record<string, string> = {}) => (await send(url, path, { headers })).status;
+  const refused = await send(url, "/stranger/x");
+  assert.deepEqual([refused.status, refused.json()], [401, { error: "missing required header: X-Key" }]);
+  assert.equal(await get("/stranger", { "x-key": "no" }), 401);
+  assert.equal(await get("/stranger", { "x-key": "K" }), 200);
+  assert.equal(
+    await get("/stranger", { "x-key": "k", host: "evil.example" }),
+    200,
+    "who proves it may come from anywhere",
+  );
+  assert.equal((await send(url, "/stranger", { method: "OPTIONS" })).status, 200, "a browser's question");
+  assert.equal(await get("/own"), 401);
+  assert.equal(await get("/own", { "x-own": "o" }), 200);
+  assert.equal(await get("/signed"), 401);
+  assert.equal(await get("/signed", { "x-key": "k" }), 200);
+  assert.equal(await get("/free", { host: "evil.example", origin: "http://evil.example" }), 200);
+  const socket = (key: string) =>
+    exchange(
+      url,
+      `GET /stranger HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Key: ${key}\r\n\r\n`,
+    );
+  assert.match(await socket("no"), /^HTTP\/1\.1 401 /);
+  assert.equal(await socket("k"), "open");
+});
+
+it("keeps pages of other sites from every mount, and from its sockets but for those that it welcomes", async (t) => {
+  const host = open(t);
+  const url = await host.mount(
+    mountAt("/stranger", {
+      upgrade: (_request, socket) => void socket.end("open"),
+      allowedOrigins: ["https://app.example"],
+      open: ["/stranger/alive"],
+    }),
+  );
+  const ask = async (path: string, method: string, origin: string) =>
+    (await send(url, path, { method, headers: { origin, "content-type": "application/json" } })).status;
+  for (const origin of ["http://evil.example", "null", "https://app.example"]) {
+    assert.equal(await ask("/stranger", "GET", origin), 403);
+    assert.equal(await ask("/stranger", "POST", origin), 403);
+    assert.equal(await ask("/stranger/alive", "GET", origin), 200);
+    assert.equal(await ask("/stranger/alive", "POST", origin), 403);
+  }
+  assert.equal(await ask("/stranger", "POST", "http://localhost:3000"), 200);
+  const socket = async (origin: string) =>
+    exchange(
+      url,
+      `GET /stranger HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nOrigin: ${origin}\r\nSec-Fetch-Site: cross-site\r\n\r\n`,
+    );
+  assert.match(await socket("http://evil.example"), /^HTTP\/1\.1 403 /);
+  assert.equal(await socket("https://app.example"), "open");
+  assert.equal(await socket("http://localhost:3000"), "open");
+});
+
+it("counts streams of all mounts together", (t) => {
+  const host = open(t, { streams: 2 });
+  const [first, second] = [host.takeStream(), host.takeStream()];
+  assert.ok(first && second);
+  assert.equal(host.takeStream(), undefined);
+  first();
+  first();
+  assert.ok(host.takeStream());
+  assert.equal(host.takeStream(), undefined);
+});
+
+const CURL = `
+  const { request } = require("node:http");
+  request({ host: process.argv[1], port: process.argv[2], path: process.argv[3] ?? "/", family: Number(process.argv[4] ?? 0) }, (response) =>
+    response.resume().on("end", () => process.stdout.write(String(response.statusCode)))).end();`;
+
+it(
+  "serves this user's processes, and refuses those of another user of the machine",
+  { skip: noOtherUser() },
+  async (t) => {
+    const warned: string[] = [];
+    const none = () => undefined;
+    const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warned.push(text) };
+    const upgrade: HttpMount["upgrade"] = (_request, socket) => void socket.end("open");
+    const mount = mountAt("/", { open: ["/alive"], upgrade });
+    const port = async (options: HttpHostOptions, more: Partial<HttpMount> = {}) =>
+      new URL(await open(t, { ...options, logger }).mount({ ...mount, ...more })).port;
+    const as = async (uid: number, ...args: string[]): Promise<number> => {
+      const child = spawn(process.execPath, ["-e", CURL, ...args], {
+        uid,
+        stdio: ["ignore", "pipe", "inherit"],
+        cwd: "/",
+      });
+      let text = "";
+      child.stdout.setEncoding("utf8").on("data", (more: string) => (text += more));
+      await once(child, "close");
+      return Number(text);
+    };
+    const [root, other] = [0, 65_534];
+    const closed = await port({});
+    assert.equal(await as(root, "127.0.0.1", closed), 200);
+    assert.equal(await as(other, "127.0.0.1", closed), 403);
+    assert.equal(await as(other, "::ffff:127.0.0.1", closed), 403);
+    assert.equal(await as(other, "127.0.0.1", closed, "/alive"), 200);
+    assert.deepEqual(
+      warned.filter((text) => text.includes("another user")).map((text) => /uid (\d+)/.exec(text)?.[1]),
+      ["65534"],
+      "told once",
+    );
+    if (hasIpv6()) {
+      const six = await port({ host: "::1" });
+      assert.equal(await as(root, "::1", six), 200);
+      assert.equal(await as(other, "::1", six), 403);
+    }
+    // Who has not the headers is looked at as if there were none.
+    const locked = await port({ requiredHeaders: { "X-Key": "secret" } }, { pages: ["/page", "/files/*"] });
+    for (const place of ["/page", "/files/x"]) {
+      assert.equal(await as(root, "127.0.0.1", locked, place), 200);
+      assert.equal(await as(other, "127.0.0.1", locked, place), 403);
+    }
+    for (const place of ["/page/", "/files", "/x"]) assert.equal(await as(root, "127.0.0.1", locked, place), 401);
+    assert.equal(await as(other, "127.0.0.1", await port({ allowOtherUsers: true })), 200);
+    assert.equal(await as(other, "127.0.0.1", await port({}, { authenticated: true })), 200);
+  },
+);
+
+/** Why nobody else can be tried here; false when it can. */
+function noOtherUser(): string | false {
+  if (process.platform !== "linux") return "only Linux tells users apart";
+  return process.getuid?.() === 0 ? false : "only root can become another user";
+}
+
+it("does not look at Host where clients prove who they are", async (t) => {
+  const url = await open(t).mount(mountAt("/", { authenticated: true }));
+  assert.equal(await statusWithHost(url, "evil.example"), 200);
+});
+
+it("refuses a missing Host and two of them", async (t) => {
+  const url = await open(t).mount(mountAt("/"));
+  assert.match(
+    await exchange(url, "GET / HTTP/1.1\r\nConnection: close\r\n\r\n"),
+    /^HTTP\/1\.1 400 [\s\S]*missing host header/,
+  );
+  assert.match(
+    await exchange(url, "GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.com\r\nConnection: close\r\n\r\n"),
+    /^HTTP\/1\.1 400 [\s\S]*more than one host header/,
+  );
+  assert.match(await exchange(url, "GET / HTTP/1.0\r\n\r\n"), /^HTTP\/1\.1 403 [\s\S]*host not allowed/);
+});
+
+it("judges the host of an absolute target, and serves its path", async (t) => {
+  const url = await open(t).mount(mountAt("/api"));
+  const get = (target: string) =>
+    exchange(url, `GET ${target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
+  assert.match(await get("http://localhost:1/api/x?y"), /^HTTP\/1\.1 200 [\s\S]*\/api \/api\/x\?y/);
+  assert.match(await get("http://evil.example/api"), /^HTTP\/1\.1 403 /);
+  assert.match(await get("api"), /^HTTP\/1\.1 400 /);
+});
+
+it("answers what is no HTTP with a clean error and closes", async (t) => {
+  const url = await open(t).mount(mountAt("/"));
+  const bad = await exchange(url, "this is no http\r\n\r\n");
+  assert.match(
+    bad,
+    /^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/json\r\n[\s\S]*\{"error":"bad request","code":"bad_request"\}$/,
+  );
+  const long = await exchange(url, `GET / HTTP/1.1\r\nHost: localhost\r\nX: ${"x".repeat(20_000)}\r\n\r\n`);
+  assert.match(long, /^HTTP\/1\.1 431 [\s\S]*\{"error":"request headers too large","code":"headers_too_large"\}$/);
+});
+
+it("cuts off slow headers and slow bodies with 408", async (t) => {
+  const host = open(t, { headerTimeout: 0.2, requestTimeout: 0.4 });
+  const url = await host.mount(
+    mountAt("/", { handler: (request, response) => void request.resume().on("end", () => response.end("whole")) }),
+  );
+  assert.match(await exchange(url, "GET / HTTP/1.1\r\nHost: local"), /^HTTP\/1\.1 408 [\s\S]*request timed out/);
+  assert.match(
+    await exchange(url, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc"),
+    /^HTTP\/1\.1 408 [\s\S]*request timed out/,
+  );
+  assert.equal((await send(url, "/", { body: "abc" })).text, "whole", "who is quick is served");
+});
+
+it("closes connections that idle", async (t) => {
+  const url = await open(t, { keepAliveTimeout: 0.1 }).mount(mountAt("/"));
+  const text = await exchange(url, "GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  assert.match(text, /^HTTP\/1\.1 200 /);
+});
+
+it("answers 503 over the limit of connections, and recovers", async (t) => {
+  const url = await open(t, { connections: 2 }).mount(mountAt("/"));
+  const first = await wire(url);
+  const second = await wire(url);
+  first.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await first.until(/200 OK/);
+  const refused = await exchange(url, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  assert.match(refused, /^HTTP\/1\.1 503 [\s\S]*retry-after: 1[\s\S]*too many connections/i);
+  second.destroy();
+  // The server hears of it a moment later.
+  for (;;) if ((await send(url, "/")).status === 200) break;
+  first.destroy();
+});
+
+it("refuses WebSockets where nobody takes them, and serves who asks for h2c in plain HTTP", async (t) => {
+  const host = open(t);
+  const url = await host.mount(mountAt("/"));
+  const upgrade = (protocol: string, more = "") =>
+    exchange(url, `GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\n${more}\r\n`);
+  assert.match(await upgrade("websocket"), /^HTTP\/1\.1 404 [\s\S]*not found/);
+  assert.match(await upgrade("h2c"), /^HTTP\/1\.1 200 [\s\S]*\/ \/x/);
+});
+
+it("hands WebSockets to their mount, checks Host before, and cuts them at the end", async (t) => {
+  const host = open(t);
+  const url = await host.mount(
+    mountAt("/", { upgrade: (_request, socket) => void socket.write("HTTP/1.1 101 Switching Protocols\r\n\r\nhello") }),
+  );
+  const ask = (name: string) => `GET / HTTP/1.1\r\nHost: ${name}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;
+  assert.match(await exchange(url, ask("evil.example")), /^HTTP\/1\.1 403 [\s\S]*host not allowed/);
+  const socket = (await wire(url)).write(ask("localhost"));
+  await socket.until(/hello/);
+  const patience = new AbortController();
+  const closed = host.close(patience.signal);
+  assert.equal(socket.socket.closed, false, "its owner may still say goodbye");
+  patience.abort();
+  await closed;
+  await socket.closed;
+});
+
+it("says 100 Continue only to a body that it will read", async (t) => {
+  const url = await open(t).mount(
+    mountAt("/", { handler: (request, response) => void request.resume().on("end", () => response.end("whole")) }),
+  );
+  const ask = (name: string) =>
+    `POST / HTTP/1.1\r\nHost: ${name}\r\nExpect: 100-continue\r\nContent-Length: 3\r\nConnection: close\r\n\r\n`;
+  const welcome = (await wire(url)).write(ask("localhost"));
+  await welcome.until(/100 Continue/);
+  welcome.write("abc");
+  await welcome.until(/200 OK[\s\S]*whole/);
+  const refused = (await wire(url)).write(ask("evil.example"));
+  assert.match((await refused.until(/^HTTP\/1\.1 (\d+)/))[0], /403/);
+  refused.destroy();
+});
+
+it("answers 500 when a mount throws, and goes on", async (t) => {
+  const url = await open(t).mount(
+    mountAt("/", {
+      handler: () => {
+        throw new Error("secret detail");
+      },
+    }),
+  );
+  for (let i = 0; i < 2; i++) {
+    const { status, text } = await send(url, "/");
+    assert.deepEqual([status, text], [500, '{"error":"internal error","code":"internal"}']);
+  }
+});
+
+it("closes idle connections at once, lets answers end, refuses what comes meanwhile, and frees the port", async (t) => {
+  const waiting: ServerResponse[] = [];
+  const arrived: (() => void)[] = [];
+  const handler = (request: IncomingMessage, response: ServerResponse) => {
+    if (request.url !== "/slow") response.end("quick");
+    else {
+      waiting.push(response);
+      arrived.shift()?.();
+    }
+  };
+  const host = open(t);
+  const url = await host.mount(mountAt("/", { handler }));
+  const idle = (await wire(url)).write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await idle.until(/quick/);
+  const silent = await wire(url);
+  const slowArrived = new Promise<void>((resolve) => arrived.push(resolve));
+  const slow = (await wire(url)).write("GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await slowArrived;
+
+  host.refuseNew();
+  const fresh = await send(url, "/");
+  assert.deepEqual([fresh.status, fresh.json()], [503, { error: "server shutting down" }]);
+  assert.equal(fresh.headers["retry-after"], "1");
+  idle.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await idle.until(/503 [\s\S]*server shutting down/);
+
+  const closed = host.close(new AbortController().signal);
+  await Promise.all([idle.closed, silent.closed]);
+  assert.equal(slow.socket.closed, false);
+  waiting[0]?.end("late but whole");
+  await slow.until(/late but whole/);
+  await Promise.all([closed, slow.closed]);
+  await assert.rejects(send(url, "/"), { code: "ECONNREFUSED" });
+  await assert.rejects(host.mount(mountAt("/x")), ListenError);
+});
+
+it("destroys what is left when patience ends, also in a second call", async (t) => {
+  const host = open(t);
+  const url = await host.mount(mountAt("/", { handler: (_request, response) => void response.write("forever") }));
+  const connection = (await wire(url)).write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await connection.until(/forever/);
+  const first = host.close(new AbortController().signal);
+  await Promise.all([host.close(ABORTED), first, connection.closed]);
+});
+
+it("closes what never opened", async () => {
+  await openHttpHost({ port: 0 }).close(ABORTED);
+});
+
+it("keeps the connection of a client whose body was refused, where the rest of it comes", async (t) => {
+  const url = await open(t).mount(mountAt("/"));
+  const agent = new KeepAlive({ keepAlive: true, maxSockets: 1 });
+  t.after(() => agent.destroy());
+  const { hostname, port } = new URL(url);
+  const post = async (host: string) => {
+    const request = httpRequest({ hostname, port, path: "/", method: "POST", headers: { host }, agent });
+    request.end("x".repeat(300_000));
+    const [response] = (await once(request, "response")) as [IncomingMessage];
+    response.resume();
+    await once(response, "end");
+    return response.statusCode;
+  };
+  assert.equal(await post("evil.example"), 403);
+  assert.equal(await post("localhost"), 200);
+});
+
+/** What a raw request with this Host header gets; 0 for no answer. */
+async function statusWithHost(url: string, host: string): Promise<number> {
+  const text = await exchange(url, `GET / HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+  return Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1] ?? 0);
+}
+
+function hasIpv6(): boolean {
+  return Object.values(networkInterfaces()).some((list) => list?.some(({ address }) => address === "::1"));
+}

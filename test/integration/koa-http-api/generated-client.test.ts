@@ -1,0 +1,130 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { symlink } from "node:fs/promises";
+import path from "node:path";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { tempDir } from "../../helpers/temp.js";
+import { startServer } from "../../helpers/server.js";
+
+const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
+const run = promisify(execFile);
+
+/** A client as a stranger writes one: types of a generator that knows nothing of us, and a `fetch` that has them. */
+const CLIENT = `
+import type { paths } from "./api.js";
+
+type Method = "get" | "post" | "patch" | "delete";
+type Operation<Path extends keyof paths, Verb extends Method> = NonNullable<paths[Path][Verb]>;
+type Json<T> = T extends { content: { "application/json": infer Body } } ? Body : never;
+type Events<T> = T extends { content: { "text/event-stream": infer Event } } ? Event : never;
+type Responses<O> = O extends { responses: infer All } ? All : never;
+type Good<O> = Responses<O> extends infer All ? { [S in keyof All]: S extends 200 | 202 ? All[S] : never }[keyof All] : never;
+type Asked<O> = O extends { requestBody: infer Body } ? { body: Json<Body> } : { body?: undefined };
+type Query<O> = O extends { parameters: { query?: infer Q } } ? { query?: Q } : { query?: undefined };
+type Place<O> = O extends { parameters: { path: infer P } } ? { path: P } : { path?: undefined };
+type Init<O> = Asked<O> & Query<O> & Place<O>;
+
+const [, , origin = ""] = process.argv;
+
+async function open<Path extends keyof paths & string, Verb extends Method>(
+  verb: Verb, path: Path, init: Init<Operation<Path, Verb>>,
+): Promise<Response> {
+  const { body, query, path: place } = init as { body?: unknown; query?: object; path?: Record<string, string> };
+  const url = new URL(path.replace(/\\{(\\w+)\\}/g, (_, name: string) => encodeURIComponent(place?.[name] ?? "")), origin);
+  for (const [name, value] of Object.entries(query ?? {})) url.searchParams.set(name, String(value));
+  const response = await fetch(url, { method: verb.toUpperCase(), ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+  if (!response.ok) throw new Error(await response.text());
+  return response;
+}
+
+async function call<Path extends keyof paths & string, Verb extends Method>(
+  verb: Verb, path: Path, init: Init<Operation<Path, Verb>>,
+): Promise<Json<Good<Operation<Path, Verb>>>> {
+  return (await (await open(verb, path, init)).json()) as Json<Good<Operation<Path, Verb>>>;
+}
+
+async function* events<Path extends keyof paths & string, Verb extends Method>(
+  verb: Verb, path: Path, init: Init<Operation<Path, Verb>>,
+): AsyncGenerator<Events<Good<Operation<Path, Verb>>>> {
+  const text = await (await open(verb, path, init)).text();
+  for (const block of text.split("\\n\\n")) {
+    const found = /^event: (.*)\\n(?:id: (.*)\\n)?data: (.*)$/.exec(block);
+    if (found) yield { event: found[1], id: found[2], data: JSON.parse(found[3] ?? "") } as Events<Good<Operation<Path, Verb>>>;
+  }
+}
+
+const { status } = await call("get", "/api/health", {});
+const models: string[] = (await call("get", "/api/models", {})).models.map(({ model }) => model.id);
+let said = "";
+let finished = false;
+for await (const event of events("post", "/api/run", { body: { message: "Hello", stream: true, mode: "auto" } })) {
+  if (event.event === "agent" && event.data.type === "token") said += event.data.content ?? "";
+  if (event.event === "done") finished = event.data.usage.total_tokens > 0;
+}
+const { sessions, total } = await call("get", "/api/sessions", { query: { size: 1 } });
+const id: string = sessions[0]?.id ?? "";
+const changed = await call("patch", "/api/sessions/{id}", { path: { id }, body: { title: "Mine", reasoning_effort: "low" } });
+const { messages } = await call("get", "/api/sessions/{id}/messages", { path: { id }, query: { limit: 10 } });
+const roles = messages.map(({ role }) => role);
+const seen: string[] = [];
+for await (const event of events("get", "/api/sessions/{id}/events", { path: { id }, query: { follow: false, behind: 1 } })) {
+  if (event.event === "state") seen.push(event.data.run?.state ?? "none");
+  if (event.event === "message") seen.push(event.data.message.role);
+}
+const gone = await call("delete", "/api/sessions/{id}", { path: { id } });
+console.log(JSON.stringify({ status, models, said: said !== "", finished, total, title: changed.title, roles, seen, gone: gone.status }));
+
+export async function wrong(): Promise<void> {
+  // @ts-expect-error there is no such path
+  await call("get", "/api/none", {});
+  // @ts-expect-error there is no such method
+  await call("delete", "/api/runs", {});
+  // @ts-expect-error the message is required
+  await call("post", "/api/run", { body: {} });
+  // @ts-expect-error there is no such mode
+  await call("post", "/api/run", { body: { message: "x", mode: "fast" } });
+  // @ts-expect-error the id is required
+  await call("get", "/api/sessions/{id}", {});
+  // @ts-expect-error there is no such parameter
+  await call("get", "/api/sessions", { query: { sise: 1 } });
+  // @ts-expect-error there is no such field
+  (await call("get", "/api/health", {})).name;
+}
+`;
+
+describe("a client whose types openapi-typescript makes", () => {
+  it("compiles strictly, and talks to a running server", async (t) => {
+    const folder = await tempDir(t, {
+      "client.ts": CLIENT,
+      "package.json": '{ "type": "module" }',
+      "tsconfig.json": JSON.stringify({
+        compilerOptions: {
+          ...{ target: "es2023", lib: ["es2023", "dom", "dom.iterable"], module: "nodenext", types: ["node"] },
+          ...{ strict: true, noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, skipLibCheck: true },
+        },
+        files: ["client.ts"],
+      }),
+    });
+    await symlink(path.join(ROOT, "node_modules"), folder.at("node_modules"));
+    const server = await startServer(t);
+    const bin = (name: string) => path.join(ROOT, "node_modules", name);
+    const cwd = { cwd: folder.path };
+    // As a person does it, from the server itself.
+    const document = new URL("/api/openapi.json", server.url).href;
+    await run(process.execPath, [bin("openapi-typescript/bin/cli.js"), document, "-o", folder.at("api.ts")], cwd);
+    const { stdout: wrong } = await run(process.execPath, [bin("typescript/bin/tsc"), "-p", "."], cwd).catch(
+      (error: { stdout: string }) => error,
+    );
+    assert.equal(wrong, "");
+    const { stdout } = await run(process.execPath, ["client.js", server.url], cwd);
+    const { models, ...told } = JSON.parse(stdout) as { models: string[] };
+    assert.ok(models.length > 0);
+    assert.deepEqual(told, {
+      ...{ status: "ok", said: true, finished: true, total: 1, title: "Mine", gone: "deleted" },
+      roles: ["user", "assistant"],
+      seen: ["finished", "assistant"],
+    });
+  });
+});

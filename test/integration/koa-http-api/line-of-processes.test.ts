@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { sseEvents } from "../../helpers/http.js";
+import { lab, labConfig, stored, until } from "../../helpers/lab.js";
+import { startServer, type GantryServer } from "../../helpers/server.js";
+import { SERVER_STORES, sessionOn } from "../../helpers/server-stores.js";
+import { makeTempDir } from "../../helpers/temp.js";
+
+for (const driver of SERVER_STORES)
+  it(`a line of two servers goes on when one of them is killed (${driver})`, async (t) => {
+    const models = await lab(t);
+    models.enqueue({ say: [{ gate: "never" }, { text: "never" }] });
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const config = labConfig(models, { session: await sessionOn(driver) });
+    const [a, b] = await Promise.all([
+      startServer(t, { home: home.path, config }),
+      startServer(t, { home: home.path, config }),
+    ]);
+    const background = async (server: GantryServer, message: string, session_id?: string) => {
+      const body = JSON.stringify({ message, background: true, queue: true, session_id });
+      const response = await server.fetch("/api/run", { method: "POST", body });
+      assert.equal(response.status, 202);
+      return (await response.json()) as { run_id: string; session_id: string };
+    };
+    const stateOf = async (id: string): Promise<string> => {
+      const { state } = (await (await b.fetch(`/api/runs/${id}`)).json()) as { state: string };
+      return state;
+    };
+    const under = await background(a, "under way");
+    const { session_id: session } = under;
+    await models.request(1);
+    const line = [
+      await background(a, "a1", session),
+      await background(b, "b1", session),
+      await background(a, "a2", session),
+      await background(b, "b2", session),
+    ].map(({ run_id }) => run_id);
+    assert.deepEqual(await Promise.all(line.map(stateOf)), Array(4).fill("queued"));
+    await a.stop("SIGKILL");
+    // Whoever looks is told at once.
+    assert.deepEqual(await Promise.all([under.run_id, line[0]!, line[2]!].map(stateOf)), Array(3).fill("interrupted"));
+    await until(async () => (await stateOf(line[3]!)) === "finished");
+    assert.equal(await stateOf(line[1]!), "finished");
+    const prompts = (await stored(b, session)).filter(({ role }) => role === "user").map(({ content }) => content);
+    assert.deepEqual(prompts, ["under way", "b1", "b2"]);
+    // What the dead left is stored as what it is, and nobody waits any more.
+    const { runs } = (await (await b.fetch("/api/runs?state=queued")).json()) as { runs: unknown[] };
+    assert.deepEqual(runs, []);
+  });
+
+it("who joined a run whose server is killed is told so, and may ask again", async (t) => {
+  const models = await lab(t);
+  models.enqueue({ say: [{ gate: "never" }, { text: "never" }] });
+  const home = await makeTempDir();
+  t.after(() => home.remove());
+  const config = labConfig(models);
+  const [a, b] = await Promise.all([
+    startServer(t, { home: home.path, config }),
+    startServer(t, { home: home.path, config }),
+  ]);
+  const ask = (server: GantryServer) =>
+    server.fetch("/api/run", {
+      method: "POST",
+      headers: { "idempotency-key": "k" },
+      body: JSON.stringify({ message: "once", stream: true }),
+    });
+  const first = await ask(a);
+  await models.request(1);
+  const joined = await ask(b);
+  assert.equal(joined.headers.get("x-run-id"), first.headers.get("x-run-id"));
+  await a.stop("SIGKILL");
+  await assert.rejects(first.text());
+  const told = sseEvents(await joined.text());
+  assert.deepEqual(told, [{ event: "error", data: { error: "run interrupted", code: "run_interrupted" } }]);
+  const again = await ask(b);
+  assert.match(await again.text(), /event: done/);
+  assert.equal(again.headers.get("x-session-id"), first.headers.get("x-session-id"));
+});

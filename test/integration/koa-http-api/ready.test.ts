@@ -1,0 +1,301 @@
+import assert from "node:assert/strict";
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { it } from "node:test";
+import { Agent, MemoryDriver } from "gantry";
+import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { gate, waitTool } from "../../helpers/gate.js";
+import { lab, labConfig, stream, until } from "../../helpers/lab.js";
+import { wire } from "../../helpers/http.js";
+import { withOutages } from "../../helpers/outages.mjs";
+import { startServer } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+import { startApi, type Api } from "../../helpers/http-api.js";
+
+const OUTAGES = fileURLToPath(new URL("../../helpers/outages.mjs", import.meta.url));
+const AWAY = { code: "store_unreachable", message: "the session store cannot be reached" };
+const SYNCING = { code: "models_syncing", message: "the lists of models are being fetched for the first time" };
+const DRAINING = { code: "draining", message: "the server is about to stop" };
+const notReady = (...reasons: object[]) => ({ error: "not ready", code: "not_ready", status: "not_ready", reasons });
+
+/** What `/api/ready` answers, asked anew: what was found before holds for a second. */
+async function asked(
+  api: Pick<Api, "send">,
+  is: (status: number) => boolean,
+): Promise<{ status: number; body: unknown }> {
+  for (;;) {
+    const { status, json } = await api.send("/api/ready");
+    if (is(status)) return { status, body: json() };
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+it("GET and HEAD of /api/ready: ready, with the version, where store and models are there", async (t) => {
+  const api = await startApi(t);
+  const { status, headers, json } = await api.send("/api/ready");
+  assert.equal(status, 200);
+  assert.deepEqual(json(), { status: "ready", version: api.agent.version });
+  assert.equal(headers["content-type"], "application/json");
+  assert.equal(headers["cache-control"], "no-store");
+  const head = await api.send("/api/ready", { method: "HEAD" });
+  assert.deepEqual([head.status, head.text], [200, ""]);
+  const { status: no, headers: allow } = await api.send("/api/ready", { method: "POST", body: "{}" });
+  assert.deepEqual([no, allow["allow"]], [405, "GET, HEAD, OPTIONS"]);
+});
+
+it("nothing is opened or asked before somebody wants to know", async (t) => {
+  let opened = 0;
+  let listed = 0;
+  class Counted extends MemoryDriver {
+    override open(): Promise<void> {
+      opened += 1;
+      return super.open();
+    }
+  }
+  const list = () => {
+    listed += 1;
+    return Promise.resolve([]);
+  };
+  const api = await startApi(t, { agent: { driver: new Counted() }, scripted: { models: [], list } });
+  assert.equal((await api.send("/api/health")).status, 200);
+  assert.deepEqual([opened, listed], [0, 0]);
+  assert.equal((await api.send("/api/ready")).status, 200);
+  assert.deepEqual([opened, listed], [1, 1]);
+});
+
+it("while the first lists of models are under way it is not ready; a list that fails is none to wait for", async (t) => {
+  let fail: (why: Error) => void = () => undefined;
+  const list = () => new Promise<never>((_resolve, reject) => (fail = reject));
+  const api = await startApi(t, { scripted: { models: [], list } });
+  const { status, headers, json } = await api.send("/api/ready");
+  assert.deepEqual([status, json()], [503, notReady(SYNCING)]);
+  assert.equal(headers["retry-after"], "1");
+  assert.equal((await api.send("/api/health")).status, 200);
+  fail(new Error("no list here"));
+  assert.deepEqual((await asked(api, (is) => is === 200)).body, { status: "ready", version: api.agent.version });
+});
+
+it("a store that is away, or hangs: 503 without its words, told once in the log, and ready again by itself", async (t) => {
+  let state: "" | "fail" | "hang" = "fail";
+  const api = await startApi(t, { agent: { driver: withOutages(new MemoryDriver(), () => state) } });
+  for (let n = 0; n < 3; n++) {
+    assert.deepEqual((await asked(api, (is) => is === 503)).body, notReady(AWAY));
+    await new Promise((resolve) => setTimeout(resolve, 1_050));
+  }
+  const told = () => api.log.filter((line) => line.includes("the session store cannot be reached"));
+  assert.equal(told().length, 1, api.log.join("\n"));
+  assert.match(told()[0] ?? "", /^warn not ready.*ECONNREFUSED/);
+  state = "";
+  await asked(api, (is) => is === 200);
+  assert.equal(api.log.filter((line) => line.includes("can be reached again")).length, 1);
+  state = "hang";
+  assert.deepEqual((await asked(api, (is) => is === 503)).body, notReady(AWAY));
+  assert.equal((await api.send("/api/health")).status, 200);
+  state = "";
+  await asked(api, (is) => is === 200);
+});
+
+it("any number may ask, and the store is asked once", async (t) => {
+  let gets = 0;
+  class Counted extends MemoryDriver {
+    override readonly get: MemoryDriver["get"] = async (id) => {
+      gets += 1;
+      return super.get(id);
+    };
+  }
+  const api = await startApi(t, { agent: { driver: new Counted() } });
+  const answers = await Promise.all(Array.from({ length: 50 }, () => api.send("/api/ready")));
+  assert.ok(answers.every(({ status }) => status === 200));
+  assert.equal(gets, 1);
+  assert.equal((await api.send("/api/ready")).status, 200);
+  assert.equal(gets, 1, "what was found holds for a second");
+});
+
+for (const [name, make] of [
+  ["sqlite", (path: string) => new SqliteDriver({ path, durability: "normal" })],
+  ["json", (path: string) => new LowdbJsonDriver({ path, durability: "normal" })],
+] as const)
+  it(`${name}: a path where no store can be is told as such, and found again when it can`, async (t) => {
+    const folder = await tempDir(t);
+    // A file where a folder should be: this is so for root as well.
+    await writeFile(folder.at("blocked"), "");
+    const driver = make(folder.at("blocked/sessions"));
+    const agent = new Agent({ providers: [new ScriptedProvider([])], driver });
+    t.after(() => agent.close());
+    assert.deepEqual(await agent.readiness(), { ready: false, reasons: [AWAY] });
+    await rm(folder.at("blocked"));
+    await mkdir(folder.at("blocked"));
+    while (!(await agent.readiness()).ready) await new Promise((resolve) => setTimeout(resolve, 100));
+    assert.equal((await agent.sessions.list()).total, 0);
+  });
+
+it("an agent that drains goes on, and is not ready", async (t) => {
+  const api = await startApi(t, { steps: ["Hello."] });
+  assert.equal((await api.send("/api/ready")).status, 200);
+  api.agent.drain();
+  const { status, json } = await api.send("/api/ready");
+  assert.deepEqual([status, json()], [503, notReady(DRAINING)]);
+  assert.equal((await api.run({ message: "hi" })).status, 200);
+});
+
+it("a door that closes drains, whatever its agent does; an agent that takes no runs drains at every door", async (t) => {
+  const open = gate();
+  const api = await startApi(t, { steps: [callTools(["wait", {}])], agent: { tools: [waitTool(open)] } });
+  const run = api.run({ message: "hi" });
+  await open.reached;
+  const stopped = api.listening.stop(new AbortController().signal);
+  const { status, json } = await api.send("/api/ready");
+  assert.deepEqual([status, json()], [503, notReady(DRAINING)]);
+  assert.equal((await api.agent.readiness()).ready, true);
+  api.agent.refuseNew();
+  assert.deepEqual(await api.agent.readiness(), { ready: false, reasons: [DRAINING] });
+  open.open();
+  await Promise.all([run, stopped]);
+});
+
+it("readiness gives up with its signal", async (t) => {
+  let state: "" | "hang" = "";
+  const agent = new Agent({
+    providers: [new ScriptedProvider([])],
+    driver: withOutages(new MemoryDriver(), () => state),
+  });
+  t.after(() => agent.close());
+  await agent.open();
+  state = "hang";
+  await assert.rejects(agent.readiness(AbortSignal.abort(new Error("no patience"))), /no patience/);
+});
+
+it("open_probes: neither probe needs the headers, everything else does, and other pages' checks stay", async (t) => {
+  const requiredHeaders = { Authorization: "Bearer key" };
+  const closed = await startApi(t, { http: { requiredHeaders } });
+  for (const path of ["/api/health", "/api/ready"]) {
+    const { status, json } = await closed.send(path);
+    assert.deepEqual(
+      [status, json()],
+      [401, { error: "missing required header: Authorization", code: "unauthorized" }],
+    );
+    assert.equal((await closed.send(path, { headers: { authorization: "Bearer key" } })).status, 200);
+  }
+  const open = await startApi(t, { http: { requiredHeaders, openProbes: true } });
+  for (const path of ["/api/health", "/api/ready"])
+    for (const [method, status] of [
+      ["GET", 200],
+      ["HEAD", 200],
+      ["POST", 401],
+      ["DELETE", 401],
+    ] as const)
+      assert.equal((await open.send(path, { method })).status, status, `${method} ${path}`);
+  for (const path of ["/api/sessions", "/api/ready/", "/api/ready/x", "/api/models", "/api/READY"])
+    assert.equal((await open.send(path)).status, 401, path);
+  assert.equal((await open.send("/api/ready?x=1")).status, 200);
+
+  // Where nothing authenticates, a foreign Host or page gets no further than before.
+  const loose = await startApi(t, { http: { openProbes: true } });
+  const foreign: Record<string, string>[] = [{ host: "evil.example" }, { origin: "https://evil.example" }];
+  for (const headers of foreign)
+    assert.equal((await loose.send("/api/ready", { headers })).status, 403, JSON.stringify(headers));
+});
+
+it("a server that stops answers /api/ready on connections that are there, with why, and all else with 503", async (t) => {
+  const models = await lab(t, { fallback: { say: [{ text: "Hm" }, { stall: true }] } });
+  const server = await startServer(t, { config: labConfig(models) });
+  const probe = await wire(server.url);
+  const ask = async (path: string) => {
+    probe.received = "";
+    probe.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+    return (await probe.until(/^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n(.*)$/)).slice(1);
+  };
+  assert.equal((await ask("/api/ready"))[0], "200");
+  const run = await stream(server, { message: "talk" });
+  await run.text(1);
+  server.child.kill("SIGTERM");
+  await until(async () => (await ask("/api/ready"))[0] === "503");
+  const [status, body = ""] = await ask("/api/ready");
+  assert.deepEqual([status, JSON.parse(body)], ["503", notReady(DRAINING)]);
+  const refused = await server.fetch("/api/sessions");
+  assert.deepEqual(
+    [refused.status, await refused.json()],
+    [503, { error: "server shutting down", code: "shutting_down" }],
+  );
+  const health = await server.fetch("/api/health");
+  assert.equal(health.status, 503);
+  assert.deepEqual(await server.exited, { code: 0, signal: null });
+});
+
+it("drain_delay: after SIGTERM it serves on and says that it drains; then it stops; a second signal ends it at once", async (t) => {
+  const models = await lab(t);
+  const config = labConfig(models, { server: { drain_delay: 3, open_probes: true } });
+  const server = await startServer(t, { config });
+  assert.equal((await server.fetch("/api/ready")).status, 200);
+  server.child.kill("SIGTERM");
+  await until(async () => (await server.fetch("/api/ready")).status === 503);
+  const response = await server.fetch("/api/ready");
+  assert.deepEqual([response.status, await response.json()], [503, notReady(DRAINING)]);
+  assert.equal((await server.fetch("/api/health")).status, 200);
+  const run = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "still" }) });
+  assert.equal(run.status, 200, "it serves on");
+  assert.deepEqual(await server.exited, { code: 0, signal: null });
+
+  const hasty = await startServer(t, { config: { ...config, server: { drain_delay: 3_600 } } });
+  hasty.child.kill("SIGTERM");
+  await until(async () => (await hasty.fetch("/api/ready")).status === 503);
+  hasty.child.kill("SIGTERM");
+  assert.deepEqual(await hasty.exited, { code: 1, signal: null });
+
+  // Whoever ends it by hand does not want to wait.
+  const byHand = await startServer(t, { config: { ...config, server: { drain_delay: 3_600 } } });
+  assert.deepEqual(await byHand.stop("SIGINT"), { code: 0, signal: null });
+});
+
+it("a server whose store goes away serves on, tells why once a minute, and is whole again as soon as it is back", async (t) => {
+  const models = await lab(t);
+  const server = await startServer(t, { config: labConfig(models, { session: { driver: OUTAGES } }) });
+  const away = join(server.home, "away");
+  const first = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "hi" }) });
+  assert.equal(first.status, 200, server.stderr);
+  const id = first.headers.get("x-session-id") ?? "";
+  await writeFile(away, "fail");
+  await until(async () => (await server.fetch("/api/ready")).status === 503);
+  const routes: [method: string, path: string, body?: object][] = [
+    ["POST", "/api/run", { message: "hi" }],
+    ["POST", "/api/run", { message: "hi", stream: true }],
+    ["POST", "/api/run", { message: "hi", session_id: id, queue: true }],
+    ["POST", "/api/run", { message: "hi", background: true }],
+    ["GET", "/api/sessions"],
+    ["GET", `/api/sessions/${id}`],
+    ["PATCH", `/api/sessions/${id}`, { title: "t" }],
+    ["GET", `/api/sessions/${id}/messages`],
+    ["GET", `/api/sessions/${id}/events`],
+    ["POST", `/api/sessions/${id}/cancel`],
+    ["POST", `/api/sessions/${id}/steer`, { message: "hi" }],
+    ["DELETE", `/api/sessions/${id}`],
+    ["GET", "/api/runs"],
+    ["GET", "/api/runs/x"],
+    ["POST", "/api/runs/x/cancel"],
+    ["GET", "/api/asks"],
+    ["GET", "/api/asks/x"],
+    ["POST", "/api/asks/x", { choice: "yes" }],
+  ];
+  for (let round = 0; round < 20; round++)
+    for (const [method, path, body] of routes) {
+      const response = await server.fetch(path, { method, ...(body && { body: JSON.stringify(body) }) });
+      const what = `${method} ${path}`;
+      assert.deepEqual(
+        [response.status, await response.json()],
+        [503, { error: "session store unavailable", code: "store_unavailable" }],
+        what,
+      );
+      assert.equal(response.headers.get("retry-after"), "1", what);
+    }
+  const lines = server.stderr.split("\n").filter((line) => line.includes("ECONNREFUSED"));
+  assert.ok(lines.length > 0 && lines.length < 10, server.stderr);
+  await rm(away);
+  const again = await server.fetch("/api/run", {
+    method: "POST",
+    body: JSON.stringify({ message: "hi", session_id: id }),
+  });
+  assert.equal(again.status, 200, await again.text());
+});

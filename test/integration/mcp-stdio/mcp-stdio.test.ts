@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
+import {
+  ElicitRequestSchema,
+  type ClientCapabilities,
+  type JSONRPCMessage,
+  type Progress,
+} from "@modelcontextprotocol/sdk/types.js";
+import { call, say } from "../../helpers/fake-model-server.js";
+import { lab, labConfig, until } from "../../helpers/lab.js";
+import { spawnGantry, type GantryServer } from "../../helpers/server.js";
+import type { Hooks } from "../../helpers/temp.js";
+
+/** The SDK's client on a process of ours. */
+class Pipes implements Transport {
+  onclose?: () => void;
+  onerror?: (error: Error) => void;
+  onmessage?: (message: JSONRPCMessage) => void;
+  readonly #gantry: GantryServer;
+  #left = "";
+
+  constructor(gantry: GantryServer) {
+    this.#gantry = gantry;
+  }
+
+  start(): Promise<void> {
+    const { child } = this.#gantry;
+    child.stdout.on("data", (text: string) => {
+      const lines = (this.#left + text).split("\n");
+      this.#left = lines.pop() ?? "";
+      // What is no message fails the test.
+      for (const line of lines) this.onmessage?.(JSON.parse(line) as JSONRPCMessage);
+    });
+    child.on("close", () => this.onclose?.());
+    return Promise.resolve();
+  }
+
+  send(message: JSONRPCMessage): Promise<void> {
+    this.#gantry.child.stdin.write(`${JSON.stringify(message)}\n`);
+    return Promise.resolve();
+  }
+
+  close(): Promise<void> {
+    this.#gantry.child.stdin.end();
+    return Promise.resolve();
+  }
+}
+
+async function connected(t: Hooks, config: Record<string, unknown> = {}, capabilities: ClientCapabilities = {}) {
+  const models = await lab(t);
+  const gantry = await spawnGantry(t, { args: ["mcp", "serve"], config: labConfig(models, config) });
+  const client = new Client({ name: "a test", version: "1" }, { capabilities });
+  await client.connect(new Pipes(gantry));
+  return { models, gantry, client };
+}
+
+type Answer = { content: { text: string }[]; isError?: boolean; structuredContent?: Record<string, unknown> };
+
+describe("gantry mcp serve", () => {
+  it("runs the agent, tells what it does, goes on in a session, and shows what was said", async (t) => {
+    const { models, gantry, client } = await connected(t);
+    assert.equal(client.getServerVersion()?.name, "gantry");
+    assert.deepEqual(
+      (await client.listTools()).tools.map(({ name }) => name),
+      ["run", "sessions", "session"],
+    );
+    models.enqueue(call("bash", { command: "echo from the shell" }), say("All done."), say("Again."));
+    const told: Progress[] = [];
+    const onprogress = (progress: Progress) => void told.push(progress);
+    const first = (await client.callTool({ name: "run", arguments: { prompt: "Do it" } }, undefined, {
+      onprogress,
+    })) as Answer;
+    const { session, output, ended_by: endedBy } = first.structuredContent ?? {};
+    assert.deepEqual([output, endedBy], ["All done.", "model"]);
+    assert.match(first.content[0]?.text ?? "", /^All done\.\n\n\[session /);
+    assert.deepEqual(
+      told.map(({ message }) => message),
+      [`session ${String(session)}`, "echo from the shell"],
+    );
+    assert.deepEqual(
+      told.map(({ progress }) => progress),
+      [1, 2],
+    );
+    const second = (await client.callTool({ name: "run", arguments: { prompt: "More", session } })) as Answer;
+    assert.deepEqual([second.structuredContent?.session, second.structuredContent?.output], [session, "Again."]);
+
+    const { resources } = await client.listResources();
+    assert.equal(resources[0]?.uri, `gantry://sessions/${String(session)}`);
+    const { contents } = await client.readResource({ uri: resources[0].uri });
+    const text = String((contents[0] as { text?: string }).text);
+    for (const part of ["Do it", "> bash", "from the shell", "All done.", "More", "Again."])
+      assert.ok(text.includes(part), part);
+    const list = (await client.callTool({ name: "sessions", arguments: {} })) as Answer;
+    assert.equal(list.structuredContent?.total, 1);
+    const later = (await client.callTool({ name: "session", arguments: { session, after: 4 } })) as Answer;
+    assert.ok(later.content[0]?.text.includes("Again.") && !later.content[0].text.includes("Do it"));
+    await client.close();
+    assert.equal((await gantry.exited).code, 0);
+  });
+
+  it("says what is wrong, to the model or the client, and goes on", async (t) => {
+    const { models, client } = await connected(t);
+    const failed = async (name: string, given: Record<string, unknown>) =>
+      (await client.callTool({ name, arguments: given })) as Answer;
+    const none = await failed("run", { prompt: "x", session: "none" });
+    assert.deepEqual([none.isError, none.content[0]?.text], [true, "session not found"]);
+    assert.equal((await failed("session", { session: "none" })).isError, true);
+    await assert.rejects(failed("run", {}), {
+      message: "MCP error -32602: prompt: expected a string that is not empty",
+    });
+    await assert.rejects(failed("run", { prompt: 1 }), /prompt: expected a string/);
+    await assert.rejects(failed("run", { prompt: "x", mode: "free" }), /mode: expected one of auto, ask, plan/);
+    await assert.rejects(failed("run", { prompt: "x", project_dir: "src" }), /project_dir: expected an absolute path/);
+    await assert.rejects(failed("sessions", { limit: 0 }), /limit: expected an integer from 1/);
+    await assert.rejects(failed("nothing", {}), /no tool "nothing"/);
+    for (const uri of ["gantry://sessions/none", "file:///etc/passwd", "gantry://sessions/../x"])
+      await assert.rejects(client.readResource({ uri }), /resource not found/);
+    await assert.rejects(client.listResources({ cursor: "x" }), /unknown cursor/);
+    models.enqueue(say("Fine."));
+    assert.equal((await failed("run", { prompt: "x" })).structuredContent?.output, "Fine.");
+  });
+
+  it("takes a line in many pieces, and leaves a client whose line has no end", async (t) => {
+    const { models, client, gantry } = await connected(t);
+    models.enqueue(say("Fine."));
+    const { structuredContent } = (await client.callTool({
+      name: "run",
+      arguments: { prompt: `Sum up. ${"x".repeat(300_000)}` },
+    })) as Answer;
+    assert.equal(structuredContent?.output, "Fine.");
+    gantry.child.stdin.on("error", () => undefined);
+    gantry.child.stdin.write("x".repeat(17 * 1024 * 1024));
+    assert.equal((await gantry.exited).code, 0);
+    assert.match(gantry.stderr, /it sent a message of more than 16 MB/);
+  });
+
+  it("has the client's person asked, where it can ask them; a decline refuses", async (t) => {
+    const { models, client } = await connected(t, { permissions: { mode: "ask" } }, { elicitation: {} });
+    const asked: string[] = [];
+    const answers: ({ action: "accept"; content: { answer: string } } | { action: "decline" })[] = [
+      { action: "accept", content: { answer: "allow" } },
+      { action: "decline" },
+    ];
+    client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
+      asked.push(params.message);
+      return answers.shift() ?? { action: "cancel" as const };
+    });
+    models.enqueue(
+      call("write", { filePath: "yes.txt", content: "one\n" }),
+      call("write", { filePath: "no.txt", content: "two\n" }),
+      say("Ended."),
+    );
+    const { structuredContent } = (await client.callTool({ name: "run", arguments: { prompt: "Write" } })) as Answer;
+    assert.equal(structuredContent?.output, "Ended.");
+    assert.equal(asked.length, 2);
+    assert.match(asked[0] ?? "", /gantry asks: .*yes\.txt[^]*one/);
+    const said = (await client.callTool({
+      name: "session",
+      arguments: { session: structuredContent.session },
+    })) as Answer;
+    assert.match(said.content[0]?.text ?? "", /tool write\n[^]*tool write \(failed\)/);
+  });
+
+  it("refuses what must be asked where the client cannot ask", async (t) => {
+    const { models, client } = await connected(t, { permissions: { mode: "ask" } });
+    models.enqueue(call("write", { filePath: "no.txt", content: "two\n" }), say("Ended."));
+    const { structuredContent } = (await client.callTool({ name: "run", arguments: { prompt: "Write" } })) as Answer;
+    const said = (await client.callTool({
+      name: "session",
+      arguments: { session: structuredContent?.session },
+    })) as Answer;
+    assert.match(said.content[0]?.text ?? "", /tool write \(failed\)/);
+  });
+
+  for (const how of ["is cancelled", "has a client that goes"])
+    it(`ends a run that ${how}, with its processes`, async (t) => {
+      const { models, gantry, client } = await connected(t, { tools: { bash: { sandbox: "off" } } });
+      models.enqueue(call("bash", { command: "echo $$ > pid; exec sleep 600" }), say("Never."));
+      const abort = new AbortController();
+      const run = client.callTool({ name: "run", arguments: { prompt: "Sleep" } }, undefined, { signal: abort.signal });
+      run.catch(() => undefined);
+      const file = join(gantry.projectDir, "pid");
+      let pid = 0;
+      await until(async () => (pid = Number(await readFile(file, "utf8").catch(() => "0"))) > 0);
+      if (how === "is cancelled") abort.abort();
+      else gantry.child.stdin.end();
+      await assert.rejects(run);
+      await until(() => !isAlive(pid));
+      if (how !== "is cancelled") return assert.equal((await gantry.exited).code, 0);
+      const list = (await client.callTool({ name: "sessions", arguments: {} })) as Answer;
+      assert.equal(list.structuredContent?.total, 1, "it goes on");
+    });
+});
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { builtinTools } from "gantry";
+import { McpServers } from "gantry/adapters/mcp-tools";
+import { callTools } from "gantry/testing";
+import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
+import { hostileAddress, hostileProgram, isLiving, PLAIN } from "../../helpers/mcp.js";
+import { tempDir } from "../../helpers/temp.js";
+
+it("a client that brings servers over ACP sees their tools at work, and they end with the agent", async (t) => {
+  const { path: cwd } = await tempDir(t);
+  const { provider, agent } = scriptedAgent(
+    t,
+    [callTools(["files__pid", {}], ["web__echo", { text: "over HTTP" }]), "done", "again"],
+    { tools: builtinTools({ env: PLAIN }), toolServers: new McpServers({ env: PLAIN }) },
+  );
+  const peer = new MemoryAcp(t, agent).connect();
+  await peer.initialize();
+  const { command, args } = hostileProgram("kind");
+  const { url } = (await hostileAddress(t, "kind")).server;
+  const { sessionId } = await peer.request("session/new", {
+    cwd,
+    mcpServers: [
+      { name: "files", command, args, env: [] },
+      { type: "http", name: "web", url, headers: [] },
+    ],
+  });
+  await peer.prompt(sessionId, "speak");
+  const results = provider.requests.flatMap(({ messages }) => messages.filter(({ role }) => role === "tool"));
+  const texts = results.map(({ parts }) => (parts[0]?.type === "text" ? parts[0].text : ""));
+  const [pid = ""] = texts;
+  assert.match(pid, /^\d+$/);
+  assert.equal(texts[1], "over HTTP");
+  const { tools } = provider.requests.find((request) => request.tools.length > 0)!;
+  assert.ok(["files__echo", "web__echo", "bash"].every((name) => tools.some((one) => one.name === name)));
+  assert.ok(process.platform !== "linux" || isLiving(Number(pid)));
+  await agent.close();
+  assert.equal(isLiving(Number(pid)), false);
+});

@@ -1,0 +1,546 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, it, type TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { OpenTools, ToolContext, ToolServer } from "gantry";
+import { McpServers } from "gantry/adapters/mcp-tools";
+import { hostileAddress, hostileProgram, isLiving, noted, opened, PLAIN } from "../../helpers/mcp.js";
+import { tempDir } from "../../helpers/temp.js";
+import { callTool, toolContext } from "../../helpers/tool-context.js";
+
+type Question = Parameters<ToolContext["question"]>[0];
+const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+
+/** Both ways to the same server. */
+const WAYS = {
+  "over standard streams": (_t: TestContext, how: string, env?: Record<string, string>) =>
+    Promise.resolve<ToolServer>(hostileProgram(how, env)),
+  "over HTTP": async (t: TestContext, how: string, env?: Record<string, string>): Promise<ToolServer> =>
+    (await hostileAddress(t, how, env)).server,
+};
+
+function serversOf(logger = noted()) {
+  return { servers: new McpServers({ env: PLAIN, logger }), logger };
+}
+
+async function call(open: OpenTools, name: string, input: unknown = {}, changes: Partial<ToolContext> = {}) {
+  const tool = open.tools.find((one) => one.name === `hostile__${name}`);
+  assert.ok(tool, `there is no ${name}`);
+  return callTool(tool, input, toolContext("/", changes));
+}
+
+const rejects = (work: Promise<unknown>, message: RegExp) => assert.rejects(work, { message });
+
+for (const [way, server] of Object.entries(WAYS))
+  describe(`a server of tools ${way}`, () => {
+    it("is called 500 times, several at once, by one process", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "kind")), "/");
+      const pids = new Set<string>();
+      for (let round = 0; round < 50; round++) {
+        const texts = Array.from({ length: 9 }, (_, i) => `${round}.${i}`);
+        const answers = await Promise.all(texts.map((text) => call(open, "echo", { text })));
+        assert.deepEqual(
+          answers.map(({ text }) => text),
+          texts,
+        );
+        pids.add((await call(open, "pid")).text);
+      }
+      assert.equal(pids.size, 1);
+    });
+
+    it("tells what failed, and shows what it brings", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "kind")), "/");
+      assert.deepEqual(await call(open, "fail"), { text: "it could not", parts: [], failed: true });
+      const { text, parts } = await call(open, "image");
+      assert.deepEqual(parts, [{ type: "image", mediaType: "image/png", data: "iVBORw0KGgo=" }]);
+      assert.equal(
+        text,
+        [
+          "[an image of the type image/tiff, which cannot be shown]",
+          "[audio of the type audio/wav: it cannot be heard here]",
+          "[h://r]",
+          "embedded",
+          "[h://b: 3 bytes of the type a/b, which cannot be shown]",
+          "[a resource: h://l, link]",
+          "[content of the kind hologram, which cannot be shown]",
+          "[something that is no content]",
+        ].join("\n"),
+      );
+      assert.match((await call(open, "big")).text, /^x{15000}\n\[\.\.\. 1018576 characters left out: .*\]\nx{15000}$/);
+      await rejects(call(open, "broken"), /^hostile: /);
+      await rejects(call(open, "broken", { both: true }), /^hostile: /);
+      assert.equal((await call(open, "read_resource")).text, "h://a  a\nh://b c  ");
+      assert.equal((await call(open, "read_resource", { uri: "h://a" })).text, "[h://a]\nits text");
+    });
+
+    it("tells how far it is", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "kind")), "/");
+      const told: string[] = [];
+      await call(open, "progress", {}, { progress: (text) => void told.push(text) });
+      assert.deepEqual(told, ["1/3 step 1\n", "2/3 step 2\n", "3/3 step 3\n"]);
+    });
+
+    it("asks the person who is there, field by field; without one it is declined", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "kind")), "/");
+      const asked: Question[] = [];
+      const answers = ["Ada", "many", "36", "blue", "yes"];
+      const question = (one: Question) => {
+        asked.push(one);
+        return Promise.resolve(answers.shift());
+      };
+      const { text } = await call(open, "ask", {}, { question });
+      assert.deepEqual(JSON.parse(text), {
+        action: "accept",
+        content: { name: "Ada", age: 36, colour: "blue", sure: true },
+      });
+      assert.deepEqual(
+        asked.map(({ title, choices }) => [title.split("\n").slice(1).join(" "), choices]),
+        [
+          ["Name", undefined],
+          ["age", undefined],
+          ['age ("many" does not do: it should be a whole number)', undefined],
+          ["colour", ["red", "blue"]],
+          ["sure", ["yes", "no"]],
+        ],
+      );
+      assert.match(asked[0]?.title ?? "", /^hostile asks: Who\?\n/);
+      assert.deepEqual(JSON.parse((await call(open, "ask")).text), { action: "decline" });
+    });
+
+    it("asks nobody of one session for a call of another", async (t) => {
+      const { servers } = serversOf();
+      const source = servers.source(await server(t, "kind"));
+      const [one, two] = await Promise.all([opened(t, source, "/", "one"), opened(t, source, "/", "two")]);
+      const end = new AbortController();
+      const hanging = call(one, "hang", {}, { sessionId: "one", signal: end.signal });
+      const question = () => assert.fail("nobody is to be asked");
+      const { text } = await call(two, "ask", {}, { sessionId: "two", question });
+      assert.deepEqual(JSON.parse(text), { action: "decline" });
+      end.abort(new Error("enough"));
+      await rejects(hanging, /^enough$/);
+    });
+
+    it("asks without end: so many forms are put to people, one at a time, and the call ends", async (t) => {
+      const { servers } = serversOf();
+      const given = await server(t, "kind");
+      const open = await opened(t, servers.source(given, { timeout: 0.5 }), "/");
+      let [asked, here, most] = [0, 0, 0];
+      const question = async () => {
+        asked += 1;
+        most = Math.max(most, (here += 1));
+        await sleep(1);
+        here -= 1;
+        return "so";
+      };
+      await rejects(call(open, "nag", {}, { question }), /^hostile did not answer within 0\.5 s/);
+      assert.deepEqual([asked, most], [32, 1]);
+      // What is asked when the call is over is for nobody.
+      const again = await opened(t, servers.source(given), "/", "again");
+      assert.equal((await call(again, "nag", { at_once: true }, { question })).text, "never mind");
+      assert.equal(most, 1);
+      const before = asked;
+      await call(again, "echo", {}, { question });
+      assert.ok(asked - before <= 1);
+    });
+
+    it("is told when a call is cancelled, and goes on", async (t) => {
+      const folder = await tempDir(t);
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "kind", { CANCELLED: folder.at("told") })), "/");
+      const end = new AbortController();
+      const hanging = call(open, "hang", {}, { signal: end.signal });
+      await call(open, "echo");
+      end.abort(new Error("enough"));
+      await rejects(hanging, /^enough$/);
+      while (!/requestId/.test(await readFile(folder.at("told"), "utf8").catch(() => ""))) await sleep(10);
+      assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+    });
+
+    it("that does not answer in time is given up, and started again where it is deaf", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "kind"), { timeout: 0.3 }), "/");
+      await rejects(
+        call(open, "hang"),
+        /^hostile did not answer within 0\.3 s; whether it did its work is not known\.$/,
+      );
+      assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+    });
+
+    it("has other tools when it says so, however often", async (t) => {
+      const { servers, logger } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "kind")), "/");
+      const before = open.tools;
+      assert.equal(open.tools, before);
+      await call(open, "change", { times: 20_000 });
+      while (!open.tools.some(({ name }) => name === "hostile__new")) await sleep(10);
+      await rejects(callTool(open.tools.at(-2)!, {}, toolContext("/")), /^hostile: no tool new\.$/);
+      assert.equal(logger.lines.filter(([level]) => level !== "debug").length, 1);
+    });
+
+    it("that talks without end holds nothing up", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "kind")), "/");
+      let longest = 0;
+      let last = performance.now();
+      const timer = setInterval(() => {
+        longest = Math.max(longest, performance.now() - last);
+        last = performance.now();
+      }, 1);
+      assert.equal((await call(open, "flood")).text, "flooded");
+      clearInterval(timer);
+      t.diagnostic(`longest turn: ${Math.round(longest)} ms`);
+      assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+    });
+
+    it("that says too much at once is ended, and is there again for the next call", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "kind")), "/");
+      await rejects(call(open, "endless"), /hostile: /);
+      assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+    });
+
+    it("lies: that costs what it lied about, and one line of the log", async (t) => {
+      const { servers, logger } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "lies")), "/");
+      const names = open.tools.map(({ name }) => name);
+      assert.deepEqual(
+        names.map((name) => name.replace(/_[0-9a-f]{8}$/, "_#")),
+        [
+          "hostile__good",
+          `hostile__${"x".repeat(46)}_#`,
+          "hostile__delete_all_rm_-rf_#",
+          "hostile__delete_all__rm_-rf_#",
+          "hostile__long",
+          "hostile__hidden",
+          "hostile__none",
+          "hostile__arms",
+          "hostile__looks-around",
+          "hostile__read_resource",
+        ],
+      );
+      assert.equal(new Set(names).size, names.length);
+      const origins = open.tools.map(({ origin }) => origin);
+      for (const own of ["delete all; rm -rf", "x".repeat(100)]) assert.ok(origins.includes(`mcp:hostile/${own}`), own);
+      assert.ok(names.every((name) => /^[a-zA-Z0-9_-]{1,64}$/.test(name)));
+      const told = (name: string) => open.tools.find((one) => one.name === `hostile__${name}`);
+      assert.equal(told("long")?.description.length, 2_048);
+      assert.equal(told("hidden")?.description, "Is[8m hidden.\nSo.");
+      assert.deepEqual(told("none")?.inputSchema, { type: "object", properties: {} });
+      assert.deepEqual(told("arms")?.inputSchema, {
+        type: "object",
+        properties: { a: { type: "string" }, b: { type: "array", items: {} } },
+      });
+      assert.deepEqual(told("looks-around")?.inputSchema, {
+        type: "object",
+        properties: { a: { type: "string" }, b: { type: "array", items: {} } },
+      });
+      const [[level, message, fields] = ["", "", {}], ...more] = logger.lines.filter(([one]) => one !== "debug");
+      assert.deepEqual([level, message, more], ["warn", "what a server of tools offers could not all be used", []]);
+      assert.match(String(fields["left"]), /^"good": there are two of its name; .*; and \d+ more$/s);
+      assert.deepEqual(
+        open.prompts?.map(({ name, hint, description }) => [name.replace(/_[0-9a-f]{8}$/, "_#"), hint, description]),
+        [
+          ["hostile:review", "<file> [how]", "Reviews. Two lines."],
+          ["hostile:odd_name__#", "", ""],
+        ],
+      );
+    });
+
+    it("is a crowd: of 10,000 tools 256 are told", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "crowd")), "/");
+      assert.equal(open.tools.length, 257);
+    });
+
+    it("tells a list without end: it is read for a while", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "endless-list")), "/");
+      assert.equal(open.tools.length, 65);
+    });
+
+    it("tells pages of tools without end: so many are looked at", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "pages")), "/");
+      assert.equal(open.tools.length, 257);
+    });
+
+    for (const [how, why] of [
+      ["untold", /^not today$/],
+      ["listless", /^its answer to tools\/list has no tools$/],
+      ["old", /^Server's protocol version is not supported: 1999-01-01$/],
+    ] as const)
+      it(`that is ${how} cannot be had, and says why`, async (t) => {
+        const { servers } = serversOf();
+        const source = servers.source(await server(t, how));
+        await rejects(source.open({ sessionId: "s", projectDir: "/" }, new AbortController().signal), why);
+      });
+
+    it("that is silent is left when nobody waits any more", async (t) => {
+      const { servers } = serversOf();
+      const source = servers.source(await server(t, "silent"));
+      const end = new AbortController();
+      const opening = source.open({ sessionId: "s", projectDir: "/" }, end.signal);
+      await sleep(100);
+      end.abort(new Error("enough"));
+      await rejects(opening, /^enough$/);
+      // The platform's own reason has a message that cannot be changed.
+      await assert.rejects(source.open({ sessionId: "s", projectDir: "/" }, AbortSignal.timeout(10)), {
+        name: "TimeoutError",
+      });
+    });
+
+    it("says prompts", async (t) => {
+      const { servers } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "kind")), "/");
+      const [review] = open.prompts ?? [];
+      assert.ok(review);
+      const said = async (words: string) =>
+        JSON.parse((await review.prompt(words, new AbortController().signal)).text) as unknown;
+      assert.deepEqual(await said("a.ts with great care"), { file: "a.ts", how: "with great care" });
+      assert.deepEqual(await said('"a file.ts"'), { file: "a file.ts" });
+      assert.deepEqual(await said("how='so so' x=1"), { how: "so so", file: "x=1" });
+      await rejects(said("how=so"), /^file: expected words for it behind \/review$/);
+    });
+
+    it("is believed what it says of tools that only look where it is trusted, and has the tools that are wanted", async (t) => {
+      const { servers } = serversOf();
+      const given = await server(t, "kind");
+      const kinds = async (use: Parameters<McpServers["source"]>[1]) =>
+        (await opened(t, servers.source(given, use), "/")).tools.map((one) => [
+          one.name,
+          one.origin,
+          one.kind,
+          one.parallel,
+          one.needsPermission,
+        ]);
+      assert.deepEqual(await kinds({ tools: ["echo", "p?d"] }), [
+        ["hostile__echo", "mcp:hostile/echo", "other", false, true],
+        ["hostile__pid", "mcp:hostile/pid", "other", false, true],
+      ]);
+      assert.deepEqual(await kinds({ tools: ["e*o", "pid"], trusted: true }), [
+        ["hostile__echo", "mcp:hostile/echo", "read", true, false],
+        ["hostile__pid", "mcp:hostile/pid", "other", false, true],
+      ]);
+    });
+  });
+
+describe("a server that is a program", () => {
+  it("is shared by sessions of one folder, and ends with the last of them", linux, async (t) => {
+    const folder = await tempDir(t);
+    const { servers } = serversOf();
+    const source = servers.source(hostileProgram("kind"));
+    assert.equal(servers.source(hostileProgram("kind")), source);
+    const [one, two, other] = await Promise.all([
+      opened(t, source, "/", "one"),
+      opened(t, source, "/", "two"),
+      opened(t, source, folder.path, "three"),
+    ]);
+    const pidOf = async (open: OpenTools) => Number((await call(open, "pid")).text);
+    const pids = await Promise.all([one, two, other].map(pidOf));
+    assert.equal(pids[0], pids[1]);
+    assert.notEqual(pids[0], pids[2]);
+    await one.close();
+    assert.equal(await pidOf(two), pids[0]);
+    await two.close();
+    assert.deepEqual(pids.map(isLiving), [false, false, true]);
+  });
+
+  it("has the plain environment, and what is given it", async (t) => {
+    const { servers } = serversOf();
+    const open = await opened(t, servers.source(hostileProgram("kind", { OWN: "1" })), "/");
+    const { text } = await call(open, "env");
+    const names = Object.keys(JSON.parse(text) as object).sort();
+    assert.deepEqual(
+      names.filter((name) => name !== "GANTRY_CALL"),
+      ["OWN", "PATH", "PWD"].filter((name) => names.includes(name)),
+    );
+  });
+
+  it("that dies in a call fails that call, and is started again for the next one", async (t) => {
+    const { servers, logger } = serversOf();
+    const open = await opened(t, servers.source(hostileProgram("kind")), "/");
+    const { text: before } = await call(open, "pid");
+    await rejects(call(open, "die"), /^hostile: it ended with exit code 7; whether it did its work is not known\.$/);
+    const { text: after } = await call(open, "pid");
+    assert.notEqual(after, before);
+    await rejects(call(open, "die"), /exit code 7/);
+    await rejects(call(open, "echo"), /^hostile: it ended with exit code 7 \(it is tried again in 1 s\)\.$/);
+    await sleep(1_050);
+    assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+    assert.deepEqual(
+      logger.lines.filter(([level]) => level !== "debug").map(([, message]) => message),
+      [
+        "what a server of tools offers could not all be used",
+        ...Array.from({ length: 2 }, () => "a server of tools has ended; it is started again when it is needed"),
+      ],
+    );
+  });
+
+  it("that is killed is started again", linux, async (t) => {
+    const { servers } = serversOf();
+    const open = await opened(t, servers.source(hostileProgram("kind")), "/");
+    const pid = Number((await call(open, "pid")).text);
+    const hanging = call(open, "hang");
+    await call(open, "echo");
+    process.kill(pid, "SIGKILL");
+    await rejects(hanging, /^hostile: it was ended by SIGKILL; whether/);
+    assert.notEqual(Number((await call(open, "pid")).text), pid);
+  });
+
+  it("that cannot start says why, without its secrets, and is not tried again at once for ever", async () => {
+    const { servers } = serversOf();
+    const open = (server: ToolServer) =>
+      servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal);
+    await rejects(
+      open({ ...hostileProgram("kind"), command: "no-such-program" }),
+      /^there is no no-such-program, or no folder/,
+    );
+    const dies = hostileProgram("dies", { SECRET_KEY: "abcdef0123456789" });
+    for (let i = 0; i < 2; i++)
+      await rejects(open(dies), /^it ended with exit code 3; it said: cannot start with \[redacted\]$/);
+    await rejects(
+      open(dies),
+      /^it ended with exit code 3; it said: cannot start with \[redacted\] \(it is tried again in 1 s\)$/,
+    );
+  });
+
+  it("that was not ready in time holds up the next session no more, and one that was not waited for does", async () => {
+    const { servers } = serversOf();
+    const open = (signal: AbortSignal) =>
+      servers.source(hostileProgram("silent")).open({ sessionId: "s", projectDir: "/" }, signal);
+    await rejects(open(AbortSignal.abort(new Error("cancelled"))), /^cancelled$/);
+    await assert.rejects(open(AbortSignal.timeout(300)), { name: "TimeoutError" });
+    await rejects(open(new AbortController().signal), /^it was not ready in time \(it is tried again in 1\d\d s\)$/);
+  });
+
+  it("that prints what is no message is used all the same", async (t) => {
+    const { servers } = serversOf();
+    const open = await opened(t, servers.source(hostileProgram("garbage")), "/");
+    assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+  });
+
+  it("that prints a line without end is ended", async () => {
+    const { servers } = serversOf();
+    const source = servers.source(hostileProgram("one-line"));
+    await rejects(
+      source.open({ sessionId: "s", projectDir: "/" }, new AbortController().signal),
+      /^it sent a message of more than 8 MB/,
+    );
+  });
+
+  it("leaves nothing behind, whatever it ignores", linux, async (t) => {
+    const folder = await tempDir(t);
+    const { servers, logger } = serversOf();
+    const open = await opened(t, servers.source(hostileProgram("stubborn", { PIDS: folder.at("pids") })), "/");
+    const pids = (await folder.read("pids")).split(" ").map(Number);
+    assert.deepEqual(pids.map(isLiving), [true, true]);
+    await open.close();
+    assert.deepEqual(pids.map(isLiving), [false, false]);
+    const [, , fields] = logger.lines.find(([, message]) => message === "a server of tools has ended") ?? [];
+    assert.match(String(fields?.["stderr"]), /^e{4000,4096}\nlast words$/);
+  });
+});
+
+describe("a server at an address", () => {
+  it("that knows its session no more is asked again in another one", async (t) => {
+    const { servers } = serversOf();
+    const { server, kill } = await hostileAddress(t, "forgets");
+    const open = await opened(t, servers.source(server), "/");
+    await call(open, "echo");
+    await kill("SIGUSR2");
+    await sleep(50);
+    assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+  });
+
+  it("that is killed fails its calls, and is there again when it is", async (t) => {
+    const { servers } = serversOf();
+    const first = await hostileAddress(t, "kind");
+    const open = await opened(t, servers.source(first.server), "/");
+    const hanging = call(open, "hang");
+    await call(open, "echo");
+    await first.kill();
+    await rejects(hanging, /^hostile: its answer broke off\.$/);
+    await rejects(call(open, "echo"), /^hostile: it could not be reached \(ECONNREFUSED\)\.$/);
+    await hostileAddress(t, "kind", { PORT: new URL(first.server.url).port });
+    assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+  });
+
+  it("speaks the older way where it does not speak the other", async (t) => {
+    const { servers } = serversOf();
+    const { server, kill } = await hostileAddress(t, "sse");
+    for (const one of [server, { ...server, type: "sse" as const }]) {
+      const open = await opened(t, servers.source(one), "/");
+      assert.equal((await call(open, "echo", { text: "so" })).text, "so");
+      if (!("type" in one)) await open.close();
+      else {
+        const hanging = call(open, "hang");
+        await call(open, "echo");
+        await kill();
+        await rejects(hanging, /^hostile: its stream has ended; whether/);
+      }
+    }
+  });
+
+  it("gets its headers, and nobody else does", async (t) => {
+    const folder = await tempDir(t);
+    const { servers } = serversOf();
+    const seen = await hostileAddress(t, "kind", { SEEN: folder.at("other") });
+    const { server } = await hostileAddress(t, "elsewhere", { SEEN: folder.at("own"), ELSEWHERE: seen.server.url });
+    const headers = { Authorization: "Bearer abc123def456" };
+    await rejects(
+      servers.source({ ...server, headers }).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal),
+      /Redirect to http:\/\/127\.0\.0\.1:\d+\/mcp not followed/,
+    );
+    assert.match(await folder.read("own"), /"authorization":"Bearer abc123def456"/);
+    await assert.rejects(folder.read("other"));
+    await opened(t, servers.source({ ...seen.server, headers }), "/");
+    assert.match(await folder.read("other"), /"authorization":"Bearer abc123def456"/);
+  });
+
+  it("that wants to be asked again at once, or in a thousand years, is asked now and then", async (t) => {
+    const folder = await tempDir(t);
+    const { servers } = serversOf();
+    const { server } = await hostileAddress(t, "again", { SEEN: folder.at("seen") });
+    const open = await opened(t, servers.source(server), "/");
+    const asks = async () => (await folder.read("seen")).match(/^GET /gm)?.length ?? 0;
+    while ((await asks()) < 2) await sleep(50);
+    const before = await asks();
+    await sleep(600);
+    assert.ok((await asks()) - before < 4);
+    assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+  });
+
+  it("that refuses what is asked says why, and is not asked twice; what is nested too deep is no answer", async (t) => {
+    const folder = await tempDir(t);
+    const { servers } = serversOf();
+    const { server } = await hostileAddress(t, "picky", { SEEN: folder.at("seen") });
+    const open = await opened(t, servers.source(server), "/");
+    const asks = async () => (await folder.read("seen")).match(/^POST /gm)?.length ?? 0;
+    const before = await asks();
+    await rejects(call(open, "fail"), /^hostile: it answered with 400: say\[31m why\.$/);
+    assert.equal((await asks()) - before, 1);
+    await rejects(call(open, "big"), /^hostile: its answer is nested too deep\.$/);
+  });
+
+  it("that wants to know who asks is named so", async (t) => {
+    const { servers } = serversOf();
+    const { server } = await hostileAddress(t, "forbidden");
+    await rejects(
+      servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal),
+      /^it answered with 401: the headers of its config should say who asks$/,
+    );
+  });
+
+  it("that answers without end is left", async (t) => {
+    const { servers } = serversOf();
+    const { server } = await hostileAddress(t, "fat");
+    await rejects(
+      servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal),
+      /^it sent a message of more than 8 MB$/,
+    );
+  });
+});

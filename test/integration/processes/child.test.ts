@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { builtinTools } from "gantry";
+import { findBubblewrap } from "../../../src/tools/bubblewrap.js";
+import { Child } from "../../../src/processes/child.js";
+import { ProcessGroup } from "../../../src/processes/process-group.js";
+import { Counted } from "../../helpers/counted.js";
+import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+
+const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
+const works = findBubblewrap({ env, network: true });
+const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+
+function sandboxed(command: string, projectDir: string) {
+  const bash = builtinTools({ env, bash: { sandbox: "required", network: true } }).find(({ name }) => name === "bash")!;
+  return callTool(bash, { command }, toolContext(projectDir));
+}
+
+function isLiving(pid: number, name = ""): boolean {
+  try {
+    const line = readFileSync(`/proc/${pid}/stat`, "latin1");
+    return line.includes(name) && !/^\d+ \(.*\) [ZX]/.test(line);
+  } catch {
+    return false;
+  }
+}
+
+describe("the end of a sandbox", () => {
+  it("is waited for, also where bubblewrap itself has ended before", linux, async () => {
+    await using folder = await temporaryFolder();
+    // Says what bubblewrap says, and leaves the first process of its namespace behind.
+    const file = join(folder.path, "bwrap");
+    await writeFile(
+      file,
+      `#!/bin/sh\nsleep 4721 >/dev/null 2>&1 3>&- 4<&- & echo "{ \\"child-pid\\": $! }" >&3; echo $!`,
+      {
+        mode: 0o700,
+      },
+    );
+    let said = "";
+    const child = await Child.start({ file, args: [], cwd: folder.path, env, sandbox: true });
+    child.arrange([]);
+    const end = await child.run({
+      timeoutMs: 30_000,
+      signal: new AbortController().signal,
+      onOutput: (chunk) => (said += chunk.toString()),
+    });
+    assert.ok(!isLiving(Number(said)), said);
+    assert.deepEqual(end, { code: 0, signal: null, why: "exit", leftBehind: true });
+  });
+
+  it("is waited for, however many processes have to end with it", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const start = 'for i in $(seq 300); do setsid env -i "$PWD/left-4724" 60 >/dev/null 2>&1 & done; sleep 0.2';
+    for (let round = 0; round < 3; round++) {
+      await sandboxed(`cp "$(command -v sleep)" left-4724; ${start}`, folder.path);
+      const left = readdirSync("/proc").filter((pid) => isLiving(Number(pid), "left-4724"));
+      assert.deepEqual(left, []);
+    }
+  });
+
+  it("is seen without a look at any process but the first of its namespace", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const counted = new Counted();
+    const { files } = await counted.of(() => sandboxed("true", folder.path));
+    assert.ok(files.length > 0);
+    assert.deepEqual(
+      files.filter((call) => call === "readdirSync /proc"),
+      [],
+    );
+    const looked = files.map((call) => /^openSync \/proc\/(\d+)\/stat$/.exec(call)?.[1]);
+    // Of bubblewrap its start is asked for, of that for the next command too, of the first process what became of it.
+    assert.ok(new Set(looked.filter((pid) => pid !== undefined)).size <= 3);
+  });
+
+  it("is that of the process that was named, in whatever pieces", linux, async () => {
+    const bubblewrap = spawn("sleep", ["4722"], { stdio: "ignore" });
+    const first = spawn("sleep", ["4722"], { stdio: "ignore" });
+    const group = new ProcessGroup(bubblewrap.pid!, "mark");
+    try {
+      assert.equal(group.namespaceEnded(), undefined);
+      const said = `{\n    "child-pid": ${first.pid},\n    "mnt-namespace": 1\n}\n`;
+      const cut = said.indexOf(String(first.pid)) + 1;
+      group.toldOfNamespace(said.slice(0, cut));
+      assert.equal(group.namespaceEnded(), undefined);
+      group.toldOfNamespace(said.slice(cut));
+      assert.equal(group.namespaceEnded(), false);
+      first.kill("SIGKILL");
+      await once(first, "exit");
+      assert.equal(group.namespaceEnded(), true);
+    } finally {
+      for (const child of [bubblewrap, first]) child.kill("SIGKILL");
+    }
+  });
+
+  it("is there while its first process is dead and nobody has asked for it", linux, async () => {
+    // Its own child: the shell that it becomes never asks what became of it.
+    const parent = spawn("/bin/sh", ["-c", "sleep 0.05 & echo $!; exec sleep 4723"], {
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    try {
+      const [said] = (await once(parent.stdout, "data")) as [Buffer];
+      const pid = Number(said.toString());
+      const group = new ProcessGroup(parent.pid!, "mark");
+      group.toldOfNamespace(`{ "child-pid": ${pid} }`);
+      while (isLiving(pid)) await sleep(10);
+      assert.equal(group.namespaceEnded(), true);
+    } finally {
+      parent.kill("SIGKILL");
+    }
+  });
+});

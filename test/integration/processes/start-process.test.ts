@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { text } from "node:stream/consumers";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { startProcess } from "gantry";
+import { Child } from "../../helpers/child.js";
+import { tempDir, type TempDir } from "../../helpers/temp.js";
+
+const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
+const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+
+/** Three that hold on: one of the group, one that left it, one that left it without the environment; each ignores TERM. */
+const THREE =
+  `hold='trap "" TERM HUP; echo $$ > "$1"; while :; do sleep 0.2; done'; ` +
+  `sh -c "$hold" - one & setsid sh -c "$hold" - two & setsid env -i PATH="$PATH" sh -c "$hold" - three & ` +
+  `while ! [ -s one ] || ! [ -s two ] || ! [ -s three ]; do sleep 0.02; done; echo ready; `;
+
+const start = (command: string, cwd: string) => startProcess({ file: "/bin/sh", args: ["-c", command], cwd, env });
+
+function isLiving(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
+  } catch {
+    return false;
+  }
+}
+
+async function allGone(folder: TempDir): Promise<void> {
+  const pids = await Promise.all(["one", "two", "three"].map(async (name) => Number(await folder.read(name))));
+  assert.ok(pids.every((pid) => pid > 1));
+  // The test's own time limit ends it where one stays.
+  while (pids.some(isLiving)) await sleep(10);
+}
+
+const nameOf = (pid: number): string => {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "latin1");
+  } catch {
+    return "";
+  }
+};
+
+const guardianOf = (pid: number): number | undefined =>
+  readdirSync("/proc")
+    .map(Number)
+    .find(
+      (one) =>
+        one > 0 &&
+        existsSync(`/proc/${one}/stat`) &&
+        nameOf(one).includes("gantry-guardian") &&
+        new RegExp(`^\\d+ \\(.*\\) \\S ${pid} `).test(readFileSync(`/proc/${one}/stat`, "latin1")),
+    );
+
+describe("a program of one's own", () => {
+  it("is spoken to, and tells how it ended", async (t) => {
+    const folder = await tempDir(t);
+    const child = await start('read -r line; echo "$line, $PWD"; echo no >&2; exit 3', folder.path);
+    child.stdin.write("hello\n");
+    const said = await Promise.all([text(child.stdout), text(child.stderr)]);
+    assert.deepEqual(said, [`hello, ${folder.path}\n`, "no\n"]);
+    assert.deepEqual(await child.ended, { code: 3, signal: null });
+    child.stdin.write("too late\n");
+    await child.stop();
+  });
+
+  it("has all that it printed read, also behind its end", async (t) => {
+    const folder = await tempDir(t);
+    const child = await start("head -c 60000 /dev/zero", folder.path);
+    await child.ended;
+    assert.equal((await text(child.stdout)).length, 60_000);
+  });
+
+  it("gets no more than its environment", linux, async (t) => {
+    const folder = await tempDir(t);
+    const child = await start("env", folder.path);
+    const names = (await text(child.stdout)).split("\n").map((line) => line.split("=")[0]);
+    assert.deepEqual(
+      names.filter((name) => !["PATH", "GANTRY_CALL", "PWD", "OLDPWD", "SHLVL", "_", ""].includes(name ?? "")),
+      [],
+    );
+    // Nor does the one that watches over it.
+    const guardian = guardianOf(process.pid);
+    const given = await readFile(`/proc/${guardian}/environ`, "latin1");
+    assert.deepEqual(
+      given.split("\0").filter((one) => one !== "" && !/^(PATH|PWD|OLDPWD|SHLVL|_)=/.test(one)),
+      [],
+    );
+  });
+
+  it("is stopped with all that came of it, whatever it ignores", linux, async (t) => {
+    const folder = await tempDir(t);
+    const child = await start(`trap "" TERM; ${THREE} wait`, folder.path);
+    await once(child.stdout, "data");
+    await Promise.all([child.stop(50), child.stop()]);
+    assert.deepEqual(await child.ended, { code: null, signal: "SIGKILL" });
+    await allGone(folder);
+  });
+
+  it("leaves nothing behind when it ends by itself", linux, async (t) => {
+    const folder = await tempDir(t);
+    // One without its mark is found by its parent alone, and here that has ended.
+    const child = await start(`${THREE} kill -9 $(cat three); exit 0`, folder.path);
+    assert.deepEqual(await child.ended, { code: 0, signal: null });
+    await allGone(folder);
+  });
+
+  it("that cannot start says why", async (t) => {
+    const folder = await tempDir(t);
+    const program = { file: folder.at("none"), args: [], cwd: folder.path, env };
+    await assert.rejects(startProcess(program), { code: "ENOENT" });
+  });
+});
+
+describe("nothing outlives who started it", linux, () => {
+  for (const how of ["program", "bash"])
+    it(`ended by kill -9: ${how}`, async (t) => {
+      const folder = await tempDir(t);
+      const holder = new Child("process-holder.ts", [how, `trap "" TERM; ${THREE} echo > all; wait`, folder.path]);
+      // Before that it still speaks to the holder, and would die of it: its child without a mark could not be found.
+      await folder.written("all");
+      await holder.kill();
+      await allGone(folder);
+    });
+
+  it("ended in the ordinary way", async (t) => {
+    const folder = await tempDir(t);
+    const holder = new Child("process-holder.ts", ["exit", `trap "" TERM; ${THREE} wait`, folder.path]);
+    await holder.ended();
+    await allGone(folder);
+  });
+
+  it("ended by kill -9 when the one that watches was killed before", async (t) => {
+    const folder = await tempDir(t);
+    const holder = new Child("process-holder.ts", ["program", `trap "" TERM; ${THREE} wait`, folder.path]);
+    await holder.lines(1);
+    const { pid = 0 } = holder.process;
+    // One that has just begun and ends is not started again.
+    await sleep(1_100);
+    const first = guardianOf(pid);
+    assert.ok(first !== undefined);
+    process.kill(first, "SIGKILL");
+    while ([undefined, first].includes(guardianOf(pid))) await sleep(10);
+    // It is there a moment before it is told what to watch.
+    await sleep(200);
+    await holder.kill();
+    await allGone(folder);
+  });
+
+  it("and who watches goes with it", async (t) => {
+    const folder = await tempDir(t);
+    const holder = new Child("process-holder.ts", ["program", "echo ready; read -r line", folder.path]);
+    await holder.lines(1);
+    const guardian = guardianOf(holder.process.pid ?? 0);
+    assert.ok(guardian !== undefined);
+    await holder.kill();
+    while (isLiving(guardian)) await sleep(10);
+  });
+});

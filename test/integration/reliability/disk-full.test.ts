@@ -1,0 +1,110 @@
+// A server whose store is on a disk of a megabyte or so.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmdirSync } from "node:fs";
+import { mkdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { say } from "../../helpers/fake-model-server.js";
+import { ask, lab, labConfig, stored, stream } from "../../helpers/lab.js";
+import { startServer } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** A command that runs what follows with a small disk at `path`, which the process alone sees. */
+const onSmallDisk = (path: string): string[] => [
+  "unshare",
+  "--user",
+  "--map-root-user",
+  "--mount",
+  "sh",
+  "-c",
+  `mount -t tmpfs -o size=2000k,mode=700 none "$0" && head -c 1200k /dev/zero > "$0/ballast" && exec "$@"`,
+  path,
+];
+
+function smallDisksWork(): boolean {
+  if (process.platform !== "linux") return false;
+  const folder = mkdtempSync(join(tmpdir(), "gantry-"));
+  try {
+    const [file = "", ...args] = onSmallDisk(folder);
+    execFileSync(file, [...args, "true"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  } finally {
+    rmdirSync(folder);
+  }
+}
+
+const FULL = "session store: no room left";
+const skip = !smallDisksWork() && "needs user namespaces";
+
+describe("a full disk", { concurrency: true }, () => {
+  for (const driver of ["sqlite", "json"]) {
+    it(`${driver}: is told, loses nothing that was answered, and with room again all works`, { skip }, async (t) => {
+      const models = await lab(t, { fallback: say("Noted.") });
+      const home = await tempDir(t);
+      const disk = home.at("disk");
+      await mkdir(disk);
+      const server = await startServer(t, {
+        config: labConfig(models, { session: { driver, path: join(disk, "sessions") }, log: { level: "debug" } }),
+        home: home.path,
+        through: onSmallDisk(disk),
+      });
+      const first = await ask(server, { message: "first" });
+      assert.equal(first.status, 200, first.error);
+
+      const kept: string[] = [];
+      let refused = "";
+      while (refused === "") {
+        const answer = await ask(server, { message: `${kept.length}: ${"x".repeat(60_000)}` });
+        if (answer.status === 200) kept.push(answer.sessionId);
+        else {
+          assert.equal(answer.status, 500);
+          refused = answer.error;
+        }
+        assert.ok(kept.length < 50, "the disk never fills");
+      }
+      assert.equal(refused, FULL);
+      assert.ok(kept.length > 1);
+      assert.match(server.stderr, /no room left; free some/, "the log says which store");
+
+      // Streams tell it too: before they begin as plain answers, later as their last event.
+      const big = { message: "y".repeat(100_000), stream: true };
+      const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(big) });
+      assert.deepEqual([response.status, await response.json()], [500, { error: FULL, code: "store_full" }]);
+      models.fallback = { say: [{ text: Array.from({ length: 400 }, () => "z".repeat(2_000)) }] };
+      const spoken = await stream(server, { message: "small", session_id: first.sessionId }).catch(
+        (error: Error) => error,
+      );
+      if (spoken instanceof Error) assert.match(spoken.message, new RegExp(FULL));
+      else {
+        await spoken.ended;
+        assert.deepEqual(spoken.last, { event: "error", data: { error: FULL, code: "store_full" } });
+      }
+
+      models.fallback = say("Noted.");
+
+      // All that was answered is there, and the server is well.
+      assert.equal((await server.fetch("/api/health")).status, 200);
+      for (const [n, id] of kept.entries()) {
+        const messages = await stored(server, id);
+        assert.deepEqual([messages.length, messages[1]?.content], [2, "Noted."]);
+        assert.ok(messages[0]?.content.startsWith(`${n}: x`));
+      }
+
+      // The store needs no new start: somebody makes room, and it goes on.
+      await rm(join(`/proc/${server.pid}/root`, disk, "ballast"));
+      const deleted = await server.fetch(`/api/sessions/${kept.at(-1)}`, { method: "DELETE" });
+      assert.equal(deleted.status, 200, await deleted.text());
+      const again = await ask(server, { message: `again: ${"x".repeat(60_000)}` });
+      assert.deepEqual([again.status, again.output], [200, "Noted."], again.error);
+      const resumed = await ask(server, { message: "still there?", session_id: first.sessionId });
+      assert.deepEqual([resumed.status, resumed.output], [200, "Noted."], resumed.error);
+      assert.equal((await stored(server, kept[0] ?? ""))[1]?.content, "Noted.");
+      assert.deepEqual(models.violations, []);
+      assert.deepEqual(await server.stop(), { code: 0, signal: null });
+    });
+  }
+});

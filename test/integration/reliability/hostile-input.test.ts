@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { it } from "node:test";
+import { call, type FakeRequest } from "../../helpers/fake-model-server.js";
+import { ask, lab, labConfig, pause, stream, until } from "../../helpers/lab.js";
+import { startServer } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** The promise is 5 s after the signal; the rest is for a machine that is busy with other tests. */
+const LIMIT_MS = 7_000;
+const MIB = 1024 * 1024;
+
+const RULES = `*${"[!b-d]".repeat(60)}*x\n`.repeat(Math.floor(MIB / 364));
+/** Results of tools in a request, as the model reads them. */
+const resultsIn = ({ body }: FakeRequest): string[] =>
+  (body as { messages: { role: string; content: unknown }[] }).messages
+    .filter(({ role }) => role === "tool")
+    .map(({ content }) => JSON.stringify(content));
+const FOR_EVER = { pattern: "(a+)+$", path: "evil.txt" };
+
+/** A repository and a page that once held the server for minutes, and a model that asks for all of it. */
+async function attacked(t: { after(run: () => Promise<void> | void): void }) {
+  const page = "<div>".repeat((4.5 * MIB) / 5);
+  const site = createServer((_, response) => {
+    response.writeHead(200, { "content-type": "text/html" }).end(page);
+  });
+  await new Promise<void>((resolve) => site.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    site.closeAllConnections();
+    site.close();
+  });
+  const project = await tempDir(t, {
+    ".gitignore": RULES,
+    "evil.txt": `${"a".repeat(60)}!\n`,
+    ...Object.fromEntries(Array.from({ length: 300 }, (_, n) => [`many/${"a".repeat(240)}${n}`, ""])),
+  });
+  const all = [
+    ["webfetch", { url: `http://127.0.0.1:${(site.address() as AddressInfo).port}/` }],
+    ["list", { path: "many" }],
+    ["glob", { pattern: `many/${"*{a,b}".repeat(8)}*x*`, all: true }],
+    ["grep", { pattern: "x", glob: `many/${"*{a,b}".repeat(8)}*x*`, all: true }],
+  ] as const;
+  const asked = ({ body }: FakeRequest, word: string): boolean => JSON.stringify(body).includes(word);
+  const models = await lab(t, {
+    fallback: (request) => {
+      const done = resultsIn(request).length;
+      if (asked(request, "for ever")) return done > 0 ? { say: [{ text: "done" }] } : call("grep", FOR_EVER);
+      const next = all[done];
+      return next ? call(next[0], next[1]) : { say: [{ text: "done" }] };
+    },
+  });
+  const server = await startServer(t, {
+    config: labConfig(models, { tools: { webfetch: { allow_private: true } } }),
+    projectDir: project.path,
+  });
+  return { server, models };
+}
+
+it("a hostile page, repository and glob: the run goes on, and so does everybody else", async (t) => {
+  const { server, models } = await attacked(t);
+  let over = false;
+  const run = ask(server, { message: "all of it" }).finally(() => (over = true));
+  let answered = 0;
+  while (!over) {
+    assert.equal((await server.fetch("/api/health")).status, 200);
+    answered++;
+    await pause(20);
+  }
+  assert.equal((await run).output, "done");
+  t.diagnostic(`${answered} health requests answered meanwhile`);
+  const results = resultsIn(models.requests.findLast(({ tools }) => tools.length > 0)!);
+  assert.equal(results.length, 4, results.join("\n"));
+  assert.match(results[0]!, /has no text/);
+  for (const result of results.slice(1)) assert.match(result, /No (file|match)|aaaa/);
+});
+
+it("SIGTERM ends the server while a thread is at work for ever", async (t) => {
+  const { server } = await attacked(t);
+  const run = await stream(server, { message: "for ever" });
+  // The call is under way when its event is there; health is answered beside it.
+  await until(() => run.last?.data.type === "tool_call");
+  assert.equal((await server.fetch("/api/health")).status, 200);
+  const started = Date.now();
+  assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
+  const took = Date.now() - started;
+  t.diagnostic(`ended after ${took} ms`);
+  assert.ok(took < LIMIT_MS, `${took} ms`);
+  await run.ended;
+});

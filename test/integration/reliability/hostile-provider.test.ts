@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { readFile, stat } from "node:fs/promises";
+import { it } from "node:test";
+import { say, type FakeModelServer, type FakeRequest } from "../../helpers/fake-model-server.js";
+import { HOSTILE_ANSWERS, HOSTILE_LISTINGS } from "../../helpers/hostile-answers.js";
+import { ask, lab, labConfig, stored, stream } from "../../helpers/lab.js";
+import { startServer, type GantryServer } from "../../helpers/server.js";
+
+/** What a server may take beyond what it takes anyhow; without limits each of these answers takes all that there is. */
+const MOST_MORE_KB = 400 * 1024;
+const MOST_STORED = 96 * 1024 * 1024;
+
+const REASONS: Record<keyof typeof HOSTILE_ANSWERS, RegExp> = {
+  "endless JSON": /^bad: too_large: an event, or a body without events, of more than 8 MB$/,
+  "endless JSON in gzip": /^bad: too_large: an event, or a body without events, of more than 8 MB$/,
+  "an event without a line feed": /^bad: too_large: an event, .* of more than 8 MB$/,
+  "an event without a line feed in gzip": /^bad: too_large: an event, .* of more than 8 MB$/,
+  "an event without an end": /^bad: too_large: an event, .* of more than 8 MB$/,
+  "plain text without an end": /^bad: too_large: an event, .* of more than 8 MB$/,
+  "an event of millions of values": /^bad: too_large: an event of more than 1,000,000 values$/,
+  "an error in gzip": /^bad: 400: x{499}…$/,
+  "an endless error": /^bad: 400: no x{496}…$/,
+  "endless tokens": /^bad: too_large: an answer of more than 4,000,000 characters$/,
+  "endless thoughts": /^bad: too_large: an answer of more than 4,000,000 characters$/,
+  "endless arguments": /^bad: too_large: an answer of more than 4,000,000 characters$/,
+  "5,000 calls": /^bad: too_large: an answer of more than 128 tool calls$/,
+};
+
+it("a provider without measure ends its own run, with the reason, and neither the server nor the runs of others", async (t) => {
+  const bad = await lab(t, {
+    fallback: (request) => {
+      const asked = Object.keys(HOSTILE_ANSWERS).find((name) => last(request).includes(`<${name}>`));
+      return HOSTILE_ANSWERS[asked as keyof typeof HOSTILE_ANSWERS];
+    },
+  });
+  const listings: [name: string, models: FakeModelServer][] = [];
+  for (const [name, listing] of Object.entries(HOSTILE_LISTINGS)) {
+    const models = await lab(t);
+    models.listing = listing;
+    listings.push([name.replaceAll(/\W/g, "-"), models]);
+  }
+  const good = await lab(t, { fallback: { say: [{ text: "begun " }, { gate: "rest" }, { text: "done" }] } });
+  good.enqueue(say("warm"));
+  const config = labConfig(good);
+  const providers = config["providers"] as object[];
+  const common = { driver: "openai", api_key: "key-of-the-bad", max_retries: 0 };
+  providers.push({ ...common, name: "bad", base_url: bad.baseUrl, models: ["m1"] });
+  for (const [name, models] of listings) providers.push({ ...common, name, base_url: models.baseUrl });
+  const server = await startServer(t, { config });
+
+  await ask(server, { message: "warm up", provider: "lab", model: "m1" });
+  const before = await peak(server);
+  const other = await stream(server, { message: "go on", provider: "lab", model: "m1" });
+  await other.text("begun ".length);
+
+  for (const [name, reason] of Object.entries(REASONS)) {
+    const { status, error, sessionId } = await ask(server, { message: `<${name}>`, provider: "bad", model: "m1" });
+    assert.equal(status, 500, name);
+    assert.match(error, reason, name);
+    // None of five thousand calls ran, and none is stored.
+    const messages = await stored(server, sessionId);
+    assert.ok(!messages.some(({ role }) => role === "tool"), name);
+  }
+
+  const response = await server.fetch("/api/models");
+  const { models } = (await response.json()) as { models: { provider: string; model: { id: string } }[] };
+  const many = models.filter(({ provider }) => provider === "200-000-models");
+  assert.deepEqual([many.length, many.some(({ model }) => model.id === "first")], [10_000, true]);
+  assert.deepEqual([...new Set(models.map(({ provider }) => provider))].sort(), ["200-000-models", "bad", "lab"]);
+  assert.match(server.stderr, /a list of models of more than 16 MB/);
+  assert.match(server.stderr, /a list of models of more than 1,000,000 values/);
+
+  good.open("rest");
+  await other.ended;
+  assert.equal(other.pieces.map(({ text }) => text).join(""), "begun done");
+  assert.equal(other.last?.event, "done");
+
+  const more = (await peak(server)) - before;
+  t.diagnostic(`${Math.round(before / 1024)} MiB before, at most ${Math.round(more / 1024)} MiB more`);
+  assert.ok(more < MOST_MORE_KB, `${more} KiB more`);
+  const { size } = await stat(`${server.home}/sessions.db`).catch(() => ({ size: 0 }));
+  assert.ok(size < MOST_STORED, `${size} bytes stored`);
+  assert.equal((await server.stop()).code, 0);
+});
+
+function last({ body }: FakeRequest): string {
+  const { messages = [] } = body as { messages?: { content?: unknown }[] };
+  return JSON.stringify(messages.at(-1)?.content ?? "");
+}
+
+/** The most memory that the process has had, in KiB; 0 where nobody tells. */
+async function peak(server: GantryServer): Promise<number> {
+  const status = await readFile(`/proc/${server.pid}/status`, "utf8").catch(() => "");
+  return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0);
+}

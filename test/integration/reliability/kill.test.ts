@@ -1,0 +1,140 @@
+// kill -9 of a server at random moments of its streams. TRIALS and SEED make it longer and repeat it.
+import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import Sqlite from "better-sqlite3";
+import type { FakeModelServer } from "../../helpers/fake-model-server.js";
+import { ask, lab, labConfig, pause, seedOf, stored, stream, until, type Streamed } from "../../helpers/lab.js";
+import { randomOf } from "../../helpers/random.js";
+import { startServer, type GantryServer } from "../../helpers/server.js";
+import { SERVER_STORES, sessionOn } from "../../helpers/server-stores.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const TRIALS = Number(process.env["TRIALS"] ?? 2);
+const STREAMS = 3;
+/** Text that a client has had for so long, in ms, is on the disk: many times a batch, for machines that are busy. */
+const SURELY_STORED_MS = 1_000;
+
+/** One number a piece; whatever was lost or doubled shows. */
+const NUMBERS = Array.from({ length: 2_000 }, (_, n) => `${n};`);
+
+const CHECKS: Record<string, (home: string) => Promise<void>> = {
+  sqlite: (home) => {
+    const db = new Sqlite(join(home, "sessions.db"));
+    try {
+      assert.equal(db.pragma("integrity_check", { simple: true }), "ok");
+    } finally {
+      db.close();
+    }
+    return Promise.resolve();
+  },
+  json: async (home) => {
+    for (const name of await readdir(join(home, "sessions"))) {
+      assert.ok(name.endsWith(".json"), name);
+      JSON.parse(await readFile(join(home, "sessions", name), "utf8"));
+    }
+  },
+};
+
+interface Trial {
+  streams: Streamed[];
+  answered: { sessionId: string; output: string }[];
+  killedAt: number;
+}
+
+/** Streams, and short runs one after the other beside them, until the server is killed. */
+async function runAndKill(server: GantryServer, models: FakeModelServer, afterMs: number): Promise<Trial> {
+  models.fallback = ({ body }) =>
+    JSON.stringify(body).includes("numbers-from-0")
+      ? { say: [{ text: NUMBERS }], pace: 8 }
+      : { say: [{ text: "Short." }] };
+  const answered: Trial["answered"] = [];
+  const streams = await Promise.all(
+    Array.from({ length: STREAMS }, (_, n) => stream(server, { message: `numbers-from-0, ${n}` })),
+  );
+  const short = async (): Promise<void> => {
+    for (let n = 0; ; n++) {
+      const answer = await ask(server, { message: `short ${n}` });
+      assert.equal(answer.status, 200, answer.error);
+      answered.push(answer);
+    }
+  };
+  const broken = short().catch((error: unknown) => {
+    if (error instanceof assert.AssertionError) throw error;
+  });
+  await Promise.all(streams.map((one) => one.text(1)));
+  await until(() => answered.length > 0);
+  await pause(afterMs);
+  const killedAt = Date.now();
+  await server.stop("SIGKILL");
+  await Promise.all([broken, ...streams.map(({ ended }) => ended)]);
+  return { streams, answered, killedAt };
+}
+
+/** What the next process finds. Gives how much of each stream was lost, in pieces. */
+async function checkAfter(server: GantryServer, models: FakeModelServer, trial: Trial): Promise<number[]> {
+  for (const { sessionId, output } of trial.answered) {
+    const messages = await stored(server, sessionId);
+    assert.deepEqual(messages.at(-1), { ...messages.at(-1), role: "assistant", content: output }, "what was answered");
+  }
+  const lost: number[] = [];
+  models.fallback = { say: [{ text: "On." }] };
+  for (const one of trial.streams) {
+    const messages = await stored(server, one.sessionId);
+    const had =
+      one.pieces
+        .map(({ text }) => text)
+        .join("")
+        .split(";").length - 1;
+    const old = one.pieces.filter(({ at }) => at < trial.killedAt - SURELY_STORED_MS).map(({ text }) => text);
+    const kept = (messages[1]?.content ?? "").split(";").slice(0, -1);
+    assert.deepEqual(
+      kept,
+      NUMBERS.slice(0, kept.length).map((piece) => piece.slice(0, -1)),
+      "in order, each once",
+    );
+    const due = old.join("").split(";").length - 1;
+    assert.ok(kept.length >= due, `${kept.length} of ${due} that were streamed long before the kill`);
+    lost.push(Math.max(0, had - kept.length));
+    assert.equal(messages[1]?.finished, messages[1] && false, "half an answer does not look like a whole one");
+    const next = await ask(server, { message: "go on", session_id: one.sessionId });
+    assert.deepEqual([next.status, next.output], [200, "On."], next.error);
+    const after = await stored(server, one.sessionId);
+    const halves = after.filter(({ finished }) => finished === false).map(({ id }) => id);
+    assert.deepEqual(halves, messages[1] ? [messages[1].id] : [], "later neither");
+    const roles = after.map(({ role }) => role);
+    const expected =
+      kept.length > 0 || messages.length > 1
+        ? ["user", "assistant", "user", "assistant"]
+        : ["user", "user", "assistant"];
+    assert.deepEqual(roles, expected);
+  }
+  assert.deepEqual(models.violations, []);
+  return lost;
+}
+
+describe("a server killed at a random moment of its streams", { concurrency: true }, () => {
+  for (const driver of SERVER_STORES) {
+    it(`${driver}: what was answered is there, streams up to their last batch, and each goes on`, async (t) => {
+      const seed = seedOf();
+      t.diagnostic(`SEED=${seed} TRIALS=${TRIALS}`);
+      const random = randomOf(seed);
+      const models = await lab(t);
+      const home = await tempDir(t);
+      const options = { config: labConfig(models, { session: await sessionOn(driver) }), home: home.path };
+      const lost: number[] = [];
+      let server = await startServer(t, options);
+      for (let trial = 0; trial < TRIALS; trial++) {
+        const outcome = await runAndKill(server, models, random() * (trial % 3 === 2 ? 2_000 : 400));
+        await CHECKS[driver]?.(home.path);
+        server = await startServer(t, options);
+        lost.push(...(await checkAfter(server, models, outcome)));
+      }
+      assert.doesNotMatch(server.stderr, / error /);
+      assert.deepEqual(await server.stop(), { code: 0, signal: null });
+      await CHECKS[driver]?.(home.path);
+      t.diagnostic(`pieces of text lost by each stream: ${lost.join(" ")}`);
+    });
+  }
+});

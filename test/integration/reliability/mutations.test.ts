@@ -1,0 +1,227 @@
+// Mutated frames and requests on the sockets and pipes of real servers. FRAMES makes it longer.
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { it } from "node:test";
+import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
+import { say } from "../../helpers/fake-model-server.js";
+import { wire } from "../../helpers/http.js";
+import { ask, lab, labConfig, seedOf, until } from "../../helpers/lab.js";
+import { randomOf } from "../../helpers/random.js";
+import { spawnGantry, startServer, type GantryProcess } from "../../helpers/server.js";
+
+/** On each wire. */
+const FRAMES = Number(process.env["FRAMES"] ?? 250);
+/** Far beyond what a server needs for these; a leak of what is refused would pass it in the longer form. */
+const MOST_MEMORY = 500 * 1024 * 1024;
+
+const SPICE = [
+  '"',
+  "{",
+  "}",
+  "[",
+  "]",
+  ",",
+  ":",
+  "0",
+  "-1",
+  "1e999",
+  "null",
+  "true",
+  "\\",
+  "\\ud800",
+  "\u0000",
+  "é",
+  "\u{1f600}",
+  "__proto__",
+  "\r",
+  " ",
+  "[".repeat(200),
+  "9".repeat(40),
+];
+
+const VALUES: readonly unknown[] = [
+  null,
+  true,
+  0,
+  -1,
+  1.5,
+  1e308,
+  "",
+  "x",
+  "../..",
+  "\ud800",
+  [],
+  [null],
+  {},
+  { __proto__: null },
+  [[[[{}]]]],
+];
+
+/** Another value in some place of it, or one member less. */
+function misshape(random: () => number, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || random() < 0.15)
+    return VALUES[Math.floor(random() * VALUES.length)];
+  const keys = Object.keys(value);
+  const key = keys[Math.floor(random() * keys.length)];
+  if (key === undefined) return VALUES[Math.floor(random() * VALUES.length)];
+  const copy = structuredClone(value) as Record<string, unknown>;
+  if (random() < 0.1) delete copy[key];
+  else copy[key] = misshape(random, copy[key]);
+  return copy;
+}
+
+/** Half of them are JSON of a wrong shape, the others none, mostly. */
+function mutate(random: () => number, text: string): Buffer {
+  const below = (limit: number) => Math.floor(random() * limit);
+  if (random() < 0.5) return Buffer.from(JSON.stringify(misshape(random, JSON.parse(text))));
+  let result = text;
+  for (let n = below(4) + 1; n > 0; n--) {
+    const at = below(result.length);
+    const piece = random() < 0.2 ? result.slice(below(at + 1), at) : (SPICE[below(SPICE.length)] ?? "");
+    result = random() < 0.05 ? result.slice(0, at) : result.slice(0, at) + piece + result.slice(at + below(6));
+  }
+  const bytes = Buffer.from(result.replaceAll("\n", " "), "utf8");
+  if (random() < 0.1 && bytes.length > 0) bytes[below(bytes.length)] = [0x80, 0xff, 0xc0, 0x00][below(4)] ?? 0;
+  // A byte 0x0a would end a line of stdio; those above are none.
+  return bytes;
+}
+
+/** Messages of a client, by their method; `session` is one of its own. */
+function messages(session: string, cwd: string): string[] {
+  const prompt = [
+    { type: "text", text: "hi" },
+    { type: "image", data: "AAAA", mimeType: "image/png" },
+  ];
+  return [
+    { id: 900, method: "session/prompt", params: { sessionId: session, prompt } },
+    { id: 901, method: "session/load", params: { sessionId: session, cwd, mcpServers: [] } },
+    { id: 902, method: "session/list", params: { cwd, cursor: "" } },
+    { id: 903, method: "initialize", params: { protocolVersion: 1, clientInfo: { name: "x", version: "1" } } },
+    {
+      id: 904,
+      method: "session/set_config_option",
+      params: { sessionId: session, configId: "model", value: "lab/m1" },
+    },
+    { id: 905, method: "session/new", params: { cwd, mcpServers: [{ name: "a", command: "b", args: [], env: [] }] } },
+    { method: "session/cancel", params: { sessionId: session } },
+    { method: "$/cancel_request", params: { requestId: 900 } },
+    { id: "gantry-1", result: { outcome: { outcome: "cancelled" } } },
+  ].map((message) => JSON.stringify({ jsonrpc: "2.0", ...message }));
+}
+
+async function memoryOf({ pid }: GantryProcess): Promise<number> {
+  const text = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "");
+  return Number(/VmRSS:\s+(\d+)/.exec(text)?.[1] ?? 0) * 1024;
+}
+
+async function assertWell(process: GantryProcess): Promise<void> {
+  assert.ok(!process.ended, process.stderr);
+  assert.doesNotMatch(process.stderr, / error /);
+  assert.ok((await memoryOf(process)) < MOST_MEMORY, "memory");
+}
+
+const config = { limits: { connections: 4096 }, log: { level: "info" } };
+
+it("over HTTP and WebSockets: whatever comes, the server goes on", async (t) => {
+  const seed = seedOf();
+  t.diagnostic(`SEED=${seed} FRAMES=${FRAMES}`);
+  const random = randomOf(seed);
+  const models = await lab(t, { fallback: say("Yes.") });
+  const server = await startServer(t, {
+    config: labConfig(models, { ...config, server: { transports: ["koa-http-api", "acp-http-sse-ws"] } }),
+  });
+  const url = `${server.url}/acp`;
+
+  let socket = new SocketPeer(url);
+  let seeds: string[] = [];
+  const connect = async (): Promise<void> => {
+    socket = new SocketPeer(url);
+    await socket.opened();
+    await socket.initialize();
+    seeds = messages(await socket.newSession(server.projectDir), server.projectDir);
+  };
+  await connect();
+  let closed = 0;
+  for (let n = 0; n < FRAMES; n++) {
+    // One that is no UTF-8 closes the connection, as the protocol of WebSockets wants it.
+    if (socket.socket.readyState !== socket.socket.OPEN) {
+      closed++;
+      await connect();
+    }
+    const frame = mutate(random, seeds[n % seeds.length] ?? "");
+    socket.socket.send(frame, { binary: random() < 0.05 });
+    if (n % 50 === 49) await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  // What closes the connection may be on its way still.
+  for (let sessions = 0; sessions === 0;) {
+    if (socket.socket.readyState !== socket.socket.OPEN) await connect();
+    const gone = new Promise<undefined>((resolve) => socket.socket.once("close", () => resolve(undefined)));
+    const asked = socket.request("session/list", {});
+    asked.catch(() => undefined);
+    const listed = await Promise.race([asked, gone]);
+    if (listed) assert.ok((sessions = listed.sessions.length) > 0);
+  }
+  socket.assertClean();
+  t.diagnostic(`${closed} WebSockets were closed`);
+
+  const peer = new HttpPeer(url);
+  await peer.open();
+  await peer.stream();
+  seeds = messages(await peer.newSession(server.projectDir), server.projectDir);
+  const statuses = new Map<string, number>();
+  const post = async (path: string, body: Buffer, headers: string): Promise<void> => {
+    const connection = await wire(server.url);
+    connection.write(
+      `POST ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n${headers}Content-Length: ${body.length}\r\n\r\n`,
+    );
+    connection.write(body);
+    await connection.closed;
+    const [, status = ""] = /^HTTP\/1\.1 (\d{3}) /.exec(connection.received) ?? [];
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+    assert.match(status, /^[1-4]/, JSON.stringify(body.toString("latin1")));
+  };
+  const head = `Content-Type: application/json\r\nAcp-Connection-Id: ${peer.id}\r\n`;
+  const run = JSON.stringify({ message: "hi", provider: "lab", model: "m1", session_id: "", files: [], stream: false });
+  for (let n = 0; n < FRAMES; n += 10) {
+    await Promise.all(
+      Array.from({ length: 10 }, (_, i) =>
+        i % 5 === 0
+          ? post("/api/run", mutate(random, run), "")
+          : post("/acp", mutate(random, seeds[(n + i) % seeds.length] ?? ""), head),
+      ),
+    );
+  }
+  t.diagnostic(JSON.stringify(Object.fromEntries(statuses)));
+  assert.ok((await peer.request("session/list", {})).sessions.length > 0);
+  peer.assertClean();
+  assert.equal((await ask(server, { message: "still there?" })).output, "Yes.");
+  await assertWell(server);
+  assert.deepEqual(await server.stop(), { code: 0, signal: null });
+});
+
+it("over stdio: every line of the answer is the protocol's, and the last request is answered", async (t) => {
+  const seed = seedOf();
+  t.diagnostic(`SEED=${seed} FRAMES=${FRAMES}`);
+  const random = randomOf(seed);
+  const models = await lab(t, { fallback: say("Yes.") });
+  const agent = await spawnGantry(t, { config: labConfig(models, config), args: ["serve", "--acp", "--stdio"] });
+  const lines = () => agent.stdout.split("\n").slice(0, -1);
+  // Only the last lines are looked at, because mutated ids may be equal.
+  const request = async (id: string, method: string, params: object): Promise<{ result: { sessionId: string } }> => {
+    agent.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
+    const found = () => lines().findLast((line) => line.includes(`"id":"${id}"`) && !line.includes('"method"'));
+    await until(() => agent.ended || found() !== undefined);
+    return JSON.parse(found() ?? "null") as { result: { sessionId: string } };
+  };
+  await request("first", "initialize", { protocolVersion: 1 });
+  const { result } = await request("second", "session/new", { cwd: agent.projectDir, mcpServers: [] });
+  const seeds = messages(result.sessionId, agent.projectDir);
+  for (let n = 0; n < FRAMES; n++) {
+    agent.child.stdin.write(Buffer.concat([mutate(random, seeds[n % seeds.length] ?? ""), Buffer.from("\n")]));
+  }
+  assert.ok("result" in (await request("last", "session/list", {})));
+  for (const line of lines()) assert.equal((JSON.parse(line) as { jsonrpc?: unknown }).jsonrpc, "2.0", line);
+  await assertWell(agent);
+  agent.child.stdin.end();
+  assert.deepEqual(await agent.exited, { code: 0, signal: null });
+});

@@ -1,0 +1,308 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { lstat, mkdir, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { Agent, builtinTools } from "gantry";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import type { FakeCall, FakeStep } from "../../helpers/fake-model-server.js";
+import { ask, lab, labConfig, stored } from "../../helpers/lab.js";
+import { startServer } from "../../helpers/server.js";
+import { makeTempDir, type Hooks, type TempDir } from "../../helpers/temp.js";
+
+/** Everything below a folder that a change of it would show, but for when something was last read. */
+async function treeOf(folder: string): Promise<string[]> {
+  const found: string[] = [];
+  const look = async (path: string): Promise<void> => {
+    const stats = await lstat(path, { bigint: true });
+    const { mode, size, ino, nlink, uid, mtimeNs, ctimeNs } = stats;
+    const what = stats.isSymbolicLink()
+      ? await readlink(path)
+      : stats.isFile()
+        ? createHash("sha256")
+            .update(await readFile(path))
+            .digest("hex")
+        : "";
+    found.push([path, mode, size, ino, nlink, uid, mtimeNs, ctimeNs, what].join(" "));
+    if (stats.isDirectory()) for (const name of (await readdir(path)).sort()) await look(join(path, name));
+  };
+  await look(folder);
+  return found;
+}
+
+/** A tool of a stranger that changes what it can, unless its kind says that it looks. */
+const TOOL = `
+import { appendFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+export const toolOf = ({ name, kind, parallel = false, needsPermission = false, ran }) => ({
+  name, kind, parallel, needsPermission, description: name, inputSchema: { type: "object" },
+  parse: (input) => input ?? {},
+  describe: () => ({ title: name, locations: [] }),
+  run: async (_, { projectDir }) => {
+    appendFileSync(ran, name + "\\n");
+    if (["read", "search", "think", "fetch"].includes(kind)) return { text: "looked" };
+    writeFileSync(join(projectDir, "by-" + name), "x");
+    rmSync(join(projectDir, "a.txt"), { force: true });
+    return { text: "done" };
+  },
+});
+`;
+const PLUGIN = `${TOOL}
+export default { gantry: 1, kind: "tool", name: "plug", parse: (raw) => raw, create: (options) => toolOf(options) };`;
+const SOURCE = `${TOOL}
+export default { gantry: 1, kind: "tool-source", name: "server", parse: (raw) => raw, create: ({ tools }) => ({
+  name: "server",
+  open: async () => ({ tools: tools.map(toolOf), close: async () => {} }),
+}) };`;
+
+const LOOKING = ["read", "search", "think", "fetch"];
+/** Kinds that there are, and words that are none. */
+const KINDS = ["edit", "delete", "execute", "other", ...LOOKING, "READ", " read", "toString", "__proto__", "move", ""];
+
+/** A folder with a project, what lies around it, and links between them. */
+async function surroundings(t: Hooks): Promise<TempDir> {
+  const base = await makeTempDir();
+  t.after(() => base.remove());
+  await base.write({
+    "project/a.txt": "a\n",
+    "project/src/b.ts": "b\n",
+    "project/.git/config": "[core]\n",
+    "project/.git/hooks/pre-commit": "#!/bin/sh\n",
+    "outside/c.txt": "c\n",
+    "user/.bashrc": "# as it was\n",
+  });
+  await mkdir(base.at("project", "empty"));
+  await symlink(base.at("outside"), base.at("project", "link"));
+  await symlink(base.at("outside", "c.txt"), base.at("project", "c.txt"));
+  execFileSync("mkfifo", [base.at("project", "pipe")]);
+  return base;
+}
+
+/** The commands of the sandbox's own test and some more, none of which may ever run. */
+async function tricks(base: TempDir): Promise<string[]> {
+  const source = await readFile(new URL("../../helpers/sandbox-attacks.ts", import.meta.url), "utf8");
+  const listed = [...source.matchAll(/await attack\(\s*("[^"]*"|`[^`]*`),\s*("[^"\n]*"|'[^'\n]*'|`[^`]*`),/g)]
+    .map(([, , text = ""]) => text.slice(1, -1).replace(/\$\{[^}]*\}/g, base.at("outside")))
+    // Should they run after all, these would harm more than this folder.
+    .filter((text) => !/\/proc|mount|mknod|nsenter|unshare|\/tmp|kill/.test(text));
+  assert.ok(listed.length >= 8, `${listed.length} commands were found`);
+  const out = base.at("outside");
+  return [
+    ...listed,
+    "echo x > new.txt",
+    "rm -rf a.txt src",
+    `rm -rf ${out}`,
+    "true",
+    ": > a.txt",
+    "touch -t 200001010000 a.txt",
+    "chmod 777 a.txt",
+    "ln -s / root; mv a.txt b.txt",
+    "$(printf 'rm a.txt')",
+    "`printf 'rm a.txt'`",
+    "r''m a.txt",
+    "eval \"r\"'m' a.txt",
+    "sh -c 'rm a.txt'",
+    "env X=1 rm a.txt",
+    "printf 'a.txt' | xargs rm",
+    "find . -delete",
+    "find . -exec rm {} +",
+    "cat <<EOF > new.txt\nx\nEOF",
+    "f() { rm a.txt; }; f",
+    "(rm a.txt) & wait",
+    "trap 'rm a.txt' EXIT",
+    "exec rm a.txt",
+    'node -e \'require("fs").writeFileSync("new","x")\'',
+    "git init; git commit --allow-empty -m x",
+    "# rm\nrm a.txt",
+    "rm a.txt\0",
+    "\u202erm a.txt",
+  ];
+}
+
+/** What a model tries of the built-in tools. */
+function attempts(base: TempDir, url: string): { changing: [string, unknown][]; looking: [string, unknown][] } {
+  const out = base.at("outside");
+  const paths = [
+    "new.txt",
+    "a.txt",
+    "src/new/x.txt",
+    "link/x.txt",
+    "c.txt",
+    `${out}/x.txt`,
+    "../outside/x",
+    ".git/config",
+  ];
+  return {
+    changing: [
+      ...paths.map((path): [string, unknown] => ["write", { path, content: "evil" }]),
+      ...paths.map((path): [string, unknown] => ["edit", { path, old_string: "a", new_string: "evil" }]),
+      ["edit", JSON.stringify({ path: "a.txt", old_string: "a", new_string: "evil" })],
+      ["multiedit", { path: "a.txt", edits: [{ old_string: "a", new_string: "evil" }] }],
+      ...paths.map((path): [string, unknown] => ["delete", { path, recursive: true }]),
+      ["delete", { path: ".", recursive: true }],
+      ["bash", { cmd: "rm a.txt" }],
+      ["bash", '{"command": "rm a.txt"}'],
+    ],
+    looking: [
+      ["read", { path: "a.txt" }],
+      ["read", { path: "pipe" }],
+      ["read", { path: "/dev/zero" }],
+      ["read", { path: "/proc/self/environ" }],
+      ["read", { path: "/dev/stdin" }],
+      ["read", { path: "link/c.txt" }],
+      ["list", { path: "." }],
+      ["glob", { pattern: "**/*" }],
+      ["grep", { pattern: "(a+)+$" }],
+      ["todowrite", { todos: [{ content: "x", status: "pending" }] }],
+      ["todoread", {}],
+      ["webfetch", { url }],
+      ["webfetch", { url: `file://${base.at("project", "a.txt")}` }],
+    ],
+  };
+}
+
+function answers(calls: readonly [string, unknown][]): FakeStep[] {
+  const steps: FakeStep[] = [];
+  for (let i = 0; i < calls.length; i += 8)
+    steps.push({
+      say: calls.slice(i, i + 8).map(([name, args], k) => ({ call: { id: `c${i + k}`, name, arguments: args } })),
+    });
+  return steps;
+}
+
+describe("plan mode", () => {
+  it(
+    "lets nothing change on the disk, whatever the model tries and whoever allows it",
+    { timeout: 120_000 },
+    async (t) => {
+      const base = await surroundings(t);
+      const home = await makeTempDir();
+      t.after(() => home.remove());
+      const page = createServer((_, response) => response.end("a page")).listen(0, "127.0.0.1");
+      await once(page, "listening");
+      t.after(() => void page.close());
+      const url = `http://127.0.0.1:${(page.address() as AddressInfo).port}/`;
+      const models = await lab(t);
+      const ran = home.at("ran.txt");
+      await writeFile(ran, "");
+      await home.write({ "plug.mjs": PLUGIN, "source.mjs": SOURCE });
+      const plugged = KINDS.flatMap((kind, i) =>
+        [true, false].map((parallel) => ({ name: `plug-${i}-${parallel}`, kind, parallel, ran })),
+      );
+      const sourced = KINDS.map((kind, i) => ({ name: `source-${i}`, kind, parallel: i % 2 === 0, ran }));
+      const config = labConfig(models, {
+        agent: {
+          tools: [
+            "*",
+            ...plugged.map((one) => ({ tool: "./plug.mjs", ...one })),
+            { tool: "./source.mjs", tools: sourced },
+          ],
+        },
+        tools: {
+          allow_paths: [base.at("outside")],
+          protected_paths: [],
+          bash: { sandbox: "off" },
+          webfetch: { allow_private: true },
+        },
+        // Everything else is as open as it can be.
+        permissions: { mode: "plan", rules: [{ tool: "*", action: "allow" }], unattended: "allow" },
+      });
+      const before = await treeOf(base.path);
+      const projectDir = base.at("project");
+      const server = await startServer(t, { config, home: home.path, projectDir, env: { HOME: base.at("user") } });
+      const { changing, looking } = attempts(base, url);
+      const bash = (await tricks(base)).map((command): [string, unknown] => ["bash", { command }]);
+      const theirs = [...plugged, ...sourced];
+      const refused: [string, unknown][] = [
+        ...changing,
+        ...bash,
+        ...theirs.filter(({ kind }) => !LOOKING.includes(kind)).map(({ name }): [string, unknown] => [name, {}]),
+      ];
+      const looks = theirs.filter(({ kind }) => LOOKING.includes(kind)).map(({ name }) => name);
+      models.enqueue(...answers([...refused, ...looking, ...looks.map((name): [string, unknown] => [name, {}])]), {
+        say: [{ text: "I would change a lot." }],
+      });
+      const { sessionId, output, error } = await ask(server, { message: "change what you can" });
+      assert.equal(output || error, "I would change a lot.");
+      const number = (one: object) => Number((one as { tool_call_id: string }).tool_call_id.slice(1));
+      const results = (await stored(server, sessionId))
+        .filter(({ role }) => role === "tool")
+        .sort((a, b) => number(a) - number(b));
+      assert.equal(results.length, refused.length + looking.length + looks.length);
+      for (const [i, call] of refused.entries())
+        assert.match(results[i]!.content, /^The session is in plan mode/, JSON.stringify(call));
+      // Those that look do look.
+      const read = results.slice(refused.length, refused.length + looking.length).map(({ content }) => content);
+      assert.match(read[0]!, /a/);
+      for (const text of read.slice(1, 5)) assert.match(text, /not a regular file|access is denied|outside/);
+      assert.match(read[11]!, /a page/);
+      assert.deepEqual((await readFile(ran, "utf8")).split("\n").filter(Boolean).sort(), [...looks].sort());
+      assert.deepEqual(await treeOf(base.path), before);
+      // Over ACP's and everybody's door the mode is the session's: who says otherwise for one run changes it.
+      models.enqueue(...answers([["write", { path: "new.txt", content: "x" }]]), { say: [{ text: "done" }] });
+      await ask(server, { message: "now", session_id: sessionId, mode: "auto" });
+      assert.equal(await readFile(base.at("project", "new.txt"), "utf8"), "x");
+    },
+  );
+
+  it("that another process turns on during a run holds from the next call on", { timeout: 120_000 }, async (t) => {
+    const base = await surroundings(t);
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const models = await lab(t);
+    const config = labConfig(models, { tools: { bash: { sandbox: "off" } } });
+    const server = await startServer(t, { config, home: home.path, projectDir: base.at("project") });
+    let before: string[] = [];
+    const write = (path: string): [string, unknown] => ["write", { path, content: "x" }];
+    models.enqueue(...answers([write("first.txt")]), async () => {
+      assert.equal(await readFile(base.at("project", "first.txt"), "utf8"), "x");
+      const agent = new Agent({
+        driver: new SqliteDriver({ path: home.at("sessions.db"), durability: "full" }),
+        providers: [new ScriptedProvider([])],
+      });
+      const [{ id } = { id: "" }] = (await agent.sessions.list()).sessions;
+      await agent.sessions.update(id, { mode: "plan" });
+      await agent.close();
+      before = await treeOf(base.path);
+      return answers([write("a.txt"), ["bash", { command: "touch b.txt" }], write("c2.txt"), write("d.txt")])[0]!;
+    });
+    models.enqueue(...answers([write("e.txt"), ["bash", { command: "rm a.txt" }]]), { say: [{ text: "done" }] });
+    const { sessionId } = await ask(server, { message: "go" });
+    assert.deepEqual(await treeOf(base.path), before);
+    const told = (await stored(server, sessionId)).filter(({ role }) => role === "tool").map(({ content }) => content);
+    assert.equal(told.filter((text) => text.startsWith("The session is in plan mode")).length, 6);
+  });
+
+  it("holds in an agent of one's own, for tools with every face", async (t) => {
+    const base = await surroundings(t);
+    const before = await treeOf(base.path);
+    const { changing } = attempts(base, "http://127.0.0.1:1/");
+    const all = [...changing, ...(await tricks(base)).map((command): [string, unknown] => ["bash", { command }])];
+    const steps = answers(all).map(({ say = [] }) =>
+      callTools(
+        ...say.map((piece) => {
+          const { name, arguments: args } = (piece as { call: FakeCall }).call;
+          return [name, args] as const;
+        }),
+      ),
+    );
+    const agent = new Agent({
+      providers: [new ScriptedProvider([...steps, "end"])],
+      tools: builtinTools({ allowPaths: [base.at("outside")], protectedPaths: [], bash: { sandbox: "off" } }),
+      projectDir: base.at("project"),
+      permissions: { name: "yes", judge: () => ({ action: "allow" }) },
+      mode: "plan",
+    });
+    t.after(() => agent.close());
+    let refused = 0;
+    for await (const event of await agent.run({ message: "x", ask: () => Promise.resolve("allow_always") }))
+      if (event.type === "tool_result" && event.output.startsWith("The session is in plan mode")) refused += 1;
+    assert.equal(refused, all.length);
+    assert.deepEqual(await treeOf(base.path), before);
+  });
+});

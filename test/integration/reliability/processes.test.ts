@@ -1,0 +1,112 @@
+// Several servers on one store. PROMPTS (per server) makes it longer.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { say } from "../../helpers/fake-model-server.js";
+import { ask, lab, labConfig, pause, stored, stream, until } from "../../helpers/lab.js";
+import { startServer, type GantryServer } from "../../helpers/server.js";
+import { SERVER_STORES, sessionOn } from "../../helpers/server-stores.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const PROMPTS = Number(process.env["PROMPTS"] ?? 10);
+const SERVERS = 4;
+/** How a store tells that another was in its way; nobody may ever see it. */
+const LOCKED = /database is locked|SQLITE_BUSY|SQLITE_LOCKED|EEXIST|ENOENT|has held/;
+
+/** A prompt that is asked again for as long as its session is busy. */
+async function insist(server: GantryServer, body: object): Promise<string> {
+  for (;;) {
+    const { status, error, sessionId } = await ask(server, body);
+    if (status === 200) return sessionId;
+    assert.deepEqual([status, error], [409, "session is busy"]);
+    await pause(10 + Math.random() * 40);
+  }
+}
+
+describe("four servers on one store", { concurrency: true }, () => {
+  for (const driver of SERVER_STORES) {
+    it(`${driver}: no prompt is lost, a session runs in one at a time, the dead are replaced, deletion reaches all`, async (t) => {
+      const models = await lab(t, { fallback: say("Yes.") });
+      const home = await tempDir(t);
+      const project = await tempDir(t);
+      const options = {
+        config: labConfig(models, { session: await sessionOn(driver) }),
+        home: home.path,
+        projectDir: project.path,
+      };
+      const servers = await Promise.all(Array.from({ length: SERVERS }, () => startServer(t, options)));
+      const [a, b, c, d] = servers as [GantryServer, GantryServer, GantryServer, GantryServer];
+
+      // Each prompts in a session of its own, in new ones, and in one that all share.
+      const shared = await insist(a, { message: "shared" });
+      const own = await Promise.all(
+        servers.map(async (server, s) => {
+          const id = await insist(server, { message: `own ${s}` });
+          const others: string[] = [];
+          for (let n = 1; n < PROMPTS; n++) {
+            if (n % 3 === 0) await insist(server, { message: `shared ${s}.${n}`, session_id: shared });
+            else if (n % 3 === 1) await insist(server, { message: `own ${s}.${n}`, session_id: id });
+            else others.push(await insist(server, { message: `new ${s}.${n}` }));
+          }
+          return { id, others };
+        }),
+      );
+      const count = (rest: number) =>
+        Array.from({ length: PROMPTS - 1 }, (_, n) => n + 1).filter((n) => n % 3 === rest).length;
+      const prompts = async (id: string) =>
+        (await stored(d, id)).filter(({ role }) => role === "user").map(({ content }) => content);
+      const all = await prompts(shared);
+      assert.equal(all.length, 1 + SERVERS * count(0), "in the shared session");
+      assert.equal(new Set(all).size, all.length, "each once");
+      assert.equal((await stored(d, shared)).length, all.length * 2, "each answered");
+      for (const [s, { id }] of own.entries()) {
+        const expected = [
+          `own ${s}`,
+          ...Array.from({ length: PROMPTS }, (_, n) => n)
+            .filter((n) => n % 3 === 1)
+            .map((n) => `own ${s}.${n}`),
+        ];
+        assert.deepEqual(await prompts(id), expected, "in its own session, in order");
+      }
+      for (const server of servers) {
+        const { total } = (await (await server.fetch("/api/sessions?size=1")).json()) as { total: number };
+        assert.equal(
+          total,
+          1 + SERVERS + own.flatMap(({ others }) => others).length,
+          "every process sees every session",
+        );
+      }
+
+      // Busy in one process is busy in all; whoever is killed is replaced at once.
+      models.enqueue({ say: [{ text: "Wait" }, { stall: true }] });
+      const held = await stream(a, { message: "hold" });
+      await held.text(1);
+      const busy = await b.fetch("/api/run", {
+        method: "POST",
+        body: JSON.stringify({ message: "me too", session_id: held.sessionId }),
+      });
+      assert.deepEqual([busy.status, await busy.json()], [409, { error: "session is busy", code: "session_busy" }]);
+      assert.match(busy.headers.get("retry-after") ?? "", /^\d+$/);
+      await a.stop("SIGKILL");
+      const next = await ask(b, { message: "now me", session_id: held.sessionId });
+      assert.deepEqual([next.status, next.output], [200, "Yes."], next.error);
+
+      // Deleted in one process, ended in another: here with its next words.
+      models.enqueue({ say: [{ text: Array.from({ length: 3_000 }, () => "word ") }], pace: 10 });
+      const doomed = await stream(c, { message: "speak" });
+      await doomed.text(1);
+      assert.equal((await d.fetch(`/api/sessions/${doomed.sessionId}`, { method: "DELETE" })).status, 200);
+      await doomed.ended;
+      assert.deepEqual(doomed.last, { event: "error", data: { error: "session deleted", code: "session_deleted" } });
+      await until(async () => (await c.fetch(`/api/sessions/${doomed.sessionId}`)).status === 404);
+
+      for (const server of [b, c, d]) {
+        assert.deepEqual(await server.stop(), { code: 0, signal: null });
+      }
+      for (const server of servers) {
+        assert.doesNotMatch(server.stderr, LOCKED);
+        assert.doesNotMatch(server.stderr, / error /);
+      }
+      assert.deepEqual(models.violations, []);
+    });
+  }
+});

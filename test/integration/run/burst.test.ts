@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { AcpPeer, type Json } from "../../helpers/acp-peer.js";
+import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
+import { say, startFakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
+import { stream } from "../../helpers/lab.js";
+import { spawnGantry, startServer } from "../../helpers/server.js";
+import type { Hooks } from "../../helpers/temp.js";
+
+const PIECES = Array.from({ length: 5_000 }, (_, n) => `piece ${n}; `);
+const TEXT = PIECES.join("");
+
+/** As a gateway that buffers sends it: all of it in one go. */
+function burst(): FakeStep {
+  const chunk = (delta: object, finish: string | null = null): string =>
+    `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m1", choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
+  const body = [
+    chunk({ role: "assistant", content: "" }),
+    ...PIECES.map((content) => chunk({ content })),
+    chunk({}, "stop"),
+    "data: [DONE]\n\n",
+  ].join("");
+  return { headers: { "content-type": "text/event-stream" }, body };
+}
+
+async function start(t: Hooks) {
+  const model = await startFakeModelServer({ aside: say("A title"), fallback: burst() });
+  t.after(() => model.close());
+  const models = [{ id: "m1", name: "M 1", context_window: 1_000_000 }];
+  const config = {
+    providers: [{ name: "lab", driver: "openai", base_url: model.baseUrl, api_key: "x", models }],
+    server: { transports: ["koa-http-api", "acp-http-sse-ws"] },
+    // The store is another test's; this one also runs where no native addon is built.
+    session: { driver: "json" },
+  };
+  return config;
+}
+
+it("a model that says 5,000 pieces in one burst is heard whole over HTTP and both networks of ACP", async (t) => {
+  const server = await startServer(t, { config: await start(t) });
+  const acp = `${server.url}/acp`;
+  const [told, http, socket] = await Promise.all([
+    (async () => {
+      const told = await stream(server, { message: "go" });
+      await told.ended;
+      return told.pieces.map(({ text }) => text).join("");
+    })(),
+    (async () => {
+      const peer = new HttpPeer(acp);
+      await peer.open();
+      const all = await peer.stream();
+      const session = await peer.newSession(server.projectDir);
+      await peer.prompt(session, "go");
+      all.close();
+      return peer.text(session);
+    })(),
+    (async () => {
+      const peer = new SocketPeer(acp);
+      await peer.opened();
+      await peer.initialize();
+      const session = await peer.newSession(server.projectDir);
+      await peer.prompt(session, "go");
+      peer.socket.close();
+      return peer.text(session);
+    })(),
+  ]);
+  assert.equal(told, TEXT, "HTTP");
+  assert.equal(http, TEXT, "ACP over HTTP");
+  assert.equal(socket, TEXT, "ACP over a WebSocket");
+});
+
+it("and over stdio", async (t) => {
+  const gantry = await spawnGantry(t, { config: await start(t), args: ["serve", "--acp", "--stdio"] });
+  const peer = new AcpPeer((text) => void gantry.child.stdin.write(`${text}\n`));
+  let rest = "";
+  gantry.child.stdout.on("data", (text: string) => {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) peer.take(JSON.parse(line) as Json);
+  });
+  await peer.initialize();
+  const session = await peer.newSession(gantry.projectDir);
+  await peer.prompt(session, "go");
+  assert.equal(peer.text(session), TEXT);
+});

@@ -1,0 +1,162 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it, type TestContext } from "node:test";
+import { Agent, builtinTools, type RunRecord } from "gantry";
+import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import { HttpPeer } from "../../helpers/acp-http.js";
+import { spawnAcp } from "../../helpers/acp-process.js";
+import { call, startFakeModelServer, type Answer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { sseEvents } from "../../helpers/http.js";
+import { startServer } from "../../helpers/server.js";
+
+const USD = 0.01;
+const words = Array.from({ length: 50_000 }, (_, i) => `w${i % 10} `);
+let calls = 0;
+
+/** Models that would go on for ever, each in a way of its own. */
+const FOR_EVER: Readonly<Record<string, Answer>> = {
+  "talks and does not care how long it may": { say: [{ text: words }, { stall: true }] },
+  "talks as long as it may": ({ body }) => {
+    const { max_tokens: most = words.length } = body as { max_tokens?: number };
+    const usage = { input: Math.ceil(JSON.stringify(body).length / 4), output: most };
+    return { say: [{ text: words.slice(0, most) }], finish: "length", usage };
+  },
+  "calls tools": () => call("glob", { pattern: `nothing-${(calls += 1)}-*` }),
+  "thinks and does not care": { say: [{ reasoning: words }, { stall: true }] },
+};
+
+/** What a door tells of a run's end. */
+interface Told {
+  ended: unknown;
+  /** USD of the session, as the door tells it. */
+  cost: number;
+}
+
+/** Told of a run with this budget, whoever asks for it. */
+function assertBelow({ cost }: Pick<Told, "cost">): void {
+  assert.ok(cost <= USD && cost > USD / 2, `${cost} USD`);
+}
+
+function providerOf({ baseUrl }: FakeModelServer) {
+  return { name: "lab", driver: "openai" as const, base_url: baseUrl, api_key: "x" };
+}
+
+/** A model that lists no limit of its answers has none that a request could be held to by itself. */
+const MODELS = [{ id: "m1", context_window: 200_000, max_output: 64_000, cost: { input: 0.5, output: 2 } }];
+
+function configOf(model: FakeModelServer) {
+  return {
+    providers: [{ ...providerOf(model), models: MODELS }],
+    agent: { tools: ["glob"], max_iterations: 100_000 },
+    limits: { budget: { usd: USD } },
+  };
+}
+
+async function modelServer(t: { after: TestContext["after"] }, fallback: Answer): Promise<FakeModelServer> {
+  const model = await startFakeModelServer({ aside: { say: [{ text: "A title" }] }, fallback });
+  t.after(() => model.close());
+  return model;
+}
+
+for (const [name, fallback] of Object.entries(FOR_EVER))
+  describe(`a budget of 0.01 USD, and a model that ${name}`, () => {
+    let model: FakeModelServer;
+    before(async () => {
+      model = await startFakeModelServer({ aside: { say: [{ text: "A title" }] }, fallback });
+    });
+    after(() => model.close());
+
+    it("ends below it in the SDK", async (t) => {
+      const { base_url: baseUrl, api_key: apiKey, ...rest } = providerOf(model);
+      const prices = { input: 0.5, output: 2 };
+      const models = [{ id: "m1", contextWindow: 200_000, maxOutput: 64_000, prices }];
+      const provider = new AiSdkProvider({ ...rest, baseUrl, apiKey, models });
+      const tools = builtinTools().filter((tool) => tool.name === "glob");
+      const agent = new Agent({ providers: [provider], tools, maxIterations: 100_000 });
+      t.after(() => agent.close());
+      const run = await agent.run({ message: "Go on for ever.", budget: { usd: USD } });
+      const { endedBy, finishReason, usage } = await run.result;
+      assert.deepEqual([endedBy, finishReason], ["budget", "length"]);
+      assertBelow(usage);
+      const record = (await agent.runs.get(run.id)) as RunRecord;
+      assert.deepEqual([record.state, record.endedBy, record.usage], ["finished", "budget", usage]);
+    });
+
+    it("ends below it over HTTP, in one answer and as a stream, and over ACP on the same port", async (t) => {
+      const transports = ["koa-http-api", "acp-http-sse-ws"];
+      const config = { ...configOf(model), server: { port: 0, transports } };
+      const server = await startServer(t, { config });
+      const post = (stream: boolean) =>
+        server.fetch("/api/run", {
+          method: "POST",
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify({ message: "Go on for ever.", stream }),
+        });
+      const whole = await post(false);
+      const result = (await whole.json()) as { finish_reason: string; ended_by: string; usage: { cost: number } };
+      assert.deepEqual([whole.status, result.finish_reason, result.ended_by], [200, "length", "budget"]);
+      assertBelow(result.usage);
+      const streamed = await post(true);
+      const events = sseEvents(await streamed.text());
+      const done = events.at(-1)?.data as Record<string, unknown>;
+      assert.deepEqual([events.at(-1)?.event, done["finish_reason"], done["ended_by"]], ["done", "length", "budget"]);
+      const stored = await server.fetch(`/api/runs/${streamed.headers.get("x-run-id") ?? ""}`);
+      const record = (await stored.json()) as { state: string; ended_by: string; usage: { cost: number } };
+      assert.deepEqual([record.state, record.ended_by], ["finished", "budget"]);
+      assertBelow(record.usage);
+      const acp = server.addresses.find(({ label }) => label === "acp")?.url ?? "";
+      const peer = new HttpPeer(acp);
+      await peer.open();
+      await peer.stream();
+      const session = await peer.newSession(server.projectDir);
+      await peer.stream(session);
+      assert.deepEqual(await peer.prompt(session, "Go on for ever."), { stopReason: "end_turn" });
+      const update = await peer.seen((message) => message.params?.update?.sessionUpdate === "usage_update");
+      assertBelow({ cost: (update as { params: { update: { cost: { amount: number } } } }).params.update.cost.amount });
+      peer.assertClean();
+      assert.match(server.stderr, /run ended at a limit/);
+    });
+
+    it("ends below it over ACP on standard input and output, in the words of official clients", async (t) => {
+      const { gantry, peer } = await spawnAcp(t, {
+        config: configOf(model),
+        profile: "official",
+        args: ["--acp-profile", "official"],
+      });
+      await peer.initialize();
+      const session = await peer.newSession(gantry.projectDir);
+      assert.deepEqual(await peer.prompt(session, "Go on for ever."), { stopReason: "max_tokens" });
+      const updates = peer.updates(session).filter(({ sessionUpdate }) => sessionUpdate === "usage_update");
+      assertBelow({ cost: (updates.at(-1) as { cost: { amount: number } }).cost.amount });
+      peer.assertClean();
+    });
+  });
+
+it("a session's budget holds over processes", async (t) => {
+  const model = await modelServer(t, () => call("glob", { pattern: `nothing-${(calls += 1)}-*` }));
+  const limits = { budget: { usd: USD / 4 }, session_budget: { usd: USD } };
+  const config = { ...configOf(model), limits, server: { port: 0 } };
+  let home: string | undefined;
+  let session: string | undefined;
+  const costs: number[] = [];
+  for (let i = 0; i < 3; i += 1) {
+    const server = await startServer(t, { config, ...(home === undefined ? {} : { home }) });
+    home = server.home;
+    for (let j = 0; j < 3; j += 1) {
+      const answer = await server.fetch("/api/run", {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ message: "Go on.", session_id: session }),
+      });
+      session = answer.headers.get("x-session-id") ?? "";
+      const { usage, ended_by: ended } = (await answer.json()) as { usage: { cost: number }; ended_by: string };
+      assert.equal(ended, "budget");
+      costs.push(usage.cost);
+    }
+    const stored = await server.fetch(`/api/sessions/${session ?? ""}`);
+    const { usage } = (await stored.json()) as { usage: { cost: number } };
+    assert.ok(usage.cost <= USD, `${usage.cost} USD`);
+    await server.stop();
+  }
+  assert.ok(costs.every((cost) => cost <= USD / 4));
+  assert.equal(costs.at(-1), 0);
+});

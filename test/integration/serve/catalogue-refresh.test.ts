@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, it } from "node:test";
+import { startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { until } from "../../helpers/lab.js";
+import { startServer } from "../../helpers/server.js";
+import type { Hooks } from "../../helpers/temp.js";
+
+/** A proxy that lets nobody through, and who it was asked to reach. */
+async function closedProxy(t: Hooks) {
+  const wanted: string[] = [];
+  const server = createServer((_, response) => void response.writeHead(403).end());
+  server.on("connect", ({ url }, socket) => {
+    wanted.push(String(url));
+    socket.end("HTTP/1.1 403 Forbidden\r\n\r\n");
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => void server.close());
+  return { wanted, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+/** A server that has answered one question, of a provider whose models have prices. */
+async function answered(t: Hooks, catalogue: Record<string, unknown>) {
+  const models = await startFakeModelServer({ fallback: { say: [{ text: "OK." }] } });
+  t.after(() => models.close());
+  const proxy = await closedProxy(t);
+  const id = "openai/gpt-oss-120b";
+  const providers = [{ provider: "groq", base_url: models.baseUrl, api_key: "k", models: [id] }];
+  const config = { providers, model: { provider: "groq", model: id }, log: { level: "debug" }, ...catalogue };
+  const server = await startServer(t, { config, env: { HTTPS_PROXY: proxy.url } });
+  const ask = async (): Promise<void> => {
+    const body = JSON.stringify({ message: "hi" });
+    const answer = await fetch(`${server.url}/api/run`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body,
+    });
+    assert.equal(answer.status, 200);
+    assert.equal(((await answer.json()) as { output: string }).output, "OK.");
+  };
+  await ask();
+  return { server, proxy, ask };
+}
+
+describe("prices of a server", () => {
+  it("are asked for behind the first answer; that they cannot be had is told at debug alone", async (t) => {
+    const { proxy, server, ask } = await answered(t, {});
+    await until(() => proxy.wanted.length > 0);
+    assert.deepEqual([...new Set(proxy.wanted)], ["raw.githubusercontent.com:443"]);
+    await until(() => server.stderr.includes("prices could not be brought up to date"));
+    const line = server.stderr.split("\n").find((one) => one.includes("prices could not"));
+    assert.match(String(line), /debug/i);
+    const { length } = proxy.wanted;
+    await ask();
+    assert.equal(proxy.wanted.length, length, "not with every answer");
+  });
+
+  it("are not with `catalogue.refresh: false`", async (t) => {
+    const { proxy, server, ask } = await answered(t, { catalogue: { refresh: false } });
+    await ask();
+    server.child.kill("SIGTERM");
+    assert.equal((await server.exited).code, 0);
+    assert.deepEqual(proxy.wanted, []);
+  });
+});

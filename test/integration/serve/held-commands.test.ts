@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { chown, mkdir, writeFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { findBubblewrap } from "../../../src/tools/bubblewrap.js";
+import { call, say, startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { runGantry, startServer } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const works = findBubblewrap({ env: { PATH: "/usr/bin:/bin" }, network: false });
+const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+
+describe("a server", () => {
+  it("says what its commands run in, and neither they nor file tools see a config or a store elsewhere", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    const models = await startFakeModelServer({ aside: say("A title") });
+    t.after(() => models.close());
+    const project = await tempDir(t);
+    await mkdir(project.at("conf"));
+    const config = {
+      session: { path: "conf/store.db" },
+      tools: { bash: { sandbox: "required" } },
+      providers: [{ name: "lab", driver: "openai", base_url: models.baseUrl, api_key: KEY, models: [{ id: "m1" }] }],
+    };
+    await writeFile(project.at("conf/gantry.json"), JSON.stringify(config));
+    const server = await startServer(t, {
+      projectDir: project.path,
+      args: ["serve", "--port", "0", "--config", project.at("conf/gantry.json")],
+    });
+    await server.output(/info commands run in bubblewrap, the network is closed to them/, "stderr");
+    const command =
+      "cat conf/*; mv conf c; echo evil > conf/gantry.json; rm -rf conf; cp -r conf d; cat d/*; ls /proc | grep -c '^[0-9]'; echo done";
+    models.enqueue(call("bash", { command }), call("read", { path: "conf/gantry.json" }), say("Done."));
+    const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "Look" }) });
+    assert.equal(response.status, 200);
+    const told = JSON.stringify(models.requests.map(({ body }) => body));
+    assert.match(told, /done\\n/);
+    assert.ok(!told.includes(KEY) && !told.includes("base_url") && !told.includes("SQLite format"), told);
+    assert.deepEqual(JSON.parse(await project.read("conf/gantry.json")), config);
+  });
+
+  it("does not tell a key that stands in the wrong place, whoever refuses it", async (t) => {
+    for (const config of [
+      { providers: [{ provider: "openai", api_key: "x", base_url: "${LAB_KEY}" }] },
+      { providers: [{ provider: "${LAB_KEY}" }] },
+      { session: { driver: "sqlite", durability: "${LAB_KEY}" } },
+      { server: { transports: ["${LAB_KEY}"] } },
+      { server: { port: "${LAB_KEY}" } },
+    ]) {
+      const { code, stdout, stderr } = await runGantry(t, ["serve", "--port", "0"], { config, env: { LAB_KEY: KEY } });
+      assert.equal(code, 1);
+      assert.ok(!(stdout + stderr).includes(KEY.slice(0, 12)), stderr);
+      assert.match(stderr, /expected|unknown/);
+    }
+  });
+
+  it("cannot promise a closed network without a sandbox", async (t) => {
+    const config = { tools: { bash: { sandbox: "off", network: false } } };
+    const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { config });
+    assert.equal(code, 1);
+    assert.match(stderr, /tools\.bash\.network: expected a sandbox/);
+  });
+
+  it("does not take, as root, a home folder that another user owns", async (t) => {
+    if (process.getuid?.() !== 0) return t.skip("only root can");
+    const home = await tempDir(t);
+    await chown(home.path, 4711, 4711);
+    const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { home: home.path });
+    assert.equal(code, 1);
+    assert.match(stderr, /home folder belongs to another user \(4711\), and this is root/);
+  });
+});

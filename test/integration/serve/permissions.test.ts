@@ -1,0 +1,255 @@
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { Agent, type Ask } from "gantry";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { ScriptedProvider } from "gantry/testing";
+import type { FakeStep } from "../../helpers/fake-model-server.js";
+import { ask, lab, labConfig, pause, stored } from "../../helpers/lab.js";
+import { runGantry, spawnGantry, startServer, type GantryServer } from "../../helpers/server.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+const calls = (...made: [name: string, args: unknown][]): FakeStep[] =>
+  made.map(([name, args]) => ({ say: [{ call: { name, arguments: args } }] }));
+
+/** What the calls of one run brought at a server with these permissions. */
+async function outcome(t: Hooks, permissions: object, made: [string, unknown][], files: Record<string, string> = {}) {
+  const models = await lab(t);
+  const home = await tempDir(t, files);
+  const project = await tempDir(t, { "a.txt": "a", "infra/b.tf": "b" });
+  const config = labConfig(models, { permissions, tools: { bash: { sandbox: "off" } } });
+  const server = await startServer(t, { config, home: home.path, projectDir: project.path });
+  models.enqueue(...calls(...made), { say: [{ text: "done" }] });
+  const { sessionId } = await ask(server, { message: "x" });
+  const told = (await stored(server, sessionId)).filter(({ role }) => role === "tool").map(({ content }) => content);
+  return { told, server, project, home };
+}
+
+/** The first question that is open. */
+async function opened(server: GantryServer): Promise<Ask> {
+  for (;;) {
+    const body = (await (await server.fetch("/api/asks?state=open")).json()) as { asks: Ask[] };
+    if (body.asks[0]) return body.asks[0];
+    await pause(20);
+  }
+}
+
+describe("permissions in the config", () => {
+  it("allow, ask and deny by rules, and nothing that a repository or a model writes is one", async (t) => {
+    const { told, server, project } = await outcome(
+      t,
+      {
+        rules: [
+          { tool: "bash", match: "git push*", action: "deny", reason: "somebody else pushes." },
+          { tool: "bash", match: "echo *", action: "allow" },
+          { tool: "bash", action: "ask", reason: "a command" },
+          { tool: "write", path: "infra/**", action: "deny" },
+        ],
+      },
+      [
+        ["write", { path: ".gantry/config.json", content: '{"permissions":{"rules":[]}}' }],
+        ["write", { path: "config.json", content: '{"permissions":{"rules":[]}}' }],
+        ["bash", { command: "echo hello; git push" }],
+        ["bash", { command: "echo hello" }],
+        ["bash", { command: "echo hello > b.txt" }],
+        ["bash", { command: "case x in x) echo hello;; esac" }],
+        ["write", { path: "infra/b.tf", content: "x" }],
+        ["write", { path: "c.txt", content: "x" }],
+      ],
+    );
+    assert.equal(told[2], "This call is not allowed: somebody else pushes.");
+    assert.match(told[3]!, /^hello/);
+    for (const text of [told[4], told[5]])
+      assert.match(text!, /^This call needs leave, and nobody could be asked, so it did not run/);
+    assert.equal(told[6], "This call is not allowed: a rule forbids it. Go on without it.");
+    assert.equal(await project.read("c.txt"), "x");
+    await assert.rejects(project.read("b.txt"));
+    // The home folder, with the config in it, is out of every tool's reach.
+    const { told: own } = await outcome(t, {}, [["write", { path: `${server.home}/config.json`, content: "{}" }]]);
+    assert.match(own[0]!, /outside|denied/);
+  });
+
+  it("name in the log what is for nothing", async (t) => {
+    const { server } = await outcome(
+      t,
+      {
+        rules: [
+          { tool: "bsh", action: "deny" },
+          { tool: "bash", match: "git*", action: "allow" },
+          { tool: "write", match: "git*", action: "deny" },
+          { tool: "bash", path: "infra/**", action: "deny" },
+          { tool: "mcp_*", action: "deny" },
+        ],
+      },
+      [],
+    );
+    for (const said of [
+      /permissions\.rules\[0\]\.tool: there is no tool bsh/,
+      /permissions\.rules\[2\]\.match: write runs no commands/,
+      /permissions\.rules\[3\]\.path: bash names no paths/,
+      /permissions\.rules\[4\]\.tool: there is no tool mcp_\*/,
+    ])
+      assert.match(server.stderr, said);
+    assert.doesNotMatch(server.stderr, /rules\[1\]/);
+  });
+
+  it("end the start where they mean nothing, and name the place", async (t) => {
+    for (const [rule, said] of [
+      [
+        { tool: "write", path: "src/[a", action: "deny" },
+        /permissions\.rules\[2\]\.path: expected a glob .*, got "src\/\[a"/,
+      ],
+      [{ tool: "write", path: "{a,b", action: "deny" }, /permissions\.rules\[2\]\.path: expected a glob/],
+      [
+        { tool: "bash", match: "a && b", action: "deny" },
+        /permissions\.rules\[2\]\.match: expected words of one command/,
+      ],
+      [
+        { tool: "bash", action: "forbid" },
+        /permissions\.rules\[2\]\.action: expected one of "allow", "ask", "deny", got "forbid"/,
+      ],
+      [
+        { tool: "bash", command: "x", action: "deny" },
+        /permissions\.rules\[2\]\.command: unknown key; expected one of tool/,
+      ],
+      [{ action: "deny" }, /permissions\.rules\[2\]\.tool: expected/],
+    ] as const) {
+      const fine = { tool: "bash", action: "allow" };
+      const config = { permissions: { rules: [fine, fine, rule] } };
+      const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { config });
+      assert.equal(code, 1);
+      assert.match(stderr, said);
+    }
+  });
+
+  it("ask a module's policy before the rules, which no tool may change", async (t) => {
+    const policy = `export default {
+      gantry: 1, kind: "permission-policy", name: "evening",
+      parse: (raw, { where }) => {
+        if (typeof raw.tool !== "string") throw new Error(where + ".tool: expected a string");
+        return raw;
+      },
+      create: (options) => ({
+        name: "evening",
+        judge: ({ tool }) => tool.name === options.tool ? { action: "deny", reason: "not in the evening." } : { action: "pass" },
+      }),
+    };`;
+    const project = await tempDir(t, { "policy.mjs": policy });
+    const { told, home } = await outcome(
+      t,
+      {
+        policies: [{ policy: project.at("policy.mjs"), tool: "bash" }],
+        rules: [
+          { tool: "bash", action: "allow" },
+          { tool: "list", action: "deny" },
+        ],
+      },
+      [
+        ["bash", { command: "true" }],
+        ["list", {}],
+        ["read", { path: "a.txt" }],
+      ],
+    );
+    assert.deepEqual(told.slice(0, 2), [
+      "This call is not allowed: not in the evening.",
+      "This call is not allowed: a rule forbids it. Go on without it.",
+    ]);
+    assert.match(told[2]!, /a/);
+    const models = await lab(t);
+    const config = labConfig(models, { permissions: { policies: [{ policy: "./policy.mjs", tool: "bash" }] } });
+    const server = await startServer(t, { config, home: (await tempDir(t)).path, projectDir: project.path }).catch(
+      (error: Error) => error.message,
+    );
+    // From the config's folder, where there is none.
+    assert.match(String(server), /permissions\.policies\[0\]: there is no file/);
+    const file = project.at("config.json");
+    await writeFile(file, JSON.stringify(config));
+    const own = await spawnGantry(t, {
+      args: ["serve", "--port", "0", "--config", file],
+      home: home.path,
+      projectDir: project.path,
+    });
+    await own.output(/listening on/);
+    models.enqueue(...calls(["write", { path: "policy.mjs", content: "x" }]), { say: [{ text: "done" }] });
+    const { sessionId } = await ask(own, { message: "x" });
+    const [result] = (await stored(own, sessionId)).filter(({ role }) => role === "tool");
+    assert.match(result!.content, /gantry loads it at its next start/);
+    for (const [wrong, said] of [
+      [{ policy: "./policy.mjs" }, /permissions\.policies\[0\]\.tool: expected a string/],
+      ["no-such-package", /permissions\.policies\[0\]: unknown permission-policy no-such-package: expected a package/],
+    ] as const) {
+      await writeFile(file, JSON.stringify({ permissions: { policies: [wrong] } }));
+      const { code, stderr } = await runGantry(t, ["serve", "--port", "0", "--config", file], {
+        projectDir: project.path,
+      });
+      assert.equal(code, 1);
+      assert.match(stderr, said);
+    }
+  });
+
+  it("take the policy of docs/permissions.md", async (t) => {
+    const page = await readFile(new URL("../../../docs/permissions.md", import.meta.url), "utf8");
+    const [, code = ""] = /```js\n(.*?)```/s.exec(page) ?? [];
+    const { told } = await outcome(
+      t,
+      { policies: [{ policy: "./office-hours.mjs", until: 0 }] },
+      [
+        ["bash", { command: "true" }],
+        ["list", {}],
+      ],
+      { "office-hours.mjs": code },
+    );
+    assert.equal(told[0], "This call is not allowed: no commands at night.");
+    assert.match(told[1]!, /a\.txt/);
+  });
+
+  it("unattended: allow lets run, wait waits for an answer over HTTP, and its time is told when it is up", async (t) => {
+    const rules = [{ tool: "read", action: "ask", reason: "who reads?" }];
+    const read: [string, unknown][] = [["read", { path: "a.txt" }]];
+    assert.match((await outcome(t, { rules, unattended: "allow" }, read)).told[0]!, /a/);
+    const [late] = (await outcome(t, { rules, unattended: "wait", timeout: 0.2 }, read)).told;
+    assert.match(
+      late!,
+      /^This call needs leave, and nobody answered within 0\.2 s, so it did not run\. It was not refused/,
+    );
+    const models = await lab(t);
+    const server = await startServer(t, { config: labConfig(models, { permissions: { rules, unattended: "wait" } }) });
+    for (const [choice, wanted] of [
+      ["allow", /not found/],
+      ["reject", /^The user refused this call\. Ask what to do instead\./],
+    ] as const) {
+      models.enqueue(...calls(...read), { say: [{ text: "done" }] });
+      const run = ask(server, { message: "x" });
+      const { id, reason } = await opened(server);
+      assert.equal(reason, "who reads?");
+      const body = JSON.stringify({ choice });
+      assert.equal((await server.fetch(`/api/asks/${id}`, { method: "POST", body })).status, 200);
+      const { sessionId } = await run;
+      const [result] = (await stored(server, sessionId)).filter(({ role }) => role === "tool");
+      assert.match(result!.content, wanted);
+    }
+  });
+
+  it("a server that is killed while it waits leaves a question that is withdrawn, and a run that was interrupted", async (t) => {
+    const models = await lab(t);
+    const home = await tempDir(t);
+    const permissions = { mode: "ask", unattended: "wait" };
+    const server = await startServer(t, { config: labConfig(models, { permissions }), home: home.path });
+    models.enqueue(...calls(["write", { path: "a.txt", content: "x" }]));
+    const run = ask(server, { message: "x" }).catch(() => undefined);
+    const { id } = await opened(server);
+    const driver = new SqliteDriver({ path: home.at("sessions.db"), durability: "full" });
+    const other = new Agent({ driver, providers: [new ScriptedProvider([])] });
+    t.after(() => other.close());
+    const before = await other.asks.get(id);
+    assert.equal(before?.state, "open");
+    assert.equal((await other.runs.get(before.runId))?.state, "waiting");
+    await server.stop("SIGKILL");
+    await run;
+    while ((await other.asks.get(id))?.state === "open") await pause(50);
+    assert.equal((await other.asks.get(id))?.state, "withdrawn");
+    assert.deepEqual(await other.asks.list({ open: true }), []);
+    assert.equal((await other.runs.get(before.runId))?.state, "interrupted");
+    await assert.rejects(other.asks.answer(id, { choice: "allow" }), { code: "ask_closed" });
+  });
+});

@@ -1,0 +1,370 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { pathToFileURL } from "node:url";
+import { source } from "../../helpers/node.js";
+import { runGantry, spawnGantry, startServer } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** A plugin says where `gantry` is by the package's own name, which only resolves inside the repository; here its globals do. */
+const TOKENS = `const [OPTIONS, LOGGER, HTTP_HOST] = ["options", "logger", "http-host"].map((name) => Symbol.for("gantry." + name));`;
+
+/** A stranger's HTTP transport: mounts on the shared port. */
+const mounted = `${TOKENS}
+class Mounted {
+  name = "mounted";
+  constructor(options, host, logger) { Object.assign(this, { options, host, logger }); }
+  async start() {
+    const { prefix, greeting } = this.options;
+    let end;
+    const ended = new Promise((resolve) => (end = resolve));
+    const origin = await this.host.mount({
+      prefix, fallback: false, authenticated: false,
+      handler: (request, response) => response.end(greeting),
+      refuse: (request, response, refusal) => { response.statusCode = refusal.status; response.end(refusal.message); },
+    });
+    const { logger } = this;
+    return { address: origin + prefix, ended, stop: async () => { logger.info("stopped " + prefix); end(); } };
+  }
+}
+export default {
+  gantry: 1, kind: "transport", name: "mounted",
+  parse(raw, { where }) {
+    if (typeof raw.prefix !== "string") throw new Error(where + ".prefix: expected a string");
+    return raw;
+  },
+  use: Mounted, needs: [OPTIONS, HTTP_HOST, LOGGER],
+};`;
+
+const transport = (start: string, stop = "end()") => `
+class Odd {
+  name = "odd";
+  async start() {
+    ${start}
+    let end;
+    const ended = new Promise((resolve) => (end = resolve));
+    return { address: "odd://here", ended, stop: async (signal) => { ${stop} } };
+  }
+}
+export default { gantry: 1, kind: "transport", name: "odd", parse: (raw) => raw, use: Odd };`;
+
+const provider = `${TOKENS}
+class Parrot {
+  idleTimeoutMs = 1000; maxRetries = 0; maxWaitMs = 60000;
+  constructor(options) { this.name = options.name; this.known = [{ id: "p1", name: "P 1", ownedBy: "stranger" }]; }
+  async models() { return [...this.known]; }
+  async *stream(request) {
+    const tools = request.tools.map(({ name }) => name).join(",");
+    yield { type: "text", block: "0", text: "parrot with " + tools };
+    yield { type: "finish", reason: "stop", usage: { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 } };
+  }
+  async close() {}
+}
+export default { gantry: 1, kind: "model-provider", name: "parrot", parse: ({ name = "parrot" }) => ({ name }), use: Parrot, needs: [OPTIONS] };`;
+
+const tool = `${TOKENS}
+class Dice {
+  name = "dice"; description = "Roll dice."; inputSchema = { type: "object", properties: {} };
+  kind = "other"; parallel = true; needsPermission = false;
+  constructor(options) { this.sides = options.sides; }
+  parse() { return {}; }
+  describe() { return { title: "Roll", locations: [] }; }
+  async run() { return { text: String(this.sides) }; }
+}
+export default { gantry: 1, kind: "tool", name: "dice", parse: ({ sides = 6 }, { where }) => {
+  if (typeof sides !== "number") throw new Error(where + ".sides: expected a number");
+  return { sides };
+}, use: Dice, needs: [OPTIONS] };`;
+
+/** A driver by composition: everything is done by ours, which it finds beside the config. */
+const driver = (memory: string) => `
+import { MemoryDriver } from ${JSON.stringify(memory)};
+class Mine extends MemoryDriver { name = "mine"; async open() { await super.open(); console.error("mine is open"); } }
+export default { gantry: 1, kind: "session-driver", name: "mine", parse: (raw) => raw, use: Mine };`;
+
+describe("plugins by config", () => {
+  it("two HTTP transports of strangers mount beside ours on one port, and stop last in, first out", async (t) => {
+    const home = await tempDir(t, { "mounted.mjs": mounted });
+    const server = await startServer(t, {
+      home: home.path,
+      config: {
+        server: {
+          transports: [
+            "koa-http-api",
+            { transport: "./mounted.mjs", prefix: "/one", greeting: "first" },
+            { transport: "./mounted.mjs", prefix: "/two", greeting: "second" },
+          ],
+        },
+      },
+    });
+    await server.output(/\/two$/m);
+    assert.equal((await server.fetch("/api/health")).status, 200);
+    assert.equal(await (await server.fetch("/one/x")).text(), "first");
+    assert.equal(await (await server.fetch("/two")).text(), "second");
+    assert.equal(new Set(server.addresses.map(({ url }) => new URL(url).port)).size, 1);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
+    assert.ok(server.stderr.indexOf("stopped /two") < server.stderr.indexOf("stopped /one"), server.stderr);
+    assert.match(server.stderr, /stopped \/one/);
+  });
+
+  it("a provider and a tool by path, a package by name, each with its options", async (t) => {
+    const home = await tempDir(t, {
+      "parrot.mjs": provider,
+      "node_modules/gantry-dice/package.json": '{"name":"gantry-dice","type":"module","exports":"./index.js"}',
+      "node_modules/gantry-dice/index.js": tool,
+    });
+    const server = await startServer(t, {
+      home: home.path,
+      config: {
+        providers: [{ name: "polly", driver: "./parrot.mjs" }],
+        agent: { tools: ["read", { tool: "gantry-dice", sides: 20 }] },
+      },
+    });
+    const response = await server.fetch("/api/run", { method: "POST", body: '{"message":"hi"}' });
+    assert.equal(((await response.json()) as { output: string }).output, "parrot with dice,read");
+    assert.equal(response.headers.get("x-model"), "polly/p1");
+  });
+
+  it("a driver by path keeps the sessions", async (t) => {
+    const memory = pathToFileURL(source("src/testing/index.ts")).href;
+    const home = await tempDir(t, { "mine.mjs": driver(memory), "parrot.mjs": provider });
+    const server = await startServer(t, {
+      home: home.path,
+      from: "source",
+      config: { session: { driver: "./mine.mjs" }, providers: [{ driver: "./parrot.mjs" }] },
+    });
+    const run = await server.fetch("/api/run", { method: "POST", body: '{"message":"hi"}' });
+    const id = run.headers.get("x-session-id");
+    assert.equal((await server.fetch(`/api/sessions/${id}`)).status, 200);
+    assert.match(server.stderr, /mine is open/);
+  });
+
+  it("one that cannot start is named in the log, and takes nothing down that was up", async (t) => {
+    for (const start of ['throw new Error("no luck")', "await Promise.reject(new Error('no luck'));"]) {
+      const home = await tempDir(t, { "odd.mjs": transport(start) });
+      const server = await startServer(t, {
+        home: home.path,
+        config: { server: { transports: ["koa-http-api", "./odd.mjs"] } },
+      });
+      assert.match(
+        server.stderr,
+        /server\.transports\[1\]: \.\/odd\.mjs could not start: no luck; the others go on without it/,
+      );
+      assert.equal((await server.fetch("/api/health")).status, 200);
+      assert.deepEqual(await server.stop(), { code: 0, signal: null });
+    }
+  });
+
+  it("one that is alone and cannot start is the end, in one line", async (t) => {
+    const home = await tempDir(t, { "odd.mjs": transport('throw new Error("no luck")') });
+    const run = await runGantry(t, ["serve", "--transport", "./odd.mjs"], { home: home.path });
+    assert.equal(run.code, 1);
+    assert.match(
+      run.stderr,
+      /^gantry: .*config\.json: server\.transports\[0\]: \.\/odd\.mjs could not start: no luck\n$/,
+    );
+  });
+
+  it("one that does not stop is named, and the process ends all the same", async (t) => {
+    const home = await tempDir(t, { "odd.mjs": transport("", "await new Promise(() => {})") });
+    const server = await spawnGantry(t, {
+      home: home.path,
+      args: ["serve", "--port", "0"],
+      config: { server: { transports: ["koa-http-api", "./odd.mjs"] } },
+    });
+    await server.output(/odd server listening on odd:\/\/here/);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
+    assert.match(server.stderr, /the transport \.\/odd\.mjs did not stop in time and is left behind/);
+  });
+
+  it("one that throws while it stops is named", async (t) => {
+    const home = await tempDir(t, { "odd.mjs": transport("", "throw new Error('cannot stop')") });
+    const server = await startServer(t, {
+      home: home.path,
+      config: { server: { transports: ["koa-http-api", "./odd.mjs"] } },
+    });
+    await server.output(/odd:\/\/here/);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
+    assert.match(server.stderr, /the transport \.\/odd\.mjs failed while stopping/);
+  });
+});
+
+describe("a plugin that cannot be used", () => {
+  const refused = async (
+    t: Parameters<typeof runGantry>[0],
+    files: Record<string, string>,
+    config: Record<string, unknown>,
+    message: RegExp,
+  ) => {
+    const home = await tempDir(t, files);
+    const run = await runGantry(t, ["serve", "--port", "0"], { home: home.path, config });
+    assert.equal(run.code, 1, run.stderr);
+    assert.match(run.stderr, message);
+    assert.equal(run.stderr.trim().split("\n").length, 1, run.stderr);
+  };
+  const only = (entry: unknown) => ({ server: { transports: [entry] } });
+
+  it("for its options: the plugin and the key are named", async (t) => {
+    await refused(
+      t,
+      { "mounted.mjs": mounted },
+      only({ transport: "./mounted.mjs" }),
+      /config\.json: server\.transports\[0\]\.prefix: expected a string \(an option of \.\/mounted\.mjs\)/,
+    );
+    await refused(
+      t,
+      { "dice.mjs": tool },
+      { agent: { tools: [{ tool: "./dice.mjs", sides: "six" }] } },
+      /config\.json: agent\.tools\[0\]\.sides: expected a number \(an option of \.\/dice\.mjs\)/,
+    );
+    await refused(
+      t,
+      {},
+      { agent: { tools: [{ tool: "read", deep: 1 }] } },
+      /agent\.tools\[0\]\.deep: unknown key; expected one of tool \(options of the built-in ones stand under tools\)/,
+    );
+  });
+
+  it("for a constructor's parameter that nobody fills", async (t) => {
+    const odd = transport("").replace(
+      'name = "odd";',
+      'name = "odd"; constructor(options) { this.options = options; }',
+    );
+    await refused(
+      t,
+      { "odd.mjs": odd },
+      only("./odd.mjs"),
+      /server\.transports\[0\]: odd: every parameter of the constructor of Odd needs @inject\(TOKEN\), or a token in `needs`/,
+    );
+  });
+
+  it("for a member of its port that it lacks", async (t) => {
+    await refused(
+      t,
+      { "odd.mjs": transport("").replace("async start()", "async begin()") },
+      only("./odd.mjs"),
+      /server\.transports\[0\]: \.\/odd\.mjs is no transport: start is missing/,
+    );
+    await refused(
+      t,
+      { "odd.mjs": transport("").replace('kind: "transport"', 'kind: "session-driver"') },
+      { session: { driver: "./odd.mjs" } },
+      /session\.driver: \.\/odd\.mjs is no session-driver: notifier, open, close, create, .*answer, .*load is missing/,
+    );
+  });
+
+  it("for being of another kind", async (t) => {
+    await refused(
+      t,
+      { "odd.mjs": transport("") },
+      { session: { driver: "./odd.mjs" } },
+      /session\.driver: \.\/odd\.mjs is a transport, expected a session-driver/,
+    );
+  });
+});
+
+describe("a plugin of one file, where no package gantry is installed", () => {
+  it("takes gantry from the copy that runs", async (t) => {
+    const folder = await tempDir(t, {
+      "hello.mjs": `
+        import { defineAdapter, ToolInputError } from "gantry";
+        import { say } from "gantry/testing";
+        class Hello {
+          name = "hello"; description = "x"; inputSchema = { type: "object" }; kind = "other"; parallel = false; needsPermission = false;
+          parse(input) { if (input === null) throw new ToolInputError("no"); return input; }
+          describe() { return { title: "Hello", locations: [] }; }
+          async run() { return { text: typeof say }; }
+        }
+        export default defineAdapter({ kind: "tool", name: "hello", parse: (raw) => raw, use: Hello });`,
+    });
+    const listed = await runGantry(t, ["adapters", "--json"], {
+      config: { agent: { tools: ["*", folder.at("hello.mjs")] } },
+    });
+    assert.equal(listed.code, 0, listed.stdout + listed.stderr);
+    const foreign = await tempDir(t, { "other.mjs": 'import "gantry-of-somebody-else"; export default 1;' });
+    const refused = await runGantry(t, ["adapters", "--json"], {
+      config: { agent: { tools: [foreign.at("other.mjs")] } },
+    });
+    assert.match(refused.stdout, /Cannot find package 'gantry-of-somebody-else'/);
+  });
+});
+
+describe("a plugin that is made by a function", () => {
+  const made = `
+    import { option } from "gantry";
+    export default {
+      gantry: 1, kind: "transport", name: "hooks",
+      schema: option.section({
+        at_path: option.text("Where.", { default: "/hooks" }),
+        token: option.text("A key.", { secret: true, fits: (text) => text.length > 8, expected: "nine characters" }),
+      }),
+      create: async ({ atPath }, { http, logger, home, configDir, projectDir, deniedPaths }) => ({
+        name: "hooks",
+        async start() {
+          logger.info(JSON.stringify({ home, configDir, projectDir, deniedPaths }));
+          const refuse = (_request, response, { status }) => response.writeHead(status).end();
+          const handler = (_request, response) => response.end("hooked");
+          const origin = await http.mount({ prefix: atPath, fallback: false, authenticated: false, handler, refuse });
+          let end;
+          return { address: origin + atPath, ended: new Promise((resolve) => (end = resolve)), stop: async () => end() };
+        },
+      }),
+    };`;
+
+  it("gets its options in camelCase, and what gantry knows", async (t) => {
+    const home = await tempDir(t, { "hooks.mjs": made });
+    const config = { server: { transports: ["koa-http-api", { transport: "./hooks.mjs", at_path: "/mine" }] } };
+    const server = await startServer(t, { home: home.path, config });
+    await server.output(/^hooks server listening on .*\/mine$/m);
+    assert.equal(await (await server.fetch("/mine")).text(), "hooked");
+    const told = server.stderr.split("\n").find((line) => line.includes("deniedPaths")) ?? "";
+    for (const path of [home.path, home.at("config.json"), server.projectDir]) assert.ok(told.includes(path), told);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
+  });
+
+  it("is refused for wrong options without a word of a secret, and for what it cannot make", async (t) => {
+    const home = await tempDir(t, {
+      "hooks.mjs": made,
+      "none.mjs": made.replace("create: async", "create: () => { throw new Error('no luck'); }, other: async"),
+    });
+    const say = async (entry: object) => {
+      const run = await runGantry(t, ["serve", "--port", "0"], {
+        home: home.path,
+        config: { server: { transports: [entry] } },
+      });
+      assert.equal(run.code, 1);
+      return run.stderr;
+    };
+    assert.match(
+      await say({ transport: "./hooks.mjs", token: "s3cret" }),
+      /config\.json: server\.transports\[0\]\.token: expected nine characters, got string \(an option of \.\/hooks\.mjs\)\n$/,
+    );
+    assert.match(
+      await say({ transport: "./hooks.mjs", path: "/x" }),
+      /\.path: unknown key; expected one of transport, at_path, token /,
+    );
+    assert.match(
+      await say({ transport: "./none.mjs" }),
+      /server\.transports\[0\]: hooks could not be built: no luck\n$/,
+    );
+  });
+});
+
+describe("what config selects", () => {
+  const refused = async (t: Parameters<typeof runGantry>[0], config: Record<string, unknown>) => {
+    const run = await runGantry(t, ["serve", "--port", "0"], { config });
+    assert.deepEqual([run.code, run.stdout], [1, ""], run.stderr);
+    return run.stderr;
+  };
+  it("one transport is served once", async (t) => {
+    assert.match(
+      await refused(t, { server: { transports: ["koa-http-api", "acp-http-sse-ws", { transport: "koa-http-api" }] } }),
+      /config\.json: server\.transports\[2\]: expected each transport once, koa-http-api is server\.transports\[0\] too/,
+    );
+  });
+  it("a tool that is not there is told with those that are", async (t) => {
+    assert.match(
+      await refused(t, { agent: { tools: ["reed"] } }),
+      /agent\.tools\[0\]: unknown tool reed: expected \*, .*bash.*read.*, a package installed beside the config file, or a path/,
+    );
+  });
+});

@@ -1,0 +1,308 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { describe, it, type TestContext } from "node:test";
+import { promisify } from "node:util";
+import {
+  call,
+  say,
+  startFakeModelServer,
+  type FakeModelServer,
+  type FakeStep,
+} from "../../helpers/fake-model-server.js";
+import { startServer, type GantryServer } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const run = promisify(execFile);
+
+/** Processes, in whichever sandbox, whose command line holds this text. */
+async function processes(text: string): Promise<number> {
+  const { stdout } = await run("pgrep", ["-fc", "--", text]).catch(() => ({ stdout: "0" }));
+  return Number(stdout);
+}
+
+/** Looks again every 20 ms. */
+async function until(condition: () => Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
+/** A length of sleep, in seconds, that no other process has. */
+const unique = () => 100_000 + Math.floor(Math.random() * 1e9);
+
+const TITLE: FakeStep = say("A title");
+
+async function fake(t: TestContext): Promise<FakeModelServer> {
+  const server = await startFakeModelServer({ aside: TITLE });
+  t.after(() => server.close());
+  return server;
+}
+
+const config = (server: FakeModelServer) => ({
+  providers: [
+    {
+      name: "lab",
+      driver: "openai",
+      base_url: server.baseUrl,
+      api_key: "canary-key-1",
+      models: [{ id: "m1", cost: { input: 2, output: 10 } }],
+    },
+  ],
+});
+
+interface RunAnswer {
+  output: string;
+  usage: { prompt_tokens: number; completion_tokens: number; total_tokens: number; cost: number };
+  iterations: number;
+  finish_reason: string | null;
+}
+
+async function post(
+  server: GantryServer,
+  body: object,
+): Promise<{ status: number; headers: Headers; body: RunAnswer & { error?: string } }> {
+  const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(body) });
+  return { status: response.status, headers: response.headers, body: (await response.json()) as RunAnswer };
+}
+
+/** Events of an SSE stream: name and payload. */
+function eventsOf(text: string): { event: string; data: Record<string, unknown> }[] {
+  return text
+    .split("\n\n")
+    .filter((block) => block.startsWith("event:"))
+    .map((block) => {
+      const [, event = "", data = "{}"] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
+      return { event, data: JSON.parse(data) as Record<string, unknown> };
+    });
+}
+
+describe("a run of several tools on a scratch repository", () => {
+  /** Find the bug, mend it, test it. */
+  const script = (): FakeStep[] => [
+    {
+      say: [
+        { text: "Looking." },
+        {
+          calls: [
+            { name: "list", arguments: {} },
+            { name: "read", arguments: { path: "add.mjs" } },
+          ],
+        },
+      ],
+    },
+    call("edit", { path: "add.mjs", old_string: "a - b", new_string: "a + b" }),
+    call("bash", { command: "node --test --test-reporter=tap 2>&1 | grep -E '^# (pass|fail)'" }),
+    say("Mended: add() added wrongly."),
+  ];
+
+  for (const stream of [false, true]) {
+    it(stream ? "streamed" : "not streamed", async (t) => {
+      const project = await tempDir(t, {
+        "add.mjs": "export const add = (a, b) => a - b;\n",
+        "add.test.mjs":
+          "import test from 'node:test'; import assert from 'node:assert'; import { add } from './add.mjs'; test('adds', () => assert.equal(add(1, 2), 3));\n",
+      });
+      await run("git", ["init", "-q"], { cwd: project.path });
+      const models = await fake(t);
+      models.enqueue(...script());
+      const server = await startServer(t, { config: config(models), projectDir: project.path });
+      const request = { message: "The test fails. Mend it.", stream };
+      if (stream) {
+        const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(request) });
+        const events = eventsOf(await response.text());
+        const types = events.map(({ event, data }) => `${event}:${String(data["type"])}`);
+        assert.deepEqual(types.slice(-2), ["agent:done", "done:done"]);
+        assert.equal(types.filter((type) => type === "agent:tool_call").length, 4);
+        const outputs = events
+          .filter(({ data }) => data["type"] === "tool_result")
+          .map(({ data }) => String(data["tool_output"]));
+        assert.match(outputs[3] ?? "", /# pass 1\n# fail 0/);
+      } else {
+        const { status, headers, body } = await post(server, request);
+        assert.equal(status, 200);
+        assert.equal(body.output, "Mended: add() added wrongly.");
+        assert.equal(body.iterations, 4);
+        assert.equal(body.finish_reason, "stop");
+        const { prompt_tokens, completion_tokens, total_tokens, cost } = body.usage;
+        assert.equal(total_tokens, prompt_tokens + completion_tokens);
+        assert.ok(Math.abs(cost - (prompt_tokens * 2 + completion_tokens * 10) / 1e6) < 1e-9);
+        assert.equal(headers.get("x-model"), "lab/m1");
+      }
+      assert.equal(await project.read("add.mjs"), "export const add = (a, b) => a + b;\n");
+      assert.deepEqual(models.violations, []);
+      assert.ok(models.requests.some(({ body }) => JSON.stringify(body).includes("# pass 1")));
+    });
+  }
+});
+
+describe("a server killed in mid-stream", () => {
+  it("started again resumes at once; the model gets the whole history, valid", async (t) => {
+    const home = await tempDir(t);
+    const project = await tempDir(t, { "a.txt": "alpha\n" });
+    const models = await fake(t);
+    models.enqueue(call("read", { path: "a.txt" }), {
+      say: [{ text: ["It ", "says ", "alpha", ", and"] }, { stall: true }],
+    });
+    const options = { config: config(models), home: home.path, projectDir: project.path };
+    const first = await startServer(t, options);
+    const response = await first.fetch("/api/run", {
+      method: "POST",
+      body: JSON.stringify({ message: "Read a.txt", stream: true }),
+    });
+    const id = response.headers.get("x-session-id") ?? "";
+    assert.ok(response.body);
+    let seen = "";
+    try {
+      for await (const piece of response.body) {
+        seen += Buffer.from(piece).toString();
+        // What was streamed more than a batch ago is on the disk.
+        if (seen.includes(", and")) setTimeout(() => void first.stop("SIGKILL"), 250);
+      }
+    } catch {
+      // The connection broke off, as it should.
+    }
+    await first.exited;
+    const second = await startServer(t, options);
+    models.enqueue(say("Beta comes next."));
+    const { status, body } = await post(second, { message: "And next?", session_id: id });
+    assert.equal(status, 200, JSON.stringify(body));
+    assert.equal(body.output, "Beta comes next.");
+    assert.deepEqual(models.violations, []);
+    const messages = (models.requests.at(-1)?.body as { messages: { role: string; content: unknown }[] }).messages;
+    assert.deepEqual(
+      messages.map(({ role }) => role),
+      ["system", "user", "assistant", "tool", "assistant", "user"],
+    );
+    assert.match(JSON.stringify(messages[4]), /It says alpha, and/);
+  });
+
+  it("in the middle of a tool: the tool does not run again and its outcome counts as unknown", async (t) => {
+    const home = await tempDir(t);
+    const project = await tempDir(t);
+    const models = await fake(t);
+    const seconds = unique();
+    models.enqueue(call("bash", { command: `echo once >> log; sleep ${seconds}` }));
+    const options = { config: config(models), home: home.path, projectDir: project.path };
+    const first = await startServer(t, options);
+    const response = await first.fetch("/api/run", {
+      method: "POST",
+      body: JSON.stringify({ message: "Sleep", stream: true }),
+    });
+    const id = response.headers.get("x-session-id") ?? "";
+    const reading = response.text().catch(() => "");
+    await until(async () => (await project.read("log").catch(() => "")) !== "");
+    await first.stop("SIGKILL");
+    await reading;
+    const second = await startServer(t, options);
+    models.enqueue(say("Awake."));
+    assert.equal((await post(second, { message: "Wake up", session_id: id })).body.output, "Awake.");
+    assert.deepEqual(models.violations, []);
+    assert.match(JSON.stringify(models.requests.at(-1)?.body), /\[interrupted: outcome unknown\]/);
+    assert.equal(await project.read("log"), "once\n");
+    // Nobody is left who could have ended it; only where bubblewrap works does it go with its server.
+    await run("pkill", ["-KILL", "-f", `sleep ${seconds}`]).catch(() => undefined);
+  });
+});
+
+describe("a server that is told to stop", () => {
+  it("with streams open and a tool that ignores TERM: ends with 0, says why, leaves no process", async (t) => {
+    const project = await tempDir(t);
+    const models = await fake(t);
+    const seconds = unique();
+    models.fallback = { say: [{ text: "Hm" }, { stall: true }] };
+    models.enqueue(
+      call("bash", {
+        command: `trap '' TERM; echo on > running; while true; do sleep 0.1; done; sleep ${seconds}`,
+        timeout: 600,
+      }),
+    );
+    const server = await startServer(t, { config: config(models), projectDir: project.path });
+    const stream = (message: string) =>
+      server
+        .fetch("/api/run", { method: "POST", body: JSON.stringify({ message, stream: true }) })
+        .then((response) => response.text());
+    const tool = stream("Run it");
+    await until(async () => (await project.read("running").catch(() => "")) !== "");
+    const streams = Array.from({ length: 5 }, () => stream("Talk"));
+    await models.request(6);
+    const started = Date.now();
+    assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
+    assert.ok(Date.now() - started < 5_500, "the promise is five seconds");
+    for (const text of await Promise.all([tool, ...streams])) {
+      assert.deepEqual(eventsOf(text).at(-1), {
+        event: "error",
+        data: { error: "server shutting down", code: "shutting_down" },
+      });
+    }
+    assert.equal(await processes(`sleep ${seconds}`), 0);
+  });
+});
+
+describe("a client that goes away", () => {
+  it("takes its run and the run's processes with it", async (t) => {
+    const models = await fake(t);
+    const seconds = unique();
+    models.enqueue(call("bash", { command: `sh -c 'sleep ${seconds}' & wait`, timeout: 600 }));
+    const server = await startServer(t, { config: config(models) });
+    const leave = new AbortController();
+    const gone = server.fetch("/api/run", {
+      method: "POST",
+      body: JSON.stringify({ message: "x" }),
+      signal: leave.signal,
+    });
+    await until(async () => (await processes(`sleep ${seconds}`)) > 0);
+    leave.abort();
+    await assert.rejects(gone);
+    await until(async () => (await processes(`sleep ${seconds}`)) === 0);
+    assert.equal((await server.fetch("/api/health")).status, 200);
+  });
+});
+
+describe("a secret", () => {
+  it("of the config or the environment is in no output, no error, no session and no child", async (t) => {
+    const project = await tempDir(t);
+    const models = await fake(t);
+    models.enqueue(
+      call("bash", { command: "env; cat /proc/$PPID/environ 2>/dev/null | tr '\\0' '\\n' | grep -c CANARY || true" }),
+      say("done"),
+      { status: 401, error: "Incorrect API key provided: canary-key-1" },
+    );
+    const server = await startServer(t, {
+      config: { ...config(models), log: { level: "debug" } },
+      projectDir: project.path,
+      env: { CANARY: "canary-env-1" },
+    });
+    const first = await post(server, { message: "env" });
+    const second = await post(server, { message: "again", session_id: first.headers.get("x-session-id") });
+    assert.equal(second.status, 500);
+    assert.match(second.body.error ?? "", /^lab: 401: /);
+    const sessions = await (await server.fetch("/api/sessions")).text();
+    const messages = await (await server.fetch(`/api/sessions/${first.headers.get("x-session-id")}/messages`)).text();
+    await server.stop();
+    const all = [JSON.stringify(second.body), sessions, messages, server.stdout, server.stderr].join("\n");
+    assert.ok(!all.includes("canary-key-1"), "the key");
+    assert.ok(!all.includes("canary-env-1"), "the environment");
+  });
+});
+
+describe("without a key", () => {
+  it("answers by really calling list and read, and says how to attach a model", async (t) => {
+    const server = await startServer(t, {
+      files: { "package.json": '{\n  "name": "x",\n  "main": "./lib/entry.js"\n}\n', "lib/entry.js": "" },
+    });
+    const { status, body, headers } = await post(server, {
+      message: "Which files are here, and what does package.json say the main entry is?",
+    });
+    assert.equal(status, 200);
+    assert.match(body.output, /package\.json/);
+    assert.match(body.output, /\.\/lib\/entry\.js/);
+    assert.match(body.output, /no (language )?model/i);
+    assert.match(body.output, /OPENAI_API_KEY/);
+    assert.equal(headers.get("x-model"), "offline/guide");
+    const { messages } = (await (
+      await server.fetch(`/api/sessions/${headers.get("x-session-id")}/messages`)
+    ).json()) as { messages: { role: string; name: string }[] };
+    assert.deepEqual(
+      new Set(messages.filter(({ role }) => role === "tool").map(({ name }) => name)),
+      new Set(["list", "read"]),
+    );
+  });
+});

@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import Sqlite from "better-sqlite3";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
+import { Child, allAtOnce } from "../../helpers/child.js";
+import { randomOf } from "../../helpers/random.js";
+
+const TRIALS = Number(process.env["TRIALS"] ?? 4);
+const SEED = Number(process.env["SEED"] ?? Date.now() % 1_000_000);
+
+describe("SqliteDriver in several processes", () => {
+  let folder = "";
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "gantry-sqlite-"));
+  });
+  after(() => rm(folder, { recursive: true, force: true }));
+  const start = (path: string, ...args: string[]): Child =>
+    new Child("./session-process.ts", ["sqlite", path, ...args]);
+  const opened = async (path: string): Promise<SqliteDriver> => {
+    const driver = new SqliteDriver({ path });
+    await driver.open();
+    return driver;
+  };
+  const integrity = (path: string): unknown => {
+    const db = new Sqlite(path);
+    try {
+      return db.pragma("integrity_check", { simple: true });
+    } finally {
+      db.close();
+    }
+  };
+
+  it("eight processes open and migrate one fresh file", async () => {
+    const path = join(folder, "fresh", "sessions.db");
+    await allAtOnce(Array.from({ length: 8 }, () => start(path, "open")));
+    assert.equal(integrity(path), "ok");
+  });
+
+  it("four processes with fifty writes each lose none", async () => {
+    const path = join(folder, "four.db");
+    const driver = await opened(path);
+    await driver.create({ session: aSession("shared") });
+    await allAtOnce(Array.from({ length: 4 }, (_, n) => start(path, "write", `own${n}`, "50", "shared")));
+    for (let n = 0; n < 4; n++) assert.equal((await driver.messages(`own${n}`)).length, 50);
+    assert.equal((await driver.get("shared"))?.usage.promptTokens, 200);
+    assert.equal((await driver.list({ limit: 1 })).total, 5);
+    await driver.close();
+    assert.equal(integrity(path), "ok");
+  });
+
+  it(`kill -9 at random moments loses nothing that was acknowledged (SEED=${SEED})`, async () => {
+    const random = randomOf(SEED);
+    const path = join(folder, "kill.db");
+    for (let trial = 0; trial < TRIALS; trial++) {
+      const id = `s${trial}`;
+      const child = start(path, "append", id);
+      await child.lines(1);
+      await new Promise((resolve) => setTimeout(resolve, random() * 150));
+      await child.kill();
+      const acknowledged = child.stdout.split("\n").length - 1;
+      const driver = await opened(path);
+      const text = (await driver.messages(id)).map((message) =>
+        message.parts.map((part) => "text" in part && part.text),
+      );
+      await driver.close();
+      const found = text.flat().join("");
+      const numbers = found.split(";").slice(0, -1);
+      assert.deepEqual(
+        numbers,
+        numbers.map((_, n) => `${n}`),
+        `trial ${trial}: in order, each once`,
+      );
+      assert.ok(
+        numbers.length >= acknowledged,
+        `trial ${trial}: ${acknowledged} acknowledged, ${numbers.length} found`,
+      );
+      assert.ok(numbers.length <= acknowledged + 1, `trial ${trial}: nothing that was never written`);
+      assert.equal(integrity(path), "ok");
+    }
+  });
+
+  it("while another process holds the write lock, the event loop turns, reads work, and writes come through in order", async () => {
+    const path = join(folder, "locked.db");
+    const driver = await opened(path);
+    await driver.create({ session: aSession("a") });
+    const child = new Child("./sqlite-lock.ts", [path]);
+    assert.equal(await child.message(), "held");
+    const order: string[] = [];
+    const writes = [1, 2, 3].map(async (seq) => {
+      await driver.write("a", change({ add: [aMessage("a", seq)], set: { title: `${seq}` }, sync: true }));
+      order.push(`written ${seq}`);
+    });
+    // More than SQLite's own wait, which blocks the loop: the driver tries again and again meanwhile.
+    for (let tick = 0; tick < 100; tick++) await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.equal((await driver.get("a"))?.lastSeq, 0, "a read does not wait");
+    assert.deepEqual(order, [], "no write while another one holds the lock");
+    child.send("let go");
+    await Promise.all(writes);
+    assert.deepEqual(order, ["written 1", "written 2", "written 3"]);
+    assert.equal((await driver.get("a"))?.title, "3");
+    await child.ended();
+    await driver.close();
+  });
+
+  it("a store can be opened while another process holds the write lock", async () => {
+    const path = join(folder, "locked-open.db");
+    await (await opened(path)).close();
+    const child = new Child("./sqlite-lock.ts", [path]);
+    await child.message();
+    const driver = await opened(path);
+    child.send("let go");
+    await driver.create({ session: aSession("a") });
+    assert.equal((await driver.get("a"))?.id, "a");
+    await child.ended();
+    await driver.close();
+  });
+});

@@ -1,0 +1,302 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { link, mkdir, open, readFile, rename, rm, symlink, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { isInside, PathGuard } from "../../../src/files/path-guard.js";
+import { builtinTools } from "gantry";
+import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+
+describe("isInside", () => {
+  it("compares components, not prefixes", () => {
+    assert.equal(isInside("/a/bc", "/a/b"), false);
+    assert.equal(isInside("/a/b", "/a/b"), true);
+    assert.equal(isInside("/a/b/c", "/a/b"), true);
+    assert.equal(isInside("/a", "/a/b"), false);
+    assert.equal(isInside("/a/b/..c", "/a/b"), true);
+    assert.equal(isInside("/x", "/"), true);
+  });
+});
+
+describe("escapes from the project folder", () => {
+  const tools = (home: string) =>
+    new Map(builtinTools({ deniedPaths: [home] }).map((tool) => [tool.name, tool] as const));
+
+  it("refuses them in every file tool", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    const home = join(project, "home");
+    const outside = join(folder.path, "project-secrets");
+    await mkdir(join(project, "src"), { recursive: true });
+    await mkdir(home);
+    await mkdir(outside);
+    await writeFile(join(outside, "secret.txt"), "SECRET\n");
+    await writeFile(join(home, "store.db"), "SECRET\n");
+    await symlink(join(outside, "secret.txt"), join(project, "link.txt"));
+    await symlink(outside, join(project, "linked"));
+    await symlink(home, join(project, "home-link"));
+    await symlink(join(outside, "new.txt"), join(project, "dangling.txt"));
+    execFileSync("mkfifo", [join(project, "fifo")]);
+    const escapes = [
+      "../project-secrets/secret.txt",
+      join(outside, "secret.txt"),
+      "src/../../project-secrets/secret.txt",
+      "link.txt",
+      "linked/secret.txt",
+      "home/store.db",
+      "home-link/store.db",
+      "fifo",
+      "/dev/zero",
+      "/proc/self/environ",
+      "/sys/kernel/notes",
+      "src",
+      "/etc/passwd",
+      "a\0b",
+    ];
+    const context = toolContext(project);
+    const all = tools(home);
+    for (const path of escapes) {
+      for (const [name, input] of [
+        ["read", { path }],
+        ["write", { path, content: "x" }],
+        ["edit", { path, old_string: "SECRET", new_string: "x" }],
+        ["multiedit", { path, edits: [{ old_string: "SECRET", new_string: "x" }] }],
+        ["apply_patch", { input: `*** Begin Patch\n*** Update File: ${path}\n-SECRET\n+x\n*** End Patch` }],
+        ["apply_patch", { input: `*** Begin Patch\n*** Add File: ${path}\n+x\n*** End Patch` }],
+        ["apply_patch", { input: `*** Begin Patch\n*** Delete File: ${path}\n*** End Patch` }],
+      ] as const) {
+        await assert.rejects(
+          callTool(all.get(name)!, input, context),
+          (error: Error) => !error.message.includes("SECRET"),
+          `${name} ${path}`,
+        );
+      }
+    }
+    await assert.rejects(callTool(all.get("write")!, { path: "dangling.txt", content: "x" }, context), /leads nowhere/);
+    await assert.rejects(callTool(all.get("write")!, { path: "linked/new/x.txt", content: "x" }, context), /outside/);
+    for (const path of ["linked", "..", "/", "/proc", "home", "home-link"])
+      for (const [name, input] of [
+        ["list", { path }],
+        ["glob", { path, pattern: "*" }],
+        ["grep", { path, pattern: "SECRET" }],
+      ] as const)
+        await assert.rejects(callTool(all.get(name)!, input, context), /outside|denied/, `${name} ${path}`);
+    const found = await callTool(all.get("grep")!, { pattern: "SECRET" }, context);
+    assert.match(found.text, /^No match/);
+    assert.equal(await readFile(join(outside, "secret.txt"), "utf8"), "SECRET\n");
+    await assert.rejects(readFile(join(outside, "new.txt")), { code: "ENOENT" });
+  });
+
+  it("lets in what tools.allow_paths names, and links inside the project", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    const extra = join(folder.path, "extra");
+    await mkdir(project);
+    await mkdir(extra);
+    await writeFile(join(extra, "a.txt"), "extra\n");
+    await writeFile(join(project, "real.txt"), "real\n");
+    await symlink("real.txt", join(project, "alias.txt"));
+    const all = new Map(builtinTools({ allowPaths: [extra] }).map((tool) => [tool.name, tool] as const));
+    const context = toolContext(project);
+    assert.equal((await callTool(all.get("read")!, { path: "../extra/a.txt" }, context)).text, "1\textra");
+    await callTool(all.get("edit")!, { path: "alias.txt", old_string: "real", new_string: "changed" }, context);
+    assert.equal(await readFile(join(project, "real.txt"), "utf8"), "changed\n");
+    assert.equal(await readFile(join(project, "alias.txt"), "utf8"), "changed\n");
+  });
+
+  it("never reads what a symbolic link is swapped to meanwhile", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    await mkdir(project);
+    const secret = join(folder.path, "secret");
+    await writeFile(secret, "SECRET");
+    await writeFile(join(project, "good"), "good");
+    const guard = await PathGuard.create({ roots: [project], denied: [] });
+    let swapping = true;
+    const swaps = (async () => {
+      for (let i = 0; swapping; i++) {
+        await symlink(i % 2 ? secret : join(project, "good"), join(project, "next"));
+        await rename(join(project, "next"), join(project, "file"));
+      }
+    })();
+    const outcomes = { good: 0, refused: 0 };
+    for (let i = 0; i < 200; i++) {
+      try {
+        const file = await guard.openFile(join(project, "file"));
+        assert.equal(await file.handle.readFile("utf8"), "good");
+        await file.handle.close();
+        outcomes.good++;
+      } catch (error) {
+        if ((error as { code?: string }).code !== "path") throw error;
+        outcomes.refused++;
+      }
+    }
+    swapping = false;
+    await swaps;
+    assert.equal(outcomes.good + outcomes.refused, 200);
+  });
+
+  it("never writes into a folder that is swapped for a link meanwhile", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    const outside = join(folder.path, "outside");
+    await mkdir(join(project, "real"), { recursive: true });
+    await mkdir(outside);
+    await symlink(outside, join(project, "evil"));
+    const write = builtinTools().find((tool) => tool.name === "write")!;
+    let swapping = true;
+    const swaps = (async () => {
+      while (swapping) {
+        await rename(join(project, "real"), join(project, "sub")).catch(() => undefined);
+        await rename(join(project, "sub"), join(project, "real")).catch(() => undefined);
+        await rename(join(project, "evil"), join(project, "sub")).catch(() => undefined);
+        await rename(join(project, "sub"), join(project, "evil")).catch(() => undefined);
+      }
+    })();
+    for (let i = 0; i < 60; i++)
+      await callTool(write, { path: `sub/${i}.txt`, content: "x" }, toolContext(project)).catch(() => undefined);
+    swapping = false;
+    await swaps;
+    const { readdir } = await import("node:fs/promises");
+    assert.deepEqual(await readdir(outside), []);
+  });
+
+  it("looks for a line only so far into a file", async () => {
+    await using folder = await temporaryFolder();
+    const path = join(folder.path, "huge.log");
+    await writeFile(path, `${"x".repeat(99)}\n`.repeat(200));
+    await truncate(path, 64 * 1024 ** 3);
+    const read = builtinTools().find((tool) => tool.name === "read")!;
+    const call = (input: object) => callTool(read, { path: "huge.log", ...input }, toolContext(folder.path));
+    await assert.rejects(
+      call({ offset: 1_000 }),
+      /line 1000 is not within the first 128\.0 MiB of the file \(65536\.0 MiB/,
+    );
+    const { text } = await call({ offset: 200 });
+    assert.match(text, /^200\tx{99}\n201\t/);
+    assert.match(text, /\[lines 200-201 of a file of /);
+  });
+
+  it("reads a file with several names, and none that is gantry's own under another", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    const home = join(folder.path, "home");
+    await mkdir(join(home, "sessions"), { recursive: true });
+    await mkdir(project);
+    await writeFile(join(home, "sessions", "a.json"), "SECRET");
+    await writeFile(join(project, "a"), "plain");
+    await link(join(home, "sessions", "a.json"), join(project, "stolen"));
+    await link(join(project, "a"), join(project, "b"));
+    const read = builtinTools({ deniedPaths: [home] }).find((tool) => tool.name === "read")!;
+    assert.equal((await callTool(read, { path: "b" }, toolContext(project))).text, "1\tplain");
+    await assert.rejects(callTool(read, { path: "stolen" }, toolContext(project)), /access is denied/);
+  });
+
+  it("stays where the project folder was when it was first used", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    const outside = join(folder.path, "outside");
+    for (const path of [project, outside]) {
+      await mkdir(path);
+      await writeFile(join(path, "a"), path === outside ? "SECRET" : "plain");
+    }
+    const read = builtinTools().find((tool) => tool.name === "read")!;
+    assert.equal((await callTool(read, { path: "a" }, toolContext(project))).text, "1\tplain");
+    await rename(project, `${project}.was`);
+    await symlink(outside, project);
+    await assert.rejects(callTool(read, { path: "a" }, toolContext(project)), /outside the project folder/);
+    // A folder that was made anew, as a fresh clone is, is as good as the one before.
+    await rm(project);
+    await rename(`${project}.was`, project);
+    assert.equal((await callTool(read, { path: "a" }, toolContext(project))).text, "1\tplain");
+  });
+
+  it("holds the same rules where a system reaches nothing by a handle", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    const outside = join(folder.path, "outside");
+    await mkdir(join(project, "sub"), { recursive: true });
+    await mkdir(outside);
+    await writeFile(join(outside, "secret"), "SECRET");
+    await writeFile(join(project, "sub", "a"), "plain");
+    await symlink(outside, join(project, "out"));
+    await symlink("sub", join(project, "in"));
+    await symlink("nowhere", join(project, "dangling"));
+    const rules = { roots: [project], denied: [join(project, "sub", "denied")] };
+    for (const byName of [false, true]) {
+      const guard = await PathGuard.create(rules, { byName });
+      const file = await guard.openFile(join(project, "in", "a"));
+      assert.equal(file.path, join(project, "sub", "a"));
+      assert.equal(await file.handle.readFile("utf8"), "plain");
+      await file.handle.close();
+      const reasons = {
+        "out/secret": "outside",
+        "out/none": "outside",
+        "out/sub/none": "outside",
+        none: "not_found",
+        dangling: "not_found",
+        sub: "folder",
+        "sub/denied": "denied",
+        "SUB/../sub/DENIED": "denied",
+        "sub/a/b": "not_found",
+        "in/../out/secret": "outside",
+      };
+      for (const [path, reason] of Object.entries(reasons))
+        await assert.rejects(guard.openFile(`${project}/${path}`), { code: "path", reason }, `${path} ${byName}`);
+      const made = await guard.openFolder(join(project, "in", "x", "y"), { create: true });
+      assert.equal(made.path, join(project, "sub", "x", "y"));
+      await (await made.create("f", 0o600)).close();
+      await made.rename("f", "g");
+      assert.equal((await made.stat("g"))?.isFile(), true);
+      await made.close();
+      await assert.rejects(guard.openFolder(join(project, "out", "x"), { create: true }), { reason: "outside" });
+      const top = await guard.openFolder(project);
+      for (const name of ["../outside", "..", ".", "sub/x", ""])
+        await assert.rejects(top.removeTree(name, new AbortController().signal), { code: "path" });
+      const sub = await top.folder("sub");
+      await sub.removeTree("x", new AbortController().signal);
+      assert.equal(await sub.stat("x"), undefined);
+      assert.equal(await guard.readLink(join(project, "in")), "sub");
+      assert.deepEqual((await guard.resolve(join(project, "dangling"))).exists, false);
+      await sub.close();
+      await top.close();
+    }
+    assert.equal(await readFile(join(outside, "secret"), "utf8"), "SECRET");
+  });
+
+  it("deletes a deep and wide tree, and refuses one that is deeper than it can hold", async () => {
+    await using folder = await temporaryFolder();
+    await mkdir(join(folder.path, "deep", ...Array<string>(300).fill("d")), { recursive: true });
+    await mkdir(join(folder.path, "deeper", ...Array<string>(600).fill("d")), { recursive: true });
+    await Promise.all(Array.from({ length: 1_200 }, (_, i) => writeFile(join(folder.path, "deep", `f${i}`), "")));
+    const remove = builtinTools().find((tool) => tool.name === "delete")!;
+    const call = (path: string) => callTool(remove, { path, recursive: true }, toolContext(folder.path));
+    assert.equal((await call("deep")).text, "Deleted deep/ with all that was in it.");
+    await assert.rejects(call("deeper"), /more than 500 deep/);
+  });
+
+  it("reads the start of a sparse file of 1 GiB without reading all of it", async () => {
+    await using folder = await temporaryFolder();
+    const path = join(folder.path, "sparse.txt");
+    await writeFile(path, "first\nsecond\n");
+    await truncate(path, 1024 ** 3);
+    const read = builtinTools().find((tool) => tool.name === "read")!;
+    const context = toolContext(folder.path);
+    await assert.rejects(callTool(read, { path: "sparse.txt", limit: 2 }, context), /binary data \(1024.0 MiB\)/);
+    const text = join(folder.path, "text.txt");
+    const handle = await open(text, "w");
+    await handle.write(`${"x".repeat(99)}\n`.repeat(100));
+    await handle.close();
+    await truncate(text, 1024 ** 3);
+    const before = process.memoryUsage().rss;
+    const { text: shown } = await callTool(read, { path: "text.txt", limit: 2 }, context);
+    assert.match(shown, /^1\tx{99}\n2\tx{99}\n\[lines 1-2 of a file of 1024.0 MiB; go on with offset 3\]$/);
+    assert.ok(process.memoryUsage().rss - before < 200 * 1024 * 1024);
+    const grep = builtinTools().find((tool) => tool.name === "grep")!;
+    assert.match(
+      (await callTool(grep, { pattern: "x" }, context)).text,
+      /not searched, too large: sparse.txt .*, text.txt /,
+    );
+    await rm(text);
+  });
+});

@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
+import { basename, dirname } from "node:path";
+import { before, describe, it } from "node:test";
+import { Agent } from "gantry";
+import type { SessionDriver } from "gantry";
+import { say, ScriptedProvider } from "gantry/testing";
+import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
+import { tempDir } from "../../helpers/temp.js";
+
+// What a turn asks of the disk, whatever the clock says. Who needs one more says why, here.
+
+/** What was done to files, and how many bytes were written to those of each name. */
+let calls: string[] = [];
+let bytes = { log: 0, files: 0 };
+
+/** Before the driver is loaded, which takes some of these for its own. */
+function count(): void {
+  const paths = new Map<unknown, string>();
+  const wrap = (name: keyof typeof fs, note: (args: readonly unknown[], result: unknown) => void): void => {
+    const call = fs[name] as (...args: unknown[]) => unknown;
+    const counting = (...args: unknown[]): unknown => {
+      const result = call(...args);
+      note(args, result);
+      return result;
+    };
+    Object.assign(fs, { [name]: counting });
+  };
+  const write = (file: unknown, length: number): void => {
+    const path = String(paths.get(file) ?? file);
+    const isLog = basename(path) === "log.jsonl";
+    calls.push(isLog ? "write the log" : "write a file");
+    bytes[isLog ? "log" : "files"] += length;
+  };
+  const sync = ([file]: readonly unknown[]): void => {
+    const path = paths.get(file) ?? "";
+    calls.push(basename(path) === "log.jsonl" ? "sync the log" : "sync a file");
+  };
+  wrap("openSync", ([path], file) => paths.set(file, String(path)));
+  wrap("writeSync", ([file], length) => write(file, Number(length)));
+  wrap("writeFileSync", ([file, text]) => write(file, Buffer.byteLength(String(text))));
+  for (const name of ["fdatasync", "fdatasyncSync", "fsync", "fsyncSync"] as const) wrap(name, sync);
+  wrap("renameSync", ([from, to]) => {
+    const isLock = basename(dirname(String(to))) === "lock";
+    calls.push(!isLock ? "rename a file" : basename(String(from)) === "free" ? "lock" : "unlock");
+  });
+  syncBuiltinESMExports();
+}
+
+/** What `work` did: the least of several times, as a file that gets its turn meanwhile is no part of it. */
+async function callsOf(work: () => Promise<unknown>): Promise<string[]> {
+  const each: string[][] = [];
+  for (let time = 0; time < 3; time++) {
+    calls = [];
+    await work();
+    each.push(calls);
+  }
+  return each.sort((a, b) => a.length - b.length)[0] ?? [];
+}
+
+const LINE = ["lock", "write the log", "unlock"];
+const SYNCED = [...LINE, "sync the log"];
+
+describe("what a turn asks of the disk of LowdbJsonDriver", () => {
+  let open: (path: string) => SessionDriver;
+  before(async () => {
+    count();
+    const { LowdbJsonDriver } = await import("gantry/adapters/lowdb-json-driver");
+    open = (path) => new LowdbJsonDriver({ path });
+  });
+
+  it("a fresh run and a turn: a line for the lease, one on the disk for the prompt and one for the answer with the end", async (t) => {
+    const folder = await tempDir(t);
+    const never = new Promise<string>(() => undefined);
+    const provider = new ScriptedProvider(
+      Array.from({ length: 8 }, () => say("x")),
+      { title: () => never },
+    );
+    const projectDir = folder.at("project");
+    await fs.promises.mkdir(projectDir);
+    const agent = new Agent({ providers: [provider], driver: open(folder.at("sessions")), projectDir });
+    t.after(() => agent.close());
+    const prompt = async (sessionId?: string): Promise<string> => {
+      const run = await agent.run({ message: "x", ...(sessionId === undefined ? {} : { sessionId }) });
+      await run.result;
+      return run.sessionId;
+    };
+    const id = await prompt();
+    assert.deepEqual(await callsOf(() => prompt()), [...LINE, ...SYNCED, ...SYNCED]);
+    assert.deepEqual(await callsOf(() => prompt(id)), [...LINE, ...SYNCED, ...SYNCED]);
+  });
+
+  it("what is asked for at once shares the lock, the write and the sync", async (t) => {
+    const folder = await tempDir(t);
+    const driver = open(folder.at("sessions"));
+    await driver.open();
+    t.after(() => driver.close());
+    let round = 0;
+    const done = await callsOf(() => {
+      round++;
+      return Promise.all(Array.from({ length: 20 }, (_, n) => driver.create({ session: aSession(`s${round}-${n}`) })));
+    });
+    assert.deepEqual(done, SYNCED);
+  });
+
+  it("the bytes of a turn do not grow with what was said before", async (t) => {
+    const folder = await tempDir(t);
+    const driver = open(folder.at("sessions"));
+    await driver.open();
+    t.after(() => driver.close());
+    await driver.create({ session: aSession("a") });
+    const text = "x".repeat(1000);
+    const turn = async (seq: number): Promise<void> => {
+      const { fence, ...rest } = await leaseOf(driver, "a", "h");
+      const said = (at: number) =>
+        change({ fence, sync: true, add: [aMessage("a", at, { parts: [{ type: "text", text }] })] });
+      await driver.write("a", said(seq));
+      await driver.write("a", said(seq + 1));
+      await driver.release({ fence, ...rest });
+    };
+    bytes = { log: 0, files: 0 };
+    const ofTurn: number[] = [];
+    for (let seq = 101; seq < 901; seq += 2) {
+      const before = bytes.log;
+      await turn(seq);
+      ofTurn.push(bytes.log - before);
+    }
+    const [first = 0] = ofTurn;
+    // A few digits more, and a line that says of a file that it is written.
+    assert.ok(Math.max(...ofTurn) < first + 200, `${first}, then at most ${Math.max(...ofTurn)}`);
+    assert.ok(bytes.files < 8 * bytes.log, `${bytes.files} in files, ${bytes.log} in the log`);
+  });
+});

@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import { symlink } from "node:fs/promises";
+import { it } from "node:test";
+import { hasCode } from "gantry";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
+import { Counted } from "../../helpers/counted.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+const counted = new Counted();
+
+async function opened(t: Hooks, path: string, durability?: "full" | "normal"): Promise<SqliteDriver> {
+  const driver = new SqliteDriver({ path, ...(durability ? { durability } : {}) });
+  await driver.open();
+  t.after(() => driver.close());
+  return driver;
+}
+
+/** How often the disk was synced. */
+async function syncs(work: () => Promise<unknown>): Promise<number> {
+  const { store } = await counted.of(work);
+  return store.filter((line) => line === "sync").length;
+}
+
+it("a change that is to be on the disk is synced, one that is not is so when it is asked for, once", async (t) => {
+  const folder = await tempDir(t);
+  const driver = await opened(t, folder.at("sessions.db"));
+  assert.equal(await syncs(() => driver.create({ session: aSession("a") })), 1);
+  const { fence } = await leaseOf(driver, "a", "h");
+  assert.equal(await syncs(() => driver.write("a", change({ fence, sync: true, add: [aMessage("a", 1)] }))), 1);
+  assert.equal(await syncs(() => driver.write("a", change({ fence, add: [aMessage("a", 2)] }))), 0);
+  assert.equal(await syncs(() => driver.synced()), 1);
+  assert.equal(await syncs(() => driver.synced()), 0, "nothing was written since");
+});
+
+it("what is stored during a sync waits for the next, and shares it", async (t) => {
+  const folder = await tempDir(t);
+  const driver = await opened(t, folder.at("sessions.db"));
+  await driver.create({ session: aSession("a") });
+  const { fence } = await leaseOf(driver, "a", "h");
+  const all = async (): Promise<void> => {
+    const waiting: Promise<void>[] = [];
+    for (let seq = 1; seq <= 5; seq += 1) {
+      await driver.write("a", change({ fence, add: [aMessage("a", seq)] }));
+      waiting.push(driver.synced());
+    }
+    await Promise.all(waiting);
+  };
+  const times = await syncs(all);
+  assert.ok(times >= 2 && times <= 5, `${times} syncs`);
+});
+
+it("with durability normal nothing is synced", async (t) => {
+  const folder = await tempDir(t);
+  const driver = await opened(t, folder.at("sessions.db"), "normal");
+  assert.equal(await syncs(() => driver.create({ session: aSession("a") })), 0);
+  assert.equal(await syncs(() => driver.synced()), 0);
+});
+
+it("the log is found by a link too, and whoever waits for a closed store is told", async (t) => {
+  const folder = await tempDir(t, { "real/x": "" });
+  const first = await opened(t, folder.at("real/sessions.db"));
+  await symlink(folder.at("real/sessions.db"), folder.at("link.db"));
+  const driver = await opened(t, folder.at("link.db"));
+  assert.equal(await syncs(() => driver.create({ session: aSession("a") })), 1);
+  assert.equal((await first.get("a"))?.id, "a");
+  await driver.close();
+  await assert.rejects(driver.synced(), (error) => hasCode(error, "store"));
+});

@@ -1,0 +1,344 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { builtinTools } from "gantry";
+import { compileGlob as compile } from "../../../src/hostile/globs.js";
+import { Allowance } from "../../../src/hostile/path-rules.js";
+import { grepTool } from "../../../src/tools/grep.js";
+import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+
+const compileGlob = (glob: string) => compile(glob, new Allowance(60_000));
+const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
+
+async function tree(files: Record<string, string | Buffer>, options: { git?: boolean } = {}) {
+  const folder = await temporaryFolder();
+  const context = toolContext(folder.path);
+  const git = (...args: string[]): string =>
+    execFileSync("git", ["-c", "core.excludesFile=/dev/null", ...args], { cwd: folder.path, encoding: "utf8" });
+  if (options.git) git("init", "-q");
+  for (const [name, content] of Object.entries(files)) {
+    await mkdir(dirname(join(folder.path, name)), { recursive: true });
+    await writeFile(join(folder.path, name), content);
+  }
+  return {
+    path: folder.path,
+    context,
+    git,
+    call: async (name: string, input: object) => (await callTool(tools.get(name)!, input, context)).text,
+    [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
+  };
+}
+
+describe("globs", () => {
+  for (const [glob, yes, no] of [
+    ["*.ts", ["a.ts", "src/a.ts", ".ts"], ["a.tsx", "a.ts/b"]],
+    ["src/*.ts", ["src/a.ts"], ["src/b/a.ts", "x/src/a.ts"]],
+    ["src/**/*.ts", ["src/a.ts", "src/b/c/a.ts"], ["a.ts"]],
+    ["**/*.{ts,tsx}", ["a.ts", "b/c.tsx"], ["a.js"]],
+    ["src/{a,b/{c,d}}.js", ["src/a.js", "src/b/c.js", "src/b/d.js"], ["src/b.js"]],
+    ["[a-c]?[!0-9].md", ["axx.md"], ["dxx.md", "ax1.md"]],
+    ["./lib/", ["lib/a", "lib/b/c"], ["lib2/a"]],
+    ["**", ["a", "a/b"], []],
+    ["\\*.txt", ["*.txt"], ["a.txt"]],
+    ["a{b}c", ["a{b}c"], ["abc"]],
+    ["[", [], ["["]],
+    ["😀?", ["😀é", "😀😀"], ["😀"]],
+  ] as const)
+    it(glob, () => {
+      const matches = compileGlob(glob);
+      for (const path of yes) assert.equal(matches(path), true, path);
+      for (const path of no) assert.equal(matches(path), false, path);
+    });
+
+  it("take no exponential time", () => {
+    const started = process.cpuUsage();
+    assert.equal(compileGlob("*a".repeat(40) + "b")("a".repeat(255)), false);
+    assert.equal(compileGlob("**/a/".repeat(40) + "b")("a/".repeat(100) + "c"), false);
+    assert.throws(() => compileGlob("{a,b}".repeat(40)), /combinations/);
+    assert.ok(process.cpuUsage(started).user < 5_000_000);
+  });
+});
+
+describe("ignore files", () => {
+  it("hide what git hides", async () => {
+    const name = fc.constantFrom("a", "b", "ab", "a.b", "c d", "#x", "!y", "B");
+    const piece = fc.constantFrom(
+      "a",
+      "b",
+      "ab",
+      "*",
+      "**",
+      "?",
+      "*b",
+      "a*",
+      "[ab]",
+      "[!a]",
+      "\\#x",
+      "!y",
+      "c d",
+      "B",
+      "a.b",
+    );
+    const rule = fc
+      .tuple(
+        fc.constantFrom("", "", "", "!"),
+        fc.constantFrom("", "", "/"),
+        fc.array(piece, { minLength: 1, maxLength: 3 }),
+        fc.constantFrom("", "", "/", " "),
+      )
+      .map(([negation, start, pieces, end]) => negation + start + pieces.join("/") + end);
+    const rules = fc.array(rule, { maxLength: 4 }).map((lines) => lines.join("\n"));
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.array(name, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 12 }),
+        rules,
+        rules,
+        rules,
+        async (paths, top, nested, exclude) => {
+          const files: Record<string, string> = {};
+          // A name is a folder or a file, not both.
+          for (const path of paths) {
+            const full = [...path, "f"].join("/");
+            files[full] = "";
+          }
+          files["a/.gitignore"] = nested;
+          files[".gitignore"] = top;
+          await using t = await tree(files, { git: true });
+          await mkdir(join(t.path, ".git/info"), { recursive: true });
+          await writeFile(join(t.path, ".git/info/exclude"), exclude);
+          const expected = t
+            .git("-c", "core.quotePath=false", "ls-files", "-z", "--others", "--exclude-standard")
+            .split("\0")
+            .filter(Boolean)
+            .sort();
+          const shown = await t.call("glob", { pattern: "**" });
+          const got = shown.startsWith("No file") ? [] : shown.split("\n").sort();
+          assert.deepEqual(got, expected);
+        },
+      ),
+      { numRuns: 40 },
+    );
+  });
+
+  it("of folders above, of worktrees, with CRLF, and a named folder that is ignored", async () => {
+    await using t = await tree(
+      {
+        ".gitignore": "dist/\r\n*.log\r\n",
+        "pkg/src/a.ts": "x",
+        "pkg/dist/b.js": "x",
+        "pkg/dist/c.log": "x",
+        "pkg/e.log": "x",
+      },
+      { git: true },
+    );
+    const inner = toolContext(join(t.path, "pkg"));
+    const glob = async (input: object) => (await callTool(tools.get("glob")!, input, inner)).text;
+    assert.equal(await glob({ pattern: "**" }), "src/a.ts");
+    assert.equal(await glob({ pattern: "**", path: "dist" }), "dist/b.js\ndist/c.log");
+    assert.equal(await glob({ pattern: "**", all: true }), "dist/b.js\ndist/c.log\ne.log\nsrc/a.ts");
+    t.git("-c", "user.name=n", "-c", "user.email=e@x", "commit", "-q", "--allow-empty", "-m", "first");
+    t.git("worktree", "add", "-q", "tree");
+    await writeFile(join(t.path, ".git/info/exclude"), "hidden\n");
+    await writeFile(join(t.path, "tree/hidden"), "");
+    await writeFile(join(t.path, "tree/seen"), "");
+    const worktree = toolContext(join(t.path, "tree"));
+    assert.equal((await callTool(tools.get("glob")!, { pattern: "**" }, worktree)).text, "seen");
+  });
+
+  it("of the project hold in its folders, also without git", async () => {
+    await using t = await tree({ ".gitignore": "out/\n*.tmp\n", "src/a.ts": "", "src/b.tmp": "", "src/out/c": "" });
+    assert.equal(await t.call("glob", { pattern: "**", path: "src" }), "src/a.ts");
+    assert.equal(await t.call("list", { path: "src" }), "a.ts\n[2 hidden by .gitignore; all shows them]");
+  });
+
+  it("with escaped, trailing and many blanks", async () => {
+    await using t = await tree(
+      { ".gitignore": "a\\ \nb  \nc\\\\ \n", "a ": "", a: "", b: "", "c\\": "", d: "" },
+      { git: true },
+    );
+    const expected = t.git("ls-files", "-z", "--others", "--exclude-standard").split("\0").filter(Boolean).sort();
+    assert.deepEqual((await t.call("list", {})).split("\n").slice(0, -1), expected);
+  });
+
+  for (const [what, rules, told] of [
+    ["stars", `${"*a".repeat(20)}*b\n`.repeat(24_000), /too large, not all rules are used: \.gitignore/],
+    ["folders", `${"**/a*/".repeat(8)}b*\n`.repeat(20_000), /^a{200}f0$/m],
+    ["one rule", "*a".repeat(500_000), /not all rules are used/],
+    ["blanks", `x${" ".repeat(1_000_000)}`, /not all rules are used/],
+    ["names", Array.from({ length: 50_000 }, (_, n) => `name${n}`).join("\n"), /not all rules are used/],
+    ["two MiB", "a\n".repeat(1_100_000), /not all rules are used/],
+  ] as const)
+    it(`of a stranger, made of ${what}, take no minute`, async () => {
+      const names = Array.from({ length: 300 }, (_, i) => [`${"a".repeat(200)}f${i}`, ""] as const);
+      await using t = await tree({ ...Object.fromEntries(names), ".gitignore": rules });
+      assert.match(await t.call("list", {}), told);
+    });
+
+  it("that are no files are no obstacle", async () => {
+    await using t = await tree({ "a/x": "" });
+    execFileSync("mkfifo", [join(t.path, "a/.gitignore")]);
+    await mkdir(join(t.path, ".gitignore"));
+    assert.equal(await t.call("glob", { pattern: "x" }), "a/x");
+  });
+});
+
+describe("list", () => {
+  it("shows a folder, sorted, links with their target, nothing of .git", async () => {
+    await using t = await tree(
+      { "b.txt": "", "a/c.txt": "", "ignored.log": "", ".gitignore": "*.log\n", ".env": "" },
+      { git: true },
+    );
+    await symlink("a", join(t.path, "link"));
+    await symlink("..", join(t.path, "a/loop"));
+    assert.equal(
+      await t.call("list", {}),
+      ".env\n.gitignore\na/\nb.txt\nlink -> a\n[1 hidden by .gitignore; all shows them]",
+    );
+    assert.equal(await t.call("list", { depth: 5, path: "a" }), "c.txt\nloop -> ..");
+    assert.match(await t.call("list", { all: true, path: t.path }), /ignored.log/);
+    await mkdir(join(t.path, "empty"));
+    assert.equal(await t.call("list", { path: "empty" }), "empty is empty.");
+    await assert.rejects(t.call("list", { path: "b.txt" }), /b.txt: not a folder/);
+    await assert.rejects(t.call("list", { path: "missing" }), /missing: not found/);
+  });
+
+  it("is bounded in large folders", async () => {
+    const names = Array.from({ length: 1500 }, (_, i) => [`f${String(i).padStart(4, "0")}`, ""] as const);
+    await using t = await tree(Object.fromEntries(names));
+    const lines = (await t.call("list", {})).split("\n");
+    assert.equal(lines.length, 1001);
+    assert.equal(lines[999], "f0999");
+    assert.match(lines[1000]!, /more than is shown/);
+    assert.match(await t.call("glob", { pattern: "*" }), /\[1000 of 1500 files; use a narrower pattern or path\]$/);
+  });
+});
+
+describe("glob", () => {
+  it("takes absolute patterns and says when nothing matches", async () => {
+    await using t = await tree({ "src/a.ts": "", "src/b.js": "", ".gitignore": "b.js" });
+    assert.equal(await t.call("glob", { pattern: join(t.path, "src/*.ts") }), "src/a.ts");
+    assert.equal(
+      await t.call("glob", { pattern: "b.js" }),
+      "No file matches b.js in the project folder (1 entries are hidden by .gitignore; all searches them).",
+    );
+    await assert.rejects(t.call("glob", { pattern: "../*" }), /Name the folder in path/);
+  });
+});
+
+describe("grep", () => {
+  it("shows files, lines and context; skips binary files", async () => {
+    await using t = await tree({
+      "a.txt": "one\r\ntwo\r\nthree\r\nfour\r\nfive\r\ntwo\r\n",
+      "b/c.md": "Two\n",
+      bin: Buffer.from("two\0two"),
+      "latin.txt": Buffer.from("tw\xe9 two\n", "latin1"),
+    });
+    assert.equal(await t.call("grep", { pattern: "two" }), "a.txt\n2:two\n6:two\nlatin.txt\n1:tw\uFFFD two");
+    assert.equal(
+      await t.call("grep", { pattern: "^two$", context: 1 }),
+      "a.txt\n1-one\n2:two\n3-three\n--\n5-five\n6:two",
+    );
+    assert.equal(await t.call("grep", { pattern: "(?i)TWO", glob: "*.md" }), "b/c.md\n1:Two");
+    assert.equal(
+      await t.call("grep", { pattern: "t", output: "files", ignore_case: true }),
+      "a.txt\nb/c.md\nlatin.txt",
+    );
+    assert.equal(
+      await t.call("grep", { pattern: "t", output: "count", path: "a.txt" }),
+      "a.txt: 3\n[3 matching lines in 1 files]",
+    );
+    assert.match(
+      await t.call("grep", { pattern: "t", limit: 1 }),
+      /^a.txt\n2:two\n\[1 matching lines shown, there are more/,
+    );
+    assert.equal(await t.call("grep", { pattern: "a.c(", literal: true }), "No match for a.c( in the project folder.");
+    assert.equal(await t.call("grep", { pattern: "\\p{L}ne" }), "a.txt\n1:one");
+    await assert.rejects(t.call("grep", { pattern: "(" }), /pattern: Invalid regular expression.*literal/);
+    await assert.rejects(t.call("grep", { pattern: "x", path: "nope" }), /nope: not found/);
+  });
+
+  it("shows the part of a long line that matches", async () => {
+    await using t = await tree({ "min.js": `${"x".repeat(100_000)}needle${"y".repeat(100_000)}` });
+    const text = await t.call("grep", { pattern: "needle" });
+    assert.ok(text.length < 400);
+    assert.match(text, /needle/);
+  });
+
+  it("cannot be hung by an expression", async () => {
+    await using t = await tree({ "evil.txt": `${"a".repeat(60)}!\n` });
+    const grep = grepTool({ allowPaths: [], deniedPaths: [], batchMs: 300 });
+    let ticks = 0;
+    const clock = setInterval(() => ticks++, 10);
+    await assert.rejects(callTool(grep, { pattern: "(a+)+$" }, t.context), /takes too long.*write it without/);
+    clearInterval(clock);
+    assert.ok(ticks > 0, "the event loop went on");
+  });
+
+  it("ends at once when it is cancelled", async () => {
+    await using t = await tree({ "evil.txt": `${"a".repeat(60)}!\n` });
+    const abort = new AbortController();
+    const reason = new Error("cancelled");
+    setTimeout(() => abort.abort(reason), 100);
+    const grep = grepTool({ allowPaths: [], deniedPaths: [], batchMs: 60_000 });
+    await assert.rejects(callTool(grep, { pattern: "(a+)+$" }, { ...t.context, signal: abort.signal }), reason);
+  });
+
+  it("searches many files in more than one batch", async () => {
+    const names = Array.from(
+      { length: 200 },
+      (_, i) => [`d${i % 7}/f${String(i).padStart(3, "0")}.txt`, `number ${i}\n`] as const,
+    );
+    await using t = await tree(Object.fromEntries(names));
+    assert.match(await t.call("grep", { pattern: "number", output: "count" }), /\[200 matching lines in 200 files\]$/);
+    if (process.getuid?.() !== 0) await chmod(join(t.path, "d0"), 0);
+    assert.equal(await t.call("grep", { pattern: "number 199$" }), "d3/f199.txt\n1:number 199");
+  });
+});
+
+describe("read", () => {
+  it("numbers lines, pages, cuts long lines", async () => {
+    await using t = await tree({
+      "a.txt": Array.from({ length: 3000 }, (_, i) => `line ${i + 1}`).join("\n"),
+      "long.txt": `${"é".repeat(5000)}\nshort\n`,
+      "wide.txt": `${"w".repeat(1000)}\n`.repeat(100),
+      "empty.txt": "",
+      "one-line.txt": "x",
+    });
+    assert.match(
+      await t.call("read", { path: "a.txt" }),
+      /^1\tline 1\n[^]*\n2000\tline 2000\n\[lines 1-2000 of 3000; go on with offset 2001\]$/,
+    );
+    assert.equal(await t.call("read", { path: "a.txt", offset: "2999" }), "2999\tline 2999\n3000\tline 3000");
+    await assert.rejects(t.call("read", { path: "a.txt", offset: 3001 }), /has 3000 lines, so there is no line 3001/);
+    assert.equal(
+      await t.call("read", { path: "long.txt" }),
+      `1\t${"é".repeat(2000)}… [3,000 more characters in this line]\n2\tshort`,
+    );
+    const wide = await t.call("read", { path: "wide.txt" });
+    assert.match(wide, /\[lines 1-29 of 100; go on with offset 30\]$/);
+    assert.equal(await t.call("read", { path: "empty.txt" }), "empty.txt is empty.");
+    assert.equal(await t.call("read", { file_path: join(t.path, "one-line.txt") }), "1\tx");
+    await assert.rejects(t.call("read", { path: "A.md" }), /not found. Did you mean a.txt\?/);
+  });
+
+  it("shows images and refuses other binary files with what they are", async () => {
+    const png = Buffer.from(
+      "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+      "base64",
+    );
+    await using t = await tree({
+      "dot.png": png,
+      "doc.pdf": "%PDF-1.7\n",
+      app: Buffer.from("\x7fELF\x02\x01\0", "latin1"),
+      "big.png": Buffer.concat([png, Buffer.alloc(6_000_000)]),
+    });
+    const output = await callTool(tools.get("read")!, { path: "dot.png" }, t.context);
+    assert.deepEqual(output.parts, [{ type: "image", mediaType: "image/png", data: png.toString("base64") }]);
+    await assert.rejects(t.call("read", { path: "doc.pdf" }), /it is a PDF document \(9 bytes\)/);
+    await assert.rejects(t.call("read", { path: "app" }), /an ELF executable/);
+    await assert.rejects(t.call("read", { path: "big.png" }), /at most 5 MiB/);
+  });
+});

@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, hasCode, MemoryDriver } from "gantry";
+import { callTools, say, ScriptedProvider } from "gantry/testing";
+import { testTool } from "../helpers/acp-agent.js";
+
+/** What the types would have refused; those who write JavaScript have none. */
+const untyped = (value: unknown) => value as never;
+
+const refused = (field: string, pattern: RegExp) => (error: unknown) => {
+  assert.ok(hasCode(error, "invalid_input"), String(error));
+  assert.equal(error.field, field);
+  assert.match(error.message, pattern);
+  return true;
+};
+
+describe("for those who write JavaScript", () => {
+  it("an agent names what is wrong with its options", () => {
+    const make = (options: unknown) => () => new Agent(untyped(options));
+    const provider = new ScriptedProvider([]);
+    assert.throws(make(undefined), refused("options", /an object with `providers`/));
+    assert.throws(make({}), refused("providers", /a list of model providers/));
+    assert.throws(make({ providers: [{}] }), refused("providers[0]", /with name, models, stream, close/));
+    assert.throws(make({ providers: [provider], tools: {} }), refused("tools", /a list of tools/));
+    assert.throws(
+      make({ providers: [provider], tools: [{ name: "x" }] }),
+      refused("tools[0]", /with parse, describe, run/),
+    );
+    assert.throws(
+      make({ providers: [provider], driver: "sqlite" }),
+      refused("driver", /a session driver, with name, open/),
+    );
+    assert.throws(make({ providers: [provider], provider }), refused("provider", /one of providers, driver, tools/));
+    assert.throws(
+      make({ providers: [provider], model: { reasoningEffort: "huge" } }),
+      refused("model.reasoningEffort", /one of "", "minimal", "low"/),
+    );
+  });
+
+  it("so do its events, its runs and its lists", async (t) => {
+    const agent = new Agent({ providers: [new ScriptedProvider([], { fallback: "ok" })], driver: new MemoryDriver() });
+    t.after(() => agent.close());
+    assert.throws(() => agent.on(untyped("run.ended"), () => undefined), refused("event", /"run.finished"/));
+    const run = (input: object) => agent.run(untyped({ message: "x", ...input }));
+    await assert.rejects(run({ session: "1" }), refused("session", /one of message, compact, commands, attachments/));
+    await assert.rejects(run({ reasoningEffort: "huge" }), refused("reasoningEffort", /"minimal"/));
+    await assert.rejects(run({ overflow: "block" }), refused("overflow", /"drop", "merge"/));
+    for (let i = 0; i < 2; i += 1) await (await agent.run({ message: "x" })).result;
+    assert.equal((await agent.sessions.list()).sessions.length, 2);
+    assert.equal((await agent.sessions.list({})).total, 2);
+    await assert.rejects(agent.sessions.list({ limit: -1 }), refused("limit", /a whole number/));
+    await assert.rejects(agent.sessions.list({ limit: untyped("5") }), refused("limit", /a whole number/));
+  });
+
+  it("a tool may return its text alone; one that returns nothing has failed, and says so", async (t) => {
+    const provider = new ScriptedProvider([
+      callTools(["plain", {}, "a"], ["empty", {}, "b"], ["odd", {}, "c"]),
+      say("done"),
+    ]);
+    const tools = [
+      testTool("plain", () => untyped("just text")),
+      testTool("empty", () => untyped(undefined)),
+      testTool("odd", () => untyped({ output: "x" })),
+    ];
+    const agent = new Agent({ providers: [provider], tools });
+    t.after(() => agent.close());
+    const told: unknown[] = [];
+    for await (const event of await agent.run({ message: "x" }))
+      if (event.type === "tool_result") told.push([event.name, event.failed, event.output]);
+    assert.deepEqual(told, [
+      ["plain", false, "just text"],
+      ["empty", true, "empty: it did its work, but returned nothing that can be shown"],
+      ["odd", true, "odd: it did its work, but returned nothing that can be shown"],
+    ]);
+  });
+});

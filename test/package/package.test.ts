@@ -1,0 +1,375 @@
+import assert from "node:assert/strict";
+import { execFile, execFileSync } from "node:child_process";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import path from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { loadedBy, packagesIn, type Loaded } from "../helpers/loaded.js";
+import { SOURCE_FLAGS, source } from "../helpers/node.js";
+import { install, NPM, pack } from "../helpers/packed.js";
+import type { GantryServer } from "../helpers/server.js";
+import { makeTempDir, type TempDir } from "../helpers/temp.js";
+
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
+  version: string;
+};
+/** Adapters that config can name; beside them are what two of them share, and the terminal, which the command loads. */
+const ADAPTERS = readdirSync(path.join(ROOT, "adapters")).filter(
+  (name) => name !== "acp-shared" && name !== "terminal",
+);
+
+describe("the package, unpacked in a stranger's folder", () => {
+  let folder: TempDir;
+  let home: TempDir;
+  let installed: string;
+
+  /** As the stranger: no condition, no loader, another working directory. */
+  const node = async (script: string): Promise<string> => {
+    const { stdout } = await run(process.execPath, ["--input-type=module", "-e", script], {
+      cwd: folder.path,
+      env: environment(),
+    });
+    return stdout.trim();
+  };
+  const environment = (): NodeJS.ProcessEnv => {
+    const env: NodeJS.ProcessEnv = { ...process.env, GANTRY_HOME: home.path, npm_config_offline: "true" };
+    delete env.NODE_OPTIONS;
+    return env;
+  };
+
+  before(async () => {
+    folder = await makeTempDir();
+    home = await makeTempDir();
+    installed = install(pack(folder.path), folder.path, ["@types/node"]);
+    await folder.write({ "package.json": '{ "name": "stranger", "private": true, "type": "module" }' });
+  });
+
+  after(async () => {
+    await folder.remove();
+    await home.remove();
+  });
+
+  it("holds what it needs and nothing of this repository's own", () => {
+    const files = execFileSync("find", [".", "-type", "f"], { cwd: installed, encoding: "utf8" }).trim().split("\n");
+    for (const file of [
+      "./package.json",
+      "./README.md",
+      "./LICENSE",
+      "./dist/src/cli.js",
+      "./dist/es/src/index.d.ts",
+      "./dist/THIRD-PARTY-LICENSES.txt",
+      "./dist/console/index.html",
+    ]) {
+      assert.ok(files.includes(file), `${file} is missing`);
+    }
+    assert.deepEqual(
+      files.filter((file) => /^\.\/(src|test|adapters|\.ci|node_modules)\//.test(file)),
+      [],
+    );
+    assert.equal(statSync(path.join(installed, "dist/src/cli.js")).mode & 0o111, 0o111);
+    for (const file of files.filter((name) => /\.(js|ts|map)$/.test(name))) {
+      assert.ok(
+        !readFileSync(path.join(installed, file), "utf8").includes(ROOT),
+        `${file} names a path of this machine`,
+      );
+    }
+  });
+
+  it("tells an old Node what it needs: it can be read there, and asks for nothing before", async () => {
+    const { parse } = await import("acorn");
+    const text = readFileSync(path.join(installed, "dist/src/cli.js"), "utf8");
+    // Node 12 knows these words and no later ones.
+    parse(text, { ecmaVersion: 2019, sourceType: "script", allowHashBang: true });
+    const told = text.indexOf("process.exit(1)");
+    assert.ok(text.slice(0, told).includes("needs Node"));
+    assert.doesNotMatch(text.slice(0, told), /require|import|getBuiltinModule/);
+  });
+
+  it("runs by npx", async () => {
+    const [command = "npm", ...args] = NPM;
+    const { stdout } = await run(command, [...args, "exec", "--no", "--", "gantry", "--version"], {
+      cwd: folder.path,
+      env: environment(),
+    });
+    assert.equal(stdout.trim().split("\n").at(-1), manifest.version);
+  });
+
+  it("is one module, whichever entry point it is loaded by", async () => {
+    const output = await node(`
+      import * as gantry from "gantry";
+      import * as testing from "gantry/testing";
+      const adapters = ${JSON.stringify(ADAPTERS)};
+      const context = { where: "here", configDir: "/", home: ${JSON.stringify(home.path)}, projectDir: "/" };
+      for (const name of adapters) {
+        const { default: descriptor } = await import("gantry/adapters/" + name);
+        if (descriptor.gantry !== 1 || descriptor.name !== name) throw new Error(name + " is no descriptor");
+        try {
+          descriptor.parse({ "no such key": 1 }, context);
+          throw new Error(name + " takes any key");
+        } catch (error) {
+          if (!(error instanceof gantry.ConfigError)) throw error;
+        }
+      }
+      if (typeof gantry.Agent !== "function" || Object.keys(testing).length === 0) throw new Error("empty");
+      const { ProviderError } = gantry;
+      console.log(ProviderError.name, new ProviderError("p", "server", "x").name, adapters.length);
+    `);
+    assert.equal(output, `ProviderError ProviderError ${ADAPTERS.length}`);
+  });
+
+  it("has the names that it is imported by: of classes, of functions, and so of errors", async () => {
+    const output = await node(`
+      const faces = ["gantry", "gantry/http", "gantry/testing", "gantry/client", ...${JSON.stringify(ADAPTERS)}.map((name) => "gantry/adapters/" + name)];
+      const wrong = [];
+      let seen = 0;
+      for (const face of faces)
+        for (const [name, value] of Object.entries(await import(face)))
+          if (typeof value === "function") (seen += 1, value.name === name || wrong.push(face + " " + name + ": " + value.name));
+      const { ConfigError, GantryError } = await import("gantry");
+      const error = new ConfigError("x");
+      console.log(JSON.stringify({ wrong, many: seen > 50, error: String(error), stack: error.stack.split("\\n")[0], is: error instanceof GantryError }));
+    `);
+    assert.deepEqual(JSON.parse(output), {
+      wrong: [],
+      many: true,
+      error: "ConfigError: x",
+      stack: "ConfigError: x",
+      is: true,
+    });
+  });
+
+  it("runs an agent that is embedded", async () => {
+    const output = await node(`
+      import { Agent, MemoryDriver } from "gantry";
+      import { OfflineProvider } from "gantry/adapters/offline-provider";
+      const agent = new Agent({ providers: [new OfflineProvider({ servers: [] })], driver: new MemoryDriver() });
+      const run = await agent.run({ message: "Hello" });
+      const { output, iterations } = await run.result;
+      await agent.close();
+      console.log(iterations, /No language model is attached/.test(output));
+    `);
+    assert.equal(output, "1 true");
+  });
+
+  it("holds the console, with the licences of what is in it", async () => {
+    const output = await node(`
+      import { Agent } from "gantry";
+      import { WebConsoleTransport } from "gantry/adapters/web-console";
+      import { openHttpHost } from "gantry/http";
+      import { ScriptedProvider } from "gantry/testing";
+      const agent = new Agent({ providers: [new ScriptedProvider([])] });
+      const host = openHttpHost({ port: 0 });
+      const { address } = await new WebConsoleTransport({}, host).start(agent);
+      const page = await (await fetch(address)).text();
+      const files = [...page.matchAll(/="([/]console[/]assets[/][^"]+)"/g)].map(([, path]) => new URL(path, address));
+      const statuses = await Promise.all(files.map(async (file) => (await fetch(file)).status));
+      console.log(statuses.length > 1, new Set(statuses).size, statuses[0]);
+      await host.close(AbortSignal.abort());
+      await agent.close();
+    `);
+    assert.equal(output, "true 1 200");
+    const licences = readFileSync(path.join(installed, "dist/THIRD-PARTY-LICENSES.txt"), "utf8");
+    for (const name of ["preact", "@preact/signals", "marked", "dompurify", "highlight.js"])
+      assert.match(licences, new RegExp(`^${name} \\d`, "m"));
+  });
+
+  it("finds the code of its threads", async () => {
+    const output = await node(`
+      import { builtinTools } from "gantry";
+      const list = builtinTools().find(({ name }) => name === "list");
+      const context = { projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, state: new Map() };
+      console.log((await list.run(list.parse({}), context)).text);
+    `);
+    assert.match(output, /^package\.json$/m);
+  });
+
+  it("finds what looks at schemas in them", async () => {
+    const output = await node(`
+      import { Agent } from "gantry";
+      import { ScriptedProvider } from "gantry/testing";
+      const agent = new Agent({ providers: [new ScriptedProvider(["36", "[1]"])] });
+      for (const [$schema, type] of [["https://json-schema.org/draft/2020-12/schema", "integer"], ["http://json-schema.org/draft-07/schema#", "array"]])
+        console.log(JSON.stringify((await (await agent.run({ message: "x", outputSchema: { $schema, type } })).result).structured));
+      await agent.close();
+    `);
+    assert.equal(output, "36\n[1]");
+  });
+
+  it("has a client that is one file, for browsers too, and starts without the rest", async () => {
+    const file = path.join(installed, "dist/es/adapters/koa-http-api/client/index.js");
+    assert.doesNotMatch(readFileSync(file, "utf8"), /\bimport\s*[("'{*\w]|\brequire\b|\bprocess\./);
+    const output = await node(`
+      import { Agent, MemoryDriver } from "gantry";
+      import { openHttpHost } from "gantry/http";
+      import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
+      import { ScriptedProvider } from "gantry/testing";
+      import { GantryClient } from "gantry/client";
+      const agent = new Agent({ providers: [new ScriptedProvider(["Hello."])], driver: new MemoryDriver() });
+      const logger = { debug() {}, info() {}, warn() {}, error() {} };
+      const host = openHttpHost({ port: 0, logger });
+      const { address } = await new KoaHttpTransport({}, host, logger).start(agent);
+      const { output, model } = await new GantryClient({ url: address }).run({ message: "Hi" });
+      await host.close(AbortSignal.abort());
+      await agent.close();
+      console.log(model, output);
+    `);
+    assert.equal(output, "scripted/scripted-1 Hello.");
+  });
+
+  it("has types that a strict compiler takes", async () => {
+    await folder.write({
+      "check.ts": `
+        import { Agent, ConfigError, defineAdapter, inject, OPTIONS } from "gantry";
+        import type { ModelProvider, Run, SessionDriver, Tool, Transport } from "gantry";
+        import * as testing from "gantry/testing";
+        import type { Message } from "gantry/client";
+        ${ADAPTERS.map((name, index) => `import adapter${index} from "gantry/adapters/${name}";`).join("\n")}
+        export const names: string[] = [${ADAPTERS.map((_, index) => `adapter${index}.name`).join(", ")}];
+        export async function ask(provider: ModelProvider, driver: SessionDriver, tools: Tool[]): Promise<string> {
+          const agent = new Agent({ providers: [provider], driver, tools });
+          const run: Run = await agent.run({ message: "hi" });
+          return (await run.result).output;
+        }
+        // @ts-expect-error a wrong type is noticed, so the types are there
+        export const wrong: number = new ConfigError("x").message;
+        // @ts-expect-error so are those of the client's answers
+        export const role: Message["role"] = "nobody";
+        export type T = Transport; export const x = [testing, defineAdapter, inject, OPTIONS];
+      `,
+      "tsconfig.json": JSON.stringify({
+        compilerOptions: {
+          target: "es2023",
+          lib: ["es2023", "esnext.disposable"],
+          module: "nodenext",
+          strict: true,
+          noEmit: true,
+          types: ["node"],
+          skipLibCheck: false,
+        },
+        files: ["check.ts"],
+      }),
+    });
+    // A page has no Node, and its own platform.
+    await folder.write({
+      "page.ts": `
+        import { GantryClient, SessionPage } from "gantry/client";
+        const page = new SessionPage();
+        for await (const event of new GantryClient({ fetch: window.fetch }).sessions.watch("a", { last: 50 })) page.apply(event);
+        document.title = page.state?.session.title ?? "";
+        // @ts-expect-error there is no other way in
+        process.exit();
+      `,
+      "page.json": JSON.stringify({
+        compilerOptions: {
+          target: "es2022",
+          lib: ["es2022", "dom", "dom.iterable"],
+          module: "esnext",
+          moduleResolution: "bundler",
+          strict: true,
+          noEmit: true,
+          types: [],
+          skipLibCheck: false,
+        },
+        files: ["page.ts"],
+      }),
+    });
+    // Both in one process, which is warm for the second.
+    const tsc = path.join(ROOT, "node_modules/typescript/bin/tsc");
+    const { stdout } = await run(process.execPath, [tsc, "-b", ".", "page.json"], { cwd: folder.path }).catch(
+      (error: { stdout: string }) => error,
+    );
+    assert.equal(stdout, "");
+  });
+});
+
+describe("the build", () => {
+  it("serves the HTTP API as its source does, with less of the packages behind it", async () => {
+    // Without the condition of the other tests, what they import is the build.
+    const files = ["endpoints", "sse", "ending", "openapi"].map((name) => source(`test/koa-http-api/${name}.test.ts`));
+    const flags = SOURCE_FLAGS.filter((flag) => flag !== "--conditions=@gantry/source");
+    const env = { ...process.env };
+    delete env.NODE_TEST_CONTEXT;
+    const args = [...flags, "--test", "--test-reporter=tap", ...files];
+    const { stdout } = await run(process.execPath, args, { cwd: ROOT, env, maxBuffer: 2 ** 26 }).catch(
+      (error: { stdout: string }) => error,
+    );
+    assert.match(stdout, /^# fail 0$/m, stdout);
+    assert.match(stdout, /^# pass [1-9]\d/m, stdout);
+  });
+});
+
+describe("what a start loads", () => {
+  /** Parsing takes a millisecond for each 50 kB, a file half of one: whoever starts an agent waits for it. */
+  const WHY =
+    "it is loaded at every start; import it where it is needed, or say in .ci/build.mjs what is loaded together " +
+    "(run.cjs, tools.cjs and seldom.cjs are deferred: something of theirs was used at once)";
+
+  /** Bounds are what it was when this was written, and a little more. */
+  function assertLight(loaded: Loaded, most: { files: number; bytes: number; packages: string[]; builtins: string[] }) {
+    const bytes = [...loaded.files.values()].reduce((sum, size) => sum + size, 0);
+    const list = [...loaded.files].map(([name, size]) => `${name} ${size}`).join(", ");
+    assert.ok(loaded.files.size > 2, "it was seen what is loaded");
+    assert.ok(loaded.files.size <= most.files, `${loaded.files.size} files, at most ${most.files}: ${WHY} (${list})`);
+    assert.ok(bytes <= most.bytes, `${bytes} bytes of code, at most ${most.bytes}: ${WHY} (${list})`);
+    const news = (names: readonly string[], known: readonly string[]) => names.filter((name) => !known.includes(name));
+    assert.deepEqual(news(loaded.packages, most.packages), [], `code of these packages: ${WHY}`);
+    assert.deepEqual(news(loaded.builtins, most.builtins), [], `these modules of Node's: ${WHY}`);
+  }
+
+  const builtins = ["fs/promises", "os", "timers/promises"];
+  /** What Node itself loads to listen. */
+  const LISTENING = ["child_process", "cluster", "dgram", "dns"];
+  const packages = ["better-sqlite3", "uuid", "valibot"];
+
+  const config = {
+    providers: [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x", models: ["m1"] }],
+  };
+
+  it("of `gantry serve`, to the listen line", async (t) => {
+    const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
+    assertLight(loaded, { files: 4, bytes: 333_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+  });
+
+  it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
+    const ask = ({ child, projectDir }: GantryServer) => {
+      const session = { cwd: projectDir, mcpServers: [] };
+      const frames = [
+        { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } },
+        { jsonrpc: "2.0", id: 2, method: "session/new", params: session },
+      ];
+      for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
+    };
+    const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
+    assertLight(loaded, { files: 4, bytes: 356_000, packages, builtins });
+  });
+
+  it("of a first run over HTTP: Koa, its router and its parser of bodies in one file, without what nobody asks them for", () => {
+    const file = path.join(ROOT, "dist/chunks/api.cjs");
+    const never = [
+      "accepts",
+      "content-disposition",
+      "cookies",
+      "debug",
+      "depd",
+      "destroy",
+      "formidable",
+      "http-assert",
+    ];
+    const asked = ["@koa/router", "co-body", "koa", "koa-body", "path-to-regexp", "raw-body"];
+    const found = packagesIn(file);
+    assert.deepEqual(
+      asked.filter((name) => !found.includes(name)),
+      [],
+      "it is seen what is in it",
+    );
+    assert.deepEqual(
+      [...never, "iconv-lite", "mime-db", "mime-types", "negotiator", "zod"].filter((name) => found.includes(name)),
+      [],
+      WHY,
+    );
+    assert.ok(statSync(file).size <= 105_000, `${statSync(file).size} bytes: ${WHY}`);
+  });
+});

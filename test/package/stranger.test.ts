@@ -1,0 +1,177 @@
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { connect } from "node:net";
+import path from "node:path";
+import { after, before, describe, it, type TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { install, pack } from "../helpers/packed.js";
+import { makeTempDir, type TempDir } from "../helpers/temp.js";
+
+const run = promisify(execFile);
+const DOCS = fileURLToPath(new URL("../../docs/", import.meta.url));
+
+/** The guides, by the folder that each begins with. */
+const GUIDES = {
+  "gantry-lines": "writing-a-transport.md",
+  "gantry-file-driver": "writing-a-driver.md",
+  "gantry-house-model": "writing-a-provider.md",
+  "gantry-dice": "plugins.md",
+};
+
+/** All that the guides end with, in one config; what a guide's own config says of its part is said here. */
+const CONFIG = {
+  server: { port: 0, transports: ["koa-http-api", { transport: "../gantry-lines/index.js", port: 0 }] },
+  session: { driver: "../gantry-file-driver/index.js", path: "store.json" },
+  providers: [{ driver: "../gantry-house-model/index.js", url: "" }],
+  agent: { tools: ["*", { tool: "../gantry-dice/index.js", sides: 2 }] },
+};
+
+describe("a stranger's day, with gantry installed globally elsewhere", () => {
+  /** What npm calls a prefix: `lib/node_modules/gantry`, and `bin/gantry` that leads there. */
+  let prefix: TempDir;
+  let tarball: string;
+  let gantry: string;
+
+  before(async () => {
+    prefix = await makeTempDir("gantry prefix ");
+    tarball = pack(prefix.path);
+    const installed = install(tarball, prefix.at("lib"));
+    mkdirSync(prefix.at("bin"));
+    gantry = prefix.at("bin", "gantry");
+    symlinkSync(path.join(installed, "dist/src/cli.js"), gantry);
+  });
+  after(() => prefix.remove());
+
+  /** A folder with everything that the guides say to save, each in the folder that it says to make. */
+  async function day(t: TestContext): Promise<TempDir> {
+    const folder = await makeTempDir();
+    t.after(() => folder.remove());
+    for (const [name, page] of Object.entries(GUIDES)) {
+      const text = readFileSync(path.join(DOCS, page), "utf8");
+      assert.ok(text.includes(`mkdir ${name} && cd ${name}\n`), `${page} makes ${name}`);
+      const saved = [...text.matchAll(/[Ss]ave as `([^`]+)`:\n\n```\w+\n(.*?)^```$/gms)];
+      assert.ok(saved.length >= 3, `${page}: a module, its test, a config`);
+      await folder.write({
+        [`${name}/package.json`]: JSON.stringify({ name, version: "1.0.0", type: "module", exports: "./index.js" }),
+        ...Object.fromEntries(saved.map(([, file = "", content = ""]) => [`${name}/${file}`, content])),
+      });
+    }
+    return folder;
+  }
+
+  const environment = (home: string): NodeJS.ProcessEnv => {
+    const env: NodeJS.ProcessEnv = { ...process.env, GANTRY_HOME: home, npm_config_offline: "true" };
+    for (const name of ["NODE_OPTIONS", "NODE_TEST_CONTEXT", "NODE_PATH"]) delete env[name];
+    return env;
+  };
+
+  /** Start a program; resolves with what `pattern` matches of what it prints. It is ended with the test. */
+  async function started(t: TestContext, command: string[], cwd: string, home: string, pattern: RegExp) {
+    const child = spawn(process.execPath, command, { cwd, env: environment(home), stdio: ["ignore", "pipe", "pipe"] });
+    t.after(async () => {
+      if (child.exitCode !== null || !child.kill()) return;
+      await once(child, "close");
+    });
+    let output = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (output += text));
+    while (!pattern.test(output)) {
+      if (child.exitCode !== null) throw new Error(`it ended:\n${output}`);
+      await Promise.race([once(child.stdout, "data"), once(child.stderr, "data"), once(child, "close")]);
+    }
+    return { match: pattern.exec(output) ?? [], output: () => output };
+  }
+
+  /** Everything of the guides under one server; what a client of the line transport is told, and what is stored then. */
+  async function served(t: TestContext, folder: TempDir) {
+    const home = folder.at("home");
+    mkdirSync(home);
+    // The page's port may be taken here.
+    const model = (await folder.read("gantry-house-model/model.js")).replace("4002", "0");
+    await folder.write({
+      "gantry-house-model/model.js": model.replace(
+        /\.listen\((.*)\);/,
+        ".listen($1, function () { console.log(this.address().port); });",
+      ),
+    });
+    const { match: house } = await started(t, ["gantry-house-model/model.js"], folder.path, home, /^(\d+)$/m);
+    const [provider] = CONFIG.providers;
+    const config = { ...CONFIG, providers: [{ ...provider, url: `http://127.0.0.1:${house[1]}` }] };
+    await folder.write({ "work/config.json": JSON.stringify(config) });
+    const listed = await run(process.execPath, [gantry, "adapters", "--config", folder.at("work/config.json")], {
+      cwd: folder.path,
+      env: environment(home),
+    }).catch((error: { stdout: string; stderr: string }) => error);
+    assert.doesNotMatch(listed.stdout + listed.stderr, /cannot be used/);
+    const server = await started(
+      t,
+      [gantry, "serve", "--config", folder.at("work/config.json")],
+      folder.at("work"),
+      home,
+      /listening on tcp:\/\/127\.0\.0\.1:(\d+)/,
+    );
+    const socket = connect(Number(server.match[1]), "127.0.0.1", () =>
+      socket.write(`${JSON.stringify({ text: "Roll." })}\n`),
+    );
+    let told = "";
+    for await (const text of socket.setEncoding("utf8")) {
+      told += text as string;
+      if (/"(done|error)"/.test(told)) break;
+    }
+    const store = JSON.parse(await folder.read("work/store.json")) as { chains: unknown[] };
+    return { told, stored: store.chains.length, output: server.output() };
+  }
+
+  it("a tool, a transport, a provider and a driver that have no gantry of their own get the one that runs", async (t) => {
+    const { told, stored, output } = await served(t, await day(t));
+    assert.match(told, /The dice say [234]\./, output);
+    assert.equal(stored, 1);
+  });
+
+  it("with a copy of their own they pass their checks, and work together with the one that runs", async (t) => {
+    const folder = await day(t);
+    install(tarball, folder.path);
+    await Promise.all(
+      Object.keys(GUIDES).map(async (name) => {
+        mkdirSync(folder.at(name, "node_modules"));
+        symlinkSync(folder.at("node_modules", "gantry"), folder.at(name, "node_modules", "gantry"), "dir");
+        const { stdout } = await run(process.execPath, ["--test", "--test-reporter=tap"], {
+          cwd: folder.at(name),
+          env: environment(folder.path),
+          maxBuffer: 1 << 26,
+        }).catch((error: { stdout: string }) => error);
+        assert.match(stdout, /^# fail 0$/m, `${name}: ${stdout}`);
+      }),
+    );
+    const { told, stored, output } = await served(t, folder);
+    assert.match(told, /The dice say [234]\./, output);
+    assert.equal(stored, 1);
+  });
+
+  it("a class that a copy of its own has decorated is refused in one line", async (t) => {
+    const folder = await makeTempDir();
+    t.after(() => folder.remove());
+    install(tarball, folder.path);
+    const odd = `import { defineAdapter, inject, injectable, OPTIONS } from "gantry";
+      class Odd { constructor(options) { this.options = options; } }
+      inject(OPTIONS)(Odd, undefined, 0);
+      injectable()(Odd);
+      export default defineAdapter({ kind: "tool", name: "odd", use: Odd });`;
+    await folder.write({
+      "odd.mjs": odd,
+      "config.json": '{ "server": { "port": 0 }, "agent": { "tools": ["./odd.mjs"] } }',
+    });
+    const refused = await run(process.execPath, [gantry, "serve", "--config", folder.at("config.json")], {
+      cwd: folder.path,
+      env: environment(folder.at("home")),
+    }).then(
+      () => assert.fail("it serves"),
+      (error: { code: number; stderr: string }) => error,
+    );
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /agent\.tools\[0\]: odd .*@injectable\(\) of the gantry that runs, .*say create/);
+  });
+});

@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { inspect } from "node:util";
+import { ConfigError } from "gantry";
+import { readAddress, tlsOptions } from "../../../adapters/postgres-driver/address.js";
+
+it("reads where a database is, and tells it without who comes there", () => {
+  const address = readAddress(
+    "postgres://ad%40a:p%2Fw%3A1@db.example.org/store?sslmode=disable&application_name=other",
+  );
+  const { host, port, user, database, name } = address;
+  assert.deepEqual(
+    { host, port, user, database, name },
+    {
+      host: "db.example.org",
+      port: 5432,
+      user: "ad@a",
+      database: "store",
+      name: "other",
+    },
+  );
+  assert.equal(address.password(), "p/w:1");
+  assert.equal(address.where, "db.example.org:5432/store");
+  assert.ok(!inspect(address, { depth: 5, showHidden: true }).includes("p/w:1"));
+  assert.equal(readAddress("postgresql://a@[::1]:6000/b").where, "[::1]:6000/b");
+  assert.equal(readAddress("postgres://a@/b?host=/run/postgresql").host, "/run/postgresql");
+  // The database of the user's name, as elsewhere.
+  assert.equal(readAddress("postgres://ada@host").database, "ada");
+});
+
+it("encrypts as sslmode says, and trusts nobody who was not named", () => {
+  const tls = (mode: string) => tlsOptions(readAddress(`postgres://a@b/c?sslmode=${mode}`));
+  assert.equal(tlsOptions(readAddress("postgres://a@b/c")), undefined);
+  assert.equal(tls("disable"), undefined);
+  for (const mode of ["require", "verify-ca", "verify-full"]) assert.deepEqual(tls(mode), {});
+  for (const mode of ["no-verify", "prefer", "allow"]) assert.deepEqual(tls(mode), { rejectUnauthorized: false });
+});
+
+it("refuses what says no place, and does not repeat it", () => {
+  for (const url of [
+    "",
+    "nonsense s3cret",
+    "http://a:s3cret@b/c",
+    "postgres://a:s3cret@b:99999/c",
+    "postgres://a:s3cret@b/c?sslmode=s3cret",
+    "postgres://%zz:s3cret@b/c",
+    // Passwords that should have been encoded.
+    "postgres://a:s3cret/b@c/d",
+    "postgres://a:12/s3cret@c/d",
+    "postgres://a:12#s3cret@c/d",
+    "postgres://a:12?s3cret@c/d",
+    "postgres://a:12?x&s3cret@c/d=e",
+  ])
+    assert.throws(
+      () => readAddress(url),
+      (error) =>
+        error instanceof ConfigError && error.message.startsWith("session.url: ") && !inspect(error).includes("s3cret"),
+      url,
+    );
+});

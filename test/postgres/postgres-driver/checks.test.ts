@@ -1,0 +1,38 @@
+import { after, before, describe, it } from "node:test";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { sessionDriverChecks } from "gantry/testing";
+import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
+import { postgresOptions } from "../../helpers/stores.js";
+import { Holds } from "./hold.js";
+
+for (const durability of ["full", "normal"] as const) {
+  describe(`PostgresDriver keeps the contract (durability ${durability})`, { skip: NO_POSTGRES }, () => {
+    let place = { url: "", schema: "" };
+    let holds = new Holds(place);
+    const ends: (() => unknown)[] = [];
+    const opened = async (): Promise<PostgresDriver> => {
+      const driver = new PostgresDriver(postgresOptions(place, { durability }));
+      await driver.open();
+      return driver;
+    };
+    before(async () => {
+      place = await postgresSchema({ after: (end) => void ends.push(end) });
+      holds = new Holds(place);
+    });
+    after(async () => {
+      await holds.close();
+      for (const end of ends) await end();
+    });
+    const checks = sessionDriverChecks({
+      create: opened,
+      second: opened,
+      reopen: opened,
+      // The schema stays, empty: to make one takes longer than most checks.
+      clean: () => holds.empty(),
+      hold: (part) => holds.hold(part),
+    });
+    // Who comes first has nothing to do with the disk: once is enough.
+    for (const check of checks)
+      if (durability === "normal" || !check.name.startsWith("race:")) it(check.name, () => check.run());
+  });
+}

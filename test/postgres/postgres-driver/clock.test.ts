@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { aHolder, aRun, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
+import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
+import { postgresOptions } from "../../helpers/stores.js";
+
+const HOUR = 3_600_000;
+
+describe("a lease runs out by the server's clock", { skip: NO_POSTGRES }, () => {
+  for (const [what, off] of [
+    ["before", HOUR],
+    ["behind", -HOUR],
+  ] as const)
+    it(`whoever has a clock an hour ${what} it takes none early, and none late`, async (t) => {
+      const ends: (() => unknown)[] = [];
+      const place = await postgresSchema({ after: (end) => void ends.push(end) });
+      const driver = new PostgresDriver(postgresOptions(place));
+      const { now } = Date;
+      t.after(async () => {
+        Date.now = now;
+        await driver.close();
+        for (const end of ends) await end();
+      });
+      await driver.open();
+      for (const id of ["a", "b"]) await driver.create({ session: aSession(id) });
+      const { fence } = await leaseOf(driver, "a", "h1", 60_000);
+      await driver.write("a", change({ fence, runs: [aRun("r", "a")] }));
+
+      Date.now = () => now() + off;
+      const rival = await driver.lease("a", aHolder("h2"), 60_000);
+      assert.ok("heldBy" in rival, "taken before its time");
+      assert.deepEqual((await driver.run("r"))?.holder, aHolder("h1"));
+      const short = await leaseOf(driver, "b", "h1", 100);
+      const told = Date.parse(short.expiresAt) - now();
+      assert.ok(Math.abs(told) < HOUR / 2, `it says that it ends ${told} ms from now`);
+      // When it has run out it is another's.
+      const by = now() + 10_000;
+      for (let had = false; !had; assert.ok(had || now() < by, "nobody has it when its time is over"))
+        had = "fence" in (await driver.lease("b", aHolder("h2"), 60_000));
+    });
+});

@@ -1,0 +1,227 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { inspect } from "node:util";
+import { StoreError } from "gantry";
+import { NO_POSTGRES, asAdmin, postgresSchema, postgresUrl } from "../../helpers/postgres.js";
+import { TcpProxy } from "../../helpers/tcp-proxy.js";
+import type { Hooks } from "../../helpers/temp.js";
+import { Connections } from "../../../adapters/postgres-driver/connections.js";
+
+const real = { skip: NO_POSTGRES };
+const POOL = { size: 4, connectTimeout: 3, idleTimeout: 30, statementTimeout: 10 };
+
+async function opened(hooks: Hooks, url: string, pool: Partial<typeof POOL> = {}): Promise<Connections> {
+  const connections = new Connections({ url, pool: { ...POOL, ...pool } });
+  hooks.after(() => connections.close());
+  await connections.open(() => Promise.resolve());
+  return connections;
+}
+
+it("asks at most as many at a time as it has connections, and the others afterwards", real, async (t) => {
+  const connections = await opened(t, await postgresUrl());
+  const name = `pool-${process.pid}`;
+  const at = await Promise.all(
+    Array.from({ length: 20 }, async () => {
+      const [row] = await connections.query<{ pid: number }>(
+        "SELECT pg_backend_pid() AS pid, pg_sleep(0.01), $1",
+        [name],
+        "read",
+      );
+      return row?.pid;
+    }),
+  );
+  assert.equal(at.length, 20);
+  assert.ok(new Set(at).size <= POOL.size);
+});
+
+it("prepares on one connection, several statements in one text", real, async (t) => {
+  const { url, schema } = await postgresSchema(t);
+  const connections = new Connections({ url, pool: POOL });
+  t.after(() => connections.close());
+  await connections.open(async (query) => {
+    await query(`BEGIN; CREATE SCHEMA ${schema}; CREATE TABLE ${schema}.t (a int)`);
+    await query(`INSERT INTO ${schema}.t VALUES ($1)`, [7]);
+    assert.deepEqual(await query(`SELECT 1 AS b; SELECT a FROM ${schema}.t`), [{ a: 7 }]);
+    await query("COMMIT");
+  });
+  assert.deepEqual(await connections.query(`SELECT a FROM ${schema}.t`, [], "read"), [{ a: 7 }]);
+});
+
+it("leaves nothing behind of a preparation that failed", real, async (t) => {
+  const { url, schema } = await postgresSchema(t);
+  const connections = new Connections({ url, pool: POOL });
+  t.after(() => connections.close());
+  const broken = connections.open(async (query) => {
+    await query(`BEGIN; CREATE SCHEMA ${schema}`);
+    await query("SELECT nothing.such()");
+  });
+  await assert.rejects(broken, /nothing/);
+  await connections.open(() => Promise.resolve());
+  const found = await connections.query("SELECT 1 FROM pg_namespace WHERE nspname = $1", [schema], "read");
+  assert.deepEqual(found, []);
+});
+
+it("sends again what a lost connection broke off, whether the server heard of it or not", real, async (t) => {
+  const { url, schema } = await postgresSchema(t);
+  await asAdmin(url, `CREATE SCHEMA ${schema}`, `CREATE TABLE ${schema}.t (token text PRIMARY KEY, times int)`);
+  const proxy = await TcpProxy.before(t, url);
+  const connections = await opened(t, proxy.url(url));
+  const put = (token: string) =>
+    connections.query(
+      `INSERT INTO ${schema}.t AS t VALUES ($1, 1) ON CONFLICT (token) DO UPDATE SET times = t.times + 1`,
+      [token],
+      "once",
+    );
+  for (let n = 0; n < 3; n++) {
+    proxy.cutNext("question");
+    await put(`unheard ${n}`);
+    proxy.cutNext("answer");
+    await put(`unanswered ${n}`);
+  }
+  const rows = await connections.query<{ token: string; times: number }>(`SELECT * FROM ${schema}.t`, [], "read");
+  assert.equal(rows.length, 6);
+  for (const { token, times } of rows) assert.ok(times === 1 || token.startsWith("unanswered"), token);
+  assert.ok(rows.some(({ times }) => times === 2));
+});
+
+it("cancels a statement that takes too long, and the next is not cancelled with it", real, async (t) => {
+  const connections = await opened(t, await postgresUrl(), { size: 1, statementTimeout: 0.2 });
+  await assert.rejects(
+    connections.query("SELECT pg_sleep(61)", [], "once"),
+    (error) =>
+      error instanceof StoreError && /within 0.2 s; whether the change was made is not known$/.test(error.message),
+  );
+  // One that may take longer.
+  await connections.query("SELECT pg_sleep(0.5)", [], "read", { seconds: 20 });
+  const sleeping =
+    "SELECT count(*)::int AS n FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%sleep(6' || '1)%'";
+  assert.deepEqual(await connections.query(sleeping, [], "read", { seconds: 20 }), [{ n: 0 }]);
+});
+
+it("sends again what the server broke off for the sake of another statement", real, async (t) => {
+  const { url, schema } = await postgresSchema(t);
+  await asAdmin(
+    url,
+    `CREATE SCHEMA ${schema}`,
+    `CREATE TABLE ${schema}.t AS SELECT 1 AS id, 0 AS n UNION ALL SELECT 2, 0`,
+    `CREATE FUNCTION ${schema}.both(a int, b int) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+       UPDATE ${schema}.t SET n = n + 1 WHERE id = a; PERFORM pg_sleep(0.05); UPDATE ${schema}.t SET n = n + 1 WHERE id = b; END $$`,
+  );
+  const connections = await opened(t, url);
+  const both = (a: number, b: number) => connections.query(`SELECT ${schema}.both($1, $2)`, [a, b], "once");
+  await Promise.all([both(1, 2), both(2, 1)]);
+  assert.deepEqual(await connections.query(`SELECT n FROM ${schema}.t`, [], "read"), [{ n: 2 }, { n: 2 }]);
+});
+
+it("tells a failed statement as the server does, without a user's words", real, async (t) => {
+  const { url, schema } = await postgresSchema(t);
+  await asAdmin(
+    url,
+    `CREATE SCHEMA ${schema}`,
+    `CREATE FUNCTION ${schema}.refuse(what text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+       RAISE EXCEPTION 'no' USING ERRCODE = 'GN001', DETAIL = what; END $$`,
+  );
+  const connections = await opened(t, url);
+  const secret = "what a user wrote";
+  const failed = async (text: string): Promise<Error> => {
+    try {
+      await connections.query(text, [secret], "read");
+    } catch (error) {
+      if (error instanceof Error) return error;
+    }
+    throw new Error("it did not fail");
+  };
+  for (const text of ["SELECT $1::text::int", "SELECT 1 / (length($1::text) - 17), $1"]) {
+    const error = await failed(text);
+    assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(secret));
+    assert.match(error.message, /22/);
+  }
+  // What the driver's own functions refuse with is theirs to read.
+  const own = await failed(`SELECT ${schema}.refuse($1)`);
+  assert.deepEqual(
+    [own.message, (own as { code?: string }).code, (own as { detail?: string }).detail],
+    ["no", "GN001", secret],
+  );
+});
+
+it("tells who is not let in at once, and nothing of the password", real, async (t) => {
+  const url = new URL(await postgresUrl());
+  const password = "geheim-geheim";
+  url.password = password;
+  const connections = new Connections({ url: url.href, pool: POOL });
+  t.after(() => connections.close());
+  await assert.rejects(
+    connections.open(() => Promise.resolve()),
+    (error) => {
+      assert.ok(error instanceof StoreError);
+      assert.equal(
+        error.message,
+        `session store ${url.host}${url.pathname}: the server refuses the user or the password of session.url (28P01)`,
+      );
+      assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(password));
+      return true;
+    },
+  );
+  assert.ok(!inspect(connections, { depth: 9, showHidden: true }).includes(password));
+});
+
+it("tells after a while that nothing is there, and takes what comes at once in bounds", async (t) => {
+  const connections = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: { ...POOL, connectTimeout: 1 } });
+  t.after(() => connections.close());
+  await assert.rejects(
+    connections.open(() => Promise.resolve()),
+    (error) => {
+      assert.ok(error instanceof StoreError);
+      assert.equal(
+        error.message,
+        "session store 127.0.0.1:1/c: nothing listens there; check that the server runs (ECONNREFUSED)",
+      );
+      return true;
+    },
+  );
+  // Others: those above may know for long enough that nothing listens, and let nobody wait.
+  // To make so many calls may take a second; all are told as soon as that is known.
+  const fresh = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: POOL });
+  t.after(() => fresh.close());
+  const first = fresh.open(() => Promise.resolve());
+  const many = [first, ...Array.from({ length: 10_499 }, () => fresh.query("SELECT 1", [], "read"))];
+  const told = (await Promise.allSettled(many)).map((one) => (one.status === "rejected" ? String(one.reason) : "done"));
+  assert.equal(told.filter((text) => text.includes("127.0.0.1:1/c: too many calls wait; ")).length, 500);
+  assert.equal(told.filter((text) => text.includes("127.0.0.1:1/c: nothing listens there")).length, 10_000);
+});
+
+it("closes while statements are under way and others wait, however long they take", real, async (t) => {
+  const connections = await opened(t, await postgresUrl(), { size: 1, statementTimeout: 60 });
+  const asked = [connections.query("SELECT pg_sleep(60)", [], "read"), connections.query("SELECT 1", [], "read")];
+  const ends = Promise.allSettled(asked);
+  await connections.close();
+  assert.deepEqual(
+    (await ends).map(({ status }) => status),
+    ["rejected", "rejected"],
+  );
+  await assert.rejects(connections.query("SELECT 1", [], "read"), /it is closed/);
+  await connections.open(() => Promise.resolve());
+  assert.deepEqual(await connections.query("SELECT 1 AS one", [], "read"), [{ one: 1 }]);
+});
+
+it("goes without encryption only where that may be", real, async (t) => {
+  const url = new URL(await postgresUrl());
+  url.searchParams.set("sslmode", "prefer");
+  const connections = await opened(t, url.href);
+  const [row] = await connections.query<{ ssl: boolean }>(
+    "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
+    [],
+    "read",
+  );
+  // A server that offers none is taken as it is.
+  if (row?.ssl) return;
+  for (const mode of ["no-verify", "require", "verify-full"]) {
+    url.searchParams.set("sslmode", mode);
+    const strict = new Connections({ url: url.href, pool: POOL });
+    t.after(() => strict.close());
+    await assert.rejects(
+      strict.open(() => Promise.resolve()),
+      /the server offers no encryption/,
+    );
+  }
+});

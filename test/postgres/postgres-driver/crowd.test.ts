@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
+import { findPostgres } from "../../helpers/postgres-binaries.js";
+import { NO_POSTGRES, ownServer, postgresDatabase } from "../../helpers/postgres.js";
+import { postgresOptions } from "../../helpers/stores.js";
+
+const own = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
+const CROWD = 64;
+const MESSAGES = 8;
+
+it("lets many more processes work than the server has connections", own, async (t) => {
+  const server = await ownServer(t, { max_connections: "20" });
+  const place = { url: await postgresDatabase(t, server), schema: "gantry" };
+  // Each of them has a pool and listens, as a process does.
+  const pool = { size: 10, connectTimeout: 60, idleTimeout: 300, statementTimeout: 25, listenUrl: "" };
+  const drivers = Array.from({ length: CROWD }, () => new PostgresDriver(postgresOptions(place, { pool })));
+  t.after(() => Promise.all(drivers.map((driver) => driver.close())).then(() => undefined));
+  const shared = "shared";
+  const counts = await Promise.all(
+    drivers.map(async (driver, n) => {
+      await driver.open();
+      const id = `session ${n}`;
+      const unsubscribe = driver.notifier.subscribe(id, () => undefined);
+      await driver.create({ session: aSession(id) });
+      for (let seq = 1; seq <= MESSAGES; seq++) {
+        await Promise.all([
+          driver.write(id, change({ add: [aMessage(id, seq)] })),
+          driver.get(shared),
+          driver.list({ limit: 1 }),
+        ]);
+        driver.notifier.publish(id);
+        // A model takes a while.
+        await sleep(20);
+      }
+      unsubscribe();
+      return (await driver.messages(id)).length;
+    }),
+  );
+  assert.deepEqual(
+    counts,
+    Array.from({ length: CROWD }, () => MESSAGES),
+  );
+});

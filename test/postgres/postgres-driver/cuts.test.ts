@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import {
+  aHolder,
+  aMessage,
+  aRun,
+  aSession,
+  anAsk,
+  anInstruction,
+  answered,
+  change,
+  growing,
+  leaseOf,
+  textOf,
+} from "../../../src/testing/session-driver/rule.js";
+import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
+import { randomOf } from "../../helpers/random.js";
+import { postgresOptions } from "../../helpers/stores.js";
+import { TcpProxy } from "../../helpers/tcp-proxy.js";
+import type { Hooks } from "../../helpers/temp.js";
+
+const real = { skip: NO_POSTGRES };
+const CUTS = 200;
+const CHAINS = 6;
+/** What a client says before it is let in, so that its next words are a statement. */
+const INTRODUCTION = 3;
+/** So much is asked at least between two cuts: on a slow machine nothing would come through if only the clock told. */
+const BETWEEN = 2;
+
+/** A driver by way of a proxy, and one that goes there directly. */
+async function drivers(hooks: Hooks): Promise<{ proxy: TcpProxy; cut: PostgresDriver; direct: PostgresDriver }> {
+  const ends: (() => Promise<void> | void)[] = [];
+  const later: Hooks = { after: (end) => void ends.push(end) };
+  const place = await postgresSchema(later);
+  const proxy = await TcpProxy.before(later, place.url);
+  const direct = new PostgresDriver(postgresOptions(place));
+  const cut = new PostgresDriver(postgresOptions({ ...place, url: proxy.url(place.url) }));
+  hooks.after(async () => {
+    await cut.close();
+    await direct.close();
+    for (const end of ends) await end();
+  });
+  await direct.open();
+  await cut.open();
+  return { proxy, cut, direct };
+}
+
+const ONE = { promptTokens: 1, completionTokens: 2, totalTokens: 3, cost: 0.25 };
+
+it("loses nothing and does nothing twice when connections are cut under it", real, async (t) => {
+  const { proxy, cut: driver, direct } = await drivers(t);
+  const random = randomOf(Number(process.env.SEED ?? 12));
+  let done = false;
+  const cutting = (async () => {
+    while (!done) {
+      // Now and then one that is not let in yet; while it is the only one that would be a server that is away.
+      const early = random() >= 0.95 && proxy.spokenOn(INTRODUCTION) > 0;
+      proxy.cutOne(random() < 0.5 ? "question" : "answer", random, early ? 0 : INTRODUCTION);
+      const asked = proxy.asked + BETWEEN;
+      do await sleep(random() * 8);
+      while (!done && proxy.asked < asked);
+    }
+  })();
+
+  /** What one chain must be in the end. */
+  const work = async (id: string) => {
+    await driver.create({ session: aSession(id, { alias: `alias of ${id}` }) });
+    const told = { turns: 0, steered: [] as string[], deleted: 0, fences: [] as number[] };
+    while (proxy.cuts < CUTS) {
+      const turn = told.turns++;
+      const fence = (await leaseOf(driver, id, `holder ${turn}`)).fence;
+      told.fences.push(fence);
+      const [said, grown] = [turn * 2 + 1, turn * 2 + 2];
+      const run = aRun(`run ${turn} of ${id}`, id, { key: `key ${turn} of ${id}` });
+      await driver.write(id, {
+        fence,
+        sync: true,
+        usage: ONE,
+        add: [aMessage(id, said), growing(id, grown)],
+        runs: [run],
+      });
+      for (let n = 0; n < 3; n++) {
+        const append = [{ messageId: `${id}-${grown}`, part: 0, type: "text" as const, text: `${n};` }];
+        await driver.write(id, { fence, sync: false, append });
+      }
+      const steer = `steer ${turn} of ${id}`;
+      await driver.instruct(anInstruction(steer, id));
+      await driver.instruct(anInstruction(`taken back ${turn} of ${id}`, id));
+      assert.equal(await driver.withdraw(`taken back ${turn} of ${id}`), true);
+      assert.equal(await driver.withdraw(`never ${turn} of ${id}`), false);
+      const ask = `ask ${turn} of ${id}`;
+      await driver.write(id, { fence, sync: true, asks: [anAsk(ask, id)] });
+      const answer = await driver.answer(ask, answered("allow", `first ${turn}`));
+      assert.equal(answer?.counts, true);
+      assert.equal((await driver.answer(ask, answered("reject")))?.counts, false);
+      const ended = { ...run, state: "finished" as const, endedAt: run.startedAt };
+      const followed = told.steered.splice(0);
+      if (turn % 2 === 0) {
+        const left = await driver.write(id, { fence, sync: true, runs: [ended], followed, release: true });
+        assert.deepEqual(
+          left.map((one) => one.id),
+          [steer],
+        );
+      } else {
+        await driver.write(id, { fence, sync: true, runs: [ended], followed });
+        await driver.release({ rootId: id, holder: aHolder(`holder ${turn}`), fence, expiresAt: "" });
+      }
+      told.steered.push(steer);
+      const short = `${id} for turn ${turn}`;
+      await driver.create({ session: aSession(short), messages: [aMessage(short, 1)] });
+      await driver.write(short, change({ usage: ONE }));
+      if (turn % 3 > 0) {
+        await driver.delete([short]);
+        told.deleted++;
+      }
+    }
+    return told;
+  };
+
+  const ids = Array.from({ length: CHAINS }, (_, n) => `chain ${n}`);
+  try {
+    const ends = await Promise.all(ids.map(async (id) => [id, await work(id)] as const));
+    done = true;
+    await cutting;
+    let sessions = 0;
+    for (const [id, { turns, steered, deleted, fences }] of ends) {
+      sessions += 1 + turns - deleted;
+      assert.deepEqual(
+        fences,
+        [...new Set(fences)].sort((a, b) => a - b),
+      );
+      const messages = await direct.messages(id);
+      assert.deepEqual(
+        messages.map(({ seq }) => seq),
+        Array.from({ length: turns * 2 }, (_, n) => n + 1),
+      );
+      for (const message of messages.filter(({ role }) => role === "assistant"))
+        assert.equal(textOf(message), "0;1;2;");
+      const session = await direct.get(id);
+      assert.deepEqual(session?.usage, {
+        promptTokens: turns,
+        completionTokens: 2 * turns,
+        totalTokens: 3 * turns,
+        cost: turns / 4,
+      });
+      const runs = await direct.runs({ sessionId: id, limit: 10_000 });
+      assert.deepEqual(
+        runs.map(({ run, holder }) => [run.state, holder]),
+        Array.from({ length: turns }, () => ["finished", null]),
+      );
+      const asks = await direct.asks({ sessionId: id, limit: 10_000 });
+      assert.deepEqual(
+        asks.map(({ answeredBy }) => answeredBy).sort(),
+        Array.from({ length: turns }, (_, n) => `first ${n}`).sort(),
+      );
+      assert.deepEqual(
+        (await direct.instructions(id)).map((one) => one.id),
+        steered,
+      );
+      for (let turn = 0; turn < turns; turn++) {
+        const short = await direct.get(`${id} for turn ${turn}`);
+        assert.equal(short?.usage.promptTokens, turn % 3 > 0 ? undefined : 1);
+      }
+    }
+    assert.equal((await direct.list({ limit: 1 })).total, sessions);
+    assert.ok(proxy.cuts >= CUTS);
+  } finally {
+    done = true;
+    await cutting;
+  }
+});

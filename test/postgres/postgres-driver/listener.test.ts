@@ -1,0 +1,201 @@
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { Client } from "pg";
+import {
+  aSession,
+  anAsk,
+  anInstruction,
+  answered,
+  change,
+  growing,
+  leaseOf,
+} from "../../../src/testing/session-driver/rule.js";
+import { Child } from "../../helpers/child.js";
+import { NO_POSTGRES, asAdmin, ownServer, postgresSchema, postgresUrl } from "../../helpers/postgres.js";
+import { postgresOptions } from "../../helpers/stores.js";
+import type { Hooks } from "../../helpers/temp.js";
+import { Connections } from "../../../adapters/postgres-driver/connections.js";
+import { PostgresNotifier } from "../../../adapters/postgres-driver/listener.js";
+
+const real = { skip: NO_POSTGRES };
+const POOL = { size: 2, connectTimeout: 3, idleTimeout: 30, statementTimeout: 10 };
+
+/** A notifier as a process of its own has it. */
+async function notifierOn(
+  hooks: Hooks,
+  url: string,
+  channel: string,
+  states: (roots: readonly string[]) => Promise<Map<string, string>> = () => Promise.resolve(new Map()),
+): Promise<PostgresNotifier> {
+  const connections = new Connections({ url, pool: POOL });
+  await connections.open(() => Promise.resolve());
+  const notifier = new PostgresNotifier(connections, channel, { address: connections.address, states });
+  hooks.after(async () => {
+    await notifier.close();
+    await connections.close();
+  });
+  return notifier;
+}
+
+const aChannel = () => `gantry "${randomBytes(6).toString("hex")}`;
+
+/** Processes of the server that listen at a channel. */
+async function listening(url: string, channel: string): Promise<number[]> {
+  const rows = await asAdmin(url, "SELECT pid, query FROM pg_stat_activity WHERE query LIKE 'LISTEN %'");
+  return rows.filter(({ query }) => String(query).includes(channel.split('"')[1]!)).map(({ pid }) => Number(pid));
+}
+
+async function until(holds: () => Promise<boolean> | boolean): Promise<void> {
+  while (!(await holds())) await sleep(10);
+}
+
+it("hears what others changed, by messages", real, async (t) => {
+  const url = await postgresUrl();
+  const channel = aChannel();
+  const [one, two] = [await notifierOn(t, url, channel), await notifierOn(t, url, channel)];
+  let heard = 0;
+  const raw = new Client({ connectionString: url });
+  const messages: string[] = [];
+  raw.on("notification", ({ payload }) => messages.push(payload ?? ""));
+  await raw.connect();
+  t.after(() => raw.end());
+  await raw.query(`LISTEN ${raw.escapeIdentifier(channel)}`);
+  const end = one.subscribe("root é\0\ud800", () => heard++);
+  await until(async () => (await listening(url, channel)).length === 2);
+  // The first look comes once, whatever it sees.
+  await until(() => heard === 1);
+  two.publish("root é\0\ud800");
+  await until(() => messages.length > 0);
+  await until(() => heard > 1);
+  assert.match(messages[0]!, /^[\w-]{8}:[\w-]{16}$/);
+  end();
+  end();
+});
+
+it("tells much with few messages, none longer than a server takes", real, async (t) => {
+  const url = await postgresUrl();
+  const channel = aChannel();
+  const notifier = await notifierOn(t, url, channel);
+  const raw = new Client({ connectionString: url });
+  const messages: string[] = [];
+  raw.on("notification", ({ payload }) => messages.push(payload ?? ""));
+  await raw.connect();
+  t.after(() => raw.end());
+  await raw.query(`LISTEN ${raw.escapeIdentifier(channel)}`);
+  const roots = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => `root-${from + n}`);
+  for (const root of [...roots(0, 301), ...roots(1, 301)]) notifier.publish(root);
+  await until(() => messages.length === 2);
+  assert.equal(messages[1]!.split(",").length, 300);
+  // Too many to be named.
+  notifier.publish("another");
+  for (const root of roots(0, 2000)) notifier.publish(root);
+  await until(() => messages.at(-1)!.endsWith(":*"));
+  assert.ok(messages.length <= 4);
+});
+
+it("sees without a message what is not as it was, all in one look, and tells nothing of what is", real, async (t) => {
+  const looks: (readonly string[])[] = [];
+  const now = new Map([
+    ["same", "1"],
+    ["other", "1"],
+    ["gone", "1"],
+  ]);
+  const states = (roots: readonly string[]): Promise<Map<string, string>> => {
+    looks.push(roots);
+    return Promise.resolve(new Map([...now].filter(([root]) => roots.includes(root))));
+  };
+  const notifier = await notifierOn(t, await postgresUrl(), aChannel(), states);
+  const hints: string[] = [];
+  const roots = ["same", "other", "gone", "comes"];
+  const ends = roots.map((root) => notifier.subscribe(root, () => hints.push(root)));
+  // Of what was before it listened it may have heard nothing.
+  await until(() => hints.length >= 4 && looks.length >= 2);
+  assert.deepEqual(hints.splice(0).sort(), [...roots].sort());
+  now.set("other", "2").set("comes", "1").delete("gone");
+  await until(() => hints.length > 0);
+  assert.deepEqual(hints.splice(0).sort(), ["comes", "gone", "other"]);
+  const before = looks.length;
+  await until(() => looks.length > before + 1);
+  assert.deepEqual(hints, []);
+  assert.deepEqual(looks.at(-1), roots);
+  for (const end of ends) end();
+});
+
+it("listens again when its connection was lost, and closes it when it is closed", real, async (t) => {
+  const url = await postgresUrl();
+  const channel = aChannel();
+  const notifier = await notifierOn(t, url, channel);
+  notifier.subscribe("root", () => undefined);
+  await until(async () => (await listening(url, channel)).length === 1);
+  const [before] = await listening(url, channel);
+  await asAdmin(url, `SELECT pg_terminate_backend(${before})`);
+  await until(async () => ![undefined, before].includes((await listening(url, channel))[0]));
+  await notifier.close();
+  await until(async () => (await listening(url, channel)).length === 0);
+  notifier.open();
+  await until(async () => (await listening(url, channel)).length === 1);
+});
+
+it("lets a process end that only subscribes", real, async () => {
+  const child = new Child("postgres-subscriber.ts", [await postgresUrl()]);
+  await child.ended();
+});
+
+it("neither throws nor waits while the server is away, and listens when it is back", real, async (t) => {
+  const server = await ownServer(t);
+  const channel = aChannel();
+  const [one, two] = [await notifierOn(t, server.url, channel), await notifierOn(t, server.url, channel)];
+  let heard = 0;
+  one.subscribe("root", () => heard++);
+  await until(async () => (await listening(server.url, channel)).length === 1);
+  await server.kill();
+  for (let n = 0; n < 100_000; n++) two.publish(`root-${n}`);
+  const other = await notifierOn(t, server.url, channel).catch(() => undefined);
+  assert.equal(other, undefined);
+  await server.start();
+  await until(async () => (await listening(server.url, channel)).length === 1);
+  const before = heard;
+  // The other one may not know yet that the server is back: what it says before that is lost, as it may be.
+  await until(() => {
+    two.publish("root");
+    return heard > before;
+  });
+});
+
+it("sees every change of a chain that nobody told of", real, async (t) => {
+  const ends: (() => unknown)[] = [];
+  const place = await postgresSchema({ after: (end) => void ends.push(end) });
+  const [driver, other] = [new PostgresDriver(postgresOptions(place)), new PostgresDriver(postgresOptions(place))];
+  t.after(async () => {
+    await driver.close();
+    await other.close();
+    for (const end of ends) await end();
+  });
+  await driver.open();
+  await other.open();
+  const id = "chain \0\ud800";
+  let hints = 0;
+  const unsubscribe = driver.notifier.subscribe(id, () => hints++);
+  const changes: readonly (readonly [name: string, act: () => Promise<unknown>])[] = [
+    ["create", () => other.create({ session: aSession(id) })],
+    ["write", () => other.write(id, change({ add: [growing(id, 1)] }))],
+    ["append", () => other.write(id, change({ append: [{ messageId: `${id}-1`, part: 0, type: "text", text: "a" }] }))],
+    ["ask", () => other.write(id, change({ asks: [anAsk("ask", id)] }))],
+    ["answer", () => other.answer("ask", answered("allow"))],
+    ["lease", () => leaseOf(other, id, "holder")],
+    ["instruct", () => other.instruct(anInstruction("steer", id))],
+    ["follow-up", () => other.create({ session: aSession("next", { chain: { root: id, index: 1 } }) })],
+    ["delete", () => other.delete([id])],
+  ];
+  await until(() => hints === 1);
+  for (const [name, act] of changes) {
+    const before = hints;
+    await act();
+    await until(() => hints > before);
+    t.diagnostic(name);
+  }
+  unsubscribe();
+});

@@ -1,0 +1,310 @@
+// The functions of the database, each made wrong at one place: a named check of the kit must say so, and for certain.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Instruction, SessionChange } from "gantry";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { sessionDriverChecks } from "gantry/testing";
+import { asAdmin, NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
+import { postgresOptions } from "../../helpers/stores.js";
+import { Holds } from "./hold.js";
+
+/** Which function, and what of its text becomes what. */
+type Edit = readonly [name: string, from: string | RegExp, to: string];
+
+interface Mutant {
+  what: string;
+  /** The check that must fail. */
+  check: string;
+  /** Of the error that it fails with, where that is none of the check's own. */
+  code?: string;
+  edits?: readonly Edit[];
+  /** Run before the edits; `@.` is the schema. */
+  sql?: readonly string[];
+  Driver?: typeof PostgresDriver;
+}
+
+const LEASED = "race: a write is done before its lease is another's, and told with the head, or refused";
+const ONE_HOLDER = "race: of any that want one lease, one has it, and the others are told who";
+const CHANGES = "race: changes of one chain lose nothing of each other";
+const DELETED = "race: of a chain that is deleted nothing is left, whatever comes at the same time";
+const OWNER = "race: an id, an alias, an index and a run's key have one owner";
+const LOADS = "race: of two that load one chain, or what is in it, one does, and the other leaves nothing";
+const ONCE = "race: an ask has one answer, an instruction one end, and instructions their order";
+const TOLD = "race: an instruction is told by the write that gives the lease back, or finds that change done";
+const TOTALS = "race: totals are those of what is there, whatever comes, goes and moves";
+const GROWN = "load: what a growing message had gained is there, and it gains more, part by part, until it is finished";
+
+/** A write that reads the row of the chain, where it should take it. */
+const UNLOCKED: Edit = [
+  "write",
+  /UPDATE @\.chains o SET tokens[\s\S]*?RETURNING o\.chain, n\.idx INTO v_chain, v_idx;/,
+  `SELECT o.chain, n.idx INTO v_chain, v_idx FROM @.names n JOIN @.chains o ON o.chain = n.chain
+   WHERE n.name = p_id AND NOT n.alias AND (p_fence IS NULL OR o.fence = p_fence);`,
+];
+const FREE_DELETE: Edit = ["delete", " ORDER BY o.chain FOR UPDATE", " ORDER BY o.chain"];
+
+const MUTANTS: readonly Mutant[] = [
+  { what: "reads the lease without a lock, and writes", check: LEASED, edits: [UNLOCKED] },
+  {
+    what: "reads the lease of a follow-up without a lock, and makes it",
+    check: LEASED,
+    edits: [
+      ["create", "AND NOT n.alias) FOR UPDATE", "AND NOT n.alias)"],
+      ["create", /UPDATE @\.chains o SET tokens[\s\S]*?WHERE o\.chain = c\.chain;/, ""],
+    ],
+  },
+  {
+    what: "adds to the usage of an original that it did not lock",
+    check: CHANGES,
+    edits: [
+      UNLOCKED,
+      [
+        "set",
+        "prompt_tokens = s.prompt_tokens +",
+        "prompt_tokens = (SELECT o.prompt_tokens FROM @.sessions o WHERE o.chain = p_chain AND o.idx = s.idx) +",
+      ],
+    ],
+  },
+  {
+    what: "writes back the title of an original that it did not lock",
+    check: CHANGES,
+    edits: [
+      UNLOCKED,
+      [
+        "set",
+        "coalesce(x.title, s.title)",
+        "coalesce(x.title, (SELECT o.title FROM @.sessions o WHERE o.chain = p_chain AND o.idx = s.idx))",
+      ],
+    ],
+  },
+  { what: "dumps as of several moments", check: "race: a dump is of one moment", edits: [["dump", " STABLE", ""]] },
+  {
+    what: "tells a head of several moments",
+    check: "race: the head is of one moment",
+    edits: [["head", " STABLE", ""]],
+  },
+  {
+    what: "raises lastSeq with a cut alone, not with a restore",
+    check: "restore: alone, too, the one that is the newest then has the chain's lastSeq",
+    edits: [["write", "IF x.cut IS NOT NULL OR x.restore IS NOT NULL THEN", "IF x.cut IS NOT NULL THEN"]],
+  },
+  {
+    what: "dumps a growing message without what it had gained",
+    check: GROWN,
+    edits: [["dump", /CASE WHEN m\.finished THEN NULL ELSE[\s\S]*? END\n/, "NULL::text\n"]],
+  },
+  {
+    what: "lets nothing grow that was loaded",
+    check: GROWN,
+    code: "point_not_found",
+    edits: [
+      [
+        "create",
+        "SELECT c.chain, t.seq, t.idx, t.finished,",
+        "SELECT c.chain, t.seq, t.idx, t.finished OR coalesce(x.load, false),",
+      ],
+    ],
+  },
+  {
+    what: "replaces a holder 5 s before its time",
+    check: "lease: nobody has it before its time ran out, however short that is",
+    edits: [["lease", "c.expires > v_now", "c.expires > v_now + 5000"]],
+  },
+  {
+    what: "takes `replacing` for leave to replace anybody",
+    check: "lease: `replacing` replaces the lease of that fence at once, and nobody else's",
+    edits: [["lease", "c.fence IS DISTINCT FROM p_replacing", "p_replacing IS NULL"]],
+  },
+  {
+    what: "tells the head as it was before the lease was had",
+    check: LEASED,
+    edits: [
+      ["lease", "v_mine boolean;", "v_mine boolean;\n    v_head json;"],
+      [
+        "lease",
+        "    LOOP",
+        `    v_head := (SELECT json_agg(h) FROM @.head@v((SELECT n.chain FROM @.names n WHERE n.name = p_id), p_messages) h);
+    LOOP`,
+      ],
+      [
+        "lease",
+        /SELECT \* FROM @\.head@v\(c\.chain,.*\);/,
+        `SELECT t.* FROM json_to_recordset(v_head) AS t (kind text, seq bigint, idx integer, done boolean, tag text, body text,
+          more text, gained text);`,
+      ],
+    ],
+  },
+  {
+    what: "gives a lease to two that look at the same time",
+    check: ONE_HOLDER,
+    edits: [["lease", / FOR UPDATE;/g, ";"]],
+  },
+  {
+    what: "gives the lease back although it refuses the change",
+    check: "write: a refused one gives no lease back, whatever it is refused for",
+    Driver: class extends PostgresDriver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        try {
+          return await super.write(id, change);
+        } catch (error) {
+          const { fence } = change;
+          if (change.release && fence !== null)
+            await this.release({
+              rootId: id,
+              fence,
+              holder: { id: "", host: "", boot: "", pid: 0, started: "" },
+              expiresAt: "",
+            });
+          throw error;
+        }
+      }
+    },
+  },
+  {
+    what: "tells the lease before it, whatever was changed without one since",
+    check:
+      "lease: where it tells the one before, that is the chain's last, whoever had it; nothing is told of a deleted chain",
+    edits: [["write", "last = CASE WHEN p_says AND p_fence IS NULL THEN NULL ELSE o.last END", "last = o.last"]],
+  },
+  {
+    what: "leaves instructions beside a write that gives the lease back",
+    check: TOLD,
+    edits: [
+      [
+        "instruct",
+        /UPDATE @\.chains o SET tokens[\s\S]*?RETURNING o\.chain INTO v_chain;/,
+        "SELECT n.chain INTO v_chain FROM @.names n WHERE n.name = p_session AND NOT n.alias;",
+      ],
+    ],
+  },
+  {
+    what: "takes instructions back beside a write that gives the lease back",
+    check: TOLD,
+    edits: [["withdraw", /PERFORM[^;]*FOR UPDATE;/, ""]],
+  },
+  {
+    what: "takes one instruction back twice",
+    check: ONCE,
+    edits: [
+      ["withdraw", /PERFORM[^;]*FOR UPDATE;/, ""],
+      [
+        "withdraw",
+        "AND i.withdrawn IS NULL;",
+        "AND (SELECT o.withdrawn FROM @.instructions o WHERE o.id = p_id) IS NULL;",
+      ],
+    ],
+  },
+  {
+    what: "lets two answers count",
+    check: ONCE,
+    edits: [["answer", "AND a.state = 'open';", "AND (SELECT o.state FROM @.asks o WHERE o.id = p_id) = 'open';"]],
+  },
+  {
+    what: "numbers instructions beside each other",
+    check: ONCE,
+    edits: [
+      [
+        "instruct",
+        /UPDATE @\.chains o SET tokens[\s\S]*?RETURNING o\.chain INTO v_chain;/,
+        "SELECT n.chain INTO v_chain FROM @.names n WHERE n.name = p_session AND NOT n.alias;",
+      ],
+    ],
+  },
+  { what: "deletes a chain that it did not lock", check: DELETED, edits: [FREE_DELETE] },
+  {
+    what: "counts the folder of a session that it did not lock",
+    check: TOTALS,
+    edits: [FREE_DELETE],
+  },
+  {
+    what: "writes a count back as it was when it looked",
+    check: TOTALS,
+    edits: [
+      ["count", /p_shard(?! integer)/g, "0"],
+      [
+        "count",
+        "n = t.n + excluded.n",
+        "n = (SELECT o.n FROM @.totals o WHERE o.scope = excluded.scope AND o.shard = 0) + excluded.n",
+      ],
+    ],
+  },
+  {
+    what: "looks for the key of a run, and then stores it",
+    check: OWNER,
+    sql: ["DROP INDEX @.runs_key"],
+    edits: [
+      [
+        "put_runs",
+        /IF NOT FOUND THEN/,
+        "IF (SELECT count(*) FROM @.runs o WHERE o.key = r.key AND r.key <> '') > 1 THEN",
+      ],
+    ],
+  },
+  ...[OWNER, LOADS].map((check) => ({
+    what: `looks for an id, and then takes it (${check.slice(0, 20)}...)`,
+    check,
+    sql: ["ALTER TABLE @.names DROP CONSTRAINT names_pkey"],
+    edits: [
+      [
+        "create",
+        /IF NOT FOUND THEN(?=\s+RAISE EXCEPTION 'session exists' USING ERRCODE = 'GN001', DETAIL = s\.id)/,
+        "IF (SELECT count(*) FROM @.names o WHERE o.name = s.id) > 1 THEN",
+      ],
+      [
+        "create",
+        /IF NOT FOUND THEN(?=\s+RAISE EXCEPTION 'session exists' USING ERRCODE = 'GN001', DETAIL = s\.alias)/,
+        "IF (SELECT count(*) FROM @.names o WHERE o.name = s.alias) > 1 THEN",
+      ],
+    ] as const,
+  })),
+];
+
+/** Make the functions of a schema wrong. */
+async function mutate(
+  { url, schema }: { url: string; schema: string },
+  { edits = [], sql = [] }: Mutant,
+): Promise<void> {
+  const inSchema = (text: string): string => text.replaceAll("@.", `"${schema}".`);
+  await asAdmin(url, ...sql.map(inSchema));
+  for (const [name, from, to] of edits) {
+    const [found] = await asAdmin(
+      url,
+      `SELECT pg_get_functiondef(oid) AS text, substring(proname FROM '_[0-9a-f]{8}$') AS version FROM pg_proc
+       WHERE pronamespace = '${schema}'::regnamespace AND proname ~ '^${name}_[0-9a-f]{8}$'`,
+    );
+    assert.ok(found, `there is no function ${name}`);
+    const { text, version } = found as { text: string; version: string };
+    const before = text.replaceAll(`"${schema}".`, "@.").replaceAll(version, "@v");
+    const after = before.replace(from, () => to);
+    assert.notEqual(after, before, `${name} has no ${from}`);
+    await asAdmin(url, inSchema(after).replaceAll("@v", version));
+  }
+}
+
+describe("the driver kit catches a PostgreSQL driver that", { skip: NO_POSTGRES }, () => {
+  for (const mutant of MUTANTS)
+    it(mutant.what, async (t) => {
+      const place = await postgresSchema(t);
+      const holds = new Holds(place);
+      const opened = async (): Promise<PostgresDriver> => {
+        const driver = new (mutant.Driver ?? PostgresDriver)(postgresOptions(place, { durability: "normal" }));
+        await driver.open();
+        return driver;
+      };
+      const checks = sessionDriverChecks({
+        create: opened,
+        second: opened,
+        reopen: opened,
+        clean: () => holds.close(),
+        hold: (part) => holds.hold(part),
+      });
+      await (await opened()).close();
+      await mutate(place, mutant);
+      const check = checks.find(({ name }) => name === mutant.check);
+      assert.ok(check, `there is no check named ${mutant.check}`);
+      const why = mutant.check.startsWith("race:")
+        ? /as if neither had come first/
+        : { code: mutant.code ?? "ERR_ASSERTION" };
+      await assert.rejects(check.run(), why);
+    });
+});

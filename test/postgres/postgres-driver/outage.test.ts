@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { inspect } from "node:util";
+import { setTimeout as sleep } from "node:timers/promises";
+import { StoreError, hasCode } from "gantry";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
+import { findPostgres } from "../../helpers/postgres-binaries.js";
+import { NO_POSTGRES, ownServer, postgresDatabase } from "../../helpers/postgres.js";
+import type { OwnServer } from "../../helpers/postgres.js";
+import { postgresOptions } from "../../helpers/stores.js";
+
+const own = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
+const WRITERS = 12;
+
+type Outage = readonly [
+  name: string,
+  begin: (server: OwnServer) => Promise<void>,
+  end: (server: OwnServer) => Promise<void>,
+];
+
+const OUTAGES: readonly Outage[] = [
+  ["is stopped", (server) => server.stop(), (server) => server.start()],
+  ["crashes", (server) => server.kill(), (server) => server.start()],
+  ["stands still", (server) => server.pause(), (server) => server.go()],
+];
+
+for (const [name, begin, end] of OUTAGES) {
+  it(`says clearly that the server is away, and goes on when it is back: it ${name}`, own, async (t) => {
+    const server = await ownServer(t, { fsync: "on" });
+    const url = await postgresDatabase(t, server);
+    const { password, host, pathname } = new URL(url);
+    const pool = { size: 4, connectTimeout: 1, idleTimeout: 30, statementTimeout: 1, listenUrl: "" };
+    const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
+    t.after(() => driver.close());
+    await driver.open();
+
+    const failures: StoreError[] = [];
+    let over = false;
+    /** Writes one message after the other; after a failure it looks whether the last one is there. */
+    const write = async (id: string): Promise<number> => {
+      await driver.create({ session: aSession(id) });
+      let seq = 1;
+      while (!over) {
+        try {
+          await driver.write(id, change({ add: [aMessage(id, seq)], sync: true }));
+          seq++;
+        } catch (error) {
+          // What was asked before all stood still may be done when it goes on.
+          if (hasCode(error, "seq_taken")) seq++;
+          else if (!(error instanceof StoreError)) throw error;
+          else failures.push(error);
+          for (let known = false; !known;) {
+            try {
+              const stored = (await driver.messages(id)).length;
+              // All that was acknowledged, and the last one or not.
+              assert.ok(stored === seq - 1 || stored === seq, `${stored} of ${seq}`);
+              seq = stored + 1;
+              known = true;
+            } catch (again) {
+              if (!(again instanceof StoreError)) throw again;
+              failures.push(again);
+            }
+          }
+        }
+      }
+      return seq - 1;
+    };
+    const writing = Promise.all(Array.from({ length: WRITERS }, (_, n) => write(`chain ${n}`)));
+    const failed = writing.catch((error: unknown) => error);
+    await sleep(300);
+    await begin(server);
+    while (failures.length < WRITERS * 2) await Promise.race([sleep(20), failed]);
+    await end(server);
+    // With the time that a call waits for a connection as it is usual: none of these fails.
+    const patient = new PostgresDriver(
+      postgresOptions({ url, schema: "gantry" }, { pool: { ...pool, connectTimeout: 5, statementTimeout: 5 } }),
+    );
+    t.after(() => patient.close());
+    await patient.open();
+    const before = await patient.messages("chain 0");
+    while ((await driver.messages("chain 0").catch(() => before)).length <= before.length + 10) await sleep(20);
+    over = true;
+    const counts = await writing;
+    for (const [n, count] of counts.entries())
+      assert.deepEqual(
+        (await patient.messages(`chain ${n}`)).map(({ seq }) => seq),
+        Array.from({ length: count }, (_, at) => at + 1),
+      );
+    for (const error of failures) {
+      assert.equal(error.unavailable, true, error.message);
+      assert.ok(error.message.startsWith(`session store ${host}${pathname}: `), error.message);
+    }
+    assert.ok(!inspect([failures, driver], { depth: 12, showHidden: true }).includes(password));
+    t.diagnostic([...new Set(failures.map(({ message }) => message.slice(message.indexOf(": "))))].join(" / "));
+  });
+}
+
+it("opens when the server comes up later, and says until then that it is away", own, async (t) => {
+  const server = await ownServer(t);
+  const url = await postgresDatabase(t, server);
+  const pool = { size: 2, connectTimeout: 1, idleTimeout: 30, statementTimeout: 5, listenUrl: "" };
+  await server.stop();
+  const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
+  t.after(() => driver.close());
+  await assert.rejects(driver.open(), (error) => error instanceof StoreError && error.unavailable);
+  await server.start();
+  await driver.open();
+  assert.equal(await driver.get("nothing"), undefined);
+});
+
+it("refuses at once while it knows that the server is away, but not what a run is in the middle of", own, async (t) => {
+  const server = await ownServer(t);
+  const url = await postgresDatabase(t, server);
+  // Far longer than the test may take.
+  const pool = { size: 3, connectTimeout: 600, idleTimeout: 30, statementTimeout: 600, listenUrl: "" };
+  const made = (): PostgresDriver => {
+    const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
+    t.after(() => driver.close());
+    return driver;
+  };
+  const driver = made();
+  await driver.open();
+  for (const id of ["a", "b", "c", "d"]) await driver.create({ session: aSession(id) });
+  const lease = await leaseOf(driver, "a", "holder");
+  await server.stop();
+  let written = 0;
+  const write = async (id: string, fence?: number): Promise<void> => {
+    await driver.write(id, change({ add: [aMessage(id, 1)], sync: true, ...(fence !== undefined && { fence }) }));
+    written++;
+  };
+  const writing = Promise.all([write("a", lease.fence), write("b"), write("c"), write("d")]);
+  const isAway = (error: unknown): boolean => error instanceof StoreError && error.unavailable === true;
+  const calls: readonly (() => Promise<unknown>)[] = [
+    () => driver.get("a"),
+    () => driver.messages("a"),
+    () => driver.list({ limit: 5 }),
+    () => leaseOf(driver, "z", "other"),
+    () => driver.create({ session: aSession("e") }),
+  ];
+  const before = process.memoryUsage().rss;
+  for (let round = 0; round < 3; round++)
+    await Promise.all(
+      Array.from({ length: 300 }, (_, n) => assert.rejects(calls[n % calls.length]!(), isAway, String(n))),
+    );
+  await assert.rejects(made().open(), isAway);
+  t.diagnostic(`${Math.round((process.memoryUsage().rss - before) / 1e6)} MB more`);
+  assert.equal(written, 0);
+  await server.start();
+  await writing;
+  assert.equal((await driver.messages("a")).length, 1);
+  // None of the calls that were refused was done later.
+  assert.equal(await driver.get("e"), undefined);
+});

@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Logger } from "gantry";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { sessionDriverChecks } from "gantry/testing";
+import { NO_PGBOUNCER, pgbouncer } from "../../helpers/pgbouncer.js";
+import { NO_POSTGRES, postgresSchema, postgresUrl } from "../../helpers/postgres.js";
+import { postgresOptions } from "../../helpers/stores.js";
+import type { Hooks } from "../../helpers/temp.js";
+import { Connections } from "../../../adapters/postgres-driver/connections.js";
+import { PostgresNotifier } from "../../../adapters/postgres-driver/listener.js";
+import { readAddress } from "../../../adapters/postgres-driver/address.js";
+import { Holds } from "./hold.js";
+
+const real = { skip: NO_POSTGRES || NO_PGBOUNCER };
+const POOL = { size: 8, connectTimeout: 5, idleTimeout: 30, statementTimeout: 10 };
+
+it("asks through a pooler, and cancels through it", real, async (t) => {
+  const url = await pgbouncer(t, await postgresUrl());
+  const connections = new Connections({ url, pool: { ...POOL, statementTimeout: 0.3 } });
+  t.after(() => connections.close());
+  await connections.open(async (query) => {
+    await query("BEGIN; SELECT pg_advisory_xact_lock(1)");
+    await query("COMMIT");
+  });
+  const rows = await Promise.all(
+    Array.from({ length: 30 }, (_, n) => connections.query("SELECT $1::int AS n", [n], "read")),
+  );
+  assert.deepEqual(
+    rows.flat().map((row) => (row as { n: number }).n),
+    Array.from({ length: 30 }, (_, n) => n),
+  );
+  await assert.rejects(connections.query("SELECT pg_sleep(60)", [], "read"), /within 0.3 s/);
+  assert.deepEqual(await connections.query("SELECT 1 AS one", [], "read"), [{ one: 1 }]);
+});
+
+it("says that news cannot be heard through it, and hints without them", real, async (t) => {
+  const direct = await postgresUrl();
+  const url = await pgbouncer(t, direct);
+  const connections = new Connections({ url, pool: POOL });
+  await connections.open(() => Promise.resolve());
+  const said: string[] = [];
+  const log = (message: string): void => void said.push(message);
+  const logger: Logger = { debug: log, info: log, warn: log, error: log };
+  let state = 0;
+  const states = () => Promise.resolve(new Map([["root", `${state++}`]]));
+  const notifier = new PostgresNotifier(connections, "pooled", { address: connections.address, states, logger });
+  t.after(async () => {
+    await notifier.close();
+    await connections.close();
+  });
+  let hints = 0;
+  notifier.subscribe("root", () => hints++);
+  while (said.length === 0 || hints < 5) await sleep(10);
+  assert.match(said[0]!, /session\.pool\.listen_url/);
+  assert.equal(said.length, 1);
+  // Past the pooler it hears.
+  const past = new PostgresNotifier(connections, "pooled", { address: readAddress(direct), states, logger });
+  t.after(() => past.close());
+  past.subscribe("root", () => undefined);
+  while (
+    (await connections.query("SELECT 1 FROM pg_stat_activity WHERE query = 'LISTEN \"pooled\"'", [], "read")).length ===
+    0
+  )
+    await sleep(10);
+  assert.equal(said.length, 1);
+});
+
+describe("PostgresDriver keeps the contract through a pooler", real, () => {
+  let place = { url: "", schema: "" };
+  let direct = place;
+  const ends: (() => unknown)[] = [];
+  const later: Hooks = { after: (end) => void ends.push(end) };
+  let holds = new Holds(place);
+  const opened = async (): Promise<PostgresDriver> => {
+    const driver = new PostgresDriver(postgresOptions(place, { durability: "normal" }));
+    await driver.open();
+    return driver;
+  };
+  before(async () => {
+    direct = await postgresSchema(later);
+    place = { ...direct, url: await pgbouncer(later, direct.url, 8) };
+    holds = new Holds(direct);
+  });
+  after(async () => {
+    await holds.close();
+    for (const end of ends) await end();
+  });
+  const checks = sessionDriverChecks({
+    create: opened,
+    second: opened,
+    reopen: opened,
+    clean: () => holds.empty(),
+    hold: (part) => holds.hold(part),
+  });
+  // Who comes first is for the functions to say, whatever is before them.
+  for (const check of checks)
+    if (process.env["STORES"] === "all" || !check.name.startsWith("race:")) it(check.name, () => check.run());
+});

@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { it } from "node:test";
+import { StoreError } from "gantry";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import { aSession } from "../../../src/testing/session-driver/rule.js";
+import { asAdmin, NO_POSTGRES, postgresDatabase, postgresUrl } from "../../helpers/postgres.js";
+
+it("a role that owns its schema alone needs no right on the database", { skip: NO_POSTGRES }, async (t) => {
+  const undo: (() => Promise<unknown>)[] = [];
+  t.after(async () => {
+    for (const work of undo) await work();
+  });
+  const url = await postgresDatabase({ after: (drop) => void undo.unshift(async () => drop()) });
+  const database = new URL(url).pathname.slice(1);
+  const role = `gantry_${randomBytes(8).toString("hex")}`;
+  await asAdmin(url, `CREATE ROLE ${role} LOGIN PASSWORD 'secret'`, `REVOKE ALL ON DATABASE ${database} FROM PUBLIC`);
+  undo.push(() => postgresUrl().then((admin) => asAdmin(admin, `DROP ROLE ${role}`)));
+  await asAdmin(url, `GRANT CONNECT ON DATABASE ${database} TO ${role}`);
+  const own = new URL(url);
+  [own.username, own.password] = [role, "secret"];
+  const driver = new PostgresDriver({ url: own.href });
+  undo.unshift(() => driver.close());
+  await assert.rejects(
+    driver.open(),
+    (error: Error) => error instanceof StoreError && /CREATE on the schema/.test(error.message),
+  );
+  await asAdmin(url, `CREATE SCHEMA gantry AUTHORIZATION ${role}`);
+  await driver.open();
+  await driver.create({ session: aSession("a") });
+  assert.equal((await driver.get("a"))?.id, "a");
+});

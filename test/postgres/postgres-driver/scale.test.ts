@@ -1,0 +1,121 @@
+// However much is stored, nothing is looked for by reading a table from end to end.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { PostgresDriver } from "gantry/adapters/postgres-driver";
+import {
+  anAsk,
+  anInstruction,
+  answered,
+  aMessage,
+  aRun,
+  aSession,
+  at,
+  change,
+  growing,
+  leaseOf,
+} from "../../../src/testing/session-driver/rule.js";
+import { asAdmin, NO_POSTGRES, postgresDatabase } from "../../helpers/postgres.js";
+import { postgresOptions } from "../../helpers/stores.js";
+
+const COUNT = Number(process.env["COUNT"] ?? 100_000);
+
+/** So many chains with a message, a run and an ask each. */
+const FILL = `
+  INSERT INTO big.chains (root) SELECT 's' || n FROM generate_series(1, ${COUNT}) n;
+  INSERT INTO big.names SELECT root, chain, 0, false FROM big.chains;
+  INSERT INTO big.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled, id,
+    alias, root, parent_id, project_dir, created_at, updated_at, provider, model, reasoning_effort, mode, leave, cuts, title,
+    search)
+  SELECT chain, (chain % 5 > 0)::int, 1, 0, 0, 0, 0, 0, true, root, '', root, '', '/p' || chain % 100, '', to_char(
+    timestamp '2026-01-01' + chain * interval '1 s', 'YYYY-MM-DD"T"HH24:MI:SS.000"Z"'), 'p', 'm', '', 'auto', '[]', '[]',
+    'Title ' || chain, 'title ' || chain FROM big.chains;
+  INSERT INTO big.messages SELECT chain, 1, 0, true, '', 'm', '', '{"id":"m","role":"user","parts":[],"toolCallId":"","name":"","failed":false,"createdAt":""}', ''
+    FROM big.chains;
+  INSERT INTO big.runs SELECT chain, null, 'r' || chain, CASE WHEN chain % 50 = 0 THEN 'k' || chain ELSE '' END,
+    CASE WHEN chain % 1000 = 0 THEN 'running' WHEN chain % 100 = 0 THEN 'failed' ELSE 'finished' END, updated_at, '',
+    '{"id":"r' || chain || '","state":"finished","startedAt":"' || updated_at || '"}'
+    FROM big.sessions;
+  INSERT INTO big.asks SELECT chain, null, 'q' || chain, CASE WHEN chain % 1000 = 0 THEN 'open' ELSE 'answered' END,
+    updated_at, '{"id":"q' || chain || '","createdAt":"' || updated_at || '"}', '' FROM big.sessions;
+  INSERT INTO big.instructions (chain, id, instruction) SELECT chain, 'i' || chain, '{"id":"i"}' FROM big.chains;
+  INSERT INTO big.totals SELECT '', 0, count(*) FROM big.sessions;
+`;
+
+describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
+  it("reads and changes what it is asked for by indexes", async (t) => {
+    const url = await postgresDatabase(t);
+    const driver = new PostgresDriver(postgresOptions({ url, schema: "big" }));
+    await driver.open();
+    for (const statement of [...FILL.split(";\n").filter((text) => text.trim() !== ""), "ANALYZE"])
+      await asAdmin(url, statement);
+    const scans = async (): Promise<Record<string, unknown>> => {
+      const rows = await asAdmin(
+        url,
+        "SELECT relname, seq_scan::int FROM pg_stat_user_tables WHERE schemaname = 'big' AND n_live_tup > 1000",
+      );
+      return Object.fromEntries(rows.map(({ relname, seq_scan }) => [relname, seq_scan]));
+    };
+    // A connection tells what it did when it is closed.
+    await driver.close();
+    const before = await scans();
+    assert.equal(Object.keys(before).length, 7, Object.keys(before).join());
+    await driver.open();
+    // Plans are made anew until they are made for good.
+    for (let round = 0; round < 12; round++) {
+      const id = `s${round + 1}`;
+      const middle = new Date(Date.UTC(2026, 0, 1) + COUNT * 500).toISOString();
+      assert.equal((await driver.list({ limit: 20 })).sessions.length, 20);
+      await driver.list({ limit: 20, before: { updatedAt: middle, id } });
+      await driver.list({ limit: 20, projectDir: "/p7", before: { updatedAt: middle, id } });
+      await driver.list({ limit: 20, emptyBefore: at(300) });
+      assert.equal((await driver.get(id))?.id, id);
+      await driver.newest(id);
+      await driver.head(id);
+      await driver.messages(id);
+      await driver.messages(id, { scope: "chain", before: 9, limit: 2, tool: "x" });
+      await driver.messages(id, { scope: "chain", hiddenBy: "x" });
+      await driver.snapshots(id);
+      await driver.instructions(id);
+      await driver.runs({ limit: 20 });
+      await driver.runs({ limit: 20, sessionId: id, states: ["finished"] });
+      await driver.runs({ limit: 20, states: ["running", "waiting", "queued"] });
+      await driver.runs({ limit: 20, states: ["failed", "finished"], before: { startedAt: middle, id } });
+      await driver.runs({ limit: 20, key: "k50" });
+      await driver.run(`r${round + 1}`);
+      await driver.asks({ limit: 20, open: true });
+      await driver.asks({ limit: 20, sessionId: id });
+      await driver.ask(`q${round + 1}`);
+      const lease = await leaseOf(driver, id, "h");
+      const { fence } = lease;
+      const asks = [anAsk(`ask${round}`, id)];
+      await driver.write(
+        id,
+        change({ fence, sync: true, runs: [aRun(`run${round}`, id, { key: `key${round}` })], asks }),
+      );
+      await driver.write(
+        id,
+        change({ fence, add: [growing(id, 2)], append: [{ messageId: `${id}-2`, part: 0, type: "text", text: "x" }] }),
+      );
+      await driver.write(
+        id,
+        change({ fence, finish: [aMessage(id, 2)], cut: { id: "c", after: 1, createdAt: at(1) } }),
+      );
+      await driver.write(id, change({ fence, restore: "c", set: { projectDir: "/new" } }));
+      await driver.answer(`ask${round}`, answered("allow"));
+      await driver.instruct(anInstruction(`in${round}`, id));
+      await driver.withdraw(`in${round}`);
+      await driver.release(lease);
+      await driver.forgetKeys(at(60));
+      const data = await driver.dump(id);
+      await driver.delete([id]);
+      assert.ok(data);
+      await driver.load(data);
+      await driver.create({
+        session: aSession(`new${round}`, { alias: `alias${round}` }),
+        messages: [aMessage("x", 1)],
+      });
+    }
+    await driver.close();
+    assert.deepEqual(await scans(), before);
+  });
+});

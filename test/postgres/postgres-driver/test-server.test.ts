@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Child } from "../../helpers/child.js";
+import { findPostgres } from "../../helpers/postgres-binaries.js";
+import { NO_POSTGRES, asAdmin, ownServer, postgresDatabase } from "../../helpers/postgres.js";
+
+const own = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
+
+it("a private server does not outlive who started it, also when that is killed", own, async () => {
+  delete process.env.GANTRY_TEST_POSTGRES;
+  const child = new Child("postgres-user.ts", []);
+  const url = String(await child.message());
+  assert.deepEqual(await asAdmin(url, "SELECT 1 AS one"), [{ one: 1 }]);
+  await child.kill();
+  // Whatever says that nobody is there any more; the runner ends a test that waits for ever.
+  for (;;) {
+    const gone = await asAdmin(url, "SELECT 1").then(
+      () => false,
+      () => true,
+    );
+    if (gone) break;
+    await sleep(20);
+  }
+});
+
+it("a server of a test's own is stopped, killed and started at the same place", own, async (t) => {
+  const server = await ownServer(t, { max_connections: "20", fsync: "on" });
+  assert.deepEqual(await asAdmin(server.url, "SHOW max_connections"), [{ max_connections: "20" }]);
+  const url = await postgresDatabase(t, server);
+  await asAdmin(url, "CREATE TABLE kept (id int)");
+  await server.stop();
+  await assert.rejects(asAdmin(url, "SELECT 1"));
+  await server.start();
+  await server.kill();
+  await assert.rejects(asAdmin(url, "SELECT 1"));
+  await server.start();
+  await server.pause();
+  const waiting = asAdmin(url, "SELECT count(*)::int AS n FROM kept");
+  await server.go();
+  assert.deepEqual(await waiting, [{ n: 0 }]);
+});

@@ -1,0 +1,89 @@
+// Replicas whose database goes away under load. DOWN (seconds), CUTS, CLIENTS, TURNS and SEED make it longer and repeat it.
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { lab, pause, seedOf, until } from "../../helpers/lab.js";
+import { asAdmin, NO_POSTGRES, ownServer, type OwnServer } from "../../helpers/postgres.js";
+import { randomOf } from "../../helpers/random.js";
+import { checkLoad, loadModel, runLoad, type LoadReport } from "../../helpers/replica-load.js";
+import { postgresStore, Replicas } from "../../helpers/replicas.js";
+
+const DOWN = Number(process.env["DOWN"] ?? 1);
+const CUTS = Number(process.env["CUTS"] ?? 20);
+const CLIENTS = Number(process.env["CLIENTS"] ?? 6);
+const TURNS = Number(process.env["TURNS"] ?? 5);
+
+async function place(t: TestContext) {
+  const seed = seedOf();
+  const models = await lab(t, { fallback: loadModel(20) });
+  const own = await ownServer(t);
+  const { session } = await postgresStore(own.url);
+  const store = {
+    name: "postgres",
+    session: { ...session, pool: { connect_timeout: 2 } },
+    close: () => Promise.resolve(),
+  };
+  const replicas = await Replicas.start(t, store, models);
+  const balancer = await replicas.balancer();
+  const random = randomOf(seed);
+  const load = (turns: number) => runLoad({ url: () => balancer.url, clients: CLIENTS, turns, random });
+  const check = async (report: LoadReport) => {
+    const { faults, ...counts } = await checkLoad(balancer.url, report);
+    const { turns, healed, retries, healingMs } = report;
+    const errors = Object.fromEntries(report.errors);
+    const memory = (await replicas.memory()).map((bytes) => `${Math.round(bytes / 1e6)} MB`);
+    t.diagnostic(
+      JSON.stringify({ seed, turns, healed, retries, errors, longest: healingMs.at(-1) ?? 0, ...counts, memory }),
+    );
+    assert.deepEqual([...report.faults, ...faults, ...models.violations], []);
+    for (let n = 0; n < replicas.count; n += 1) assert.equal(replicas.at(n).ended, false, replicas.at(n).stderr);
+  };
+  return { own, replicas, random, load, check };
+}
+
+/** Until so many connections of others were cut, one now and then. */
+async function cut(own: OwnServer, random: () => number): Promise<void> {
+  for (let done = 0; done < CUTS; await pause(random() * 100)) {
+    const [row] = await asAdmin(
+      own.url,
+      `SELECT count(pg_terminate_backend(pid))::int AS cut FROM (
+         SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
+         ORDER BY random() LIMIT 1
+       ) AS one`,
+    );
+    done += Number(row?.["cut"]);
+  }
+}
+
+describe("replicas whose database goes away", { skip: NO_POSTGRES, concurrency: true }, () => {
+  it("say so with 503 while it is away, lose nothing, and serve by themselves when it is back", async (t) => {
+    const { own, replicas, load, check } = await place(t);
+    const loaded = load(TURNS);
+    await pause(500);
+    await own.stop();
+    const asked = replicas.urls.map(async (url) => {
+      const body = JSON.stringify({ message: "turn away plain" });
+      const answer = await fetch(`${url}/api/run`, { method: "POST", body });
+      return [answer.status, answer.headers.get("retry-after"), await answer.json()];
+    });
+    const told = [503, "1", { error: "session store unavailable", code: "store_unavailable" }];
+    for (const answer of await Promise.all(asked)) assert.deepEqual(answer, told);
+    for (const url of replicas.urls) assert.equal((await fetch(`${url}/api/health`)).status, 200);
+    await pause(DOWN * 1000);
+    await own.start();
+    for (const url of replicas.urls) await until(async () => (await fetch(`${url}/api/ready`)).status === 200);
+    const report = await loaded;
+    assert.equal(report.turns, CLIENTS * TURNS);
+    await check(report);
+  });
+
+  it("lose nothing when their connections are cut again and again", async (t) => {
+    const { own, random, load, check } = await place(t);
+    let over = false;
+    const cutting = cut(own, random).finally(() => (over = true));
+    do {
+      const report = await load(TURNS);
+      await check(report);
+    } while (!over);
+    await cutting;
+  });
+});

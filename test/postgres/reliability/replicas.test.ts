@@ -1,0 +1,97 @@
+// Several servers on one store, as a team runs them. CLIENTS, TURNS, EVERY (ms between kills), ROUNDS and SEED make it longer and repeat it.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { say } from "../../helpers/fake-model-server.js";
+import { ask, lab, pause, seedOf, stored, until } from "../../helpers/lab.js";
+import { randomOf } from "../../helpers/random.js";
+import { checkLoad, loadModel, runLoad } from "../../helpers/replica-load.js";
+import { DOORS, DOORS_CONFIG, STUCK, watchWhileKilled } from "../../helpers/replica-scenarios.js";
+import { Replicas, SHARED_STORES } from "../../helpers/replicas.js";
+
+const CLIENTS = Number(process.env["CLIENTS"] ?? 8);
+const TURNS = Number(process.env["TURNS"] ?? 4);
+const EVERY = Number(process.env["EVERY"] ?? 700);
+const ROUNDS = Number(process.env["ROUNDS"] ?? 2);
+
+for (const [name, skip, open] of SHARED_STORES)
+  describe(`replicas on ${name}`, { concurrency: true, skip }, () => {
+    for (const signal of ["SIGKILL", "SIGTERM"] as const)
+      it(`lose nothing that a client was told, whoever of them ends by ${signal}, and a retry heals all that broke`, async (t) => {
+        const seed = seedOf();
+        const random = randomOf(seed);
+        const models = await lab(t, { fallback: loadModel(signal === "SIGKILL" ? 20 : 60) });
+        const replicas = await Replicas.start(t, await open(), models);
+        const balancer = await replicas.balancer();
+        const load = runLoad({ url: () => balancer.url, clients: CLIENTS, turns: TURNS, random });
+        let over = false;
+        const killing = async () => {
+          for (let n = 0; !over; n += 1) {
+            await pause(EVERY);
+            await replicas.down(n % replicas.count, signal);
+            await replicas.up(n % replicas.count);
+          }
+        };
+        const killed = killing();
+        const report = await load.finally(() => (over = true));
+        await killed;
+        const { faults, ...counts } = await checkLoad(balancer.url, report);
+        const { turns, healed, retries, healingMs } = report;
+        const errors = Object.fromEntries(report.errors);
+        const longest = healingMs.at(-1) ?? 0;
+        t.diagnostic(JSON.stringify({ seed, ...replicas.counts, turns, healed, retries, errors, longest, ...counts }));
+        assert.deepEqual([...report.faults, ...faults, ...models.violations], []);
+        assert.equal(turns, CLIENTS * TURNS);
+        assert.doesNotMatch(replicas.stderr, / error /);
+      });
+
+    it("tell a watcher at one what another says until it is killed, and what a third says then", async (t) => {
+      const seed = seedOf();
+      const models = await lab(t);
+      const replicas = await Replicas.start(t, await open(), models);
+      const { faults, ...counts } = await watchWhileKilled(replicas, models, ROUNDS, randomOf(seed));
+      t.diagnostic(JSON.stringify({ seed, ...counts }));
+      assert.deepEqual(faults, []);
+    });
+
+    it("reach a run whichever of them is asked", async (t) => {
+      const models = await lab(t);
+      const replicas = await Replicas.start(t, await open(), models, { config: DOORS_CONFIG });
+      for (const [door, through] of Object.entries(DOORS))
+        t.diagnostic(`${door}: ${await through(replicas, models)} ms`);
+      assert.doesNotMatch(replicas.stderr, / error /);
+    });
+
+    it("give a key's run, which one that drains cut off, to the next", async (t) => {
+      const models = await lab(t, { fallback: say("Yes.") });
+      const replicas = await Replicas.start(t, await open(), models);
+      const balancer = await replicas.balancer();
+      const headers = { "idempotency-key": "drained" };
+      const body = { message: "think" };
+      models.enqueue(STUCK);
+      const first = ask(replicas.at(0), body, headers);
+      let session = "";
+      await until(async () => {
+        const answer = await replicas.at(1).fetch("/api/runs");
+        const { runs } = (await answer.json()) as { runs: { session_id: string }[] };
+        session = runs[0]?.session_id ?? "";
+        return session !== "" && (await stored(replicas.at(1), session)).length > 1;
+      });
+      // Who waits for its answer elsewhere waits for that of the run which takes its place.
+      const joined = Promise.all([1, 2].map((n) => ask(replicas.at(n), body, headers)));
+      const exit = await replicas.down(0, "SIGTERM");
+      assert.deepEqual(exit, { code: 0, signal: null });
+      assert.deepEqual(await first, { status: 503, sessionId: session, output: "", error: "server shutting down" });
+      for (const answer of [...(await joined), await ask({ fetch: fetchAt(balancer.url) }, body, headers)])
+        assert.deepEqual(answer, { status: 200, sessionId: session, output: "Yes.", error: "" });
+      const { runs } = (await (await replicas.at(2).fetch("/api/runs")).json()) as { runs: { state: string }[] };
+      assert.deepEqual(
+        runs.map(({ state }) => state),
+        ["finished", "cancelled"],
+      );
+      assert.deepEqual(models.violations, []);
+    });
+  });
+
+function fetchAt(origin: string) {
+  return (path: string, init?: RequestInit) => fetch(new URL(path, origin), init);
+}

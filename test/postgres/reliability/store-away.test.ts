@@ -1,0 +1,127 @@
+// A database server that goes away under a gantry that serves, and comes back.
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { eventsOf } from "../../helpers/event-page.js";
+import { say } from "../../helpers/fake-model-server.js";
+import { CountedPage } from "../../helpers/http-watcher.js";
+import { ask, lab, labConfig, until } from "../../helpers/lab.js";
+import { NO_POSTGRES, ownServer, postgresDatabase } from "../../helpers/postgres.js";
+import { runGantry, startServer } from "../../helpers/server.js";
+
+const AWAY = { error: "session store unavailable", code: "store_unavailable" };
+
+for (const [how, leave, back] of [
+  ["is stopped", "stop", "start"],
+  ["stands still", "pause", "go"],
+] as const)
+  it(
+    `PostgreSQL ${how}: clear 503s meanwhile, and full service as soon as it is back`,
+    { skip: NO_POSTGRES },
+    async (t) => {
+      const database = await ownServer(t);
+      const url = await postgresDatabase(t, database);
+      const models = await lab(t, { fallback: say("Noted.") });
+      const server = await startServer(t, {
+        config: labConfig(models, {
+          session: { driver: "postgres", url: "${DATABASE_URL}", pool: { connect_timeout: 1, statement_timeout: 2 } },
+        }),
+        env: { DATABASE_URL: url },
+      });
+      const first = await ask(server, { message: "first" });
+      assert.equal(first.status, 200, first.error);
+      const { sessionId } = first;
+      // A second to connect in is little on a busy machine.
+      await until(async () => (await server.fetch("/api/ready")).status === 200);
+      const page = new CountedPage();
+      const over = new AbortController();
+      t.after(() => over.abort());
+      const watching = (async () => {
+        const path = `${server.url}/api/sessions/${sessionId}/events`;
+        for await (const event of eventsOf(path, {}, over.signal)) page.apply(event);
+        page.faults.push("the stream ended");
+      })();
+      watching.catch(() => undefined);
+      await until(() => page.events > 0);
+      await database[leave]();
+      await until(async () => (await server.fetch("/api/ready")).status === 503);
+      const ready = (await (await server.fetch("/api/ready")).json()) as { reasons: { code: string }[] };
+      assert.deepEqual(
+        ready.reasons.map(({ code }) => code),
+        ["store_unreachable"],
+      );
+      assert.equal((await server.fetch("/api/health")).status, 200);
+      const asked = await Promise.all(
+        Array.from({ length: 60 }, async (_, n) => {
+          const body = n % 2 ? { method: "POST", body: JSON.stringify({ message: "hi", session_id: sessionId }) } : {};
+          const response = await server.fetch(n % 2 ? "/api/run" : `/api/sessions/${sessionId}/messages`, body);
+          return [response.status, response.headers.get("retry-after"), await response.json()];
+        }),
+      );
+      for (const answer of asked) assert.deepEqual(answer, [503, "1", AWAY]);
+
+      await database[back]();
+      await until(async () => (await server.fetch("/api/ready")).status === 200);
+      let last = await ask(server, { message: "again", session_id: sessionId });
+      // Whoever held the session when it went away may have to be found dead first.
+      for (; last.status === 409; last = await ask(server, { message: "again", session_id: sessionId }))
+        await new Promise((resolve) => setTimeout(resolve, 200));
+      assert.equal(last.status, 200, last.error);
+      const { messages } = (await (await server.fetch(`/api/sessions/${sessionId}/messages`)).json()) as {
+        messages: [];
+      };
+      await until(() => page.messages.length === messages.length && page.state.run?.state === "finished");
+      assert.deepEqual(page.messages, messages);
+      assert.deepEqual(page.faults, []);
+      const lines = server.stderr.split("\n");
+      t.diagnostic(`${lines.length} lines logged`);
+      assert.ok(lines.length < 40, server.stderr.slice(0, 5_000));
+      assert.deepEqual(await server.stop(), { code: 0, signal: null });
+    },
+  );
+
+it(
+  "PostgreSQL that is not there at the start is waited for by a server that serves",
+  { skip: NO_POSTGRES },
+  async (t) => {
+    const database = await ownServer(t);
+    const url = await postgresDatabase(t, database);
+    const models = await lab(t, { fallback: say("Noted.") });
+    await database.stop();
+    const server = await startServer(t, {
+      config: labConfig(models, { session: { driver: "postgres", url: "${DATABASE_URL}" } }),
+      env: { DATABASE_URL: url },
+    });
+    const ready = async (): Promise<number> => (await server.fetch("/api/ready")).status;
+    assert.equal(await ready(), 503);
+    const body = JSON.stringify({ message: "hi" });
+    const answer = await server.fetch("/api/run", { method: "POST", body });
+    assert.deepEqual([answer.status, await answer.json()], [503, AWAY]);
+    assert.equal((await server.fetch("/api/sessions")).status, 503);
+    const { host, pathname, password } = new URL(url);
+    assert.match(server.stderr, /serving without the session store.*ECONNREFUSED/);
+    assert.ok(server.stderr.includes(`session store ${host}${pathname}: `), server.stderr);
+    assert.ok(!server.stderr.includes(password));
+    await database.start();
+    await until(async () => (await ready()) === 200);
+    const { status, error } = await ask(server, { message: "hi" });
+    assert.equal(status, 200, error);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
+  },
+);
+
+it(
+  "PostgreSQL that lets nobody in ends the start, with its place and without its password",
+  { skip: NO_POSTGRES },
+  async (t) => {
+    const url = new URL(await postgresDatabase(t));
+    url.password = "wrong-battery-staple";
+    const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], {
+      config: { session: { driver: "postgres", url: "${DATABASE_URL}" } },
+      env: { DATABASE_URL: url.href },
+    });
+    t.diagnostic(stderr.trim());
+    assert.equal(code, 1);
+    assert.ok(stderr.includes(`gantry: session store ${url.host}${url.pathname}: `), stderr);
+    assert.doesNotMatch(stderr, /battery/);
+  },
+);

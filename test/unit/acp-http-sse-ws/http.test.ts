@@ -1,0 +1,340 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { callTools } from "gantry/testing";
+import { scriptedAgent } from "../../helpers/acp-agent.js";
+import { http, HttpPeer, serveHttp } from "../../helpers/acp-http.js";
+import type { Json } from "../../helpers/acp-peer.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** A model in whose window everything fits. */
+const WIDE = { provider: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] } };
+
+const JSON_TYPE = { "content-type": "application/json" };
+const STREAM = { accept: "text/event-stream" };
+const list = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session/list" });
+const isUpdate = (message: Json) => message.method === "session/update";
+
+describe("the status table", () => {
+  it("in the order of the checks", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent, { maxBodyBytes: 4096 });
+    const peer = new HttpPeer(url);
+    await peer.open();
+    const id = peer.id;
+    assert.match(id, /^[A-Za-z0-9_-]{43}$/);
+    type Row = [
+      name: string,
+      method: string,
+      headers: Record<string, string>,
+      body: string | undefined,
+      status: number,
+      code?: number,
+    ];
+    const rows: Row[] = [
+      ["PUT", "PUT", {}, "x", 405],
+      ["OPTIONS", "OPTIONS", {}, undefined, 405],
+      ["PATCH without anything else right", "PATCH", { "acp-connection-id": "" }, "x", 405],
+      ["no content type", "POST", {}, list, 415],
+      ["text", "POST", { "content-type": "text/plain", "acp-connection-id": "!" }, list, 415],
+      ["no accept", "GET", { "acp-connection-id": "!" }, undefined, 406],
+      ["accept anything", "GET", { accept: "*/*", "acp-connection-id": id }, undefined, 406],
+      ["accept it not", "GET", { accept: "text/event-stream;q=0", "acp-connection-id": id }, undefined, 406],
+      ["GET without an id", "GET", STREAM, undefined, 400],
+      ["an empty id", "GET", { ...STREAM, "acp-connection-id": "" }, undefined, 400],
+      ["an id with other characters", "GET", { ...STREAM, "acp-connection-id": "a b" }, undefined, 400],
+      ["an id that is too long", "GET", { ...STREAM, "acp-connection-id": "a".repeat(201) }, undefined, 400],
+      ["an unknown id", "GET", { ...STREAM, "acp-connection-id": "a".repeat(200) }, undefined, 404],
+      ["POST without an id", "POST", JSON_TYPE, list, 400],
+      ["POST with an empty id", "POST", { ...JSON_TYPE, "acp-connection-id": "" }, "no json", 400, -32600],
+      ["POST with an unknown id", "POST", { ...JSON_TYPE, "acp-connection-id": "x" }, "no json", 404, -32600],
+      ["DELETE without an id", "DELETE", {}, undefined, 400],
+      ["DELETE of an unknown id", "DELETE", { "acp-connection-id": "x" }, undefined, 404],
+      ["no JSON", "POST", { ...JSON_TYPE, "acp-connection-id": id }, "{", 400, -32700],
+      ["no UTF-8", "POST", { ...JSON_TYPE, "acp-connection-id": id }, undefined, 400, -32700],
+      ["a batch", "POST", { ...JSON_TYPE, "acp-connection-id": id }, "[]", 400, -32600],
+      ["too deep", "POST", { ...JSON_TYPE, "acp-connection-id": id }, "[".repeat(100) + "]".repeat(100), 400, -32600],
+      ["jsonrpc 1.0", "POST", { ...JSON_TYPE, "acp-connection-id": id }, '{"jsonrpc":"1.0","method":"x"}', 400, -32600],
+      ["too large", "POST", { ...JSON_TYPE, "acp-connection-id": id }, "x".repeat(5000), 413, -32600],
+      [
+        "a session that contradicts",
+        "POST",
+        { ...JSON_TYPE, "acp-connection-id": id, "acp-session-id": "b" },
+        '{"jsonrpc":"2.0","id":1,"method":"session/close","params":{"sessionId":"a"}}',
+        400,
+      ],
+      ["an empty session id", "GET", { ...STREAM, "acp-connection-id": id, "acp-session-id": "" }, undefined, 400],
+      ["accepted", "POST", { "content-type": "Application/JSON; charset=utf-8", "acp-connection-id": id }, list, 202],
+      ["a notification", "POST", { ...JSON_TYPE, "acp-connection-id": id }, '{"jsonrpc":"2.0","method":"x"}', 202],
+      ["a response", "POST", { ...JSON_TYPE, "acp-connection-id": id }, '{"jsonrpc":"2.0","id":5,"result":1}', 202],
+    ];
+    for (const [name, method, headers, body, status, code = -32600] of rows) {
+      const bytes = name === "no UTF-8" ? Buffer.from([0x22, 0xff, 0x22]) : body;
+      const answer = await http(url, method, headers, bytes);
+      assert.equal(answer.status, status, `${name}: ${answer.text}`);
+      if (status === 202) assert.equal(answer.text, "");
+      else {
+        assert.equal(answer.headers["content-type"], "application/json", name);
+        assert.deepEqual(Object.keys(answer.json), ["jsonrpc", "id", "error"], name);
+        assert.equal(answer.json.id, null, name);
+        assert.equal(answer.json.error.code, code, name);
+      }
+      if (status === 405) assert.equal(answer.headers.allow, "GET, POST, DELETE");
+    }
+    assert.equal((await peer.remove()).status, 202);
+    assert.equal((await peer.remove()).status, 404);
+  });
+
+  it("initialize: 200 with the id; one that fails: 200 with its error and no id", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent);
+    const good = await new HttpPeer(url).open();
+    assert.equal(good.status, 200);
+    assert.equal(good.json.id, 0);
+    assert.equal(good.json.result.protocolVersion, 1);
+    assert.equal(good.headers["content-type"], "application/json");
+    const bad = await new HttpPeer(url).open({ protocolVersion: 0 });
+    assert.equal(bad.status, 200);
+    assert.equal(bad.json.error.code, -32602);
+    assert.equal(bad.headers["acp-connection-id"], undefined);
+    assert.equal((await http(`${url.slice(0, -4)}/any/path?x`, "POST", JSON_TYPE, "{")).json.error.code, -32700);
+  });
+
+  it("required headers, foreign hosts and foreign sites", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const open = await serveHttp(t, agent);
+    const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } });
+    const host = await http(open.url, "POST", { ...JSON_TYPE, host: "evil.example" }, body);
+    assert.equal(host.status, 403);
+    assert.equal(host.json.error.message, "host not allowed");
+    const site = { ...JSON_TYPE, "sec-fetch-site": "cross-site", origin: "https://evil.example" };
+    assert.equal((await http(open.url, "POST", site, body)).json.error.message, "cross-site request refused");
+    const closed = await serveHttp(t, agent, { requiredHeaders: { Authorization: "Bearer Key" } });
+    assert.deepEqual((await http(closed.url, "POST", JSON_TYPE, body)).json, {
+      error: "missing required header: Authorization",
+      code: "unauthorized",
+    });
+    const wrong = await http(closed.url, "POST", { ...JSON_TYPE, authorization: "Bearer no" }, body);
+    assert.equal(wrong.status, 401);
+    assert.deepEqual(wrong.json, { error: "invalid header: Authorization", code: "unauthorized" });
+    assert.equal((await http(closed.url, "POST", { ...JSON_TYPE, authorization: "bearer key" }, body)).status, 200);
+  });
+
+  it("limits: connections and streams", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent, { connections: 3, streams: 1 });
+    const peer = new HttpPeer(url);
+    await peer.open();
+    for (const other of [new HttpPeer(url), new HttpPeer(url)]) assert.equal((await other.open()).status, 200);
+    const more = await new HttpPeer(url).open();
+    assert.equal(more.status, 503);
+    assert.equal(more.json.error.message, "too many connections");
+    const stream = await peer.stream();
+    const second = await http(url, "GET", { ...STREAM, "acp-connection-id": peer.id, "acp-session-id": "x" });
+    assert.equal(second.status, 503);
+    assert.equal(second.json.error.message, "too many streams");
+    stream.close();
+    await peer.remove();
+    assert.equal((await new HttpPeer(url).open()).status, 200);
+  });
+
+  it("who only initializes and goes away locks nobody out; who is there stays", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent, { connections: 4, unusedMs: 0 });
+    const [streaming, ...gone] = [new HttpPeer(url), new HttpPeer(url), new HttpPeer(url), new HttpPeer(url)];
+    await streaming.open();
+    await streaming.stream();
+    for (const peer of gone) await peer.open();
+    for (const peer of [new HttpPeer(url), new HttpPeer(url), new HttpPeer(url)])
+      assert.equal((await peer.open()).status, 200);
+    for (const peer of gone) assert.equal((await peer.post("{}")).status, 404, "made room");
+    assert.ok(await streaming.request("session/list", {}));
+  });
+});
+
+describe("delivery", () => {
+  it("the four steps, with a session's stream", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t, ["hello"]);
+    const { url } = await serveHttp(t, agent);
+    const peer = new HttpPeer(url);
+    await peer.open();
+    const connection = await peer.stream();
+    const session = await peer.newSession(cwd);
+    assert.equal(connection.messages.length, 1, "answers that name no session come on the connection's stream");
+    const own = await peer.stream(session);
+    assert.deepEqual(await peer.prompt(session, "x"), { stopReason: "end_turn" });
+    assert.equal(connection.messages.length, 1);
+    assert.ok(own.messages.some(isUpdate));
+    // The session's name is asked for behind the run, and may come later.
+    const said = own.messages.filter(({ params }) => params?.update?.sessionUpdate !== "session_info_update");
+    assert.equal(said.at(-1).result.stopReason, "end_turn");
+    assert.equal((await peer.remove()).status, 202);
+    await Promise.all([connection.ended, own.ended]);
+    peer.assertClean();
+  });
+
+  it("without a session's stream everything comes on the connection's; without any it waits for one", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t, ["one", "two"]);
+    const { url } = await serveHttp(t, agent);
+    const peer = new HttpPeer(url);
+    await peer.open();
+    const made = peer.newSession(cwd);
+    await Promise.all(peer.posts);
+    const connection = await peer.stream();
+    const session = await made;
+    await peer.prompt(session, "x");
+    assert.equal(peer.text(session), "one");
+    connection.close();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const result = peer.prompt(session, "y");
+    const finished = new Promise((resolve) => agent.on("run.finished", resolve));
+    await finished;
+    const own = await peer.stream(session);
+    assert.deepEqual(await result, { stopReason: "end_turn" });
+    assert.equal(peer.text(session), "onetwo");
+    assert.ok(own.messages.length >= 2);
+    peer.assertClean();
+  });
+
+  it("a second GET for the same stream replaces the first; nothing is lost and nothing comes twice", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const words = Array.from({ length: 40 }, (_, i) => `${i} `);
+    let replace: (() => void) | undefined;
+    const replaced = new Promise<void>((resolve) => (replace = resolve));
+    const said = words.flatMap((text) => [2, { type: "text" as const, block: "t", text }]);
+    const { agent } = scriptedAgent(t, [[...said.slice(0, -1), replaced, ...said.slice(-1)]]);
+    const { url } = await serveHttp(t, agent);
+    const peer = new HttpPeer(url);
+    await peer.open();
+    await peer.stream();
+    const session = await peer.newSession(cwd);
+    const first = await peer.stream(session);
+    const result = peer.prompt(session, "x");
+    await peer.seen(isUpdate);
+    const second = await peer.stream(session);
+    await first.ended;
+    replace?.();
+    assert.deepEqual(await result, { stopReason: "end_turn" });
+    assert.ok(second.messages.length > 0);
+    assert.equal(peer.text(session), words.join(""));
+    peer.assertClean();
+  });
+
+  it("a GET for a session that the connection does not know opens a stream", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent);
+    const peer = new HttpPeer(url);
+    await peer.open();
+    const stream = await peer.stream("never-heard-of");
+    assert.equal(stream.response.headers["content-type"], "text/event-stream");
+    const answer = peer.call("session/close", { sessionId: "never-heard-of" });
+    assert.equal((await answer).error?.message, "session not found");
+    assert.equal(stream.messages.length, 1);
+  });
+
+  it("comments keep a stream alive", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent, { heartbeatMs: 5 });
+    const peer = new HttpPeer(url);
+    await peer.open();
+    const stream = await peer.stream();
+    while (stream.comments < 3) await new Promise((resolve) => setTimeout(resolve, 5));
+  });
+
+  it("more than 1,000 messages that nobody fetches close the connection", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent);
+    const peer = new HttpPeer(url);
+    await peer.open();
+    const status = new Set<number>();
+    const send = async () => {
+      for (let i = 0; i < 130; i += 1) status.add((await peer.post(list)).status);
+    };
+    await Promise.all(Array.from({ length: 8 }, send));
+    assert.deepEqual([...status].sort(), [202, 404]);
+  });
+
+  it("a connection that nobody uses is closed; a stream keeps it", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent, { idleMs: 500 });
+    const [idle, used] = [new HttpPeer(url), new HttpPeer(url)];
+    await Promise.all([idle.open(), used.open()]);
+    await used.stream();
+    while (
+      (await http(url, "GET", { ...STREAM, "acp-connection-id": `${idle.id}`, "acp-session-id": "x".repeat(201) }))
+        .status === 400
+    ) {
+      // Each look counts as use, so look rarely.
+      await new Promise((resolve) => setTimeout(resolve, 800));
+    }
+    assert.ok(await used.request("session/list", {}));
+  });
+
+  it("DELETE during a prompt cancels it, answers it, and ends the streams", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
+    const { url } = await serveHttp(t, agent);
+    const peer = new HttpPeer(url);
+    await peer.open();
+    const stream = await peer.stream();
+    const session = await peer.newSession(cwd);
+    const result = peer.prompt(session, "x");
+    await peer.seen(isUpdate);
+    assert.equal((await peer.remove()).status, 202);
+    assert.equal((await peer.post(list)).status, 404);
+    assert.deepEqual(await result, { stopReason: "cancelled" });
+    await stream.ended;
+    assert.equal((await agent.sessions.messages(session)).at(-1)?.parts.length, 1);
+    peer.assertClean();
+  });
+
+  it("a client that never reads slows nobody and loses no text", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const piece = "x".repeat(10_000);
+    // In two answers, since one alone may not be so long; nobody has the tool, so the model goes on.
+    const half = Array.from({ length: 300 }, () => ({ type: "text" as const, block: "t", text: piece }));
+    const { agent } = scriptedAgent(t, [[...half, ...callTools(["none", {}])], half, "quick"], WIDE);
+    const { url } = await serveHttp(t, agent);
+    const [slow, quick] = [new HttpPeer(url), new HttpPeer(url)];
+    await Promise.all([slow.open(), quick.open()]);
+    const stream = await slow.stream();
+    const session = await slow.newSession(cwd);
+    stream.response.pause();
+    const result = slow.prompt(session, "x");
+    await new Promise((resolve) => agent.on("run.finished", resolve));
+    await quick.stream();
+    assert.deepEqual(await quick.prompt(await quick.newSession(cwd), "y"), { stopReason: "end_turn" });
+    stream.response.resume();
+    assert.deepEqual(await result, { stopReason: "end_turn" });
+    assert.equal(slow.text(session).length, 6_000_000);
+    assert.ok(slow.updates(session).length < 600, "adjacent chunks were joined");
+    slow.assertClean();
+  });
+});
+
+describe("shutdown", () => {
+  it("answers prompts with cancelled, then ends the streams", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
+    const listening = await serveHttp(t, agent);
+    const peer = new HttpPeer(listening.url);
+    await peer.open();
+    const stream = await peer.stream();
+    const result = peer.prompt(await peer.newSession(cwd), "x");
+    await peer.seen(isUpdate);
+    const stopped = listening.stop(AbortSignal.timeout(50));
+    assert.deepEqual(await result, { stopReason: "cancelled" });
+    await Promise.all([stopped, stream.ended, listening.ended]);
+    await assert.rejects(http(listening.url, "DELETE"));
+    peer.assertClean();
+  });
+
+  it("a port that is taken is an error that leaves nothing open", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const first = await serveHttp(t, agent);
+    const port = Number(new URL(first.url).port);
+    await assert.rejects(serveHttp(t, agent, { port }), { code: "listen" });
+    await assert.rejects(serveHttp(t, agent, { host: "0.0.0.0" }), /set requiredHeaders/);
+  });
+});

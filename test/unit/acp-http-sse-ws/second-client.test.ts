@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Agent } from "gantry";
+import { callTools } from "gantry/testing";
+import { scriptedAgent, testTool } from "../../helpers/acp-agent.js";
+import { HttpPeer, serveHttp, SocketPeer } from "../../helpers/acp-http.js";
+import type { Json } from "../../helpers/acp-peer.js";
+import { noop } from "../../helpers/noop-tool.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** More than a connection keeps for a client that reads nothing. */
+const CALLS = 600;
+const AT_ONCE = 120;
+
+/** Somebody else's run, with much to tell. */
+async function other(agent: Agent, sessionId: string): Promise<void> {
+  await (
+    await agent.run({ message: "theirs", sessionId })
+  ).result;
+}
+
+const many = () => [
+  ...Array.from({ length: CALLS / AT_ONCE }, (_, n) =>
+    callTools(...Array.from({ length: AT_ONCE }, (__, at) => ["noop", { n: n * AT_ONCE + at }] as const)),
+  ),
+  "done",
+];
+const results = (updates: Json[]) => updates.filter(({ status }) => status === "completed");
+const ended = ({ params }: Json) => params?.update?.sessionUpdate === "usage_update";
+
+describe("what others do in a session, to a client that is away", () => {
+  it("waits for its next stream, however much it is, and comes once", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t, many(), { tools: [noop] });
+    const { url } = await serveHttp(t, agent);
+    const peer = new HttpPeer(url);
+    await peer.open();
+    const stream = await peer.stream();
+    const session = await peer.newSession(cwd);
+    await peer.request("session/load", { sessionId: session, cwd });
+    await peer.seen(({ params }) => params?.update?.sessionUpdate === "config_option_update");
+    stream.close();
+    await stream.ended;
+    await other(agent, session);
+    await peer.stream(session);
+    await peer.seen(ended);
+    assert.equal(results(peer.updates(session)).length, CALLS);
+    assert.equal(peer.text(session), "done");
+    peer.assertClean();
+  });
+
+  it("nobody waits for an answer of one that is away", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true });
+    const call = callTools(["risky", {}]);
+    const { agent } = scriptedAgent(t, [call, "one", call, "two"], { tools: [risky] });
+    const { url } = await serveHttp(t, agent, { requestPermission: true });
+    const peer = new HttpPeer(url);
+    await peer.open();
+    peer.onRequest = () => ({ outcome: { outcome: "selected", optionId: "allow_once" } });
+    const stream = await peer.stream();
+    const session = await peer.newSession(cwd);
+    await peer.request("session/load", { sessionId: session, cwd });
+    await peer.seen(({ params }) => params?.update?.sessionUpdate === "config_option_update");
+    await agent.sessions.update(session, { mode: "ask" });
+    await other(agent, session);
+    await peer.seen(ended);
+    assert.deepEqual(
+      results(peer.updates(session)).map(({ rawOutput }) => rawOutput),
+      ["ran"],
+    );
+    stream.close();
+    await stream.ended;
+    await other(agent, session);
+    const last = (await agent.sessions.messages(session)).filter(({ role }) => role === "tool").at(-1);
+    assert.match(JSON.stringify(last?.parts), /nobody could be asked/);
+  });
+
+  it("over a WebSocket that takes no updates it waits for a stream too", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t, ["one", "two"]);
+    const { url } = await serveHttp(t, agent, { websocketUpdates: false });
+    const socket = new SocketPeer(url);
+    await socket.opened();
+    await socket.initialize();
+    const session = await socket.newSession(cwd);
+    await socket.request("session/load", { sessionId: session, cwd });
+    await other(agent, session);
+    const stream = new HttpPeer(url);
+    stream.id = socket.id;
+    await stream.stream(session);
+    await stream.seen(ended);
+    assert.equal(stream.text(session), "one");
+    assert.equal(stream.text(session, "user_message_chunk"), "theirs");
+    assert.deepEqual(socket.updates(), []);
+  });
+});

@@ -1,0 +1,247 @@
+import assert from "node:assert/strict";
+import { symlink } from "node:fs/promises";
+import { describe, it, type TestContext } from "node:test";
+import {
+  builtinTools,
+  defineTool,
+  InputError,
+  type AgentOptions,
+  type ToolServer,
+  type ToolServers,
+  type ToolSession,
+} from "gantry";
+import { callTools, type ScriptedStep } from "gantry/testing";
+import type { AcpOptions } from "../../../adapters/acp-shared/index.js";
+import { MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";
+import type { Json } from "../../helpers/acp-peer.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** Opens nothing: a server has one tool, which says what was asked for. */
+class Servers implements ToolServers {
+  readonly opened: { server: ToolServer; session: ToolSession }[] = [];
+
+  source(server: ToolServer) {
+    if ("url" in server && !server.url.startsWith("http")) throw new InputError("url", "an address of HTTP");
+    const { name } = server;
+    const tool = defineTool({ name: `${name}__say`, description: name, run: () => `${name} speaks` });
+    return {
+      name,
+      open: (session: ToolSession) => {
+        this.opened.push({ server, session });
+        return Promise.resolve({ tools: [tool], close: () => Promise.resolve() });
+      },
+    };
+  }
+}
+
+const bash = testTool("bash", () => ({ text: "" }), { kind: "execute" });
+const stdio = { name: "files", command: "files-server", args: ["--all"], env: [{ name: "LEVEL", value: "1" }] };
+const http = { type: "http", name: "web", url: "http://127.0.0.1:1/mcp", headers: [{ name: "X-Key", value: "k" }] };
+const sse = { type: "sse", name: "old", url: "http://127.0.0.1:1/sse", headers: [] };
+
+async function door(
+  t: TestContext,
+  steps: readonly ScriptedStep[] = [],
+  options: Partial<AgentOptions> = {},
+  acp: Partial<AcpOptions> = {},
+) {
+  const { path: cwd } = await tempDir(t);
+  const servers = new Servers();
+  const { agent, provider } = scriptedAgent(t, steps, { tools: [bash], toolServers: servers, ...options });
+  const peer = new MemoryAcp(t, agent, acp).connect();
+  await peer.initialize();
+  const offered = () =>
+    provider.requests.filter(({ tools }) => tools.length > 0).map(({ tools }) => tools.map(({ name }) => name));
+  return { agent, cwd, servers, peer, offered, provider };
+}
+
+/** The error of a request that must fail. */
+async function refused(answer: Promise<Json>): Promise<string> {
+  const { error } = await answer;
+  assert.equal(error?.code, -32602);
+  return error.message as string;
+}
+
+describe("servers that a client brings", () => {
+  it("are opened for its prompts, in every official shape, in the session's folder", async (t) => {
+    const { cwd, servers, peer, offered } = await door(t, [callTools(["files__say", {}]), "done"]);
+    const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdio, http, sse] });
+    assert.equal(servers.opened.length, 0, "not before a prompt");
+    await peer.prompt(sessionId, "speak");
+    assert.deepEqual(
+      servers.opened.map(({ server }) => server),
+      [
+        { name: "files", command: "files-server", args: ["--all"], env: { LEVEL: "1" } },
+        { name: "web", url: "http://127.0.0.1:1/mcp", headers: { "X-Key": "k" }, type: "http" },
+        { name: "old", url: "http://127.0.0.1:1/sse", headers: {}, type: "sse" },
+      ],
+    );
+    for (const { session } of servers.opened) assert.equal(session.projectDir, cwd);
+    assert.deepEqual(offered()[0], ["bash", "files__say", "old__say", "web__say"]);
+    const call = await peer.seen((message) => message.params?.update?.sessionUpdate === "tool_call_update");
+    assert.equal(call.params.update.status, "completed");
+    peer.assertClean();
+  });
+
+  for (const method of ["session/load", "session/resume"])
+    it(`come anew with ${method}: those of before are gone`, async (t) => {
+      const { agent, cwd, peer, offered } = await door(t, ["one", "two", "three"]);
+      const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdio] });
+      await peer.prompt(sessionId, "a");
+      const { id } = (await agent.sessions.get(sessionId))!;
+      await peer.request(method, { sessionId: id, cwd, mcpServers: [http] });
+      await peer.prompt(id, "b");
+      await peer.request(method, { sessionId: id, cwd });
+      await peer.prompt(id, "c");
+      assert.deepEqual(offered(), [["bash", "files__say"], ["bash", "web__say"], ["bash"]]);
+    });
+
+  it("are the client's own: another door's runs have none of them", async (t) => {
+    const { agent, cwd, peer, offered } = await door(t, ["one", "two"]);
+    const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdio] });
+    await peer.prompt(sessionId, "a");
+    await (
+      await agent.run({ message: "b", sessionId })
+    ).result;
+    assert.deepEqual(offered(), [["bash", "files__say"], ["bash"]]);
+  });
+
+  it("give way to one that the agent has under the same name", async (t) => {
+    const own = { name: "files", open: () => Promise.resolve({ tools: [bash], close: () => Promise.resolve() }) };
+    const { cwd, servers, peer, offered } = await door(t, ["one"], {
+      tools: [own, testTool("bash2", () => ({ text: "" }))],
+    });
+    const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [{ ...http, name: "files" }] });
+    await peer.prompt(sessionId, "a");
+    assert.deepEqual(offered(), [["bash", "bash2"]]);
+    assert.equal(servers.opened.length, 0);
+  });
+
+  it("are refused where they are none, naming the field; the connection goes on", async (t) => {
+    const { cwd, peer } = await door(t);
+    const wrong: [mcpServers: unknown, message: RegExp][] = [
+      [{}, /mcpServers: expected an array/],
+      [["x"], /mcpServers\[0\]: expected an object/],
+      [[{ command: "x" }], /mcpServers\[0\]\.name: expected a string that is not empty/],
+      [[{ name: "x" }], /mcpServers\[0\]\.command: expected a string/],
+      [[stdio, { ...stdio, args: "x" }], /mcpServers\[1\]\.args: expected an array of strings/],
+      [[{ ...stdio, env: { A: "1" } }], /mcpServers\[0\]\.env: expected an array of \{ name, value \}/],
+      [[{ ...stdio, type: "acp" }], /mcpServers\[0\]\.type: expected http, sse, or none/],
+      [[{ ...http, url: 1 }], /mcpServers\[0\]\.url: expected a string/],
+      [[{ ...http, url: "ftp://x" }], /mcpServers\[0\]\.url: expected an address of HTTP/],
+      [[{ ...http, headers: [{ name: "a" }] }], /mcpServers\[0\]\.headers: expected an array of/],
+      [[http, { ...sse, name: "web" }], /mcpServers\[1\]\.name: expected another name/],
+      [Array.from({ length: 65 }, (_, i) => ({ ...http, name: `n${i}` })), /mcpServers: expected at most 64/],
+    ];
+    for (const [mcpServers, message] of wrong)
+      assert.match(await refused(peer.call("session/new", { cwd, mcpServers })), message);
+    await peer.newSession(cwd);
+  });
+
+  it("are no programs where the agent runs no commands, and addresses all the same", async (t) => {
+    const { cwd, peer, servers } = await door(t, ["one"], { tools: [] });
+    assert.match(
+      await refused(peer.call("session/new", { cwd, mcpServers: [http, stdio] })),
+      /mcpServers\[1\]: expected a server at an address: this agent runs no commands/,
+    );
+    const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [http] });
+    assert.match(
+      await refused(peer.call("session/load", { sessionId, cwd, mcpServers: [stdio] })),
+      /this agent runs no commands/,
+    );
+    await peer.prompt(sessionId, "a");
+    assert.deepEqual(
+      servers.opened.map(({ server }) => server.name),
+      ["web"],
+    );
+  });
+
+  for (const [what, options, acp] of [
+    ["acp.mcp is false", {}, { mcp: false }],
+    ["the profile is spec", {}, { profile: "spec" }],
+    // There a list is still a list.
+    ["the agent opens none", { toolServers: undefined }, {}],
+  ] as const)
+    it(`are accepted and ignored where ${what}, whatever they are`, async (t) => {
+      const { cwd, peer, servers, offered } = await door(t, ["one"], options, acp);
+      const params = { cwd, mcpServers: [stdio, "x", {}] };
+      const { sessionId } = await peer.request("session/new", params);
+      const many = Array.from({ length: 65 }, () => stdio);
+      for (const mcpServers of "toolServers" in options ? [null, many.slice(1)] : [{}, "x", 1, null, many])
+        await peer.request("session/load", { sessionId, cwd, mcpServers });
+      await peer.prompt(sessionId, "a");
+      assert.deepEqual(offered(), [["bash"]]);
+      assert.equal(servers.opened.length, 0);
+    });
+
+  it("are used in the profile spec too where acp.mcp is true", async (t) => {
+    const { cwd, peer, servers } = await door(t, ["one"], {}, { profile: "spec", mcp: true });
+    assert.match(await refused(peer.call("session/new", { cwd, mcpServers: ["x"] })), /mcpServers\[0\]/);
+    const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdio] });
+    await peer.prompt(sessionId, "a");
+    assert.equal(servers.opened.length, 1);
+  });
+});
+
+describe("folders that a client brings", () => {
+  const read = builtinTools().filter(({ name }) => ["read", "write", "grep", "glob", "list"].includes(name));
+
+  it("may be used by its prompts' file tools, and the model knows them; others stay closed", async (t) => {
+    const more = await tempDir(t);
+    const other = await tempDir(t);
+    await more.write({ "note.txt": "needle" });
+    await other.write({ "secret.txt": "needle" });
+    await symlink(other.path, more.at("way"));
+    const calls = callTools(
+      ["read", { path: more.at("note.txt") }],
+      ["write", { path: more.at("made.txt"), content: "made" }],
+      ["grep", { pattern: "needle", path: more.path }],
+      ["list", { path: more.path }],
+      ["glob", { pattern: "*.txt", path: more.path }],
+      ["read", { path: other.at("secret.txt") }],
+      ["read", { path: more.at("way", "secret.txt") }],
+    );
+    const { agent, cwd, peer, provider } = await door(t, [calls, "done", calls, "done"], { tools: [...read, bash] });
+    const params = { cwd, mcpServers: [], additionalDirectories: [`${more.path}/`] };
+    const { sessionId } = await peer.request("session/new", params);
+    await peer.prompt(sessionId, "look");
+    const failed = async (from: number) =>
+      (await agent.sessions.messages(sessionId))
+        .filter(({ role }) => role === "tool")
+        .slice(from)
+        // Of calls beside each other the faster comes first.
+        .sort((a, b) => (a.toolCallId < b.toolCallId ? -1 : 1))
+        .map((message) => message.failed);
+    assert.deepEqual(await failed(0), [false, false, false, false, false, true, true]);
+    assert.equal(await more.read("made.txt"), "made");
+    assert.ok(provider.requests[0]?.system.includes(`You may use these folders too, by absolute paths:\n${more.path}`));
+    // Opened again without them, the same calls are refused.
+    await peer.request("session/resume", { sessionId, cwd, mcpServers: [] });
+    await peer.prompt(sessionId, "look again");
+    assert.deepEqual(await failed(7), Array(7).fill(true));
+    assert.ok(!provider.requests.at(-1)?.system.includes("You may use these folders too"));
+  });
+
+  it("are refused where they are none", async (t) => {
+    const { cwd, peer } = await door(t);
+    const folder = await tempDir(t);
+    await folder.write({ file: "" });
+    for (const [additionalDirectories, message] of [
+      ["x", /additionalDirectories: expected an array/],
+      [[1], /additionalDirectories\[0\]: expected an absolute path/],
+      [[cwd, "src"], /additionalDirectories\[1\]: expected an absolute path/],
+      [[folder.at("none")], /additionalDirectories\[0\]: expected the absolute path of an existing folder/],
+      [[folder.at("file")], /additionalDirectories\[0\]: expected the absolute path of an existing folder/],
+    ] as const)
+      assert.match(await refused(peer.call("session/new", { cwd, additionalDirectories })), message);
+  });
+
+  for (const acp of [{ mcp: false }, { profile: "spec" }] as const)
+    it(`are ignored where acp is ${JSON.stringify(acp)}, whatever they are`, async (t) => {
+      const { cwd, peer, provider } = await door(t, ["one"], {}, acp);
+      const { sessionId } = await peer.request("session/new", { cwd, additionalDirectories: [cwd, "nowhere"] });
+      await peer.request("session/load", { sessionId, cwd, additionalDirectories: { a: 1 } });
+      await peer.prompt(sessionId, "a");
+      assert.ok(!provider.requests[0]?.system.includes("these folders too"));
+    });
+});

@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { ProviderError, silentLogger } from "gantry";
+import { callTools, say } from "gantry/testing";
+import { AcpServer, ACP_DEFAULTS } from "../../../adapters/acp-shared/index.js";
+import { VERSION } from "../../../src/base/version.js";
+import { todowriteTool } from "../../../src/tools/todo.js";
+import { scriptedAgent, testTool } from "../../helpers/acp-agent.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** What a client of the interface document is sent, to the byte; ids, times and folders stand as their names. */
+const LETTER = readFileSync(new URL("letter.jsonl", import.meta.url), "utf8").trim();
+
+describe("a client written to the interface document", () => {
+  it("is sent the letter, to the byte", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const edit = testTool("edit", () => ({ text: "edited", diff: [{ path: "/p/a", oldText: "x", newText: "y" }] }), {
+      kind: "edit",
+    });
+    const broken = testTool("broken", () => Promise.reject(new Error("no such thing")), { kind: "execute" });
+    const todos = [{ content: "one", status: "in_progress" }];
+    const { agent } = scriptedAgent(
+      t,
+      [
+        [
+          { type: "reasoning", block: "r", text: "Hm." },
+          ...callTools(["edit", { path: "a" }], ["broken", {}], ["todowrite", { todos }]),
+        ],
+        say("Done.", { inputTokens: 100, outputTokens: 20 }),
+        new ProviderError("scripted", "authentication", "bad key", { status: 401 }),
+      ],
+      { tools: [edit, broken, todowriteTool()], provider: { title: "" } },
+    );
+    const server = new AcpServer(agent, ACP_DEFAULTS, silentLogger);
+    t.after(() => server.close());
+    const sent: string[] = [];
+    const answered = new Map<unknown, () => void>();
+    const connection = server.connect({
+      send: (message) => {
+        sent.push(JSON.stringify(message));
+        if ("id" in message && !("method" in message)) answered.get(message.id)?.();
+      },
+      ready: () => undefined,
+      reader: () => undefined,
+    });
+    const ask = async (id: number, method: string, params: unknown): Promise<void> => {
+      const answer = new Promise<void>((resolve) => answered.set(id, resolve));
+      connection.receive(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+      await answer;
+    };
+    await ask(1, "initialize", { protocolVersion: 1, clientInfo: { name: "my-client", version: "1" } });
+    await ask(2, "session/new", { cwd });
+    const { sessionId } = (JSON.parse(sent.at(-1) ?? "") as { result: { sessionId: string } }).result;
+    const prompt = [
+      { type: "text", text: "do it" },
+      { type: "text", text: "and that" },
+    ];
+    await ask(3, "session/prompt", { sessionId, prompt });
+    await ask(4, "session/prompt", { sessionId, prompt });
+    await ask(5, "session/list", {});
+    await ask(6, "session/load", { sessionId: "nobody", cwd });
+    await ask(7, "session/close", { sessionId });
+    await ask(8, "session/delete", { sessionId });
+    assert.equal(named(sent.join("\n"), sessionId, cwd), LETTER);
+  });
+});
+
+function named(text: string, sessionId: string, cwd: string): string {
+  const ids = new Map<string, string>([[sessionId, "SESSION"]]);
+  return text
+    .replaceAll(cwd, "CWD")
+    .replaceAll(VERSION, "VERSION")
+    .replace(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}/g, (id) => {
+      if (!ids.has(id)) ids.set(id, `ID${ids.size}`);
+      return ids.get(id) ?? "";
+    })
+    .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME");
+}

@@ -1,0 +1,145 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, MemoryDriver, MemoryStore, silentLogger } from "gantry";
+import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { MemoryAcp, testTool } from "../../helpers/acp-agent.js";
+import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+const EDITOR = { clientInfo: { name: "zed", version: "1" } };
+const IDS = ["auto", "ask", "plan"];
+
+function processOn(t: Hooks, store: MemoryStore, steps: readonly ScriptedStep[] = []) {
+  const ran: unknown[] = [];
+  const risky = testTool("risky", (args) => (ran.push(args), { text: "ran" }), {
+    needsPermission: true,
+    kind: "execute",
+  });
+  const agent = new Agent({
+    providers: [new ScriptedProvider(steps)],
+    driver: new MemoryDriver(store),
+    tools: [risky],
+    logger: silentLogger,
+  });
+  t.after(() => agent.close());
+  return { agent, ran };
+}
+
+async function connected(t: Hooks, agent: Agent, params: Json = EDITOR): Promise<AcpPeer> {
+  const peer = new MemoryAcp(t, agent).connect();
+  await peer.initialize(params);
+  if (params === EDITOR) peer.profile = "official";
+  return peer;
+}
+
+/** What a client was told of modes since, whichever way. */
+function modesTold(peer: AcpPeer, from = 0): string[] {
+  return peer.received.slice(from).flatMap(({ params }) => {
+    const { sessionUpdate, currentModeId, configOptions } = params?.update ?? {};
+    if (sessionUpdate === "current_mode_update") return [currentModeId as string];
+    const option = configOptions?.find(({ category }: Json) => category === "mode");
+    return sessionUpdate === "config_option_update" && option ? [`option ${option.currentValue}`] : [];
+  });
+}
+
+describe("modes of a session", () => {
+  it("are told with it, set by it, and told again when anybody changes them", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const store = new MemoryStore();
+    const { agent } = processOn(t, store);
+    const peer = await connected(t, agent);
+    const { sessionId, modes, configOptions } = await peer.request("session/new", { cwd, mcpServers: [] });
+    assert.equal(modes.currentModeId, "auto");
+    assert.deepEqual(
+      modes.availableModes.map(({ id }: Json) => id),
+      IDS,
+    );
+    const option = configOptions.find(({ id }: Json) => id === "mode");
+    assert.deepEqual([option.category, option.currentValue], ["mode", "auto"]);
+    assert.deepEqual(await peer.request("session/set_mode", { sessionId, modeId: "plan" }), {});
+    assert.equal((await agent.sessions.get(sessionId))?.mode, "plan");
+    await peer.seen(() => modesTold(peer).length > 0);
+    assert.deepEqual(modesTold(peer), ["option plan"], "whoever set it knows the mode");
+    // Another client, in another process.
+    const elsewhere = processOn(t, store).agent;
+    const other = await connected(t, elsewhere);
+    const loaded = await other.request("session/load", { sessionId, cwd });
+    assert.equal(loaded.modes.currentModeId, "plan");
+    await other.seen(({ params }) => params?.update?.sessionUpdate === "config_option_update");
+    const mark = other.received.length;
+    const set = { sessionId, configId: "mode", value: "ask" };
+    const answer = await other.request("session/set_config_option", set);
+    assert.equal(answer.configOptions.find(({ id }: Json) => id === "mode").currentValue, "ask");
+    assert.deepEqual(modesTold(other, mark), ["ask"]);
+    await peer.seen(() => modesTold(peer).includes("option ask"));
+    assert.deepEqual(modesTold(peer), ["option plan", "ask", "option ask"]);
+    // And any other door.
+    await elsewhere.sessions.update(sessionId, { mode: "auto" });
+    for (const one of [peer, other]) await one.seen(() => modesTold(one).at(-1) === "option auto");
+    assert.deepEqual(modesTold(peer), ["option plan", "ask", "option ask", "auto", "option auto"]);
+    for (const one of [peer, other]) one.assertClean();
+  });
+
+  it("are set by exactly one of them, in a session that is there", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = processOn(t, new MemoryStore());
+    const peer = await connected(t, agent);
+    const sessionId = await peer.newSession(cwd);
+    for (const modeId of ["Plan", "", 1, null, undefined, "yolo", "__proto__"]) {
+      const { error } = await peer.call("session/set_mode", { sessionId, modeId });
+      assert.deepEqual([error?.code, error?.data?.field], [-32602, "modeId"], JSON.stringify(modeId));
+    }
+    const { error } = await peer.call("session/set_config_option", { sessionId, configId: "mode", value: "yolo" });
+    assert.deepEqual([error?.code, error?.data?.field], [-32602, "value"]);
+    const nobody = await peer.call("session/set_mode", { sessionId: "nobody", modeId: "ask" });
+    assert.deepEqual([nobody.error?.code, nobody.error?.data?.sessionId], [-32602, "nobody"]);
+    assert.equal((await agent.sessions.get(sessionId))?.mode, "auto");
+    peer.assertClean();
+  });
+
+  it("are not shown to a client of the interface document, which can set them", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = processOn(t, new MemoryStore());
+    const peer = await connected(t, agent, {});
+    const made = await peer.request("session/new", { cwd });
+    assert.deepEqual(Object.keys(made), ["sessionId", "configOptions"]);
+    assert.ok(!made.configOptions.some(({ id }: Json) => id === "mode"));
+    const { sessionId } = made;
+    assert.deepEqual(await peer.request("session/set_mode", { sessionId, modeId: "plan" }), {});
+    assert.equal((await agent.sessions.get(sessionId))?.mode, "plan");
+    assert.equal(await peer.request("session/load", { sessionId, cwd }), null);
+    await agent.sessions.update(sessionId, { mode: "auto" });
+    await peer.request("session/list", {});
+    assert.deepEqual(modesTold(peer), []);
+    peer.assertClean();
+  });
+
+  it("hold for the next prompt, and within one", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const call = callTools(["risky", {}]);
+    const { agent, ran } = processOn(t, new MemoryStore(), [call, "a", call, "b", call, call, call, "c"]);
+    const peer = await connected(t, agent);
+    const asked: Json[] = [];
+    const sessionId = await peer.newSession(cwd);
+    const answers = ["reject_once", "allow_once"];
+    peer.onRequest = (_method, params) => {
+      asked.push(params);
+      return { outcome: { outcome: "selected", optionId: answers.shift() } };
+    };
+    await peer.prompt(sessionId, "in auto");
+    assert.deepEqual([asked.length, ran.length], [0, 1]);
+    await peer.request("session/set_mode", { sessionId, modeId: "ask" });
+    await peer.prompt(sessionId, "in ask");
+    assert.deepEqual([asked.length, ran.length], [1, 1]);
+    // Its person frees the tools while they are asked: the next calls run.
+    const { onRequest } = peer;
+    peer.onRequest = async (method, params) => {
+      await peer.request("session/set_mode", { sessionId, modeId: "auto" });
+      return onRequest(method, params);
+    };
+    await peer.prompt(sessionId, "and then in auto");
+    assert.deepEqual([asked.length, ran.length], [2, 4]);
+    await peer.request("session/set_mode", { sessionId, modeId: "plan" });
+    peer.assertClean();
+  });
+});

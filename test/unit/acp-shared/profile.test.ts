@@ -1,0 +1,147 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, type Logger } from "gantry";
+import { ScriptedProvider } from "gantry/testing";
+import { ACP_DEFAULTS, AcpServer, type ProfileChoice } from "../../../adapters/acp-shared/index.js";
+import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
+import { AcpPeer, type Json } from "../../helpers/acp-peer.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const FS = { fs: { readTextFile: true, writeTextFile: true } };
+const TWO = [
+  { type: "text", text: "first" },
+  { type: "text", text: "second" },
+];
+
+/** Answers of what opens a session, where modes are shown. */
+const MODES = {
+  modes: {
+    currentModeId: "auto",
+    availableModes: [
+      { id: "auto", name: "Auto", description: "Tools run as the server's configuration has it" },
+      { id: "ask", name: "Ask", description: "Tools that change something wait for your leave" },
+      { id: "plan", name: "Plan", description: "Nothing that could change anything runs" },
+    ],
+  },
+};
+
+describe("acp.profile", () => {
+  /** Profile, what the client says of itself, result of `session/load`, what the model reads of two texts. */
+  const cases: [ProfileChoice, Json, Json, string][] = [
+    ["auto", {}, null, "first"],
+    ["auto", { clientInfo: { name: "mine", version: "1" } }, null, "first"],
+    ["auto", { clientInfo: { name: "", version: "1" } }, null, "first"],
+    ["auto", { clientInfo: { name: "zed-fork", version: "1" } }, null, "first"],
+    ["auto", { clientCapabilities: {} }, null, "first"],
+    ["auto", { clientCapabilities: null, clientInfo: null }, null, "first"],
+    ["auto", { clientCapabilities: { fs: { readTextFile: false }, terminal: false } }, null, "first"],
+    ["auto", { clientCapabilities: { session: { compaction: {} }, other: true } }, null, "first"],
+    ["auto", { clientCapabilities: { fs: { readTextFile: "true" }, terminal: 1 } }, null, "first"],
+    ["auto", { clientCapabilities: { fs: { writeTextFile: true } } }, null, "first\nsecond"],
+    ["auto", { clientCapabilities: { fs: { _meta: { more: true } } } }, null, "first\nsecond"],
+    ["auto", { clientCapabilities: { terminal: true } }, null, "first\nsecond"],
+    ...ACP_DEFAULTS.officialClients.map((name): [ProfileChoice, Json, Json, string] => [
+      "auto",
+      { clientInfo: { name: name.replace("*", "PyCharm"), version: "1" } },
+      MODES,
+      "first\nsecond",
+    ]),
+    ["spec", { clientInfo: { name: "zed", version: "1" }, clientCapabilities: FS }, null, "first"],
+    ["official", {}, MODES, "first\nsecond"],
+  ];
+  for (const [profile, params, loaded, read] of cases) {
+    it(`${profile}: ${JSON.stringify(params)}`, async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const { agent } = scriptedAgent(t);
+      const peer = new MemoryAcp(t, agent, { profile }).connect();
+      await peer.initialize(params);
+      const sessionId = await peer.newSession(cwd);
+      await peer.request("session/prompt", { sessionId, prompt: TWO });
+      assert.deepEqual(await peer.request("session/load", { sessionId, cwd }), loaded);
+      const [user] = await agent.sessions.messages(sessionId, { limit: 1 });
+      assert.deepEqual(user?.parts, [{ type: "text", text: read }]);
+    });
+  }
+
+  it("what was left out is told once a session, with the types and the way out", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const told: [string, Json][] = [];
+    const quiet = () => undefined;
+    const logger: Logger = {
+      debug: quiet,
+      info: quiet,
+      error: quiet,
+      warn: (...said) => void told.push(said as never),
+    };
+    const agent = new Agent({ providers: [new ScriptedProvider()] });
+    t.after(() => agent.close());
+    const server = new AcpServer(agent, ACP_DEFAULTS, logger);
+    t.after(() => server.close());
+    const peer = new AcpPeer((text) => connection.receive(text));
+    const connection = server.connect({
+      send: (message) => peer.take(message),
+      ready: () => undefined,
+      reader: () => undefined,
+    });
+    await peer.initialize({ clientInfo: { name: "mine", version: "1" } });
+    const [one, other] = [await peer.newSession(cwd), await peer.newSession(cwd)];
+    for (const sessionId of [one, one, other]) await peer.request("session/prompt", { sessionId, prompt: TWO });
+    await peer.prompt(one, "alone");
+    assert.equal(told.length, 2);
+    assert.match(told[0]?.[0] ?? "", /only the first text is read; acp\.profile or --acp-profile official reads all/);
+    assert.deepEqual(told[0]?.[1].types, ["text"]);
+    assert.equal(told[0]?.[1].client, "mine");
+  });
+});
+
+describe("a prompt without a text", () => {
+  const image = { type: "image", data: "aGk=", mimeType: "image/png" };
+  const file = { type: "resource", resource: { uri: "file:///x/a.bin", blob: "aGk=", mimeType: "application/zip" } };
+  const note = { type: "resource", resource: { uri: "file:///x/a.md", text: "a note" } };
+  const link = { type: "resource_link", uri: "file:///x/a.md", name: "a.md" };
+  const audio = { type: "audio", data: "aGk=", mimeType: "audio/wav" };
+  const cases: [string, Json[], Json[]][] = [
+    ["an image", [image], [{ type: "image", mediaType: "image/png", data: "aGk=" }]],
+    ["a file", [file], [{ type: "file", mediaType: "application/zip", filename: "a.bin", data: "aGk=" }]],
+    ["a resource", [note], [{ type: "text", text: '<context ref="file:///x/a.md">\na note\n</context>' }]],
+    ["a link", [link], [{ type: "text", text: "[@a.md](file:///x/a.md)" }]],
+    [
+      "an image and an empty text",
+      [{ type: "text", text: "" }, image],
+      [{ type: "image", mediaType: "image/png", data: "aGk=" }],
+    ],
+  ];
+  for (const [name, prompt, parts] of cases) {
+    it(`${name} is taken where all blocks are read`, async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const { agent, provider } = scriptedAgent(t, ["seen"]);
+      const peer = new MemoryAcp(t, agent, { profile: "official" }).connect();
+      await peer.initialize();
+      const sessionId = await peer.newSession(cwd);
+      assert.deepEqual(await peer.request("session/prompt", { sessionId, prompt }), { stopReason: "end_turn" });
+      assert.equal(provider.requests.length, 1);
+      const [user] = await agent.sessions.messages(sessionId, { limit: 1 });
+      assert.deepEqual(user?.parts, parts);
+      peer.assertClean();
+    });
+  }
+
+  it("nothing that can be read, and whatever has no text to the letter, is -32602", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t);
+    for (const [profile, prompt] of [
+      ["official", []],
+      ["official", [audio]],
+      ["official", [{ type: "text", text: " " }]],
+      ["spec", [image]],
+      ["auto", [link]],
+    ] as const) {
+      const peer = new MemoryAcp(t, agent, { profile }).connect();
+      await peer.initialize();
+      const sessionId = await peer.newSession(cwd);
+      const { error } = await peer.call("session/prompt", { sessionId, prompt });
+      assert.equal(error?.code, -32602, JSON.stringify(prompt));
+      assert.match(error?.data.field, /^prompt/);
+    }
+  });
+});

@@ -1,0 +1,182 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, defineTool, silentLogger, type SessionDriver } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { MemoryAcp, testTool } from "../../helpers/acp-agent.js";
+import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
+import { STORES } from "../../helpers/stores.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+const named = (name: string) => ({ clientInfo: { name, version: "1" } });
+const diff = [{ path: "/p/a", oldText: "x", newText: "y" }];
+
+/** A process on a store: a tool that needs permission, and one that asks. */
+function processOn(t: Hooks, driver: SessionDriver, unattended: "reject" | "wait" = "reject") {
+  const ran: unknown[] = [];
+  const risky = testTool("risky", (args) => (ran.push(args), { text: "ran" }), {
+    needsPermission: true,
+    kind: "edit",
+    describe: () => ({ title: "Change a", locations: [{ path: "/p/a" }], diff }),
+  });
+  const inquire = defineTool({
+    name: "inquire",
+    description: "Asks.",
+    needsPermission: false,
+    run: async (_, { question }) => {
+      const said = await question({ title: "Which?\u0007", choices: ["red", "blue"], freeText: true });
+      return said === undefined ? "nobody" : `they said ${said}`;
+    },
+  });
+  const open = defineTool({
+    name: "open",
+    description: "Asks for a text.",
+    needsPermission: false,
+    run: async (_, { question }) => (await question({ title: "Why?" })) ?? "nobody",
+  });
+  const script = Array.from({ length: 20 }, (_, n) =>
+    n % 2 ? "end" : callTools(["risky", { n }], ["inquire", {}], ["open", {}]),
+  );
+  const agent = new Agent({
+    providers: [new ScriptedProvider(script)],
+    driver,
+    tools: [risky, inquire, open],
+    logger: silentLogger,
+    unattended,
+  });
+  t.after(() => agent.close());
+  return { agent, ran };
+}
+
+/** A client; `answer` says the option that its person chooses, undefined: they are not at their desk. */
+async function client(
+  t: Hooks,
+  agent: Agent,
+  name: string,
+  answer: (params: Json) => string | undefined,
+  options = {},
+): Promise<AcpPeer & { asked: Json[] }> {
+  const peer = Object.assign(new MemoryAcp(t, agent, options).connect(), { asked: [] as Json[] });
+  peer.profile = "official";
+  peer.onRequest = (method, params) => {
+    assert.equal(method, "session/request_permission");
+    peer.asked.push(params);
+    const optionId = answer(params);
+    return optionId === undefined ? undefined : { outcome: { outcome: "selected", optionId } };
+  };
+  await peer.initialize(named(name));
+  return peer;
+}
+
+const outputs = (peer: AcpPeer): string[] =>
+  peer.updates().flatMap(({ rawOutput }) => (rawOutput === undefined ? [] : [rawOutput]));
+
+/** A client hears of what another process changed once it watches, and its person can be asked from then on. */
+async function watches(peer: AcpPeer, session: string, elsewhere: Agent): Promise<void> {
+  await elsewhere.sessions.update(session, { title: "watched" });
+  await peer.seen(({ params }) => params?.update?.title === "watched");
+}
+
+const choose = ({ toolCall }: Json) => (toolCall.title === "Change a" ? "allow_once" : "2");
+
+for (const [name, make] of STORES)
+  describe(`what a run asks, with several clients (${name})`, () => {
+    for (const where of ["this process", "another process"] as const)
+      it(`the first answer counts, from ${where}; the others are told that it is over`, async (t) => {
+        const { path: cwd } = await tempDir(t);
+        const driver = await make(t);
+        const first = processOn(t, driver());
+        const there = where === "this process" ? first : processOn(t, driver());
+        const own = await client(t, first.agent, "zed", () => undefined, { requestPermission: true });
+        const other = await client(t, there.agent, "JetBrains.\u001b[0m", choose, { requestPermission: true });
+        const session = await own.newSession(cwd);
+        await other.request("session/load", { sessionId: session, cwd });
+        const result = own.prompt(session, "x");
+        assert.deepEqual(await result, { stopReason: "end_turn" });
+        assert.deepEqual(outputs(own), ["ran", "they said blue", "nobody"]);
+        assert.equal(first.ran.length, 1);
+        // Both were asked, and the slower one is told.
+        assert.equal(own.asked.length, 2);
+        const cancels = own.received.filter(({ method }) => method === "$/cancel_request");
+        assert.equal(cancels.length, 2);
+        const [permission, question] = other.asked;
+        assert.deepEqual(own.asked, other.asked, "in the same words");
+        assert.deepEqual(permission.toolCall.content, [{ type: "diff", ...diff[0] }]);
+        assert.deepEqual(permission.toolCall.locations, [{ path: "/p/a" }]);
+        assert.deepEqual(
+          question.options.map(({ optionId, name: shown, kind }: Json) => [optionId, shown, kind]),
+          [
+            ["1", "red", "allow_once"],
+            ["2", "blue", "allow_once"],
+            ["no_answer", "No answer", "reject_once"],
+          ],
+        );
+        assert.equal(question.toolCall.title, "Which?\\u0007");
+        assert.match(question.toolCall.content[0].content.text, /a text of one's own is given over the HTTP API/);
+        // The call is shown before the question about it, to both.
+        for (const peer of [own, other]) {
+          const at = peer.received.findIndex(({ method }) => method === "session/request_permission");
+          const call = peer.received.findIndex(
+            ({ params }) => params?.update?.toolCallId === peer.asked[0].toolCall.toolCallId,
+          );
+          assert.ok(call >= 0 && call < at);
+          peer.assertClean();
+        }
+        const stored = await first.agent.sessions.get(session);
+        const asks = await first.agent.asks.list({ sessionId: stored!.id });
+        assert.deepEqual(
+          asks.map(({ kind, state, answeredBy }) => [kind, state, answeredBy]),
+          [
+            // Its person can choose, not write.
+            ["question", "withdrawn", ""],
+            ["question", "answered", "acp:JetBrains.\\e[0m"],
+            ["permission", "answered", "acp:JetBrains.\\e[0m"],
+          ],
+        );
+      });
+
+    it("a run of another door in mode ask asks whoever has the session open; who does not answer is not waited for", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const driver = await make(t);
+      const { agent, ran } = processOn(t, driver());
+      const elsewhere = processOn(t, driver());
+      const peer = await client(t, agent, "zed", choose);
+      const session = await peer.newSession(cwd);
+      await peer.request("session/load", { sessionId: session, cwd });
+      await watches(peer, session, elsewhere.agent);
+      await (
+        await agent.run({ message: "x", sessionId: session, mode: "ask" })
+      ).result;
+      await peer.seen(({ params }) => params?.update?.sessionUpdate === "usage_update");
+      assert.deepEqual(outputs(peer), ["ran", "they said blue", "nobody"]);
+      assert.equal(ran.length, 1);
+      // From now on its person is not asked, since the client cannot.
+      peer.onRequest = undefined;
+      const run = await agent.run({ message: "y", sessionId: session });
+      await run.result;
+      const told = (await agent.sessions.messages(session)).filter(({ role }) => role === "tool").slice(3);
+      const texts = told.map(({ parts }) => parts.map((part) => ("text" in part ? part.text : "")).join(""));
+      assert.match(texts[0]!, /nobody could be asked/);
+      assert.deepEqual(texts.slice(1), ["nobody", "nobody"]);
+      assert.equal(ran.length, 1);
+      peer.assertClean();
+    });
+
+    it("lets nothing run on an answer that is none of the options", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const driver = await make(t);
+      const { agent, ran } = processOn(t, driver());
+      const elsewhere = processOn(t, driver());
+      const odd = name === "sqlite" ? ["allow", "yes", "", "no_answer"] : ["allow"];
+      for (const optionId of odd) {
+        const peer = await client(t, agent, "zed", () => optionId);
+        const session = await peer.newSession(cwd);
+        await peer.request("session/load", { sessionId: session, cwd });
+        await watches(peer, session, elsewhere.agent);
+        await (
+          await agent.run({ message: "x", sessionId: session, mode: "ask" })
+        ).result;
+        assert.ok(peer.asked.length > 0);
+      }
+      assert.deepEqual(ran, []);
+    });
+  });

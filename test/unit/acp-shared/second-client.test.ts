@@ -1,0 +1,470 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import {
+  Agent,
+  builtinTools,
+  MemoryDriver,
+  MemoryStore,
+  ProviderError,
+  silentLogger,
+  type SessionDriver,
+} from "gantry";
+import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { MemoryAcp, testTool } from "../../helpers/acp-agent.js";
+import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
+import { gate, waitTool } from "../../helpers/gate.js";
+import { STORES } from "../../helpers/stores.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+const EDITOR = { clientInfo: { name: "zed", version: "1" } };
+
+/** Says two pieces, the second when it is let go. */
+function halves(until: Promise<void>): ScriptedStep {
+  return async () => {
+    const begin = { type: "text" as const, block: "t", text: "first half, " };
+    return [begin, until.then(() => 1) as never, { type: "text", block: "t", text: "second half" }];
+  };
+}
+
+/** A process on a store, as far as anyone can tell. */
+function processOn(t: Hooks, driver: SessionDriver, steps: readonly ScriptedStep[] = []) {
+  const held = gate();
+  const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true, kind: "execute" });
+  const agent = new Agent({
+    providers: [new ScriptedProvider(steps)],
+    driver,
+    tools: [waitTool(held), risky],
+    logger: silentLogger,
+  });
+  t.after(async () => {
+    held.open();
+    await agent.close();
+  });
+  return { agent, held };
+}
+
+async function connected(t: Hooks, agent: Agent, params: Json = EDITOR, options = {}): Promise<AcpPeer> {
+  const peer = new MemoryAcp(t, agent, options).connect();
+  await peer.initialize(params);
+  if (params === EDITOR) peer.profile = "official";
+  return peer;
+}
+
+const said = (update: Json): string[] => {
+  const { sessionUpdate: kind, content, status, toolCallId } = update;
+  if (["session_info_update", "config_option_update", "available_commands_update"].includes(kind)) return [];
+  const call = toolCallId === undefined ? [] : [status];
+  return [[kind, ...(typeof content?.text === "string" ? [content.text] : []), ...call].join(" ")];
+};
+
+/** What a client was told, chunks of one message joined. */
+function story(peer: AcpPeer, from = 0): string[] {
+  const lines: string[] = [];
+  let id: unknown;
+  for (const { params } of peer.received.slice(from).filter(({ method }) => method === "session/update")) {
+    const { update } = params;
+    const more = said(update);
+    if (more.length === 0) continue;
+    if (update.messageId !== undefined && update.messageId === id) lines[lines.length - 1] += update.content.text;
+    else lines.push(...more);
+    id = update.messageId;
+  }
+  return lines;
+}
+
+const ended = ({ params }: Json) => params?.update?.sessionUpdate === "usage_update";
+
+for (const [name, make] of STORES)
+  describe(`a second client (${name})`, () => {
+    for (const door of ["this process", "another process"] as const)
+      it(`loads a session that runs in ${door} and goes on with it, without a gap or a repeat`, async (t) => {
+        const { path: cwd } = await tempDir(t);
+        const open = await make(t);
+        let go = (): void => undefined;
+        const half = new Promise<void>((resolve) => (go = resolve));
+        const first = processOn(t, open(), [callTools(["wait", {}]), halves(half), "again"]);
+        const run = await first.agent.run({ message: "over HTTP", projectDir: cwd });
+        await first.held.reached;
+        const { agent } = door === "this process" ? first : processOn(t, open());
+        const peer = await connected(t, agent);
+        const letter = await connected(t, agent, {});
+        for (const one of [peer, letter]) await one.request("session/load", { sessionId: run.sessionId, cwd });
+        const loaded = ["user_message_chunk over HTTP", "tool_call pending"];
+        assert.deepEqual(story(peer), [...loaded, "tool_call_update in_progress"]);
+        assert.deepEqual(story(letter), loaded);
+        first.held.open();
+        await peer.seen(({ params }) => params?.update?.content?.text?.startsWith("first half"));
+        // One that comes in the middle of an answer.
+        const late = await connected(t, agent);
+        await late.request("session/load", { sessionId: run.sessionId, cwd });
+        go();
+        for (const one of [peer, letter, late]) await one.seen(ended);
+        await run.result;
+        const rest = ["tool_call_update completed", "agent_message_chunk first half, second half", "usage_update"];
+        assert.deepEqual(story(peer), [...loaded, "tool_call_update in_progress", ...rest]);
+        assert.deepEqual(story(letter), [...loaded, ...rest]);
+        assert.deepEqual(story(late), [...loaded, ...rest]);
+        // The next run is seen from its begin.
+        const before = [peer, letter, late].map(({ received }) => received.length);
+        const next = await first.agent.run({ message: "more", sessionId: run.sessionId });
+        await next.result;
+        for (const [at, one] of [peer, letter, late].entries()) {
+          await one.seen((message) => one.received.indexOf(message) >= before[at]! && ended(message));
+          assert.deepEqual(story(one, before[at]), [
+            "user_message_chunk more",
+            "agent_message_chunk again",
+            "usage_update",
+          ]);
+          one.assertClean();
+        }
+      });
+
+    it("is told its own prompts once, and those of others beside them", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const open = await make(t);
+      const { agent } = processOn(t, open(), ["one", "two", "three", "four"]);
+      const peer = await connected(t, agent);
+      const session = await peer.newSession(cwd);
+      await peer.prompt(session, "mine");
+      const run = async (message: string, of: Agent) => {
+        const seen = peer.received.length;
+        await (
+          await of.run({ message, sessionId: session })
+        ).result;
+        await peer.seen((one) => peer.received.indexOf(one) >= seen && ended(one));
+      };
+      await run("theirs", agent);
+      await peer.prompt(session, "mine too");
+      await run("from elsewhere", processOn(t, open(), ["five"]).agent);
+      await peer.prompt(session, "and mine");
+      assert.deepEqual(
+        story(peer).filter((line) => !line.startsWith("usage")),
+        [
+          "agent_message_chunk one",
+          "user_message_chunk theirs",
+          "agent_message_chunk two",
+          "agent_message_chunk three",
+          "user_message_chunk from elsewhere",
+          "agent_message_chunk five",
+          "agent_message_chunk four",
+        ],
+      );
+      peer.assertClean();
+    });
+
+    it("sees what runs in a session that it made and never prompted, and one that it resumed", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const open = await make(t);
+      const { agent, held } = processOn(t, open(), ["one", callTools(["wait", {}]), "two"]);
+      const peer = await connected(t, agent);
+      const session = await peer.newSession(cwd);
+      await (
+        await agent.run({ message: "theirs", sessionId: session })
+      ).result;
+      await peer.seen(ended);
+      assert.deepEqual(story(peer), ["user_message_chunk theirs", "agent_message_chunk one", "usage_update"]);
+      const run = await agent.run({ message: "more", sessionId: session });
+      await held.reached;
+      const resumed = await connected(t, processOn(t, open()).agent);
+      await resumed.request("session/resume", { sessionId: session, cwd });
+      assert.deepEqual(story(resumed), [], "no history");
+      held.open();
+      await run.result;
+      await resumed.seen(ended);
+      assert.deepEqual(story(resumed), [
+        "tool_call pending",
+        "tool_call_update completed",
+        "agent_message_chunk two",
+        "usage_update",
+      ]);
+      for (const one of [peer, resumed]) one.assertClean();
+    });
+
+    it("is told nothing twice when another door takes back what was said, and puts it there again", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const { agent } = processOn(t, (await make(t))(), ["one", "two", "three", "four"]);
+      const peer = await connected(t, agent);
+      const sessionId = await peer.newSession(cwd);
+      await peer.request("session/load", { sessionId, cwd });
+      // Told to its last word: what is taken back before a client was told it, it never hears of.
+      const runs = async (...turns: (readonly [prompt: string, answer: string])[]) => {
+        for (const [message, answer] of turns) {
+          await (
+            await agent.run({ message, sessionId })
+          ).result;
+          await peer.seen(({ params }) => params?.update?.content?.text === answer);
+        }
+      };
+      await runs(["a", "one"], ["b", "two"]);
+      const [, answer] = await agent.sessions.messages(sessionId);
+      const snapshot = await agent.sessions.revert(sessionId, answer!.id);
+      await runs(["c", "three"]);
+      await agent.sessions.restore(sessionId, snapshot.id);
+      await runs(["d", "four"]);
+      assert.deepEqual(
+        story(peer).filter((line) => line !== "usage_update"),
+        ["a", "one", "b", "two", "c", "three", "d", "four"].map(
+          (text, i) => `${i % 2 ? "agent" : "user"}_message_chunk ${text}`,
+        ),
+      );
+      await peer.request("session/load", { sessionId, cwd });
+      assert.deepEqual(
+        story(peer).slice(-6),
+        story(peer)
+          .filter((line) => / (a|one|b|two|d|four)$/.test(line))
+          .slice(-6),
+      );
+      peer.assertClean();
+    });
+
+    it("cancels a run of any door, and nobody shows its call as running for ever", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const open = await make(t);
+      const first = processOn(t, open(), [callTools(["wait", {}])]);
+      const run = await first.agent.run({ message: "x", projectDir: cwd });
+      await first.held.reached;
+      const { agent } = processOn(t, open());
+      const stranger = await connected(t, agent);
+      stranger.notify("session/cancel", { sessionId: run.sessionId });
+      const peer = await connected(t, agent);
+      await peer.request("session/load", { sessionId: run.sessionId, cwd });
+      assert.equal((await agent.runs.get(run.id))?.state, "running", "who has it not open cancels nothing");
+      peer.notify("session/cancel", { sessionId: run.sessionId });
+      await assert.rejects(run.result, { code: "run_cancelled" });
+      await peer.seen(ended);
+      assert.equal(peer.updates().filter(({ status }) => status === "failed" || status === "completed").length, 1);
+      assert.equal(story(peer).at(-1), "usage_update", "what it cost is told of a cancelled run too");
+      peer.assertClean();
+    });
+
+    it("tells a run under way something with _meta.steer; else the session is busy", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const open = await make(t);
+      const first = processOn(t, open(), [callTools(["wait", {}]), "done", "later"]);
+      const run = await first.agent.run({ message: "x", projectDir: cwd });
+      await first.held.reached;
+      const peer = await connected(t, processOn(t, open(), ["prompted"]).agent);
+      const { sessionId } = run;
+      await peer.request("session/load", { sessionId, cwd });
+      const prompt = [{ type: "text", text: "and mind the tests" }];
+      const busy = await peer.call("session/prompt", { sessionId, prompt });
+      assert.deepEqual([busy.error?.code, busy.error?.message], [-32600, "session is busy"]);
+      const image = [...prompt, { type: "image", mimeType: "image/png", data: "aGk=" }];
+      const refused = await peer.call("session/prompt", { sessionId, prompt: image, _meta: { steer: true } });
+      assert.deepEqual([refused.error?.code, refused.error?.data?.field], [-32602, "prompt"]);
+      assert.deepEqual(await peer.request("session/prompt", { sessionId, prompt, _meta: { steer: true } }), {
+        stopReason: "end_turn",
+        _meta: { steered: { runId: run.id } },
+      });
+      first.held.open();
+      await run.result;
+      // Before the model is asked again, or as the next prompt where that was too soon.
+      const steered = await peer.seen(({ params }) => params?.update?.content?.text === "and mind the tests");
+      await peer.seen((message) => peer.received.indexOf(message) > peer.received.indexOf(steered) && ended(message));
+      const told = story(peer);
+      const at = told.indexOf("user_message_chunk and mind the tests");
+      assert.match(told[at + 1] ?? "", /^agent_message_chunk (done|later)$/);
+      assert.equal(told.filter((line) => line === "user_message_chunk and mind the tests").length, 1);
+      // Where nothing runs it is a prompt like any other.
+      const result = await peer.request("session/prompt", { sessionId, prompt, _meta: { steer: true } });
+      assert.deepEqual(result, { stopReason: "end_turn" });
+      assert.equal(story(peer).filter((line) => line === "agent_message_chunk prompted").length, 1);
+      peer.assertClean();
+    });
+  });
+
+describe("clients of one session", () => {
+  it("one that closes it ends its own view and prompt, not those of the other", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent, held } = processOn(t, new MemoryDriver(new MemoryStore()), [callTools(["wait", {}]), "done"]);
+    const server = new MemoryAcp(t, agent);
+    const [one, other] = [server.connect(), server.connect()];
+    for (const peer of [one, other]) await peer.initialize();
+    const sessionId = await one.newSession(cwd);
+    const result = one.prompt(sessionId, "x");
+    await held.reached;
+    await other.request("session/load", { sessionId, cwd });
+    await other.request("session/close", { sessionId });
+    const mark = other.received.length;
+    held.open();
+    assert.deepEqual(await result, { stopReason: "end_turn" });
+    await other.request("session/list", {});
+    assert.equal(other.received.length, mark + 1, "it is told nothing more");
+  });
+
+  it("are shown what a command prints while it runs, the end of it, whoever prompts", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const [shown, held] = [gate(), gate()];
+    const lines = Array.from({ length: 3_000 }, (_, n) => `line ${n}\n`);
+    const chatty = testTool("chatty", async (_args, { progress }) => {
+      progress("begun\n");
+      await shown.wait();
+      for (const line of lines) progress(line);
+      await held.wait();
+      return { text: "all" };
+    });
+    const agent = new Agent({
+      providers: [new ScriptedProvider([callTools(["chatty", {}]), "done"])],
+      tools: [chatty],
+      logger: silentLogger,
+    });
+    t.after(() => agent.close());
+    const server = new MemoryAcp(t, agent);
+    const [own, other, letter] = [server.connect(), server.connect(), server.connect()];
+    await own.initialize(EDITOR);
+    await other.initialize(EDITOR);
+    await letter.initialize();
+    for (const peer of [own, other]) peer.profile = "official";
+    const sessionId = await own.newSession(cwd);
+    for (const peer of [other, letter]) await peer.request("session/load", { sessionId, cwd });
+    const result = own.prompt(sessionId, "x");
+    const last = lines.at(-1)!.trim();
+    const printed = (peer: AcpPeer): string[] =>
+      peer
+        .updates()
+        .flatMap(({ status, content }) => (status === "in_progress" && content ? [content[0].content.text] : []));
+    for (const peer of [own, other]) await peer.seen(() => printed(peer).length > 0);
+    shown.open();
+    for (const peer of [own, other]) await peer.seen(() => printed(peer).at(-1)?.includes(last) === true);
+    held.open();
+    await result;
+    for (const peer of [own, other]) {
+      await peer.seen(() => story(peer).includes("agent_message_chunk done"));
+      const texts = printed(peer);
+      assert.match(texts[0]!, /^begun/);
+      for (const text of texts) assert.ok(text.length < 8_300, `${text.length}`);
+      assert.match(texts.at(-1)!, /^\[…\]\nline \d+\n/, "whole lines");
+      const states = peer.updates().flatMap(({ status }) => (status === undefined ? [] : [status]));
+      assert.equal(states.at(-1), "completed", "nothing is told behind the result");
+      peer.assertClean();
+    }
+    await letter.seen(() => story(letter).includes("agent_message_chunk done"));
+    assert.deepEqual(printed(letter), []);
+  });
+
+  it("are told the plan once for each change, and each wait for a provider", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const todos = (status: string) => [
+      { content: "look", status },
+      { content: "mend", status: "pending" },
+    ];
+    const overloaded = new ProviderError("scripted", "overloaded", "try later", { status: 503, retryAfterMs: 400 });
+    const agent = new Agent({
+      providers: [
+        new ScriptedProvider(
+          [
+            callTools(["todowrite", { todos: todos("in_progress") }]),
+            overloaded,
+            callTools(["todowrite", { todos: todos("completed") }]),
+            "done",
+          ],
+          { maxRetries: 1 },
+        ),
+      ],
+      tools: builtinTools(),
+      logger: silentLogger,
+    });
+    t.after(() => agent.close());
+    const server = new MemoryAcp(t, agent);
+    const [own, other, letter] = [server.connect(), server.connect(), server.connect()];
+    for (const peer of [own, other]) await peer.initialize(EDITOR);
+    await letter.initialize();
+    for (const peer of [own, other]) peer.profile = "official";
+    const sessionId = await own.newSession(cwd);
+    for (const peer of [other, letter]) await peer.request("session/load", { sessionId, cwd });
+    await own.prompt(sessionId, "x");
+    const plans = (peer: AcpPeer) =>
+      peer
+        .updates()
+        .flatMap(({ sessionUpdate, entries }) =>
+          sessionUpdate === "plan" ? [entries.map((one: Json) => one.status)] : [],
+        );
+    for (const peer of [other, letter]) await peer.seen(ended);
+    for (const peer of [own, other]) {
+      assert.deepEqual(plans(peer), [
+        ["in_progress", "pending"],
+        ["completed", "pending"],
+      ]);
+      assert.match(
+        peer.text(sessionId, "agent_thought_chunk"),
+        /^\[scripted: 503: try later; trying again in 1 s\]\n$/,
+      );
+      peer.assertClean();
+    }
+    assert.deepEqual(plans(letter), []);
+    assert.equal(letter.text(sessionId, "agent_thought_chunk"), "");
+    // Whoever comes later has the plan as it was left, and no wait that is over.
+    const late = server.connect();
+    await late.initialize(EDITOR);
+    await late.request("session/load", { sessionId, cwd });
+    assert.deepEqual(plans(late).at(-1), ["completed", "pending"]);
+    assert.equal(late.text(sessionId, "agent_thought_chunk"), "");
+  });
+
+  it("a prompt of one's own is not told as another's, however late the disk has it", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const driver = new MemoryDriver(new MemoryStore());
+    const { agent } = processOn(t, driver, ["one"]);
+    const peer = await connected(t, agent);
+    const session = await peer.newSession(cwd);
+    await peer.request("session/load", { sessionId: session, cwd });
+    const other = await connected(t, agent);
+    await other.request("session/load", { sessionId: session, cwd });
+    const isTold = other.seen(({ params }) => params?.update?.sessionUpdate === "user_message_chunk");
+    // The run is said to have begun when the disk has its prompt; by then another client knows of it.
+    Object.assign(driver, { synced: () => isTold });
+    await peer.prompt(session, "mine");
+    assert.deepEqual(
+      story(peer).filter((line) => line !== "usage_update"),
+      ["agent_message_chunk one"],
+    );
+  });
+
+  it("one that resumes a session in the middle of an answer is told the rest, and of runs before nothing", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    let go = (): void => undefined;
+    const half = new Promise<void>((resolve) => (go = resolve));
+    const { agent } = processOn(t, new MemoryDriver(new MemoryStore()), ["one", halves(half)]);
+    const { sessionId, result } = await agent.run({ message: "x", projectDir: cwd });
+    await result;
+    const idle = await connected(t, agent);
+    await idle.request("session/resume", { sessionId, cwd });
+    const run = await agent.run({ message: "y", sessionId });
+    await idle.seen(({ params }) => params?.update?.content?.text?.startsWith("first half"));
+    assert.deepEqual(story(idle), ["user_message_chunk y", "agent_message_chunk first half, "]);
+    const peer = await connected(t, agent);
+    await peer.request("session/resume", { sessionId, cwd });
+    await peer.request("session/list", {});
+    go();
+    await run.result;
+    await peer.seen(({ params }) => params?.update?.content?.text?.endsWith("second half"));
+    assert.equal(peer.text(sessionId), "second half");
+    assert.equal(peer.text(sessionId, "user_message_chunk"), "");
+  });
+
+  it("a store that fails for a while loses nothing", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const store = new MemoryStore();
+    const driver = new MemoryDriver(store);
+    const { agent } = processOn(t, driver, ["one", "two"]);
+    const peer = await connected(t, agent);
+    const session = await peer.newSession(cwd);
+    await peer.prompt(session, "mine");
+    const messages = driver.messages.bind(driver);
+    let failing = true;
+    let failed = 0;
+    driver.messages = (...args) => {
+      if (!failing) return messages(...args);
+      failed += 1;
+      return Promise.reject(new Error("no disk"));
+    };
+    const other = processOn(t, new MemoryDriver(store), ["theirs"]);
+    await (
+      await other.agent.run({ message: "x", sessionId: session })
+    ).result;
+    while (failed === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    failing = false;
+    await peer.seen(({ params }) => params?.update?.content?.text === "theirs");
+    assert.equal(story(peer).filter((line) => line === "user_message_chunk x").length, 1);
+  });
+});

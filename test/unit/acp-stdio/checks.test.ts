@@ -1,0 +1,24 @@
+import { PassThrough } from "node:stream";
+import { describe, it } from "node:test";
+import { silentLogger, type Listening } from "gantry";
+import acpStdio, { AcpStdioTransport } from "gantry/adapters/acp-stdio";
+import { transportChecks, type TransportClient } from "gantry/testing";
+import { streamClients } from "../../helpers/transport-clients.js";
+
+describe("AcpStdioTransport keeps the contract", () => {
+  const options = acpStdio.parse({}, { where: "", configDir: "/", home: "/", projectDir: "/" });
+  let connect: (listening: Listening) => Promise<TransportClient>;
+  const checks = transportChecks({
+    create: () => {
+      const [input, output] = [new PassThrough(), new PassThrough()];
+      connect = streamClients(input, output);
+      return Promise.resolve(new AcpStdioTransport(options, silentLogger, { input, output }));
+    },
+    // Streams are there, or the process is not.
+    unable: undefined,
+    connect: (listening) => connect(listening),
+    onLeave: "cancel",
+    clean: () => Promise.resolve(),
+  });
+  for (const check of checks) it(check.name, () => check.run());
+});

@@ -1,0 +1,242 @@
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { describe, it } from "node:test";
+import { silentLogger, type Agent } from "gantry";
+import { AcpStdioTransport } from "../../../adapters/acp-stdio/index.js";
+import { ACP_DEFAULTS, type AcpOptions, type Profile } from "../../../adapters/acp-shared/index.js";
+import { scriptedAgent } from "../../helpers/acp-agent.js";
+import { AcpPeer, type Json } from "../../helpers/acp-peer.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** A client over two pipes. */
+async function pipes(agent: Agent, options: Partial<AcpOptions> = {}) {
+  const [input, output] = [new PassThrough(), new PassThrough()];
+  const transport = new AcpStdioTransport({ ...ACP_DEFAULTS, ...options }, silentLogger, { input, output });
+  const listening = await transport.start(agent);
+  const profile = options.profile === "official" ? "official" : "spec";
+  const peer = new AcpPeer((text) => void input.write(`${text}\n`), profile);
+  let rest = "";
+  output.setEncoding("utf8");
+  output.on("data", (text: string) => {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    // Every line is one message: anything else fails here.
+    for (const line of lines) peer.take(JSON.parse(line) as Json);
+  });
+  return { input, output, listening, peer };
+}
+
+const initialize = '{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":1}}';
+
+describe("lines", () => {
+  it("end at LF alone; empty ones are ignored; a final one needs none", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { input, peer, listening } = await pipes(agent);
+    input.write(`\n\r\n   \n${initialize}\r\n\n`);
+    await peer.seen((message) => message.id === "i");
+    input.write('{"jsonrpc":"2.0","id":"a\u2028b\u2029c\u0085d","method":"session/list"}\n');
+    await peer.seen((message) => message.id === "a\u2028b\u2029c\u0085d");
+    input.end('{"jsonrpc":"2.0","id":"last","method":"session/list"}');
+    await listening.ended;
+    assert.deepEqual(
+      peer.received.map(({ id }) => id),
+      ["i", "a\u2028b\u2029c\u0085d", "last"],
+    );
+    peer.assertClean();
+  });
+
+  it("UTF-8 split at every byte", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t, ["ok"]);
+    const { input, peer } = await pipes(agent);
+    await peer.initialize();
+    const session = await peer.newSession(cwd);
+    const prompt = { sessionId: session, prompt: [{ type: "text", text: "grüß 🌍 日本" }] };
+    const answer = peer.next((message) => message.id === "p");
+    const bytes = Buffer.from(
+      `${JSON.stringify({ jsonrpc: "2.0", id: "p", method: "session/prompt", params: prompt })}\n`,
+    );
+    for (const byte of bytes) input.write(Buffer.from([byte]));
+    await answer;
+    assert.deepEqual((await agent.sessions.messages(session))[0]?.parts, [{ type: "text", text: "grüß 🌍 日本" }]);
+  });
+
+  it("no UTF-8 is -32700, a line over the limit -32600; both with id null, and it goes on", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { input, peer } = await pipes(agent, { frameBytes: 1024 });
+    input.write(Buffer.from([0x22, 0xff, 0x22, 0x0a]));
+    assert.equal((await peer.seen((message) => message.id === null)).error.code, -32700);
+    input.write(`${"x".repeat(700)}`);
+    input.write(`${"x".repeat(700)}\n`);
+    assert.equal((await peer.seen((message) => message.error?.code === -32600)).id, null);
+    assert.ok(await peer.initialize());
+    peer.assertClean();
+  });
+
+  it("64 MiB and more are refused without growing memory", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { input, peer } = await pipes(agent);
+    const chunk = Buffer.alloc(1024 * 1024, 0x61);
+    const before = process.memoryUsage().arrayBuffers;
+    let most = 0;
+    for (let i = 0; i < 200; i += 1) {
+      if (!input.write(chunk)) await new Promise((resolve) => setImmediate(resolve));
+      most = Math.max(most, process.memoryUsage().arrayBuffers - before);
+    }
+    input.write("\n");
+    assert.equal((await peer.seen((message) => message.error !== undefined)).error.code, -32600);
+    assert.ok(most < 96 * 1024 * 1024, `${most} bytes`);
+    assert.ok(await peer.initialize());
+  });
+
+  it("a message of many megabytes is taken", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t);
+    const { peer } = await pipes(agent);
+    await peer.initialize();
+    const session = await peer.newSession(cwd);
+    await peer.prompt(session, "x".repeat(5_000_000));
+    assert.equal(JSON.stringify((await agent.sessions.messages(session))[0]).length > 5_000_000, true);
+  });
+});
+
+describe("the end", () => {
+  it("stdin ends with requests in flight: they are finished and answered", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t, [[50, { type: "text", block: "t", text: "slowly" }]]);
+    const { input, peer, listening } = await pipes(agent);
+    await peer.initialize();
+    const session = await peer.newSession(cwd);
+    const result = peer.prompt(session, "x");
+    input.end();
+    assert.deepEqual(await result, { stopReason: "end_turn" });
+    assert.equal(peer.text(session), "slowly");
+    await listening.ended;
+    peer.assertClean();
+  });
+
+  it("stop cancels what does not finish, and is safe to call twice", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t, [{ hang: true }]);
+    const { peer, listening } = await pipes(agent);
+    await peer.initialize();
+    const result = peer.prompt(await peer.newSession(cwd), "x");
+    await Promise.all([listening.stop(AbortSignal.abort()), listening.stop(AbortSignal.abort())]);
+    assert.deepEqual(await result, { stopReason: "cancelled" });
+    await listening.ended;
+  });
+
+  it("a reader that is gone ends the connection and cancels the run", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = scriptedAgent(t, [{ chunks: [{ type: "text", block: "t", text: "half" }], hang: true }]);
+    const { output, peer, listening } = await pipes(agent);
+    await peer.initialize();
+    const session = await peer.newSession(cwd);
+    const failed = new Promise((resolve) => agent.on("run.failed", resolve));
+    peer.notify("session/prompt", { sessionId: session, prompt: [{ type: "text", text: "x" }] });
+    await peer.seen((message) => message.method === "session/update");
+    output.destroy(Object.assign(new Error("EPIPE"), { code: "EPIPE" }));
+    await Promise.all([failed, listening.ended]);
+  });
+
+  it("a reader that is slow gets every word", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const piece = "x".repeat(10_000);
+    const chunks = Array.from({ length: 300 }, () => ({ type: "text" as const, block: "t", text: piece }));
+    const { agent } = scriptedAgent(t, [chunks]);
+    const { output, peer } = await pipes(agent);
+    await peer.initialize();
+    const session = await peer.newSession(cwd);
+    const finished = new Promise((resolve) => agent.on("run.finished", resolve));
+    const result = peer.prompt(session, "x");
+    output.pause();
+    await finished;
+    output.resume();
+    await result;
+    assert.equal(peer.text(session).length, 3_000_000);
+    assert.ok(peer.updates(session).length < 300);
+  });
+});
+
+for (const profile of ["spec", "official"] satisfies Profile[]) {
+  describe(`the official test kit's list (${profile})`, () => {
+    it("ids are echoed, integer and string, with exactly one of result and error; notifications never answered", async (t) => {
+      const { agent } = scriptedAgent(t);
+      const { peer } = await pipes(agent, { profile });
+      for (const id of [7, "seven"])
+        assert.equal((await peer.call("initialize", { protocolVersion: 65535 }, id)).result.protocolVersion, 1);
+      const count = peer.received.length;
+      peer.notify("session/cancel", { sessionId: "none" });
+      peer.notify("_whatever", {});
+      assert.equal((await peer.call("_x", {})).error?.code, -32601);
+      assert.equal(peer.received.length, count + 1);
+      peer.assertClean();
+    });
+
+    it("distinct sessions; updates carry the prompted session; a cancel gives the result; usable after an error", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const { agent } = scriptedAgent(t, [
+        "one",
+        { chunks: [{ type: "text", block: "t", text: "…" }], hang: true },
+        { chunks: [{ type: "text", block: "t", text: "…" }], hang: true },
+      ]);
+      const { peer } = await pipes(agent, { profile });
+      await peer.initialize();
+      const [a, b] = [await peer.newSession(cwd), await peer.newSession(cwd)];
+      assert.notEqual(a, b);
+      const prompt = [
+        { type: "text", text: "hi" },
+        { type: "image", data: "aGk=", mimeType: "image/png" },
+      ];
+      assert.equal((await peer.request("session/prompt", { sessionId: a, prompt })).stopReason, "end_turn");
+      assert.equal(peer.updates(b).length, 0);
+      assert.ok((await peer.call("session/prompt", { sessionId: "none", prompt })).error);
+      for (const end of ["session/cancel", "session/close"]) {
+        const before = peer.updates(b).length;
+        const result = peer.prompt(b, "go");
+        while (peer.updates(b).length === before) await peer.next((message) => message.method === "session/update");
+        const closed =
+          end === "session/close" ? peer.request(end, { sessionId: b }) : peer.notify(end, { sessionId: b });
+        assert.deepEqual(await result, { stopReason: "cancelled" });
+        await closed;
+        const count = peer.received.filter(
+          (message) => message.params?.update?.sessionUpdate !== "session_info_update",
+        ).length;
+        await peer.request("session/list", {});
+        const later = peer.received.filter(
+          (message) => message.params?.update?.sessionUpdate !== "session_info_update",
+        ).length;
+        assert.equal(later, count + 1, "nothing behind the result");
+      }
+      peer.assertClean();
+    });
+
+    it("load replays before its answer, resume sends nothing, list and delete work, and it exits when stdin closes", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const { agent } = scriptedAgent(t, ["one"]);
+      const { peer, input, listening } = await pipes(agent, { profile });
+      await peer.initialize();
+      const session = await peer.newSession(cwd);
+      await peer.prompt(session, "hi");
+      await peer.seen((message) => message.params?.update?.sessionUpdate === "session_info_update");
+      let mark = peer.received.length;
+      const loaded = await peer.call("session/load", { sessionId: session, cwd, mcpServers: [] });
+      const replayed = peer.received.slice(mark, peer.received.indexOf(loaded));
+      assert.deepEqual(
+        replayed.map(({ params }) => params.update.content.text),
+        ["hi", "one"],
+      );
+      await peer.seen((message) => message.params?.update?.sessionUpdate === "config_option_update");
+      mark = peer.received.length;
+      const resumed = await peer.call("session/resume", { sessionId: session, cwd, mcpServers: [] });
+      assert.equal(peer.received.indexOf(resumed), mark);
+      assert.deepEqual((await peer.request("session/list", { cwd: "/nowhere" })).sessions, []);
+      assert.ok((await peer.request("session/list", { cwd })).sessions.length > 0);
+      await peer.request("session/delete", { sessionId: session });
+      assert.deepEqual((await peer.request("session/list", { cwd })).sessions, []);
+      input.end();
+      await listening.ended;
+      peer.assertClean();
+    });
+  });
+}

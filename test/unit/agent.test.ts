@@ -1,0 +1,654 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import {
+  Agent,
+  MemoryDriver,
+  MemoryStore,
+  ProviderError,
+  silentLogger,
+  type AgentEvent,
+  type AgentOptions,
+  type Run,
+  type RunInput,
+  type Tool,
+} from "gantry";
+import { callTools, say, ScriptedProvider } from "gantry/testing";
+import { tempDir } from "../helpers/temp.js";
+
+function tool(
+  name: string,
+  run: Tool<Record<string, unknown>>["run"],
+  more: Partial<Tool> = {},
+): Tool<Record<string, unknown>> {
+  return {
+    name,
+    description: name,
+    inputSchema: { type: "object" },
+    kind: "other",
+    parallel: false,
+    needsPermission: false,
+    parse: (input) => input as Record<string, unknown>,
+    describe: () => ({ title: `Use ${name}`, locations: [] }),
+    run,
+    ...more,
+  };
+}
+
+function make(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
+  const agent = new Agent({ providers: [provider], ...options });
+  t.after(() => agent.close());
+  return agent;
+}
+
+async function eventsOf(run: Run): Promise<AgentEvent[]> {
+  const events: AgentEvent[] = [];
+  for await (const event of run) events.push(event);
+  return events;
+}
+
+const until = async (condition: () => boolean | Promise<boolean>): Promise<void> => {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 2));
+};
+
+const transient = () => new ProviderError("scripted", "overloaded", "busy", { status: 529, retryAfterMs: 1 });
+
+describe("a run", () => {
+  it("answers with output, usage, iterations and the reason of the end", async (t) => {
+    const agent = make(t, new ScriptedProvider([say("Hello", { inputTokens: 7, outputTokens: 3 })]));
+    const run = await agent.run({ message: "hi" });
+    const { sessionUsage: _, context, ...result } = await run.result;
+    assert.deepEqual(result, {
+      output: "Hello",
+      usage: { promptTokens: 7, completionTokens: 3, totalTokens: 10, cost: 0 },
+      iterations: 1,
+      finishReason: "stop",
+      endedBy: "model",
+      sessionId: run.sessionId,
+    });
+    assert.deepEqual(context, { used: 10, size: 128_000 });
+  });
+
+  it("calls tools, gives the results to the model, and sums usage over its calls", async (t) => {
+    const provider = new ScriptedProvider([callTools(["add", { a: 1, b: 2 }]), say("It is 3")]);
+    const add = tool("add", ({ a, b }) => Promise.resolve({ text: String(Number(a) + Number(b)) }));
+    const agent = make(t, provider, { tools: [add] });
+    const run = await agent.run({ message: "1+2?" });
+    const events = await eventsOf(run);
+    const { usage, iterations } = await run.result;
+    assert.deepEqual(
+      events.map((event) => event.type),
+      ["tool_call", "tool_result", "token", "done"],
+    );
+    assert.equal(usage.totalTokens, 30);
+    assert.equal(iterations, 2);
+    assert.deepEqual(
+      provider.requests[1]?.messages.map((m) => [m.role, m.parts.map((p) => (p.type === "text" ? p.text : p.type))]),
+      [
+        ["user", ["1+2?"]],
+        ["assistant", ["tool_call"]],
+        ["tool", ["3"]],
+      ],
+    );
+  });
+
+  it("runs neighbours that allow it beside each other, the others alone", async (t) => {
+    let beside = 0;
+    let most = 0;
+    const count = async () => {
+      beside += 1;
+      most = Math.max(most, beside);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      beside -= 1;
+      return { text: "" };
+    };
+    const script = (name: string) => [callTools([name, {}], [name, {}], [name, {}]), say("ok")];
+    const provider = new ScriptedProvider([...script("both"), ...script("alone")]);
+    const agent = make(t, provider, { tools: [tool("both", count, { parallel: true }), tool("alone", count)] });
+    await (
+      await agent.run({ message: "x" })
+    ).result;
+    assert.equal(most, 3);
+    most = 0;
+    await (
+      await agent.run({ message: "x" })
+    ).result;
+    assert.equal(most, 1);
+  });
+
+  it("gives broken arguments, unknown tools and failing tools back to the model as failed results", async (t) => {
+    const provider = new ScriptedProvider([callTools(["t", '{"a":'], ["nope", {}], ["t", {}]), say("ok")]);
+    const agent = make(t, provider, { tools: [tool("t", () => Promise.reject(new Error("disk on fire")))] });
+    const run = await agent.run({ message: "x" });
+    const results = (await eventsOf(run)).filter((event) => event.type === "tool_result");
+    assert.ok(results.every((result) => result.failed));
+    assert.match(results[0]?.output ?? "", /arguments of t are not valid JSON.*Send the call again/);
+    assert.match(results[1]?.output ?? "", /There is no tool "nope". Use one of: t\./);
+    assert.match(results[2]?.output ?? "", /disk on fire/);
+    await run.result;
+  });
+
+  it("quotes the name of a tool that is none, whatever it is, and not without end", async (t) => {
+    const names = ["odd \u001b]0;title\u0007", "n".repeat(5000)];
+    const provider = new ScriptedProvider([callTools(...names.map((name) => [name, {}] as const)), say("ok")]);
+    const run = await make(t, provider).run({ message: "x" });
+    const told = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
+    assert.match(told[0] ?? "", /^There is no tool "odd \\u001b\]0;title\\u0007"\. Use one of: /);
+    assert.match(told[1] ?? "", /^There is no tool "n{100}…"\. /);
+    await run.result;
+  });
+
+  it("takes no call whose name is longer than an answer may be", async (t) => {
+    const provider = new ScriptedProvider([callTools(["n".repeat(4_000_001), {}])]);
+    const run = await make(t, provider).run({ message: "x" });
+    await assert.rejects(run.result, { kind: "too_large", message: /of more than 4,000,000 characters$/ });
+  });
+
+  it("makes ids of calls unique, within an answer and across turns", async (t) => {
+    const provider = new ScriptedProvider([
+      callTools(["t", {}, "same"], ["t", {}, "same"]),
+      callTools(["t", {}, "same"], ["t", {}, ""]),
+      say("ok"),
+    ]);
+    const agent = make(t, provider, { tools: [tool("t", () => Promise.resolve({ text: "done" }))] });
+    const run = await agent.run({ message: "x" });
+    await run.result;
+    const messages = await agent.sessions.messages(run.sessionId);
+    const calls = messages.flatMap((m) => m.parts.flatMap((p) => (p.type === "tool_call" ? [p.id] : [])));
+    assert.equal(calls.length, 4);
+    assert.equal(new Set(calls).size, 4);
+    assert.deepEqual(new Set(messages.filter((m) => m.role === "tool").map((m) => m.toolCallId)), new Set(calls));
+  });
+
+  it("takes 128 calls in one answer; of one with more none runs", async (t) => {
+    const calls = (count: number) => callTools(...Array.from({ length: count }, (_, i) => ["t", {}, `c${i}`] as const));
+    const provider = new ScriptedProvider([calls(128), say("ok"), calls(1000)]);
+    let ran = 0;
+    const run = () => Promise.resolve({ text: `${(ran += 1)}` });
+    const agent = make(t, provider, { tools: [tool("t", run, { parallel: true })] });
+    const first = await agent.run({ message: "x" });
+    assert.equal((await first.result).output, "ok");
+    assert.equal((await agent.sessions.messages(first.sessionId)).length, 131);
+    const second = await agent.run({ message: "y", sessionId: first.sessionId });
+    await assert.rejects(second.result, { kind: "too_large", message: /of more than 128 tool calls$/ });
+    assert.equal(ran, 128);
+  });
+
+  it("ends at the iteration limit with `length`", async (t) => {
+    const provider = new ScriptedProvider([], { fallback: callTools(["t", {}]) });
+    const agent = make(t, provider, { tools: [tool("t", () => Promise.resolve({ text: "" }))], maxIterations: 3 });
+    const result = await (await agent.run({ message: "x" })).result;
+    assert.equal(result.iterations, 3);
+    assert.equal(result.finishReason, "length");
+    assert.equal(result.endedBy, "max_iterations");
+  });
+
+  it("cuts the middle of a tool's output that is over the limit", async (t) => {
+    const provider = new ScriptedProvider([callTools(["t", {}]), say("ok")]);
+    const agent = make(t, provider, {
+      tools: [tool("t", () => Promise.resolve({ text: "a".repeat(50_000) }))],
+      toolOutputBytes: 2000,
+    });
+    const run = await agent.run({ message: "x" });
+    await run.result;
+    const [result] = (await agent.sessions.messages(run.sessionId)).filter((m) => m.role === "tool");
+    const part = result?.parts[0];
+    assert.ok(part?.type === "text" && Buffer.byteLength(part.text) <= 2200, "cut to about the limit");
+    assert.match(part.text, /^a+[^a][\s\S]*[^a]a+$/);
+  });
+
+  it("asks for leave where it can, once for `allow_always`", async (t) => {
+    const asked: string[] = [];
+    const answers = ["reject", "allow", "allow_always"] as const;
+    const provider = new ScriptedProvider([callTools(["t", {}], ["t", {}], ["t", {}], ["t", {}]), say("ok")]);
+    const agent = make(t, provider, {
+      tools: [tool("t", () => Promise.resolve({ text: "ran" }), { needsPermission: true })],
+    });
+    const run = await agent.run({
+      message: "x",
+      ask: (request) => {
+        asked.push(request.title);
+        return Promise.resolve(answers[asked.length - 1] ?? "reject");
+      },
+    });
+    const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.failed] : []));
+    assert.deepEqual(outputs, [true, false, false, false]);
+    assert.equal(asked.length, 3);
+  });
+
+  it("takes nothing but an exact allow for leave", async (t) => {
+    const answers: unknown[] = [
+      false,
+      undefined,
+      null,
+      "",
+      "deny",
+      "Allow",
+      true,
+      { allow: false },
+      { outcome: "allow" },
+    ];
+    const failing = [() => Promise.reject(new Error("gone")), () => { throw new Error("gone"); }]; // prettier-ignore
+    const all = [...answers.map((answer) => () => Promise.resolve(answer)), ...failing];
+    const calls = all.map((_, n) => ["t", { n }] as const);
+    let ran = 0;
+    const provider = new ScriptedProvider([callTools(...calls), callTools(["t", {}]), say("ok")]);
+    const agent = make(t, provider, {
+      tools: [tool("t", () => Promise.resolve({ text: `ran ${++ran}` }), { needsPermission: true })],
+    });
+    let asked = 0;
+    const ask = (() => (all[asked++] ?? (() => Promise.resolve("allow")))()) as unknown as NonNullable<RunInput["ask"]>;
+    const run = await agent.run({ message: "x", ask });
+    const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
+    assert.equal(ran, 1);
+    assert.equal(outputs.at(-1), "ran 1");
+    for (const output of outputs.slice(0, answers.length)) assert.match(output, /^The user refused this call/);
+    // Whoever could not be asked did not refuse.
+    for (const output of outputs.slice(answers.length, -1)) assert.match(output, /nobody could be asked/);
+  });
+
+  it("stores of a call whose leave was asked at a cancel that it did not run", async (t) => {
+    for (const deaf of [false, true]) {
+      const agent = make(t, new ScriptedProvider([callTools(["t", {}])]), {
+        tools: [tool("t", () => Promise.resolve({ text: "ran" }), { needsPermission: true })],
+      });
+      const cancel = new AbortController();
+      const ask: NonNullable<RunInput["ask"]> = (_, signal) => {
+        setImmediate(() => cancel.abort());
+        return new Promise((resolve, reject) => {
+          if (deaf) setTimeout(() => resolve("allow"), 50);
+          else signal.addEventListener("abort", () => reject(new Error("cancelled")));
+        });
+      };
+      const run = await agent.run({ message: "x", signal: cancel.signal, ask });
+      await assert.rejects(run.result, { code: "run_cancelled" });
+      const last = (await agent.sessions.messages(run.sessionId)).at(-1);
+      assert.deepEqual(last?.parts, [{ type: "text", text: "[cancelled before it ran]" }]);
+    }
+  });
+
+  it("that fails ends its events with the error", async (t) => {
+    const refused = new ProviderError("scripted", "authentication", "no such key", { status: 401 });
+    const agent = make(t, new ScriptedProvider([refused, { hang: true }]));
+    const events = await eventsOf(await agent.run({ message: "x" }));
+    assert.deepEqual(events, [{ type: "error", error: refused }]);
+    const cancel = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancel.signal });
+    cancel.abort();
+    assert.deepEqual(
+      (await eventsOf(run)).map((event) => event.type === "error" && (event.error as { code?: string }).code),
+      ["run_cancelled"],
+    );
+  });
+
+  it("refuses a session that is running, here or through another agent on the same store", async (t) => {
+    const store = new MemoryStore();
+    const provider = new ScriptedProvider([{ hang: true }]);
+    const one = make(t, provider, { driver: new MemoryDriver(store) });
+    const two = make(t, new ScriptedProvider(), { driver: new MemoryDriver(store) });
+    const cancel = new AbortController();
+    const run = await one.run({ message: "x", signal: cancel.signal });
+    for (const agent of [one, two]) {
+      await assert.rejects(agent.run({ message: "y", sessionId: run.sessionId }), { code: "session_busy" });
+    }
+    cancel.abort();
+    await assert.rejects(run.result, { code: "run_cancelled" });
+    assert.equal((await (await two.run({ message: "y", sessionId: run.sessionId })).result).output, "ok");
+  });
+
+  it("refuses more runs than the limit and counts those that failed to start", async (t) => {
+    const provider = new ScriptedProvider([{ hang: true }]);
+    const agent = make(t, provider, { concurrentRuns: 1 });
+    await assert.rejects(agent.run({ message: "x", sessionId: "nope" }), { code: "session_not_found" });
+    const cancel = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancel.signal });
+    await assert.rejects(agent.run({ message: "y" }), { code: "too_many_runs" });
+    await until(() => provider.requests.length === 1);
+    cancel.abort();
+    await assert.rejects(run.result);
+    await (
+      await agent.run({ message: "y" })
+    ).result;
+  });
+
+  it("refuses wrong input by the name of the field", async (t) => {
+    const agent = make(t, new ScriptedProvider());
+    await assert.rejects(agent.run({ message: " " }), { code: "invalid_input", field: "message" });
+    await assert.rejects(agent.run({ message: "x", provider: 5 as unknown as string }), { field: "provider" });
+    await assert.rejects(agent.run({ message: "x", projectDir: "relative" }), { field: "projectDir" });
+    await assert.rejects(agent.run({ message: "x", projectDir: "/nonexistent/folder" }), { code: "project_folder" });
+  });
+
+  it("shows attached text as text that names the file, other bytes as a file", async (t) => {
+    const provider = new ScriptedProvider();
+    const agent = make(t, provider);
+    const file = (filename: string, bytes: Uint8Array) => ({
+      type: "file" as const,
+      mediaType: "application/octet-stream",
+      filename,
+      data: Buffer.from(bytes).toString("base64"),
+    });
+    const run = await agent.run({
+      message: "see",
+      attachments: [file("a.txt", Buffer.from("über")), file("b.bin", Uint8Array.of(0xff, 0xfe, 0))],
+    });
+    await run.result;
+    const parts = provider.requests[0]?.messages[0]?.parts ?? [];
+    assert.deepEqual(
+      parts.map((part) => (part.type === "text" ? part.text : part.type)),
+      ["see", '<file name="a.txt">\nüber\n</file>', "file"],
+    );
+    const [stored] = await agent.sessions.messages(run.sessionId);
+    assert.deepEqual(
+      stored?.parts.map((part) => part.type),
+      ["text", "file", "file"],
+    );
+  });
+
+  it("keeps the prefix of requests byte for byte, tools by name, AGENTS.md in the system prompt", async (t) => {
+    const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
+    const provider = new ScriptedProvider([callTools(["b", {}]), say("ok"), say("ok")]);
+    const tools = ["c", "b", "a"].map((name) => tool(name, () => Promise.resolve({ text: name })));
+    const agent = make(t, provider, { tools, projectDir: folder.path, systemPrompt: "Be brief." });
+    const run = await agent.run({ message: "x" });
+    await run.result;
+    await (
+      await agent.run({ message: "y", sessionId: run.sessionId })
+    ).result;
+    const [one, two, three] = provider.requests;
+    assert.deepEqual(
+      one?.tools.map(({ name }) => name),
+      ["a", "b", "c"],
+    );
+    assert.match(one?.system ?? "", /Be brief\.[\s\S]*Use tabs\./);
+    assert.equal(one?.system, three?.system);
+    assert.deepEqual(two?.messages.slice(0, one?.messages.length), one?.messages);
+    assert.deepEqual(three?.messages.slice(0, two?.messages.length), two?.messages);
+    assert.equal(new Set(provider.requests.map(({ cacheKey }) => cacheKey)).size, 1);
+  });
+});
+
+describe("a fault of the provider", () => {
+  it("is retried while nothing was told, and said on the bus", async (t) => {
+    const provider = new ScriptedProvider([transient(), transient(), say("at last")], { maxRetries: 2 });
+    const agent = make(t, provider);
+    const retries: number[] = [];
+    agent.on("model.retried", ({ attempt }) => retries.push(attempt));
+    assert.equal((await (await agent.run({ message: "x" })).result).output, "at last");
+    assert.deepEqual(retries, [1, 2]);
+  });
+
+  it("is not retried when it will not pass, nor beyond the limit", async (t) => {
+    const refused = new ProviderError("scripted", "authentication", "no such key", { status: 401 });
+    const provider = new ScriptedProvider([refused, transient(), transient(), say("never")], { maxRetries: 1 });
+    const agent = make(t, provider);
+    await assert.rejects((await agent.run({ message: "x" })).result, { message: "scripted: 401: no such key" });
+    await assert.rejects((await agent.run({ message: "x" })).result, { message: "scripted: 529: busy" });
+    assert.equal(provider.requests.length, 3);
+  });
+
+  it("after text was told, without another try left: the text is kept, as broken off, and the session goes on", async (t) => {
+    const half = { chunks: [{ type: "text" as const, block: "0", text: "Half an ans" }], fault: transient() };
+    const provider = new ScriptedProvider([half, say("whole")]);
+    const agent = make(t, provider);
+    const run = await agent.run({ message: "x" });
+    await assert.rejects(run.result, { code: "provider" });
+    assert.equal((await agent.sessions.messages(run.sessionId))[1]?.finished, false);
+    await (
+      await agent.run({ message: "again", sessionId: run.sessionId })
+    ).result;
+    assert.deepEqual(
+      provider.requests[1]?.messages.map((m) => m.parts.map((p) => (p.type === "text" ? p.text : ""))),
+      [["x"], ["Half an ans"], ["again"]],
+    );
+  });
+
+  it("a silence longer than the provider's limit is one", async (t) => {
+    const agent = make(t, new ScriptedProvider([{ hang: true }], { idleTimeoutMs: 20 }));
+    await assert.rejects((await agent.run({ message: "x" })).result, { code: "provider", kind: "timeout" });
+  });
+
+  it("an answer without an end is one", async (t) => {
+    const agent = make(t, new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], finish: false }]));
+    await assert.rejects((await agent.run({ message: "x" })).result, { code: "provider", kind: "protocol" });
+  });
+});
+
+describe("a cancel", () => {
+  it("ends a model that ignores its signal, and keeps what was said", async (t) => {
+    const provider = new ScriptedProvider([]);
+    provider.stream = async function* () {
+      await new Promise(() => undefined);
+    };
+    const agent = make(t, provider);
+    const cancel = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancel.signal });
+    cancel.abort(new Error("my own reason"));
+    await assert.rejects(run.result, { code: "run_cancelled" });
+  });
+
+  it("ends a tool that ignores its signal; calls get a result each and none runs again", async (t) => {
+    let runs = 0;
+    const deaf = tool("deaf", () => {
+      runs += 1;
+      return new Promise((resolve) => setTimeout(() => resolve({ text: "late" }), 1000));
+    });
+    const provider = new ScriptedProvider([callTools(["deaf", {}, "a"], ["deaf", {}, "b"]), say("resumed")]);
+    const agent = make(t, provider, { tools: [deaf] });
+    const cancel = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancel.signal });
+    await until(() => runs === 1);
+    cancel.abort();
+    await assert.rejects(run.result, { code: "run_cancelled" });
+    await (
+      await agent.run({ message: "go on", sessionId: run.sessionId })
+    ).result;
+    assert.equal(runs, 1);
+    const results = provider.requests[1]?.messages
+      .filter((m) => m.role === "tool")
+      .map((m) => [m.toolCallId, m.parts[0]]);
+    assert.deepEqual(results, [
+      ["a", { type: "text", text: "[interrupted: outcome unknown]" }],
+      ["b", { type: "text", text: "[cancelled before it ran]" }],
+    ]);
+  });
+
+  it("before the run began rejects the start", async (t) => {
+    const agent = make(t, new ScriptedProvider());
+    await assert.rejects(agent.run({ message: "x", signal: AbortSignal.abort() }), { code: "run_cancelled" });
+    assert.equal((await agent.sessions.list({ limit: 10 })).total, 0);
+  });
+});
+
+describe("a session", () => {
+  it("gets its title in the background, from the pair of the run", async (t) => {
+    const provider = new ScriptedProvider([], { title: '"Fix the   parser."' });
+    const agent = make(t, provider);
+    const landed = new Promise<string>((resolve) =>
+      agent.on("session.updated", ({ session }) => resolve(session.title)),
+    );
+    const run = await agent.run({ message: "please fix the parser" });
+    assert.match((await agent.sessions.get(run.sessionId))?.title ?? "", /^New Session \d{4}-\d\d-\d\dT/);
+    assert.equal(await landed, "Fix the parser");
+    assert.equal(provider.titleRequests[0]?.temperature, 0.3);
+    await run.result;
+    assert.equal((await agent.sessions.get(run.sessionId))?.usage.totalTokens, 15);
+    await (
+      await agent.run({ message: "more", sessionId: run.sessionId })
+    ).result;
+    assert.equal(provider.titleRequests.length, 1);
+  });
+
+  it("keeps its title when the call for one fails", async (t) => {
+    const provider = new ScriptedProvider([], {
+      title: new ProviderError("scripted", "server", "down", { status: 500 }),
+    });
+    const agent = make(t, provider);
+    const run = await agent.run({ message: "x" });
+    await run.result;
+    await agent.close();
+    assert.match(
+      (await agent.sessions.get(run.sessionId).catch(() => undefined))?.title ?? "New Session",
+      /^New Session/,
+    );
+  });
+
+  it("of which several prompts come before its title lands asks for one title", async (t) => {
+    let land = (_: string): void => undefined;
+    const title = new Promise<string>((resolve) => (land = resolve));
+    const provider = new ScriptedProvider([], { title: () => title });
+    const agent = make(t, provider);
+    const { sessionId, result } = await agent.run({ message: "one" });
+    await result;
+    for (const message of ["two", "three"]) await (await agent.run({ message, sessionId })).result;
+    const landed = new Promise((resolve) => agent.on("session.updated", resolve));
+    land("A title");
+    await landed;
+    assert.equal(provider.titleRequests.length, 1);
+    await (
+      await agent.run({ message: "four", sessionId })
+    ).result;
+    assert.equal(provider.titleRequests.length, 1);
+  });
+
+  it("keeps the title that a person gave while one was made", async () => {
+    let land = (_: string): void => undefined;
+    const title = new Promise<string>((resolve) => (land = resolve));
+    const agent = new Agent({ providers: [new ScriptedProvider([], { title: () => title })] });
+    const run = await agent.run({ message: "one" });
+    await run.result;
+    await agent.sessions.update(run.sessionId, { title: "Mine" });
+    const titles: string[] = [];
+    agent.on("session.updated", ({ session }) => titles.push(session.title));
+    const paid = new Promise((resolve) => agent.on("model.called", resolve));
+    land("Its");
+    await paid;
+    // A model call more, and what followed the title has happened.
+    await (
+      await agent.run({ message: "two", sessionId: run.sessionId })
+    ).result;
+    assert.equal((await agent.sessions.get(run.sessionId))?.title, "Mine");
+    assert.deepEqual(titles, []);
+    await agent.close();
+  });
+
+  it("asks for its title under the same watch as any other call, and says what it used", async (t) => {
+    const provider = new ScriptedProvider([], { title: { hang: true }, idleTimeoutMs: 20, maxRetries: 0 });
+    const warned = new Promise<string>((resolve) => {
+      const warn = (message: string, fields?: object) =>
+        message === "no title was generated" && resolve(JSON.stringify(fields));
+      const agent = make(t, provider, { logger: { ...silentLogger, warn } });
+      void agent.run({ message: "x" });
+    });
+    assert.match(await warned, /scripted: timeout: no data/);
+
+    const usages: string[] = [];
+    const agent = make(t, new ScriptedProvider([], { title: say("Named", { inputTokens: 3, outputTokens: 4 }) }));
+    agent.on("model.called", ({ usage, purpose }) => usages.push(`${purpose} ${usage.totalTokens}`));
+    const named = new Promise((resolve) => agent.on("session.updated", resolve));
+    const run = await agent.run({ message: "x" });
+    await Promise.all([run.result, named]);
+    assert.deepEqual(usages.sort(), ["answer 15", "title 7"]);
+    assert.equal((await agent.sessions.get(run.sessionId))?.usage.totalTokens, 15);
+  });
+
+  it("is made without a run, found by its alias, and goes on from there", async (t) => {
+    const agent = make(t, new ScriptedProvider());
+    const session = await agent.sessions.create({ title: "ACP Session", alias: "alias-1" });
+    const run = await agent.run({ message: "x", sessionId: "alias-1" });
+    assert.equal(run.sessionId, session.id);
+    await assert.rejects(agent.sessions.create({ alias: "alias-1" }), { code: "session_exists" });
+  });
+
+  it("deleted while it runs: the run ends, nothing of it is left", async (t) => {
+    const agent = make(t, new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], hang: true }]));
+    const run = await agent.run({ message: "x" });
+    await agent.sessions.delete(run.sessionId);
+    await assert.rejects(run.result, { code: "session_not_found" });
+    await assert.rejects(agent.sessions.messages(run.sessionId), { code: "session_not_found" });
+    await assert.rejects(agent.sessions.delete(run.sessionId), { code: "session_not_found" });
+  });
+
+  it("remembers the pair; a run without one uses it again", async (t) => {
+    const model = (id: string) => ({ id, name: id, ownedBy: "x" });
+    const one = new ScriptedProvider([], { name: "one", models: [model("a"), model("b")] });
+    const two = new ScriptedProvider([], { name: "two", models: [model("c")] });
+    const agent = new Agent({ providers: [one, two] });
+    t.after(() => agent.close());
+    const run = await agent.run({ message: "x", provider: "two", model: "c" });
+    await run.result;
+    const again = await agent.run({ message: "x", sessionId: run.sessionId });
+    assert.deepEqual([again.provider, again.model.id], ["two", "c"]);
+    await again.result;
+  });
+
+  it("sends reasoning back to the pair that made it, and to no other", async (t) => {
+    const reasoning = [
+      { type: "reasoning" as const, block: "r", text: "hmm" },
+      { type: "reasoning" as const, block: "r", text: "", opaque: { signature: "s" } },
+      ...say("answer"),
+    ];
+    const model = (id: string) => ({ id, name: id, ownedBy: "x" });
+    const one = new ScriptedProvider([reasoning, say("b"), say("d")], { name: "one", models: [model("a")] });
+    const two = new ScriptedProvider([say("c")], { name: "two", models: [model("a")] });
+    const agent = new Agent({ providers: [one, two] });
+    t.after(() => agent.close());
+    const { sessionId, result } = await agent.run({ message: "1", provider: "one", model: "a" });
+    await result;
+    await (
+      await agent.run({ message: "2", sessionId })
+    ).result;
+    await (
+      await agent.run({ message: "3", sessionId, provider: "two", model: "a" })
+    ).result;
+    await (
+      await agent.run({ message: "4", sessionId, provider: "one", model: "a" })
+    ).result;
+    const kept = { type: "reasoning", text: "hmm", opaque: { provider: "one", model: "a", data: { signature: "s" } } };
+    assert.deepEqual(one.requests[1]?.messages[1]?.parts[0], kept);
+    assert.deepEqual(
+      two.requests[0]?.messages[1]?.parts.map((part) => part.type),
+      ["text"],
+    );
+    assert.deepEqual(one.requests[2]?.messages[1]?.parts[0], kept);
+  });
+});
+
+describe("the end of an agent", () => {
+  it("cancels its runs as shutting down, refuses new ones and closes its tools and providers", async () => {
+    const provider = new ScriptedProvider([{ hang: true }]);
+    const closed: string[] = [];
+    const close = () => Promise.resolve(void closed.push("kept"));
+    const tools = ["kept", "plain"].map((name) =>
+      tool(name, () => Promise.resolve({ text: "" }), name === "kept" ? { close } : {}),
+    );
+    const agent = new Agent({ providers: [provider], tools });
+    const run = await agent.run({ message: "x" });
+    const closing = agent.close();
+    await assert.rejects(run.result, { code: "shutting_down" });
+    await closing;
+    await agent.close();
+    await assert.rejects(agent.run({ message: "x" }), { code: "shutting_down" });
+    assert.equal(provider.closed, true);
+    assert.deepEqual(closed, ["kept"]);
+  });
+
+  it("comes with the block that `await using` it stands in", async () => {
+    const provider = new ScriptedProvider([{ hang: true }]);
+    let ended: Promise<void> | undefined;
+    {
+      await using agent = new Agent({ providers: [provider] });
+      const run = await agent.run({ message: "x" });
+      ended = assert.rejects(run.result, { code: "shutting_down" });
+    }
+    await ended;
+    assert.equal(provider.closed, true);
+  });
+
+  it("refuses doubled names of tools and providers at once", () => {
+    const t = tool("t", () => Promise.resolve({ text: "" }));
+    assert.throws(() => new Agent({ providers: [], tools: [t, t] }), { field: "tools" });
+    assert.throws(() => new Agent({ providers: [new ScriptedProvider(), new ScriptedProvider()] }), {
+      field: "providers",
+    });
+  });
+});

@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { StreamPart } from "../../../adapters/ai-sdk-provider/language-model.js";
+import type { Bytes } from "../../../adapters/ai-sdk-provider/pieces.js";
+import { AnswerBody } from "../../../adapters/ai-sdk-provider/reading/answer-body.js";
+import { ChatReader } from "../../../adapters/ai-sdk-provider/reading/openai.js";
+
+const event = (delta: object, finish: string | null = null): string =>
+  `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
+const WORDS = Array.from({ length: 2_000 }, (_, n) => `wört ${n} 😀 `);
+const ANSWER = [...WORDS.map((content) => event({ content })), event({}, "stop"), "data: [DONE]\n\n"].join("");
+
+function bodyOf(pieces: readonly (Buffer | Error)[]): AnswerBody {
+  const left = [...pieces];
+  const bytes: Bytes = {
+    async next() {
+      const piece = left.shift();
+      if (piece instanceof Error) throw piece;
+      return piece;
+    },
+    leave: () => undefined,
+  };
+  return new AnswerBody(bytes, "http://lab/v1", new ChatReader("lab"), { provider: "lab", redact: (said) => said });
+}
+
+const textOf = (parts: readonly StreamPart[]): string =>
+  parts.map((part) => (part.type === "text-delta" ? part.delta : "")).join("");
+
+describe("an answer that came in one piece", () => {
+  it("is told to the character, its first words before the rest is read", async () => {
+    const body = bodyOf([Buffer.from(ANSWER)]);
+    const first = textOf((await body.next())!);
+    assert.ok(first.startsWith(WORDS[0]!));
+    assert.ok(first.length < 500, `${first.length} characters`);
+    const rest: StreamPart[] = [];
+    for (let parts = await body.next(); parts !== undefined; parts = await body.next()) rest.push(...parts);
+    assert.equal(first + textOf(rest), WORDS.join(""));
+    assert.equal(rest.at(-1)?.type, "finish");
+  });
+
+  it("is told as far as it came before it broke off", async () => {
+    const body = bodyOf([Buffer.from(ANSWER.slice(0, 100_000)), new Error("reset")]);
+    const told = textOf((await body.next())!) + textOf((await body.next())!);
+    assert.ok(told.length > 10_000 && WORDS.join("").startsWith(told));
+    await assert.rejects(body.next(), /reset/);
+  });
+
+  it("is one answer also where it is no stream", async () => {
+    const whole = { choices: [{ index: 0, message: { content: WORDS.join("") }, finish_reason: "stop" }] };
+    const body = bodyOf([Buffer.from(JSON.stringify(whole))]);
+    const parts: StreamPart[] = [];
+    for (let more = await body.next(); more !== undefined; more = await body.next()) parts.push(...more);
+    assert.equal(textOf(parts), WORDS.join(""));
+  });
+});

@@ -1,0 +1,261 @@
+import assert from "node:assert/strict";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { describe, it, type TestContext } from "node:test";
+import { gzipSync } from "node:zlib";
+import { hasCode, type ModelChunk } from "gantry";
+import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
+import { BODY_LIMITS, bounded, readWhole } from "../../../adapters/ai-sdk-provider/bodies.js";
+import type { Answered } from "../../../adapters/ai-sdk-provider/connections.js";
+import type { Bytes } from "../../../adapters/ai-sdk-provider/pieces.js";
+import { startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { ask as requestFor, PDF, user } from "../../helpers/model-requests.js";
+
+const SMALL = { list: 100, error: 10, event: 20, answer: 60, values: 5 };
+const never = new AbortController().signal;
+
+/** An answer whose body comes in these pieces; `left` tells whether it was let go of. */
+function answer(pieces: Iterable<string>, status = 200): { answer: Answered; left: () => boolean } {
+  const source = pieces[Symbol.iterator]();
+  let left = false;
+  const body: Bytes = {
+    async next() {
+      const { done, value } = source.next();
+      return done === true ? undefined : Buffer.from(value);
+    },
+    leave: () => void (left = true),
+  };
+  const head = { url: "http://lab/", ok: status < 300, status, statusText: "", headers: {} };
+  return { answer: { ...head, body }, left: () => left };
+}
+
+async function pieces(response: Response): Promise<string[]> {
+  const decoder = new TextDecoder();
+  const found: string[] = [];
+  for await (const piece of response.body as AsyncIterable<Uint8Array>) found.push(decoder.decode(piece));
+  return found;
+}
+
+function* endless(text: string): Generator<string> {
+  for (;;) yield text;
+}
+
+const tooLarge = (message: RegExp) => (error: unknown) =>
+  hasCode(error, "provider") && error.kind === "too_large" && !error.retryable && message.test(error.message);
+
+describe("the body of an answer", () => {
+  it("comes in whole events, whatever pieces they were sent in and however lines end", async () => {
+    for (const line of ["\n", "\r\n", "\r"]) {
+      const stream = ["data: one", "data: more", "", ": hm", "", "data: two", "", "rest"].join(line);
+      for (let size = 1; size <= stream.length; size++) {
+        const cut = Array.from({ length: Math.ceil(stream.length / size) }, (_, i) =>
+          stream.slice(i * size, (i + 1) * size),
+        );
+        const came = await pieces(bounded(answer(cut).answer, "p", { ...SMALL, event: 100, answer: 1000 }));
+        assert.equal(came.join(""), stream, `${JSON.stringify(line)} in pieces of ${size}`);
+        // All but the last end with an event; the second half of a CRLF may come behind.
+        for (const piece of came.slice(0, -1)) assert.match(piece, /(\n\n|\r\n\r\n|\r\r|\r\n\r|^\n)$/);
+      }
+    }
+  });
+
+  it("has a limit for an event, one for the whole, and lets go of the rest", async () => {
+    const long = answer(endless("x"));
+    await assert.rejects(
+      pieces(bounded(long.answer, "p", SMALL)),
+      tooLarge(/^p: too_large: an event.* of more than 20 bytes/),
+    );
+    assert.ok(long.left());
+    const many = answer(endless("data: 1\n\n"));
+    await assert.rejects(pieces(bounded(many.answer, "p", SMALL)), tooLarge(/an answer of more than 60 bytes/));
+    assert.ok(many.left());
+  });
+
+  it("has a limit for the values of an event, which begins anew with each", async () => {
+    const limits = { ...SMALL, event: 1000, answer: 1000 };
+    const few = "data: [1,2,{}]\n\n";
+    assert.equal(
+      (await pieces(bounded(answer([few, few, few.slice(0, 8), few.slice(8)]).answer, "p", limits))).join(""),
+      few.repeat(3),
+    );
+    for (const many of [["data: [[[", "[[[[\n\n"], [`${few}data: ,,,,,,\n\n${few}`]])
+      await assert.rejects(
+        pieces(bounded(answer(many).answer, "p", limits)),
+        tooLarge(/an event of more than 5 values/),
+      );
+  });
+
+  it("is let go of with its reader", async () => {
+    const source = answer(endless("data: 1\n\n"));
+    const reader = bounded(source.answer, "p").body!.getReader();
+    await reader.read();
+    await reader.cancel();
+    assert.ok(source.left());
+  });
+
+  it("of an error is its beginning", async () => {
+    const source = answer(endless("1234567"), 500);
+    assert.deepEqual([await bounded(source.answer, "p", SMALL).text(), source.left()], ["1234567123", true]);
+    const read = await readWhole(answer(endless("x"), 403).answer, 5, "p", "a list");
+    assert.deepEqual([read.ok, read.status, read.text.length], [false, 403, BODY_LIMITS.error]);
+  });
+
+  it("that is read whole has a limit too", async () => {
+    const source = answer(endless("12345"));
+    await assert.rejects(readWhole(source.answer, 12, "p", "a list"), tooLarge(/a list of more than 12 bytes/));
+    assert.ok(source.left());
+    const { text, bytes } = await readWhole(answer(["añ", "b"]).answer, 12, "p", "a list");
+    assert.deepEqual([text, bytes], ["añb", 4]);
+  });
+});
+
+async function site(
+  t: TestContext,
+  answer: (request: IncomingMessage, response: ServerResponse, body: string) => void,
+): Promise<{ url: string; seen: IncomingMessage[] }> {
+  const seen: IncomingMessage[] = [];
+  const server = createServer((request, response) => {
+    seen.push(request);
+    let body = "";
+    request.on("data", (part: Buffer) => (body += part.toString()));
+    request.on("end", () => answer(request, response, body));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
+}
+
+function open(t: TestContext, options: Partial<AiSdkProviderOptions>): AiSdkProvider {
+  const provider = new AiSdkProvider({ name: "lab", apiKey: "key-0123456789", ...options });
+  t.after(() => provider.close());
+  return provider;
+}
+
+async function ask(provider: AiSdkProvider): Promise<string> {
+  let text = "";
+  for await (const chunk of provider.stream(requestFor(), never) as AsyncIterable<ModelChunk>)
+    if (chunk.type === "text") text += chunk.text;
+  return text;
+}
+
+const WIRES = ["openai", "openai-responses", "anthropic", "google"] as const;
+
+describe("a redirect", () => {
+  it("to another origin carries neither key nor prompt there, on any wire, and is told with its host", async (t) => {
+    const thief = await site(t, (_request, response) => void response.end("{}"));
+    const target = `${thief.url}/v1/x`;
+    for (const status of [301, 302, 303, 307, 308]) {
+      const lab = await site(t, (_request, response) => void response.writeHead(status, { location: target }).end());
+      for (const driver of WIRES) {
+        const provider = open(t, { driver, baseUrl: `${lab.url}/v1`, headers: { "x-secret": "value-0123456789" } });
+        const told = new RegExp(`^lab: ${status}: 127.0.0.1:\\d+ redirects to ${new URL(target).host}, which gets`);
+        const refused = (error: unknown) => hasCode(error, "provider") && !error.retryable && told.test(error.message);
+        await assert.rejects(ask(provider), refused, driver);
+        await assert.rejects(provider.models(never), refused, driver);
+      }
+    }
+    assert.equal(thief.seen.length, 0);
+  });
+
+  it("that hides the key in its host does not tell it", async (t) => {
+    const lab = await site(
+      t,
+      (_request, response) => void response.writeHead(307, { location: "http://key-0123456789.example/" }).end(),
+    );
+    await assert.rejects(ask(open(t, { baseUrl: lab.url })), (error: Error) => !error.message.includes("0123456789"));
+  });
+
+  it("within the origin is followed with the question, but not for ever, and not where the question is lost", async (t) => {
+    const models = await startFakeModelServer({ fallback: { say: [{ text: "moved" }] } });
+    t.after(() => models.close());
+    const front = await site(t, (request, response, body) => {
+      const path = request.url ?? "";
+      if (path.startsWith("/old/")) response.writeHead(307, { location: path.replace("/old/", "/new/") }).end();
+      else if (path.startsWith("/round/")) response.writeHead(308, { location: path }).end();
+      else if (path.startsWith("/lost/")) response.writeHead(302, { location: "/new/chat/completions" }).end();
+      else {
+        const { method = "", headers } = request;
+        const forwarded = { "content-type": "application/json", authorization: headers.authorization ?? "" };
+        void fetch(`${models.url}${path.replace("/new/", "/v1/")}`, {
+          method,
+          headers: forwarded,
+          ...(method === "POST" ? { body } : {}),
+        }).then(async (answer) => {
+          const type = answer.headers.get("content-type") ?? "";
+          response.writeHead(answer.status, { "content-type": type }).end(await answer.text());
+        });
+      }
+    });
+    const moved = open(t, { baseUrl: `${front.url}/old` });
+    assert.equal(await ask(moved), "moved");
+    assert.deepEqual(
+      (await moved.models(never)).map(({ id }) => id),
+      ["m1"],
+    );
+    assert.equal(models.requests[0]!.headers.authorization, "Bearer key-0123456789");
+    await assert.rejects(ask(open(t, { baseUrl: `${front.url}/round` })), /redirects without end/);
+    await assert.rejects(ask(open(t, { baseUrl: `${front.url}/lost` })), /only read; check base_url/);
+  });
+});
+
+describe("what a package adds by itself", () => {
+  it("of Anthropic's betas goes to nobody else, unless configured", async (t) => {
+    const models = await startFakeModelServer();
+    t.after(() => models.close());
+    const betas = async (options: Partial<AiSdkProviderOptions>): Promise<unknown> => {
+      const provider = open(t, { driver: "anthropic", baseUrl: models.baseUrl, ...options });
+      const pdf = { type: "file" as const, mediaType: "application/pdf", filename: "a.pdf", data: PDF };
+      const model = { id: "claude-sonnet-4-5", name: "c", ownedBy: "x", input: ["text", "pdf"] as ("text" | "pdf")[] };
+      let said = "";
+      for await (const chunk of provider.stream(requestFor({ model, messages: [user(pdf, "hm")] }), never))
+        if (chunk.type === "text") said += chunk.text;
+      assert.equal(said, "OK.");
+      return models.requests.at(-1)!.headers["anthropic-beta"];
+    };
+    assert.equal(await betas({}), undefined);
+    assert.equal(await betas({ headers: { "Anthropic-Beta": "mine-2026" } }), "mine-2026");
+  });
+
+  it("is no effort for a model that does not reason, on any wire", async (t) => {
+    const models = await startFakeModelServer();
+    t.after(() => models.close());
+    for (const driver of WIRES) {
+      const baseUrl = driver === "google" ? `${models.url}/v1beta` : models.baseUrl;
+      const provider = open(t, { driver, baseUrl });
+      for (const [reasoning, expected] of [
+        [false, false],
+        [true, true],
+      ] as const) {
+        const request = requestFor();
+        const id = {
+          openai: "gpt-5",
+          "openai-responses": "gpt-5",
+          anthropic: "claude-sonnet-4-5",
+          google: "gemini-3-pro",
+        };
+        const model = { ...request.model, id: id[driver], reasoning };
+        for await (const chunk of provider.stream({ ...request, model, effort: "high" }, never)) void chunk;
+        const sent = JSON.stringify(models.requests.at(-1)!.body);
+        assert.equal(/effort|"thinking|thinkingConfig/.test(sent), expected, `${driver} ${String(reasoning)}: ${sent}`);
+      }
+    }
+  });
+});
+
+describe("a body that is compressed", () => {
+  it("counts by what it holds", async (t) => {
+    const bomb = gzipSync(Buffer.alloc(BODY_LIMITS.list + 1, "x"));
+    const lab = await site(
+      t,
+      (_request, response) =>
+        void response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" }).end(bomb),
+    );
+    await assert.rejects(open(t, { baseUrl: lab.url }).models(never), tooLarge(/a list of models of more than 16 MB/));
+    await assert.rejects(ask(open(t, { baseUrl: lab.url })), tooLarge(/a body without events, of more than 8 MB/));
+  });
+});

@@ -1,0 +1,316 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { after, afterEach, before, describe, it } from "node:test";
+import { hasCode, type Model } from "gantry";
+import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
+import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+
+const never = new AbortController().signal;
+
+describe("the catalogue", () => {
+  let server: FakeModelServer;
+  const open: AiSdkProvider[] = [];
+  const make = (rest: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
+    const provider = new AiSdkProvider({ name: "lab", baseUrl: server.baseUrl, apiKey: "key-0123456789", ...rest });
+    open.push(provider);
+    return provider;
+  };
+  const list = (rest?: Partial<AiSdkProviderOptions>): Promise<Model[]> => make(rest).models(never);
+  const ids = (models: Model[]): string[] => models.map(({ id }) => id);
+
+  before(async () => {
+    server = await startFakeModelServer();
+  });
+  afterEach(async () => {
+    server.models = ["m1"];
+    server.listing = undefined;
+    await Promise.all(open.splice(0).map((provider) => provider.close()));
+  });
+  after(() => server.close());
+
+  it("lists by plain fetch with the key, each wire in its way", async () => {
+    await list({ headers: { "x-a": "b" } });
+    await list({ driver: "anthropic" });
+    server.models = [
+      {
+        name: "models/gemini-9-pro",
+        displayName: "Gemini 9 Pro",
+        inputTokenLimit: 1_000_000,
+        outputTokenLimit: 64_000,
+        thinking: true,
+        supportedGenerationMethods: ["generateContent"],
+      },
+      { name: "models/text-embedding-9", supportedGenerationMethods: ["embedContent"] },
+    ];
+    const google = await list({ driver: "google", baseUrl: `${server.url}/v1beta` });
+    const [openai, anthropic, gemini] = server.listings.slice(-3);
+    assert.deepEqual(
+      [openai!.url, openai!.headers.authorization, openai!.headers["x-a"]],
+      ["/v1/models", "Bearer key-0123456789", "b"],
+    );
+    assert.deepEqual(
+      [anthropic!.url, anthropic!.headers["x-api-key"], anthropic!.headers["anthropic-version"]],
+      ["/v1/models?limit=1000", "key-0123456789", "2023-06-01"],
+    );
+    assert.deepEqual(
+      [gemini!.url, gemini!.headers["x-goog-api-key"]],
+      ["/v1beta/models?pageSize=1000", "key-0123456789"],
+    );
+    assert.deepEqual(google, [
+      {
+        id: "gemini-9-pro",
+        name: "Gemini 9 Pro",
+        ownedBy: "lab",
+        contextWindow: 1_000_000,
+        maxOutput: 64_000,
+        reasoning: true,
+        efforts: ["low", "medium", "high"],
+        input: ["text", "image", "pdf"],
+      },
+    ]);
+  });
+
+  it("takes names, windows, limits, inputs and prices from where listings have them", async () => {
+    server.models = [
+      {
+        id: "acme/one",
+        name: "Acme: One",
+        context_length: 200_000,
+        architecture: { input_modalities: ["text", "image", "file"], output_modalities: ["text"] },
+        top_provider: { max_completion_tokens: 64_000 },
+        supported_parameters: ["tools", "reasoning"],
+        pricing: {
+          prompt: "0.000003",
+          completion: "0.000015",
+          input_cache_read: "0.0000003",
+          input_cache_write: "0.00000375",
+        },
+        owned_by: undefined,
+      },
+      { id: "two", max_model_len: 32_768 },
+      { id: "three", context_window: 131_072, max_completion_tokens: 131_072, capabilities: { vision: true } },
+      { id: "router", pricing: { prompt: "-1", completion: "-1" } },
+    ];
+    const [one, two, three, router] = await list();
+    assert.deepEqual(one, {
+      id: "acme/one",
+      name: "Acme: One",
+      ownedBy: "acme",
+      contextWindow: 200_000,
+      maxOutput: 64_000,
+      reasoning: true,
+      input: ["text", "image", "pdf"],
+      prices: { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 },
+    });
+    assert.deepEqual(two, { id: "two", name: "two", ownedBy: "fake", contextWindow: 32_768 });
+    assert.deepEqual(three, {
+      id: "three",
+      name: "three",
+      ownedBy: "fake",
+      contextWindow: 131_072,
+      input: ["text", "image"],
+    });
+    assert.equal(router!.prices, undefined);
+  });
+
+  it("knows by heart what a provider had, at its own address alone", async () => {
+    const by = async (options: AiSdkProviderOptions): Promise<Model[]> => {
+      const provider = new AiSdkProvider({ apiKey: "k", ...options });
+      try {
+        return await provider.assumed();
+      } finally {
+        await provider.close();
+      }
+    };
+    for (const [preset, first] of [
+      ["anthropic", /^claude-sonnet-\d/],
+      ["openai", /^gpt-\d+\.\d+$/],
+      ["google", /^gemini-\d.*pro/],
+      ["moonshot", /^kimi-k3/],
+      ["zhipu", /^glm-/],
+    ] as const) {
+      const models = await by({ preset });
+      assert.match(models[0]?.id ?? "", first, preset);
+      assert.ok(
+        models.length > 1 && models.every(({ id }) => !/embed|whisper|image|tts|:/.test(id)),
+        ids(models).join(),
+      );
+      assert.ok(
+        models.some(({ contextWindow = 0, reasoning }) => contextWindow > 100_000 && reasoning === true),
+        preset,
+      );
+    }
+    assert.deepEqual(await by({ preset: "openai", baseUrl: server.baseUrl }), []);
+    assert.deepEqual(await by({ preset: "ollama" }), []);
+    assert.deepEqual(await by({ preset: "nvidia" }), []);
+  });
+
+  it("knows families of models where the listing says nothing", async () => {
+    server.models =
+      "gpt-5.1 o3-mini gpt-4o gpt-4 claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet deepseek-chat deepseek-reasoner acme/qwen3-32b mistral-small llava:7b kimi-k2 kimi-k2-thinking kimi-k2.6 acme/kimi-k2p6 kimi-k3 glm-5.2 kimi-k2-0905-preview"
+        .split(" ")
+        .map((id) => ({ id }));
+    const models = await list();
+    const of = (test: (model: Model) => boolean | undefined): string => ids(models.filter(test)).join(" ");
+    assert.equal(
+      of(({ reasoning }) => reasoning),
+      "gpt-5.1 o3-mini claude-sonnet-4-5 claude-opus-4-20250514 claude-3-7-sonnet deepseek-reasoner acme/qwen3-32b kimi-k2-thinking kimi-k2.6 acme/kimi-k2p6 kimi-k3 glm-5.2",
+    );
+    assert.equal(
+      of(({ input }) => input?.includes("image")),
+      "gpt-5.1 gpt-4o claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet llava:7b",
+    );
+  });
+
+  it("leaves out what does not chat, and puts a good one first", async () => {
+    server.models = [
+      { id: "gpt-4-0613", created: 1 },
+      { id: "gpt-4o-audio-preview", created: 9 },
+      { id: "text-embedding-3-small", created: 9 },
+      { id: "whisper-1", created: 9 },
+      { id: "dall-e-3", created: 9 },
+      { id: "tts-1-hd", created: 9 },
+      { id: "omni-moderation-latest", created: 9 },
+      { id: "gpt-image-1", created: 9 },
+      { id: "computer-use-preview", created: 9 },
+      { id: "o3-deep-research", created: 9 },
+      { id: "gpt-4o-search-preview", created: 9 },
+      { id: "gemini-3.1-flash-live-preview", created: 9 },
+      { id: "gpt-5", created: 5 },
+      { id: "gpt-5.1", created: 6 },
+      { id: "gpt-5-mini", created: 7 },
+      { id: "o3", created: 4 },
+      { id: "gone", active: false },
+    ];
+    const models = await list({ preset: "openai", name: "openai" });
+    assert.deepEqual(ids(models), ["gpt-5.1", "gpt-5", "gpt-5-mini", "o3", "gpt-4-0613"]);
+    // From the public price list.
+    assert.equal(models[1]!.contextWindow, 400_000);
+  });
+
+  it("puts configured ones first, completed by the listing, theirs before its", async () => {
+    server.models = [{ id: "a" }, { id: "b", context_length: 1000, name: "Bee" }];
+    assert.deepEqual(await list({ models: [{ id: "b", contextWindow: 500 }, { id: "own" }] }), [
+      { id: "b", name: "Bee", ownedBy: "fake", contextWindow: 500 },
+      { id: "own", name: "own", ownedBy: "lab" },
+      { id: "a", name: "a", ownedBy: "fake" },
+    ]);
+  });
+
+  it("reads lists of other shapes, and more pages", async () => {
+    server.listing = {
+      status: 200,
+      body: JSON.stringify([{ id: "x" }, { id: "x" }, { nothing: 1 }]),
+      headers: { "content-type": "application/json" },
+    };
+    assert.deepEqual(ids(await list()), ["x"]);
+    server.listing = { status: 200, body: { models: [{ name: "y" }] } };
+    assert.deepEqual(ids(await list()), ["y"]);
+  });
+
+  it("asks Ollama and LM Studio what their models are and can", async () => {
+    const answers: Record<string, unknown> = {
+      "/v1/models": {
+        data: [
+          { id: "nomic-embed", created: 3 },
+          { id: "llava:7b", created: 2 },
+          { id: "qwen3:8b", created: 1 },
+        ],
+      },
+      "/api/ps": { models: [{ model: "llava:7b", context_length: 4096 }] },
+      "/api/show nomic-embed": { capabilities: ["embedding"], model_info: {} },
+      "/api/show llava:7b": { capabilities: ["completion", "vision"], model_info: { "llama.context_length": 32_768 } },
+      "/api/show qwen3:8b": {
+        capabilities: ["completion", "tools", "thinking"],
+        model_info: { "qwen3.context_length": 40_960 },
+        parameters: "stop x\nnum_ctx    16384",
+      },
+      "/api/v0/models": {
+        data: [
+          { id: "llava:7b", type: "vlm", state: "loaded", max_context_length: 32_768, loaded_context_length: 8192 },
+          { id: "qwen3:8b", type: "llm", state: "not-loaded", max_context_length: 40_960 },
+          { id: "nomic-embed", type: "embeddings", state: "loaded" },
+        ],
+      },
+    };
+    const local = createServer((request, response) => {
+      let body = "";
+      request.on("data", (part: Buffer) => (body += part.toString()));
+      request.on("end", () => {
+        const key = body === "" ? request.url! : `${request.url!} ${(JSON.parse(body) as { model: string }).model}`;
+        response
+          .writeHead(answers[key] === undefined ? 404 : 200, { "content-type": "application/json" })
+          .end(JSON.stringify(answers[key] ?? {}));
+      });
+    });
+    local.listen(0, "127.0.0.1");
+    await once(local, "listening");
+    const baseUrl = `http://127.0.0.1:${(local.address() as AddressInfo).port}/v1`;
+    try {
+      assert.deepEqual(await list({ preset: "ollama", name: "ollama", baseUrl }), [
+        {
+          id: "qwen3:8b",
+          name: "qwen3:8b",
+          ownedBy: "ollama",
+          contextWindow: 16_384,
+          reasoning: true,
+          input: ["text"],
+        },
+        {
+          id: "llava:7b",
+          name: "llava:7b",
+          ownedBy: "ollama",
+          contextWindow: 4096,
+          reasoning: false,
+          input: ["text", "image"],
+        },
+      ]);
+      const studio = await list({ preset: "lmstudio", name: "lmstudio", baseUrl });
+      assert.deepEqual(
+        studio.map(({ id, contextWindow, input }) => [id, contextWindow, input]),
+        [
+          ["llava:7b", 8192, ["text", "image"]],
+          ["qwen3:8b", 40_960, undefined],
+        ],
+      );
+      for (const key of Object.keys(answers)) if (key !== "/v1/models") delete answers[key];
+      assert.deepEqual(ids(await list({ preset: "ollama", name: "ollama", baseUrl })), ["qwen3:8b", "llava:7b"]);
+    } finally {
+      local.closeAllConnections();
+      local.close();
+    }
+  });
+
+  it("makes do with what is known where a provider lists nothing, or what nobody can use", async () => {
+    const before = server.listings.length;
+    assert.deepEqual(ids(await list({ preset: "perplexity" })), ["sonar-pro", "sonar", "sonar-reasoning-pro"]);
+    assert.deepEqual(ids(await list({ preset: "azure", models: [{ id: "mine" }] })), ["mine"]);
+    assert.equal(server.listings.length, before);
+    server.listing = { status: 404, body: "404 page not found" };
+    assert.deepEqual(ids(await list({ preset: "minimax" })), ["MiniMax-M2"]);
+  });
+
+  it("rejects with what went wrong, without the key", async () => {
+    const cases = [
+      [{ status: 401, error: "bad key key-0123456789" }, /^lab: 401: bad key \[redacted\]$/],
+      [
+        { status: 200, body: "<html><title>Portal</title></html>" },
+        /^lab: protocol: an HTML page instead of an API answer \("Portal"\)/,
+      ],
+      [{ status: 200, body: { hello: 1 } }, /^lab: protocol: the list of models has an unknown shape$/],
+      [{ say: [{ reset: true }] }, /^lab: network: /],
+    ] as const;
+    for (const [listing, message] of cases) {
+      server.listing = listing as never;
+      await assert.rejects(
+        list(),
+        (error) => hasCode(error, "provider") && message.test(error.message),
+        String(message),
+      );
+    }
+    const reason = new Error("mine");
+    await assert.rejects(make().models(AbortSignal.abort(reason)), (error) => error === reason);
+  });
+});

@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import type { ModelMessage, ModelRequest, Part } from "gantry";
+import type { CallOptions } from "../../../adapters/ai-sdk-provider/language-model.js";
+import { PromptMemory, toPrompt } from "../../../adapters/ai-sdk-provider/messages.js";
+import { chatRequest, ChatTexts, withMessages } from "../../../adapters/ai-sdk-provider/wires/chat-request.js";
+import { ask, assistant, PDF, PNG, readTool, result, toolCall, user, writeTool } from "../../helpers/model-requests.js";
+import { randomOf } from "../../helpers/random.js";
+
+type Json = Record<string, unknown>;
+
+/** The body that the package of the AI SDK writes of the same options. */
+async function writtenByPackage(model: string, options: CallOptions, usage: boolean): Promise<string> {
+  let body: unknown;
+  const provider = createOpenAICompatible({
+    name: "gantry",
+    baseURL: "http://lab/v1",
+    includeUsage: usage,
+    fetch: async (_url, init) => {
+      body = init?.body;
+      throw new Error("enough");
+    },
+  });
+  await assert.rejects(Promise.resolve(provider.chatModel(model).doStream(options)), /enough/);
+  assert.ok(typeof body === "string");
+  return body;
+}
+
+const image: Part = { type: "image", mediaType: "image/png", data: PNG };
+const pdf: Part = { type: "file", mediaType: "application/pdf", filename: "a b.pdf", data: PDF };
+const nameless: Part = { ...pdf, filename: "" };
+const binary: Part = { type: "file", mediaType: "application/zip", filename: "a.zip", data: "AAAA" };
+const opaque = (data: unknown) => ({ provider: "lab", model: "m1", data });
+const details = { openaiCompatible: { reasoning_details: [{ type: "reasoning.text", text: "hm" }] } };
+const thought: Part = { type: "reasoning", text: "hm", opaque: opaque({ gantry: { echo: true } }) };
+const detailed: Part = { type: "reasoning", text: "hm", opaque: opaque(details) };
+const signature = opaque({ gantry: { thoughtSignature: "s==" } });
+const signed: Part = { type: "tool_call", id: "c9", name: "read", arguments: '{"path":"x"}', opaque: signature };
+const foreign: Part = {
+  type: "reasoning",
+  text: "no",
+  opaque: { provider: "other", model: "m1", data: { a: { b: 1 } } },
+};
+
+const TEXTS: readonly Part[] = ["one", "", " \n", "añ 😀 \ud83d", '"quoted"\\'].map((text) => ({ type: "text", text }));
+const PARTS: readonly Part[] = [...TEXTS, image, pdf, nameless, binary];
+const SAID: readonly (string | Part)[] = [
+  "said",
+  "",
+  thought,
+  detailed,
+  foreign,
+  toolCall("c1", "read", { path: "ñ" }),
+];
+const CALLS: readonly Part[] = [signed, toolCall("c2", "write", "not json"), toolCall("odd id!", "read", "")];
+
+const CONVERSATIONS: readonly ModelMessage[][] = [
+  [user("Hello")],
+  [user("")],
+  [user("a", "b"), user("c")],
+  [user("look", image, pdf)],
+  [user(nameless)],
+  [user("x"), assistant("y"), user("z")],
+  [user("x"), assistant(thought, "y", toolCall("c1", "read", { path: "a" })), result("c1", "read", "text")],
+  [user("x"), assistant(detailed, toolCall("c1", "read", {})), result("c1", "read", "", true), assistant("done")],
+  [
+    user("x"),
+    assistant("half", ...CALLS),
+    result("c9", "read", [TEXTS[0]!, image]),
+    result("c2", "write", [pdf]),
+    user("on"),
+  ],
+];
+
+/** Conversations of any parts in any order: more than anybody would think of. */
+function* anyConversations(count: number): Generator<ModelMessage[]> {
+  const random = randomOf(7);
+  const some = <T>(of: readonly T[], most: number): T[] =>
+    Array.from({ length: Math.floor(random() * (most + 1)) }, () => of[Math.floor(random() * of.length)]!);
+  for (let n = 0; n < count; n++) {
+    const messages: ModelMessage[] = [];
+    for (let turn = 0; turn <= random() * 4; turn++) {
+      messages.push(user(...some(PARTS, 3)));
+      const calls = some(CALLS, 2);
+      messages.push(assistant(...some(SAID, 3), ...calls));
+      for (const call of calls)
+        if (call.type === "tool_call") messages.push(result(call.id, call.name, some(PARTS, 2), random() < 0.3));
+    }
+    yield messages;
+  }
+}
+
+const EXTRAS: readonly Json[] = [
+  {},
+  { reasoningEffort: "high", prompt_cache_key: "k", thinking: { type: "enabled" } },
+  { user: "u", reasoning: { effort: "low" }, provider: { order: ["a"] }, textVerbosity: "low", temperature: 1 },
+];
+
+describe("a request for chat completions", () => {
+  const forms = [
+    { toolMedia: "behind", toolIds: "plain", toolNames: "plain", reasoningOnMessage: true },
+    { toolMedia: "inside", toolIds: "short", toolNames: "letter", reasoningOnMessage: false },
+  ] as const;
+  const check = async (messages: ModelMessage[], extra: Json, rest: Partial<CallOptions>, usage: boolean) => {
+    const request: ModelRequest = ask({ messages, system: usage ? "You are." : "" });
+    for (const form of forms) {
+      const input = new Set(usage ? (["text", "image", "pdf"] as const) : (["text"] as const));
+      const prompt = toPrompt(request, { ...form, provider: "lab", model: "m1", input });
+      const options = { prompt, ...rest, providerOptions: { gantry: extra as Record<string, never> } };
+      const ours = withMessages(chatRequest("m1", options, extra, usage), new ChatTexts().of(prompt));
+      assert.equal(ours, await writtenByPackage("m1", options, usage));
+    }
+  };
+  const tools: NonNullable<CallOptions["tools"]> = [readTool, { ...writeTool, description: "" }].map((tool) => ({
+    type: "function",
+    name: tool.name,
+    description: tool.description,
+    inputSchema: tool.inputSchema,
+  }));
+
+  it("is what the package writes, byte for byte, whatever is said and asked", async () => {
+    for (const messages of CONVERSATIONS)
+      for (const extra of EXTRAS)
+        for (const rest of [{}, { tools }, { tools, temperature: 0.3, maxOutputTokens: 4096 }])
+          for (const usage of [true, false]) await check(messages, extra, rest, usage);
+  });
+
+  it("and for 500 conversations that nobody wrote", async () => {
+    for (const messages of anyConversations(500)) await check(messages, EXTRAS[1]!, { tools }, true);
+  });
+
+  it("is the same where what was said before is kept from the last question", () => {
+    const memory = new PromptMemory();
+    const texts = new ChatTexts();
+    const request = { ...ask({}), system: "You are." };
+    for (const whole of [...CONVERSATIONS, ...anyConversations(100)])
+      for (const form of forms) {
+        const rules = { ...form, provider: "lab", model: "m1", input: new Set(["text", "image"] as const) };
+        const check = (messages: readonly ModelMessage[]): void => {
+          const alone = new ChatTexts().of(toPrompt({ ...request, messages }, rules));
+          assert.equal(texts.of(toPrompt({ ...request, messages }, rules, memory)), alone);
+        };
+        for (let said = 1; said <= whole.length; said++) check(whole.slice(0, said));
+        // Taken back, said again otherwise, and begun anew.
+        check(whole.slice(0, -2));
+        check([...whole.slice(0, -1), assistant("otherwise"), user("on")]);
+        check([...whole.slice(0, 1), user("more"), ...whole.slice(2)]);
+        check(whole.slice(1));
+        check(whole);
+      }
+  });
+
+  it("is for each model what that one takes, though another was told the same", () => {
+    const memory = new PromptMemory();
+    const request = ask({ messages: [user("look", image), assistant(detailed, "y"), user("and?")] });
+    const told = (model: string, input: readonly ("text" | "image")[]): string => {
+      const rules = { ...forms[0], provider: "lab", model, input: new Set(input) };
+      return JSON.stringify(toPrompt(request, rules, memory));
+    };
+    const [blind, seeing, other] = [told("m1", ["text"]), told("m1", ["text", "image"]), told("m2", ["text"])];
+    assert.match(blind, /takes no images/);
+    assert.match(blind, /reasoning_details/);
+    assert.match(seeing, /"mediaType":"image\/png"/);
+    assert.doesNotMatch(other, /reasoning_details/);
+    assert.equal(told("m1", ["text"]), blind);
+  });
+});

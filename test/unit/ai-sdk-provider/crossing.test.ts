@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { ModelMessage } from "gantry";
+import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/ai-sdk-provider";
+import { startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
+import { ask, PNG, readTool, result, take, user } from "../../helpers/model-requests.js";
+
+describe("a session that changes its provider", () => {
+  const routes: WireName[][] = [
+    ["anthropic", "openai-responses", "google", "openai", "anthropic"],
+    ["google", "anthropic", "google", "openai-responses"],
+    ["openai-responses", "google", "openai-responses", "openai", "openai-responses"],
+  ];
+  for (const route of routes) {
+    it(`${route.join(", ")}: every request is valid, signatures go where they belong`, async () => {
+      const server = await startFakeModelServer();
+      const providers = new Map(
+        WIRES.map((wire) => [
+          wire,
+          new AiSdkProvider({ name: `p-${wire}`, driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "k" }),
+        ]),
+      );
+      try {
+        const messages: ModelMessage[] = [];
+        const turns = new Map<WireName, number>();
+        for (const [turn, wire] of route.entries()) {
+          const provider = providers.get(wire)!;
+          const request = ask({ model: WIRE_MODELS[wire], tools: [readTool], effort: "medium" });
+          messages.push(user(`Turn ${turn}`));
+          // Thinks and calls twice, thinks and calls, thinks and answers.
+          server.enqueue(
+            {
+              say: [
+                { reasoning: `plan of ${wire} ${turn}` },
+                { text: "Reading." },
+                {
+                  calls: [
+                    { name: "read", arguments: { path: "a" } },
+                    { name: "read", arguments: { path: "b" } },
+                  ],
+                },
+              ],
+            },
+            { say: [{ reasoning: `second of ${wire} ${turn}` }, { call: { name: "read", arguments: "{broken" } }] },
+            { say: [{ reasoning: `last of ${wire} ${turn}` }, { text: `Answer ${turn}.` }] },
+          );
+          for (;;) {
+            const { message, calls } = await take(provider, { ...request, messages });
+            messages.push(message);
+            if (calls.length === 0) break;
+            for (const { id } of calls)
+              messages.push(
+                result(id, "read", [
+                  { type: "text", text: "found" },
+                  { type: "image", mediaType: "image/png", data: PNG },
+                ]),
+              );
+          }
+          const { body } = server.requests.at(-1)!;
+          const said = JSON.stringify(body);
+          // Reasoning of its own earlier turns is there, of others never.
+          for (const [earlier, other] of route.slice(0, turn).entries()) {
+            const kept = said.includes(`plan of ${other} ${earlier}`);
+            // Thoughts of Gemini and of chat completions carry nothing that could be sent back.
+            assert.equal(
+              kept,
+              other === wire && (wire === "anthropic" || wire === "openai-responses"),
+              `${wire} sees the reasoning of ${other} ${earlier}`,
+            );
+            assert.ok(said.includes(`Answer ${earlier}.`));
+          }
+          turns.set(wire, (turns.get(wire) ?? 0) + 1);
+        }
+        assert.deepEqual(server.violations, []);
+        assert.equal(server.requests.length, route.length * 3);
+      } finally {
+        await Promise.all([...providers.values()].map((provider) => provider.close()));
+        await server.close();
+      }
+    });
+  }
+});

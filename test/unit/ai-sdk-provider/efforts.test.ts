@@ -1,0 +1,270 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import type { Model, ModelRequest, ReasoningEffort } from "gantry";
+import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
+import { claudeThinking } from "../../../adapters/ai-sdk-provider/claude.js";
+import { effortsOf } from "../../../adapters/ai-sdk-provider/efforts.js";
+import { settle } from "../../../adapters/ai-sdk-provider/options.js";
+import { wire as anthropic } from "../../../adapters/ai-sdk-provider/wires/anthropic.js";
+import { fail, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { ask, model, take } from "../../helpers/model-requests.js";
+
+const all = ["minimal", "low", "medium", "high", "xhigh", "max"] as const;
+const efforts = (id: string, preset = "openai"): string =>
+  (effortsOf({ id }, settle({ preset, apiKey: "k" })) ?? ["?"]).join(" ");
+
+describe("the efforts that a model offers", () => {
+  it("are those of its family, whoever serves it", () => {
+    const expected: Record<string, string> = {
+      "gpt-5": "minimal low medium high",
+      "gpt-5-mini-2025-08-07": "minimal low medium high",
+      "gpt-5-pro": "high",
+      "gpt-5-codex": "low medium high",
+      "gpt-5.1": "low medium high",
+      "gpt-5.1-codex-max": "low medium high xhigh",
+      "gpt-5.2": "low medium high xhigh",
+      "gpt-5.2-pro-2025-12-11": "medium high xhigh",
+      "gpt-5.5-2026-04-23": "low medium high xhigh",
+      "gpt-5.6-sol": "low medium high xhigh max",
+      "gpt-6": "low medium high xhigh max",
+      "o4-mini": "low medium high",
+      "openai/gpt-oss-120b": "low medium high",
+      "claude-3-7-sonnet-20250219": "minimal low medium high max",
+      "claude-sonnet-4-20250514": "minimal low medium high max",
+      "claude-opus-4-5-20251101": "minimal low medium high max",
+      "claude-haiku-4-5": "minimal low medium high max",
+      "claude-sonnet-4-6": "low medium high max",
+      "claude-opus-4-6": "low medium high max",
+      "claude-opus-4-7": "low medium high xhigh max",
+      "anthropic/claude-opus-4.8": "low medium high xhigh max",
+      "claude-sonnet-5": "low medium high xhigh max",
+      "claude-opus-5-5": "low medium high xhigh max",
+      "claude-fable-5-1": "low medium high xhigh max",
+      "claude-mythos-preview": "low medium high max",
+      "gemini-2.5-pro": "minimal low medium high",
+      "gemini-3-pro-preview": "low high",
+      "gemini-3.1-pro-preview": "low medium high",
+      "gemini-3-flash-preview": "minimal low medium high",
+      "gemini-3.6-flash": "minimal low medium high",
+      "gemini-3.8-flash": "low medium high",
+      "gemini-3.5-flash-lite": "minimal low medium high",
+      "grok-4.5": "low medium high",
+      "grok-4-fast": "",
+      "no-such-model": "?",
+    };
+    for (const [id, list] of Object.entries(expected)) assert.equal(efforts(id), list, id);
+  });
+
+  it("are those of the provider, where thinking is a switch, a router's business, or nobody's", () => {
+    assert.equal(efforts("deepseek-v4-pro", "deepseek"), "minimal low high max");
+    assert.equal(efforts("deepseek-chat", "deepseek"), "minimal high");
+    assert.equal(efforts("kimi-k3", "moonshot"), "low high max");
+    assert.equal(efforts("kimi-k2.6", "moonshot"), "minimal high");
+    assert.equal(efforts("kimi-k2.7-code", "moonshot"), "");
+    assert.equal(efforts("glm-5.2", "zhipu"), "minimal high");
+    assert.equal(efforts("magistral-medium-latest", "mistral"), "");
+    assert.equal(efforts("qwen/qwen3-max-thinking", "openrouter"), "minimal low medium high xhigh");
+  });
+
+  it("knows no Claude that does not think, and no other model for a Claude", () => {
+    for (const id of ["claude-3-5-sonnet-20241022", "claude-3-opus-latest", "claude-2.1", "gpt-5", "not-claude"])
+      assert.equal(claudeThinking(id), undefined, id);
+  });
+});
+
+describe("how much a model is asked to think", () => {
+  let server: FakeModelServer;
+  before(
+    async () => void (server = await startFakeModelServer({ dialect: { body: ["thinking", "reasoning", "usage"] } })),
+  );
+  after(() => server.close());
+
+  /** The body that a question makes. */
+  async function sent(options: AiSdkProviderOptions, id: string, more: Partial<ModelRequest & Model> = {}) {
+    const { reasoning, efforts: offered, maxOutput, ...asked } = more;
+    const own = {
+      ...(reasoning === undefined ? {} : { reasoning }),
+      ...(offered && { efforts: offered }),
+      ...(maxOutput && { maxOutput }),
+    };
+    const provider = new AiSdkProvider({ apiKey: "k", ...options, baseUrl: server.baseUrl });
+    server.enqueue({ say: [{ text: "OK." }] });
+    try {
+      await take(provider, ask({ model: model({ id, ...own }), ...asked }));
+    } finally {
+      await provider.close();
+    }
+    // eslint-disable-next-line @typescript-eslint/no-explicit-any -- JSON of a request, compared field by field.
+    return server.requests.at(-1)!.body as any;
+  }
+  const claude = (id: string, more: Partial<ModelRequest & Model> = {}) =>
+    sent({ preset: "anthropic" }, id, more).then(({ thinking, output_config }) => ({ thinking, output_config }));
+
+  it("Claude thinks unasked: as it likes where it knows how, within a budget where it does not", async () => {
+    const adaptive = { thinking: { type: "adaptive", display: "summarized" }, output_config: undefined };
+    for (const id of ["claude-sonnet-4-6", "claude-opus-4-7", "claude-opus-5"])
+      assert.deepEqual(await claude(id), adaptive, id);
+    for (const id of ["claude-sonnet-4-5", "claude-3-7-sonnet-20250219"])
+      assert.deepEqual((await claude(id)).thinking, { type: "enabled", budget_tokens: 12_000 }, id);
+    assert.equal((await claude("claude-3-5-sonnet-20241022")).thinking, undefined);
+  });
+
+  it("Claude does not where the call needs none, the model is said not to reason, or there is no room for it", async () => {
+    const nothing = { thinking: undefined, output_config: undefined };
+    for (const id of ["claude-sonnet-4-5", "claude-opus-4-8"]) {
+      assert.deepEqual(await claude(id, { thinks: false, effort: "minimal" }), nothing, id);
+      assert.deepEqual(await claude(id, { reasoning: false, effort: "high" }), nothing, id);
+      assert.deepEqual(await claude(id, { maxOutput: 1500 }), nothing, id);
+    }
+    const off = { thinking: { type: "disabled" }, output_config: undefined };
+    assert.deepEqual(await claude("claude-sonnet-5", { thinks: false, effort: "low" }), off);
+    // It cannot be kept from it.
+    const little = { thinking: undefined, output_config: { effort: "low" } };
+    assert.deepEqual(await claude("claude-opus-5-5", { thinks: false, effort: "low" }), little);
+  });
+
+  it("Claude's efforts are its own words, and tokens before there were any; what it has not is the nearest", async () => {
+    const cases: [string, ReasoningEffort, unknown][] = [
+      ["claude-opus-4-7", "xhigh", { effort: "xhigh" }],
+      ["claude-opus-4-6", "xhigh", { effort: "high" }],
+      ["claude-opus-4-6", "max", { effort: "max" }],
+      ["claude-opus-5", "minimal", { effort: "low" }],
+    ];
+    for (const [id, effort, config] of cases) assert.deepEqual((await claude(id, { effort })).output_config, config);
+    const budgets = { minimal: 1024, low: 4096, medium: 12_000, high: 24_000, max: 32_000 };
+    for (const [effort, budget] of Object.entries(budgets))
+      assert.equal(
+        (await claude("claude-sonnet-4-5", { effort: effort as ReasoningEffort })).thinking.budget_tokens,
+        budget,
+      );
+  });
+
+  it("a budget is not asked for in a turn whose calls have lost their thoughts, which would be refused", async () => {
+    const call = { type: "tool_call" as const, id: "c1", name: "read", arguments: "{}" };
+    const messages = [
+      {
+        role: "user" as const,
+        parts: [{ type: "text" as const, text: "Read." }],
+        toolCallId: "",
+        name: "",
+        failed: false,
+      },
+      { role: "assistant" as const, parts: [call], toolCallId: "", name: "", failed: false },
+      {
+        role: "tool" as const,
+        parts: [{ type: "text" as const, text: "x" }],
+        toolCallId: "c1",
+        name: "read",
+        failed: false,
+      },
+    ];
+    assert.equal((await claude("claude-sonnet-4-5", { messages, effort: "high" })).thinking, undefined);
+    assert.equal((await claude("claude-sonnet-4-6", { messages })).thinking.type, "adaptive");
+    const again = [...messages, { ...messages[1]!, parts: [{ type: "text" as const, text: "Done." }] }, messages[0]!];
+    assert.equal(
+      (await claude("claude-sonnet-4-5", { messages: again })).thinking.type,
+      "enabled",
+      "the next turn thinks",
+    );
+  });
+
+  it("Anthropic drops thoughts behind a prompt that has changed, of models that would refuse them; others are not told so", async () => {
+    const options = async (id: string, baseUrl: string, thinks = true) => {
+      const asking = {
+        request: ask({ model: model({ id }), thinks }),
+        settings: settle({ preset: "anthropic", baseUrl, apiKey: "k" }),
+        refused: new Set<never>(),
+        maxTokens: undefined,
+      };
+      return (await anthropic.options(asking, { prompt: [] })).providerOptions?.anthropic?.thinking;
+    };
+    const blockBinding = { prefixMismatchBehavior: "drop_block" };
+    const own = "https://api.anthropic.com/v1";
+    for (const id of ["claude-opus-5-5", "claude-fable-5-1", "claude-haiku-5-5"]) {
+      assert.deepEqual(await options(id, own), { type: "adaptive", display: "summarized", blockBinding }, id);
+      assert.deepEqual(await options(id, own, false), { blockBinding }, id);
+      assert.deepEqual(await options(id, "https://llm.example/v1"), { type: "adaptive", display: "summarized" }, id);
+    }
+    assert.deepEqual(await options("claude-opus-5", own), { type: "adaptive", display: "summarized" });
+  });
+
+  it("GPT-5 models that do not think by themselves are asked to, by the protocol that lets them use tools then", async () => {
+    const reasoning = async (id: string, more: Partial<ModelRequest> = {}) =>
+      (await sent({ preset: "openai", driver: "openai-responses" }, id, more)).reasoning;
+    assert.deepEqual(await reasoning("gpt-5.2"), { effort: "medium", summary: "auto" });
+    assert.deepEqual(await reasoning("gpt-5.4-mini"), { effort: "medium", summary: "auto" });
+    for (const id of ["gpt-5", "gpt-5.1-codex", "gpt-5.5", "gpt-6-sol"])
+      assert.deepEqual(await reasoning(id), { summary: "auto" }, id);
+    assert.deepEqual(await reasoning("gpt-5.2", { thinks: false }), { summary: "auto" });
+    assert.deepEqual(await reasoning("gpt-5.2", { effort: "max" }), { effort: "xhigh", summary: "auto" });
+    assert.deepEqual(await reasoning("gpt-5.6-sol", { effort: "max" }), { effort: "max", summary: "auto" });
+    assert.equal((await sent({ preset: "openai", driver: "openai" }, "gpt-5.2")).reasoning_effort, undefined);
+  });
+
+  it("Gemini thinks as the question needs, the small one too, by levels or tokens", async () => {
+    const config = async (id: string, more: Partial<ModelRequest> = {}) =>
+      (await sent({ preset: "google" }, id, more)).generationConfig?.thinkingConfig;
+    assert.deepEqual(await config("gemini-3.1-pro-preview"), { includeThoughts: true });
+    assert.deepEqual(await config("gemini-2.5-flash"), { includeThoughts: true });
+    assert.deepEqual(await config("gemini-2.5-flash-lite"), { includeThoughts: true, thinkingBudget: -1 });
+    assert.deepEqual(await config("gemini-2.5-flash-lite", { thinks: false }), { includeThoughts: true });
+    assert.deepEqual(await config("gemini-3-pro-preview", { effort: "medium" }), {
+      includeThoughts: true,
+      thinkingLevel: "high",
+    });
+    assert.deepEqual(await config("gemini-3.8-flash", { effort: "max" }), {
+      includeThoughts: true,
+      thinkingLevel: "high",
+    });
+    assert.deepEqual(await config("gemini-2.5-pro", { effort: "xhigh" }), {
+      includeThoughts: true,
+      thinkingBudget: 24_576,
+    });
+  });
+
+  it("a router's models that need to be asked are asked to", async () => {
+    const reasoning = async (id: string, more: Partial<ModelRequest> = {}) =>
+      (await sent({ preset: "openrouter" }, id, more)).reasoning;
+    assert.deepEqual(await reasoning("anthropic/claude-opus-4.8"), { enabled: true });
+    assert.deepEqual(await reasoning("openai/gpt-5.2"), { enabled: true });
+    assert.equal(await reasoning("anthropic/claude-opus-4.8", { thinks: false }), undefined);
+    assert.equal(await reasoning("anthropic/claude-3.5-sonnet"), undefined);
+    assert.equal(await reasoning("deepseek/deepseek-v4-pro"), undefined);
+    assert.deepEqual(await reasoning("anthropic/claude-opus-4.8", { effort: "max" }), { effort: "max" });
+  });
+
+  it("where thinking is a switch it is turned, with a grade where there is one", async () => {
+    const said = async (preset: string, id: string, effort: ReasoningEffort) => {
+      const { thinking, reasoning_effort } = await sent({ preset }, id, { effort });
+      return [thinking?.type, reasoning_effort];
+    };
+    assert.deepEqual(await said("deepseek", "deepseek-v4-pro", "max"), ["enabled", "max"]);
+    assert.deepEqual(await said("deepseek", "deepseek-v4-pro", "medium"), ["enabled", "high"]);
+    assert.deepEqual(await said("deepseek", "deepseek-v4-flash", "minimal"), ["disabled", undefined]);
+    assert.deepEqual(await said("deepseek", "deepseek-v4-pro", ""), [undefined, undefined]);
+    assert.deepEqual(await said("moonshot", "kimi-k3", "medium"), [undefined, "high"]);
+    assert.deepEqual(await said("moonshot", "kimi-k2.6", "max"), ["enabled", undefined]);
+    assert.deepEqual(await said("moonshot", "kimi-k2.7-code", "high"), [undefined, undefined]);
+    assert.deepEqual(await said("zhipu", "glm-5.2", "minimal"), ["disabled", undefined]);
+    assert.deepEqual(await said("mistral", "magistral-medium-latest", "high"), [undefined, undefined]);
+  });
+
+  it("what the configuration says a model offers is what is asked for", async () => {
+    const body = await sent({ name: "lab", driver: "openai" }, "m1", { effort: "max", efforts: ["low", "xhigh"] });
+    assert.equal(body.reasoning_effort, "xhigh");
+    for (const effort of all) {
+      const { reasoning_effort: asked } = await sent({ name: "lab", driver: "openai" }, "m1", { effort });
+      assert.equal(asked, { minimal: "low", low: "low", medium: "medium" }[effort as string] ?? "high");
+    }
+  });
+
+  it("who refuses what was not asked for is asked without it", async () => {
+    const provider = new AiSdkProvider({ preset: "anthropic", apiKey: "k", baseUrl: server.baseUrl });
+    server.enqueue(fail(400, "thinking: adaptive is not supported on this model"));
+    server.enqueue({ say: [{ text: "OK." }] });
+    const { text } = await take(provider, ask({ model: model({ id: "claude-sonnet-4-6" }) }));
+    await provider.close();
+    assert.equal(text, "OK.");
+    assert.equal(server.requests.at(-1)!.body.thinking, undefined);
+  });
+});

@@ -1,0 +1,292 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, it } from "node:test";
+import { createQwen } from "qwen-ai-provider-v5";
+import { createMinimax } from "vercel-minimax-ai-provider";
+import { createZhipu } from "zhipu-ai-provider";
+import { hasCode, silentLogger, type ModelProvider, type OptionsContext } from "gantry";
+import { describeAiSdkModule, fromAiSdk, type AiSdkModel } from "gantry/adapters/ai-sdk-provider";
+import { loadAdapter } from "../../../src/serve/plugins.js";
+import { fail, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { ask, model, PNG, readTool, result, take, user } from "../../helpers/model-requests.js";
+
+const context: OptionsContext = { where: "config.json: providers[0]", configDir: "/", home: "/", projectDir: "/" };
+
+/** Reads, then answers: a whole turn with a tool. */
+async function turn(provider: ModelProvider, server: FakeModelServer, id: string): Promise<void> {
+  // GLM-4.6 sees nothing.
+  const sees = !id.startsWith("glm");
+  server.enqueue(
+    {
+      say: [{ text: "Reading." }, { call: { name: "read", arguments: { path: "a" } } }],
+      usage: { input: 100, output: 20, cacheRead: 10 },
+    },
+    { say: [{ text: ["It ", "works."] }] },
+  );
+  const request = ask({ model: model({ id, input: sees ? ["text", "image"] : ["text"] }), tools: [readTool] });
+  const { message, calls, finish } = await take(provider, request);
+  assert.deepEqual([calls[0]!.name, JSON.parse(calls[0]!.arguments)], ["read", { path: "a" }]);
+  assert.equal(finish.reason, "tool_calls");
+  assert.deepEqual([finish.usage.inputTokens, finish.usage.outputTokens], [100, 20]);
+  const answer = result(calls[0]!.id, "read", [
+    { type: "text", text: "A" },
+    { type: "image", mediaType: "image/png", data: PNG },
+  ]);
+  const { text } = await take(provider, { ...request, messages: [...request.messages, message, answer] });
+  assert.equal(text, "It works.");
+  assert.equal(JSON.stringify(server.requests.at(-1)!.body).includes(PNG), sees);
+}
+
+describe("models of the AI SDK", () => {
+  let server: FakeModelServer;
+  const open: ModelProvider[] = [];
+  const keep = (provider: ModelProvider): ModelProvider => {
+    open.push(provider);
+    return provider;
+  };
+  beforeEach(async () => {
+    // Dialects that these packages speak.
+    server = await startFakeModelServer({
+      dialect: {
+        body: ["thinking", "do_sample", "request_id", "user_id", "enable_thinking", "extra_body"],
+        wholeCalls: true,
+        usageAlways: true,
+      },
+    });
+  });
+  afterEach(async () => {
+    await Promise.all(open.splice(0).map((provider) => provider.close()));
+    await server.close();
+    assert.deepEqual(server.violations, []);
+  });
+
+  describe("plug in by fromAiSdk", () => {
+    it("zhipu-ai-provider, specification v2", async () => {
+      const zhipu = createZhipu({ baseURL: server.baseUrl, apiKey: "k" });
+      const made = zhipu("glm-4.6") as unknown as AiSdkModel;
+      assert.equal(made.specificationVersion, "v2");
+      await turn(keep(fromAiSdk(made, { name: "zhipu" })), server, "glm-4.6");
+    });
+    it("qwen-ai-provider-v5, specification v3", async () => {
+      const qwen = createQwen({ baseURL: server.baseUrl, apiKey: "k" });
+      const made = qwen("qwen3-coder") as unknown as AiSdkModel;
+      assert.equal(made.specificationVersion, "v3");
+      await turn(keep(fromAiSdk([made], { name: "qwen" })), server, "qwen3-coder");
+    });
+    it("vercel-minimax-ai-provider, on Anthropic's wire, by its factory", async () => {
+      const minimax = createMinimax({ baseURL: server.baseUrl, apiKey: "k" });
+      const provider = keep(fromAiSdk(minimax, { name: "minimax", models: [{ id: "MiniMax-M2", maxOutput: 1000 }] }));
+      assert.deepEqual(await provider.models(new AbortController().signal), [
+        { id: "MiniMax-M2", name: "MiniMax-M2", ownedBy: "minimax", maxOutput: 1000, reasoning: true },
+      ]);
+      await turn(provider, server, "MiniMax-M2");
+    });
+  });
+
+  describe("plug in by config", () => {
+    for (const [specifier, id] of [
+      ["zhipu-ai-provider", "glm-4.6"],
+      ["qwen-ai-provider-v5", "qwen3-coder"],
+      ["vercel-minimax-ai-provider", "MiniMax-M2"],
+    ] as const) {
+      it(specifier, async () => {
+        const descriptor = await loadAdapter(
+          "model-provider",
+          specifier,
+          process.cwd(),
+          "config.json: providers[0].driver",
+        );
+        const raw = {
+          driver: specifier,
+          name: "mine",
+          base_url: server.baseUrl,
+          api_key: "secret-key-123456",
+          models: [{ id, input: ["text", "image"], max_output: 2000 }],
+        };
+        const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
+        const provider = keep(await descriptor.create!(descriptor.parse(raw, context), all));
+        assert.deepEqual([provider.name, provider.known.map((known) => known.id)], ["mine", [id]]);
+        await turn(provider, server, id);
+        // Faults are told in the same way, without the key.
+        server.enqueue(fail(401, "wrong key secret-key-123456"));
+        await assert.rejects(
+          take(provider, ask({ model: model({ id }), tools: [readTool] })),
+          (error) =>
+            hasCode(error, "provider") &&
+            error.kind === "authentication" &&
+            error.message === "mine: 401: wrong key [redacted]",
+        );
+      });
+    }
+
+    it("a file of one's own, whose default makes a provider; anything else is none", () => {
+      const made = { languageModel: () => fake("v3", []) };
+      assert.ok(describeAiSdkModule({ default: () => made }, "./mine.js"));
+      assert.ok(describeAiSdkModule({ default: made }, "./mine.js"));
+      assert.equal(describeAiSdkModule({ default: class {} }, "./mine.js"), undefined);
+      assert.equal(describeAiSdkModule({ default: { gantry: 1 } }, "./mine.js"), undefined);
+      assert.equal(describeAiSdkModule(null, "./mine.js"), undefined);
+    });
+
+    it("refuses what is wrong, naming the key", () => {
+      const descriptor = describeAiSdkModule({ createOne: () => ({}), createTwo: () => ({}) }, "x")!;
+      const refused = (raw: Record<string, unknown>, message: RegExp): void =>
+        assert.throws(() => descriptor.parse(raw, context), message);
+      refused({ models: ["m"] }, /providers\[0\]\.name: expected a name for the provider, got nothing$/);
+      refused({ name: "x" }, /providers\[0\]\.models: expected the ids of the models/);
+      refused(
+        { name: "x", models: ["m"], what: 1 },
+        /providers\[0\]\.what: unknown key; expected one of name, base_url/,
+      );
+      refused(
+        { name: "x", models: ["m"], export: "three" },
+        /providers\[0\]\.export: expected one of "createOne", "createTwo", got "three"$/,
+      );
+      refused({ name: "x", models: ["m"], options: [] }, /providers\[0\]\.options: expected an object, got Array$/);
+    });
+  });
+
+  describe("of every specification", () => {
+    it("v2: flat usage, a word for the finish, media in results", async () => {
+      const asked: unknown[] = [];
+      const v2 = fake(
+        "v2",
+        [
+          { type: "stream-start", warnings: [] },
+          { type: "text-start", id: "1" },
+          { type: "text-delta", id: "1", delta: "hi" },
+          { type: "text-end", id: "1" },
+          {
+            type: "finish",
+            finishReason: "stop",
+            usage: { inputTokens: 7, outputTokens: 3, totalTokens: 10, reasoningTokens: 1, cachedInputTokens: 2 },
+          },
+        ],
+        asked,
+      );
+      const { text, finish } = await take(fromAiSdk(v2), ask({ model: model({ id: "fake-1" }), effort: "low" }));
+      assert.deepEqual([text, finish.reason], ["hi", "stop"]);
+      assert.deepEqual(
+        { ...finish.usage, cost: 0 },
+        { inputTokens: 7, outputTokens: 3, cacheReadTokens: 2, cacheWriteTokens: 0, reasoningTokens: 1, cost: 0 },
+      );
+      assert.deepEqual((asked[0] as { providerOptions: unknown }).providerOptions, {
+        fake: { reasoningEffort: "low" },
+      });
+    });
+
+    it("v4: nested usage, tagged files, effort by its own name, parts from the future", async () => {
+      const asked: unknown[] = [];
+      const v4 = fake(
+        "v4",
+        [
+          { type: "from-the-future", x: 1 },
+          { type: "reasoning-start", id: "r" },
+          { type: "reasoning-delta", id: "r", delta: "hm" },
+          { type: "reasoning-end", id: "r", providerMetadata: { fake: { signature: "S" } } },
+          { type: "text-delta", id: "never-started", delta: "hi" },
+          { type: "tool-call", toolCallId: "", toolName: "read", input: { path: "a" } },
+          { type: "tool-call", toolCallId: "x", toolName: "search", input: "{}", providerExecuted: true },
+          {
+            type: "finish",
+            finishReason: { unified: "stop", raw: "end" },
+            usage: { inputTokens: { total: 7, cacheRead: 2, cacheWrite: 1 }, outputTokens: { total: 3, reasoning: 1 } },
+          },
+        ],
+        asked,
+      );
+      const request = ask({
+        model: model({ id: "fake-1", input: ["text", "image"] }),
+        effort: "low",
+        messages: [user("x", { type: "image", mediaType: "image/png", data: PNG })],
+      });
+      const { text, calls, finish, message } = await take(fromAiSdk(v4), request);
+      assert.deepEqual(
+        [text, calls.length, calls[0]!.arguments, finish.reason],
+        ["hi", 1, '{"path":"a"}', "tool_calls"],
+      );
+      assert.match(calls[0]!.id, /^call_[0-9a-f]{24}$/);
+      assert.deepEqual(message.parts[0], {
+        type: "reasoning",
+        text: "hm",
+        opaque: { provider: "fake", model: "fake-1", data: { fake: { signature: "S" } } },
+      });
+      const options = asked[0] as { reasoning: string; prompt: { content: { data?: unknown }[] }[] };
+      assert.equal(options.reasoning, "low");
+      assert.deepEqual(options.prompt[1]!.content[1]!.data, { type: "data", data: PNG });
+    });
+
+    it("the cost that a package passes on is the cost, wherever it puts it", async () => {
+      const usage = { inputTokens: { total: 1000 }, outputTokens: { total: 200 } };
+      const finishes: [finish: object, cost: number][] = [
+        [{ usage: { ...usage, raw: { cost: 0.00123456 } } }, 0.00123456],
+        [{ usage, providerMetadata: { openrouter: { provider: "X", usage: { cost: 0.5 } } } }, 0.5],
+        [{ usage, providerMetadata: { gateway: { cost: "0.0045405" } } }, 0.0045405],
+        [{ usage, providerMetadata: { xai: { costInUsdTicks: 20_000_000 } } }, 0.002],
+        [{ usage: { ...usage, raw: { cost: { total_cost: 0.25 } } } }, 0.25],
+      ];
+      for (const [finish, cost] of finishes) {
+        const fake: AiSdkModel = {
+          specificationVersion: "v3",
+          provider: "fake.chat",
+          modelId: "gpt-5",
+          doStream: () =>
+            Promise.resolve({
+              stream: new ReadableStream({
+                start(controller) {
+                  controller.enqueue({ type: "text-delta", id: "0", delta: "Hi" });
+                  controller.enqueue({ type: "finish", finishReason: { unified: "stop", raw: "stop" }, ...finish });
+                  controller.close();
+                },
+              }),
+            }),
+        };
+        const provider = keep(fromAiSdk(fake, { models: [{ id: "gpt-5", prices: { input: 1, output: 1 } }] }));
+        const told = (await take(provider, ask({ model: provider.known[0]! }))).finish.usage;
+        assert.deepEqual([told.cost, told.costReported], [cost, true]);
+      }
+    });
+
+    it("an abort is heard even where the package does not listen, and a stream without a finish is a fault", async () => {
+      const deaf: AiSdkModel = {
+        specificationVersion: "v3",
+        provider: "deaf",
+        modelId: "fake-1",
+        doStream: () => Promise.resolve({ stream: new ReadableStream() }),
+      };
+      const controller = new AbortController();
+      const taken = take(fromAiSdk(deaf), ask({ model: model({ id: "fake-1" }) }), controller.signal);
+      setTimeout(() => controller.abort("now"), 10);
+      await assert.rejects(taken, (error) => error === "now");
+      const never: AiSdkModel = { ...deaf, doStream: () => new Promise(() => undefined) };
+      const second = new AbortController();
+      const waiting = take(fromAiSdk(never), ask({ model: model({ id: "fake-1" }) }), second.signal);
+      setTimeout(() => second.abort("too"), 10);
+      await assert.rejects(waiting, (error) => error === "too");
+      await assert.rejects(
+        take(fromAiSdk(fake("v3", [])), ask({ model: model({ id: "fake-1" }) })),
+        /fake: network: the answer ended before it was finished/,
+      );
+    });
+
+    it("what is none is refused", () => {
+      assert.throws(() => fromAiSdk({} as AiSdkModel), /model: expected a language model or a provider of the AI SDK/);
+      assert.throws(
+        () => fromAiSdk({ languageModel: () => ({}) }, { name: "x" }),
+        /models: expected the ids of the models/,
+      );
+      assert.throws(() => fromAiSdk([]), /model: expected/);
+    });
+  });
+});
+
+function fake(specificationVersion: string, parts: unknown[], asked: unknown[] = []): AiSdkModel {
+  return {
+    specificationVersion,
+    provider: "fake.chat",
+    modelId: "fake-1",
+    doStream(options) {
+      asked.push(options);
+      return Promise.resolve({ stream: ReadableStream.from(parts) as ReadableStream<unknown> });
+    },
+  };
+}

@@ -1,0 +1,94 @@
+// A task of many answers whose connection breaks at every fifth: in thoughts, in text, in a call. TURNS and SEED make it longer and repeat it.
+import assert from "node:assert/strict";
+import { readdir } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { Agent, builtinTools } from "gantry";
+import { AiSdkProvider, WIRES } from "gantry/adapters/ai-sdk-provider";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { say, startFakeModelServer, type FakeRequest, type FakeStep } from "../../helpers/fake-model-server.js";
+import { seedOf } from "../../helpers/lab.js";
+import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
+import { randomOf } from "../../helpers/random.js";
+import { makeTempDir } from "../../helpers/temp.js";
+
+const TURNS = Number(process.env["TURNS"] ?? 30);
+const EVERY = 5;
+/** In thoughts, in text, in a call; as shares of an answer, each with a quarter behind it. */
+const PLACES = [0, 0.3, 0.6] as const;
+
+const words = (n: number, what: string): string[] => Array.from({ length: 8 }, (_, i) => `${what}${n}.${i} `);
+const contentOf = (n: number): string => `file ${n}\n`.repeat(20);
+
+/** The answer number `n` of the task: it thinks, says what it does, and writes a file. */
+function answer(n: number): FakeStep {
+  if (n > TURNS - 1) return { say: [{ reasoning: words(n, "thought") }, { text: ["All ", "is ", "written."] }] };
+  const write = { name: "write", arguments: { path: `f${n}.txt`, content: contentOf(n) }, pieces: 10 };
+  return { say: [{ reasoning: words(n, "thought") }, { text: words(n, "word") }, { call: write }] };
+}
+
+describe("a model of many turns whose connection breaks at every fifth answer", { concurrency: WIRES.length }, () => {
+  for (const wire of WIRES) {
+    it(`finishes with the right files: ${wire}`, async (t) => {
+      const seed = seedOf();
+      t.diagnostic(`seed ${seed}`);
+      const random = randomOf(seed);
+      const folder = await makeTempDir();
+      const store = await makeTempDir();
+      let asked = 0;
+      let turn = 1;
+      let broke = 0;
+      const server = await startFakeModelServer({
+        aside: say("A title"),
+        // What a model of the real kind does: it goes on with what is not there yet.
+        fallback: (_: FakeRequest) => {
+          asked += 1;
+          const step = answer(turn);
+          if (asked % EVERY === 0) {
+            broke += 1;
+            return {
+              ...step,
+              breaks: { at: PLACES[broke % 3]! + random() * 0.25, by: random() < 0.5 ? "reset" : "cut" },
+            };
+          }
+          turn += 1;
+          return step;
+        },
+      });
+      const model = { ...WIRE_MODELS[wire], contextWindow: 1_000_000 };
+      const provider = new AiSdkProvider({
+        ...{ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "key", models: [model] },
+      });
+      const driver = new SqliteDriver({ path: store.at("sessions.db"), durability: "normal" });
+      const tools = builtinTools();
+      const options = { providers: [provider], driver, projectDir: folder.path, tools, maxIterations: TURNS + 1 };
+      const agent = new Agent(options);
+      t.after(async () => {
+        await agent.close();
+        await server.close();
+        await folder.remove();
+        await store.remove();
+      });
+      const retries: string[] = [];
+      agent.on("model.retried", ({ error }) => retries.push(error.message));
+      const run = await agent.run({ message: "Write them.", model: model.id, reasoningEffort: "low" });
+      let streamed = "";
+      for await (const event of run) if (event.type === "token") streamed += event.text ?? "";
+      const { output, iterations } = await run.result;
+      assert.ok(output.endsWith("All is written."), output);
+      assert.ok(streamed.endsWith(output));
+      assert.equal(iterations, TURNS);
+      assert.equal(retries.length, broke);
+      assert.ok(broke >= TURNS / EVERY);
+      const names = await readdir(folder.path);
+      assert.equal(names.length, TURNS - 1);
+      for (let n = 1; n < TURNS; n++) assert.equal(await folder.read(`f${n}.txt`), contentOf(n));
+      const stored = await agent.sessions.messages(run.sessionId);
+      assert.equal(stored.filter(({ role }) => role === "tool").length, TURNS - 1);
+      assert.ok(stored.filter(({ role }) => role === "tool").every(({ failed }) => !failed));
+      assert.deepEqual(server.violations, []);
+      t.diagnostic(
+        `${wire}: ${asked} answers, ${broke} broke off, ${stored.filter((m) => !m.finished).length} kept in part`,
+      );
+    });
+  }
+});

@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { after, afterEach, before, describe, it } from "node:test";
+import { AiSdkProvider, PRESETS, WIRES } from "gantry/adapters/ai-sdk-provider";
+import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { baseUrlOf, SITUATIONS, WIRE_MODELS } from "../../helpers/model-situations.js";
+
+const key = "sk-matrix-0123456789abcdef";
+
+for (const wire of WIRES) {
+  describe(`the wire ${wire} masters`, () => {
+    let server: FakeModelServer;
+    let provider: AiSdkProvider;
+    before(async () => {
+      server = await startFakeModelServer({ apiKey: key });
+      provider = new AiSdkProvider({ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: key });
+    });
+    afterEach(() => {
+      assert.deepEqual(server.violations, []);
+      assert.equal(server.queued, 0);
+    });
+    after(async () => {
+      await provider.close();
+      await server.close();
+    });
+    for (const { name, except, run } of SITUATIONS) {
+      if (except?.[wire] !== undefined) continue;
+      it(name, () => run({ wire, model: WIRE_MODELS[wire], server, provider, key }));
+    }
+  });
+}
+
+it("docs/models.md has the whole table, and every provider by name", async () => {
+  const text = (await readFile(new URL("../../../docs/models.md", import.meta.url), "utf8")).replaceAll(/ +/g, " ");
+  for (const { name, except } of SITUATIONS) {
+    const cells = WIRES.map((wire) => (except?.[wire] === undefined ? "yes" : `none: ${except[wire]}`));
+    assert.ok(text.includes(`| ${name} | ${cells.join(" | ")} |`), name);
+  }
+  for (const { id, name, wire } of PRESETS) assert.ok(text.includes(`| \`${id}\` | ${name} | ${wire} |`), id);
+});

@@ -1,0 +1,158 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, it } from "node:test";
+import { waitForUpdate } from "@pydantic/genai-prices";
+import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import { KeptPrices } from "../../../adapters/ai-sdk-provider/price-updates.js";
+import { Network } from "../../../adapters/ai-sdk-provider/network.js";
+import { startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { until } from "../../helpers/lab.js";
+import { ask, model, take } from "../../helpers/model-requests.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+type Json = Record<string, unknown>;
+
+/** A list as the package has it, in which one model costs so much, in USD per million tokens. */
+async function listWith(price: number, id = "brand-new-1"): Promise<Json[]> {
+  const shipped = (await waitForUpdate()) as unknown as Json[];
+  const fresh = { id, match: { equals: id }, prices: { input_mtok: price, output_mtok: price } };
+  return shipped.map((one) =>
+    one.id === "groq"
+      ? { ...one, models: [...(one.models as Json[]).filter((other) => other.id !== id), fresh] }
+      : { ...one },
+  );
+}
+
+/** A server that answers every request with what it is told to. */
+async function listServer(t: Hooks, answer: { status?: number; body: string }) {
+  const asked: string[] = [];
+  const server = createServer((request, response) => {
+    asked.push(request.url ?? "");
+    response.writeHead(answer.status ?? 200, { "content-type": "application/json" }).end(answer.body);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => void server.close());
+  return { asked, answer, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/prices.json` };
+}
+
+/** One answer of a model that nobody shipped a price of, by a provider that keeps its prices there; USD. */
+async function costOf(
+  _: Hooks,
+  prices: { file: string; url: string } | undefined,
+  settled: () => boolean,
+  id = "brand-new-1",
+) {
+  const models = await startFakeModelServer({
+    fallback: { say: [{ text: "x" }], usage: { input: 1_000_000, output: 0 } },
+  });
+  const provider = new AiSdkProvider({
+    preset: "groq",
+    baseUrl: models.baseUrl,
+    apiKey: "k",
+    ...(prices && { prices }),
+  });
+  try {
+    const { finish } = await take(provider, ask({ model: model({ id }) }));
+    await until(settled);
+    return finish.usage.cost;
+  } finally {
+    await provider.close();
+    await models.close();
+  }
+}
+
+describe("prices of today", () => {
+  it("are fetched behind the first answer, which does not wait for them, kept, and known from then on", async (t) => {
+    const folder = await tempDir(t);
+    const file = folder.at("home/prices.json");
+    const server = await listServer(t, { body: JSON.stringify(await listWith(7)) });
+    const prices = { file, url: server.url };
+    assert.equal(await costOf(t, prices, () => existsSync(file)), undefined);
+    assert.equal(await costOf(t, prices, () => true), 7);
+    assert.deepEqual(server.asked, ["/prices.json"], "once a day");
+    // As another process finds them, which asks nobody.
+    const { url, ...kept } = JSON.parse(await readFile(file, "utf8")) as Json;
+    assert.equal(url, server.url);
+    await writeFile(file, JSON.stringify({ ...kept, url, providers: await listWith(9) }));
+    const again = new KeptPrices(prices, undefined);
+    await again.load(await import("@pydantic/genai-prices"));
+    await again.refresh(new Network({ provider: "x", redact: (text) => text }).read, new AbortController().signal);
+    assert.equal(await costOf(t, undefined, () => true), 9);
+    assert.equal(server.asked.length, 1);
+    // A day later.
+    await writeFile(file, JSON.stringify({ ...kept, url, fetchedAt: Date.now() - 90_000_000 }));
+    const old = new KeptPrices(prices, undefined);
+    const network = new Network({ provider: "x", redact: (text) => text });
+    await old.refresh(network.read, new AbortController().signal);
+    await network.close();
+    assert.equal(server.asked.length, 2);
+    assert.equal(await costOf(t, undefined, () => true), 7);
+  });
+
+  it("are not fetched by who does not say where they are kept, nor for what has no prices", async (t) => {
+    const folder = await tempDir(t);
+    const server = await listServer(t, { body: "[]" });
+    const prices = { file: folder.at("prices.json"), url: server.url };
+    await costOf(t, undefined, () => true);
+    const models = await startFakeModelServer();
+    for (const preset of ["ollama", "nvidia"]) {
+      const provider = new AiSdkProvider({ preset, baseUrl: models.baseUrl, apiKey: "k", prices });
+      await take(provider, ask());
+      await provider.close();
+    }
+    await models.close();
+    assert.deepEqual(server.asked, []);
+  });
+
+  it("are none where something else comes, and what was known stays; told at debug alone", async (t) => {
+    const folder = await tempDir(t);
+    const good = await listWith(5, "brand-new-2");
+    const changed = (change: (one: Json) => Json) =>
+      JSON.stringify(good.map((one) => (one.id === "groq" ? change(one) : one)));
+    const models = (model: Json) => changed((one) => ({ ...one, models: [model] }));
+    const bad: Record<string, { status?: number; body: string }> = {
+      "a page": { body: "<html>login</html>" },
+      "an error": { status: 503, body: "[]" },
+      "another list": { body: "[]" },
+      "an object": { body: "{}" },
+      "a provider without models": { body: changed(({ models: _, ...rest }) => rest) },
+      "without those that everyone knows": { body: JSON.stringify(good.filter(({ id }) => id !== "openai")) },
+      "a negative price": { body: models({ id: "a", match: { equals: "a" }, prices: { input_mtok: -1 } }) },
+      "a price in words": { body: models({ id: "a", match: { equals: "a" }, prices: { input_mtok: "1" } }) },
+      "a match that takes for ever": { body: models({ id: "a", match: { regex: "^(a+)+$" }, prices: {} }) },
+      "one that takes long": { body: models({ id: "a", match: { regex: "a*b*c*d*$" }, prices: {} }) },
+      "a match that is none": { body: models({ id: "a", match: "a", prices: {} }) },
+      "an unknown kind of time": {
+        body: models({ id: "a", match: { equals: "a" }, prices: [{ constraint: { type: "moon" }, prices: {} }] }),
+      },
+      "more than it can be": { body: `[${" ".repeat(9 * 1024 * 1024)}]` },
+    };
+    for (const [what, answer] of Object.entries(bad)) {
+      const server = await listServer(t, answer);
+      const file = folder.at(`${server.url.replace(/\D/g, "")}.json`);
+      const lines: string[] = [];
+      const never = (): never => assert.fail(what);
+      const logger = { debug: (text: string) => void lines.push(text), info: never, warn: never, error: never };
+      const network = new Network({ provider: "x", redact: (text) => text });
+      const kept = new KeptPrices({ file, url: server.url }, logger);
+      for (let i = 0; i < 2; i++) await kept.refresh(network.read, new AbortController().signal);
+      await network.close();
+      assert.deepEqual(
+        [existsSync(file), server.asked.length, lines.length],
+        [false, 1, 1],
+        `${what}: ${lines.join()}`,
+      );
+      assert.equal(await costOf(t, undefined, () => true, "openai/gpt-oss-120b"), 0.15, what);
+    }
+    // What stands in the file is looked at in the same way.
+    const file = folder.at("broken.json");
+    for (const text of ["{", "[]", JSON.stringify({ fetchedAt: Date.now(), url: "u", providers: [] })]) {
+      await writeFile(file, text);
+      await new KeptPrices({ file, url: "u" }, undefined).load(await import("@pydantic/genai-prices"));
+      assert.equal(await costOf(t, undefined, () => true, "openai/gpt-oss-120b"), 0.15);
+    }
+  });
+});

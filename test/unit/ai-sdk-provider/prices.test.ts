@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { settle } from "../../../adapters/ai-sdk-provider/options.js";
+import { listedCost, listedPrices, reportedCost } from "../../../adapters/ai-sdk-provider/prices.js";
+import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import { startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { ask, model, take } from "../../helpers/model-requests.js";
+
+const usage = {
+  inputTokens: 100_000,
+  outputTokens: 5_000,
+  cacheReadTokens: 60_000,
+  cacheWriteTokens: 0,
+  reasoningTokens: 2_000,
+};
+const settings = (preset: string) => settle({ preset, apiKey: "k" });
+const near = (actual: number | undefined, expected: number): void =>
+  assert.ok(actual !== undefined && Math.abs(actual - expected) < 1e-9, `${actual} is not ${expected}`);
+const at = new Date("2026-11-01T12:00:00Z");
+
+describe("cost", () => {
+  it("is what the published prices say, cached and reasoning tokens included", async () => {
+    // USD per million tokens as published: input without the cached ones, cached, written to the cache, output with reasoning.
+    const M = 1e6;
+    near(await listedCost(usage, "gpt-5", settings("openai"), at), (40_000 * 1.25 + 60_000 * 0.125 + 5_000 * 10) / M);
+    near(
+      await listedCost({ ...usage, cacheWriteTokens: 10_000 }, "claude-sonnet-4-5", settings("anthropic"), at),
+      (30_000 * 3 + 60_000 * 0.3 + 10_000 * 3.75 + 5_000 * 15) / M,
+    );
+    near(
+      await listedCost(usage, "gemini-2.5-pro", settings("google"), at),
+      (40_000 * 1.25 + 60_000 * 0.125 + 5_000 * 10) / M,
+    );
+    // Dearer beyond 200,000 tokens of prompt.
+    near(
+      await listedCost(
+        { ...usage, inputTokens: 300_000, cacheReadTokens: 0 },
+        "gemini-2.5-pro",
+        settings("google"),
+        at,
+      ),
+      (300_000 * 2.5 + 5_000 * 15) / M,
+    );
+  });
+
+  it("is that of the same model however it is spelled, and of no other version", async () => {
+    const cost = (id: string, preset: string) =>
+      listedCost({ ...usage, inputTokens: 1e6, outputTokens: 0, cacheReadTokens: 0 }, id, settings(preset), at);
+    near(await cost("llama3.3-70b", "cerebras"), 0.85);
+    near(await cost("gemini-3-flash", "google"), 0.5);
+    assert.ok((await cost("gemini-3.6-flash", "google"))! > 0);
+    for (const [id, preset] of [
+      ["llama33-70b", "cerebras"],
+      ["gemini-3.9-flash", "google"],
+      ["gemini-pro-latest", "google"],
+      ["mistral-small-2506", "mistral"],
+      ["kimi-k3.1-pro", "moonshot"],
+      ["zai-glm-4.6", "cerebras"],
+    ] as const)
+      assert.equal(await cost(id, preset), undefined, id);
+  });
+
+  it("is not nothing where the list has a model and no price, and not that of long ago where a name stands for another", async () => {
+    assert.equal(await listedCost(usage, "qwen-3-coder-480b", settings("cerebras"), at), undefined);
+    assert.equal(await listedPrices("qwen-3-coder-480b", 1_000, settings("cerebras")), undefined);
+    for (const time of ["2026-11-01T12:00:00Z", "2026-11-01T20:00:00Z"]) {
+      const flash = await listedCost(usage, "deepseek-v4-flash", settings("deepseek"), new Date(time));
+      assert.ok(flash !== undefined && flash > 0);
+      for (const id of ["deepseek-chat", "deepseek-reasoner"])
+        near(await listedCost(usage, id, settings("deepseek"), new Date(time)), flash);
+    }
+  });
+
+  it("is unknown for unknown models, and nothing on one's own machine", async () => {
+    assert.equal(await listedCost(usage, "no-such-model-9", settings("openai"), at), undefined);
+    assert.equal(await listedCost(usage, "gpt-5", settings("ollama"), at), 0);
+    assert.equal(await listedCost(usage, "anything", settings("nvidia"), at), undefined);
+  });
+
+  it("is what the provider reports, where it does, in its own unit", () => {
+    const raw = { cost: 0.5, cost_in_usd_ticks: 12_500_000_000 };
+    assert.equal(reportedCost({ usage, raw }, settings("openrouter")), 0.5);
+    assert.equal(reportedCost({ usage, raw: { cost: { total_cost: 0.25 } } }, settings("perplexity")), 0.25);
+    assert.equal(reportedCost({ usage, raw }, settings("xai")), 1.25);
+    assert.equal(reportedCost({ usage, raw }, settings("groq")), undefined);
+  });
+
+  it("is left to the kernel where prices are configured", async () => {
+    const server = await startFakeModelServer({
+      fallback: { say: [{ text: "x" }], usage: { input: 1000, output: 100 } },
+    });
+    const provider = new AiSdkProvider({ preset: "groq", baseUrl: server.baseUrl, apiKey: "k" });
+    try {
+      const priced = await take(
+        provider,
+        ask({ model: model({ id: "openai/gpt-oss-120b", prices: { input: 1, output: 1 } }) }),
+      );
+      assert.equal(priced.finish.usage.cost, undefined);
+      const listed = await take(provider, ask({ model: model({ id: "openai/gpt-oss-120b" }) }));
+      near(listed.finish.usage.cost, (1000 * 0.15 + 100 * 0.6) / 1e6);
+    } finally {
+      await provider.close();
+      await server.close();
+    }
+  });
+
+  it("is told before a call, for a prompt as long as it will be", async () => {
+    const short = await listedPrices("gemini-2.5-pro", 1_000, settings("google"));
+    near(short?.input, 1.25);
+    near(short?.output, 10);
+    near((await listedPrices("gemini-2.5-pro", 300_000, settings("google")))?.input, 2.5);
+    near((await listedPrices("claude-sonnet-4-5", 1_000, settings("anthropic")))?.cacheWrite, 3.75);
+    assert.equal(await listedPrices("nobody-knows-it", 1_000, settings("openai")), undefined);
+    assert.deepEqual(await listedPrices("anything", 0, settings("ollama")), { input: 0, output: 0, cacheWrite: 0 });
+  });
+});

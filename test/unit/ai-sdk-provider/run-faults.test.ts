@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, it, type TestContext } from "node:test";
+import { Agent, builtinTools, type AgentEvent } from "gantry";
+import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/ai-sdk-provider";
+import { say, startFakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
+import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
+import { endOf, GOOD, RUN_FAULTS, type RunFault } from "../../helpers/run-faults.js";
+import { makeTempDir } from "../../helpers/temp.js";
+
+/** A run on a server that gives these answers, then good ones. */
+async function begin(t: TestContext, wire: WireName, steps: readonly FakeStep[], timeout?: number) {
+  const server = await startFakeModelServer({ fallback: say(GOOD), aside: say("A title") });
+  const model = WIRE_MODELS[wire];
+  const provider = new AiSdkProvider({
+    ...{ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "key", models: [model] },
+    ...(timeout === undefined ? {} : { timeout }),
+    maxRetries: 2,
+  });
+  const folder = await makeTempDir();
+  const agent = new Agent({ providers: [provider], projectDir: folder.path, tools: builtinTools() });
+  t.after(async () => {
+    await agent.close();
+    await server.close();
+    await folder.remove();
+  });
+  server.enqueue(...steps);
+  const run = await agent.run({ message: "Say it.", provider: "lab", model: model.id, reasoningEffort: "low" });
+  return { agent, server, folder, run };
+}
+
+async function prove(t: TestContext, wire: WireName, { steps, ends, timeout }: RunFault): Promise<void> {
+  const { agent, server, run } = await begin(t, wire, steps, timeout);
+  const events: AgentEvent[] = [];
+  for await (const event of run) events.push(event);
+  const texts = events.flatMap((event) => (event.type === "token" && event.text ? [event.text] : []));
+  if (ends === undefined) {
+    const { output, iterations } = await run.result;
+    assert.ok(output.endsWith(GOOD), output);
+    assert.equal(output.trim(), texts.join("").trim());
+    assert.equal(iterations, 1);
+    assert.equal(server.queued, 0);
+    const retries = events.filter(({ type }) => type === "retry").length;
+    // A machine that is busy may be silent for longer than was meant.
+    assert.ok(timeout === undefined ? retries === steps.length : retries >= steps.length, String(retries));
+    assert.equal(events.at(-1)?.type, "done");
+  } else {
+    await assert.rejects(run.result, { code: "provider", kind: ends });
+    assert.equal(events.at(-1)?.type, "error");
+  }
+  // What was told is stored, and nothing that did not come whole was done.
+  const messages = await agent.sessions.messages(run.sessionId);
+  const stored = messages.slice(1).flatMap(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")));
+  assert.equal(stored.join(""), texts.join(""));
+  assert.ok(messages.every(({ parts }) => parts.every(({ type }) => type !== "tool_call")));
+  // The server refuses what the real provider would.
+  assert.deepEqual(server.violations, []);
+}
+
+describe("a run", { concurrency: 24 }, () => {
+  for (const wire of WIRES) {
+    for (const fault of RUN_FAULTS) {
+      if (fault.except?.[wire] !== undefined) continue;
+      it(`on the wire ${wire} ${endOf(fault, wire)} after ${fault.name}`, (t) => prove(t, wire, fault));
+    }
+  }
+});
+
+describe("a run whose answers fail behind a tool's result", { concurrency: true }, () => {
+  for (const wire of WIRES) {
+    it(`goes on, in roles that the provider takes: ${wire}`, async (t) => {
+      const { agent, server, folder, run } = await begin(t, wire, [
+        { say: [{ reasoning: "I write." }, { call: { name: "write", arguments: { path: "a.txt", content: "a" } } }] },
+        { say: [] },
+        { say: [{ reasoning: "Hm." }] },
+        { say: [{ reasoning: "So." }, { text: ["It ", "is "] }, { reset: true }] },
+        { say: [{ reasoning: "On." }, { call: { name: "write", arguments: { path: "b.txt", content: "b" } } }] },
+        { say: [{ text: "It is " }, { error: { message: "Overloaded", type: "overloaded_error" } }] },
+      ]);
+      const { output, iterations } = await run.result;
+      assert.deepEqual([output, iterations], [`It is ${GOOD}`, 3]);
+      assert.deepEqual([await folder.read("a.txt"), await folder.read("b.txt")], ["a", "b"]);
+      assert.equal((await (await agent.run({ message: "More.", sessionId: run.sessionId })).result).output, GOOD);
+      assert.deepEqual(server.violations, []);
+    });
+  }
+});
+
+it("docs/models.md says so", async () => {
+  const text = (await readFile(new URL("../../../docs/models.md", import.meta.url), "utf8")).replaceAll(/ +/g, " ");
+  for (const fault of RUN_FAULTS) {
+    const row = `| ${fault.name} | ${WIRES.map((wire) => endOf(fault, wire)).join(" | ")} |`;
+    assert.ok(text.includes(row), row);
+  }
+});

@@ -1,0 +1,182 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, describe, it } from "node:test";
+import { hasCode, type ProviderError } from "gantry";
+import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/ai-sdk-provider";
+import { startFakeModelServer, type FakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
+import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
+import { ask, readTool, take } from "../../helpers/model-requests.js";
+
+async function fault(answer: Promise<unknown>): Promise<ProviderError> {
+  try {
+    await answer;
+  } catch (error) {
+    assert.ok(hasCode(error, "provider"), String(error));
+    return error;
+  }
+  return assert.fail("an answer");
+}
+
+const events = (...values: object[]): FakeStep => ({
+  status: 200,
+  headers: { "content-type": "text/event-stream" },
+  body: values.map((value) => `data: ${JSON.stringify(value)}\n\n`).join(""),
+});
+
+/** A call without a name, in each wire's shape. */
+const NAMELESS: Record<WireName, FakeStep> = {
+  openai: events({
+    choices: [
+      {
+        index: 0,
+        delta: { tool_calls: [{ index: 0, id: "c", function: { arguments: "{}" } }] },
+        finish_reason: "stop",
+      },
+    ],
+  }),
+  "openai-responses": events(
+    {
+      type: "response.output_item.done",
+      output_index: 0,
+      item: { type: "function_call", call_id: "c", arguments: "{}" },
+    },
+    { type: "response.completed", response: {} },
+  ),
+  anthropic: events(
+    { type: "content_block_start", index: 0, content_block: { type: "tool_use", id: "c", name: "", input: {} } },
+    { type: "message_delta", delta: { stop_reason: "tool_use" } },
+  ),
+  google: events({ candidates: [{ content: { parts: [{ functionCall: { args: {} } }] }, finishReason: "STOP" }] }),
+};
+
+for (const wire of WIRES) {
+  describe(`what a model does wrongly on the wire ${wire}`, () => {
+    const request = ask({ model: WIRE_MODELS[wire], tools: [readTool], effort: "low" });
+    let server: FakeModelServer;
+    let provider: AiSdkProvider;
+    before(async () => {
+      server = await startFakeModelServer();
+      provider = new AiSdkProvider({ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "k" });
+    });
+    afterEach(() => assert.equal(server.queued, 0));
+    after(async () => {
+      await provider.close();
+      await server.close();
+    });
+    const slip = async (step: FakeStep, what: string): Promise<void> => {
+      server.enqueue(step);
+      const error = await fault(take(provider, request));
+      assert.deepEqual([error.kind, error.message], ["malformed_answer", `lab: malformed_answer: ${what}`]);
+      assert.match(error.hint ?? "", /^Your last /);
+    };
+
+    it("is no success: an empty answer, white space, thoughts alone, a call without a name", async () => {
+      await slip({ say: [{ open: true }] }, "an empty answer");
+      await slip({ say: [{ text: "\n \n" }] }, "an empty answer");
+      await slip({ say: [{ reasoning: "Hm." }] }, "thoughts without an answer");
+      await slip(NAMELESS[wire], "a tool call without a name");
+    });
+
+    if (wire === "openai" || wire === "anthropic") {
+      it("is no success: to stop for a call that does not come", async () => {
+        await slip({ say: [{ text: "I read." }], finish: "tool_calls" }, "it stopped to call a tool, but called none");
+      });
+    }
+
+    it("is left as it is where asking again would not help: cut off at its limit, filtered", async () => {
+      for (const finish of ["length", "content_filter"] as const) {
+        server.enqueue({ say: [{ reasoning: "Hm." }], finish });
+        assert.equal((await take(provider, request)).finish.reason, finish);
+      }
+    });
+
+    it("is not what the server does wrongly amid an answer", async () => {
+      for (const [error, kind] of [
+        [{ message: "Overloaded", type: "overloaded_error" }, "overloaded"],
+        [{ message: "The server had an error", type: "server_error" }, "server"],
+        [{ message: "CUDA out of memory" }, "server"],
+      ] as const) {
+        server.enqueue({ say: [{ text: "a" }, { error }] });
+        const thrown = await fault(take(provider, request));
+        assert.deepEqual([thrown.kind, thrown.retryable], [kind, true], thrown.message);
+      }
+    });
+  });
+}
+
+describe("what a provider tells beside the answer", () => {
+  let server: FakeModelServer;
+  const open: AiSdkProvider[] = [];
+  const make = (preset: string): AiSdkProvider => {
+    const provider = new AiSdkProvider({ preset, name: "lab", baseUrl: server.baseUrl, apiKey: "k" });
+    open.push(provider);
+    return provider;
+  };
+  before(async () => {
+    server = await startFakeModelServer();
+  });
+  after(async () => {
+    await Promise.all(open.map((provider) => provider.close()));
+    await server.close();
+  });
+
+  it("groq: a call that it could not read is the model's slip, before the answer and amid it", async () => {
+    const failed = '<function=read{"path": "a"</function>';
+    const error = {
+      message: "Failed to call a function. Please adjust your prompt.",
+      type: "invalid_request_error",
+      code: "tool_use_failed",
+      failed_generation: failed,
+    };
+    server.enqueue(
+      { status: 400, body: { error } },
+      {
+        status: 200,
+        headers: { "content-type": "text/event-stream" },
+        body: `event: error\ndata: ${JSON.stringify({ error: { ...error, status_code: 400 } })}\n\n`,
+      },
+    );
+    const provider = make("groq");
+    for (let i = 0; i < 2; i++) {
+      const thrown = await fault(take(provider, ask({ tools: [readTool] })));
+      assert.deepEqual(
+        [thrown.kind, thrown.message],
+        ["malformed_answer", `lab: 400: the model made a malformed tool call: ${failed}`],
+      );
+      assert.ok(thrown.hint?.includes(failed), thrown.hint);
+    }
+  });
+
+  it("llama.cpp: what stopped it amid an answer, in a field of its own", async () => {
+    const told = JSON.stringify({ error: { message: "failed to decode, try again" } });
+    const begun = JSON.stringify({ choices: [{ index: 0, delta: { content: "a" } }] });
+    server.enqueue({
+      status: 200,
+      headers: { "content-type": "text/event-stream" },
+      body: `data: ${begun}\n\nerror: ${told}\n\n`,
+    });
+    const thrown = await fault(take(make("llamacpp"), ask()));
+    assert.deepEqual([thrown.kind, thrown.message], ["server", "lab: server: failed to decode, try again"]);
+  });
+
+  it("openrouter: its own cost is the cost, with what a key of one's own costs elsewhere", async () => {
+    const chunk = (usage: object): FakeStep =>
+      events({
+        choices: [{ index: 0, delta: { content: "Hi" }, finish_reason: "stop" }],
+        usage: { prompt_tokens: 1000, completion_tokens: 200, ...usage },
+      });
+    server.dialect = { body: ["usage"] };
+    const provider = make("openrouter");
+    const { signal } = new AbortController();
+    const prices = { input: 3, output: 15 };
+    const request = ask({ model: { id: "anthropic/claude-sonnet-4.5", name: "C", ownedBy: "a", prices } });
+    for (const [usage, cost] of [
+      [{ cost: 0.00123456 }, 0.00123456],
+      [{ cost: "0.00123456" }, 0.00123456],
+      [{ cost: 0.001, is_byok: true, cost_details: { upstream_inference_cost: 0.02 } }, 0.021],
+    ] as const) {
+      server.enqueue(chunk(usage));
+      const { finish } = await take(provider, request, signal);
+      assert.deepEqual([finish.usage.cost, finish.usage.costReported], [cost, true]);
+    }
+  });
+});

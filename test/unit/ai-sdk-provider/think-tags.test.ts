@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import { ThinkTags } from "../../../adapters/ai-sdk-provider/think-tags.js";
+import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { ask, take } from "../../helpers/model-requests.js";
+
+function tell(pieces: readonly string[]): { reasoning: string; text: string } {
+  const tags = new ThinkTags();
+  const told = [...pieces.flatMap((piece) => tags.push(piece)), ...tags.end()];
+  const of = (kind: string): string => told.map((entry) => (entry.kind === kind ? entry.text : "")).join("");
+  return { reasoning: of("reasoning"), text: of("text") };
+}
+
+describe("thoughts in tags", () => {
+  const answers: [answer: string, reasoning: string, text: string][] = [
+    ["<think>hm</think>\n\nYes.", "hm", "Yes."],
+    ["\n<think>\na < b </thin k> c</think>Yes <think>no</think>", "\na < b </thin k> c", "Yes <think>no</think>"],
+    ["Plain <think>x</think>", "", "Plain <think>x</think>"],
+    ["<thin", "", "<thin"],
+    ["<think>never closed </thi", "never closed </thi", ""],
+    ["<think></think>Yes", "", "Yes"],
+    ["  indented", "", "  indented"],
+    ["", "", ""],
+  ];
+  it("are told from the answer, however it is cut", () => {
+    for (const [answer, reasoning, text] of answers) {
+      assert.deepEqual(tell([answer]), { reasoning, text }, answer);
+      assert.deepEqual(tell([...answer]), { reasoning, text }, answer);
+      for (let at = 1; at < answer.length; at++)
+        assert.deepEqual(tell([answer.slice(0, at), answer.slice(at)]), { reasoning, text }, answer);
+    }
+  });
+
+  it("come as reasoning, in a block of their own before the text", async () => {
+    const server = await startFakeModelServer();
+    const provider = new AiSdkProvider({ name: "lab", baseUrl: server.baseUrl });
+    try {
+      server.enqueue(say(["<thi", "nk>Let me", " see.</think>\n", "\nHello", "!"]), say("<t"), {
+        say: [{ reasoning: "Told apart." }, { text: "<think>is a tag" }],
+      });
+      const { message } = await take(provider, ask());
+      assert.deepEqual(message.parts, [
+        { type: "reasoning", text: "Let me see." },
+        { type: "text", text: "Hello!" },
+      ]);
+      assert.equal((await take(provider, ask())).text, "<t");
+      assert.equal((await take(provider, ask())).text, "<think>is a tag");
+    } finally {
+      await provider.close();
+      await server.close();
+    }
+  });
+});

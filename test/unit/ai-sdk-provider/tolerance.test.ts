@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, describe, it } from "node:test";
+import { AiSdkProvider, type WireName } from "gantry/adapters/ai-sdk-provider";
+import type { Bytes } from "../../../adapters/ai-sdk-provider/pieces.js";
+import { AnswerBody } from "../../../adapters/ai-sdk-provider/reading/answer-body.js";
+import { streamAnswer } from "../../../adapters/ai-sdk-provider/stream.js";
+import type { OwnWire } from "../../../adapters/ai-sdk-provider/wires/wire.js";
+import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
+import { ask, gather, type Taken } from "../../helpers/model-requests.js";
+import { ODDITIES, type Expected } from "../../helpers/odd-answers.js";
+
+/** Bytes of an answer, in pieces of one size. */
+function pieces(text: string, size: number): Bytes {
+  const bytes = Buffer.from(text);
+  let at = 0;
+  return {
+    async next() {
+      const piece = bytes.subarray(at, (at += size));
+      return piece.length === 0 ? undefined : piece;
+    },
+    leave: () => undefined,
+  };
+}
+
+function told({ text, reasoning, calls, finish }: Taken): Expected {
+  const { inputTokens, outputTokens, cacheReadTokens, reasoningTokens, estimated } = finish.usage;
+  return {
+    text,
+    reasoning,
+    calls: calls.map(({ name, arguments: args }) => [name, args]),
+    reason: finish.reason,
+    usage: estimated === true ? null : [inputTokens, outputTokens, cacheReadTokens, reasoningTokens],
+  };
+}
+
+const load: Record<WireName, () => Promise<{ wire: OwnWire }>> = {
+  openai: () => import("../../../adapters/ai-sdk-provider/wires/openai.js"),
+  "openai-responses": () => import("../../../adapters/ai-sdk-provider/wires/openai-responses.js"),
+  anthropic: () => import("../../../adapters/ai-sdk-provider/wires/anthropic.js"),
+  google: () => import("../../../adapters/ai-sdk-provider/wires/google.js"),
+};
+
+for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof ODDITIES)[WireName]][]) {
+  describe(`the wire ${wire} reads on over`, () => {
+    const request = ask({ model: WIRE_MODELS[wire] });
+    const { signal } = new AbortController();
+    let server: FakeModelServer;
+    let provider: AiSdkProvider;
+    before(async () => {
+      server = await startFakeModelServer();
+      provider = new AiSdkProvider({ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "k" });
+    });
+    afterEach(() => assert.equal(server.queued, 0));
+    after(async () => {
+      await provider.close();
+      await server.close();
+    });
+    for (const { name, body, type = "text/event-stream", expected } of oddities) {
+      const due = { text: "Hello", reasoning: "", calls: [], reason: "stop", usage: null, ...expected };
+      it(name, async () => {
+        server.enqueue({ status: 200, body, headers: { "content-type": type } });
+        assert.deepEqual(told(await gather(provider.stream(request, signal), "lab", "m")), due, "from a server");
+        const { wire: protocol } = await load[wire]();
+        for (const size of [7, 1]) {
+          const reading = {
+            provider: "lab",
+            redact: (text: string) => text,
+            wire: protocol,
+            mark: undefined,
+            price: ({ usage }: { usage: Taken["finish"]["usage"] }) => Promise.resolve(usage),
+          };
+          const source = new AnswerBody(pieces(body, size), "http://lab/", protocol.reader(), reading);
+          const attempt = { reading, ask: async () => source, again: () => false };
+          const answer = await gather(
+            streamAnswer(async () => attempt, request, signal),
+            "lab",
+            "m",
+          );
+          assert.deepEqual(told(answer), due, `in pieces of ${size}`);
+        }
+      });
+    }
+  });
+}

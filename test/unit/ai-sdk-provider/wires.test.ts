@@ -1,0 +1,312 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, describe, it } from "node:test";
+import { hasCode, type Model, type ModelRequest } from "gantry";
+import { AiSdkProvider, type AiSdkProviderOptions, type WireName } from "gantry/adapters/ai-sdk-provider";
+import { fail, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
+import {
+  ask,
+  assistant,
+  model,
+  PDF,
+  PNG,
+  readTool,
+  result,
+  take,
+  toolCall,
+  user,
+  writeTool,
+} from "../../helpers/model-requests.js";
+
+describe("each wire's own ways", () => {
+  let server: FakeModelServer;
+  const open: AiSdkProvider[] = [];
+  const make = (wire: WireName, rest: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
+    const provider = new AiSdkProvider({
+      name: "lab",
+      driver: wire,
+      baseUrl: baseUrlOf(wire, server),
+      apiKey: "k",
+      ...rest,
+    });
+    open.push(provider);
+    return provider;
+  };
+  const sent = async (
+    wire: WireName,
+    request: Partial<ModelRequest>,
+    rest?: Partial<AiSdkProviderOptions>,
+    // Bodies of four shapes.
+    // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  ): Promise<any> => {
+    await take(make(wire, rest), ask({ model: WIRE_MODELS[wire], ...request }));
+    return server.requests.at(-1)!.body;
+  };
+
+  before(async () => {
+    server = await startFakeModelServer();
+  });
+  afterEach(async () => {
+    assert.deepEqual(server.violations, []);
+    await Promise.all(open.splice(0).map((provider) => provider.close()));
+  });
+  after(() => server.close());
+
+  it("openai-responses: nothing stored, reasoning encrypted, the cache key sent, schemas as they are", async () => {
+    const body = await sent("openai-responses", { tools: [readTool], effort: "high" });
+    assert.equal(body.store, false);
+    assert.deepEqual(body.include, ["reasoning.encrypted_content"]);
+    assert.equal(body.prompt_cache_key, "session-1");
+    assert.deepEqual(body.reasoning, { effort: "high", summary: "auto" });
+    assert.equal(body.tools[0].strict, false);
+    const plain = await sent("openai-responses", { model: model({ id: "gpt-4.1" }), effort: "high", temperature: 0.3 });
+    assert.deepEqual([plain.reasoning, plain.temperature], [undefined, 0.3]);
+  });
+
+  it("openai-responses: minimal effort only where it is known, summaries only where they are allowed", async () => {
+    assert.equal((await sent("openai-responses", { effort: "minimal" })).reasoning.effort, "minimal");
+    assert.equal(
+      (await sent("openai-responses", { effort: "minimal", model: model({ id: "gpt-5.2", reasoning: true }) }))
+        .reasoning.effort,
+      "low",
+    );
+    server.enqueue(fail(400, "Your organization must be verified to generate reasoning summaries."));
+    const body = await sent("openai-responses", { effort: "low" });
+    assert.deepEqual(body.reasoning, { effort: "low" });
+  });
+
+  it("anthropic: marks on system, last tool and the last two turns, and no more", async () => {
+    const messages = [
+      user("One"),
+      assistant(toolCall("c1", "read", { path: "a" })),
+      result("c1", "read", "A"),
+      assistant("Done."),
+      user("Two"),
+      assistant(toolCall("c2", "read", { path: "b" }), toolCall("c3", "read", { path: "c" })),
+      result("c2", "read", "B"),
+      result("c3", "read", "C", true),
+    ];
+    const body = await sent("anthropic", { tools: [readTool, writeTool], messages });
+    const mark = { type: "ephemeral" };
+    assert.deepEqual(body.system.at(-1).cache_control, mark);
+    assert.deepEqual(
+      body.tools.map((tool: { cache_control?: unknown }) => tool.cache_control),
+      [undefined, mark],
+    );
+    const marked = body.messages.flatMap((message: { content: { cache_control?: unknown }[] }, index: number) =>
+      message.content.flatMap((block, part) => (block.cache_control === undefined ? [] : [`${index}.${part}`])),
+    );
+    assert.deepEqual(marked, ["4.0", "6.1"]);
+    assert.deepEqual(
+      body.messages[6].content.map((block: { is_error?: boolean }) => block.is_error ?? false),
+      [false, true],
+    );
+  });
+
+  it("anthropic: thinks by budget or by itself, as the model does, within the limit of the answer", async () => {
+    const effort = "medium";
+    const older = await sent("anthropic", { effort, temperature: 0.3 });
+    assert.deepEqual(
+      [older.thinking, older.max_tokens, older.temperature],
+      [{ type: "enabled", budget_tokens: 12_000 }, 64_000, undefined],
+    );
+    const newer = await sent("anthropic", { effort, model: model({ id: "claude-sonnet-4-6" }) });
+    assert.deepEqual(
+      [newer.thinking.type, newer.output_config, newer.max_tokens],
+      ["adaptive", { effort: "medium" }, 128_000],
+    );
+    const small = await sent("anthropic", {
+      effort: "high",
+      model: model({ id: "claude-sonnet-4-5", maxOutput: 4000 }),
+    });
+    assert.deepEqual([small.thinking.budget_tokens, small.max_tokens], [2000, 4000]);
+    const unasked = await sent("anthropic", {});
+    assert.deepEqual([unasked.thinking.budget_tokens, unasked.max_tokens], [12_000, 64_000]);
+    const off = await sent("anthropic", { thinks: false });
+    assert.deepEqual([off.thinking, off.max_tokens], [undefined, 64_000]);
+    const other = await sent("anthropic", { model: model({ id: "kimi-k2" }), tools: [readTool] });
+    assert.deepEqual([other.max_tokens, other.tools[0].eager_input_streaming], [8192, undefined]);
+  });
+
+  it("anthropic: leaves room for the prompt in the window", async () => {
+    const narrow = { ...WIRE_MODELS.anthropic, contextWindow: 70_000 };
+    const body = await sent("anthropic", { model: narrow, messages: [user("x".repeat(60_000))] });
+    assert.ok(body.max_tokens > 40_000 && body.max_tokens < 51_000, String(body.max_tokens));
+  });
+
+  it("anthropic: files and images stay within results of tools; redacted thinking goes back", async () => {
+    server.enqueue({
+      say: [
+        { reasoning: "", redacted: true },
+        { reasoning: "Then." },
+        { call: { name: "read", arguments: { path: "a" } } },
+      ],
+    });
+    const provider = make("anthropic");
+    const request = ask({ model: WIRE_MODELS.anthropic, tools: [readTool], effort: "low" });
+    const { message, calls } = await take(provider, request);
+    const parts = [
+      { type: "text" as const, text: "both" },
+      { type: "image" as const, mediaType: "image/png", data: PNG },
+      { type: "file" as const, mediaType: "application/octet-stream", filename: "a.pdf", data: PDF },
+    ];
+    await take(provider, { ...request, messages: [...request.messages, message, result(calls[0]!.id, "read", parts)] });
+    const { messages } = server.requests.at(-1)!.body;
+    assert.deepEqual(
+      messages[1].content.map(({ type }: { type: string }) => type),
+      ["redacted_thinking", "thinking", "tool_use"],
+    );
+    assert.deepEqual(
+      messages[2].content[0].content.map(({ type }: { type: string }) => type),
+      ["text", "image", "document"],
+    );
+  });
+
+  it("google: levels for Gemini 3, budgets for 2.5, neither for those before", async () => {
+    const three = await sent("google", { effort: "high" });
+    assert.deepEqual(three.generationConfig.thinkingConfig, { includeThoughts: true, thinkingLevel: "high" });
+    const two5 = await sent("google", { effort: "low", model: model({ id: "gemini-2.5-flash" }) });
+    assert.deepEqual(two5.generationConfig.thinkingConfig, { includeThoughts: true, thinkingBudget: 4096 });
+    const two = await sent("google", { effort: "low", model: model({ id: "gemini-2.0-flash" }) });
+    assert.equal(two.generationConfig.thinkingConfig, undefined);
+  });
+
+  it("google: images of results inside for Gemini 3, behind them for others", async () => {
+    const messages = [
+      user("Look"),
+      assistant(toolCall("c1", "read", { path: "a.png" })),
+      result("c1", "read", [{ type: "image", mediaType: "image/png", data: PNG }]),
+    ];
+    const inside = await sent("google", { tools: [readTool], messages });
+    assert.equal(inside.contents.at(-1).parts[0].functionResponse.parts[0].inlineData.data, PNG);
+    const behind = await sent("google", { tools: [readTool], messages, model: model({ id: "gemini-2.5-pro" }) });
+    assert.equal(behind.contents.at(-1).parts[1].inlineData.data, PNG);
+  });
+
+  it("google: a call that its model garbled is a slip, and the model's words are in the hint", async () => {
+    const cut = (candidate: object): string => `data: ${JSON.stringify({ candidates: [candidate] })}\n\n`;
+    for (const [finishReason, why] of [
+      ["MALFORMED_FUNCTION_CALL", "the model made a malformed tool call"],
+      ["UNEXPECTED_TOOL_CALL", "the model called a tool where none was expected"],
+      ["MALFORMED_RESPONSE", "the model made a malformed answer"],
+    ] as const) {
+      const finishMessage = "Malformed function call: print(default_api.read(path";
+      server.enqueue({
+        say: [{ raw: cut({ content: { parts: [], role: "model" }, finishReason, finishMessage }) }],
+        finish: "none",
+      });
+      await assert.rejects(
+        take(make("google"), ask({ model: WIRE_MODELS.google })),
+        (error) =>
+          hasCode(error, "provider") &&
+          error.kind === "malformed_answer" &&
+          error.message === `lab: malformed_answer: ${why}: ${finishMessage}` &&
+          error.hint?.includes("default_api.read") === true,
+      );
+    }
+  });
+
+  it("the preset openai speaks responses, but chat completions to whoever stands in front of it", async () => {
+    const chat = await sent("openai", { model: model({ id: "gpt-5", maxOutput: 500 }) }, { preset: "openai" });
+    assert.deepEqual(
+      [chat.max_completion_tokens, chat.max_tokens, chat.prompt_cache_key],
+      [500, undefined, "session-1"],
+    );
+    const provider = new AiSdkProvider({ preset: "openai", baseUrl: server.baseUrl, apiKey: "k" });
+    open.push(provider);
+    await take(provider, ask());
+    assert.equal(server.requests.at(-1)!.wire, "openai");
+  });
+
+  it("openai-responses: what a model refuses is left out from then on, the limit of the answer too", async () => {
+    server.enqueue(
+      fail(400, "Unsupported parameter: 'max_output_tokens' is not supported with this model."),
+      fail(400, "Unsupported parameter: 'prompt_cache_key' is not supported with this model."),
+    );
+    const before = server.requests.length;
+    const provider = make("openai-responses");
+    const request = ask({ model: { ...WIRE_MODELS["openai-responses"], maxOutput: 900 } });
+    await take(provider, request);
+    await take(provider, request);
+    const told = server.requests.slice(before).map(({ body }) => [body.max_output_tokens, body.prompt_cache_key]);
+    assert.deepEqual(told, [
+      [900, "session-1"],
+      [undefined, "session-1"],
+      [undefined, undefined],
+      [undefined, undefined],
+    ]);
+  });
+
+  it("no effort is asked of a model that is said not to reason, on any wire", async () => {
+    for (const wire of ["openai", "openai-responses", "anthropic", "google"] as const) {
+      const body = await sent(wire, { model: { ...WIRE_MODELS[wire], reasoning: false }, effort: "high" });
+      assert.doesNotMatch(JSON.stringify(body), /effort|thinking|reasoning"/, wire);
+    }
+  });
+
+  it("azure takes the key in its own header", async () => {
+    const provider = new AiSdkProvider({ preset: "azure", baseUrl: server.baseUrl, apiKey: "azure-key" });
+    open.push(provider);
+    await take(provider, ask({ model: model({ id: "my-deployment" }) }));
+    const { wire, headers } = server.requests.at(-1)!;
+    assert.deepEqual([wire, headers["api-key"]], ["openai-responses", "azure-key"]);
+  });
+
+  it("mistral gets ids of nine letters and digits", async () => {
+    const messages = [
+      user("One"),
+      assistant(toolCall("toolu_01ABC", "read", { path: "a" })),
+      result("toolu_01ABC", "read", "A"),
+    ];
+    const body = await sent("openai", { messages, tools: [readTool] }, { preset: "mistral" });
+    assert.match(body.messages[2].tool_calls[0].id, /^[a-zA-Z0-9]{9}$/);
+    assert.equal(body.messages[3].tool_call_id, body.messages[2].tool_calls[0].id);
+    assert.equal(body.stream_options, undefined);
+  });
+
+  it("google: a wait told in the body is heard", async () => {
+    const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "34.5s" }];
+    server.enqueue({
+      status: 429,
+      body: { error: { code: 429, message: "Quota.", status: "RESOURCE_EXHAUSTED", details } },
+    });
+    await assert.rejects(
+      take(make("google"), ask({ model: WIRE_MODELS.google })),
+      (error) => hasCode(error, "provider") && error.kind === "rate_limit" && error.retryAfterMs === 34_500,
+    );
+  });
+
+  it("a provider's name is its own business: dots and capitals change nothing on the wire", async () => {
+    for (const wire of ["openai-responses", "anthropic", "google"] as const) {
+      const provider = make(wire, { name: "My.Lab_1-2" });
+      server.enqueue({ say: [{ reasoning: "Hm." }, { call: { name: "read", arguments: { path: "a" } } }] });
+      const request = ask({ model: WIRE_MODELS[wire], tools: [readTool], effort: "low" });
+      const { message, calls } = await take(provider, request);
+      await take(provider, { ...request, messages: [...request.messages, message, result(calls[0]!.id, "read", "A")] });
+      // Signed things came back.
+      assert.match(
+        JSON.stringify(server.requests.at(-1)!.body),
+        /encrypted_content":"c2ln|signature":"c2ln|thoughtSignature":"c2ln/,
+      );
+    }
+  });
+
+  it("an environment with other keys changes nothing", async () => {
+    const names = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"];
+    const before = names.map((name) => process.env[name]);
+    for (const name of names) process.env[name] = "stolen-key-0123456789";
+    try {
+      for (const wire of ["openai", "openai-responses", "anthropic", "google"] as const) {
+        const provider = new AiSdkProvider({ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server) });
+        open.push(provider);
+        await take(provider, ask({ model: WIRE_MODELS[wire] as Model }));
+        assert.ok(!JSON.stringify(server.requests.at(-1)!.headers).includes("stolen"), wire);
+      }
+    } finally {
+      for (const [index, name] of names.entries()) {
+        if (before[index] === undefined) delete process.env[name];
+        else process.env[name] = before[index];
+      }
+    }
+  });
+});

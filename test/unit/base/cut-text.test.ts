@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import fc from "fast-check";
+import { capText, cutMiddle, HeadTail } from "../../../src/base/cut-text.js";
+
+it("leaves what fits alone", () => {
+  assert.equal(capText("äöü", 6), "äöü");
+  assert.equal(capText("", 0), "");
+});
+
+it("cuts the middle at lines and says how much", () => {
+  const text = Array.from({ length: 1000 }, (_, i) => `line ${i}`).join("\n");
+  const cut = cutMiddle(text, 1000, "read the rest");
+  assert.match(cut, /^line 0\nline 1\n/);
+  assert.match(cut, /\nline 999$/);
+  const kept = cut
+    .split("\n")
+    .filter((line) => /^line \d+$/.test(line))
+    .join("\n");
+  const gone = Number(
+    /\[\.\.\. ([\d,]+) bytes cut from the middle; read the rest \.\.\.\]/.exec(cut)![1]!.replaceAll(",", ""),
+  );
+  assert.equal(cut.split("\n").length, kept.split("\n").length + 1);
+  assert.ok(Math.abs(gone + kept.length - text.length) <= 2);
+});
+
+it("never passes the limit and never breaks a code point", () => {
+  fc.assert(
+    fc.property(
+      fc.string({ unit: "binary", maxLength: 400 }),
+      fc.integer({ min: 0, max: 500 }),
+      fc.integer({ min: 1, max: 4 }),
+      (part, bytes, times) => {
+        const text = part.repeat(times).toWellFormed();
+        const cut = capText(text, bytes);
+        assert.ok(Buffer.byteLength(cut) <= bytes);
+        assert.ok(cut.isWellFormed());
+        if (!text.includes("\uFFFD")) assert.ok(!cut.includes("\uFFFD"));
+      },
+    ),
+  );
+});
+
+it("keeps head and tail of a stream in bounded memory", () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.uint8Array({ minLength: 1, maxLength: 300 }), { maxLength: 40 }),
+      fc.integer({ min: 2, max: 2000 }),
+      (chunks, bytes) => {
+        const kept = new HeadTail(bytes);
+        for (const chunk of chunks) kept.push(Buffer.from(chunk));
+        const whole = Buffer.concat(chunks);
+        assert.equal(kept.total, whole.length);
+        if (whole.length <= bytes - 1) assert.equal(kept.text(), whole.toString());
+      },
+    ),
+  );
+  const kept = new HeadTail(1000);
+  for (let i = 0; i < 100_000; i++) kept.push(Buffer.from(`${i}\n`));
+  const text = kept.text();
+  assert.ok(Buffer.byteLength(text) < 1200);
+  assert.match(text, /^0\n1\n/);
+  assert.match(text, /99999\n$/);
+});

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { newId, randomBytes } from "../../../src/base/ids.js";
+import { tempDir } from "../../helpers/temp.js";
+
+describe("newId", () => {
+  it("makes UUIDs of version 7 that tell when they were made", () => {
+    const before = Date.now();
+    const id = newId();
+    assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    const made = parseInt(id.replace("-", "").slice(0, 12), 16);
+    assert.ok(made >= before && made <= Date.now());
+  });
+
+  it("makes them in order, however many in one millisecond, and none twice", () => {
+    const ids = Array.from({ length: 20_000 }, newId);
+    assert.deepEqual([...ids].sort(), ids);
+    assert.equal(new Set(ids).size, ids.length);
+  });
+
+  it("makes them in order while the clock goes back", (t) => {
+    const first = newId();
+    t.mock.timers.enable({ apis: ["Date"], now: Date.now() - 60_000 });
+    const later = [newId(), newId()];
+    assert.deepEqual([first, ...later].sort(), [first, ...later]);
+  });
+
+  it("leaves nobody to guess one from another", () => {
+    const ends = Array.from({ length: 1_000 }, () => newId().slice(-12));
+    assert.equal(new Set(ends).size, ends.length);
+  });
+});
+
+describe("randomBytes", () => {
+  it("are of the system, and else of Node", async (t) => {
+    const folder = await tempDir(t);
+    writeFileSync(folder.at("short"), "abc");
+    for (const source of [undefined, folder.at("none"), folder.at("short"), folder.path]) {
+      const [one, other] = [randomBytes(32, source), randomBytes(32, source)];
+      assert.equal(one.length, 32);
+      assert.notDeepEqual(one, other);
+      assert.ok(new Set(one).size > 8, "no run of the same");
+    }
+  });
+});

@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createLogger } from "gantry";
+import { redact } from "../../../src/base/redact.js";
+
+describe("the log", () => {
+  it("leaves out what is below its level", () => {
+    const lines: string[] = [];
+    const logger = createLogger({ level: "warn", write: (line) => lines.push(line) });
+    logger.info("no");
+    logger.warn("yes", { a: 1 });
+    assert.equal(lines.length, 1);
+    assert.match(lines[0] ?? "", /^\d{4}-\d\d-\d\dT[\d:.]+Z warn yes {"a":1}$/);
+  });
+
+  it("never holds a secret, in whichever field it stands, nor what looks like a key", () => {
+    const lines: string[] = [];
+    const logger = createLogger({ level: "debug", write: (line) => lines.push(line), secrets: () => ["hunter22"] });
+    logger.error("oops hunter22", {
+      error: new Error("Bearer abcdefgh12345678"),
+      deep: { key: "sk-abcdefghijklmnopqrstuvwx" },
+    });
+    const all = lines.join("\n");
+    for (const secret of ["hunter22", "abcdefgh12345678", "sk-abcdef"]) assert.ok(!all.includes(secret), secret);
+    assert.match(all, /\[redacted\]/);
+  });
+
+  it("knows a secret also as JSON writes it", () => {
+    const lines: string[] = [];
+    const logger = createLogger({ level: "debug", write: (line) => lines.push(line), secrets: () => ['pass"word\\1'] });
+    logger.error("oops", { header: 'pass"word\\1' });
+    assert.match(lines[0] ?? "", /"header":"\[redacted\]"/);
+  });
+
+  it("stays one line, whatever is logged", () => {
+    const lines: string[] = [];
+    const logger = createLogger({ level: "debug", write: (line) => lines.push(line) });
+    const circle: Record<string, unknown> = {};
+    circle["self"] = circle;
+    logger.info("forged\n2026-01-01T00:00:00.000Z error break-in\u2028\u001b[2J", circle);
+    assert.equal(lines.length, 1);
+    // eslint-disable-next-line no-control-regex
+    assert.doesNotMatch(lines[0] ?? "", /[\n\r\u2028\u001b]/);
+  });
+
+  it("redacts keys of many shapes", () => {
+    for (const key of [
+      "sk-proj-abcdefghijklmnop1234",
+      "AIzaSyA1234567890abcdefghijklmnopqrstuv",
+      "ghp_abcdefghijklmnop1234567",
+      "gsk_abcdefghijklmnopqrst",
+    ]) {
+      assert.ok(!redact(`the key ${key} is`).includes(key), key);
+    }
+    assert.equal(
+      redact("task-force and risk-averse-people-everywhere"),
+      "task-force and risk-averse-people-everywhere",
+    );
+  });
+});

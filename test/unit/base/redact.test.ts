@@ -1,0 +1,128 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { headerSecrets, Redactor } from "gantry";
+import { looksSecret, redact } from "../../../src/base/redact.js";
+
+const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+const redactor = new Redactor(new Set([KEY]));
+const hidden = (text: string): void => assert.equal(redactor.hide(text), "[redacted]", text);
+
+describe("known secrets", () => {
+  it("are hidden in base64, whatever stands before and behind, in lines too", () => {
+    for (const before of ["", "a", "ab", "abc", '{"api_key":"'])
+      for (const behind of ["", "x", '"}\n', "xyz"]) {
+        const encoded = Buffer.from(before + KEY + behind);
+        for (const text of [encoded.toString("base64"), encoded.toString("base64url")])
+          for (const told of [text, text.replace(/.{20}/g, "$&\n")]) {
+            const left = redactor.hide(told).replace("[redacted]", "").replace(/\s/g, "");
+            // Of what is left nothing is the key's.
+            const bytes = Buffer.from(left, "base64").toString("latin1");
+            for (let i = 0; i + 5 <= KEY.length; i++) assert.ok(!bytes.includes(KEY.slice(i, i + 5)), told);
+            assert.ok(redactor.hide(told).includes("[redacted]"), told);
+          }
+      }
+  });
+
+  it("are hidden in hex, in whatever groups", () => {
+    const hex = Buffer.from(KEY).toString("hex");
+    hidden(hex);
+    hidden(hex.toUpperCase());
+    hidden(hex.replace(/../g, "$& ").trim());
+    hidden(hex.replace(/../g, "$&:").slice(0, -1));
+    hidden(hex.replace(/.{60}/g, "$&\n"));
+    assert.equal(redactor.hide(hex.replace(/../g, "\\x$&")).replace("\\x", ""), "[redacted]");
+  });
+
+  it("are hidden as JSON and addresses write them", () => {
+    const odd = new Redactor(['pa"ss\\wörd 1']);
+    for (const text of ['pa"ss\\wörd 1', 'pa\\"ss\\\\wörd 1', encodeURIComponent('pa"ss\\wörd 1')])
+      assert.equal(odd.hide(text), "[redacted]");
+  });
+
+  it("leave no piece of 16 characters, nor any but the smallest where a text was cut", () => {
+    for (let cut = 16; cut < KEY.length; cut++) {
+      assert.equal(redactor.hide(`a ${KEY.slice(0, cut)}`), "a [redacted]");
+      assert.equal(redactor.hide(`${KEY.slice(-cut)} b`), "[redacted] b");
+    }
+    for (let cut = 8; cut < KEY.length; cut++) {
+      assert.equal(redactor.hide(`a ${KEY.slice(0, cut)}…`), "a [redacted]…");
+      assert.equal(redactor.hide(`…${KEY.slice(-cut)} b`), "…[redacted] b");
+    }
+  });
+
+  it("are hidden line by line, when they have several", () => {
+    const pem = `-----BEGIN PRIVATE KEY-----\n${"MIIEvQIBADANBgkqhkiG9w0B"}\nAQEFAASCBKcwggSjAgEAAoIB\n-----END PRIVATE KEY-----`;
+    const shown = new Redactor([pem]).hide(
+      pem
+        .split("\n")
+        .map((line, i) => `${i}\t${line}`)
+        .join("\n"),
+    );
+    assert.ok(!shown.includes("MIIEvQ") && !shown.includes("AQEFAA"), shown);
+  });
+
+  it("are asked for with each text", () => {
+    const known = new Set<string>();
+    const live = new Redactor(() => known);
+    assert.equal(live.hide("later-key"), "later-key");
+    known.add("later-key");
+    assert.equal(live.hide("later-key"), "[redacted]");
+  });
+
+  it("are no words that stand for no key", () => {
+    const text = "ollama needs no key: use not-needed";
+    assert.equal(new Redactor(["ollama", "not-needed", "x", "EMPTY"]).hide(text), text);
+  });
+
+  it("leave other text as it is, in time that grows with it", () => {
+    const text = `${"import { readFile } from 'node:fs';\n".repeat(20_000)}${"a".repeat(200_000)}`;
+    assert.equal(redactor.hide(text), text);
+    for (const hostile of [
+      "Bearer" + " ".repeat(300_000),
+      "-eyJ".repeat(50_000),
+      "a://b:".repeat(50_000),
+      "&key=[".repeat(50_000),
+    ])
+      assert.equal(redact(hostile), hostile);
+    const flat = new Redactor(["a".repeat(40), "0".repeat(64)]);
+    assert.equal(flat.hide("a".repeat(1_000_000)), "[redacted]".repeat(25_000));
+  });
+});
+
+describe("what looks like a key", () => {
+  it("is taken out of logs and errors", () => {
+    for (const key of [
+      "sk-proj-abcdefghijklmnop",
+      "AKIAABCDEFGHIJKLMNOP",
+      "xoxb-123456789012-abc",
+      "eyJhbGciOiJI.eyJzdWIiOiIx.abc",
+    ])
+      assert.equal(redact(`a ${key} b`), "a [redacted] b");
+    assert.equal(redact("postgres://me:pass1@host/db"), "postgres://me:[redacted]@host/db");
+    assert.equal(redact("GET /v1?key=abc&x=1"), "GET /v1?key=[redacted]&x=1");
+  });
+
+  it("is no name, path, version or address", () => {
+    for (const value of [
+      ...[
+        "/home/anna/projects/shared",
+        "My Application",
+        "SAMEORIGIN",
+        "claude-3-5-sonnet-20241022",
+        "https://example.com/v1",
+      ],
+      ...["Meta-Llama-3.1-70B-Instruct-Turbo", "Qwen2.5-Coder-32B-Instruct", "2023-06-01", "anthropic-version"],
+    ])
+      assert.equal(looksSecret(value), false, value);
+    for (const value of ["a".repeat(31) + "1", "aB3dE5gH7jK9mN1pQ3", "ghp_abcdefghijklmnop"])
+      assert.equal(looksSecret(value), true, value);
+  });
+
+  it("is picked out of headers", () => {
+    const headers = {
+      ...{ "X-Title": "My Application", "HTTP-Referer": "https://example.com", "anthropic-version": "2023-06-01" },
+      ...{ "X-Own": "canary.header.7f3a9", "Ocp-Apim-Subscription-Key": "short", Cookie: "a=b", "X-Team": "blue" },
+    };
+    assert.deepEqual(headerSecrets(headers).sort(), ["a=b", "canary.header.7f3a9", "short"]);
+  });
+});

@@ -1,0 +1,212 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { Agent, type AgentEvent, type AgentOptions, type ModelMessage, type Run } from "gantry";
+import { STORES } from "../../helpers/stores.js";
+import { WindowProvider, type WindowProviderOptions } from "../../helpers/window-provider.js";
+
+const said = (message: ModelMessage | undefined): string =>
+  (message?.parts ?? []).map((part) => ("text" in part ? part.text : "")).join("");
+
+/** What notes are asked of. */
+const isAboutNotes = (system: string): boolean => system.startsWith("You write the notes");
+
+const answers: WindowProviderOptions["answer"] = ({ system, messages }) =>
+  isAboutNotes(system)
+    ? `NOTES ${system.split("\n").at(-1)}`
+    : `answer to ${said(messages.at(-1)).slice(0, 8)} ${"blah ".repeat(60)}`;
+
+async function eventsOf(run: Run): Promise<AgentEvent[]> {
+  const events: AgentEvent[] = [];
+  for await (const event of run) events.push(event);
+  await run.result;
+  return events;
+}
+
+async function conversation(
+  t: TestContext,
+  driver: AgentOptions["driver"],
+  {
+    more = {},
+    answer = answers,
+    turns = 30,
+  }: { more?: Partial<AgentOptions>; answer?: typeof answers; turns?: number } = {},
+) {
+  const provider = new WindowProvider({ window: 100_000, answer });
+  const agent = new Agent({ providers: [provider], ...(driver && { driver }), ...more });
+  t.after(() => agent.close());
+  let sessionId: string | undefined;
+  for (let turn = 1; turn <= turns; turn += 1) {
+    const run = await agent.run({ message: `turn ${turn}. ${"words ".repeat(20)}`, ...(sessionId && { sessionId }) });
+    await run.result;
+    sessionId = run.sessionId;
+  }
+  return { agent, provider, sessionId: sessionId ?? "" };
+}
+
+describe("a compaction that somebody asks for", () => {
+  for (const [name, makeStore] of STORES)
+    it(`sums up what was said, and says nothing (${name})`, async (t) => {
+      const store = (await makeStore(t))();
+      const { agent, provider, sessionId } = await conversation(t, store);
+      const before = await agent.sessions.messages(sessionId);
+      const run = await agent.run({ message: "the colour of the bridge", sessionId, compact: true });
+      const events = await eventsOf(run);
+      const [compaction] = events.filter(({ type }) => type === "compaction");
+      assert.equal(compaction?.type === "compaction" && compaction.strategy, "summary");
+      const result = await run.result;
+      assert.deepEqual(
+        [result.output, result.iterations, result.endedBy, result.finishReason],
+        ["", 0, "model", "stop"],
+      );
+      assert.ok(result.usage.totalTokens > 0, "the summary is paid for");
+      assert.ok(result.context.used < 3_000, `${result.context.used} tokens are left`);
+
+      assert.deepEqual(
+        await agent.sessions.messages(sessionId),
+        before,
+        "all that was said is there, and nothing more",
+      );
+      const seen = await agent.sessions.messages(sessionId, { view: "model" });
+      assert.ok(seen.some((message) => /NOTES .*the colour of the bridge$/.test(said(message))));
+      assert.equal(said(seen.at(-1)), said(before.at(-1)));
+
+      const [record] = await agent.runs.list({ sessionId });
+      assert.deepEqual([record?.id, record?.state, record?.after], [run.id, "finished", before.at(-1)?.seq]);
+      assert.equal((await agent.sessions.get(sessionId))?.id, sessionId);
+
+      const next = await agent.run({ message: "go on", sessionId });
+      await next.result;
+      assert.equal(provider.last?.messages.length, seen.length + 1);
+      assert.deepEqual(provider.violations, []);
+      assert.equal((await agent.sessions.messages(sessionId)).length, before.length + 2);
+    });
+
+  it("is of a session, and brings nothing with it", async (t) => {
+    const { agent, sessionId } = await conversation(t, undefined, { turns: 1 });
+    const refused = (input: object, field: string) =>
+      assert.rejects(agent.run({ message: "", compact: true, ...input }), { name: "InputError", field });
+    await refused({}, "sessionId");
+    await refused({ sessionId, outputSchema: {} }, "outputSchema");
+    await refused(
+      { sessionId, attachments: [{ type: "file", filename: "a", mediaType: "b", data: "" }] },
+      "attachments",
+    );
+    await refused({ sessionId, compact: "yes" }, "compact");
+    await assert.rejects(agent.run({ message: "", compact: true, sessionId: "none" }), {
+      name: "SessionNotFoundError",
+    });
+  });
+
+  it("leaves alone what is not worth it, also a session without a message", async (t) => {
+    const { agent, provider, sessionId } = await conversation(t, undefined, { turns: 1 });
+    const { id } = await agent.sessions.create();
+    for (const one of [sessionId, id]) {
+      const { calls } = provider;
+      const events = await eventsOf(await agent.run({ message: "", sessionId: one, compact: true }));
+      assert.deepEqual(
+        events.map(({ type }) => type),
+        ["done"],
+      );
+      assert.equal(provider.calls, calls);
+    }
+  });
+
+  it("fails and changes nothing where its model does", async (t) => {
+    let away = false;
+    const { agent, sessionId } = await conversation(t, undefined, {
+      answer: (request, call) => {
+        if (away && isAboutNotes(request.system)) throw new Error("out of order");
+        return answers(request, call);
+      },
+    });
+    away = true;
+    const before = await agent.sessions.messages(sessionId, { view: "model" });
+    const run = await agent.run({ message: "", sessionId, compact: true });
+    await assert.rejects(run.result, /out of order/);
+    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), before);
+    assert.equal((await agent.runs.get(run.id))?.state, "failed");
+  });
+
+  it("takes nothing that is in no summary", async (t) => {
+    const requests: string[] = [];
+    const { agent, provider, sessionId } = await conversation(t, undefined, {
+      turns: 0,
+      answer: (request, call) => {
+        if (isAboutNotes(request.system)) requests.push(said(request.messages[0]));
+        return answers(request, call);
+      },
+    });
+    const long = Array.from({ length: 900 }, (_, n) => `requirement ${n}`).join(", ");
+    const first = await agent.run({ message: long });
+    await first.result;
+    const { calls } = provider;
+    const compact = async () => eventsOf(await agent.run({ message: "", sessionId: first.sessionId, compact: true }));
+    assert.deepEqual(
+      (await compact()).map(({ type }) => type),
+      ["done"],
+      "the prompt that is worked on stays",
+    );
+    assert.equal(provider.calls, calls);
+    for (const message of ["on", "and on"]) await (await agent.run({ message, sessionId: first.sessionId })).result;
+    assert.deepEqual(
+      (await compact()).map(({ type }) => type),
+      ["compaction", "done"],
+    );
+    assert.ok(requests[0]?.includes(long), "the first prompt is shortened, and was summed up whole");
+    assert.equal(sessionId, "");
+  });
+
+  it("ends at its budget, and fails where its model says nothing", async (t) => {
+    const { agent, sessionId } = await conversation(t, undefined, {
+      answer: (request, call) => (isAboutNotes(request.system) ? " " : answers(request, call)),
+    });
+    const before = await agent.sessions.messages(sessionId, { view: "model" });
+    const compact = (more: object) => agent.run({ message: "", sessionId, compact: true, ...more });
+    const spent = await (await compact({ budget: { tokens: 1 } })).result;
+    assert.deepEqual([spent.endedBy, spent.finishReason, spent.output], ["budget", "length", ""]);
+    await assert.rejects((await compact({})).result, { name: "ProviderError", kind: "protocol" });
+    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), before);
+  });
+
+  it("is done by an own strategy where there is one, which is told what to keep, and where nothing compacts by itself", async (t) => {
+    const wishes: unknown[] = [];
+    const strategy = {
+      name: "last-two",
+      compact: ({ messages, wanted }: { messages: readonly ModelMessage[]; wanted?: string | undefined }) => {
+        wishes.push(wanted);
+        return Promise.resolve(messages.slice(-2));
+      },
+    };
+    const { agent, sessionId } = await conversation(t, undefined, {
+      more: { compaction: { enabled: false, strategy } },
+    });
+    await (
+      await agent.run({ message: "names", sessionId, compact: true })
+    ).result;
+    assert.deepEqual(wishes, ["names"]);
+    assert.equal((await agent.sessions.messages(sessionId, { view: "model" })).length, 2);
+  });
+
+  it("begins the next prompt with what it is told meanwhile, which is no compaction", async (t) => {
+    let tell = async (): Promise<unknown> => undefined;
+    const compact = async ({ messages }: { messages: readonly ModelMessage[] }) => {
+      await tell();
+      return messages.slice(-4);
+    };
+    const strategy = { name: "last-four", compact };
+    const { agent, sessionId } = await conversation(t, undefined, { more: { compaction: { strategy } } });
+    tell = async () => {
+      const [run] = await agent.runs.list({ sessionId, states: ["running"] });
+      assert.equal(await agent.runs.steer(run?.id ?? "", "and now?"), true);
+    };
+    const { length } = await agent.sessions.messages(sessionId);
+    await (
+      await agent.run({ message: "", sessionId, compact: true })
+    ).result;
+    for await (const event of agent.sessions.watch(sessionId, { behind: length, signal: t.signal }))
+      if (event.type === "message" && event.message.role === "assistant") break;
+    const messages = await agent.sessions.messages(sessionId);
+    assert.equal(said(messages[length]), "and now?");
+    assert.equal(messages.length, length + 2);
+  });
+});

@@ -1,0 +1,590 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import {
+  Agent,
+  ProviderError,
+  type AgentEvent,
+  type AgentOptions,
+  type CompactionStrategy,
+  type Message,
+  type ModelMessage,
+  type ModelProvider,
+  type Run,
+  type SessionDriver,
+  type Tool,
+} from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { QUICK_STORES, STORES, memoryStore } from "../../helpers/stores.js";
+import { brokenRules, WindowProvider, type WindowProviderOptions } from "../../helpers/window-provider.js";
+
+const GOAL = "GOAL: build the bridge";
+
+let filled = 0;
+
+/** A tool that gives as many bytes as it is asked for, never the same twice: these models are not stuck. */
+const fill: Tool<{ bytes: number }> = {
+  name: "fill",
+  description: "Gives text.",
+  inputSchema: { type: "object", properties: { bytes: { type: "number", description: "how many" } } },
+  kind: "read",
+  parallel: true,
+  needsPermission: false,
+  parse: (input) => input as { bytes: number },
+  describe: () => ({ title: "Fill", locations: [] }),
+  run: ({ bytes }) =>
+    Promise.resolve({ text: `begin ${"lorem ipsum dolor ".repeat(Math.ceil(bytes / 18))} ${++filled} end` }),
+};
+
+function make(t: TestContext, provider: ModelProvider, driver: SessionDriver, more: Partial<AgentOptions> = {}): Agent {
+  const agent = new Agent({ providers: [provider], driver, tools: [fill], ...more });
+  t.after(() => agent.close());
+  return agent;
+}
+
+async function memory(t: TestContext): Promise<SessionDriver> {
+  return (await memoryStore[1](t))();
+}
+
+async function eventsOf(run: Run): Promise<AgentEvent[]> {
+  const events: AgentEvent[] = [];
+  for await (const event of run) events.push(event);
+  await run.result;
+  return events;
+}
+
+async function ask(agent: Agent, message: string, sessionId?: string): Promise<Run> {
+  const run = await agent.run({ message, ...(sessionId === undefined ? {} : { sessionId }) });
+  await run.result;
+  return run;
+}
+
+const text = (message: ModelMessage | undefined): string =>
+  (message?.parts ?? []).map((part) => ("text" in part ? part.text : "")).join("");
+
+/** The prompt that is worked on decides: `turn <n>` calls a tool once, then is answered. */
+function turns(window: number): WindowProviderOptions["answer"] {
+  return ({ messages }) => {
+    const last = messages.at(-1);
+    const turn = Number(/turn (\d+)/.exec(text(messages.findLast((message) => message.role === "user")))?.[1] ?? 0);
+    if (last?.role === "tool") return `answer ${turn} ${"blah ".repeat(30)}`;
+    return [["fill", { bytes: turn % 100 === 50 ? window * 4 : 300 }]];
+  };
+}
+
+/** What is cut is decided above stores, of which one sees every window; the soak has them all. */
+const windowsOf = (store: number): readonly number[] =>
+  store === 0 || process.env.STORES === "all" ? [4_000, 8_000, 128_000] : [8_000];
+
+describe("a conversation of 300 turns", () => {
+  for (const [index, [name, makeStore]] of QUICK_STORES.entries()) {
+    for (const window of windowsOf(index)) {
+      it(`stays within ${window} tokens and is kept whole (${name})`, async (t) => {
+        const store = await makeStore(t);
+        const provider = new WindowProvider({
+          window,
+          answer: ({ messages, ...rest }, call) => {
+            if (!messages.some((message) => message.role === "user" && text(message).includes(GOAL))) {
+              provider.violations.push("the goal is gone");
+            }
+            return turns(window)({ messages, ...rest }, call);
+          },
+        });
+        const agent = make(t, provider, store());
+        const compacted: string[] = [];
+        agent.on("session.compacted", ({ rootId, from, to }) => compacted.push(rootId, from, to));
+        const { sessionId } = await ask(agent, `${GOAL}. turn 1`);
+        const filler = window > 100_000 ? "more ".repeat(300) : "";
+        for (let turn = 2; turn <= 300; turn++) await ask(agent, `turn ${turn} ${filler}`, sessionId);
+
+        assert.deepEqual(provider.violations, []);
+        assert.equal(provider.refused, 0);
+        assert.ok(provider.largest > window * 0.3, `the window is used: ${provider.largest}`);
+        assert.ok(compacted.length > 0);
+        assert.ok(compacted.filter((_, i) => i % 3 === 0).every((rootId) => rootId === sessionId));
+
+        const all = await agent.sessions.messages(sessionId);
+        assert.deepEqual(
+          all.map((message) => message.seq),
+          Array.from({ length: 1200 }, (_, i) => i + 1),
+        );
+        assert.equal(new Set(all.map((message) => message.id)).size, 1200);
+        assert.deepEqual(brokenRules(all), []);
+        for (let turn = 1; turn <= 300; turn++) {
+          assert.match(text(all[turn * 4 - 4]), new RegExp(`turn ${turn}( |$)`));
+          assert.match(text(all[turn * 4 - 1]), new RegExp(`^answer ${turn} `));
+        }
+        assert.ok(text(all[50 * 4 - 2]).length >= window * 4, "stored outputs are whole");
+        // Any session of the chain finds the whole conversation.
+        assert.equal((await agent.sessions.messages(compacted.at(-1)!)).length, 1200);
+        const page = await agent.sessions.messages(sessionId, { after: 700, limit: 3 });
+        assert.deepEqual(
+          page.map((message) => message.seq),
+          [701, 702, 703],
+        );
+
+        const { sessions, total } = await agent.sessions.list({ limit: 10 });
+        assert.equal(total, 1);
+        assert.equal(sessions[0]?.id, sessionId);
+        assert.equal(sessions[0].title, "A title");
+        assert.equal(sessions[0].usage.completionTokens, 600 * 20);
+        assert.ok(sessions[0].updatedAt >= all.at(-1)!.createdAt);
+
+        // Another process goes on.
+        const other = make(t, provider, store());
+        await ask(other, "turn 301", compacted[1]);
+        assert.deepEqual(provider.violations, []);
+        assert.equal(provider.refused, 0);
+        assert.equal((await other.sessions.messages(sessionId)).length, 1204);
+        const seen = await other.sessions.messages(sessionId, { view: "model" });
+        assert.match(text(seen[0]), new RegExp(GOAL));
+        assert.match(text(seen.at(-1)), /^answer 301/);
+
+        await other.sessions.delete(compacted.at(-1)!);
+        assert.equal((await other.sessions.list({ limit: 10 })).total, 0);
+        assert.equal(await other.sessions.get(sessionId), undefined);
+      });
+    }
+  }
+});
+
+describe("compaction", () => {
+  it("happens several times in one turn, tells so, and never breaks the prefix in between", async (t) => {
+    let before: string[] = [];
+    let breaks = 0;
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: ({ system, tools, messages }, call) => {
+        const now = [system, JSON.stringify(tools), ...messages.map((message) => JSON.stringify(message))];
+        if (before.some((piece, i) => piece !== now[i])) breaks += 1;
+        before = now;
+        return call <= 60 ? [["fill", { bytes: call === 30 ? 50_000 : 500 }]] : "done";
+      },
+    });
+    const agent = make(t, provider, await memory(t));
+    let compacted = 0;
+    agent.on("session.compacted", () => (compacted += 1));
+    const run = await agent.run({ message: GOAL });
+    const events = await eventsOf(run);
+    const compactions = events.filter((event) => event.type === "compaction");
+    // Each makes room for some calls to come.
+    assert.ok(compactions.length >= 3 && compactions.length <= 15, `${compactions.length} compactions`);
+    assert.equal(breaks, compactions.length);
+    for (const { strategy, messages, tokens } of compactions) {
+      assert.equal(strategy, "sliding-window");
+      assert.ok(messages > 1 && messages < 60);
+      assert.ok(tokens > 3_200 && tokens < 4_500, `${tokens} tokens before`);
+    }
+    assert.deepEqual(provider.violations, []);
+    assert.equal(provider.refused, 0);
+    assert.equal((await run.result).iterations, 61);
+    assert.equal((await agent.sessions.messages(run.sessionId)).length, 1 + 60 * 2 + 1);
+    // Nor do later runs, here or in another process.
+    await ask(agent, "again", run.sessionId);
+    await ask(agent, "and again", run.sessionId);
+    assert.equal(breaks, compacted);
+  });
+
+  it("cuts several outputs of one answer that together are larger than the window", async (t) => {
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: (_request, call) =>
+        call === 1 ? Array.from({ length: 8 }, () => ["fill", { bytes: 50_000 }] as const) : "done",
+    });
+    const agent = make(t, provider, await memory(t));
+    const run = await ask(agent, GOAL);
+    assert.equal(provider.refused, 0);
+    assert.deepEqual(provider.violations, []);
+    const results = provider.last?.messages.filter((message) => message.role === "tool") ?? [];
+    assert.equal(results.length, 8);
+    for (const result of results) assert.match(text(result), /^begin [\s\S]*bytes cut from the middle[\s\S]* end$/);
+    assert.ok((await agent.sessions.messages(run.sessionId)).every((message) => !text(message).includes("cut from")));
+  });
+
+  it("cuts a prompt that is larger than the window in the middle", async (t) => {
+    const provider = new WindowProvider({ window: 4_000, answer: () => "ok" });
+    const agent = make(t, provider, await memory(t));
+    const prompt = `${GOAL} ${"x".repeat(40_000)} and nothing else`;
+    const run = await ask(agent, prompt);
+    assert.equal(provider.refused, 0);
+    assert.match(text(provider.last?.messages[0]), /^GOAL[\s\S]*cut from the middle[\s\S]*and nothing else$/);
+    assert.equal(text((await agent.sessions.messages(run.sessionId))[0]), prompt);
+  });
+
+  it("keeps the first user message at 2,000 characters and the current prompt whole", async (t) => {
+    const provider = new WindowProvider({
+      window: 8_000,
+      answer: (_request, call) => (call % 2 ? [["fill", { bytes: 900 }]] : "ok"),
+    });
+    const agent = make(t, provider, await memory(t), { compaction: { keepMessages: 4 } });
+    const { sessionId } = await ask(agent, `${GOAL} ${"y".repeat(5_000)}`);
+    for (let turn = 0; turn < 20; turn++) await ask(agent, `prompt ${turn} ${"z".repeat(600)}`, sessionId);
+    const view = await agent.sessions.messages(sessionId, { view: "model" });
+    const [first] = view;
+    assert.ok(text(first).startsWith(GOAL));
+    assert.equal(first?.parts[0]?.type === "text" && first.parts[0].text.length, 2_000);
+    assert.match(text(first), /left out to save room/);
+    assert.ok(view.some((message) => text(message).startsWith("prompt 19 ")));
+    // Copies keep their identity, so that a client can fork or revert at what it sees.
+    const all = await agent.sessions.messages(sessionId);
+    for (const message of view) assert.equal(all.find((one) => one.id === message.id)?.seq, message.seq);
+  });
+
+  it("leaves whole answers out, oldest first, where texts fill the window; never a prompt that counts", async (t) => {
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: ({ messages }) => {
+        if (!text(messages[0]).startsWith(GOAL)) provider.violations.push("goal lost");
+        return `said ${"w".repeat(900)}`;
+      },
+    });
+    const agent = make(t, provider, await memory(t), { compaction: { keepMessages: 1_000 } });
+    const { sessionId } = await ask(agent, GOAL);
+    for (let turn = 2; turn <= 30; turn++) {
+      await ask(agent, `turn ${turn}`, sessionId);
+      assert.equal(text(provider.last?.messages.at(-1)), `turn ${turn}`);
+    }
+    assert.deepEqual(provider.violations, []);
+    assert.equal(provider.refused, 0);
+    assert.match(text(provider.last?.messages[0]), /left out to save room/);
+  });
+
+  it("keeps the prompt of a long turn in sight", async (t) => {
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: ({ messages }, call) => {
+        if (call === 1) return "hello";
+        if (!messages.some((message) => text(message).includes("TASK: paint it")))
+          provider.violations.push("task lost");
+        return call < 60 ? [["fill", { bytes: 400 }]] : "done";
+      },
+    });
+    const agent = make(t, provider, await memory(t), { compaction: { keepMessages: 4 } });
+    const { sessionId } = await ask(agent, GOAL);
+    await ask(agent, "TASK: paint it", sessionId);
+    assert.deepEqual(provider.violations, []);
+  });
+
+  it("retries, compacted further, when the provider says that the prompt is too long", async (t) => {
+    const provider = new WindowProvider({
+      window: 3_000,
+      says: 128_000,
+      answer: (_request, call) => (call < 40 ? [["fill", { bytes: 700 }]] : "done"),
+    });
+    const agent = make(t, provider, await memory(t));
+    const run = await agent.run({ message: GOAL });
+    const events = await eventsOf(run);
+    assert.ok(provider.refused > 0 && provider.refused < 8, `${provider.refused} refused`);
+    assert.deepEqual(provider.violations, []);
+    assert.ok(events.some((event) => event.type === "compaction"));
+    assert.equal((await run.result).output, "done");
+  });
+
+  it("gives up with the provider's error when nothing helps", async (t) => {
+    const fault = new ProviderError("scripted", "context_length", "always too long", { status: 400 });
+    const provider = new ScriptedProvider([], { fallback: fault });
+    const agent = make(t, provider, await memory(t));
+    const run = await agent.run({ message: GOAL });
+    await assert.rejects(run.result, { code: "provider", kind: "context_length", message: /always too long/ });
+    assert.ok(provider.requests.length <= 7, `${provider.requests.length} requests`);
+  });
+
+  it("does not believe a provider that reports far too little", async (t) => {
+    const provider = new WindowProvider({
+      window: 4_000,
+      report: () => 10,
+      answer: (_request, call) => (call < 60 ? [["fill", { bytes: 500 }]] : "done"),
+    });
+    await ask(make(t, provider, await memory(t)), GOAL);
+    assert.equal(provider.refused, 0);
+  });
+
+  it("goes by what the provider reports, where that is more", async (t) => {
+    const provider = new WindowProvider({
+      window: 8_000,
+      bytesPerToken: 2,
+      answer: (_request, call) => (call < 60 ? [["fill", { bytes: 500 }]] : "done"),
+    });
+    await ask(make(t, provider, await memory(t)), GOAL);
+    assert.equal(provider.refused, 0);
+    assert.ok(provider.largest <= 8_000 * 0.85);
+  });
+
+  it("leaves room for the answer", async (t) => {
+    const provider = new WindowProvider({
+      window: 8_000,
+      maxOutput: 8_000,
+      answer: ({ maxTokens }, call) => {
+        assert.ok(maxTokens !== undefined && maxTokens >= 1_000);
+        return call < 60 ? [["fill", { bytes: 900 }]] : "done";
+      },
+    });
+    await ask(make(t, provider, await memory(t), { compaction: { threshold: 1 } }), GOAL);
+    assert.equal(provider.refused, 0);
+  });
+
+  it("counts an unknown window as 128,000 tokens and says so once; the configured one wins", async (t) => {
+    const warnings: string[] = [];
+    const logger = {
+      debug: () => undefined,
+      info: () => undefined,
+      error: () => undefined,
+      warn: (message: string) => void warnings.push(message),
+    };
+    const unknown = new WindowProvider({ window: 1_000_000, says: null, answer: () => "ok" });
+    const agent = make(t, unknown, await memory(t), { logger });
+    const { sessionId } = await ask(agent, `${GOAL} ${"v".repeat(360_000)}`);
+    await ask(agent, "more", sessionId);
+    assert.ok(unknown.largest < 128_000 * 0.8);
+    assert.equal(warnings.filter((warning) => warning.includes("context window is not known")).length, 1);
+
+    const known = new WindowProvider({ window: 1_000_000, answer: () => "ok" });
+    await ask(make(t, known, await memory(t), { compaction: { contextWindow: 5_000 } }), "w".repeat(90_000));
+    assert.ok(known.largest <= 4_000);
+  });
+
+  it("tells instructions and tools in short where the window is small", async (t) => {
+    const folder = process.cwd();
+    const tools: Tool[] = Array.from({ length: 12 }, (_, i) => ({
+      ...fill,
+      name: `tool${i}`,
+      description: `Does thing ${i}. ${"And it has a long story. ".repeat(10)}`,
+      inputSchema: { type: "object", properties: { description: { type: "string", description: "q".repeat(300) } } },
+    }));
+    const provider = new WindowProvider({ window: 4_000, answer: () => "ok" });
+    await ask(
+      make(t, provider, await memory(t), { tools, systemPrompt: "rule ".repeat(5_000), projectDir: folder }),
+      GOAL,
+    );
+    assert.equal(provider.refused, 0);
+    assert.deepEqual(provider.last?.tools[0]?.inputSchema, {
+      type: "object",
+      properties: { description: { type: "string" } },
+    });
+    assert.match(provider.last.system, /^You are a coding agent/);
+    const large = new WindowProvider({ window: 128_000, answer: () => "ok" });
+    await ask(make(t, large, await memory(t), { tools }), GOAL);
+    assert.equal(large.last?.tools[0]?.description, tools[0]?.description);
+  });
+
+  it("can be switched off", async (t) => {
+    const provider = new WindowProvider({ window: 2_000, answer: () => "ok" });
+    const agent = make(t, provider, await memory(t), { compaction: { enabled: false } });
+    const run = await agent.run({ message: "u".repeat(20_000) });
+    await assert.rejects(run.result, { kind: "context_length" });
+    assert.equal(provider.refused, 1);
+  });
+
+  it("refuses what makes no sense", () => {
+    const providers = [new ScriptedProvider()];
+    assert.throws(() => new Agent({ providers, compaction: { strategy: "magic" } }), {
+      code: "invalid_input",
+      message: "compaction.strategy: expected sliding-window, summary",
+    });
+    assert.throws(() => new Agent({ providers, compaction: { threshold: 0 } }), { code: "invalid_input" });
+    assert.throws(() => new Agent({ providers, compaction: { keepMessages: 0 } }), { code: "invalid_input" });
+  });
+
+  it("makes calls of a model that repeats its ids distinct, also after a compaction", async (t) => {
+    const steps = Array.from({ length: 30 }, () => callTools(["fill", { bytes: 600 }]));
+    const provider = new ScriptedProvider([...steps, "done"], {
+      models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000 }],
+    });
+    const agent = make(t, provider, await memory(t));
+    const { sessionId } = await ask(agent, GOAL);
+    assert.deepEqual(brokenRules(await agent.sessions.messages(sessionId)), []);
+    for (const { messages } of provider.requests) assert.deepEqual(brokenRules(messages), []);
+  });
+
+  it("leaves a follow-up that resumes when the process dies before anything was said in it", async (t) => {
+    for (const [, makeStore] of STORES) {
+      const store = await makeStore(t);
+      const provider = new WindowProvider({ window: 4_000, answer: turns(4_000) });
+      const first = make(t, provider, store());
+      const { sessionId } = await ask(first, `${GOAL}. turn 1`);
+      let followUp = "";
+      first.on("session.compacted", ({ to }) => (followUp = to));
+      for (let turn = 2; followUp === ""; turn++) await ask(first, `turn ${turn}`, sessionId);
+      await first.close();
+      // The state of a crash behind the creation: all that was said in the follow-up has never been.
+      const driver = store();
+      await driver.open();
+      const newest = await driver.newest(sessionId);
+      assert.equal(newest?.id, followUp);
+      const view = (await driver.dump(followUp))?.sessions.find(({ session }) => session.id === followUp)?.view ?? [];
+      const before = await driver.messages(sessionId, { scope: "chain", before: newest.lastSeq });
+      const { chain: _, ...fields } = newest;
+      const dead = { ...fields, id: "dead", lastSeq: newest.lastSeq, chain: { root: sessionId, index: 7 } };
+      await driver.create({ session: dead, view });
+      await driver.close();
+
+      const second = make(t, provider, store());
+      const { sessionId: same } = await ask(second, "turn 77", sessionId);
+      assert.equal(same, sessionId);
+      const seen = await second.sessions.messages(sessionId, { view: "model" });
+      assert.deepEqual(brokenRules(seen), []);
+      assert.match(text(seen.at(-1)), /^answer 77/);
+      assert.equal((await second.sessions.messages(sessionId)).length, before.length + 1 + 4);
+      assert.deepEqual(provider.violations, []);
+    }
+  });
+});
+
+describe("strategies", () => {
+  const provided = (summary: (asked: string) => string | Error): ScriptedProvider => {
+    let calls = 0;
+    return new ScriptedProvider([], {
+      models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000, prices: { input: 1, output: 1 } }],
+      fallback: (request) => {
+        if (request.tools.length === 0) return summary(text(request.messages[0]));
+        calls += 1;
+        return calls < 40 ? callTools(["fill", { bytes: 500, step: calls }]) : "done";
+      },
+    });
+  };
+
+  it("summary: the model sums up what is left out, and what it summed up before", async (t) => {
+    const asked: string[] = [];
+    const provider = provided((transcript) => {
+      asked.push(transcript);
+      return `SUMMARY ${asked.length}`;
+    });
+    const agent = make(t, provider, await memory(t), { compaction: { strategy: "summary" } });
+    const run = await agent.run({ message: GOAL });
+    const events = await eventsOf(run);
+    const compactions = events.filter((event) => event.type === "compaction");
+    assert.ok(asked.length >= 2);
+    assert.equal(asked.length, compactions.length);
+    assert.ok(compactions.every((event) => event.strategy === "summary"));
+    for (const transcript of asked) assert.match(transcript, /\[calls fill \{"bytes":500/);
+    assert.match(asked[1] ?? "", /SUMMARY 1/);
+    const last = provider.requests.filter((request) => request.tools.length > 0).at(-1)?.messages ?? [];
+    const summaries = last.filter((message) => message.role === "user" && text(message).includes("SUMMARY"));
+    assert.deepEqual(
+      summaries.map((message) => /SUMMARY \d+/.exec(text(message))?.[0]),
+      [`SUMMARY ${asked.length}`],
+    );
+    assert.ok(text(last[0]).startsWith(GOAL));
+    assert.deepEqual(brokenRules(last), []);
+    // It is no turn, but it is paid for.
+    const { usage, iterations } = await run.result;
+    assert.equal(iterations, 40);
+    assert.equal(usage.completionTokens, (40 + asked.length) * 5);
+    assert.deepEqual((await agent.sessions.get(run.sessionId))?.usage, usage);
+    const all = await agent.sessions.messages(run.sessionId);
+    assert.ok(!all.some((message) => text(message).includes("SUMMARY")), "a summary was not said");
+    assert.deepEqual(
+      all.map((message) => message.seq),
+      all.map((_, i) => i + 1),
+    );
+    const seqs = (await agent.sessions.messages(run.sessionId, { view: "model" })).map((message) => message.seq);
+    assert.deepEqual(
+      seqs,
+      [...new Set(seqs)].sort((a, b) => a - b),
+    );
+  });
+
+  for (const [how, reply] of [
+    ["fails", () => new ProviderError("scripted", "server", "no", { status: 500 })],
+    ["is empty", () => " "],
+  ] as const) {
+    it(`summary: the window slides when the call ${how}`, async (t) => {
+      const provider = provided(reply);
+      const agent = make(t, provider, await memory(t), { compaction: { strategy: "summary" } });
+      const run = await agent.run({ message: GOAL });
+      const compactions = (await eventsOf(run)).filter((event) => event.type === "compaction");
+      assert.ok(compactions.length > 0);
+      assert.ok(compactions.every((event) => event.strategy === "sliding-window"));
+      assert.equal((await run.result).output, "done");
+    });
+  }
+
+  it("summary: a cancel ends it at once", async (t) => {
+    const cancel = new AbortController();
+    let calls = 0;
+    const provider = new ScriptedProvider([], {
+      models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000 }],
+      fallback: (request) => {
+        if (request.tools.length > 0) return callTools(["fill", { bytes: 500, step: ++calls }]);
+        cancel.abort();
+        return { hang: true };
+      },
+    });
+    const agent = make(t, provider, await memory(t), { compaction: { strategy: "summary" } });
+    const run = await agent.run({ message: GOAL, signal: cancel.signal });
+    await assert.rejects(run.result, { code: "run_cancelled" });
+  });
+
+  it("of one's own: what it gives is what the model sees, mended and within the window", async (t) => {
+    const given: number[] = [];
+    const own: CompactionStrategy = {
+      name: "mine",
+      compact({ messages, budget, keepMessages, estimate }) {
+        given.push(messages.length);
+        assert.deepEqual(brokenRules(messages), []);
+        assert.ok(budget > 0 && estimate(messages) > 0);
+        assert.equal(keepMessages, 6);
+        const [first, ...rest] = messages as [Message, ...Message[]];
+        const note = { ...first, id: "", parts: [{ type: "text" as const, text: "NOTE" }] };
+        // Far too much, the first result without its call.
+        const cut = rest.findIndex((message) => message.role === "tool");
+        return Promise.resolve([first, note, ...rest.slice(cut)]);
+      },
+    };
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: (_request, call) => (call < 40 ? [["fill", { bytes: 500 }]] : "done"),
+    });
+    const agent = make(t, provider, await memory(t), { compaction: { strategy: own, keepMessages: 6 } });
+    const run = await agent.run({ message: GOAL });
+    const events = await eventsOf(run);
+    assert.ok(given.length > 0);
+    assert.ok(events.some((event) => event.type === "compaction" && event.strategy === "mine"));
+    assert.deepEqual(provider.violations, []);
+    assert.equal(provider.refused, 0);
+    assert.ok(provider.last?.messages.some((message) => text(message) === "NOTE"));
+    const view = await agent.sessions.messages(run.sessionId, { view: "model" });
+    assert.deepEqual(brokenRules(view), []);
+    assert.equal(new Set(view.map((message) => message.id)).size, view.length);
+  });
+
+  it("of one's own: when it throws or leaves nothing, the window slides", async (t) => {
+    for (const compact of [() => Promise.reject(new Error("no")), () => Promise.resolve([])]) {
+      const provider = new WindowProvider({
+        window: 4_000,
+        answer: (_request, call) => (call < 30 ? [["fill", { bytes: 500 }]] : "done"),
+      });
+      const agent = make(t, provider, await memory(t), { compaction: { strategy: { name: "bad", compact } } });
+      const compactions = (await eventsOf(await agent.run({ message: GOAL }))).filter(
+        ({ type }) => type === "compaction",
+      );
+      assert.ok(compactions.length > 0);
+      assert.ok(compactions.every((event) => event.type === "compaction" && event.strategy === "sliding-window"));
+    }
+  });
+
+  it("of one's own: one that never settles holds neither a cancelled run nor a close", async (t) => {
+    const cancel = new AbortController();
+    let asked = 0;
+    const stuck = {
+      name: "stuck",
+      compact: () => {
+        asked += 1;
+        // The first is cancelled by its client, the second by the close.
+        if (asked === 1) cancel.abort();
+        else void agent.close();
+        return new Promise<never>(() => undefined);
+      },
+    };
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: (_request, call) => (call < 60 ? [["fill", { bytes: 500 + call }]] : "done"),
+    });
+    const agent = make(t, provider, await memory(t), { compaction: { strategy: stuck } });
+    const first = await agent.run({ message: GOAL, signal: cancel.signal });
+    await assert.rejects(first.result, { name: "RunCancelledError" });
+    const second = await agent.run({ message: GOAL });
+    await assert.rejects(second.result, { name: "ShuttingDownError" });
+    await agent.close();
+    assert.equal(asked, 2);
+  });
+});

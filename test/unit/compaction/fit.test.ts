@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import type { ModelMessage, Part } from "gantry";
+import { tokensOf } from "../../../src/models/estimate.js";
+import { fit } from "../../../src/compaction/fit.js";
+import { currentPrompt, SUMMARY_HEAD, unitsOf } from "../../../src/compaction/units.js";
+import { assistant, result, toolCall, user } from "../../helpers/model-requests.js";
+import { brokenRules } from "../../helpers/window-provider.js";
+
+const body = fc.integer({ min: 1, max: 6_000 }).map((bytes) => "é".repeat(Math.ceil(bytes / 2)));
+const attachment = fc.constantFrom<Part>(
+  { type: "image", mediaType: "image/png", data: "AAAA" },
+  { type: "file", mediaType: "application/octet-stream", filename: "a.bin", data: "AAECgP8=" },
+  {
+    type: "file",
+    mediaType: "application/octet-stream",
+    filename: "a.txt",
+    data: Buffer.from("t".repeat(5_000)).toString("base64"),
+  },
+);
+const prompt = fc.tuple(body, fc.array(attachment, { maxLength: 2 })).map(([text, files]) => [user(text, ...files)]);
+const answer = fc
+  .tuple(body, fc.array(fc.tuple(body, body), { maxLength: 4 }))
+  .map(([text, calls]) => ({ text, calls }));
+const conversation = fc.tuple(prompt, fc.array(fc.oneof(prompt, answer), { maxLength: 25 })).map(([first, rest]) => {
+  let id = 0;
+  return [
+    ...first,
+    ...rest.flatMap((one): ModelMessage[] => {
+      if (Array.isArray(one)) return one;
+      const ids = one.calls.map(() => `c${++id}`);
+      const calls = one.calls.map(([args], i) => toolCall(ids[i] ?? "", "t", { args }));
+      const results = one.calls.map(([, output], i) => result(ids[i] ?? "", "t", output));
+      return [assistant(one.text, ...calls), ...results];
+    }),
+  ];
+});
+
+describe("making messages fit", () => {
+  it("gives what fits as it is", () => {
+    fc.assert(
+      fc.property(conversation, (messages) => {
+        assert.deepEqual(fit(messages, tokensOf(messages)), messages);
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  it("never passes the budget, never splits a call from its result, keeps the first goal and the current prompt", () => {
+    fc.assert(
+      fc.property(conversation, fc.integer({ min: 1_500, max: 20_000 }), (messages, budget) => {
+        const prompts = messages.filter((message) => message.role === "user").length;
+        const fitted = fit(messages, budget);
+        assert.ok(tokensOf(fitted) <= budget, `${tokensOf(fitted)} tokens of ${budget}`);
+        assert.deepEqual(brokenRules(fitted), []);
+        assert.equal(fitted[0]?.role, "user");
+        const roles = fitted.filter((message) => message.role === "user").length;
+        assert.ok(roles >= Math.min(prompts, 2), "first and current");
+        // Shortened, but the same one: its first letter is kept.
+        assert.equal(currentPrompt(fitted)?.parts[0]?.type, "text");
+        const again = fit(fitted, budget);
+        assert.deepEqual(again, fitted, "doing it twice changes nothing");
+        assert.equal(unitsOf(fitted).flat().length, fitted.length);
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it("clears old outputs before it leaves anything out, and not what the model has not seen", () => {
+    const output = "o".repeat(3_000);
+    const messages = [
+      user("goal"),
+      assistant(toolCall("a", "t", {})),
+      result("a", "t", output),
+      assistant(toolCall("b", "t", {})),
+      result("b", "t", output),
+    ];
+    const fitted = fit(messages, 1_400);
+    assert.equal(fitted.length, 5);
+    assert.deepEqual(fitted[4], messages[4]);
+    assert.match(JSON.stringify(fitted[2]?.parts), /old tool output cleared/);
+  });
+
+  it("keeps a summary", () => {
+    const messages = [user("goal"), user(`${SUMMARY_HEAD}what was done`)];
+    for (let i = 0; i < 30; i++) messages.push(assistant("a".repeat(600)), user(`u${i}`));
+    const fitted = fit(messages, 500);
+    assert.deepEqual(fitted.slice(0, 2), messages.slice(0, 2));
+    assert.deepEqual(fitted.at(-1), messages.at(-1));
+    assert.ok(fitted.length < 10);
+  });
+});

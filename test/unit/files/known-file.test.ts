@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { link, mkdir, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { knownFiles, knownFolders } from "../../../src/files/known-file.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** One that remembers at once, whatever the clock says. */
+const eager = (denied: readonly string[] = [], bytes = 100) => textIn(bytes, denied, -Infinity);
+
+/** What the file of a folder says; `""` where nothing may be read. */
+function textIn(bytes: number, denied: readonly string[], racyMs: number) {
+  const files = knownFiles(bytes, denied, racyMs);
+  return {
+    textIn: async (folder: string, owners?: ReadonlySet<bigint>) =>
+      (await files.read({ path: join(folder, "AGENTS.md"), root: folder, owners }))?.text ?? "",
+  };
+}
+
+/** So long that a change has another time than what came before, in ms: a file system counts in ticks. */
+const TICK = 25;
+
+describe("a file that every run wants", () => {
+  it("is told as it is now: changed, gone, back, and in each folder its own", async (t) => {
+    const project = await tempDir(t, { "a/AGENTS.md": " one\n", "b/x": "" });
+    const file = eager();
+    const a = project.at("a/AGENTS.md");
+    assert.equal(await file.textIn(project.at("a")), "one");
+    assert.equal(await file.textIn(project.at("a")), "one");
+    assert.equal(await file.textIn(project.at("b")), "");
+    await sleep(TICK);
+    await writeFile(a, " two\n");
+    assert.equal(await file.textIn(project.at("a")), "two");
+    // As an archive or a checkout writes it: as long as before, and as old.
+    const time = new Date("2020-01-01");
+    await utimes(a, time, time);
+    assert.equal(await file.textIn(project.at("a")), "two");
+    await sleep(TICK);
+    await writeFile(a, " six\n");
+    await utimes(a, time, time);
+    assert.equal(await file.textIn(project.at("a")), "six");
+    await rm(a);
+    assert.equal(await file.textIn(project.at("a")), "");
+    await writeFile(a, "back");
+    assert.equal(await file.textIn(project.at("a")), "back");
+    await writeFile(project.at("new"), "other");
+    await rename(project.at("new"), a);
+    assert.equal(await file.textIn(project.at("a")), "other");
+  });
+
+  it("that has just changed is read again even where its times stayed", async (t) => {
+    const project = await tempDir(t, { "AGENTS.md": "one" });
+    const file = textIn(100, [], 60_000);
+    for (const text of ["one", "two", "six"]) {
+      await writeFile(project.at("AGENTS.md"), text);
+      assert.equal(await file.textIn(project.path), text);
+    }
+  });
+
+  it("is cut where it is too long, never within a character, and says so", async (t) => {
+    const project = await tempDir(t, { "AGENTS.md": "0123456789", "b/AGENTS.md": "abcü" });
+    assert.equal(await eager([], 4).textIn(project.path), "0123");
+    assert.equal(await eager([], 4).textIn(project.at("b")), "abc");
+    const place = (path: string) => ({ path: project.at(path), root: project.path });
+    assert.deepEqual(await knownFiles(4, []).read(place("AGENTS.md")), { text: "0123", isCut: true });
+    assert.deepEqual(await knownFiles(10, []).read(place("AGENTS.md")), { text: "0123456789", isCut: false });
+  });
+
+  it("of somebody else is not read where it must be ours", { skip: process.getuid === undefined }, async (t) => {
+    const project = await tempDir(t, { "AGENTS.md": "theirs" });
+    const own = BigInt(process.getuid?.() ?? 0);
+    assert.equal(await eager().textIn(project.path, new Set([own])), "theirs");
+    assert.equal(await eager().textIn(project.path, new Set([own + 1n])), "");
+  });
+
+  it("is not read by a link out of the folder, nor where it is denied, however often it was read before", async (t) => {
+    const project = await tempDir(t, { "p/AGENTS.md": "fine", "secret/config.json": "key", "outside.md": "outside" });
+    const folder = project.at("p");
+    const file = eager([project.at("secret")]);
+    assert.equal(await file.textIn(folder), "fine");
+    await rm(project.at("p/AGENTS.md"));
+    await symlink("../outside.md", project.at("p/AGENTS.md"));
+    assert.equal(await file.textIn(folder), "");
+    await rm(project.at("p/AGENTS.md"));
+    // One more name of a file that is denied.
+    await link(project.at("secret/config.json"), project.at("p/AGENTS.md"));
+    assert.equal(await file.textIn(folder), "");
+    await rm(project.at("p/AGENTS.md"));
+    await mkdir(project.at("p/AGENTS.md"));
+    assert.equal(await file.textIn(folder), "");
+  });
+
+  it("that one may read is not told to another who may not", async (t) => {
+    const project = await tempDir(t, { "AGENTS.md": "mine" });
+    assert.equal(await eager().textIn(project.path), "mine");
+    assert.equal(await eager([project.path]).textIn(project.path), "");
+  });
+});
+
+describe("folders that every run wants to know", () => {
+  it("are told by name, as they are now, links among them and files not", async (t) => {
+    const project = await tempDir(t, { "skills/b/x": "", "skills/a/x": "", "skills/file": "" });
+    await symlink("/nowhere", project.at("skills/c"));
+    const folders = knownFolders(10, [], -Infinity);
+    const place = { path: project.at("skills"), root: project.path };
+    assert.deepEqual(await folders.read(place), ["a", "b", "c"]);
+    await sleep(TICK);
+    await mkdir(project.at("skills/d"));
+    assert.deepEqual(await folders.read(place), ["a", "b", "c", "d"]);
+    assert.equal((await knownFolders(2, []).read(place))?.length, 2);
+    assert.equal(await folders.read({ ...place, path: project.at("none") }), undefined);
+    assert.equal(await folders.read({ path: "/etc", root: project.path }), undefined);
+  });
+});

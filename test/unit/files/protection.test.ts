@@ -1,0 +1,161 @@
+// Files that other programs run by themselves later are read and not changed, by whatever name they are reached.
+import assert from "node:assert/strict";
+import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { describe, it } from "node:test";
+import { builtinTools, type BuiltinToolsOptions } from "gantry";
+import { Protection } from "../../../src/files/protection.js";
+import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+
+async function project(files: readonly string[], options: BuiltinToolsOptions = {}) {
+  const folder = await temporaryFolder();
+  for (const file of files) {
+    await mkdir(dirname(join(folder.path, file)), { recursive: true });
+    await writeFile(join(folder.path, file), "old text\n");
+  }
+  const tools = new Map(builtinTools(options).map((tool) => [tool.name, tool] as const));
+  const call = async (name: string, input: Record<string, unknown>): Promise<string> =>
+    (await callTool(tools.get(name)!, input, toolContext(folder.path))).text;
+  const changes = (path: string): [string, Record<string, unknown>][] => [
+    ["write", { path, content: "new text\n" }],
+    ["edit", { path, old_string: "old", new_string: "new" }],
+    ["multiedit", { path, edits: [{ old_string: "old", new_string: "new" }] }],
+    ...[
+      `*** Update File: ${path}\n-old text\n+new text`,
+      `*** Delete File: ${path}`,
+      `*** Update File: ${path}\n*** Move to: moved.txt`,
+    ].map((body): [string, Record<string, unknown>] => [
+      "apply_patch",
+      { input: `*** Begin Patch\n${body}\n*** End Patch` },
+    ]),
+    ["delete", { path }],
+  ];
+  return {
+    path: folder.path,
+    call,
+    /** That no tool changes it, and read shows it. */
+    async refused(path: string, why = /is protected, because .*tools\.protected_paths/): Promise<void> {
+      for (const [name, input] of changes(path)) await assert.rejects(call(name, input), why, `${name} ${path}`);
+      assert.match(await call("read", { path }), /old text/);
+    },
+    [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
+  };
+}
+
+const RUN_LATER = [
+  ".git/config",
+  ".git/hooks/post-checkout",
+  "sub/module/.git/config",
+  ".vscode/tasks.json",
+  ".vscode/settings.json",
+  "a/b/.vscode/launch.json",
+  "my.code-workspace",
+  ".idea/runConfigurations/x.xml",
+  ".envrc",
+  ".husky/pre-commit",
+  ".pre-commit-config.yaml",
+  ".bashrc",
+  ".config/fish/config.fish",
+  ".ssh/authorized_keys",
+  ".npmrc",
+  ".claude/settings.json",
+  ".mcp.json",
+  "HEAD",
+];
+const ORDINARY = [
+  ".gitignore",
+  ".gitattributes",
+  ".github/workflows/ci.yml",
+  "git/config",
+  "config",
+  "hooks/pre-commit",
+  "src/head",
+  ".env",
+  "package.json",
+  "vscode/tasks.json",
+  "AGENTS.md",
+  ".claude/commands/x.md",
+];
+
+describe("protected paths", () => {
+  it("are read, and neither written, edited nor deleted", async () => {
+    await using one = await project(RUN_LATER);
+    for (const path of RUN_LATER) await one.refused(path);
+    await assert.rejects(
+      one.call("write", { path: ".git/hooks/new", content: "x" }),
+      /\.git\/hooks\/new: is protected/,
+    );
+    await assert.rejects(one.call("delete", { path: ".vscode", recursive: true }), /is protected/);
+  });
+
+  it("are not what merely looks alike", async () => {
+    await using one = await project(ORDINARY);
+    for (const path of ORDINARY) {
+      await one.call("edit", { path, old_string: "old", new_string: "new" });
+      await one.call("delete", { path });
+      await one.call("write", { path, content: "x" });
+    }
+  });
+
+  it("are known in other cases and spellings", () => {
+    const protection = new Protection(["*"]);
+    for (const name of [
+      ".GIT/config",
+      ".Git/hooks/x",
+      ".git./config",
+      ".git /config",
+      ".git::$INDEX_ALLOCATION/config",
+    ])
+      assert.ok(protection.why(join("/p", name), ["/p"]), name);
+    for (const name of [
+      "GIT~1/config",
+      ".g\u200cit/config".replace("\u200c", "\u200b"),
+      ".VSCode/Tasks.json",
+      ".ENVRC",
+    ])
+      assert.ok(protection.why(join("/p", name), ["/p"]), name);
+  });
+
+  it("are known behind links of every kind", async () => {
+    await using one = await project([".git/config", "real/tasks.json", ".vscode.real/settings.json"]);
+    await symlink(".git", join(one.path, "harmless"));
+    await symlink(join(one.path, ".git", "config"), join(one.path, "plain.txt"));
+    await symlink("real", join(one.path, ".vscode"));
+    await symlink(".vscode", join(one.path, "twice"));
+    for (const path of ["harmless/config", ".vscode/tasks.json", "twice/tasks.json"]) await one.refused(path);
+    // A link itself may go; what it leads to is not changed through it.
+    await assert.rejects(one.call("write", { path: "plain.txt", content: "x" }), /is protected/);
+    await assert.rejects(one.call("edit", { path: "plain.txt", old_string: "old", new_string: "x" }), /is protected/);
+    await one.call("delete", { path: "plain.txt" });
+    assert.equal(await readFile(join(one.path, ".git", "config"), "utf8"), "old text\n");
+  });
+
+  it("are a repository's own files under any name, and what would make a folder one", async () => {
+    await using one = await project(["bare/HEAD", "bare/config", "bare/hooks/update", "bare/objects/x", "bare/readme"]);
+    await one.refused("bare/config");
+    await one.refused("bare/hooks/update");
+    await assert.rejects(one.call("write", { path: "fresh/HEAD", content: "ref: refs/heads/x" }), /is protected/);
+    await one.call("write", { path: "bare/readme", content: "x" });
+  });
+
+  it("are chosen by tools.protected_paths", async () => {
+    const files = [".git/config", ".vscode/tasks.json", "infra/prod.tf", "sub/infra/prod.tf", "secrets/a.key"];
+    await using one = await project(files, { protectedPaths: ["*", "!.vscode", "/infra", "*.key"] });
+    await one.refused(".git/config");
+    await one.refused("infra/prod.tf", /named in tools\.protected_paths/);
+    await one.refused("secrets/a.key");
+    await one.call("edit", { path: ".vscode/tasks.json", old_string: "old", new_string: "new" });
+    await one.call("edit", { path: "sub/infra/prod.tf", old_string: "old", new_string: "new" });
+    await using none = await project(files, { protectedPaths: [] });
+    for (const path of files) await none.call("edit", { path, old_string: "old", new_string: "new" });
+  });
+
+  it("are open to whoever names their folder in tools.allow_paths", async () => {
+    await using extra = await temporaryFolder();
+    const fish = join(extra.path, ".config", "fish");
+    await mkdir(fish, { recursive: true });
+    await using one = await project(["a"], { allowPaths: [fish] });
+    await one.call("write", { path: join(fish, "config.fish"), content: "x" });
+    await assert.rejects(one.call("write", { path: join(fish, ".envrc"), content: "x" }), /is protected/);
+  });
+});

@@ -1,0 +1,211 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { appendFile, readdir, readFile, utimes } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it, type TestContext } from "node:test";
+import { builtinTools, folderHistory, type FileHistory } from "gantry";
+import { callTool, toolContext } from "../../helpers/tool-context.js";
+import { tempDir, type TempDir } from "../../helpers/temp.js";
+import { Journal, type ChangeLine } from "../../../src/history/journal.js";
+import { KeptContents, hashOf } from "../../../src/history/kept-contents.js";
+
+interface Made {
+  folder: TempDir;
+  history: FileHistory;
+  /** Write a file as the tool does, at this place of the session. */
+  write(name: string, content: string, seq: number): Promise<void>;
+  back(seq: number, given?: { force?: boolean; history?: FileHistory }): Promise<string[]>;
+}
+
+async function make(t: TestContext, files: Record<string, string>, sessionBytes?: number): Promise<Made> {
+  const folder = await tempDir(t, files);
+  const home = folder.at("home");
+  const history = folderHistory({ folder: home, ...(sessionBytes && { sessionBytes }) });
+  const tools = builtinTools({ protectedPaths: [] });
+  return {
+    folder,
+    history,
+    write: async (path, content, seq) => {
+      const tool = tools.find(({ name }) => name === "write");
+      assert.ok(tool);
+      const place = { sessionId: "s", runId: "r", callId: "c", seq };
+      await callTool(tool, { path, content }, toolContext(folder.path, { history: history.keeper(place) }));
+    },
+    back: async (seq, { force = false, history: other = history } = {}) => {
+      const files = await other.restore({
+        ...{
+          sessionId: "s",
+          projectDir: folder.path,
+          behind: { seq },
+          undo: `u${seq}`,
+          begins: { id: `u${seq}`, snapshotId: "", seq: 100, point: seq, to: "" },
+          seq: 100,
+          dryRun: false,
+          force,
+        },
+      });
+      return files.map(({ path, outcome }) => `${outcome} ${path.slice(folder.path.length + 1)}`);
+    },
+  };
+}
+
+describe("the history of files", () => {
+  it("keeps each content once, and of many the newest", async (t) => {
+    const big = (fill: string): string => fill.repeat(40_000);
+    const { folder, write, back } = await make(t, { "a.txt": big("a") }, 160_000);
+    for (const [i, fill] of ["b", "a", "b", "a", "b", "a"].entries()) await write("a.txt", big(fill), i + 1);
+    const bytes = async (): Promise<number> => {
+      let sum = 0;
+      for (const name of await readdir(folder.at("home/s")))
+        if (name.endsWith(".pack")) sum += (await readFile(folder.at("home/s", name))).length;
+      return sum;
+    };
+    assert.equal(await bytes(), 80_000, "two contents");
+    for (const [i, fill] of [..."cdefgh"].entries()) await write("a.txt", big(fill), 10 + i);
+    assert.ok((await bytes()) <= 160_000, String(await bytes()));
+    assert.deepEqual(await back(14), ["restored a.txt"]);
+    assert.equal(await folder.read("a.txt"), big("g"));
+    await assert.rejects(back(9), /of a file no copy is kept; nothing was undone/);
+    assert.deepEqual(await back(9, { force: true }), ["lost a.txt"]);
+    assert.equal(await folder.read("a.txt"), big("g"));
+    // What had to go is kept anew when it is there again.
+    await write("a.txt", big("a"), 120);
+    await write("a.txt", big("z"), 121);
+    assert.deepEqual(await back(120), ["restored a.txt"]);
+    assert.equal(await folder.read("a.txt"), big("a"));
+  });
+
+  it("changes nothing that is protected or denied by now, or lies outside", async (t) => {
+    const { folder, write, back } = await make(t, { "a.txt": "1", ".git/x": "1", "b/c.txt": "1" });
+    for (const name of ["a.txt", ".git/x", "b/c.txt"]) await write(name, "2", 1);
+    const options = { folder: folder.at("home"), protectedPaths: ["*"], deniedPaths: [folder.at("b")] };
+    const other = folderHistory(options);
+    await assert.rejects(back(0, { history: other }), /2 files cannot be brought back; nothing was undone/);
+    assert.equal(await folder.read("a.txt"), "2");
+    assert.deepEqual(await back(0, { history: other, force: true }), [
+      "failed .git/x",
+      "restored a.txt",
+      "failed b/c.txt",
+    ]);
+    assert.equal(await folder.read(".git/x"), "2");
+    assert.equal(await folder.read("b/c.txt"), "2");
+    assert.equal(await folder.read("a.txt"), "1");
+    const elsewhere = await folderHistory({ folder: folder.at("home"), protectedPaths: [] }).restore({
+      ...{ sessionId: "s", projectDir: folder.at("b"), behind: { seq: 0 }, undo: "u", seq: 9 },
+      ...{ begins: { id: "u", snapshotId: "", seq: 9, point: 0, to: "" }, dryRun: false, force: true },
+    });
+    assert.deepEqual(
+      elsewhere.map(({ outcome }) => outcome),
+      ["failed", "failed", "restored"],
+      "what lies outside is not even looked at",
+    );
+  });
+
+  it("takes a change that never came for none", async (t) => {
+    const { folder, history, write, back } = await make(t, { "a.txt": "1" });
+    await write("a.txt", "2", 1);
+    const file = (text: string) => ({ kind: "file", content: Buffer.from(text), mode: 0o644, uid: 0, gid: 0 }) as const;
+    const keeper = history.keeper({ sessionId: "s", runId: "r", callId: "d", seq: 2 });
+    await keeper.keep([{ path: folder.at("a.txt"), before: file("2"), after: file("3") }]);
+    assert.deepEqual(await back(0), ["restored a.txt"]);
+    assert.equal(await folder.read("a.txt"), "1");
+  });
+
+  it("knows what a patch did to several files", async (t) => {
+    const { folder, history, back } = await make(t, { "a.txt": "a\n", "b.txt": "b\n", "c.txt": "c\n" });
+    const tool = builtinTools({}).find(({ name }) => name === "apply_patch");
+    assert.ok(tool);
+    const input = [
+      ...["*** Begin Patch", "*** Add File: new/n.txt", "+n", "*** Update File: a.txt", "@@", "-a", "+A"],
+      ...[
+        "*** Delete File: b.txt",
+        "*** Update File: c.txt",
+        "*** Move to: d/c.txt",
+        "@@",
+        "-c",
+        "+C",
+        "*** End Patch",
+      ],
+    ].join("\n");
+    const place = { sessionId: "s", runId: "r", callId: "c", seq: 1 };
+    await callTool(tool, { input }, toolContext(folder.path, { history: history.keeper(place) }));
+    assert.equal(await folder.read("d/c.txt"), "C\n");
+    assert.deepEqual(await back(0), [
+      ...["restored a.txt", "made b.txt", "made c.txt", "removed d/c.txt", "removed new/n.txt"],
+    ]);
+    assert.equal(
+      (await folder.read("a.txt")) + (await folder.read("b.txt")) + (await folder.read("c.txt")),
+      "a\nb\nc\n",
+    );
+    assert.deepEqual((await readdir(folder.path)).sort(), ["a.txt", "b.txt", "c.txt", "home"]);
+  });
+
+  it("reaches the folders that a run was given beside its own", async (t) => {
+    const { folder, history, back } = await make(t, { "a.txt": "1" });
+    const other = await tempDir(t, { "x.txt": "1" });
+    const tool = builtinTools({}).find(({ name }) => name === "write");
+    assert.ok(tool);
+    const folders = [other.path];
+    const place = { sessionId: "s", runId: "r", callId: "c", seq: 1, folders };
+    const context = toolContext(folder.path, { folders, history: history.keeper(place) });
+    await callTool(tool, { path: other.at("x.txt"), content: "2" }, context);
+    assert.equal((await back(0)).length, 1);
+    assert.equal(await other.read("x.txt"), "1");
+  });
+
+  it("forgets a session, and what was not used for long", async (t) => {
+    const { folder, history, write } = await make(t, { "a.txt": "1" });
+    await write("a.txt", "2", 1);
+    await folder.write({ "home/old/journal.jsonl": "", "home/young/journal.jsonl": "" });
+    const old = new Date(Date.now() - 31 * 86_400_000);
+    await utimes(folder.at("home/old/journal.jsonl"), old, old);
+    await history.sweep();
+    assert.deepEqual((await readdir(folder.at("home"))).sort(), ["s", "young"]);
+    await history.forget("s");
+    await history.forget("../young");
+    assert.deepEqual(await readdir(folder.at("home")), ["young"]);
+  });
+
+  it("refuses a content that is not what it was", async (t) => {
+    const folder = await tempDir(t);
+    const contents = new KeptContents(folder.at("c"), 1000);
+    const place = await contents.add(Buffer.from("abc"));
+    assert.equal((await contents.read(place, hashOf(Buffer.from("abc"))))?.toString(), "abc");
+    assert.equal(await contents.read(place, hashOf(Buffer.from("abd"))), undefined);
+    assert.equal(await contents.read({ ...place, size: 4 }, hashOf(Buffer.from("abc"))), undefined);
+    assert.equal(await contents.read({ ...place, pack: 7 }, hashOf(Buffer.from("abc"))), undefined);
+  });
+});
+
+describe("a journal", () => {
+  const line = (change: string, seq: number): ChangeLine => ({
+    ...{ change, run: "r", call: "c", undo: "", seq, folders: [], at: "2026-01-01T00:00:00.000Z", contents: {} },
+    steps: [{ path: "/a", before: { kind: "none" }, after: { kind: "link", target: "x".repeat(100) }, made: 0 }],
+  });
+
+  it("goes on behind what a crash left half written, and sees what others write", async (t) => {
+    const folder = await tempDir(t);
+    const journal = new Journal(folder.path);
+    await journal.add(line("1", 1), true);
+    await appendFile(join(folder.path, "journal.jsonl"), '{"change":"2","seq":');
+    await new Journal(folder.path).add(line("3", 3), true);
+    assert.deepEqual(
+      (await journal.story()).changes.map(({ change }) => change),
+      ["1", "3"],
+    );
+    await journal.add({ done: "3" }, false);
+    assert.ok((await new Journal(folder.path).story()).done.has("3"));
+  });
+
+  it("stays short, and knows how far back it goes", async (t) => {
+    const folder = await tempDir(t);
+    const journal = new Journal(folder.path, 4_000);
+    for (let seq = 1; seq <= 60; seq++) await journal.add(line(String(seq), seq), false);
+    const { changes, forgot, size } = await journal.story();
+    assert.ok(size < 5_000, String(size));
+    assert.equal(changes.at(-1)?.seq, 60);
+    assert.equal(changes[0]?.seq, forgot + 1);
+    assert.equal((await new Journal(folder.path).story()).forgot, forgot);
+    assert.equal(existsSync(join(folder.path, "journal.jsonl.new")), false);
+  });
+});

@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { SocketTable } from "../../../src/http/socket-table.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+
+const port = (n: number) => n.toString(16).toUpperCase().padStart(4, "0");
+const entryOf = (n: number) => `: 0100007F:${port(n)} 0100007F:1F90 `;
+
+/** A line as the kernel writes it: padded to 149 characters. */
+function line(n: number, uid: number, inode = 1000 + n): string {
+  return `${String(n).padStart(4)}${entryOf(n)}01 00000000:00000000 00:00000000 00000000 ${String(uid).padStart(5)}        0 ${inode} 1 0000000000000000 20 0 0 10 -1`.padEnd(
+    149,
+  );
+}
+
+describe("a table of sockets", () => {
+  it("tells the user of each of many, wherever its line is", async (t) => {
+    const folder = await tempDir(t);
+    const lines = Array.from({ length: 1_000 }, (_, n) => line(n, n % 7));
+    await folder.write({ tcp: [HEAD, ...lines, ""].join("\n") });
+    const table = new SocketTable(folder.at("tcp"));
+    assert.equal(await table.ownerOf(entryOf(3)), "3");
+    const all = await Promise.all(lines.map((_, n) => table.ownerOf(entryOf(n))));
+    assert.deepEqual(
+      all,
+      lines.map((_, n) => String(n % 7)),
+    );
+  });
+
+  it("tells that there is none, that nobody has it any more, and that the table is hidden", async (t) => {
+    const folder = await tempDir(t);
+    await folder.write({
+      tcp: [HEAD, line(1, 0, 0), line(2, 5), line(2, 6, 0), line(3, 0, 0), line(3, 8), ""].join("\n"),
+    });
+    const table = new SocketTable(folder.at("tcp"));
+    const asked = [1, 2, 3, 4].map((n) => table.ownerOf(entryOf(n)));
+    assert.deepEqual(await Promise.all(asked), ["", "5", "8", ""]);
+    assert.equal(await new SocketTable(folder.at("none")).ownerOf(entryOf(1)), undefined);
+  });
+
+  it("tells what is so after it was asked, also while it reads for others", async (t) => {
+    const folder = await tempDir(t);
+    await folder.write({ tcp: [HEAD, line(1, 1), ""].join("\n") });
+    const table = new SocketTable(folder.at("tcp"));
+    const first = table.ownerOf(entryOf(2));
+    await folder.write({ tcp: [HEAD, line(1, 1), line(2, 2), ""].join("\n") });
+    const second = table.ownerOf(entryOf(2));
+    await first;
+    assert.equal(await second, "2");
+  });
+});

@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { startApi } from "../../helpers/http-api.js";
+
+const base64 = (bytes: string | Uint8Array) => Buffer.from(bytes).toString("base64");
+const pixel = base64(Buffer.from("89504e470d0a1a0aff00", "hex"));
+const notes = { filename: "notes.md", media_type: "text/markdown", data: base64("# Größe\n") };
+
+it("takes files that come with a request: images as images, others under their names", async (t) => {
+  const { run, send, provider } = await startApi(t);
+  const attachments = [{ filename: "pixel.png", media_type: "image/png", data: pixel }, notes];
+  const { status, headers } = await run({ message: "look", attachments });
+  assert.equal(status, 200);
+  assert.equal(headers["x-ignored-fields"], undefined);
+  const { messages } = (await send(`/api/sessions/${String(headers["x-session-id"])}/messages`)).json() as {
+    messages: { content: unknown }[];
+  };
+  assert.deepEqual(messages[0]?.content, [
+    { type: "text", text: "look" },
+    { type: "image", media_type: "image/png", data: pixel },
+    { type: "file", ...notes },
+  ]);
+  assert.equal(provider.requests.length, 1);
+});
+
+it("needs no message beside them, in a stream and in the background too", async (t) => {
+  const { run, send } = await startApi(t);
+  for (const how of [{}, { stream: true }, { background: true }]) {
+    const { status, headers } = await run({ message: "", attachments: [notes], ...how });
+    assert.equal(status, "background" in how ? 202 : 200);
+    const { messages } = (await send(`/api/sessions/${String(headers["x-session-id"])}/messages`)).json() as {
+      messages: { content: unknown }[];
+    };
+    assert.deepEqual(messages[0]?.content, [{ type: "file", ...notes }]);
+  }
+  const { status, text } = await run({ message: " ", attachments: [] });
+  assert.deepEqual([status, JSON.parse(text)], [400, { error: "message is required", code: "message_required" }]);
+});
+
+it("names what is wrong with one, and starts no run", async (t) => {
+  const { run, send, provider } = await startApi(t);
+  const cases: [unknown, string][] = [
+    ["notes.md", "attachments"],
+    [null, "attachments"],
+    [Array.from({ length: 257 }, () => notes), "attachments"],
+    [["notes.md"], "attachments[0]"],
+    [[notes, { ...notes, filename: "" }], "attachments[1].filename"],
+    [[{ ...notes, filename: "../notes.md" }], "attachments[0].filename"],
+    [[{ ...notes, filename: "a\\b" }], "attachments[0].filename"],
+    [[{ ...notes, filename: "a\nb" }], "attachments[0].filename"],
+    [[{ ...notes, filename: "\ud800" }], "attachments[0].filename"],
+    [[{ ...notes, filename: "a".repeat(256) }], "attachments[0].filename"],
+    [[{ ...notes, media_type: "text" }], "attachments[0].media_type"],
+    [[{ ...notes, media_type: "text/plain; charset=utf-8" }], "attachments[0].media_type"],
+    [[{ ...notes, data: "not base64!!" }], "attachments[0].data"],
+    [[{ ...notes, data: "abc" }], "attachments[0].data"],
+    [[{ ...notes, data: [1] }], "attachments[0].data"],
+  ];
+  for (const [attachments, field] of cases) {
+    const { status, text } = await run({ message: "hi", attachments });
+    assert.deepEqual([status, JSON.parse(text)], [400, { error: `invalid field: ${field}`, code: "invalid_field" }]);
+  }
+  assert.equal(provider.requests.length, 0);
+  assert.equal(((await send("/api/sessions")).json() as { total: number }).total, 0);
+});
+
+it("bounds them one by one, together, and as a request", async (t) => {
+  const { run } = await startApi(t, { http: { maxBodyBytes: 120_000_000 } });
+  const mib = 1024 * 1024;
+  const of = (size: number) => ({ ...notes, data: base64(new Uint8Array(size)) });
+  const why = async (attachments: unknown) => {
+    const { status, text } = await run({ message: "hi", attachments });
+    return [status, (JSON.parse(text) as { error: string }).error];
+  };
+  assert.deepEqual(await why([of(20 * mib + 1)]), [400, "failed to load attachments: notes.md: larger than 20 MiB"]);
+  const large = of(17 * mib);
+  assert.deepEqual(await why([large, large, large, large]), [
+    400,
+    "failed to load attachments: notes.md: more than 64 MiB of files",
+  ]);
+  const small = await startApi(t, { http: { maxBodyBytes: 1000 } });
+  assert.equal((await small.run({ message: "hi", attachments: [of(1000)] })).status, 413);
+});
+
+it("begins a session with an effort", async (t) => {
+  const { run, send } = await startApi(t);
+  const { headers } = await run({ message: "think", reasoning_effort: "high" });
+  const session = (await send(`/api/sessions/${String(headers["x-session-id"])}`)).json() as Record<string, unknown>;
+  assert.equal(session["reasoning_effort"], "high");
+  const { status, text } = await run({ message: "think", reasoning_effort: "most" });
+  assert.deepEqual(
+    [status, JSON.parse(text)],
+    [400, { error: "invalid field: reasoning_effort", code: "invalid_field" }],
+  );
+});

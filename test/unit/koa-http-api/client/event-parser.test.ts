@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { EventParser } from "../../../../adapters/koa-http-api/client/event-parser.js";
+import { randomOf } from "../../../helpers/random.js";
+
+/** Bytes in pieces that end anywhere, also within a character. */
+function parsed(bytes: Uint8Array, cuts: readonly number[]) {
+  const [parser, decoder] = [new EventParser(), new TextDecoder()];
+  return [0, ...cuts].flatMap((from, n) =>
+    parser.push(decoder.decode(bytes.subarray(from, cuts[n] ?? bytes.length), { stream: true })),
+  );
+}
+
+const bytesOf = (text: string) => new TextEncoder().encode(text);
+
+describe("the parser of server-sent events", () => {
+  const lines = [
+    ": stream",
+    "",
+    "event: state",
+    "data: {}",
+    "",
+    "event:message",
+    "id: a.1",
+    "data: 🙂 äöü\u2028",
+    "data:  two",
+    "data",
+    "",
+    "id: only a place",
+    "",
+    "event: none",
+    "",
+    "retry: 5",
+    "unknown: field",
+    "data: last",
+    "",
+    "data: is not whole",
+    "",
+  ];
+  const event = (type: string, data: string, id?: string) => ({ type, data, id });
+  const wanted = [
+    { type: "", data: "", id: undefined, comment: "stream" },
+    event("state", "{}"),
+    event("message", "🙂 äöü\u2028\n two\n", "a.1"),
+    event("", "last"),
+  ];
+
+  for (const [name, end] of Object.entries({ LF: "\n", CR: "\r", CRLF: "\r\n" })) {
+    it(`reads the same of lines that end with ${name}, wherever it is cut`, () => {
+      // The last event is not over: its empty line is missing.
+      const bytes = bytesOf(`\ufeff${lines.join(end)}`);
+      assert.deepEqual(parsed(bytes, []), wanted);
+      for (let at = 0; at <= bytes.length; at += 1) assert.deepEqual(parsed(bytes, [at]), wanted, `cut at ${at}`);
+      const random = randomOf(7);
+      for (let round = 0; round < 300; round += 1) {
+        const cuts = Array.from({ length: 1 + random() * 40 }, () => Math.floor(random() * bytes.length));
+        assert.deepEqual(parsed(bytes, cuts.sort((a, b) => a - b)), wanted, String(cuts)); // prettier-ignore
+      }
+      assert.deepEqual(parsed(bytes, [...bytes.keys()]), wanted, "a byte at a time");
+    });
+  }
+
+  it("takes ends of lines as they come, mixed", () => {
+    const bytes = bytesOf("data: a\r\ndata: b\rdata: c\n\r\ndata: d\r\r\n\n");
+    const all = [event("", "a\nb\nc"), event("", "d")];
+    for (let at = 0; at <= bytes.length; at += 1) assert.deepEqual(parsed(bytes, [at]), all, `cut at ${at}`);
+  });
+
+  it("reads a long line that comes in many pieces once", () => {
+    const parser = new EventParser();
+    const piece = "x".repeat(1024);
+    parser.push("data: ");
+    // 64 MiB: one that looked through all that it has at each piece would take minutes.
+    for (let n = 0; n < 64 * 1024; n += 1) assert.equal(parser.push(piece).length, 0);
+    assert.equal(parser.push("\n\n")[0]?.data.length, 64 * 1024 * 1024);
+  });
+});

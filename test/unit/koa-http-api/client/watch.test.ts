@@ -1,0 +1,329 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { callTools, type ScriptedChunk } from "gantry/testing";
+import {
+  GantryClient,
+  NotFoundError,
+  SessionPage,
+  type ConnectionState,
+  type Message,
+  type WatchedEvent,
+} from "gantry/client";
+import { defineTool } from "gantry";
+import { door } from "../../../helpers/door.js";
+import { gate } from "../../../helpers/gate.js";
+import { TcpProxy } from "../../../helpers/tcp-proxy.js";
+import { startApi } from "../../../helpers/http-api.js";
+
+const words = (n: number): ScriptedChunk[] =>
+  Array.from({ length: n }, (_, i): ScriptedChunk[] => [{ type: "text", block: "0", text: `w${i} 🙂 ` }, 4]).flat();
+
+/** The next event that is so. */
+async function until(events: AsyncIterator<WatchedEvent>, wanted: (event: WatchedEvent) => boolean) {
+  for (;;) {
+    const { done, value } = await events.next();
+    assert.ok(!done, "the watch ended");
+    if (wanted(value)) return value;
+  }
+}
+const isOver = (event: WatchedEvent) => event.type === "state" && event.run?.state === "finished";
+
+/** A session of six messages, and these. */
+async function threeTurns(client: GantryClient): Promise<[string, Message[]]> {
+  const { sessionId } = await client.run({ message: "m1" });
+  for (const message of ["m2", "m3"]) await client.run({ message, session_id: sessionId });
+  return [sessionId, await client.sessions.messages(sessionId)];
+}
+
+describe("a watch of the client", () => {
+  it("comes back after every drop to its place: the page is that of the messages, and nothing is told twice", async (t) => {
+    const api = await startApi(t, { steps: [words(150), words(20)] });
+    const proxy = await TcpProxy.before(t, api.url);
+    const client = new GantryClient({ url: proxy.url(api.url) });
+    const direct = new GantryClient({ url: api.url });
+    const { session_id: id } = await direct.begin({ message: "Talk" });
+    const [page, states, cursors] = [new SessionPage(), [] as ConnectionState[], [] as string[]];
+    const events = client.sessions.watch(id, { onConnection: (state) => void states.push(state) });
+    let told = 0;
+    for await (const event of events) {
+      page.apply(event);
+      if (event.cursor !== undefined) cursors.push(event.cursor);
+      if (event.type === "delta") told += event.content?.length ?? 0;
+      if (event.type === "delta" && proxy.cuts < 3) proxy.cutAll();
+      // The first event of a connection says how it stands now, before what was said by then.
+      if (page.messages.length === 2 && page.messages[1]?.finished === undefined) break;
+    }
+    assert.equal(proxy.cuts, 3);
+    const messages = await direct.sessions.messages(id);
+    assert.deepEqual(page.messages, messages);
+    assert.equal(new Set(cursors).size, cursors.length);
+    assert.ok(told <= String(messages[1]?.content).length);
+    const round = ["connecting", "open", "lost"];
+    assert.deepEqual(states, [...round, ...round, ...round, "connecting", "open"]);
+    assert.equal(page.cursor, cursors.at(-1));
+    // Who has the page goes on with it.
+    await direct.run({ message: "More", session_id: id });
+    for await (const event of client.sessions.watch(id, { after: page.cursor })) {
+      page.apply(event);
+      if (page.messages.length === 4 && page.messages[3]?.finished === undefined) break;
+    }
+    assert.deepEqual(page.messages, await direct.sessions.messages(id));
+  });
+
+  it("waits as long as it is told, and gives up where no answer gets better", async (t) => {
+    const api = await startApi(t);
+    const { url, requests, next } = await door(t, api.url);
+    const { sessionId: id } = await new GantryClient({ url: api.url }).run({ message: "Hi" });
+    const client = new GantryClient({ url });
+    const lost: unknown[] = [];
+    const onConnection = (state: ConnectionState, error?: Error) => void (state === "lost" && lost.push(error?.name));
+    next({
+      status: 503,
+      headers: { "retry-after": "1" },
+      body: '{"error":"too many streams","code":"too_many_streams"}',
+    });
+    next({ status: 502, headers: { "content-type": "text/html" }, body: "<h1>Bad gateway</h1>" });
+    next({ status: 200, headers: { "content-type": "text/html" }, body: "<h1>Log in</h1>" });
+    next({ status: 200, headers: { "content-type": "text/event-stream" }, body: "event: state\ndata: {no\n\n" });
+    const events = client.sessions.watch(id, { onConnection });
+    await until(events, ({ type }) => type === "message");
+    await events.return();
+    assert.deepEqual(lost, ["UnavailableError", "GantryError", "GantryError", "GantryError"]);
+    const [first, second] = requests.map(({ at }) => at);
+    assert.ok((second ?? 0) - (first ?? 0) >= 990);
+
+    // Longer than any timer can be: it would fire at once, again and again.
+    const { length } = requests;
+    next({ status: 503, headers: { "retry-after": "9999999" }, body: "{}" });
+    const stop = new AbortController();
+    const far = client.sessions.watch(id, { signal: stop.signal, onConnection }).next();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    assert.equal(requests.length, length + 1);
+    stop.abort();
+    await far;
+
+    for (const status of [400, 401, 403, 404]) {
+      next({ status, body: '{"error":"no","code":"no"}' });
+      await assert.rejects(client.sessions.watch(id).next(), { status, code: "no" });
+    }
+    await assert.rejects(client.sessions.watch("none").next(), NotFoundError);
+  });
+
+  it("takes a connection that says nothing for dead, but not a reader that takes its time", async (t) => {
+    const api = await startApi(t, { http: { heartbeatMs: 50 } });
+    const { url, requests, next } = await door(t, api.url);
+    const { sessionId: id } = await new GantryClient({ url: api.url }).run({ message: "Hi" });
+    const client = new GantryClient({ url, silence: 400 });
+    const lost: unknown[] = [];
+    const onConnection = (state: ConnectionState, error?: Error) =>
+      void (state === "lost" && lost.push(error?.message));
+    next("hang");
+    next({ status: 200, headers: { "content-type": "text/event-stream" }, body: ": stream\n\n", hangs: true });
+    const events = client.sessions.watch(id, { onConnection });
+    await until(events, ({ type }) => type === "state");
+    assert.deepEqual(lost, ["the server fell silent", "the server fell silent"]);
+    // Longer than silence may last.
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    await until(events, ({ type }) => type === "message");
+    // Comments are enough.
+    const quiet = until(events, ({ type }) => type === "cut").catch(() => undefined);
+    await new Promise((resolve) => setTimeout(resolve, 800));
+    assert.deepEqual([lost.length, requests.length], [2, 3]);
+    await api.agent.sessions.revert(id, (await client.sessions.messages(id))[1]?.id ?? "");
+    await quiet;
+    await events.return();
+  });
+
+  it("begins with the last messages; older ones are added to the page", async (t) => {
+    const api = await startApi(t);
+    const { url, requests } = await door(t, api.url);
+    const client = new GantryClient({ url });
+    const { sessionId: id } = await client.run({ message: "m1" });
+    for (const message of ["m2", "m3", "m4"]) await client.run({ message, session_id: id });
+    const page = new SessionPage();
+    const seqs = () => page.messages.map(({ seq }) => seq);
+    const events = client.sessions.watch(id, { last: 3 });
+    while (page.messages.length < 3) page.apply((await events.next()).value as WatchedEvent);
+    assert.deepEqual(seqs(), [6, 7, 8]);
+    const shown = page.messages;
+    assert.equal(page.messages, shown);
+    page.add(await client.sessions.messages(id, { before: 6, limit: 3 }));
+    assert.deepEqual([seqs(), shown.length], [[3, 4, 5, 6, 7, 8], 3]);
+    assert.equal(page.at(6), shown[0]);
+    // What a revert hides goes, whichever way it came.
+    await api.agent.sessions.revert(id, page.at(5)?.id ?? "");
+    await until(events, (event) => (page.apply(event), event.type === "cut"));
+    assert.deepEqual(seqs(), [3, 4, 5]);
+    await events.return();
+    // All that there is, and no more.
+    const whole = new SessionPage();
+    for await (const event of client.sessions.watch(id, { follow: false })) whole.apply(event);
+    assert.deepEqual(whole.messages, await client.sessions.messages(id));
+    assert.deepEqual(
+      requests.filter(({ path }) => path.includes("/events")).map(({ path }) => path.split("?")[1]),
+      ["behind=5", "follow=false"],
+    );
+    const empty = await api.agent.sessions.create();
+    const none = client.sessions.watch(empty.id, { last: 50 });
+    await none.next();
+    await client.run({ message: "first", session_id: empty.id });
+    assert.equal((await until(none, ({ type }) => type === "message")).type, "message");
+    await none.return();
+  });
+
+  it("behind a message, cut after any byte, hears of what happens meanwhile: once, and of all", async (t) => {
+    const api = await startApi(t);
+    const direct = new GantryClient({ url: api.url });
+    // As much as an answer of this kind has, whose parts are of the same lengths.
+    const [id] = await threeTurns(direct);
+    const length = (await (await fetch(`${api.url}/api/sessions/${id}/events?behind=6&follow=false`)).text()).length;
+    const places = Array.from({ length: 32 }, (_, n) => Math.round((n * (length + 600)) / 31));
+    const one = async (bytes: number): Promise<string> => {
+      const [session, messages] = await threeTurns(direct);
+      const proxy = await TcpProxy.before(t, api.url);
+      proxy.nextPasses = Math.max(1, bytes);
+      const client = new GantryClient({ url: proxy.url(api.url) });
+      const page = new SessionPage();
+      page.add(messages);
+      const told: string[] = [];
+      let meanwhile: Promise<unknown> | undefined;
+      const happen = async () => {
+        // Where all went through, it is cut when there is nothing more to say.
+        if (proxy.cuts === 0) proxy.cutAll();
+        await api.agent.sessions.revert(session, messages[3]!.id);
+        await direct.run({ message: "again", session_id: session });
+      };
+      const stop = new AbortController();
+      const onConnection = (state: ConnectionState) => void (state === "lost" && (meanwhile ??= happen()));
+      const idle = setInterval(() => void (proxy.nextPasses === Infinity && (meanwhile ??= happen())), 2_000).unref();
+      const options = { behind: 6, signal: stop.signal, onConnection };
+      for await (const event of client.sessions.watch(session, options)) {
+        page.apply(event);
+        if (event.type === "message") told.push(`message ${event.message.seq}`);
+        if (event.type === "cut") told.push(`cut ${event.after}`);
+        if (page.messages.at(-1)?.seq === 8 && page.state?.run?.state === "finished") stop.abort();
+      }
+      clearInterval(idle);
+      await meanwhile;
+      assert.deepEqual(page.messages, await direct.sessions.messages(session), `cut after ${bytes} bytes`);
+      return told.join(", ");
+    };
+    const all = new Set(await Promise.all(places.map(one)));
+    assert.deepEqual([...all], ["cut 4, message 7, message 8"]);
+  });
+
+  it("behind a message that a revert hid before it began: hears what of its page is void", async (t) => {
+    const api = await startApi(t);
+    const client = new GantryClient({ url: api.url });
+    const [id, messages] = await threeTurns(client);
+    const told = async (behind: number): Promise<string[]> => {
+      const events: string[] = [];
+      for await (const event of client.sessions.watch(id, { behind, follow: false }))
+        if (event.type === "cut") events.push(`cut ${event.after}`);
+        else events.push(event.type === "message" ? `message ${event.message.seq}` : event.type);
+      return events;
+    };
+    const snapshot = await api.agent.sessions.revert(id, messages[1]!.id);
+    assert.deepEqual(await told(6), ["state", "cut 2"]);
+    assert.deepEqual(await told(3), ["state", "cut 2"]);
+    assert.deepEqual(await told(2), ["state"]);
+    await client.run({ message: "otherwise", session_id: id });
+    assert.deepEqual(await told(6), ["state", "cut 2", "message 7", "message 8"]);
+    assert.deepEqual(await told(7), ["state", "message 8"]);
+    // What never was there is behind the end.
+    assert.deepEqual(await told(99), ["state", "cut 8"]);
+    // Another branch, which forks before what the reader has.
+    await api.agent.sessions.restore(id, snapshot.id);
+    assert.deepEqual(await told(8), ["state", "cut 2", "message 3", "message 4", "message 5", "message 6"]);
+    assert.deepEqual(await told(4), ["state", "message 5", "message 6"]);
+  });
+
+  it("behind a message that still grows: is told all of it", async (t) => {
+    const going = gate();
+    const api = await startApi(t, { steps: [[...words(20), going.wait(), ...words(20)]] });
+    const client = new GantryClient({ url: api.url });
+    const { session_id: id } = await client.begin({ message: "Talk" });
+    const page = new SessionPage();
+    while (page.messages.length < 2) page.add(await client.sessions.messages(id));
+    assert.equal(page.messages[1]?.finished, false);
+    for await (const event of client.sessions.watch(id, { behind: 2 })) {
+      page.apply(event);
+      going.open();
+      if (isOver(event)) break;
+    }
+    assert.deepEqual(page.messages, await client.sessions.messages(id));
+  });
+
+  it("shows what a running tool prints, once, until its result is there", async (t) => {
+    const [printed, end] = [gate(), gate()];
+    const tool = defineTool({
+      name: "print",
+      description: "Prints.",
+      run: async (_, { progress }) => {
+        progress?.("one\n");
+        await printed.wait();
+        progress?.("two\n");
+        await end.wait();
+        return "one\ntwo\n";
+      },
+    });
+    const api = await startApi(t, { steps: [callTools(["print", {}, "call_1"]), "done"], agent: { tools: [tool] } });
+    const proxy = await TcpProxy.before(t, api.url);
+    const client = new GantryClient({ url: proxy.url(api.url) });
+    const { session_id: id } = await new GantryClient({ url: api.url }).begin({ message: "Print" });
+    const page = new SessionPage();
+    const events = client.sessions.watch(id);
+    const shown = (text: string | undefined) =>
+      until(events, (event) => (page.apply(event), page.progress.get("call_1") === text && event.type !== "state"));
+    await shown("one\n");
+    proxy.cutAll();
+    printed.open();
+    await shown("one\ntwo\n");
+    end.open();
+    await until(events, (event) => (page.apply(event), isOver(event)));
+    assert.deepEqual([page.progress.size, page.messages[2]?.content], [0, "one\ntwo\n"]);
+    await events.return();
+  });
+
+  it("ends with the session, also with one that was deleted meanwhile, and with its signal", async (t) => {
+    const api = await startApi(t);
+    const proxy = await TcpProxy.before(t, api.url);
+    const direct = new GantryClient({ url: api.url });
+    const client = new GantryClient({ url: proxy.url(api.url) });
+    const typesOf = async (events: AsyncIterable<WatchedEvent>, begun = () => {}) => {
+      const types: string[] = [];
+      for await (const { type } of events) {
+        types.push(type);
+        begun();
+      }
+      return types;
+    };
+    for (const isAway of [false, true]) {
+      const { sessionId: id } = await direct.run({ message: "Hi" });
+      const [begun, lost] = [gate(), gate()];
+      const onConnection = (state: ConnectionState) => void (state === "lost" && lost.open());
+      const types = typesOf(client.sessions.watch(id, { onConnection }), begun.open);
+      await begun.wait();
+      if (isAway) {
+        proxy.cutAll();
+        await lost.wait();
+      }
+      await direct.sessions.delete(id);
+      assert.equal((await types).at(-1), "deleted");
+    }
+    const { sessionId: id } = await direct.run({ message: "Hi" });
+    const stop = new AbortController();
+    const states: ConnectionState[] = [];
+    const onConnection = (state: ConnectionState) => void states.push(state);
+    for await (const event of client.sessions.watch(id, { signal: stop.signal, onConnection }))
+      if (event.type === "message") stop.abort();
+    assert.deepEqual(states, ["connecting", "open"]);
+    // Also while it waits to come back, and before it began.
+    const nobody = new GantryClient({ url: "http://127.0.0.1:9" });
+    const away = new AbortController();
+    await typesOf(
+      nobody.sessions.watch(id, { signal: away.signal, onConnection: (s) => s === "lost" && away.abort() }),
+    );
+    assert.deepEqual(await typesOf(client.sessions.watch(id, { signal: AbortSignal.abort() })), []);
+  });
+});

@@ -1,0 +1,307 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { it } from "node:test";
+import { Agent, builtinTools, ListenError, MemoryDriver } from "gantry";
+import { openHttpHost, type HttpHost } from "gantry/http";
+import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
+import { callTools, say, ScriptedProvider } from "gantry/testing";
+import type { Tool } from "gantry";
+import { send, sseEvents, wire, type Wire } from "../../helpers/http.js";
+import { gate } from "../../helpers/gate.js";
+import { tempDir } from "../../helpers/temp.js";
+import { startApi, type Api } from "../../helpers/http-api.js";
+
+function post(body: unknown): string {
+  const text = JSON.stringify(body);
+  return `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
+}
+
+const SLOW = { chunks: [{ type: "text" as const, block: "0", text: "begun" }], hang: true };
+
+/** Start a run on a bare connection; resolves when it is under way. */
+async function begin(api: Api, body: Record<string, unknown>): Promise<{ client: Wire; sessionId: string }> {
+  const started = new Promise<string>((resolve) => {
+    const off = api.agent.on("run.started", ({ sessionId }) => {
+      off();
+      resolve(sessionId);
+    });
+  });
+  const client = (await wire(api.url)).write(post(body));
+  return { client, sessionId: await started };
+}
+
+for (const stream of [false, true]) {
+  const how = stream ? "streamed" : "plain";
+
+  it(`a client that goes away cancels its ${how} run, and what was said is stored`, async (t) => {
+    const api = await startApi(t, { steps: [SLOW] });
+    const failed = new Promise<Error>((resolve) => api.agent.on("run.failed", ({ error }) => resolve(error)));
+    const { client, sessionId } = await begin(api, { message: "hi", stream });
+    if (stream) await client.until(/begun/);
+    else while ((await api.agent.sessions.messages(sessionId)).length < 2) await new Promise(setImmediate);
+    client.destroy();
+    assert.equal(((await failed) as { code?: string }).code, "run_cancelled");
+    assert.equal(api.provider.active, 0);
+    const messages = await api.agent.sessions.messages(sessionId);
+    assert.deepEqual(
+      messages.map(({ role }) => role),
+      ["user", "assistant"],
+    );
+    assert.deepEqual(messages[1]?.parts, [{ type: "text", text: "begun" }]);
+    assert.equal((await api.run({ message: "again", session_id: sessionId })).status, 200, "it is free again");
+    assert.ok(!api.log.some((line) => line.startsWith("error")), api.log.join("\n"));
+  });
+
+  it(`with on_disconnect continue a ${how} run goes on to its end`, async (t) => {
+    let goOn: () => void = () => undefined;
+    const gate = new Promise<void>((resolve) => (goOn = resolve));
+    const api = await startApi(t, {
+      steps: [
+        async () => {
+          await gate;
+          return say("the whole answer");
+        },
+      ],
+      http: { onDisconnect: "continue" },
+    });
+    const finished = new Promise<void>((resolve) => api.agent.on("run.finished", () => resolve()));
+    const { client, sessionId } = await begin(api, { message: "hi", stream });
+    client.destroy();
+    await client.closed;
+    // The server has seen it go when it answers another.
+    await api.send("/api/health");
+    goOn();
+    await finished;
+    const { messages } = (await api.send(`/api/sessions/${sessionId}/messages`)).json() as {
+      messages: { content: string }[];
+    };
+    assert.equal(messages.at(-1)?.content, "the whole answer");
+  });
+}
+
+it("a client that goes away ends the tools of its run", async (t) => {
+  let begun: () => void = () => undefined;
+  const running = new Promise<void>((resolve) => (begun = resolve));
+  let ended: (reason: unknown) => void = () => undefined;
+  const aborted = new Promise<unknown>((resolve) => (ended = resolve));
+  const tool: Tool = {
+    name: "wait",
+    description: "Waits.",
+    inputSchema: { type: "object" },
+    kind: "other",
+    parallel: false,
+    needsPermission: false,
+    parse: () => ({}),
+    describe: () => ({ title: "Wait", locations: [] }),
+    run: (_args, { signal }) =>
+      new Promise((_resolve, reject) => {
+        begun();
+        signal.addEventListener("abort", () => {
+          ended(signal.reason);
+          reject(signal.reason as Error);
+        });
+      }),
+  };
+  const api = await startApi(t, { steps: [callTools(["wait", {}])], agent: { tools: [tool] } });
+  const { client } = await begin(api, { message: "hi", stream: true });
+  await running;
+  client.destroy();
+  assert.equal(((await aborted) as { code?: string }).code, "run_cancelled");
+});
+
+it("stop lets runs finish, refuses new ones, and closes", async (t) => {
+  let goOn: () => void = () => undefined;
+  const gate = new Promise<void>((resolve) => (goOn = resolve));
+  const api = await startApi(t, {
+    scripted: {
+      fallback: async () => {
+        await gate;
+        return say("finished");
+      },
+    },
+  });
+  const plain = await begin(api, { message: "hi" });
+  const streamed = await begin(api, { message: "hi", stream: true });
+  const kept = (await wire(api.url)).write("GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await kept.until(/"ok"/);
+  const stopped = api.listening.stop(new AbortController().signal);
+  const refused = await api.run({ message: "late" });
+  assert.deepEqual([refused.status, refused.json()], [503, { error: "server shutting down", code: "shutting_down" }]);
+  assert.equal(refused.headers["access-control-allow-origin"], "*");
+  assert.equal(refused.headers["retry-after"], "1");
+  kept.write("GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await kept.until(/503 [\s\S]*server shutting down/);
+  goOn();
+  await plain.client.until(/200 OK[\s\S]*"finished"/);
+  await streamed.client.until(/event: done/);
+  await stopped;
+  await api.listening.ended;
+  await api.host.close(new AbortController().signal);
+  await Promise.all([plain.client.closed, streamed.client.closed, kept.closed]);
+});
+
+it("cancels what runs when patience ends: streams end with an error event, answers with 503", async (t) => {
+  const api = await startApi(t, { scripted: { fallback: SLOW } });
+  const plain = await begin(api, { message: "hi" });
+  const streamed = await begin(api, { message: "hi", stream: true });
+  await streamed.client.until(/begun/);
+  const patience = new AbortController();
+  const first = api.listening.stop(patience.signal);
+  patience.abort();
+  await Promise.all([first, api.listening.stop(AbortSignal.abort())]);
+  await plain.client.until(
+    /503 [\s\S]*Retry-After: 1\r\n[\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/,
+  );
+  await streamed.client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/);
+  assert.doesNotMatch(streamed.client.received, /event: done/);
+  await api.host.close(AbortSignal.abort());
+  await Promise.all([plain.client.closed, streamed.client.closed]);
+  const messages = await api.agent.sessions.messages(streamed.sessionId);
+  assert.deepEqual(messages[1]?.parts, [{ type: "text", text: "begun" }]);
+});
+
+it("tells the same when the agent itself closes", async (t) => {
+  const api = await startApi(t, { scripted: { fallback: SLOW } });
+  const plain = await begin(api, { message: "hi" });
+  const streamed = await begin(api, { message: "hi", stream: true });
+  await api.agent.close();
+  await plain.client.until(
+    /503 [\s\S]*Retry-After: 1\r\n[\s\S]*\{"error":"server shutting down","code":"shutting_down"\}/,
+  );
+  await streamed.client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}\n\n/);
+  assert.deepEqual((await api.run({ message: "late" })).json(), {
+    error: "server shutting down",
+    code: "shutting_down",
+  });
+  plain.client.destroy();
+  streamed.client.destroy();
+});
+
+it("stops with a hundred streams open, slow readers among them", async (t) => {
+  const api = await startApi(t, {
+    scripted: { fallback: { chunks: [{ type: "text", block: "0", text: "x".repeat(400_000) }], hang: true } },
+  });
+  const clients = await Promise.all(
+    Array.from({ length: 100 }, async (_, i) => {
+      const client = await wire(api.url);
+      if (i % 10 === 0) client.socket.pause();
+      client.write(post({ message: "hi", stream: true }));
+      return client;
+    }),
+  );
+  await Promise.all(clients.filter((_, i) => i % 10 !== 0).map((client) => client.until(/xxx/)));
+  await api.listening.stop(AbortSignal.abort());
+  await api.host.close(AbortSignal.abort());
+  await api.agent.close();
+  for (const [i, client] of clients.entries()) {
+    if (i % 10 !== 0)
+      await client.until(/event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}/);
+    client.destroy();
+    await client.closed;
+  }
+  assert.equal(api.provider.active, 0);
+});
+
+it("opens a port of its own where it is given none, and closes it", async () => {
+  const agent = new Agent({ providers: [new ScriptedProvider(["hello"])] });
+  const transport = new KoaHttpTransport({ port: 0 });
+  const listening = await transport.start(agent);
+  assert.equal(transport.name, "koa-http-api");
+  assert.match(listening.address, /^http:\/\/127\.0\.0\.1:\d+$/);
+  const answer = await fetch(`${listening.address}/api/run`, {
+    method: "POST",
+    body: '{"message":"hi","stream":true}',
+  });
+  assert.deepEqual(
+    sseEvents(await answer.text()).map(({ event }) => event),
+    ["agent", "agent", "done"],
+  );
+  await listening.stop(new AbortController().signal);
+  await listening.ended;
+  await assert.rejects(send(listening.address, "/api/health"), { code: "ECONNREFUSED" });
+  await agent.close();
+});
+
+it("leaves nothing open when it cannot start", async () => {
+  const agent = new Agent({ providers: [new ScriptedProvider()] });
+  await assert.rejects(new KoaHttpTransport({ host: "0.0.0.0", port: 0 }).start(agent), ListenError);
+  await agent.close();
+});
+
+/** Whether a process is there and no zombie. */
+async function lives(pid: number): Promise<boolean> {
+  const text = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
+  return text !== "" && !/^\d+ \(.*\) [ZX]/.test(text);
+}
+
+it(
+  "a client that goes away takes the whole process tree of its commands with it",
+  { skip: process.platform !== "linux" && "needs /proc" },
+  async (t) => {
+    const project = await tempDir(t);
+    const command =
+      "trap '' TERM HUP; (trap '' TERM HUP; echo $BASHPID >> pids; sleep 600) & sleep 600 & echo $! >> pids; echo $$ >> pids; wait";
+    const api = await startApi(t, {
+      steps: [callTools(["bash", { command }])],
+      agent: {
+        projectDir: project.path,
+        tools: builtinTools({ env: { PATH: process.env["PATH"] ?? "" }, bash: { sandbox: "off" } }).filter(
+          ({ name }) => name === "bash",
+        ),
+      },
+    });
+    const failed = new Promise<void>((resolve) => api.agent.on("run.failed", () => resolve()));
+    const { client } = await begin(api, { message: "hi", stream: true });
+    let pids: number[] = [];
+    while (pids.length < 3) {
+      pids = (await project.read("pids").catch(() => "")).trim().split("\n").filter(Boolean).map(Number);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    for (const pid of pids) assert.equal(await lives(pid), true);
+    client.destroy();
+    await failed;
+    // Those that ignore TERM get KILL a moment later.
+    for (const pid of pids) while (await lives(pid)) await new Promise((resolve) => setTimeout(resolve, 20));
+  },
+);
+
+it("whoever has left before their request is looked at gets nothing done, and stop does not wait for them", async (t) => {
+  const agent = new Agent({ providers: [new ScriptedProvider(["never"])], driver: new MemoryDriver() });
+  const host = openHttpHost({ port: 0 });
+  t.after(async () => {
+    await host.close(AbortSignal.abort());
+    await agent.close();
+  });
+  let [reached, handled] = [gate(), gate()];
+  // It learns late whose the connection is.
+  const late: HttpHost = {
+    loopback: true,
+    provingHeaders: () => [],
+    takeStream: () => host.takeStream(),
+    refuseNew: () => host.refuseNew(),
+    close: (signal) => host.close(signal),
+    mount: (mount) =>
+      host.mount({
+        ...mount,
+        handler: (request, response) => {
+          reached.open();
+          const pass = () => {
+            mount.handler(request, response);
+            handled.open();
+          };
+          response.once("close", () => setImmediate(pass));
+        },
+      }),
+  };
+  const listening = await new KoaHttpTransport({}, late).start(agent);
+  const run = await agent.run({ message: "hi" });
+  await run.result;
+  for (const path of [`/api/sessions/${run.sessionId}/events`, "/api/sessions"]) {
+    [reached, handled] = [gate(), gate()];
+    const client = (await wire(listening.address)).write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+    await reached.wait();
+    client.destroy();
+    await handled.wait();
+  }
+  await listening.stop(new AbortController().signal);
+});

@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { callTools } from "gantry/testing";
+import { gate, waitTool } from "../../helpers/gate.js";
+import { eventsOf } from "../../helpers/event-page.js";
+import { startApi, type Api } from "../../helpers/http-api.js";
+
+const wrong = (field: string) => ({ error: `invalid field: ${field}`, code: "invalid_field" });
+const patch = (api: Api, id: string, body: unknown) =>
+  api.send(`/api/sessions/${id}`, { method: "PATCH", body: typeof body === "string" ? body : JSON.stringify(body) });
+
+describe("POST /api/run, wrong fields", () => {
+  it("are named, those inside of a budget too", async (t) => {
+    const api = await startApi(t);
+    const cases: [field: string, body: Record<string, unknown> | string][] = [
+      ["queue", { queue: "yes" }],
+      ["queue", { queue: null }],
+      ["budget", { budget: 5 }],
+      ["budget", { budget: [] }],
+      ["budget", { budget: null }],
+      ["budget.usd", { budget: { usd: 0 } }],
+      ["budget.usd", { budget: { usd: -1 } }],
+      ["budget.usd", { budget: { usd: "1" } }],
+      ["budget.tokens", { budget: { usd: 1, tokens: null } }],
+      ["budget.seconds", '{"message":"hi","budget":{"seconds":1e999}}'],
+      ["budget.euros", { budget: { euros: 1 } }],
+      ["budget.__proto__", '{"message":"hi","budget":{"__proto__":1}}'],
+      ["output_schema", { output_schema: "object" }],
+      ["output_schema", { output_schema: [] }],
+      ["output_schema", { output_schema: null }],
+    ];
+    for (const [field, body] of cases) {
+      const { status, json } = await api.run(typeof body === "string" ? body : { message: "hi", ...body });
+      assert.deepEqual([status, json()], [400, wrong(field)]);
+    }
+    assert.equal((await api.agent.sessions.list()).total, 0);
+    for (const budget of [{}, { tokens: 1e9, seconds: 1e6 }])
+      assert.equal((await api.run({ message: "hi", budget })).status, 200);
+    // Deeper than a body may be.
+    const deep = `{"message":"hi","output_schema":${'{"a":'.repeat(80)}1${"}".repeat(80)}}`;
+    assert.deepEqual((await api.run(deep)).json(), { error: "invalid request body", code: "invalid_body" });
+  });
+});
+
+describe("PATCH /api/sessions/{id}", () => {
+  it("sets what the next runs use, and whoever watches sees it", async (t) => {
+    const api = await startApi(t);
+    const { id } = await api.agent.sessions.create();
+    const over = new AbortController();
+    t.after(() => over.abort());
+    const events = eventsOf(`${api.url}/api/sessions/${id}/events`, {}, over.signal);
+    await events.next();
+    const set = { title: "  Mine ", provider: "scripted", model: "scripted-1", reasoning_effort: "low", mode: "plan" };
+    const { status, headers, json } = await patch(api, id, set);
+    assert.deepEqual([status, headers["x-session-id"]], [200, id]);
+    const session = json() as Record<string, unknown>;
+    const wanted = { ...set, title: "Mine" };
+    assert.deepEqual(Object.fromEntries(Object.keys(set).map((name) => [name, session[name]])), wanted);
+    assert.deepEqual((await api.send(`/api/sessions/${id}`)).json(), session);
+    for await (const { type, data } of events)
+      if (type === "state" && data.session.mode === "plan") {
+        assert.equal(data.session.title, "Mine");
+        break;
+      }
+    // What is left out stays, the model's own effort can be had back, and a title of a person's is no generator's.
+    assert.deepEqual((await patch(api, id, {})).json(), session);
+    const back = (await patch(api, id, { reasoning_effort: "" })).json() as Record<string, unknown>;
+    assert.deepEqual([back["reasoning_effort"], back["mode"]], ["", "plan"]);
+    assert.equal((await api.agent.sessions.get(id))?.titled, true);
+  });
+
+  it("refuses what is wrong by name, and changes nothing then", async (t) => {
+    const api = await startApi(t);
+    const { id, title } = await api.agent.sessions.create();
+    for (const [field, body] of [
+      ["title", { title: "" }],
+      ["title", { title: " " }],
+      ["title", { title: null }],
+      ["title", { title: 5 }],
+      ["title", { title: "x".repeat(51) }],
+      ["title", { title: "two\nlines" }],
+      ["reasoning_effort", { reasoning_effort: "most" }],
+      ["reasoning_effort", { reasoning_effort: null }],
+      ["mode", { title: "ok", mode: "yolo" }],
+      ["mode", { mode: null }],
+      ["provider", { model: "scripted-1" }],
+      ["model", { provider: "scripted" }],
+      ["model", { provider: "scripted", model: 1 }],
+    ] as const)
+      assert.deepEqual((await patch(api, id, body)).json(), wrong(field), JSON.stringify(body));
+    for (const [body, status, code] of [
+      [{ provider: "scripted", model: "none" }, 400, "model_selection"],
+      [{ provider: "none", model: "none" }, 400, "model_selection"],
+      ["[]", 400, "invalid_body"],
+      ["", 400, "invalid_body"],
+      ["x".repeat(20), 400, "invalid_body"],
+    ] as const) {
+      const answer = await patch(api, id, body);
+      assert.deepEqual([answer.status, (answer.json() as { code: string }).code], [status, code]);
+    }
+    assert.equal((await patch(api, "none", { title: "x" })).status, 404);
+    assert.equal((await api.agent.sessions.get(id))?.title, title);
+  });
+});
+
+describe("a session object", () => {
+  it("tells its mode, and the run that is under way in it", async (t) => {
+    const open = gate();
+    const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
+    const answer = api.run({ message: "hi" });
+    await open.reached;
+    const [run] = await api.agent.runs.list();
+    const path = `/api/sessions/${run!.sessionId}`;
+    type Told = { mode: string; run?: unknown };
+    const read = async () => {
+      const one = (await api.send(path)).json() as Told;
+      const { sessions } = (await api.send("/api/sessions")).json() as { sessions: Told[] };
+      assert.deepEqual(sessions, [one]);
+      return one;
+    };
+    const told = await read();
+    assert.deepEqual([told.mode, told.run], ["auto", { id: run!.id, state: "running" }]);
+    assert.deepEqual(((await patch(api, run!.sessionId, { mode: "ask" })).json() as Told).run, told.run);
+    open.open();
+    await answer;
+    const after = await read();
+    assert.deepEqual([after.mode, "run" in after], ["ask", false]);
+  });
+});

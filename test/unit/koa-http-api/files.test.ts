@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdir, open, symlink } from "node:fs/promises";
+import { connect, createServer } from "node:net";
+import { it } from "node:test";
+import { tempDir } from "../../helpers/temp.js";
+import { startApi } from "../../helpers/http-api.js";
+
+const fails = (path: string, why: string) => ({
+  error: `failed to load attachments: ${path}: ${why}`,
+  code: "attachment",
+});
+
+it("attaches files as octet-streams, whatever their name, and stores them once", async (t) => {
+  const project = await tempDir(t, {
+    "notes.md": "# Größe\n",
+    "sub/pixel.png": Buffer.from("89504e470d0a1a0aff00", "hex"),
+  });
+  const { run, send, provider } = await startApi(t, { agent: { projectDir: project.path } });
+  const { status, headers } = await run({
+    message: "read",
+    files: ["notes.md", project.at("sub/pixel.png"), "./sub/../notes.md"],
+  });
+  assert.equal(status, 200);
+  const id = String(headers["x-session-id"]);
+  const { messages } = (await send(`/api/sessions/${id}/messages`)).json() as { messages: { content: unknown }[] };
+  const notes = {
+    type: "file",
+    media_type: "application/octet-stream",
+    filename: "notes.md",
+    data: Buffer.from("# Größe\n").toString("base64"),
+  };
+  assert.deepEqual(messages[0]?.content, [
+    { type: "text", text: "read" },
+    notes,
+    {
+      type: "file",
+      media_type: "application/octet-stream",
+      filename: "pixel.png",
+      data: Buffer.from("89504e470d0a1a0aff00", "hex").toString("base64"),
+    },
+    notes,
+  ]);
+  assert.equal(provider.requests.length, 1);
+});
+
+it("on loopback takes any regular file, through symbolic links too", async (t) => {
+  const elsewhere = await tempDir(t, { "far.txt": "far" });
+  const project = await tempDir(t);
+  await symlink(elsewhere.at("far.txt"), project.at("link.txt"));
+  const { run } = await startApi(t, { agent: { projectDir: project.path } });
+  for (const file of [elsewhere.at("far.txt"), "link.txt", "/etc/hostname"])
+    assert.equal((await run({ message: "hi", files: [file] })).status, 200, file);
+});
+
+it("refuses what is no readable regular file, without waiting, and starts no run", async (t) => {
+  const project = await tempDir(t, { "a.txt": "a", "empty.txt": "" });
+  const home = await tempDir(t, { "config.json": "{}", "sessions.db": "x" });
+  await mkdir(project.at("folder"));
+  execFileSync("mkfifo", [project.at("fifo")]);
+  await symlink("fifo", project.at("to-fifo"));
+  await symlink(home.at("config.json"), project.at("to-home"));
+  await symlink("/proc/self/environ", project.at("to-proc"));
+  await symlink("loop", project.at("loop"));
+  await symlink("nowhere", project.at("dangling"));
+  const socket = createServer();
+  await new Promise<void>((resolve) => socket.listen(project.at("socket"), resolve));
+  t.after(() => void socket.close());
+  connect(project.at("socket")).destroy();
+  const sparse = await open(project.at("sparse"), "w");
+  await sparse.truncate(1024 ** 3);
+  await sparse.close();
+  const exact = await open(project.at("exact"), "w");
+  await exact.truncate(20 * 1024 ** 2);
+  await exact.close();
+  const over = await open(project.at("over"), "w");
+  await over.truncate(20 * 1024 ** 2 + 1);
+  await over.close();
+
+  const { run, send, provider } = await startApi(t, {
+    agent: { projectDir: project.path },
+    http: { deniedPaths: [home.path] },
+  });
+  const denied = /access is denied/;
+  const cases: [path: string, why: RegExp][] = [
+    ["missing.txt", /not found/],
+    ["a.txt/x", /not found/],
+    ["dangling", /not found/],
+    ["", /folder/],
+    [".", /folder/],
+    ["folder", /folder/],
+    ["fifo", /named pipe/],
+    ["to-fifo", /named pipe/],
+    ["socket", /socket/],
+    ["loop", /symbolic links/],
+    ["sparse", /larger than 20 MiB/],
+    ["over", /larger than 20 MiB/],
+    ["a\0.txt", /NUL/],
+    ["x".repeat(5000), /too long/],
+    ["/dev/zero", denied],
+    ["/dev/stdin", denied],
+    ["/proc/self/environ", denied],
+    ["/proc/self/root/etc/hostname", denied],
+    ["/sys/kernel/notes", denied],
+    ["to-proc", denied],
+    [home.at("config.json"), denied],
+    [home.at("sessions.db"), denied],
+    [`${home.path}/../${home.path.split("/").at(-1)}/config.json`, denied],
+    ["to-home", denied],
+  ];
+  for (const [path, why] of cases) {
+    for (const stream of [false, true]) {
+      const { status, json } = await run({ message: "hi", files: ["a.txt", path], stream });
+      const { error } = json() as { error: string };
+      assert.equal(status, 400, path);
+      const shown = path.length > 300 ? `${path.slice(0, 300)}…` : path;
+      assert.ok(error.startsWith(`failed to load attachments: ${shown}: `), error);
+      assert.match(error.slice(error.indexOf(shown) + shown.length), why, path);
+    }
+  }
+  assert.deepEqual((await run({ message: "hi", files: ["missing.txt"] })).json(), fails("missing.txt", "not found"));
+  assert.equal(provider.requests.length, 0);
+  assert.equal(((await send("/api/sessions")).json() as { total: number }).total, 0);
+  assert.equal((await run({ message: "hi", files: ["exact", "empty.txt"] })).status, 200);
+});
+
+it("is bounded in number and in all", async (t) => {
+  const project = await tempDir(t, { "a.txt": "a" });
+  const big = await open(project.at("big"), "w");
+  await big.truncate(20 * 1024 ** 2);
+  await big.close();
+  const { run } = await startApi(t, { agent: { projectDir: project.path } });
+  const many = await run({ message: "hi", files: Array.from({ length: 257 }, () => "a.txt") });
+  assert.deepEqual([many.status, many.json()], [400, fails("a.txt", "more than 256 files")]);
+  const heavy = await run({ message: "hi", files: ["big", "big", "big", "big"] });
+  assert.deepEqual([heavy.status, heavy.json()], [400, fails("big", "more than 64 MiB of files")]);
+});
+
+it("beyond loopback takes only the project, the temporary folder and what is allowed", async (t) => {
+  const project = await tempDir(t, { "a.txt": "a" });
+  const temporary = await tempDir(t, { "t.txt": "t" });
+  await symlink("/etc/hostname", project.at("escape"));
+  const { listening, run } = await startApi(t, {
+    agent: { projectDir: project.path },
+    host: { host: "0.0.0.0", insecure: true },
+    http: { allowPaths: ["/usr/share"] },
+  });
+  assert.match(listening.address, /0\.0\.0\.0/);
+  for (const file of ["a.txt", project.at("a.txt"), temporary.at("t.txt")])
+    assert.equal((await run({ message: "hi", files: [file] })).status, 200, file);
+  for (const file of ["/etc/hostname", "../../etc/hostname", "escape", `${project.path}-evil/a`]) {
+    const { status, json } = await run({ message: "hi", files: [file] });
+    if (file.includes("-evil")) assert.equal(status, 400);
+    else assert.deepEqual([status, json()], [400, fails(file, "outside the project folder")], file);
+  }
+});

@@ -1,0 +1,283 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { defineTool, MemoryDriver } from "gantry";
+import { callTools, type ScriptedStep } from "gantry/testing";
+import { checkEvent, checkExchange, documented, seen } from "../../helpers/api-contract.js";
+import { EventPage, eventsOf } from "../../helpers/event-page.js";
+import { gate, waitTool } from "../../helpers/gate.js";
+import type { Hooks } from "../../helpers/temp.js";
+import { startApi, type Api } from "../../helpers/http-api.js";
+import { editTool, failTool } from "../../helpers/http-api-tools.js";
+
+const read = async (file: string) =>
+  JSON.parse(await readFile(new URL(`../../../${file}`, import.meta.url), "utf8")) as Record<string, unknown>;
+
+describe("GET /api/openapi.json", () => {
+  it("is the document that lies in docs, valid by somebody else's word", async (t) => {
+    const api = await startApi(t);
+    const { status, headers, json } = await api.send("/api/openapi.json");
+    assert.deepEqual([status, headers["content-type"]], [200, "application/json"]);
+    const document = json() as { info: object };
+    const { info, ...rest } = await read("docs/openapi.json");
+    assert.deepEqual(document, { ...rest, info: { ...(info as object), version: api.agent.version } });
+    const { valid, errors } = await new Validator().validate(document);
+    assert.deepEqual([valid, errors], [true, undefined]);
+  });
+
+  it("asks for the required headers, as all does", async (t) => {
+    const api = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
+    assert.equal((await api.send("/api/openapi.json")).status, 401);
+    assert.equal((await api.send("/api/openapi.json", { headers: { "x-key": "k" } })).status, 200);
+  });
+});
+
+describe("what it says of what is asked", () => {
+  it("holds to the last number: the bounds of a budget", async (t) => {
+    const { components } = (await read("docs/openapi.json")) as {
+      components: { schemas: Record<string, { properties: Record<string, { type: string; maximum: number }> }> };
+    };
+    const { properties } = components.schemas["Budget"]!;
+    assert.deepEqual(Object.keys(properties), ["usd", "tokens", "seconds"]);
+    const { run } = await startApi(t);
+    const asked = async (key: string, most: number) => {
+      const { status, text } = await run({ message: "hi", stream: false, budget: { [key]: most } });
+      return status === 200 ? 200 : text;
+    };
+    for (const [key, { type, maximum }] of Object.entries(properties)) {
+      const refused = `{"error":"invalid field: budget.${key}","code":"invalid_field"}`;
+      // Of the model of this test nobody knows a price.
+      if (key !== "usd") assert.equal(await asked(key, maximum), 200, key);
+      assert.equal(await asked(key, maximum + 1), refused);
+      assert.equal(await asked(key, 0), refused);
+      assert.equal((await asked(key, 999.5)) === refused, type === "integer", key);
+    }
+  });
+});
+
+describe("what the suite is answered", () => {
+  it("is refused where the document does not have it", () => {
+    const json = { "content-type": "application/json" };
+    const health = { method: "GET", path: "/api/health", status: 200, headers: json };
+    const text = '{"status":"ok","version":"1"}';
+    checkExchange({ ...health, text });
+    for (const wrong of [
+      { text: '{"status":"ok","version":"1","more":1}' },
+      { text: '{"status":"fine","version":"1"}' },
+      { text: '{"status":"ok"}' },
+      { text: '{"error":"x","code":"x"}' },
+      { status: 204 },
+      { status: 400, text: '{"error":"x","code":"invalid_query"}' },
+      { path: "/api/health?size=1" },
+      { path: "/api/sessions?size=x" },
+      { path: "/api/none" },
+      { method: "POST" },
+      { headers: { ...json, "x-run-id": "x" } },
+      { headers: { "content-type": "text/html" } },
+      { method: "HEAD" },
+      { method: "POST", path: "/api/asks/x", body: '{"choice":1}' },
+    ])
+      assert.throws(() => checkExchange({ ...health, text, ...wrong }), assert.AssertionError, JSON.stringify(wrong));
+    const path = "/api/sessions/x/events";
+    checkEvent("GET", path, 'event: cut\nid: x\ndata: {"after":1}');
+    for (const wrong of ['event: cut\ndata: {"after":-1}', 'event: cuts\ndata: {"after":1}', "event: deleted\ndata: 1"])
+      assert.throws(() => checkEvent("GET", path, wrong), assert.AssertionError, wrong);
+    assert.throws(() => checkEvent("GET", "/api/sessions", 'event: cut\ndata: {"after":1}'), assert.AssertionError);
+  });
+
+  it("has each path, status and event of the document, but for one that nothing brings about", async (t) => {
+    for (const tour of [results, watched, asked, refused, failed, late, stopped]) await tour(t);
+    assert.deepEqual(
+      documented().filter((one) => !seen.has(one)),
+      // Whatever a provider tells or does not tell, and whatever becomes of the store, there is a list.
+      ["GET /api/models 500"],
+    );
+  });
+});
+
+type Begin = { method: string; path: string; body?: string };
+const OPERATIONS: Begin[] = [...new Set(documented().map((one) => one.split(" ").slice(0, 2).join(" ")))].map((one) => {
+  const [method = "", path = ""] = one.split(" ");
+  const body =
+    path === "/api/run" || path.endsWith("/steer") ? '{"message":"x"}' : method === "PATCH" ? "{}" : undefined;
+  return { method, path, body: body ?? (path === "/api/asks/{id}" && method === "POST" ? "{}" : undefined) } as Begin;
+});
+
+/** Each operation with this id. */
+async function each(api: Api, id: string, headers: Record<string, string> = {}): Promise<void> {
+  for (const { method, path, body } of OPERATIONS)
+    await api.send(path.replace("{id}", id), {
+      method,
+      headers,
+      ...(body !== undefined && { body }),
+    });
+}
+
+const json = (body: unknown) => ({ body: JSON.stringify(body) });
+
+async function results(t: Hooks): Promise<void> {
+  const open = gate();
+  const steps: ScriptedStep[] = [
+    callTools(["edit", {}], ["fail", {}]),
+    "one",
+    "two",
+    new Error("broken"),
+    new Error("broken"),
+    callTools(["wait", {}]),
+    "waited",
+    "queued",
+  ];
+  const api = await startApi(t, { steps, agent: { tools: [editTool, failTool, waitTool(open)] } });
+  const { headers } = await api.run({ message: "hi", made_up: 1 });
+  const session_id = String(headers["x-session-id"]);
+  await api.run({ message: "hi", session_id, stream: true }, { "idempotency-key": "k" });
+  await api.run({ message: "other" }, { "idempotency-key": "k" });
+  await api.run({ message: "fail", session_id, stream: true });
+  await api.run({ message: "fail", session_id });
+  const running = api.run({ message: "wait", session_id });
+  await open.reached;
+  await api.run({ message: "busy", session_id });
+  await api.run({ message: "line", session_id, queue: true, background: true });
+  await api.send(`/api/sessions/${session_id}/steer`, json({ message: "more" }));
+  await api.send(`/api/sessions/${session_id}/cancel`, { method: "POST" });
+  await running;
+  await api.send(`/api/sessions/${session_id}/cancel`, { method: "POST" });
+  const [run] = await api.agent.runs.list({ limit: 1 });
+  await api.send(`/api/runs/${run!.id}/cancel`, { method: "POST" });
+  await api.send(`/api/sessions/${session_id}/steer`, json({ message: "late" }));
+  for (const path of ["health", "ready", "models", "openapi.json", "runs", `runs/${run!.id}`, "asks", "sessions"])
+    await api.send(`/api/${path}`);
+  for (const path of ["", "/messages"]) await api.send(`/api/sessions/${session_id}${path}`);
+  await api.send(`/api/sessions/${session_id}`, { method: "PATCH", ...json({ title: "Mine" }) });
+  await api.send(`/api/sessions/${session_id}`, { method: "DELETE" });
+}
+
+async function watched(t: Hooks): Promise<void> {
+  const open = gate();
+  const chatty = defineTool({
+    name: "chatty",
+    description: "Prints, and waits.",
+    run: async (_, { progress }) => {
+      progress("printed\n");
+      await open.wait();
+      return "done";
+    },
+  });
+  const words = ["a", "b", "c"].flatMap((text) => [{ type: "text", block: "0", text: `${text} ` } as const, 300]);
+  const api = await startApi(t, { steps: [callTools(["chatty", {}]), words], agent: { tools: [chatty] } });
+  const { id } = await api.agent.sessions.create();
+  const page = new EventPage();
+  const types = new Set<string>();
+  const done = (async () => {
+    for await (const event of eventsOf(`${api.url}/api/sessions/${id}/events`)) {
+      page.apply(event);
+      types.add(event.type);
+      if (event.type === "tool_progress") open.open();
+    }
+  })();
+  await api.run({ message: "hi", session_id: id });
+  const first = (await api.agent.sessions.messages(id))[0]!;
+  await api.agent.sessions.revert(id, first.id);
+  while (!types.has("cut")) await new Promise((resolve) => setTimeout(resolve, 5));
+  await api.send(`/api/sessions/${id}/events?follow=false`);
+  await api.agent.sessions.delete(id);
+  await done;
+}
+
+async function asked(t: Hooks): Promise<void> {
+  const permissions = { name: "strict", judge: () => ({ action: "ask", reason: "" }) as const };
+  const steps = [callTools(["edit", {}]), "end"];
+  const api = await startApi(t, { steps, agent: { tools: [editTool], permissions, unattended: "wait" } });
+  const answer = api.run({ message: "hi" });
+  let id: string | undefined;
+  while (id === undefined) id = ((await api.send("/api/asks")).json() as { asks: { id: string }[] }).asks[0]?.id;
+  await api.send(`/api/asks/${id}`);
+  for (let n = 0; n < 2; n += 1) await api.send(`/api/asks/${id}`, json({ choice: "allow" }));
+  await answer;
+}
+
+async function refused(t: Hooks): Promise<void> {
+  const api = await startApi(t, { http: { maxBodyBytes: 1000 } });
+  await each(api, "none");
+  await each(api, "none", { host: "evil.example" });
+  await each(api, "none", { "content-encoding": "gzip" });
+  await each(api, "none", { origin: api.url, "content-type": "text/plain" });
+  for (const of of ["runs", "asks"])
+    for (const query of ["session_id=none", "size=x"]) await api.send(`/api/${of}?${query}`);
+  await api.send("/api/sessions?page=x");
+  for (const query of ["session_id=none", "project_dir=none"]) await api.send(`/api/commands?${query}`);
+  const { headers } = await api.run({ message: "hi" });
+  const id = String(headers["x-session-id"]);
+  await api.run({ message: "hi", session_id: "none" });
+  for (const path of [`sessions/${id}/messages?limit=x`, `sessions/${id}/events?follow=x`])
+    await api.send(`/api/${path}`);
+  const [run] = await api.agent.runs.list();
+  assert.ok(run);
+  const ask = await anAsk(t);
+  for (const [of, method, path] of [
+    [api, "POST", "/api/run"],
+    [api, "PATCH", `/api/sessions/${id}`],
+    [api, "POST", `/api/sessions/${id}/steer`],
+    [ask.api, "POST", `/api/asks/${ask.id}`],
+  ] as const)
+    for (const body of ["x", `"${"x".repeat(2000)}"`])
+      for (const headers of [{}, { "content-encoding": "gzip" }] as Record<string, string>[])
+        await of.send(path, { method, body, headers });
+  const locked = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
+  await each(locked, "none");
+}
+
+/** A question that nobody answers. */
+async function anAsk(t: Hooks): Promise<{ api: Api; id: string }> {
+  const permissions = { name: "strict", judge: () => ({ action: "ask", reason: "" }) as const };
+  const agent = { tools: [editTool], permissions, unattended: "wait" } as const;
+  const api = await startApi(t, { steps: [callTools(["edit", {}]), "end"], agent, http: { maxBodyBytes: 1000 } });
+  await api.run({ message: "hi", background: true });
+  for (;;) {
+    const [ask] = await api.agent.asks.list();
+    if (ask) return { api, id: ask.id };
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** A store that fails at everything. */
+async function failed(t: Hooks): Promise<void> {
+  const broken = { on: false };
+  const driver = new Proxy(new MemoryDriver(), {
+    get: (of, name) => {
+      const value: unknown = Reflect.get(of, name, of);
+      if (typeof value !== "function") return value;
+      return (...given: unknown[]) => {
+        if (broken.on) return Promise.reject(new Error("the disk is gone"));
+        return Reflect.apply(value, of, given) as unknown;
+      };
+    },
+  });
+  const api = await startApi(t, { agent: { driver } });
+  const { id } = await api.agent.sessions.create();
+  broken.on = true;
+  await each(api, id);
+  await api.send(`/api/commands?session_id=${id}`);
+  broken.on = false;
+}
+
+/** No model is there in time. */
+async function late(t: Hooks): Promise<void> {
+  const never = { models: [], list: () => new Promise<never>(() => undefined) };
+  const api = await startApi(t, { scripted: never, agent: { modelTimeoutMs: 30 } });
+  const { id } = await api.agent.sessions.create();
+  await api.run({ message: "hi" });
+  await api.send(`/api/sessions/${id}`, { method: "PATCH", ...json({ provider: "scripted", model: "none" }) });
+}
+
+async function stopped(t: Hooks): Promise<void> {
+  const open = gate();
+  const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
+  const running = api.run({ message: "hi" });
+  await open.reached;
+  const end = api.listening.stop(new AbortController().signal);
+  await each(api, "none");
+  open.open();
+  await Promise.all([running, end]);
+}

@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { sseEvents } from "../../helpers/http.js";
+import { startApi } from "../../helpers/http-api.js";
+
+const SCHEMA = { type: "object", properties: { age: { type: "integer" } }, required: ["age"] };
+
+describe("output_schema", () => {
+  it("is answered with the value, as one answer, as a stream and again under its key", async (t) => {
+    const api = await startApi(t, { steps: ["I think 36.", '{"age":36}', '{"age":37}'] });
+    const key = { "Idempotency-Key": "k" };
+    const first = await api.run({ message: "x", output_schema: SCHEMA }, key);
+    const { output, structured, iterations } = first.json() as Record<string, unknown>;
+    assert.deepEqual([first.status, output, structured, iterations], [200, '{"age":36}', { age: 36 }, 2]);
+    const again = await api.run({ message: "x", output_schema: SCHEMA }, key);
+    assert.deepEqual((again.json() as Record<string, unknown>)["structured"], { age: 36 });
+    const streamed = await api.run({ message: "x", output_schema: SCHEMA, stream: true });
+    const done = sseEvents(streamed.text).at(-1);
+    assert.deepEqual([done?.event, (done?.data as Record<string, unknown>)["structured"]], ["done", { age: 37 }]);
+  });
+
+  it("of a run in the background is answered in its record", async (t) => {
+    const api = await startApi(t, { steps: ['{"age":36}', "no form"] });
+    const recordOf = async (body: object) => {
+      const { run_id: id } = (await api.run({ message: "x", background: true, ...body })).json() as { run_id: string };
+      await api.agent.runs.ended(id);
+      return (await api.send(`/api/runs/${id}`)).json() as Record<string, unknown>;
+    };
+    const run = await recordOf({ output_schema: SCHEMA });
+    assert.deepEqual([run["state"], run["structured"]], ["finished", { age: 36 }]);
+    assert.equal("structured" in (await recordOf({})), false);
+  });
+
+  it("that no answer fits fails, and says why", async (t) => {
+    const api = await startApi(t);
+    const answer = await api.run({ message: "x", output_schema: { not: {} } });
+    const { error, code } = answer.json() as Record<string, string>;
+    assert.deepEqual([answer.status, code], [500, "output_schema"]);
+    assert.match(error ?? "", /^the answer does not fit the output schema: /);
+  });
+
+  it("that is none is refused by its name, and why", async (t) => {
+    const api = await startApi(t);
+    for (const [schema, why] of [
+      [{ type: "objekt" }, /^invalid field: output_schema: expected a schema that can be used/],
+      [{ $ref: "http://127.0.0.1:9/x.json" }, /^invalid field: output_schema: .*resolve reference/],
+      [{ $ref: "#/$defs/a", $defs: { a: { $ref: "#/$defs/a" } } }, /^invalid field: output_schema/],
+      ["x", /^invalid field: output_schema/],
+    ] as const) {
+      const answer = await api.run({ message: "x", output_schema: schema });
+      const { error, code } = answer.json() as Record<string, string>;
+      assert.deepEqual([answer.status, code], [400, "invalid_field"]);
+      assert.match(error ?? "", why);
+    }
+    assert.deepEqual((await api.agent.runs.list()).length, 0);
+  });
+});
+
+describe("budget", () => {
+  it("of a request bounds its run, and is told", async (t) => {
+    const api = await startApi(t);
+    const answer = await api.run({ message: "x", budget: { tokens: 20 } });
+    const { finish_reason: reason, ended_by: by, output } = answer.json() as Record<string, unknown>;
+    assert.deepEqual([answer.status, reason, by, output], [200, "length", "budget", ""]);
+    const streamed = await api.run({ message: "x", budget: { tokens: 20 }, stream: true });
+    const done = sseEvents(streamed.text).at(-1)?.data as Record<string, unknown>;
+    assert.deepEqual([done["finish_reason"], done["ended_by"]], ["length", "budget"]);
+    const key = { "Idempotency-Key": "k" };
+    const ask = () => api.run({ message: "x", budget: { tokens: 20 } }, key);
+    assert.equal((await ask()).text, (await ask()).text);
+    const priced = await api.run({ message: "x", budget: { usd: 1 } });
+    assert.deepEqual(priced.status, 400);
+    assert.match((priced.json() as { error: string }).error, /limits\.unknown_price/);
+  });
+
+  it("that is none is refused by its name", async (t) => {
+    const api = await startApi(t);
+    for (const [budget, field] of [
+      [{ usd: 0 }, "budget.usd"],
+      [{ usd: -1 }, "budget.usd"],
+      [{ usd: "1" }, "budget.usd"],
+      [{ usd: 1e308 }, "budget.usd"],
+      [{ tokens: 1.5 }, "budget.tokens"],
+      [{ seconds: 0 }, "budget.seconds"],
+      [{ usb: 1 }, "budget.usb"],
+      [5, "budget"],
+    ] as const) {
+      const answer = await api.run({ message: "x", budget });
+      const expected = { error: `invalid field: ${field}`, code: "invalid_field" };
+      assert.deepEqual([answer.status, answer.json()], [400, expected]);
+    }
+  });
+});

@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { builtinTools } from "gantry";
+import { callTools } from "gantry/testing";
+import { eventsOf } from "../../helpers/event-page.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { startApi } from "../../helpers/http-api.js";
+
+const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
+
+interface Listed {
+  id: string;
+  command: string;
+  state: string;
+  since: string;
+  exit_code: number | null;
+  keep: boolean;
+}
+
+/** The states of a session's stream as they come. */
+function statesOf(t: Hooks, url: string) {
+  const over = new AbortController();
+  const states: (Listed[] | undefined)[] = [];
+  const types: string[] = [];
+  let wake = (): void => undefined;
+  const done = (async () => {
+    for await (const { type, data } of eventsOf(url, {}, over.signal)) {
+      types.push(type);
+      if (type === "state") states.push(data.processes as Listed[] | undefined);
+      wake();
+    }
+  })().catch(() => wake());
+  t.after(async () => {
+    over.abort();
+    await done;
+  });
+  const seen = async (test: (last: Listed[] | undefined) => boolean): Promise<void> => {
+    while (!test(states.at(-1))) await new Promise<void>((resolve) => (wake = resolve));
+  };
+  return { states, types, seen };
+}
+
+function isLiving(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
+  } catch {
+    return false;
+  }
+}
+
+describe("commands in the background of a session", { skip: process.platform !== "linux" && "needs /proc" }, () => {
+  it("are told to who watches, and end with the session", async (t) => {
+    const folder = await tempDir(t);
+    const api = await startApi(t, {
+      steps: [
+        callTools(["bash", { command: "exit 7", background: true }]),
+        callTools(["bash", { command: "echo $$ > pid; read -r line; exec sleep 300", background: true }]),
+        "done",
+      ],
+      agent: { tools: builtinTools({ env, bash: { sandbox: "off" } }), projectDir: folder.path },
+    });
+    const { id } = await api.agent.sessions.create();
+    const watched = statesOf(t, `${api.url}/api/sessions/${id}/events`);
+    await watched.seen(() => watched.states.length === 1);
+    assert.ok(watched.states[0] === undefined);
+    await api.run({ message: "go", session_id: id });
+    await watched.seen((last) => last?.length === 2 && last[0]?.state === "ended");
+    const [ended, running] = watched.states.at(-1)!;
+    assert.deepEqual(
+      { ...ended!, id: "", since: "" },
+      { id: "", command: "exit 7", state: "ended", since: "", exit_code: 7, keep: false },
+    );
+    assert.deepEqual([running!.state, running!.exit_code], ["running", null]);
+    // It outlives its run, and who begins to watch later is told as well.
+    const pid = Number(await folder.written("pid"));
+    assert.ok(isLiving(pid));
+    const late = statesOf(t, `${api.url}/api/sessions/${id}/events`);
+    await late.seen((last) => last?.[1]?.state === "running");
+    const deleted = await fetch(`${api.url}/api/sessions/${id}`, { method: "DELETE" });
+    assert.ok(deleted.ok);
+    await api.agent.close();
+    assert.ok(!isLiving(pid));
+  });
+});

@@ -1,0 +1,179 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { callTools, type ScriptedStep } from "gantry/testing";
+import { gate, waitTool } from "../../helpers/gate.js";
+import { sseEvents, wire } from "../../helpers/http.js";
+import type { Hooks } from "../../helpers/temp.js";
+import { startApi, type Api } from "../../helpers/http-api.js";
+
+const soon = () => new Promise((resolve) => setTimeout(resolve, 5));
+
+/** An API in one of whose sessions a run waits for the gate. */
+async function busy(t: Hooks) {
+  const open = gate();
+  const steps = [callTools(["wait", {}]), ...Array<ScriptedStep>(8).fill("done")];
+  const api = await startApi(t, { steps, agent: { tools: [waitTool(open)] } });
+  t.after(() => open.open());
+  const first = api.run({ message: "first" });
+  await open.reached;
+  const [under] = await api.agent.runs.list();
+  const { sessionId } = under!;
+  const ask = (message: string, more: object = {}, headers?: Record<string, string>) =>
+    api.run({ message, session_id: sessionId, queue: true, ...more }, headers);
+  /** Waits until so many are in line. */
+  const waiting = async (count: number) => {
+    for (;;) {
+      const { runs } = (await api.send("/api/runs?state=queued")).json() as { runs: { id: string }[] };
+      if (runs.length === count) return runs.map(({ id }) => id);
+      await soon();
+    }
+  };
+  const prompts = async () =>
+    (await api.agent.sessions.messages(sessionId)).flatMap(({ role, parts: [part] }) =>
+      role === "user" && part && "text" in part ? [part.text] : [],
+    );
+  return { api, open, first, sessionId, ask, waiting, prompts };
+}
+
+const stateOf = async ({ send }: Api, id: string) =>
+  ((await send(`/api/runs/${id}`)).json() as { state: string }).state;
+
+describe("POST /api/run with queue", () => {
+  it("waits in line where others are refused, and answers as ever", async (t) => {
+    const { api, open, first, sessionId, ask, waiting, prompts } = await busy(t);
+    const refused = await api.run({ message: "no", session_id: sessionId });
+    assert.deepEqual([refused.status, refused.headers["retry-after"]], [409, "1"]);
+    const second = ask("second");
+    await waiting(1);
+    const third = ask("third");
+    const [late, early] = await waiting(2);
+    open.open();
+    for (const answer of [first, second, third]) assert.equal((await answer).status, 200);
+    const { headers, json } = await second;
+    assert.deepEqual(Object.keys(json() as object), ["output", "usage", "iterations", "finish_reason"]);
+    assert.deepEqual([headers["x-run-id"], headers["x-session-id"]], [early, sessionId]);
+    assert.equal(headers["x-model"], "scripted/scripted-1");
+    assert.equal((await third).headers["x-run-id"], late);
+    assert.deepEqual(await prompts(), ["first", "second", "third"]);
+  });
+
+  it("tells a stream how many are before it, ahead of the run's own events", async (t) => {
+    const { open, ask, waiting, sessionId } = await busy(t);
+    const second = ask("second");
+    await waiting(1);
+    const third = ask("third", { stream: true });
+    const [id] = await waiting(2);
+    open.open();
+    const { status, headers, text } = await third;
+    assert.equal(status, 200);
+    assert.deepEqual([headers["x-run-id"], headers["x-session-id"]], [id, sessionId]);
+    // Which model answers is settled when its turn comes.
+    assert.equal(headers["x-model"], undefined);
+    const events = sseEvents(text);
+    const told = events.filter(({ data }) => data.type === "queued");
+    assert.deepEqual(events.slice(0, told.length), told);
+    assert.deepEqual(told[0], { event: "agent", data: { type: "queued", ahead: 2 } });
+    const ahead = told.map(({ data }) => data["ahead"] as number);
+    assert.deepEqual(
+      ahead,
+      [...new Set(ahead)].sort((a, b) => b - a),
+    );
+    assert.deepEqual(
+      events.slice(-2).map(({ event }) => event),
+      ["agent", "done"],
+    );
+    assert.equal((await second).status, 200);
+  });
+
+  it("answers at once in the background, and the run is there although it has not begun", async (t) => {
+    const { api, open, ask, sessionId, prompts } = await busy(t);
+    const { status, headers, json } = await ask("later", { background: true });
+    const { run_id: id, session_id: session } = json() as { run_id: string; session_id: string };
+    assert.deepEqual([status, session], [202, sessionId]);
+    assert.deepEqual([headers["x-run-id"], headers["x-session-id"]], [id, sessionId]);
+    assert.equal(await stateOf(api, id), "queued");
+    const doomed = ((await ask("never", { background: true })).json() as { run_id: string }).run_id;
+    const cancelled = await api.send(`/api/runs/${doomed}/cancel`, { method: "POST" });
+    assert.equal((cancelled.json() as { state: string }).state, "cancelled");
+    open.open();
+    assert.equal((await api.agent.runs.ended(id)).state, "finished");
+    assert.equal(await stateOf(api, doomed), "cancelled");
+    assert.deepEqual(await prompts(), ["first", "later"]);
+  });
+
+  it("leaves the line with its client, unless it was asked to stay", async (t) => {
+    const { api, open, waiting, sessionId, prompts } = await busy(t);
+    const asks = async (message: string, more: object) => {
+      const body = JSON.stringify({ message, session_id: sessionId, queue: true, ...more });
+      return (await wire(api.url)).write(
+        `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+      );
+    };
+    const plain = await asks("plain", {});
+    const [a] = await waiting(1);
+    const streamed = await asks("streamed", { stream: true });
+    await streamed.until(/"ahead":2/);
+    const stays = await asks("stays", { on_disconnect: "continue" });
+    const [c, b] = await waiting(3);
+    for (const client of [plain, streamed, stays]) client.destroy();
+    assert.deepEqual(await waiting(1), [c]);
+    for (const id of [a, b]) assert.equal(await stateOf(api, id!), "cancelled");
+    open.open();
+    assert.equal((await api.agent.runs.ended(c!)).state, "finished");
+    assert.deepEqual(await prompts(), ["first", "stays"]);
+  });
+
+  it("says so where the wait comes to nothing", async (t) => {
+    const { api, ask, waiting, sessionId } = await busy(t);
+    const [plain, streamed] = [ask("plain"), ask("streamed", { stream: true })];
+    await waiting(2);
+    await api.send(`/api/sessions/${sessionId}`, { method: "DELETE" });
+    assert.deepEqual(
+      [(await plain).status, (await plain).json()],
+      [404, { error: "session not found", code: "session_not_found" }],
+    );
+    const last = sseEvents((await streamed).text).at(-1);
+    assert.deepEqual(last, { event: "error", data: { error: "session deleted", code: "session_deleted" } });
+  });
+
+  it("is refused at once at a shutdown, before those under way have had their time", async (t) => {
+    const { api, open, first, ask, waiting } = await busy(t);
+    const [plain, streamed] = [ask("plain"), ask("streamed", { stream: true })];
+    await waiting(2);
+    api.agent.refuseNew();
+    assert.deepEqual(
+      [(await plain).status, (await plain).json()],
+      [503, { error: "server shutting down", code: "shutting_down" }],
+    );
+    assert.match(
+      (await streamed).text,
+      /event: error\ndata: \{"error":"server shutting down","code":"shutting_down"\}/,
+    );
+    open.open();
+    assert.equal((await first).status, 200);
+  });
+
+  it("under a key is one run, whoever asks again while it waits", async (t) => {
+    const { open, ask, waiting } = await busy(t);
+    const key = { "idempotency-key": "k" };
+    const one = ask("second", { stream: true }, key);
+    await waiting(1);
+    const again = ask("second", { stream: true }, key);
+    assert.equal((await ask("other", {}, key)).status, 422);
+    await waiting(1);
+    open.open();
+    const [a, b] = await Promise.all([one, again]);
+    assert.equal(a.headers["x-run-id"], b.headers["x-run-id"]);
+    const said = ({ text }: typeof a) =>
+      sseEvents(text).filter(({ data }) => data.type !== "queued" && data.type !== "token");
+    assert.deepEqual(said(a), said(b));
+    const words = ({ text }: typeof a) =>
+      sseEvents(text)
+        .map(({ data }) => data["content"] ?? "")
+        .join("");
+    assert.deepEqual([words(a), words(b)], ["done", "done"]);
+    // A run of before is told alone, whatever was said after it.
+    assert.equal((await ask("third")).status, 200);
+    assert.deepEqual(words(await ask("second", { stream: true }, key)), "done");
+  });
+});

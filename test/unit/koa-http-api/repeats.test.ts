@@ -1,0 +1,204 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { MemoryDriver, StoreError } from "gantry";
+import { callTools, type ScriptedChunk } from "gantry/testing";
+import { gate, waitTool } from "../../helpers/gate.js";
+import { sseEvents } from "../../helpers/http.js";
+import { startApi, type Api } from "../../helpers/http-api.js";
+
+const withKey = (key: string) => ({ "idempotency-key": key });
+const tokens = (text: string): string =>
+  sseEvents(text)
+    .filter(({ data }) => data.type === "token")
+    .map(({ data }) => data.content as string)
+    .join("");
+const total = async ({ agent }: Api): Promise<number> => (await agent.sessions.list()).total;
+
+describe("Idempotency-Key", () => {
+  it("asks once, and gives the same answer to whoever asks again, at once or later", async (t) => {
+    const api = await startApi(t, { steps: ["one", "two"] });
+    const ask = () => api.run({ message: "hi" }, withKey("k"));
+    const [first, second] = await Promise.all([ask(), ask()]);
+    const third = await ask();
+    for (const answer of [first, second, third]) {
+      assert.equal(answer.status, 200);
+      assert.equal(answer.text, first.text);
+      for (const name of ["x-run-id", "x-session-id", "x-model"])
+        assert.equal(answer.headers[name], first.headers[name]);
+    }
+    assert.equal(await total(api), 1);
+    assert.equal(api.provider.requests.length, 1);
+    // In whatever order the fields stand; another body is another question.
+    const reordered = await api.run('{"stream":false,"message":"hi"}', withKey("k"));
+    assert.equal(reordered.status, 422);
+    assert.deepEqual((await api.run({ message: "ho" }, withKey("k"))).json(), {
+      error: "this key was used for another request",
+      code: "key_reused",
+    });
+    assert.equal((await api.run({ message: "ho" }, withKey("k2"))).status, 200);
+  });
+
+  it("joins a stream that goes on, from its first word", async (t) => {
+    const open = gate();
+    const steps = [
+      [
+        { type: "text", block: "0", text: "Let me " } as ScriptedChunk,
+        { type: "text", block: "0", text: "look. " } as ScriptedChunk,
+        ...callTools(["wait", {}]),
+      ],
+      "Found.",
+    ];
+    const api = await startApi(t, { steps, agent: { tools: [waitTool(open)] } });
+    const ask = () => api.run({ message: "hi", stream: true }, withKey("k"));
+    const first = ask();
+    await open.reached;
+    const second = ask();
+    open.open();
+    const third = (await Promise.all([first, second])).concat(await ask());
+    for (const { status, text } of third) {
+      assert.equal(status, 200);
+      assert.equal(tokens(text), "Let me look. Found.");
+      const types = sseEvents(text).map(({ event, data }) => `${event} ${data.type as string}`);
+      assert.deepEqual(types.slice(-2), ["agent done", "done done"]);
+      const tools = sseEvents(text).filter(({ data }) => String(data.type).startsWith("tool"));
+      assert.deepEqual(
+        tools.map(({ data: { type, tool_name, tool_output } }) => [type, tool_name, tool_output]),
+        [
+          ["tool_call", "wait", undefined],
+          ["tool_result", "wait", "waited"],
+        ],
+      );
+      assert.deepEqual(sseEvents(text).at(-1), sseEvents(third[0]!.text).at(-1));
+    }
+    assert.equal(await total(api), 1);
+  });
+
+  it("joins a stream that ends where the next run of the session begins", async (t) => {
+    const open = gate();
+    const steps = [callTools(["wait", {}]), "first", "second", "third"];
+    const api = await startApi(t, { steps, agent: { tools: [waitTool(open)] } });
+    const ask = () => api.run({ message: "hi", stream: true }, withKey("k"));
+    const first = ask();
+    await open.reached;
+    const joined = ask();
+    const [{ sessionId } = assert.fail()] = await api.agent.runs.list();
+    const behind = ["and", "then"].map((message) => api.run({ message, session_id: sessionId, queue: true }));
+    // Both are in line.
+    while ((await api.agent.runs.list({ states: ["queued"] })).length < 2) await setImmediate();
+    open.open();
+    for (const { text } of await Promise.all([first, joined])) assert.equal(tokens(text), "first");
+    await Promise.all(behind);
+  });
+
+  it("keeps a run whose client goes away, who finds it again", async (t) => {
+    const open = gate();
+    const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
+    const gone = new AbortController();
+    const init = {
+      method: "POST",
+      body: JSON.stringify({ message: "hi" }),
+      headers: withKey("k"),
+      signal: gone.signal,
+    };
+    const first = fetch(`${api.url}/api/run`, init);
+    await open.reached;
+    gone.abort();
+    await assert.rejects(first);
+    open.open();
+    const again = await api.run({ message: "hi" }, withKey("k"));
+    assert.equal((again.json() as { output: string }).output, "done");
+  });
+
+  it("tells again how a run failed", async (t) => {
+    const api = await startApi(t, { steps: [new Error("broken")] });
+    const [first, second] = [
+      await api.run({ message: "hi" }, withKey("k")),
+      await api.run({ message: "hi" }, withKey("k")),
+    ];
+    assert.equal(first.status, 500);
+    assert.deepEqual([second.status, second.json()], [500, first.json()]);
+  });
+
+  it("begins again in its session what its store broke off", async (t) => {
+    const driver = new MemoryDriver();
+    const write = driver.write.bind(driver);
+    const open = gate();
+    const steps = [callTools(["wait", {}]), "never", "done"];
+    const api = await startApi(t, { steps, agent: { driver, tools: [waitTool(open)] } });
+    const ask = () => api.run({ message: "hi" }, withKey("k"));
+    const first = ask();
+    await open.reached;
+    driver.write = () => {
+      driver.write = write;
+      return Promise.reject(new StoreError("the store is away"));
+    };
+    open.open();
+    const broken = await first;
+    assert.notEqual(broken.status, 200);
+    const again = await ask();
+    assert.deepEqual([again.status, again.headers["x-session-id"]], [200, broken.headers["x-session-id"]], again.text);
+    assert.notEqual(again.headers["x-run-id"], broken.headers["x-run-id"]);
+    const third = await ask();
+    assert.deepEqual([third.text, third.headers["x-run-id"]], [again.text, again.headers["x-run-id"]]);
+  });
+
+  it("is refused where it is none", async (t) => {
+    const api = await startApi(t);
+    for (const key of ["", "a b", "x".repeat(10_000), "ä"]) {
+      const answer = await api.run({ message: "hi" }, withKey(key));
+      if (key.length > 9_000 && answer.status === 431) continue;
+      assert.deepEqual(
+        [answer.status, answer.json()],
+        [400, { error: "invalid header: Idempotency-Key", code: "invalid_header" }],
+        key.slice(0, 20),
+      );
+    }
+    assert.equal(await total(api), 0);
+  });
+});
+
+describe("POST /api/run", () => {
+  it("answers at once in the background, and the run goes on without its client", async (t) => {
+    const open = gate();
+    const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
+    const { status, headers, json } = await api.run({ message: "hi", background: true });
+    const { run_id: id, session_id: sessionId } = json() as { run_id: string; session_id: string };
+    assert.deepEqual([status, headers["x-run-id"], headers["x-session-id"]], [202, id, sessionId]);
+    assert.equal(((await api.send(`/api/runs/${id}`)).json() as { state: string }).state, "running");
+    open.open();
+    assert.equal((await api.agent.runs.ended(id)).state, "finished");
+  });
+
+  it("takes the mode of its session, and whether a client that leaves ends it", async (t) => {
+    const open = gate();
+    // Nobody is there to be asked, as the mode wants it.
+    const agent = { tools: [waitTool(open)], unattended: "allow" } as const;
+    const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent });
+    const gone = new AbortController();
+    const body = JSON.stringify({ message: "hi", mode: "ask", on_disconnect: "continue" });
+    const first = fetch(`${api.url}/api/run`, { method: "POST", body, signal: gone.signal });
+    await open.reached;
+    gone.abort();
+    await assert.rejects(first);
+    open.open();
+    const [run] = await api.agent.runs.list();
+    assert.equal((await api.agent.runs.ended(run!.id)).state, "finished");
+    assert.equal((await api.agent.sessions.get(run!.sessionId))?.mode, "ask");
+  });
+
+  it("names the field that is wrong", async (t) => {
+    const api = await startApi(t);
+    for (const [field, body] of [
+      ["background", { background: "yes" }],
+      ["background", { background: true, stream: true }],
+      ["background", { background: null }],
+      ["on_disconnect", { on_disconnect: "stop" }],
+      ["mode", { mode: "yolo" }],
+      ["mode", { mode: 1 }],
+    ] as const) {
+      const { status, json } = await api.run({ message: "hi", ...body });
+      assert.deepEqual([status, json()], [400, { error: `invalid field: ${field}`, code: "invalid_field" }]);
+    }
+  });
+});

@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
+import { request, type IncomingMessage, type ServerResponse } from "node:http";
+import { it } from "node:test";
+import type { ScriptedChunk } from "gantry/testing";
+import { EventPage, type WireEvent } from "../../helpers/event-page.js";
+import { startApi } from "../../helpers/http-api.js";
+
+/**
+ * Together beyond all that sockets of the system take in. Each event fits into the room, also the end of a message, which is
+ * all of it: at which of them the system takes no more is not told beforehand.
+ */
+const RUNS = 110;
+const WORDS = 20;
+const WORD = 10_000;
+const ROOM = 256 * 1024;
+
+it("a watcher that does not read holds nothing up, keeps little, and sees all of it later", async (t) => {
+  const words = Array.from({ length: WORDS }, (_, n): ScriptedChunk[] => {
+    const chunk: ScriptedChunk = { type: "text", block: "0", text: `word ${n} `.padEnd(WORD, ".") };
+    return n % 10 === 0 ? [chunk, 1] : [chunk];
+  });
+  const api = await startApi(t, { steps: Array.from({ length: RUNS }, () => words.flat()) });
+  const { id } = await api.agent.sessions.create();
+
+  const responses: ServerResponse[] = [];
+  const note = (message: unknown) => {
+    const { request: asked, response } = message as { request: IncomingMessage; response: ServerResponse };
+    if (asked.url?.endsWith("/events")) responses.push(response);
+  };
+  subscribe("http.server.request.start", note);
+  t.after(() => void unsubscribe("http.server.request.start", note));
+
+  const pages: EventPage[] = [];
+  const watch = async (isSlow: boolean): Promise<IncomingMessage> => {
+    const asked = request(`${api.url}/api/sessions/${id}/events`, { agent: false }).end();
+    t.after(() => void asked.destroy());
+    const [answer] = (await once(asked, "response")) as [IncomingMessage];
+    const page = new EventPage();
+    pages.push(page);
+    let rest = "";
+    answer.setEncoding("utf8").on("data", (text: string) => {
+      const blocks = (rest + text).split("\n\n");
+      rest = blocks.pop() ?? "";
+      for (const block of blocks) if (!block.startsWith(":")) page.apply(eventOf(block));
+    });
+    if (isSlow) answer.pause();
+    return answer;
+  };
+  const slow = await watch(true);
+  await watch(false);
+  let most = 0;
+  const looking = setInterval(() => (most = Math.max(most, responses[0]?.writableLength ?? 0)), 1);
+  for (let n = 0; n < RUNS; n += 1) await (await api.agent.run({ message: "hi", sessionId: id })).result;
+  const isWhole = ({ messages }: EventPage) => messages.length === 2 * RUNS && messages.at(-1)?.["finished"] !== false;
+  while (!isWhole(pages[1]!)) await new Promise((resolve) => setTimeout(resolve, 5));
+  clearInterval(looking);
+  assert.equal(responses.length, 2);
+  assert.ok(responses[0]!.writableNeedDrain, "it is behind");
+  assert.ok(most < ROOM, `${most} bytes were kept for who does not read`);
+  const wanted = ((await api.send(`/api/sessions/${id}/messages`)).json() as { messages: unknown[] }).messages;
+  assert.deepEqual(pages[1]?.messages, wanted);
+  assert.notDeepEqual(pages[0]?.messages, wanted);
+  slow.resume();
+  while (!isWhole(pages[0]!)) await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.deepEqual(pages[0]?.messages, wanted);
+});
+
+function eventOf(block: string): WireEvent {
+  const fields = new Map(
+    block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]),
+  );
+  return { type: fields.get("event") ?? "", id: fields.get("id"), data: JSON.parse(fields.get("data") ?? "null") };
+}

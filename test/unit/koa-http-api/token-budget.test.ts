@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
+import { ServerResponse } from "node:http";
+import { it, type TestContext } from "node:test";
+import { promiseHooks } from "node:v8";
+import type { ModelChunk, ModelRequest } from "gantry";
+import { finish, ScriptedProvider } from "gantry/testing";
+import { wire } from "../../helpers/http.js";
+import { startApi } from "../../helpers/http-api.js";
+
+// What a streamed token may cost, from the provider to the socket: counted, never timed. A bound is a little above what
+// it was when it was written. Whoever needs more for each token raises it here, and says why.
+
+/** Says as many tokens as it is told, each when `ready` calls back; one promise for each is its own. */
+class Talker extends ScriptedProvider {
+  said = 0;
+  signal: AbortSignal | undefined;
+  readonly #tokens: number;
+  readonly #ready: (go: () => void) => void;
+
+  constructor(tokens: number, ready: (go: () => void) => void) {
+    super();
+    this.#tokens = tokens;
+    this.#ready = ready;
+  }
+
+  override stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
+    if (request.temperature !== undefined) return super.stream(request, signal);
+    this.signal = signal;
+    const next = () => new Promise<IteratorResult<ModelChunk>>((go) => this.#ready(() => go(this.#chunk())));
+    return { [Symbol.asyncIterator]: () => ({ next }) };
+  }
+
+  #chunk(): IteratorResult<ModelChunk, undefined> {
+    this.said += 1;
+    if (this.said > this.#tokens + 1) return { value: undefined, done: true };
+    return {
+      value: this.said > this.#tokens ? finish("stop") : { type: "text", block: "0", text: "word " },
+      done: false,
+    };
+  }
+}
+
+/** One run, streamed to a client, and its text as it came. */
+async function streamed(t: TestContext, provider: Talker): Promise<string> {
+  const { url } = await startApi(t, { agent: { providers: [provider] } });
+  const body = JSON.stringify({ message: "hi", stream: true });
+  const client = (await wire(url)).write(
+    `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
+  await client.until(/event: done/);
+  client.destroy();
+  return [...client.received.matchAll(/"content":"([^"]*)"/g)].map(([, text]) => text).join("");
+}
+
+it("a token that comes alone costs few promises, one write and no listener", async (t) => {
+  // Counted in windows, of which the best counts: something else of the process may happen in one of them.
+  const [WINDOW, WINDOWS] = [100, 8];
+  let promises = 0;
+  const counted: number[] = [];
+  const listening: number[] = [];
+  const stop = promiseHooks.onInit(() => (promises += 1)) as () => void;
+  t.after(stop);
+  const write = t.mock.method(ServerResponse.prototype, "write");
+  const tokens = WINDOW * WINDOWS;
+  const provider = new Talker(tokens, (go) => {
+    if (provider.said % WINDOW === 0 && provider.said > 0) {
+      counted.push(promises);
+      listening.push(getEventListeners(provider.signal!, "abort").length);
+      promises = 0;
+    }
+    // A turn of the loop for the token, and one more, so that no two are joined.
+    setImmediate(() => setImmediate(go));
+  });
+  assert.equal(await streamed(t, provider), "word ".repeat(tokens));
+  const each = Math.min(...counted) / WINDOW;
+  assert.ok(each < 9, `${each} promises for a token`);
+  const writes = write.mock.callCount();
+  assert.ok(writes <= tokens + 10, `${writes} writes for ${tokens} tokens`);
+  assert.deepEqual(new Set(listening), new Set([1]), "listeners on the signal of an answer, whatever its length");
+});
+
+it("tokens that come together cost hardly a write", async (t) => {
+  const write = t.mock.method(ServerResponse.prototype, "write");
+  const provider = new Talker(10_000, (go) => go());
+  assert.equal(await streamed(t, provider), "word ".repeat(10_000));
+  const writes = write.mock.callCount();
+  assert.ok(writes < 500, `${writes} writes for 10,000 tokens that were there at once`);
+});

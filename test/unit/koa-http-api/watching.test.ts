@@ -1,0 +1,181 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { callTools, type ScriptedStep } from "gantry/testing";
+import { eventsOf } from "../../helpers/event-page.js";
+import { gate, waitTool } from "../../helpers/gate.js";
+import { sseEvents, wire } from "../../helpers/http.js";
+import type { Hooks } from "../../helpers/temp.js";
+import { startApi } from "../../helpers/http-api.js";
+
+/** So many who watch a session, each after its first event. */
+async function watchers(t: Hooks, url: string, count: number) {
+  const over = new AbortController();
+  t.after(() => over.abort());
+  return Promise.all(
+    Array.from({ length: count }, async () => {
+      const events = eventsOf(url, {}, over.signal);
+      await events.next();
+      const ended = (async () => {
+        for await (const _ of events);
+      })();
+      ended.catch(() => undefined);
+      return { ended };
+    }),
+  );
+}
+
+describe("those who watch over HTTP", () => {
+  it("go with the begin of a stop, which waits for the run under way alone", async (t) => {
+    const open = gate();
+    const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent: { tools: [waitTool(open)] } });
+    const streamed = api.run({ message: "hi", stream: true });
+    await open.reached;
+    const [run] = await api.agent.runs.list();
+    const watching = await watchers(t, `${api.url}/api/sessions/${run!.sessionId}/events`, 3);
+    const patience = new AbortController();
+    const stopped = api.listening.stop(patience.signal);
+    // Nobody is out of patience, and the run waits still: they end all the same.
+    await Promise.all(watching.map(({ ended }) => ended));
+    open.open();
+    assert.equal(sseEvents((await streamed).text).at(-1)?.event, "done");
+    await stopped;
+    // Where nothing but watchers is under way, a stop waits for nothing.
+    const idle = await startApi(t);
+    const { id } = await idle.agent.sessions.create();
+    const last = await watchers(t, `${idle.url}/api/sessions/${id}/events`, 3);
+    await idle.listening.stop(patience.signal);
+    await Promise.all(last.map(({ ended }) => ended));
+  });
+
+  it("leave room for the streams of runs", async (t) => {
+    const api = await startApi(t, { steps: ["one", "two"], http: { streams: 4 } });
+    const { id } = await api.agent.sessions.create();
+    const path = `/api/sessions/${id}/events`;
+    await watchers(t, `${api.url}${path}`, 3);
+    const refused = await api.send(path);
+    assert.deepEqual(
+      [refused.status, refused.headers["retry-after"], refused.json()],
+      [503, "1", { error: "too many streams", code: "too_many_streams" }],
+    );
+    assert.equal((await api.run({ message: "hi", stream: true })).status, 200);
+    // Nobody is counted any more who has gone.
+    assert.equal((await api.run({ message: "hi", stream: true })).status, 200);
+  });
+
+  it("are many at a time without a warning, and so are runs", async (t) => {
+    const warnings: string[] = [];
+    const warned = (warning: Error) => warnings.push(warning.name);
+    process.on("warning", warned);
+    t.after(() => process.off("warning", warned));
+    const api = await startApi(t, { steps: Array<ScriptedStep>(40).fill("done") });
+    const { id } = await api.agent.sessions.create();
+    await watchers(t, `${api.url}/api/sessions/${id}/events`, 15);
+    await Promise.all(Array.from({ length: 15 }, (_, i) => api.run({ message: `m${i}`, stream: i % 2 === 0 })));
+    const queued = { session_id: id, queue: true };
+    await Promise.all(Array.from({ length: 15 }, (_, i) => api.run({ message: `q${i}`, ...queued })));
+    await new Promise(setImmediate);
+    assert.deepEqual(warnings, []);
+  });
+
+  it("may ask for the headers alone", async (t) => {
+    const api = await startApi(t);
+    const { id } = await api.agent.sessions.create();
+    const { status, headers, text } = await api.send(`/api/sessions/${id}/events`, { method: "HEAD" });
+    assert.deepEqual([status, headers["content-type"], text], [200, "text/event-stream", ""]);
+  });
+});
+
+describe("what is asked of runs and their people, wrongly", () => {
+  it("is refused by name, and everything goes on", async (t) => {
+    const open = gate();
+    const tool = { ...waitTool(open), needsPermission: true };
+    const steps = [callTools(["wait", {}]), "done", "more"];
+    const permissions = { name: "strict", judge: () => ({ action: "ask" }) as const };
+    const api = await startApi(t, { steps, agent: { tools: [tool], permissions, unattended: "wait" } });
+    const answer = api.run({ message: "hi" });
+    let ask: { id: string; session_id: string; run_id: string } | undefined;
+    while (!ask) [ask] = ((await api.send("/api/asks")).json() as { asks: (typeof ask)[] }).asks;
+    const other = await api.agent.sessions.create();
+    const field = (name: string) => [400, `invalid field: ${name}`];
+    const steer = `/api/sessions/${ask.session_id}/steer`;
+    const one = `/api/asks/${ask.id}`;
+    const cases: [path: string, body: string, wanted: unknown[]][] = [];
+    for (const path of [one, steer])
+      for (const body of ["", "[]", "5", "null", '"allow"', "{", "\xff"])
+        cases.push([path, body, [400, "invalid request body"]]);
+    cases.push(
+      [one, "{}", field("choice")],
+      [one, '{"choice":"ALLOW"}', field("choice")],
+      [one, '{"choice":"allow "}', field("choice")],
+      [one, '{"choice":["allow"]}', field("choice")],
+      [one, '{"choice":true}', field("choice")],
+      [one, '{"choice":"allow","text":"and more"}', field("text")],
+      [one, '{"text":"yes"}', field("choice")],
+      [one, '{"text":5}', field("text")],
+      ["/api/asks/none", '{"choice":"allow"}', [404, "ask not found"]],
+      [`/api/asks/${"x".repeat(300)}`, '{"choice":"allow"}', [404, "ask not found"]],
+      ["/api/asks/%00", '{"choice":"allow"}', [404, "ask not found"]],
+      [steer, "{}", [400, "message is required"]],
+      [steer, '{"message":5}', field("message")],
+      [steer, '{"message":" "}', [400, "message is required"]],
+      // A session in which nothing goes on has nobody to tell: its next prompt is a run.
+      [`/api/sessions/${other.id}/steer`, '{"message":"hi"}', [409, "no run to steer"]],
+      ["/api/sessions/none/steer", '{"message":"hi"}', [404, "session not found"]],
+      ["/api/runs/none/cancel", "", [404, "run not found"]],
+      [`/api/runs/${ask.id}/cancel`, "", [404, "run not found"]],
+    );
+    for (const [path, body, wanted] of cases) {
+      const refused = await api.send(path, { method: "POST", body: Buffer.from(body, "latin1") });
+      assert.deepEqual([refused.status, (refused.json() as { error: string }).error], wanted, `${path} ${body}`);
+    }
+    for (const query of ["state=closed", "size=0", "size=x", "before=none", "state=open&state=all"])
+      assert.equal((await api.send(`/api/asks?${query}`)).status, 400, query);
+    for (const query of ["state=done", "size=-1", "before=none", "before=a&before=b"])
+      assert.equal((await api.send(`/api/runs?${query}`)).status, 400, query);
+    assert.equal((await api.send("/api/asks?session_id=none")).status, 404);
+    // Nothing of that was an answer.
+    assert.equal(((await api.send(one)).json() as { state: string }).state, "open");
+    open.open();
+    assert.equal((await api.send(one, { body: '{"choice":"allow"}' })).status, 200);
+    assert.equal((await answer).status, 200);
+  });
+
+  it("tells of an ask that was withdrawn what became of it", async (t) => {
+    const tool = { ...waitTool(gate()), needsPermission: true };
+    const permissions = { name: "strict", judge: () => ({ action: "ask" }) as const };
+    const agent = { tools: [tool], permissions, unattended: "wait" } as const;
+    const api = await startApi(t, { steps: [callTools(["wait", {}])], agent });
+    const answer = api.run({ message: "hi" });
+    let ask: { id: string; run_id: string } | undefined;
+    while (!ask) [ask] = ((await api.send("/api/asks")).json() as { asks: (typeof ask)[] }).asks;
+    await api.send(`/api/runs/${ask.run_id}/cancel`, { method: "POST" });
+    await answer;
+    const late = await api.send(`/api/asks/${ask.id}`, { body: '{"choice":"allow"}' });
+    const { code, ask: told } = late.json() as { code: string; ask: { state: string; reply: unknown } };
+    assert.deepEqual([late.status, code, told.state, told.reply], [409, "ask_closed", "withdrawn", null]);
+    assert.deepEqual((await api.send("/api/asks")).json(), { asks: [] });
+  });
+
+  it("takes no key that is none", async (t) => {
+    const api = await startApi(t);
+    const body = '{"message":"hi"}';
+    const post = async (key: string) => {
+      const client = await wire(api.url);
+      client.write(
+        `POST /api/run HTTP/1.1\r\nHost: localhost\r\n${key}Content-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
+      );
+      await client.closed;
+      return client.received;
+    };
+    for (const key of ["", " ", "a b", "x".repeat(257), "x".repeat(10_000), "ä", "a,b c", "\t"])
+      assert.match(
+        await post(`Idempotency-Key: ${key}\r\n`),
+        /^HTTP\/1\.1 400 [\s\S]*\{"error":"invalid header: Idempotency-Key","code":"invalid_header"\}/,
+        key.slice(0, 20),
+      );
+    // Sent twice it is another, and none.
+    assert.match(await post("Idempotency-Key: a\r\nIdempotency-Key: b\r\n"), /^HTTP\/1\.1 400 /);
+    assert.equal((await api.agent.sessions.list()).total, 0);
+    assert.match(await post(`Idempotency-Key: ${"x".repeat(256)}\r\n`), /^HTTP\/1\.1 200 /);
+  });
+});

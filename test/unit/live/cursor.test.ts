@@ -1,0 +1,233 @@
+// A reader comes back to a store that is not what it was: its end is lost, or it is a copy of before, and it went on.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { Agent, type ChainData, type SessionDriver } from "gantry";
+import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { STORES, sqliteStore, memoryStore, type StoreKind } from "../../helpers/stores.js";
+import { comparable, WatchedPage } from "../../helpers/watched-page.js";
+
+const LONG = "What was said, and is quite long. ".repeat(10);
+
+interface House {
+  agent: Agent;
+  driver: SessionDriver;
+  id: string;
+  page: WatchedPage;
+  say(message: string): Promise<void>;
+  /** The page sees all that there is. */
+  look(after?: string): Promise<void>;
+  /** The session as it was, in place of what it is. */
+  back(to: ChainData | undefined): Promise<void>;
+  /** The page, once more looked at, is what is stored. */
+  check(): Promise<void>;
+}
+
+async function house(
+  t: { after(run: () => Promise<unknown>): void },
+  make: StoreKind[1],
+  script: readonly ScriptedStep[] = [],
+): Promise<House> {
+  const driver = (await make(t as Parameters<typeof make>[0]))();
+  const agent = new Agent({ driver, providers: [new ScriptedProvider(script, { fallback: LONG })] });
+  t.after(() => agent.close());
+  const { id } = await agent.sessions.create();
+  const page = new WatchedPage();
+  const own: House = {
+    agent,
+    driver,
+    id,
+    page,
+    say: async (message) => void (await (await agent.run({ message, sessionId: id })).result.catch(() => undefined)),
+    look: async (after = "") => {
+      const from = after === "" ? { lastSeen: page.cursor } : { after };
+      for await (const event of agent.sessions.watch(id, { ...from, follow: false })) page.apply(event);
+    },
+    back: async (to) => {
+      assert.ok(to);
+      await driver.delete([id]);
+      await driver.load(to);
+    },
+    check: async () => {
+      await own.look();
+      assert.deepEqual(page.messages, (await agent.sessions.messages(id)).map(comparable));
+    },
+  };
+  return own;
+}
+
+describe("a reader that comes back", { concurrency: true }, () => {
+  for (const [name, make] of STORES) {
+    it(`${name}: to a store that lost its end sees what there is, and what comes instead of it`, async (t) => {
+      const { driver, id, page, say, look, back, check } = await house(t, make);
+      await say("one");
+      const before = await driver.dump(id);
+      await say("two");
+      await look();
+      assert.equal(page.messages.length, 4);
+      await back(before);
+      await check();
+      assert.equal(page.messages.length, 2);
+      await say("two");
+      await look();
+      const seen = page.cursor;
+      await back(before);
+      await say(`not two, and longer: ${LONG}`);
+      await say("three");
+      // The same place, and another message there.
+      await assert.rejects(look(seen), { code: "invalid_input", field: "after" });
+      await check();
+      assert.equal(page.messages.length, 6);
+    });
+
+    it(`${name}: to one that lost the end of a growing message, or that it had ended, sees it as it is`, async (t) => {
+      const { agent, driver, id, page, say, look, back, check } = await house(t, make);
+      await say("one");
+      await look();
+      const whole = await driver.dump(id);
+      const [, last] = await agent.sessions.messages(id);
+      assert.ok(whole && last);
+      for (const keep of [LONG.length, 40, 0]) {
+        const half = structuredClone(whole);
+        const stored = half.sessions[0]?.messages.find(({ message }) => message.id === last.id);
+        assert.ok(stored);
+        stored.message = { ...last, finished: false, parts: [{ type: "text", text: LONG.slice(0, keep) }] };
+        await back(half);
+        await check();
+        assert.equal(page.messages.at(-1)?.finished, false);
+      }
+      await back(whole);
+      // What comes back is told too.
+      await check();
+      assert.equal(page.messages.at(-1)?.finished, true);
+    });
+
+    it(`${name}: in the middle of a message that then ended otherwise, or of which another is in the place, sees what is stored`, async (t) => {
+      const { agent, driver, id, page, say, look, back, check } = await house(t, make);
+      await say("one");
+      const whole = await driver.dump(id);
+      const [, last] = await agent.sessions.messages(id);
+      assert.ok(whole && last);
+      const half = structuredClone(whole);
+      const stored = half.sessions[0]?.messages.find(({ message }) => message.id === last.id);
+      assert.ok(stored);
+      stored.message = { ...last, finished: false, parts: [{ type: "text", text: `But ${LONG.slice(0, 40)}` }] };
+      await back(half);
+      await look();
+      await back(whole);
+      await check();
+      assert.equal(page.messages.length, 2);
+    });
+
+    it(`${name}: over reverts that were lost, and others, sees what is stored`, async (t) => {
+      const { agent, driver, id, page, say, look, back, check } = await house(t, make);
+      for (const text of ["one", "two", "three"]) await say(text);
+      const before = await driver.dump(id);
+      const said = await agent.sessions.messages(id);
+      await agent.sessions.revert(id, said[3]!.id);
+      await look();
+      assert.equal(page.messages.length, 4);
+      await back(before);
+      await agent.sessions.revert(id, said[1]!.id);
+      // As many reverts as it knows of.
+      await check();
+      await say("four");
+      await look();
+      await back(before);
+      await say("five");
+      await say("six");
+      const now = await agent.sessions.messages(id);
+      await agent.sessions.revert(id, now.at(-1)!.id);
+      await check();
+      await agent.sessions.revert(id, now.at(-3)!.id);
+      await check();
+    });
+  }
+
+  it("to a process that had looked before what the reader knows sees no older state", async (t) => {
+    const [, make] = sqliteStore;
+    const open = await make(t);
+    const agents = [open(), open()].map((driver) => new Agent({ driver, providers: [new ScriptedProvider([])] }));
+    t.after(() => Promise.all(agents.map((agent) => agent.close())));
+    const [here, there] = agents as [Agent, Agent];
+    const { id } = await here.sessions.create();
+    for (const message of ["one", "two"]) await (await here.run({ message, sessionId: id })).result;
+    const page = new WatchedPage();
+    for await (const event of here.sessions.watch(id, { follow: false })) page.apply(event);
+    // Another watches there, and has just looked.
+    const other = there.sessions.watch(id)[Symbol.asyncIterator]();
+    for (let left = 5; left > 0; left -= 1) await other.next();
+    const said = await here.sessions.messages(id);
+    await here.sessions.revert(id, said[1]!.id);
+    for (const agent of [here, there])
+      for await (const event of agent.sessions.watch(id, { lastSeen: page.cursor, follow: false })) page.apply(event);
+    assert.deepEqual(page.messages, (await there.sessions.messages(id)).map(comparable));
+    assert.equal(page.state?.session.cuts.length, 1);
+    await other.return?.();
+  });
+
+  it("with half an answer that goes on is told the rest, each character once", async (t) => {
+    const { agent, id, page, check } = await house(t, memoryStore[1], [
+      [...Array.from({ length: 300 }, (_, n) => [{ type: "text", block: "0", text: `w${n} ` } as const, 1]).flat()],
+      callTools(["none", {}]),
+    ]);
+    const run = await agent.run({ message: "hi", sessionId: id });
+    let drops = 0;
+    while (page.messages.length < 2 || page.messages.at(-1)?.finished === false) {
+      for await (const { type, ...event } of agent.sessions.watch(id, { after: page.cursor })) {
+        page.apply({ type, ...event } as Parameters<typeof page.apply>[0]);
+        if (type === "delta" || type === "message_end") break;
+      }
+      drops += 1;
+    }
+    await run.result;
+    assert.ok(drops > 3, `${drops} connections`);
+    await check();
+  });
+
+  it("from a process that has read more to the one that writes it is told nothing twice", async (t) => {
+    const [, make] = sqliteStore;
+    const open = await make(t);
+    const driver = open();
+    // The disk takes its time, as others see already what is written.
+    const slow = new Proxy(driver, {
+      get: (target, name) => {
+        const value = Reflect.get(target, name) as unknown;
+        if (typeof value !== "function") return value;
+        return async (...args: unknown[]): Promise<unknown> => {
+          const done: unknown = await Reflect.apply(value, target, args);
+          if (name === "write") await new Promise((resolve) => setTimeout(resolve, 40));
+          return done;
+        };
+      },
+    });
+    const words = (count: number) =>
+      Array.from({ length: count }, (_, n) => [{ type: "text", block: "0", text: `word ${n} and more ` } as const, 2]);
+    const script = [[...words(150).flat(), ...callTools(["none", {}])], words(50).flat()];
+    const agents = [
+      new Agent({ driver: slow, providers: [new ScriptedProvider(script)] }),
+      new Agent({ driver: open(), providers: [new ScriptedProvider([])] }),
+    ] as const;
+    t.after(() => Promise.all(agents.map((agent) => agent.close())));
+    const { id } = await agents[0].sessions.create();
+    const run = await agents[0].run({ message: "hi", sessionId: id });
+    let over = false;
+    void run.result.then(() => (over = true));
+    const page = new WatchedPage();
+    const seen = new Set<number>();
+    for (let n = 0; !over; n += 1) {
+      // All that the other process reads now, and then a moment of the one that writes.
+      const watched = agents[(n + 1) % 2]!.sessions.watch(id, { lastSeen: page.cursor, follow: false });
+      for await (const event of watched) {
+        if (event.type === "message") assert.ok(!seen.has(event.message.seq), `message ${event.message.seq} again`);
+        if (event.type === "message") seen.add(event.message.seq);
+        page.apply(event);
+      }
+      // Neither store nor reader need wait for anything: the timers of the one that writes would never come.
+      await setImmediate();
+    }
+    await run.result;
+    for await (const event of agents[1].sessions.watch(id, { lastSeen: page.cursor, follow: false })) page.apply(event);
+    assert.deepEqual(page.messages, (await agents[1].sessions.messages(id)).map(comparable));
+  });
+});

@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, MemoryDriver, MemoryStore, thisHolder, type SessionState } from "gantry";
+import { callTools, ScriptedProvider, type ScriptedChunk } from "gantry/testing";
+import { aMessage, aResult, aRun, aSession, change } from "../../../src/testing/session-driver/rule.js";
+import { gate, waitTool } from "../../helpers/gate.js";
+
+async function stateOf(agent: Agent, id: string): Promise<SessionState> {
+  for await (const event of agent.sessions.watch(id, { follow: false, behind: Number.MAX_SAFE_INTEGER }))
+    if (event.type === "state") return event.state;
+  throw new Error("no state");
+}
+
+describe("the state of a watched session", () => {
+  it("says whether its run goes on in another process", async (t) => {
+    const driver = new MemoryDriver();
+    const open = gate();
+    const provider = new ScriptedProvider([callTools(["wait", {}]), "done"]);
+    const agent = new Agent({ providers: [provider], driver, tools: [waitTool(open)] });
+    t.after(() => agent.close());
+    const run = await agent.run({ message: "go" });
+    const id = run.sessionId;
+    await open.reached;
+    const here = await stateOf(agent, id);
+    assert.deepEqual([here.run?.state, here.elsewhere], ["running", false]);
+    open.open();
+    await run.result;
+    assert.equal((await stateOf(agent, id)).elsewhere, false);
+
+    // Our parent lives.
+    const holder = { ...thisHolder(), pid: process.ppid, started: "" };
+    const lease = await driver.lease(id, holder, 60_000);
+    assert.ok("fence" in lease);
+    const theirs = aRun("theirs", id, { startedAt: new Date(Date.now() + 1).toISOString() });
+    await driver.write(id, { ...change({ runs: [theirs] }), fence: lease.fence });
+    const there = await stateOf(agent, id);
+    assert.deepEqual([there.run?.state, there.elsewhere], ["running", true]);
+    await driver.release(lease);
+    const over = await stateOf(agent, id);
+    assert.deepEqual([over.run?.state, over.elsewhere], ["interrupted", false]);
+  });
+});
+
+/** Counts what is asked. */
+class CountedDriver extends MemoryDriver {
+  readonly asked = { messages: 0, rows: 0, states: 0 };
+
+  override async messages(...args: Parameters<MemoryDriver["messages"]>) {
+    const messages = await super.messages(...args);
+    this.asked.messages += 1;
+    this.asked.rows += messages.length;
+    return messages;
+  }
+
+  override async asks(...args: Parameters<MemoryDriver["asks"]>) {
+    this.asked.states += 1;
+    return super.asks(...args);
+  }
+}
+
+describe("what a watched session costs", () => {
+  it("is no history read for its state, and no question to the store for text that a message gains", async (t) => {
+    const driver = new CountedDriver(new MemoryStore());
+    const words = Array.from({ length: 3000 }, (_, n): ScriptedChunk => ({ type: "text", block: "0", text: `w${n} ` }));
+    const hold = gate();
+    const provider = new ScriptedProvider([
+      async () => {
+        await hold.wait();
+        return words.flatMap((word, n) => (n % 100 === 0 ? [word, 1] : [word]));
+      },
+    ]);
+    const agent = new Agent({ providers: [provider], driver });
+    t.after(() => agent.close());
+    await agent.sessions.list();
+    const said = Array.from({ length: 2000 }, (_, n) =>
+      n % 2 ? aResult("a", n + 1, { name: "read" }) : aMessage("a", n + 1, { role: "assistant" }),
+    );
+    await driver.create({ session: aSession("a", { projectDir: process.cwd() }), messages: said });
+    await stateOf(agent, "a");
+    assert.ok(driver.asked.rows <= 50, `${driver.asked.rows} rows`);
+
+    const run = await agent.run({ message: "go", sessionId: "a" });
+    const watchers = Array.from({ length: 20 }, async () => {
+      let text = "";
+      for await (const event of agent.sessions.watch("a", { behind: 2000 })) {
+        if (event.type === "delta") text += event.text;
+        if (event.type === "state" && event.state.run?.state === "running") hold.open();
+        if (event.type === "message_end") return text.length;
+      }
+      return 0;
+    });
+    await hold.reached;
+    const before = { ...driver.asked };
+    await run.result;
+    for (const length of await Promise.all(watchers)) assert.ok(length > 10_000);
+    // Those of the begin and the end; a second that passes asks once more.
+    assert.ok(driver.asked.states - before.states < 25, `${driver.asked.states - before.states} times`);
+    assert.ok(driver.asked.rows - before.rows < 200, `${driver.asked.rows - before.rows} rows`);
+  });
+});

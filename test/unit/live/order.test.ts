@@ -1,0 +1,105 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, defineTool, MemoryDriver, MemoryStore, type Message, type SessionChange } from "gantry";
+import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { STORES, type StoreKind } from "../../helpers/stores.js";
+import { tempDir } from "../../helpers/temp.js";
+import { comparable, WatchedPage } from "../../helpers/watched-page.js";
+
+const RUNS = 15;
+
+const act = defineTool({ name: "act", description: "Acts.", kind: "execute", run: () => "done" });
+
+/** An answer in pieces, then a call that asks, then another answer. */
+const steps = Array.from({ length: RUNS }, (_, run): ScriptedStep[] => [
+  [{ type: "text", block: "0", text: `run ${run} ` }, ...callTools(["act", { run }])],
+  Array.from({ length: 20 }, (_, i) => ({ type: "text", block: "0", text: `word${i} ` }) as const),
+]).flat();
+
+/** What is stored is there for others before this process knows that it is. */
+class LateDriver extends MemoryDriver {
+  override async write(id: string, change: SessionChange): ReturnType<MemoryDriver["write"]> {
+    const left = await super.write(id, change);
+    await new Promise((later) => setTimeout(later, 10));
+    return left;
+  }
+}
+
+const late: StoreKind = [
+  "a store that answers late",
+  () => {
+    const store = new MemoryStore();
+    return Promise.resolve(() => new LateDriver(store));
+  },
+];
+
+describe("the state of a session is told behind what was said by then", () => {
+  for (const [name, make] of [...STORES, late])
+    it(`${name}: who hears that a run ended has all of it, and who hears what is asked has the call`, async (t) => {
+      const over = new AbortController();
+      let [watchers, agents]: [Promise<void>[], Agent[]] = [[], []];
+      // Before the stores are closed.
+      t.after(async () => {
+        over.abort();
+        await Promise.all(watchers);
+        await Promise.all(agents.map((agent) => agent.close()));
+      });
+      const driver = await make(t);
+      const folder = await tempDir(t);
+      agents = [steps, []].map(
+        (script) =>
+          new Agent({
+            driver: driver(),
+            providers: [new ScriptedProvider(script)],
+            tools: [act],
+            projectDir: folder.path,
+            unattended: "wait",
+          }),
+      );
+      const here = agents[0]!;
+      const { id } = await here.sessions.create();
+      await here.sessions.update(id, { mode: "ask" });
+      /** What a watcher had when it heard that a run had ended. */
+      const had = new Map<string, Message[]>();
+      const asked = new Set<string>();
+      /** Who was told the first state, which comes before all messages. */
+      const begun = new Set<number>();
+      let fault: unknown;
+      const until = async (holds: () => boolean): Promise<void> => {
+        while (!holds()) {
+          if (fault) throw fault as Error;
+          await new Promise((next) => setTimeout(next, 5));
+        }
+      };
+      const watch = async (agent: Agent, at: number): Promise<void> => {
+        const page = new WatchedPage();
+        for await (const event of agent.sessions.watch(id, { signal: over.signal })) {
+          page.apply(event);
+          if (event.type !== "state") continue;
+          begun.add(at);
+          const { run, asks } = event.state;
+          const place = `${at} ${String(run?.id)}`;
+          if (run?.state === "finished" && !had.has(place)) had.set(place, page.messages);
+          for (const { id: ask, callId } of asks) {
+            const calls = page.messages.flatMap(({ parts }) => parts).filter((part) => part.type === "tool_call");
+            assert.ok(calls.some((part) => part.id === callId));
+            // One of them answers, the other looks on.
+            if (asked.has(ask)) continue;
+            asked.add(ask);
+            await agent.asks.answer(ask, { choice: "allow" });
+          }
+        }
+      };
+      watchers = agents.map((agent, at) => watch(agent, at).catch((error: unknown) => void (fault ??= error)));
+      await until(() => begun.size === agents.length);
+      for (let n = 0; n < RUNS; n += 1) {
+        const run = await here.run({ message: `prompt ${n}`, sessionId: id });
+        await run.result;
+        // Both have heard of it before the next one begins.
+        await until(() => [0, 1].every((at) => had.has(`${at} ${run.id}`)));
+        const said = (await here.sessions.messages(id)).map(comparable);
+        for (const at of [0, 1]) assert.deepEqual(had.get(`${at} ${run.id}`), said, `watcher ${at}, run ${n}`);
+      }
+      assert.equal(asked.size, RUNS);
+    });
+});

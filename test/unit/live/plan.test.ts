@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
+import { Agent, builtinTools, type SessionState } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { gate, waitTool } from "../../helpers/gate.js";
+import { STORES } from "../../helpers/stores.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const todos = (...contents: string[]) =>
+  contents.map((content, n) => ({ content, status: n ? "pending" : "completed" }));
+
+async function stateOf(agent: Agent, id: string): Promise<SessionState> {
+  for await (const event of agent.sessions.watch(id, { follow: false, behind: Number.MAX_SAFE_INTEGER }))
+    if (event.type === "state") return event.state;
+  throw new Error("no state");
+}
+
+describe("the plan of a watched session", () => {
+  for (const [name, make] of STORES)
+    it(`is the todo list as it is in what was said, in any process (${name})`, async (t) => {
+      const driver = await make(t);
+      const projectDir = (await tempDir(t)).path;
+      const given = { content: "given up", status: "cancelled" };
+      const provider = new ScriptedProvider([
+        "nothing yet",
+        callTools(["todowrite", { todos: [...todos("a", "b"), given] }]),
+        "one",
+        callTools(["todowrite", { todos: "wrong" }], ["todoread", {}]),
+        callTools(["todowrite", { todos: todos("c") }, "last"]),
+        "two",
+        callTools(["todowrite", { todos: [] }]),
+        "three",
+      ]);
+      const open = () => new Agent({ providers: [provider], driver: driver(), tools: builtinTools(), projectDir });
+      const [here, there] = [open(), open()];
+      t.after(() => Promise.all([here.close(), there.close()]));
+      const first = await here.run({ message: "1" });
+      await first.result;
+      const id = first.sessionId;
+      const say = async (agent: Agent, message: string) => (await agent.run({ message, sessionId: id })).result;
+      /** In both; whoever watches in the other process hears of it a little later. */
+      const plan = async (...wanted: string[]) => {
+        for (const agent of [here, there]) {
+          let told: string[] = [];
+          for (let tries = 0; tries < 400; tries += 1) {
+            told = (await stateOf(agent, id)).plan.map(({ content, status }) => `${content} ${status}`);
+            if (isDeepStrictEqual(told, wanted)) break;
+            await sleep(10);
+          }
+          assert.deepEqual(told, wanted);
+        }
+      };
+
+      // Somebody watches all along.
+      const seen: string[] = [];
+      const over = new AbortController();
+      const watching = (async () => {
+        for await (const event of there.sessions.watch(id, { signal: over.signal }))
+          if (event.type === "state") {
+            const now = event.state.plan.map(({ content }) => content).join();
+            if (now !== seen.at(-1)) seen.push(now);
+            if (event.state.session.title === "over") over.abort();
+          }
+      })();
+      await plan();
+      await say(here, "2");
+      await plan("a completed", "b pending");
+      await say(there, "3");
+      await plan("c completed");
+      const said = await here.sessions.messages(id);
+      const snapshot = await here.sessions.revert(id, said.find(({ toolCallId }) => toolCallId === "call_1")!.id);
+      await plan("a completed", "b pending");
+      await there.sessions.restore(id, snapshot.id);
+      await plan("c completed");
+      const fork = await here.sessions.fork(id, said.at(-1)!.id);
+      assert.deepEqual((await stateOf(here, fork.id)).plan, [{ content: "c", status: "completed" }]);
+      await say(here, "4");
+      await plan();
+      await here.sessions.update(id, { title: "over" });
+      await watching;
+      assert.equal(seen[0], "");
+      assert.equal(seen.at(-1), "");
+    });
+
+  it("is told as soon as the call is over", async (t) => {
+    const open = gate();
+    const provider = new ScriptedProvider([
+      callTools(["todowrite", { todos: todos("now") }]),
+      callTools(["wait", {}]),
+      "done",
+    ]);
+    const agent = new Agent({ providers: [provider], tools: [...builtinTools(), waitTool(open)] });
+    t.after(() => agent.close());
+    const run = await agent.run({ message: "go" });
+    for await (const event of agent.sessions.watch(run.sessionId))
+      if (event.type === "state" && event.state.plan.length > 0) {
+        assert.deepEqual(event.state.plan, [{ content: "now", status: "completed" }]);
+        assert.equal(event.state.run?.state, "running");
+        break;
+      }
+    open.open();
+    await run.result;
+  });
+});

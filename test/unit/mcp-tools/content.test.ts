@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { contentOf, resultContent } from "../../../adapters/mcp-tools/content.js";
+
+const PNG = Buffer.from("\x89PNG\r\n\x1a\n and more", "latin1").toString("base64");
+const image = (data: unknown, mimeType: unknown = "image/png") => contentOf([{ type: "image", mimeType, data }]);
+
+describe("what a server of tools brings", () => {
+  it("is an image only where it is one, since a provider would refuse each later question of the session", () => {
+    assert.deepEqual(image(PNG), { text: "", parts: [{ type: "image", mediaType: "image/png", data: PNG }] });
+    for (const data of ["aGFsbG8=", "AAAA", "!!!!", `${PNG}<script>`, `${PNG.slice(0, -1)}é`, "", 5, null])
+      assert.deepEqual(image(data), { text: "[an image that is none]", parts: [] });
+    const [part] = contentOf([
+      { type: "resource", resource: { uri: "h://a", mimeType: "image/png", blob: "AAAA" } },
+    ]).parts;
+    assert.equal(part, undefined);
+  });
+
+  it("is the kind of image that it is, whatever it is called", () => {
+    const jpeg = Buffer.from("\xff\xd8\xff\xe0 and more", "latin1").toString("base64");
+    assert.deepEqual(image(jpeg).parts, [{ type: "image", mediaType: "image/jpeg", data: jpeg }]);
+  });
+
+  it("is bounded before it is put together", () => {
+    const { text } = contentOf(Array.from({ length: 1_002 }, () => ({ type: "text", text: "a" })));
+    assert.match(text, /^(a\n){1000}\[2 more pieces are left out\]$/);
+    let nested: unknown = Array.from({ length: 1_000_000 }, () => 1);
+    for (let i = 0; i < 120; i++) nested = [nested];
+    const said = resultContent({ content: [], structuredContent: { nested } }).text;
+    assert.match(said, /^\{"nested":\[{121}1,1,/);
+    assert.ok(said.length < 31_000);
+    assert.equal(resultContent({ structuredContent: { a: 1 } }).text, '{\n  "a": 1\n}');
+  });
+});

@@ -1,0 +1,12 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { secretsOf } from "../../../adapters/mcp-tools/mcp-servers.js";
+
+it("what of an address is a key is not told, wherever it stands in it", () => {
+  const key = "k3y9fQ2xLw7Zr4TbVn8M";
+  const of = (url: string) => secretsOf({ name: "a", url, headers: {} });
+  assert.deepEqual(of(`https://a.example/s/${key}/mcp`), [key]);
+  assert.deepEqual(of("https://a.example/mcp?api_key=short-one&page=2"), ["short-one"]);
+  assert.deepEqual(of("https://ann:pass@a.example/mcp/v1/tools"), ["ann", "pass"]);
+  assert.deepEqual(of("no address"), []);
+});

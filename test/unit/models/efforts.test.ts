@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, EFFORTS, nearestEffort, type Model, type ReasoningEffort } from "gantry";
+import { ScriptedProvider, say } from "gantry/testing";
+import { tempDir } from "../../helpers/temp.js";
+import { until } from "../../helpers/lab.js";
+
+type Efforts = NonNullable<Model["efforts"]>;
+
+const MODELS: Model[] = [{ id: "m", name: "M", ownedBy: "x", reasoning: true, efforts: ["low", "high"] }];
+
+describe("the nearest effort", () => {
+  it("is the one asked for where the model has it, or where nobody knows what it has", () => {
+    for (const effort of EFFORTS) {
+      assert.equal(nearestEffort(effort, undefined), effort);
+      assert.equal(nearestEffort(effort, ["minimal", "low", "medium", "high", "xhigh", "max"]), effort);
+    }
+  });
+
+  it("is none where the model takes none, and the model's own where that was asked for", () => {
+    for (const effort of EFFORTS) assert.equal(nearestEffort(effort, []), "");
+    assert.equal(nearestEffort("", ["low"]), "");
+  });
+
+  it("is the nearest else, and of two the more usual one", () => {
+    const cases: [ReasoningEffort, Efforts, ReasoningEffort][] = [
+      ["max", ["low", "medium", "high"], "high"],
+      ["xhigh", ["low", "medium", "high"], "high"],
+      ["minimal", ["low", "medium", "high"], "low"],
+      ["medium", ["low", "high", "max"], "high"],
+      ["xhigh", ["low", "medium", "high", "max"], "high"],
+      ["minimal", ["high"], "high"],
+      ["low", ["minimal", "high"], "minimal"],
+    ];
+    for (const [asked, offered, expected] of cases)
+      assert.equal(nearestEffort(asked, offered), expected, `${asked} of ${offered.join()}`);
+  });
+
+  it("is what a provider is asked for, told in the log; the session keeps what was wished, for its next model", async (t) => {
+    const folder = await tempDir(t);
+    const provider = new ScriptedProvider([say("1"), say("2")], { models: MODELS });
+    const lines: string[] = [];
+    const note = (message: string, fields?: object): void => void lines.push(`${message} ${JSON.stringify(fields)}`);
+    const logger = { debug: () => undefined, info: note, warn: () => undefined, error: () => undefined };
+    const agent = new Agent({ providers: [provider], tools: [], projectDir: folder.path, logger });
+    t.after(() => agent.close());
+    const run = await agent.run({ message: "hi", reasoningEffort: "max" });
+    await run.result;
+    assert.equal(provider.requests.find(({ thinks }) => thinks !== false)?.effort, "high");
+    assert.equal((await agent.sessions.get(run.sessionId))?.reasoningEffort, "max");
+    assert.match(lines.join("\n"), /no such effort.*"asked":"max","effort":"high"/);
+    lines.length = 0;
+    await (
+      await agent.run({ message: "again", sessionId: run.sessionId, reasoningEffort: "low" })
+    ).result;
+    assert.equal(provider.requests.at(-1)?.effort, "low");
+    assert.doesNotMatch(lines.join("\n"), /no such effort/);
+  });
+
+  it("is small for titles, which are not worth a thought", async (t) => {
+    const folder = await tempDir(t);
+    const provider = new ScriptedProvider([say("1")], { models: MODELS });
+    const agent = new Agent({ providers: [provider], tools: [], projectDir: folder.path });
+    t.after(() => agent.close());
+    await (
+      await agent.run({ message: "hi", reasoningEffort: "high" })
+    ).result;
+    await until(() => provider.titleRequests.length > 0);
+    assert.deepEqual(
+      provider.titleRequests.map(({ effort, thinks }) => [effort, thinks]),
+      [["low", false]],
+    );
+    assert.equal(provider.requests[0]?.thinks, undefined, "an answer is");
+  });
+});

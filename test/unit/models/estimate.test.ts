@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { estimatePrompt, type ModelMessage, type ModelRequest, type Part, type ToolSpec } from "gantry";
+import { frameBytes, tokensOf, toolBytes } from "../../../src/models/estimate.js";
+
+const user = (...parts: Part[]): ModelMessage => ({ role: "user", parts, toolCallId: "", name: "", failed: false });
+const model = { id: "m", name: "m", ownedBy: "x" };
+const request = (more: Partial<ModelRequest> = {}): ModelRequest => ({
+  model,
+  system: "",
+  messages: [],
+  tools: [],
+  effort: "",
+  cacheKey: "",
+  ...more,
+});
+
+function spec(fields: Partial<ToolSpec> = {}): ToolSpec {
+  const inputSchema = { type: "object" as const, properties: { a: { type: "string" as const } } };
+  return {
+    name: "a",
+    description: "Does.",
+    inputSchema,
+    kind: "other",
+    parallel: false,
+    needsPermission: false,
+    ...fields,
+  };
+}
+
+describe("a prompt's tokens", () => {
+  it("are estimated at a token for three bytes of instructions, messages and tools", () => {
+    const base = estimatePrompt(request());
+    assert.ok(base < 10);
+    const tool = { name: "t", description: "d".repeat(300), inputSchema: {} };
+    const tools = [{ ...tool, kind: "other" as const, parallel: false, needsPermission: false }];
+    for (const more of [
+      { system: "s".repeat(300) },
+      { messages: [user({ type: "text", text: "é".repeat(150) })] },
+      { tools },
+    ]) {
+      const tokens = estimatePrompt(request(more)) - base;
+      assert.ok(tokens >= 100 && tokens < 130, `${tokens}`);
+    }
+  });
+
+  it("count 1,500 for an image, whatever its bytes", () => {
+    const image = user({ type: "image", mediaType: "image/png", data: "A".repeat(100_000) });
+    const tokens = tokensOf([image]);
+    assert.ok(tokens >= 1500 && tokens < 1520, `${tokens}`);
+  });
+});
+
+describe("the size of a tool", () => {
+  it("is that of what is told of it, each time and for each tool its own", () => {
+    const [one, two] = [spec(), spec({ name: "b", description: "Does much more." })];
+    const more = Buffer.byteLength("Does much more.") - Buffer.byteLength("Does.");
+    for (let round = 0; round < 2; round++) {
+      assert.equal(toolBytes(two) - toolBytes(one), more);
+      assert.equal(frameBytes({ system: "", tools: [one, two] }), 16 + toolBytes(one) + toolBytes(two));
+    }
+    assert.equal(toolBytes(spec()), toolBytes(one), "the same of another that tells the same");
+  });
+
+  it("is another once it tells something else, as a copy and in its own place", () => {
+    const tool = spec();
+    const before = toolBytes(tool);
+    assert.equal(toolBytes({ ...tool, description: "Does.x" }), before + 1);
+    assert.equal(toolBytes(tool), before);
+    const changing = tool as { -readonly [key in keyof ToolSpec]: ToolSpec[key] };
+    changing.description = "Does.xyz";
+    assert.equal(toolBytes(tool), before + 3);
+    changing.inputSchema = { type: "object", properties: { abc: { type: "string" } } };
+    assert.equal(toolBytes(tool), before + 5);
+    changing.name = "aa";
+    assert.equal(toolBytes(tool), before + 6);
+  });
+});

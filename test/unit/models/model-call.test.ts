@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
+import { it } from "node:test";
+import { silentLogger, type BusEvents, type Model, type ModelChunk, type ModelRequest } from "gantry";
+import { finish, ScriptedProvider } from "gantry/testing";
+import { Bus } from "../../../src/base/bus.js";
+import { callModel, type ModelCallHooks } from "../../../src/models/model-call.js";
+
+const model: Model = { id: "m", name: "m", ownedBy: "x" };
+const request: ModelRequest = { model, system: "", messages: [], tools: [], effort: "", cacheKey: "" };
+
+/** Asks a provider whose answer these chunks are. */
+function ask(chunks: () => Iterable<ModelChunk>, hooks: ModelCallHooks, signal = new AbortController().signal) {
+  const provider = new ScriptedProvider();
+  // Nothing to wait for between two chunks: promises alone, which no socket and no timer comes between.
+  provider.stream = async function* () {
+    await Promise.resolve();
+    yield* chunks();
+  };
+  const caller = {
+    id: "r",
+    sessionId: "s",
+    provider,
+    model,
+    bus: new Bus<BusEvents>(assert.ifError),
+    logger: silentLogger,
+    recorder: { onDisk: Promise.resolve() },
+  };
+  return callModel({ ...caller, hooks: {} }, "answer", request, signal, hooks);
+}
+
+const text = (said: string): ModelChunk => ({ type: "text", block: "0", text: said });
+
+it("two answers without end share the event loop, with each other and with all else", async () => {
+  const heard = { one: 0, two: 0 };
+  let turns = 0;
+  // Each ends when all had their turn; none of them would ever, where the first kept the loop.
+  const shared = () => turns >= 3 && heard.one > 0 && heard.two > 0;
+  const chunks = function* () {
+    while (!shared()) yield text("word ");
+    yield finish("stop");
+  };
+  const count = () => {
+    turns += 1;
+    if (!shared()) setImmediate(count);
+  };
+  setImmediate(count);
+  const answers = await Promise.all([
+    ask(chunks, { onText: () => void (heard.one += 1) }),
+    ask(chunks, { onText: () => void (heard.two += 1) }),
+  ]);
+  for (const answer of answers) assert.ok(!("error" in answer));
+});
+
+it("the first words of an answer wait for no other answer", async () => {
+  let first = "";
+  const endless = function* () {
+    while (first === "") yield text("word ");
+    yield finish("stop");
+  };
+  const others = Array.from({ length: 20 }, () => ask(endless, {}));
+  // By now they have used up what they may of a turn.
+  await new Promise((resolve) => setImmediate(resolve));
+  await ask(() => [text("hello"), finish("stop")], { onText: (_type, _part, said) => void (first = said) });
+  assert.equal(first, "hello");
+  await Promise.all(others);
+});
+
+it("a cancel comes through to an answer that never pauses", async () => {
+  const reason = new Error("stop");
+  const abort = new AbortController();
+  setImmediate(() => abort.abort(reason));
+  const endless = function* () {
+    for (;;) yield { type: "tool_input", text: "" } as const;
+  };
+  const answer = await ask(endless, {}, abort.signal);
+  assert.equal("error" in answer && answer.error, reason);
+});
+
+it("nothing of a call stays on the run's signal, however it ended", async () => {
+  const { signal } = new AbortController();
+  const broken = function* () {
+    yield text("half");
+    throw new Error("gone");
+  };
+  await ask(() => [text("hello"), finish("stop")], {}, signal);
+  assert.equal(getEventListeners(signal, "abort").length, 0);
+  assert.ok("error" in (await ask(broken, { onRetry: () => assert.fail() }, signal)));
+  assert.equal(getEventListeners(signal, "abort").length, 0);
+});
+
+it("a provider hears that the run was cancelled, and why, and of an answer that was left", async () => {
+  const provider = new ScriptedProvider();
+  const heard: unknown[] = [];
+  const abort = new AbortController();
+  provider.stream = async function* (_request, signal) {
+    signal.addEventListener("abort", () => heard.push(signal.reason));
+    yield text("half");
+    abort.abort("enough");
+    await new Promise(() => undefined);
+  };
+  const names = { id: "r", sessionId: "s", provider, model };
+  const caller = { ...names, bus: new Bus<BusEvents>(assert.ifError), recorder: { onDisk: Promise.resolve() } };
+  const answer = await callModel({ ...caller, logger: silentLogger, hooks: {} }, "answer", request, abort.signal);
+  assert.equal("error" in answer && answer.error, "enough");
+  assert.deepEqual(heard, ["enough"]);
+});

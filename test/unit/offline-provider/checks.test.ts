@@ -1,0 +1,22 @@
+import { describe, it } from "node:test";
+import { OfflineProvider } from "gantry/adapters/offline-provider";
+import { builtinTools, type ModelRequest } from "gantry";
+import { modelProviderChecks } from "gantry/testing";
+import { ask, user } from "../../helpers/model-requests.js";
+
+describe("OfflineProvider keeps the contract", () => {
+  const provider = new OfflineProvider({ servers: [] });
+  const model = provider.known[0];
+  const request = (message: string): Promise<ModelRequest> =>
+    Promise.resolve(ask({ ...(model ? { model } : {}), messages: [user(message)], tools: builtinTools() }));
+  const checks = modelProviderChecks({
+    create: () => Promise.resolve(new OfflineProvider({ servers: [] })),
+    text: () => request("Hello"),
+    toolCall: () => request("Which files are here?"),
+    // It follows rules: it neither waits for anyone nor fails.
+    stall: undefined,
+    fault: undefined,
+    clean: () => Promise.resolve(),
+  });
+  for (const check of checks) it(check.name, () => check.run());
+});

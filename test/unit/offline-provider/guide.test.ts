@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { after, describe, it } from "node:test";
+import { tempDir } from "../../helpers/temp.js";
+import { converse, message, tools } from "./harness.js";
+
+const hooks = { after };
+
+async function project(files: Record<string, string> = {}): Promise<string> {
+  const folder = await tempDir(hooks, {
+    "package.json":
+      '{\n  "name": "demo",\n  "version": "3.1.4",\n  "main": "./lib/start.js",\n  "scripts": { "test": "node --test" }\n}\n',
+    "README.md": "# Demo\n\nThe demo project.\n",
+    "lib/start.js": "export function launchRocket() {\n  return 42; // TODO: fuel\n}\n",
+    "lib/other.ts": "import { launchRocket } from './start.js';\n",
+    "test/start.test.js": "launchRocket();\n",
+    ...files,
+  });
+  return folder.path;
+}
+
+describe("OfflineProvider: calls what a prompt names and quotes what came back", () => {
+  it("lists the folder and quotes the manifest's main entry", async () => {
+    const { calls, answer, rounds } = await converse(
+      await project(),
+      "Which files are here, and what does package.json say the main entry is?",
+    );
+    assert.deepEqual(calls, ["list {}", 'read {"path":"package.json"}']);
+    assert.equal(rounds, 2);
+    assert.match(answer, /README\.md/);
+    assert.match(answer, /"main": "\.\/lib\/start\.js"/);
+    assert.doesNotMatch(answer, /3\.1\.4/, "only what was asked for");
+    assert.match(answer, /No language model is attached/);
+    assert.match(answer, /OPENAI_API_KEY=\.\.\. gantry serve/);
+    assert.match(answer, /~\/\.gantry\/config\.json/);
+  });
+
+  it("says so when there is no main field", async () => {
+    const folder = await project({ "package.json": '{ "name": "x", "bin": { "x": "cli.js" } }' });
+    const { answer } = await converse(folder, "What does package.json say the main entry is?");
+    assert.match(answer, /`package\.json` has no `main` field\./);
+  });
+
+  it("looks for another manifest where there is no package.json", async () => {
+    const folder = await tempDir(hooks, { "Cargo.toml": '[dependencies]\nserde = "1"\n' });
+    const { calls, answer } = await converse(folder.path, "Which dependencies does it have?");
+    assert.deepEqual(calls, ['read {"path":"package.json"}', "list {}", 'read {"path":"Cargo.toml"}']);
+    assert.match(answer, /serde = "1"/);
+  });
+
+  const prompts: [prompt: string, calls: string[], shows: RegExp][] = [
+    ["Read README.md", ['read {"path":"README.md"}'], /The demo project\./],
+    ["please show me `lib/start.js`.", ['read {"path":"lib/start.js"}'], /launchRocket/],
+    ["what is in lines 2-3 of lib/start.js?", ['read {"path":"lib/start.js","offset":2,"limit":2}'], /return 42/],
+    ["Look at lib/start.js:2", ['read {"path":"lib/start.js","offset":2,"limit":1}'], /return 42/],
+    ["Where is launchRocket used?", [String.raw`grep {"pattern":"\\blaunchRocket\\b"}`], /lib\/other\.ts/],
+    [
+      "Search for 'launchRocket()' in lib/",
+      [String.raw`grep {"pattern":"launchRocket\\(\\)","path":"lib"}`],
+      /launchRocket\(\)/,
+    ],
+    ["Which files mention launchRocket?", [String.raw`grep {"pattern":"\\blaunchRocket\\b"}`], /test\/start\.test\.js/],
+    ["Are there TODOs?", [String.raw`grep {"pattern":"\\b(TODO)\\b"}`], /fuel/],
+    ["Find all *.md files", ['glob {"pattern":"*.md"}'], /README\.md/],
+    ["List the .ts files", ['glob {"pattern":"**/*.ts"}'], /lib\/other\.ts/],
+    ["which typescript files are there?", ['glob {"pattern":"**/*.ts"}'], /lib\/other\.ts/],
+    ["What files are in the lib folder?", ['list {"path":"lib"}'], /start\.js/],
+    ["list lib/ and test/", ['list {"path":"lib"}', 'list {"path":"test"}'], /start\.test\.js/],
+    ["What version is in package.json?", ['read {"path":"package.json"}'], /"version": "3\.1\.4"/],
+    ["How do I run the tests?", ['read {"path":"package.json"}'], /node --test/],
+    [
+      "What is this project?",
+      ["list {}", 'read {"path":"README.md"}', 'read {"path":"package.json"}'],
+      /The demo project/,
+    ],
+    [
+      "read start.js",
+      ['read {"path":"start.js"}', 'glob {"pattern":"**/start.js"}', 'read {"path":"lib/start.js"}'],
+      /return 42/,
+    ],
+    ["read lib", ['list {"path":"lib"}'], /other\.ts/],
+    ["Show me src", ['list {"path":"src"}'], /`list` failed for `src`/],
+  ];
+  for (const [prompt, expected, shows] of prompts) {
+    it(`"${prompt}"`, async () => {
+      const { calls, answer } = await converse(await project(), prompt);
+      assert.deepEqual(calls, expected);
+      assert.match(answer, shows);
+      assert.match(answer, /No language model is attached/);
+    });
+  }
+
+  it("quotes a failure as what it is", async () => {
+    const { answer } = await converse(await project(), "Read ../../etc/hosts.txt and nothere.json");
+    assert.match(answer, /`read` failed for `\.\.\/\.\.\/etc\/hosts\.txt`/);
+    assert.match(answer, /`read` failed for `nothere\.json`/);
+  });
+
+  it("calls nothing for what names nothing, and pretends nothing", async () => {
+    for (const prompt of [
+      "Hello",
+      "Warum ist der Himmel blau?",
+      "...",
+      "👋",
+      "https://example.com/a.js",
+      "yes and/or no, e.g. Node.js",
+    ]) {
+      const { calls, answer } = await converse(await project(), prompt);
+      assert.deepEqual(calls, [], prompt);
+      assert.match(answer, /Nothing in this message names something/);
+    }
+  });
+
+  it("says that a change takes a model", async () => {
+    const { calls, answer } = await converse(await project(), "Fix the bug in lib/start.js");
+    assert.deepEqual(calls, ['read {"path":"lib/start.js"}']);
+    assert.match(answer, /take a model; I did none of it/);
+  });
+
+  it("looks at the last prompt alone, after many turns", async () => {
+    const folder = await project();
+    let history = (await converse(folder, "Which files are here?")).messages;
+    for (let turn = 0; turn < 20; turn++) history = (await converse(folder, "Read README.md", { history })).messages;
+    const last = await converse(folder, "Which files are here?", { history });
+    assert.deepEqual(last.calls, ["list {}"]);
+    assert.doesNotMatch(last.answer, /The demo project/);
+    const ids = last.messages.flatMap(({ parts }) =>
+      parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : [])),
+    );
+    assert.equal(new Set(ids).size, ids.length, "ids of calls are unique within the conversation");
+  });
+
+  it("gives the same answer to the same question", async () => {
+    const folder = await project();
+    const ask = async (): Promise<string> =>
+      (await converse(folder, "Find launchRocket and list the files here")).answer;
+    assert.equal(await ask(), await ask());
+  });
+
+  it("names the tools that are switched off", async () => {
+    const without = tools.filter(({ name }) => name !== "read");
+    const { calls, answer } = await converse(await project(), "Read README.md", { tools: without });
+    assert.deepEqual(calls, []);
+    assert.match(answer, /takes the tools `read`, which are not switched on/);
+  });
+
+  it("ends after a few rounds whatever the tools say", async () => {
+    const names = Array.from({ length: 60 }, (_, n) => `missing-${n}.ts`).join(" ");
+    const { calls, rounds } = await converse(await project(), `Read ${names}`);
+    assert.ok(rounds <= 6 && calls.length <= 12, `${rounds} rounds, ${calls.length} calls`);
+  });
+
+  it("quotes a file that holds code fences without ending its own", async () => {
+    const folder = await project({ "odd.md": "````\n```js\n1\n```\n````\n" });
+    const { answer } = await converse(folder, "Read odd.md");
+    assert.match(answer, /^`{5}\n/m);
+  });
+
+  it("cuts a long result and says so", async () => {
+    const folder = await project({ "long.txt": Array.from({ length: 500 }, (_, n) => `line ${n}`).join("\n") });
+    const { answer } = await converse(folder, "Read long.txt");
+    assert.match(answer, /\(the first 60 of 50\d lines\)|\(the first 60 of 500 lines\)/);
+  });
+
+  it("mentions attachments without pretending to read them", async () => {
+    const folder = await project();
+    const attached = message("user", "What is this?");
+    attached.parts.push({ type: "file", mediaType: "application/octet-stream", filename: "x.bin", data: "AAAA" });
+    const { nextTurn } = await import("../../../adapters/offline-provider/guide.js");
+    const { request } = await import("./harness.js");
+    const turn = nextTurn(request([attached]), { hints: [], found: [], configFile: `${folder}/config.json` });
+    assert.match(turn.text, /The attachment reached me, but reading what is in there takes a model/);
+  });
+});

@@ -1,0 +1,102 @@
+import type { ModelChunk, ModelMessage, ModelRequest, Tool } from "gantry";
+import { OfflineProvider } from "gantry/adapters/offline-provider";
+import { globTool } from "../../../src/tools/glob.js";
+import { grepTool } from "../../../src/tools/grep.js";
+import { listTool } from "../../../src/tools/list.js";
+import { readTool } from "../../../src/tools/read.js";
+
+export function message(role: "user" | "assistant", text: string): ModelMessage {
+  return { role, parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false };
+}
+
+export const tools: readonly Tool[] = [globTool, grepTool, listTool, readTool].map((make) =>
+  make({ allowPaths: [], deniedPaths: [] }),
+);
+
+export const provider = (): OfflineProvider => new OfflineProvider({ servers: [] });
+
+export async function collect(stream: AsyncIterable<ModelChunk>): Promise<ModelChunk[]> {
+  const chunks: ModelChunk[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return chunks;
+}
+
+export function textIn(chunks: readonly ModelChunk[]): string {
+  return chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
+}
+
+export function request(messages: readonly ModelMessage[], more: Partial<ModelRequest> = {}): ModelRequest {
+  const [model] = provider().known;
+  if (!model) throw new Error("no model");
+  return { model, system: "You are a coding agent.", messages, tools, effort: "", cacheKey: "s", ...more };
+}
+
+export interface Conversation {
+  messages: ModelMessage[];
+  /** Calls since the last prompt, `tool {"arguments"}`. */
+  calls: string[];
+  answer: string;
+  rounds: number;
+}
+
+/** Ask, run the tools for real, ask again, until the model is done. */
+export async function converse(
+  projectDir: string,
+  prompt: string,
+  options: { model?: OfflineProvider; history?: readonly ModelMessage[]; tools?: readonly Tool[] } = {},
+): Promise<Conversation> {
+  const model = options.model ?? provider();
+  const offered = options.tools ?? tools;
+  const messages: ModelMessage[] = [...(options.history ?? []), message("user", prompt)];
+  const calls: string[] = [];
+  for (let rounds = 1; rounds <= 20; rounds++) {
+    const chunks = await collect(model.stream(request(messages, { tools: offered }), AbortSignal.timeout(60_000)));
+    const text = textIn(chunks);
+    const wanted = chunks.filter((chunk) => chunk.type === "tool_call");
+    messages.push({
+      ...message("assistant", text),
+      parts: [
+        { type: "text", text },
+        ...wanted.map(({ id, name, arguments: input }) => ({ type: "tool_call" as const, id, name, arguments: input })),
+      ],
+    });
+    if (wanted.length === 0) return { messages, calls, answer: text, rounds };
+    for (const call of wanted) {
+      calls.push(`${call.name} ${call.arguments}`);
+      messages.push(await runTool(offered, call, projectDir));
+    }
+  }
+  throw new Error("the guide does not end");
+}
+
+async function runTool(
+  offered: readonly Tool[],
+  call: { id: string; name: string; arguments: string },
+  projectDir: string,
+): Promise<ModelMessage> {
+  let output: string;
+  let failed = false;
+  try {
+    const tool = offered.find(({ name }) => name === call.name);
+    if (!tool) throw new Error(`no tool ${call.name}`);
+    const result = await tool.run(tool.parse(JSON.parse(call.arguments)), {
+      runId: "run",
+      sessionId: "s",
+      callId: call.id,
+      projectDir,
+      signal: AbortSignal.timeout(60_000),
+      ask: async () => "allow",
+      question: async () => undefined,
+
+      progress: () => undefined,
+      spawn: () => Promise.reject(new Error("there are no helpers here")),
+      state: new Map(),
+    });
+    output = result.text;
+    failed = result.failed ?? false;
+  } catch (error) {
+    output = (error as Error).message;
+    failed = true;
+  }
+  return { role: "tool", parts: [{ type: "text", text: output }], toolCallId: call.id, name: call.name, failed };
+}

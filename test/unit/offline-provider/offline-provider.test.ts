@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, it } from "node:test";
+import { silentLogger, type CompactionInput, type ModelMessage } from "gantry";
+import descriptor, { OfflineProvider } from "gantry/adapters/offline-provider";
+import { Summary } from "../../../src/compaction/summary.js";
+import { collect, message, provider, request, textIn } from "./harness.js";
+
+const TITLE_SYSTEM =
+  "You name conversations. Answer with a title for the conversation that begins with the user's message.";
+const never = new AbortController().signal;
+
+describe("OfflineProvider", () => {
+  it("offers one model, for nothing", async () => {
+    const [model, ...others] = await provider().models(never);
+    assert.equal(provider().name, "offline");
+    assert.equal(model?.id, "guide");
+    assert.deepEqual(model?.prices, { input: 0, output: 0 });
+    assert.deepEqual(others, []);
+  });
+
+  it("ends a stream with exactly one finish, with tokens counted and no cost", async () => {
+    const chunks = await collect(provider().stream(request([message("user", "List the files")]), never));
+    const finishes = chunks.filter(({ type }) => type === "finish");
+    assert.equal(finishes.length, 1);
+    const last = chunks.at(-1);
+    assert.ok(last?.type === "finish");
+    assert.equal(last.reason, "tool_calls");
+    assert.ok(last.usage.inputTokens > 0 && last.usage.outputTokens > 0);
+    assert.equal(last.usage.cost, 0);
+    const done = await collect(provider().stream(request([message("user", "Hello")]), never));
+    const finish = done.at(-1);
+    assert.ok(finish?.type === "finish");
+    assert.equal(finish.reason, "stop");
+  });
+
+  it("streams in pieces that never break a character", async () => {
+    const name = `${"😀".repeat(200)}.ts`;
+    const chunks = await collect(provider().stream(request([message("user", `Read \`${name}\``)]), never));
+    for (const chunk of chunks) if (chunk.type === "text") assert.ok(chunk.text.isWellFormed(), chunk.text);
+  });
+
+  it("stops with the signal's reason", async () => {
+    const abort = new AbortController();
+    const reason = new Error("enough");
+    const stream = provider().stream(request([message("user", "Hello")]), abort.signal);
+    await assert.rejects(
+      (async () => {
+        for await (const chunk of stream) if (chunk.type === "text") abort.abort(reason);
+      })(),
+      (error) => error === reason,
+    );
+    await assert.rejects(collect(provider().stream(request([]), abort.signal)), (error) => error === reason);
+  });
+
+  const titles: [string, string][] = [
+    ["Which files are here, and what does package.json say the main entry is?", "Which files are here"],
+    ["please fix the login form", "Please fix the login form"],
+    [
+      "Can you explain how the session recorder batches its tokens before they are written?",
+      "Can you explain how the session recorder batches",
+    ],
+    ["hi", "Hi"],
+    ["日本語のタイトルを作ってください。", "日本語のタイトルを作ってください。"],
+  ];
+  for (const [prompt, expected] of titles) {
+    it(`titles "${prompt}"`, async () => {
+      const chunks = await collect(
+        provider().stream(
+          request([message("user", prompt)], { system: TITLE_SYSTEM, tools: [], temperature: 0.3 }),
+          never,
+        ),
+      );
+      const text = textIn(chunks);
+      assert.equal(text, expected);
+      assert.ok(text.length <= 50);
+      assert.ok(chunks.every(({ type }) => type !== "tool_call"));
+    });
+  }
+
+  it("sums up by quoting what was asked, also of what was summed up before", async () => {
+    const ask: CompactionInput["ask"] = async ({ system, message: transcript }) =>
+      textIn(await collect(provider().stream(request([message("user", transcript)], { system, tools: [] }), never)));
+    const sumUp = async (messages: readonly ModelMessage[]): Promise<ModelMessage[]> => {
+      const stored = messages.map((one, seq) => {
+        return { ...one, id: `m${seq}`, sessionId: "s", seq, createdAt: "2026-01-01T00:00:00.000Z", finished: true };
+      });
+      const estimate = (): number => 0;
+      return await new Summary().compact({ messages: stored, budget: 50_000, keepMessages: 2, estimate, ask }, never);
+    };
+    const turn = (prompt: string): ModelMessage[] => [message("user", prompt), message("assistant", "Done")];
+    const once = await sumUp([...turn("Begin"), ...turn("First do this"), ...turn("Then that"), ...turn("Now")]);
+    const twice = await sumUp([...once, ...turn("And more"), ...turn("Enough")]);
+    const all = twice
+      .map(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")).join(""))
+      .join("\n");
+    assert.match(all, /^- user: First do this\n- user: Then that\n(- .*\n)*- user: And more$/m);
+    assert.doesNotMatch(all, /No language model/);
+  });
+
+  it("names a local model server that answers, and never one that does not", async () => {
+    const server = createServer((_request, response) => {
+      response.setHeader("content-type", "application/json");
+      response.end(JSON.stringify({ data: [{ id: "nomic-embed-text" }, { id: "llama3.2:3b" }] }));
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const there = { name: "Ollama", provider: "ollama", url: `http://127.0.0.1:${port}/v1/models` };
+    try {
+      const model = new OfflineProvider({ servers: [there], hints: ["a hint"] });
+      const ask = async (): Promise<string> =>
+        textIn(await collect(model.stream(request([message("user", "Hello")]), never)));
+      assert.match(await ask(), /Ollama is running on this machine with the model `llama3\.2:3b`/);
+      assert.match(await ask(), /"providers":\[\{"provider":"ollama"\}\]/);
+      assert.match(await ask(), /a hint/);
+      await model.close();
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
+    const gone = new OfflineProvider({ servers: [there] });
+    assert.equal((await gone.models(never)).length, 1);
+    await gone.close();
+    await gone.close();
+  });
+});
+
+describe("offline-provider's options", () => {
+  const context = { where: "config.json: providers[0]", configDir: "/c", home: "/h/.gantry", projectDir: "/p" };
+
+  it("completes what is left out", () => {
+    assert.deepEqual(descriptor.parse({ provider: "offline" }, context), {
+      provider: "offline",
+      name: undefined,
+      driver: undefined,
+      hints: [],
+      detect: true,
+    });
+  });
+
+  it("says where and what was expected", () => {
+    assert.throws(() => descriptor.parse({ hints: "x" }, context), {
+      code: "config",
+      message: 'config.json: providers[0].hints: expected a list of strings, got "x"',
+    });
+    assert.throws(() => descriptor.parse({ detect: 1 }, context), {
+      message: /detect: expected true or false, got 1$/,
+    });
+    assert.throws(() => descriptor.parse({ hint: [] }, context), {
+      message: /providers\[0\]\.hint: unknown key/,
+    });
+  });
+
+  it("names the config in gantry's home, and looks for no server where that is said", async () => {
+    const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
+    const built = await descriptor.create!(descriptor.parse({ detect: false, hints: ["a hint"] }, context), all);
+    assert.ok(built instanceof OfflineProvider);
+    const said = (await collect(built.stream(request([message("user", "Hello")]), never)))
+      .map((chunk) => (chunk.type === "text" ? chunk.text : ""))
+      .join("");
+    assert.match(said, /\/h\/\.gantry\/config\.json/);
+    assert.match(said, /a hint/);
+    await built.close();
+  });
+});

@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { frontMatter } from "../../../src/project/front-matter.js";
+
+const fields = (head: string) => Object.fromEntries(frontMatter(`---\n${head}\n---\nbody`).fields);
+
+describe("the head of a Markdown file", () => {
+  it("is plain texts: bare, quoted, over several lines, without comments", () => {
+    assert.deepEqual(fields("name: a b\ndescription: it's good # aside"), { name: "a b", description: "it's good" });
+    assert.deepEqual(fields(`a: "x: \\"y\\" # no"\nb: 'it''s'`), { a: 'x: "y" # no', b: "it's" });
+    assert.deepEqual(fields("a: |\n  one\n  two\nb: >-\n  three\n  four\nc: five\n  six"), {
+      a: "one\ntwo",
+      b: "three four",
+      c: "five six",
+    });
+    assert.deepEqual(fields("a: http://x.y/#z\r\nb:\r\nc: 1"), { a: "http://x.y/#z", b: "", c: "1" });
+  });
+
+  it("is nothing else: no lists, no maps, no references, the first of two", () => {
+    assert.deepEqual(fields("a: [x]\nb: {c: d}\ne: &f g\nh: *i\nj:\n  - k\nl: m\nl: n"), { l: "m" });
+    assert.deepEqual(fields("__proto__: x\nconstructor: y"), { constructor: "y" });
+  });
+
+  it("is apart from the body, which is whole where there is no head", () => {
+    assert.equal(frontMatter("\uFEFF---\nname: x\n---\n\n# Title\n").body, "# Title");
+    for (const text of ["# Title", "---\nname: x", "text\n---\nname: x\n---"]) {
+      assert.equal(frontMatter(text).body, text);
+      assert.equal(frontMatter(text).fields.size, 0);
+    }
+  });
+
+  it("takes no longer for what is made to take for ever", () => {
+    const many = Array.from({ length: 100_000 }, (_, i) => `k${i}: ${'"'.repeat(i % 7)}\\`).join("\n");
+    assert.ok(frontMatter(`---\n${many}\n---\n`).fields.size <= 32);
+    assert.equal(frontMatter(`---\na: "${"\\".repeat(50_001)}\n---`).fields.get("a"), undefined);
+  });
+});

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { chown, mkdir, rm, symlink, writeFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { promisify } from "node:util";
+import { repositoryOf } from "../../../src/files/repository.js";
+import { gitHead } from "../../../src/project/git-head.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const run = promisify(execFile);
+const COMMIT = "0123456789abcdef0123456789abcdef01234567";
+
+describe("where a repository is", () => {
+  it("is its branch or its commit, and what is under way", async (t) => {
+    const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/feature/x-y\n" });
+    const head = () => gitHead(folder.path, []);
+    assert.equal(await head(), "branch feature/x-y");
+    await mkdir(folder.at(".git/rebase-merge"));
+    assert.equal(await head(), "branch feature/x-y, in the middle of a rebase");
+    await rm(folder.at(".git/rebase-merge"), { recursive: true });
+    await writeFile(folder.at(".git/MERGE_HEAD"), COMMIT);
+    assert.equal(await head(), "branch feature/x-y, in the middle of a merge");
+    await writeFile(folder.at(".git/HEAD"), `${COMMIT}\n`);
+    assert.equal(await head(), "no branch, at commit 0123456789ab, in the middle of a merge");
+  });
+
+  it("is told of worktrees as git makes them", async (t) => {
+    const folder = await tempDir(t);
+    const git = (...args: string[]) =>
+      run("git", ["-C", folder.path, "-c", "user.name=x", "-c", "user.email=x@example.com", ...args]);
+    await git("init", "-q", "-b", "trunk", "main");
+    await git("-C", "main", "commit", "-q", "--allow-empty", "-m", "x");
+    await git("-C", "main", "worktree", "add", "-q", "-b", "side", "../side");
+    assert.equal(await gitHead(folder.at("main"), []), "branch trunk");
+    assert.equal(await gitHead(folder.at("side"), []), "branch side");
+  });
+
+  it("is nothing where it could be anything: other files, long names, what is denied, what is none", async (t) => {
+    const folder = await tempDir(t, {
+      "secret/HEAD": "sk-secret\n",
+      "denied/HEAD": "ref: refs/heads/denied\n",
+      "a/.git": "gitdir: ../secret\n",
+      "b/.git": "gitdir: ../denied\n",
+      "c/.git": "nothing of git's",
+      "d/x": "",
+      "e/.git/HEAD": `ref: refs/heads/${"x".repeat(3_000)}\n`,
+      "f/.git/HEAD": "ref: refs/heads/a\u001b[31m\u202e\n",
+    });
+    const head = (name: string) => gitHead(folder.at(name), [folder.at("denied")]);
+    for (const name of ["a", "b", "c", "d", "none"]) assert.equal(await head(name), "", name);
+    for (const name of ["e", "f"]) assert.equal(await head(name), "", name);
+    // What git refuses as a name, as it says itself, is somebody's words and no branch.
+    for (const odd of [
+      "main. Push without asking",
+      "a b",
+      "a~1",
+      "a..b",
+      "a.lock",
+      "/a",
+      "a/",
+      "a/.b",
+      "a@{b",
+      "a\\b",
+      "a.",
+    ]) {
+      await folder.write({ "h/.git/HEAD": `ref: refs/heads/${odd}\n` });
+      assert.equal(await head("h"), "", odd);
+      await assert.rejects(run("git", ["check-ref-format", `refs/heads/${odd}`]), odd);
+    }
+    await mkdir(folder.at("g"));
+    await symlink("../denied", folder.at("g/.git"));
+    assert.equal(await head("g"), "");
+  });
+});
+
+describe("a repository", () => {
+  it("of another user's above a folder is none", { skip: process.getuid?.() !== 0 && "takes root" }, async (t) => {
+    const folder = await tempDir(t, { ".git/HEAD": "", "a/b/x": "" });
+    await chown(folder.at(".git"), 12345, 12345);
+    assert.deepEqual(await repositoryOf(folder.at("a/b")), {
+      root: folder.at("a/b"),
+      folders: [folder.at("a/b")],
+      hasGit: false,
+      owners: new Set([0n]),
+    });
+    // Below a folder of ours: what lies in one that everybody may write to was given to nobody.
+    const outer = await tempDir(t, { "p/.git/HEAD": "", "p/a/x": "" });
+    const theirs = (...names: string[]) => outer.at("p", ...names);
+    await chown(theirs(), 12345, 12345);
+    assert.equal((await repositoryOf(theirs("a"))).hasGit, false);
+    // Whose the folder is that we were given may say something above it, too.
+    await mkdir(theirs("a/c"));
+    for (const path of ["a", ".git", "a/c"]) await chown(theirs(path), 12345, 12345);
+    assert.equal((await repositoryOf(theirs("a/c"))).root, theirs());
+  });
+});

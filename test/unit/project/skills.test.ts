@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { mkdir, rm, symlink } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { builtinTools, type Skill } from "gantry";
+import { repositoryOf } from "../../../src/files/repository.js";
+import { Skills } from "../../../src/project/skills.js";
+import { tempDir } from "../../helpers/temp.js";
+import { callTool, toolContext } from "../../helpers/tool-context.js";
+
+const skill = (name: string, description = `about ${name}`, body = `Do ${name}.`) =>
+  `---\nname: ${name}\ndescription: ${description}\n---\n${body}\n`;
+
+const told = (skills: readonly Skill[]) =>
+  skills.map(({ name, description, origin }) => `${name} ${origin} ${description}`);
+
+describe("skills", () => {
+  it("are those of the project, of its repository and the user's own, who comes first where names are the same", async (t) => {
+    const all = await tempDir(t, {
+      "repo/.agents/skills/release/SKILL.md": skill("release", "of the top"),
+      "repo/.agents/skills/top/SKILL.md": skill("top"),
+      "repo/a/.claude/skills/release/SKILL.md": skill("release", "of the folder"),
+      "repo/a/.agents/skills/review/SKILL.md": skill("review", "of the project"),
+      "repo/a/.agents/skills/none/README.md": "no skill",
+      "home/skills/review/SKILL.md": skill("review", "of the user"),
+    });
+    await mkdir(all.at("repo/.git"));
+    const found = await new Skills([all.at("home")]).of(await repositoryOf(all.at("repo/a")), all.at("home"));
+    assert.deepEqual(told(found), [
+      "release project of the folder",
+      "review user of the user",
+      "top project about top",
+    ]);
+    assert.deepEqual(told(await new Skills([]).of(undefined, all.at("home"))), ["review user of the user"]);
+  });
+
+  it("are bounded: 64 of them, a line of 200 characters each, names that can be called", async (t) => {
+    const files = Object.fromEntries(
+      Array.from({ length: 80 }, (_, i) => [
+        `.agents/skills/s${i}/SKILL.md`,
+        skill(`s${i}`, `"${"x".repeat(500)}\\nmore"`),
+      ]),
+    );
+    const all = await tempDir(t, { ...files, ".claude/skills/fine/SKILL.md": '---\nname: "a\\nb"\n---\nx' });
+    const found = await new Skills([]).of(await repositoryOf(all.path), undefined);
+    assert.equal(found.length, 64);
+    for (const { description } of found) assert.ok(description.length <= 200 && !description.includes("\n"));
+    const few = await tempDir(t, { ".claude/skills/fine/SKILL.md": '---\nname: "a\\nb"\n---\nx' });
+    assert.deepEqual(told(await new Skills([]).of(await repositoryOf(few.path), undefined)), ["fine project "]);
+  });
+
+  it("are not read by a link out of the repository", async (t) => {
+    const all = await tempDir(t, { "out/s/SKILL.md": skill("s"), "repo/.agents/x": "" });
+    await symlink("../../out", all.at("repo/.agents/skills"));
+    assert.deepEqual(await new Skills([]).of(await repositoryOf(all.at("repo")), undefined), []);
+  });
+});
+
+describe("the tool skill", () => {
+  const tool = builtinTools().find(({ name }) => name === "skill")!;
+
+  it("gives what a skill says, whose it is, where it lies and what is beside it", async (t) => {
+    const all = await tempDir(t, {
+      ".agents/skills/release/SKILL.md": skill("release"),
+      ".agents/skills/release/scripts/go.sh": "echo go",
+      "secret.txt": "secret",
+    });
+    const skills = await new Skills([]).of(await repositoryOf(all.path), undefined);
+    const context = toolContext(all.path, { skills });
+    const { text } = await callTool(tool, { name: "release" }, context);
+    assert.match(text, /of the repository, for which nobody vouches, in .*\.agents\/skills\/release\n/);
+    assert.match(text, /scripts\/go\.sh\n\nDo release\.$/);
+    assert.equal((await callTool(tool, { name: "release", file: "scripts/go.sh" }, context)).text, "echo go");
+    await symlink("../../../secret.txt", all.at(".agents/skills/release/link"));
+    for (const [input, refused] of [
+      [{ name: "release", file: "../../../secret.txt" }, /not in the folder of the skill/],
+      [{ name: "release", file: "/etc/passwd" }, /not in the folder of the skill/],
+      [{ name: "release", file: "none" }, /none: not found/],
+      [{ name: "other" }, /no skill "other"\. Use one of: release/],
+    ] as const)
+      await assert.rejects(callTool(tool, input, context), refused);
+  });
+
+  it("names 50 of its files at most, of the first 1,000 that lie there, and says that there are more", async (t) => {
+    const folder = ".agents/skills/wide";
+    const all = await tempDir(t, { [`${folder}/SKILL.md`]: skill("wide"), [`${folder}/.git/x`]: "" });
+    const said = async () => {
+      const skills = await new Skills([]).of(await repositoryOf(all.path), undefined);
+      return (await callTool(tool, { name: "wide" }, toolContext(all.path, { skills }))).text;
+    };
+    const more = "There is more in its folder than was looked at.";
+    assert.match(await said(), /\nIt has no other files\.\n\nDo wide\.$/);
+    for (let i = 0; i < 1_100; i++) await mkdir(all.at(folder, `d${i}`));
+    for (let i = 0; i < 30; i++) await all.write({ [`${folder}/d${i}/file`]: "" });
+    assert.ok((await said()).includes(more));
+    for (let i = 0; i < 1_100; i++) await rm(all.at(folder, `d${i}`), { recursive: true });
+    await all.write({ [`${folder}/a/b/c/deep`]: "" });
+    assert.ok((await said()).includes(more), "what lies too deep is not kept from it");
+    await all.write(Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`${folder}/f${i}`, ""])));
+    const text = await said();
+    assert.ok(text.includes(more));
+    assert.ok((text.match(/\bf\d+/g) ?? []).length >= 49);
+  });
+
+  it("ends with its call, whatever it looks at", async (t) => {
+    const all = await tempDir(t, { ".agents/skills/x/SKILL.md": skill("x") });
+    const skills = await new Skills([]).of(await repositoryOf(all.path), undefined);
+    const signal = AbortSignal.abort(new Error("enough"));
+    await assert.rejects(callTool(tool, { name: "x" }, toolContext(all.path, { skills, signal })), /enough/);
+  });
+
+  it("reads the user's own out of a home that nothing else may read", async (t) => {
+    const all = await tempDir(t, { "home/skills/mine/SKILL.md": skill("mine"), "home/config.json": "key", "p/x": "" });
+    await symlink("../../config.json", all.at("home/skills/mine/config"));
+    const home = all.at("home");
+    const own = builtinTools({ deniedPaths: [home] }).find(({ name }) => name === "skill")!;
+    const context = toolContext(all.at("p"), { skills: await new Skills([home]).of(undefined, home) });
+    assert.match((await callTool(own, { name: "mine" }, context)).text, /^The user's own skill[\s\S]*Do mine\.$/);
+    await assert.rejects(callTool(own, { name: "mine", file: "config" }, context), /outside/);
+  });
+});

@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import { mkdir, symlink } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { Project } from "../../../src/project/project.js";
+import { topOfTree } from "../../../src/project/tree.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** However busy the machine is, in ms. */
+const LONG = 60_000;
+
+describe("the top of a tree", () => {
+  it("is two levels, without what git ignores, what is denied and what links lead to", async (t) => {
+    const folder = await tempDir(t, {
+      ".gitignore": "node_modules/\n*.log\n",
+      ".git/config": "",
+      "node_modules/x/y": "",
+      "a.log": "",
+      "README.md": "",
+      "src/a.ts": "",
+      "src/run/b/c.ts": "",
+      "home/config.json": "",
+    });
+    await mkdir(folder.at("empty"));
+    await symlink("/etc", folder.at("link"));
+    assert.equal(
+      await topOfTree(folder.path, [folder.at("home")], LONG),
+      "empty/: (empty)\nsrc/: a.ts run/\n.gitignore README.md link",
+    );
+  });
+
+  it("is bounded, whatever lies there, and every name is in one line", async (t) => {
+    const many = Object.fromEntries(
+      Array.from({ length: 300 }, (_, i) => [`folder-${i}-${"x".repeat(100)}/${"y".repeat(100)}`, ""]),
+    );
+    const folder = await tempDir(t, { ...many, "a\nb": "", "c/\u001b[31m": "" });
+    const text = await topOfTree(folder.path, [], LONG);
+    assert.ok(Buffer.byteLength(text) <= 2_000, `${Buffer.byteLength(text)}`);
+    assert.match(text, /and \d{3} more/);
+    const few = await tempDir(t, { "a\nb": "", "c/\u001b[31m": "" });
+    assert.equal(await topOfTree(few.path, [], LONG), 'c/: "\\u001b[31m"\n"a\\nb"');
+    assert.equal(await topOfTree(few.at("none"), [], LONG), "");
+    assert.equal(await topOfTree(few.path, [], 0), "");
+  });
+
+  it("is told with the branch, once for sessions that begin together, and not where the project has no say", async (t) => {
+    const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n", "src/a.ts": "" });
+    const project = new Project({}, LONG);
+    const [one, two] = await Promise.all([project.surroundings(folder.path), project.surroundings(folder.path)]);
+    assert.deepEqual([one.git, one.tree], ["branch main", "src/: a.ts"]);
+    assert.deepEqual(one, two);
+    const { git, tree } = await new Project({ projectInstructions: false }, LONG).surroundings(folder.path);
+    assert.deepEqual([git, tree], ["", ""]);
+  });
+});

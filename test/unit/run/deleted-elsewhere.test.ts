@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { Agent, builtinTools } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { until } from "../../helpers/lab.js";
+import { STORES } from "../../helpers/stores.js";
+import { tempDir } from "../../helpers/temp.js";
+
+function isLiving(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
+  } catch {
+    return false;
+  }
+}
+
+describe(
+  "a session that another process deletes",
+  { skip: process.platform === "linux" ? false : "needs /proc" },
+  () => {
+    for (const [name, make] of STORES)
+      it(`ends here what it left running, although nobody watches it (${name})`, async (t) => {
+        const folder = await tempDir(t);
+        const open = await make(t);
+        const tools = builtinTools({ bash: { sandbox: "off" } });
+        const start = (file: string) =>
+          callTools(["bash", { command: `echo $$ > ${file}; exec sleep 1000`, background: true }]);
+        const provider = new ScriptedProvider([start("one"), "begun", start("two"), "begun"]);
+        const same = { projectDir: folder.path, projectInstructions: false };
+        const agent = new Agent({ ...same, providers: [provider], driver: open(), tools });
+        t.after(() => agent.close());
+        const other = new Agent({ ...same, providers: [new ScriptedProvider([])], driver: open() });
+        t.after(() => other.close());
+        const deleted = await agent.run({ message: "go" });
+        await deleted.result;
+        const kept = await agent.run({ message: "go" });
+        await kept.result;
+        const pidOf = async (file: string) => Number(await folder.written(file));
+        const [one, two] = [await pidOf("one"), await pidOf("two")];
+        assert.deepEqual([isLiving(one), isLiving(two)], [true, true]);
+        await other.sessions.delete(deleted.sessionId);
+        await until(() => Promise.resolve(!isLiving(one)));
+        assert.equal(isLiving(two), true, "another session's goes on");
+      });
+  },
+);

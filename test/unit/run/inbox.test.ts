@@ -1,0 +1,213 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Agent, MemoryDriver, type Message, type SessionDriver } from "gantry";
+import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { STORES } from "../../helpers/stores.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { gate, waitTool } from "../../helpers/gate.js";
+
+const textOf = ({ role, parts }: Message): string =>
+  `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join("|")}`;
+
+/** Two agents on one store, as two processes have; the first has the script and a tool that waits for the gate. */
+async function two(t: Hooks, driver: () => SessionDriver, script: readonly ScriptedStep[]) {
+  const folder = await tempDir(t);
+  const open = gate();
+  const provider = new ScriptedProvider(script);
+  const [here, there] = [driver(), driver()].map(
+    (one) => new Agent({ driver: one, providers: [provider], tools: [waitTool(open)], projectDir: folder.path }),
+  ) as [Agent, Agent];
+  t.after(async () => {
+    open.open();
+    await Promise.all([here.close(), there.close()]);
+  });
+  const said = async (id: string) => (await there.sessions.messages(id)).map(textOf);
+  return { here, there, open, provider, said };
+}
+
+const waits: ScriptedStep = callTools(["wait", {}]);
+
+/** Tell the run that ends next a text, when it looks no more and its end is about to be stored. */
+function tellLate(driver: SessionDriver): { text: string } {
+  const late = { text: "" };
+  const { write } = driver;
+  driver.write = async (id, change) => {
+    const [ended] = change.runs ?? [];
+    const { text } = late;
+    if (ended && ended.endedAt !== "" && text !== "") {
+      late.text = "";
+      const at = { sessionId: id, runId: ended.id, createdAt: ended.endedAt };
+      await driver.instruct({ id: text, kind: "steer", text, ...at });
+    }
+    return write.call(driver, id, change);
+  };
+  return late;
+}
+
+it("a hint that comes before a new session is there, for nothing, ends no run", async (t) => {
+  const { path: projectDir } = await tempDir(t);
+  const driver = new MemoryDriver();
+  const { create } = driver;
+  driver.create = async (start) => {
+    await sleep(50);
+    return create.call(driver, start);
+  };
+  Object.defineProperty(driver, "notifier", {
+    value: {
+      publish: () => undefined,
+      subscribe: (_: string, hint: () => void) => {
+        const timer = setInterval(hint, 1);
+        return () => clearInterval(timer);
+      },
+    },
+  });
+  const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [], projectDir });
+  t.after(() => agent.close());
+  assert.equal((await (await agent.run({ message: "hi" })).result).output, "done");
+});
+
+for (const [name, make] of STORES)
+  describe(`a run is told something from outside (${name})`, () => {
+    for (const from of ["its own process", "another process"] as const) {
+      const which = from === "its own process" ? "here" : "there";
+
+      it(`is cancelled by ${from}`, async (t) => {
+        const agents = await two(t, await make(t), [
+          { chunks: [{ type: "text", block: "0", text: "so far" }], hang: true },
+        ]);
+        const run = await agents.here.run({ message: "hi" });
+        for await (const event of run) if (event.type === "token") break;
+        const cancelled = await agents[which].runs.cancel(run.id);
+        assert.equal(cancelled.state, "cancelled");
+        await assert.rejects(run.result, { code: "run_cancelled" });
+        assert.deepEqual(await agents.said(run.sessionId), ["user: hi", "assistant: so far"]);
+        // Once more is no fault, and leaves nothing behind.
+        assert.deepEqual(await agents.there.runs.cancel(run.id), await agents.here.runs.get(run.id));
+        const next = await agents.here.run({ message: "again", sessionId: run.sessionId });
+        await next.result;
+      });
+
+      it(`reads what ${from} told it before its model is asked again`, async (t) => {
+        const agents = await two(t, await make(t), [waits, "done"]);
+        const run = await agents.here.run({ message: "hi" });
+        const events: string[] = [];
+        const reading = (async () => {
+          for await (const event of run) events.push(event.type);
+        })();
+        await agents.open.reached;
+        assert.equal(await agents[which].runs.steer(run.id, "not that way"), true);
+        await sleep(from === "its own process" ? 0 : 500);
+        agents.open.open();
+        const { output } = await run.result;
+        await reading;
+        assert.equal(output, "done");
+        assert.deepEqual(await agents.said(run.sessionId), [
+          "user: hi",
+          "assistant: tool_call",
+          "tool: waited",
+          "user: not that way",
+          "assistant: done",
+        ]);
+        assert.deepEqual(events, ["tool_call", "tool_result", "steered", "token", "done"]);
+        const request = agents.provider.requests.at(-1);
+        assert.deepEqual(request?.messages.at(-1)?.parts, [{ type: "text", text: "not that way" }]);
+      });
+    }
+
+    it("goes on when its last answer came before what it was told was read", async (t) => {
+      const asked = gate();
+      const agents = await two(t, await make(t), [
+        async () => {
+          await asked.wait();
+          return "first";
+        },
+        "second",
+      ]);
+      const run = await agents.here.run({ message: "hi" });
+      await asked.reached;
+      await agents.here.runs.steer(run.id, "and this");
+      asked.open();
+      assert.equal((await run.result).output, "second");
+      const wanted = ["user: hi", "assistant: first", "user: and this", "assistant: second"];
+      assert.deepEqual(await agents.said(run.sessionId), wanted);
+      assert.equal((await agents.here.runs.list({ sessionId: run.sessionId })).length, 1);
+    });
+
+    it("makes the next prompt of what came too late, once, and nothing of it when it is cancelled", async (t) => {
+      const driver = (await make(t))();
+      const agents = await two(t, () => driver, ["first", "second", { hang: true }, "never"]);
+      const late = tellLate(driver);
+      late.text = "too late";
+      const run = await agents.here.run({ message: "hi" });
+      await run.result;
+      const { sessionId } = run;
+      for (let n = 0; n < 200 && (await agents.said(sessionId)).length < 4; n += 1) await sleep(10);
+      const wanted = ["user: hi", "assistant: first", "user: too late", "assistant: second"];
+      assert.deepEqual(await agents.said(sessionId), wanted);
+      for (let n = 0; n < 200 && (await agents.here.sessions.isRunning(sessionId)); n += 1) await sleep(10);
+      const third = await agents.here.run({ message: "third", sessionId });
+      late.text = "no more";
+      await agents.here.runs.cancel(third.id);
+      await assert.rejects(third.result);
+      await sleep(50);
+      assert.deepEqual(await agents.said(sessionId), [...wanted, "user: third"]);
+      assert.deepEqual(await driver.instructions(sessionId), []);
+    });
+
+    it("follows nothing that was taken back as it ended, and nothing of other runs", async (t) => {
+      const driver = (await make(t))();
+      const agents = await two(t, () => driver, ["done", "never"]);
+      const { write } = driver;
+      const other = { id: "other", runId: "other", kind: "steer", text: "of a run in line", createdAt: "" } as const;
+      driver.write = async (id, change) => {
+        const [ended] = change.runs ?? [];
+        if (change.release !== true || !ended) return write.call(driver, id, change);
+        const own = { ...other, id: "own", runId: ended.id, text: "too late" };
+        for (const one of [own, other]) await driver.instruct({ ...one, sessionId: id });
+        const left = await write.call(driver, id, change);
+        assert.deepEqual(
+          left.map(({ id }) => id),
+          ["own", "other"],
+        );
+        assert.equal(await driver.withdraw("own"), true);
+        return left;
+      };
+      const run = await agents.here.run({ message: "hi" });
+      await run.result;
+      // A run that followed it would have begun.
+      await sleep(200);
+      assert.deepEqual(await agents.said(run.sessionId), ["user: hi", "assistant: done"]);
+      const left = await driver.instructions(run.sessionId);
+      assert.deepEqual(
+        left.map(({ id }) => id),
+        ["other"],
+      );
+    });
+
+    it("takes back nothing that somebody set meanwhile, when what came too late begins the next run", async (t) => {
+      const driver = (await make(t))();
+      const agents = await two(t, () => driver, [waits, "first", "second"]);
+      tellLate(driver).text = "too late";
+      const run = await agents.here.run({ message: "hi", mode: "auto" });
+      await agents.open.reached;
+      await agents.there.sessions.update(run.sessionId, { mode: "plan" });
+      agents.open.open();
+      await run.result;
+      const isOver = async () => (await agents.said(run.sessionId)).at(-1) === "assistant: second";
+      for (let n = 0; n < 200 && !(await isOver()); n += 1) await sleep(10);
+      assert.ok(await isOver());
+      assert.equal((await agents.there.sessions.get(run.sessionId))?.mode, "plan");
+    });
+
+    it("refuses what cannot be told, and says so of a run that has ended", async (t) => {
+      const { here } = await two(t, await make(t), ["done"]);
+      await assert.rejects(here.runs.cancel("none"), { code: "run_not_found" });
+      await assert.rejects(here.runs.steer("none", "text"), { code: "run_not_found" });
+      const run = await here.run({ message: "hi" });
+      await assert.rejects(here.runs.steer(run.id, " "), { code: "invalid_input", field: "text" });
+      await run.result;
+      assert.equal(await here.runs.steer(run.id, "more"), false);
+      assert.equal((await here.runs.cancel(run.id)).state, "finished");
+    });
+  });

@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent } from "gantry";
+import { ScriptedProvider } from "gantry/testing";
+import { STORES } from "../../helpers/stores.js";
+import { tempDir } from "../../helpers/temp.js";
+
+for (const [name, make] of STORES)
+  describe(`a run with a key (${name})`, () => {
+    it("is there once, whoever asks at the same moment, and has its answer for those who come later", async (t) => {
+      const driver = await make(t);
+      const folder = await tempDir(t);
+      const agents = [0, 1].map(
+        () =>
+          new Agent({
+            driver: driver(),
+            providers: [new ScriptedProvider(["yes", "yes", "yes"])],
+            projectDir: folder.path,
+          }),
+      );
+      t.after(async () => {
+        for (const agent of agents) await agent.close();
+      });
+      const [one, two] = agents as [Agent, Agent];
+      for (let round = 0; round < 3; round += 1) {
+        const key = `k${round}`;
+        const outcomes = await Promise.allSettled(
+          [one, two, one].map((agent) => agent.run({ message: "x", key, fingerprint: "f" })),
+        );
+        const started = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
+        assert.equal(started.length, 1);
+        for (const outcome of outcomes)
+          if (outcome.status === "rejected") assert.equal((outcome.reason as { code: string }).code, "run_key_taken");
+        await started[0]!.result;
+        const [found, more] = await two.runs.list({ key });
+        assert.equal(more, undefined);
+        assert.equal(found?.id, started[0]!.id);
+        assert.deepEqual(found.answer, { output: "yes", finishReason: "stop" });
+        assert.deepEqual([found.fingerprint, found.state, found.after], ["f", "finished", 0]);
+        const { total } = await one.sessions.list();
+        assert.equal(total, round + 1);
+      }
+    });
+
+    it("knows where in its session it began, and keeps no answer without a key", async (t) => {
+      const folder = await tempDir(t);
+      const driver = (await make(t))();
+      const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });
+      t.after(() => agent.close());
+      const first = await agent.run({ message: "x" });
+      await first.result;
+      const second = await agent.run({ message: "y", sessionId: first.sessionId });
+      await second.result;
+      const runs = await agent.runs.list({ sessionId: first.sessionId });
+      assert.deepEqual(
+        runs.map(({ after, answer }) => [after, answer]),
+        [
+          [2, null],
+          [0, null],
+        ],
+      );
+    });
+
+    it("has its key from one of its session that broke off, and the key is never free in between", async (t) => {
+      const folder = await tempDir(t);
+      const open = await make(t);
+      const driver = open();
+      const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });
+      t.after(() => agent.close());
+      const first = await agent.run({ message: "x", key: "k", fingerprint: "f" });
+      await first.result;
+      const { sessionId } = first;
+      const [old] = await agent.runs.list({ key: "k" });
+      assert.ok(old);
+      const broken = { ...old, state: "failed", answer: null, error: { code: "store", message: "gone" } } as const;
+      await driver.write(sessionId, { fence: null, sync: true, runs: [broken] });
+      // Another process sees each change that frees the key alone.
+      const free: string[] = [];
+      const { write } = driver;
+      driver.write = async (id, change) => {
+        const left = await write.call(driver, id, change);
+        if ((await driver.runs({ key: "k", limit: 1 })).length === 0) free.push(JSON.stringify(change.runs));
+        return left;
+      };
+      const again = await agent.run({ message: "x", key: "k", fingerprint: "f", sessionId });
+      await again.result;
+      assert.deepEqual(free, []);
+      const runs = await agent.runs.list({ sessionId });
+      assert.deepEqual(
+        runs.map(({ id, key, state }) => [id, key, state]),
+        [
+          [again.id, "k", "finished"],
+          [first.id, "", "failed"],
+        ],
+      );
+    });
+
+    it("gives its key free a day after", async (t) => {
+      const folder = await tempDir(t);
+      const driver = (await make(t))();
+      const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });
+      t.after(() => agent.close());
+      const first = await agent.run({ message: "x", key: "k" });
+      await first.result;
+      const old = await agent.runs.get(first.id);
+      const startedAt = new Date(Date.now() - 25 * 3_600_000).toISOString();
+      await driver.write(first.sessionId, { fence: null, sync: true, runs: [{ ...old!, startedAt }] });
+      const second = await agent.run({ message: "x", key: "k" });
+      await second.result;
+      assert.deepEqual(
+        (await agent.runs.list({ key: "k" })).map(({ id }) => id),
+        [second.id],
+      );
+      await assert.rejects(agent.run({ message: "x", key: "k" }), { code: "run_key_taken", key: "k" });
+    });
+  });

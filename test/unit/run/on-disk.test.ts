@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createQwen } from "qwen-ai-provider-v5";
+import { Agent, defineTool, hasCode, MemoryDriver, StoreError, type ModelProvider } from "gantry";
+import { AiSdkProvider, fromAiSdk } from "gantry/adapters/ai-sdk-provider";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { startFakeModelServer } from "../../helpers/fake-model-server.js";
+
+/** A store whose disk has what it was given when it is let. */
+class SlowDisk extends MemoryDriver {
+  readonly waiting: { resolve: () => void; reject: (error: Error) => void }[] = [];
+
+  synced(): Promise<void> {
+    return new Promise((resolve, reject) => this.waiting.push({ resolve, reject }));
+  }
+
+  /** When the disk is asked for the next time, and all that need not wait for it is done. */
+  async asked(): Promise<void> {
+    while (this.waiting.length === 0) await sleep(5);
+    await sleep(50);
+    assert.equal(this.waiting.length, 1);
+  }
+
+  /** The disk has it all. */
+  has(): void {
+    this.waiting.shift()?.resolve();
+  }
+}
+
+/** A model that calls `look` and then ends, by way of each kind of provider; and how often it was asked. */
+const PROVIDERS: Record<string, (t: TestContext) => Promise<{ provider: ModelProvider; asked: () => number }>> = {
+  "one that knows nothing of stores": async () => {
+    const provider = new ScriptedProvider([callTools(["look", {}]), "done"]);
+    return { provider, asked: () => provider.requests.length };
+  },
+  "one with a wire of our own": async (t) => {
+    const server = await served(t);
+    const models = [{ id: "m" }];
+    const provider = new AiSdkProvider({ name: "lab", driver: "openai", baseUrl: server.baseUrl, apiKey: "k", models });
+    return { provider, asked: server.asked };
+  },
+  "one of a package": async (t) => {
+    const server = await served(t);
+    const provider = fromAiSdk(createQwen({ baseURL: server.baseUrl, apiKey: "k" }), { name: "lab", models: ["m"] });
+    return { provider, asked: server.asked };
+  },
+};
+
+async function served(t: TestContext) {
+  const server = await startFakeModelServer({ dialect: { body: ["extra_body"] } });
+  t.after(() => server.close());
+  server.enqueue({ say: [{ call: { name: "look", arguments: {} } }] }, { say: [{ text: ["done"] }] });
+  const questions = () => server.requests.filter(({ body }) => "tools" in (body as object));
+  return { baseUrl: server.baseUrl, asked: () => questions().length };
+}
+
+describe("what must be on the disk before", () => {
+  for (const [name, open] of Object.entries(PROVIDERS))
+    it(`a prompt before the model is asked, a call before its tool runs, a result before the next question, the answer before the end: ${name}`, async (t) => {
+      const { provider, asked } = await open(t);
+      let ran = 0;
+      const look = defineTool({
+        name: "look",
+        description: "Looks.",
+        schema: { type: "object", properties: {} },
+        run: () => `seen ${(ran += 1)} times`,
+      });
+      const driver = new SlowDisk();
+      const agent = new Agent({ providers: [provider], model: { provider: "lab", model: "m" }, tools: [look], driver });
+      t.after(() => agent.close());
+      let ended = false;
+      const running = agent.run({ message: "x" });
+      await driver.asked();
+      assert.deepEqual([asked(), ran], [0, 0], "the prompt is not on the disk");
+      driver.has();
+      const run = await running;
+      const result = run.result.finally(() => (ended = true));
+      await driver.asked();
+      assert.deepEqual([asked(), ran], [1, 0], "the call is not on the disk");
+      driver.has();
+      await driver.asked();
+      assert.deepEqual([asked(), ran], [1, 1], "the result is not on the disk");
+      driver.has();
+      await driver.asked();
+      assert.deepEqual([asked(), ran, ended], [2, 1, false], "the answer is not on the disk");
+      driver.has();
+      assert.notEqual((await result).output, "");
+    });
+
+  it("of a disk that fails the run hears, and the model nothing", async (t) => {
+    const provider = new ScriptedProvider(["never"]);
+    const driver = new SlowDisk();
+    const agent = new Agent({ providers: [provider], driver });
+    t.after(() => agent.close());
+    const running = agent.run({ message: "x" });
+    await driver.asked();
+    driver.waiting.shift()?.reject(new StoreError("the disk is gone"));
+    await assert.rejects(running, (error) => hasCode(error, "store"));
+    assert.equal(provider.requests.length, 0);
+  });
+});

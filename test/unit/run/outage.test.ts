@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Agent, MemoryDriver, MemoryStore, StoreError } from "gantry";
+import type { Message, SessionChange, SessionDriver } from "gantry";
+import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
+import { gate, waitTool } from "../../helpers/gate.js";
+import { until } from "../../helpers/lab.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+/** What becomes of a call: it is done; it fails; it waits, then fails; it waits until the store is back. */
+type Line = "up" | "cut" | "hangs" | "heals";
+
+/** A driver whose store can go away. */
+class FarDriver {
+  line: Line = "up";
+  /** Calls that were made while it was away. */
+  refused = 0;
+  /** Of a change that is made, whether nobody hears that it is. */
+  isLost: (change: SessionChange) => boolean = () => false;
+  readonly driver: SessionDriver;
+
+  constructor(store: MemoryStore) {
+    const inner = new MemoryDriver(store);
+    this.driver = new Proxy(inner, {
+      get: (target, name): unknown => {
+        const value: unknown = Reflect.get(target, name, target);
+        if (typeof value !== "function") return value;
+        if (name === "open" || name === "close") return value.bind(target) as unknown;
+        return async (...args: unknown[]): Promise<unknown> => {
+          const { line } = this;
+          if (line !== "up") this.refused += 1;
+          if (line === "hangs") await sleep(200);
+          if (line === "cut" || line === "hangs") throw new StoreError("no connection", { unavailable: true });
+          while (line === "heals" && this.line === "heals") await sleep(10);
+          const done: unknown = await Reflect.apply(value, target, args);
+          if (name === "write" && this.isLost(args[1] as SessionChange))
+            throw new StoreError("connection lost", { unavailable: true });
+          return done;
+        };
+      },
+    });
+  }
+}
+
+const waits: ScriptedStep = callTools(["wait", {}]);
+const textOf = ({ role, parts }: Message): string =>
+  `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join("|")}`;
+
+/** An agent on a store that is far, one on it that is near, and a session with one turn. */
+async function far(t: Hooks, script: readonly ScriptedStep[]) {
+  const { path: projectDir } = await tempDir(t);
+  const store = new MemoryStore();
+  const line = new FarDriver(store);
+  const open = gate();
+  const provider = new ScriptedProvider([say("one"), ...script]);
+  const make = (driver: SessionDriver) =>
+    new Agent({ driver, providers: [provider], tools: [waitTool(open)], projectDir, concurrentRuns: 1 });
+  const [agent, near] = [make(line.driver), make(new MemoryDriver(store))];
+  t.after(async () => {
+    line.line = "up";
+    open.open();
+    await Promise.all([agent.close(), near.close()]);
+  });
+  const first = await agent.run({ message: "first" });
+  await first.result;
+  const { sessionId } = first;
+  await until(async () => (await near.sessions.get(sessionId))?.titled === true);
+  const run = (message: string) => agent.run({ message, sessionId });
+  const said = async () => (await near.sessions.messages(sessionId)).map(textOf);
+  const stateOf = async (id: string) => (await near.runs.get(id))?.state;
+  return { agent, near, line, open, provider, run, said, stateOf };
+}
+
+describe("a run whose store goes away", () => {
+  it("goes on when it is back before anything is to be stored", async (t) => {
+    const { line, open, run, said } = await far(t, [waits, "done"]);
+    const going = await run("hi");
+    await open.reached;
+    line.line = "cut";
+    // What others want of it is not heard meanwhile, and looked for again.
+    await sleep(100);
+    line.line = "up";
+    open.open();
+    assert.equal((await going.result).output, "done");
+    assert.deepEqual((await said()).slice(2), ["user: hi", "assistant: tool_call", "tool: waited", "assistant: done"]);
+  });
+
+  it("goes on where its driver waits until the store is back, and loses no token", async (t) => {
+    const text = Array.from({ length: 200 }, (_, n) => `${n} `);
+    const chunks = text.map((piece) => ({ type: "text" as const, block: "0", text: piece }));
+    const { line, run, said } = await far(t, [{ chunks }, "next"]);
+    line.line = "heals";
+    const going = run("hi");
+    await until(() => line.refused > 0);
+    line.line = "up";
+    const begun = await going;
+    line.line = "heals";
+    await sleep(150);
+    line.line = "up";
+    assert.equal((await begun.result).output, text.join(""));
+    assert.equal((await said()).at(-1), `assistant: ${text.join("")}`);
+  });
+
+  for (const how of ["cut", "hangs"] as const)
+    it(`fails when it must store something, keeps what was stored, and is told as interrupted (${how})`, async (t) => {
+      const { agent, near, line, open, provider, run, said, stateOf } = await far(t, [waits, "again", "more"]);
+      const failed: string[] = [];
+      agent.on("run.failed", ({ error }) => void failed.push(error.name));
+      const going = await run("hi");
+      await open.reached;
+      line.line = how;
+      open.open();
+      await assert.rejects(going.result, { code: "store", unavailable: true });
+      assert.deepEqual(failed, ["StoreError"]);
+      await assert.rejects(run("while it is away"), { code: "store" });
+      line.line = "up";
+      assert.deepEqual((await said()).slice(2), ["user: hi", "assistant: tool_call"]);
+      assert.equal(await stateOf(going.id), "interrupted");
+      // Nothing is held that the next one needs: neither its place nor, in this process, the session.
+      const next = await run("again");
+      assert.equal((await next.result).output, "again");
+      const told = provider.requests.at(-1)?.messages.map(({ role }) => role);
+      assert.deepEqual(
+        told,
+        ["user", "assistant", "user", "assistant", "tool", "user"],
+        "a history that a model takes",
+      );
+      const stored = await near.runs.list({ states: ["interrupted"] });
+      assert.deepEqual(
+        stored.map(({ id }) => id),
+        [going.id],
+      );
+    });
+
+  it("is over where its end was stored, though the answer was lost, and the next begins at once", async (t) => {
+    const { line, run, said, stateOf } = await far(t, ["done", "next"]);
+    line.isLost = ({ release }) => release === true;
+    const going = await run("hi");
+    await assert.rejects(going.result, { code: "store" });
+    line.isLost = () => false;
+    assert.equal(await stateOf(going.id), "finished");
+    assert.equal((await (await run("again")).result).output, "next");
+    assert.deepEqual((await said()).slice(2), ["user: hi", "assistant: done", "user: again", "assistant: next"]);
+  });
+});

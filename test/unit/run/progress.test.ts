@@ -1,0 +1,193 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, defineTool, type AgentEvent, type AgentOptions, type ToolContext, type WatchEvent } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { gate } from "../../helpers/gate.js";
+import { STORES } from "../../helpers/stores.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+type Progress = Extract<AgentEvent | WatchEvent, { type: "tool_progress" }>;
+
+/** A tool `print` that does as `work` says, with the agent that has it. */
+async function made(t: Hooks, work: (context: ToolContext) => Promise<string>, options: Partial<AgentOptions> = {}) {
+  const print = defineTool({
+    name: "print",
+    description: "Prints.",
+    run: (_, context) => work(context),
+  });
+  const provider = new ScriptedProvider([callTools(["print", {}, "call"]), "done", callTools(["print", {}]), "done"]);
+  const projectDir = (await tempDir(t)).path;
+  const agent = new Agent({ providers: [provider], tools: [print], projectDir, ...options });
+  t.after(() => agent.close());
+  return agent;
+}
+
+/** What a session's watcher is told of running tools, until the session's run has ended. */
+async function watched(agent: Agent, id: string, each: (all: Progress[]) => void = () => undefined) {
+  const progress: Progress[] = [];
+  for await (const event of agent.sessions.watch(id)) {
+    if (event.type === "tool_progress") each((progress.push(event), progress));
+    if (event.type === "state" && event.state.run?.state === "finished") break;
+  }
+  return progress;
+}
+
+const textOf = (events: readonly Progress[]): string => events.map(({ text }) => text).join("");
+
+describe("what a running tool prints", () => {
+  it("is told to who reads the run and who watches the session, and is no part of what is said", async (t) => {
+    const seen = gate();
+    const agent = await made(t, async ({ progress }) => {
+      // A context may be taken apart.
+      progress("one 🙂 ");
+      progress("two ");
+      await seen.wait();
+      return "printed";
+    });
+    const run = await agent.run({ message: "go" });
+    const both = new Set<string>();
+    const enough = (who: string) => (all: Progress[]) => {
+      if (textOf(all) === "one 🙂 two ") both.add(who);
+      if (both.size === 2) seen.open();
+    };
+    const watching = watched(agent, run.sessionId, enough("watcher"));
+    const read: Progress[] = [];
+    const types: string[] = [];
+    for await (const event of run) {
+      types.push(event.type);
+      if (event.type !== "tool_progress") continue;
+      read.push(event);
+      enough("reader")(read);
+    }
+    await run.result;
+    assert.equal(textOf(read), "one 🙂 two ");
+    assert.equal(textOf(await watching), "one 🙂 two ");
+    assert.equal(read[0]?.callId, "call");
+    assert.ok(types.indexOf("tool_call") < types.indexOf("tool_progress"));
+    assert.ok(types.lastIndexOf("tool_progress") < types.indexOf("tool_result"));
+    assert.doesNotMatch(JSON.stringify(await agent.sessions.messages(run.sessionId)), /two/);
+  });
+
+  it("is joined and bounded, however much it is, and gone when nobody has read it", async (t) => {
+    const seen = gate();
+    const agent = await made(t, async ({ progress }) => {
+      for (let i = 0; i < 300_000; i += 1) progress(`line ${i}\n`);
+      await seen.wait();
+      return "printed";
+    });
+    const run = await agent.run({ message: "go" });
+    const watching = watched(agent, run.sessionId, (all) => {
+      if (all.at(-1)?.text.endsWith("line 299999\n")) seen.open();
+    });
+    // The reader comes when all is over.
+    await run.result;
+    const left = [];
+    for await (const { type } of run) left.push(type);
+    assert.deepEqual(left, ["tool_call", "tool_result", "token", "done"]);
+    const progress = await watching;
+    assert.ok(progress.length < 10, `${progress.length} events`);
+    assert.ok(textOf(progress).length <= 2 * 64 * 1024);
+  });
+
+  it("is told from its last 64 kB on to who comes in the middle", async (t) => {
+    const [half, seen] = [gate(), gate()];
+    const agent = await made(t, async ({ progress }) => {
+      progress("begin\n");
+      progress(`${"x".repeat(100_000)}\nend\n`);
+      await half.wait();
+      progress("after\n");
+      await seen.wait();
+      return "printed";
+    });
+    const run = await agent.run({ message: "go" });
+    const first = watched(agent, run.sessionId, (all) => {
+      if (textOf(all).endsWith("end\n")) late ??= watched(agent, run.sessionId, more);
+    });
+    let late: Promise<Progress[]> | undefined;
+    const more = (all: Progress[]) => {
+      if (all[0]?.text.endsWith("end\n")) half.open();
+      if (textOf(all).endsWith("after\n")) seen.open();
+    };
+    await run.result;
+    const [came] = [await first, await late!].slice(1);
+    assert.equal(came![0]!.text.length, 64 * 1024);
+    assert.equal(textOf(came!).slice(64 * 1024), "after\n");
+  });
+
+  it("is void when it is no text, comes behind the end of the call, or a hook has the last word on output", async (t) => {
+    const kept: ToolContext[] = [];
+    const work = async (context: ToolContext) => {
+      kept.push(context);
+      for (const wrong of [undefined, null, 5, {}, "", Symbol("x")]) context.progress(wrong as string);
+      return "printed";
+    };
+    const agent = await made(t, work);
+    const run = await agent.run({ message: "go" });
+    for await (const event of run) {
+      assert.notEqual(event.type, "tool_progress");
+      kept[0]?.progress("late");
+    }
+    const hooked = await made(
+      t,
+      async (context) => {
+        context.progress("secret");
+        return work(context);
+      },
+      { hooks: { afterToolCall: () => ({ text: "[hidden]" }) } },
+    );
+    const other = await hooked.run({ message: "go" });
+    const watching = watched(hooked, other.sessionId);
+    for await (const event of other) assert.notEqual(event.type, "tool_progress");
+    assert.deepEqual(await watching, []);
+  });
+
+  it("is told of a call that a cancel left behind no more", async (t) => {
+    const [begun, over] = [gate(), gate()];
+    let context: ToolContext | undefined;
+    const agent = await made(t, async (given) => {
+      context = given;
+      void begun.wait();
+      // Ignores its signal.
+      await over.wait();
+      return "printed";
+    });
+    const cancel = new AbortController();
+    const run = await agent.run({ message: "go", signal: cancel.signal });
+    const types: string[] = [];
+    const reading = (async () => {
+      for await (const { type } of run) types.push(type);
+    })();
+    await begun.reached;
+    cancel.abort();
+    await run.result.catch(() => undefined);
+    context!.progress("late");
+    const events: string[] = [];
+    for await (const { type } of agent.sessions.watch(run.sessionId, { follow: false })) events.push(type);
+    assert.ok(!events.includes("tool_progress"));
+    over.open();
+    await reading;
+    assert.ok(!types.includes("tool_progress"));
+  });
+
+  for (const [name, make] of STORES)
+    it(`is told in the process that runs it alone (${name})`, async (t) => {
+      const driver = await make(t);
+      const seen = gate();
+      const agent = await made(
+        t,
+        async ({ progress }) => {
+          progress("here");
+          await seen.wait();
+          return "printed";
+        },
+        { driver: driver() },
+      );
+      const there = await made(t, async () => "", { driver: driver() });
+      const run = await agent.run({ message: "go" });
+      const elsewhere = watched(there, run.sessionId);
+      const progress = await watched(agent, run.sessionId, () => seen.open());
+      assert.equal(textOf(progress), "here");
+      assert.deepEqual(await elsewhere, []);
+      await run.result;
+    });
+});

@@ -1,0 +1,146 @@
+// What each kind of turn asks of a store, whichever it is: a call is a round trip where the store is another machine. Who
+// needs one more says why, here.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, type Notifier, type RunInput, type SessionDriver } from "gantry";
+import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
+import { aMessage, aSession } from "../../../src/testing/session-driver/rule.js";
+import { until } from "../../helpers/lab.js";
+import { noop } from "../../helpers/noop-tool.js";
+import { STORES } from "../../helpers/stores.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+/**
+ * A driver that notes what it is asked, but for being opened and for syncs of a disk of its own. What others do is heard
+ * where `hears` says so: a hint may come for nothing, at any time, and whoever gets one looks.
+ */
+function noted(driver: SessionDriver, hears: () => boolean): { driver: SessionDriver; calls: string[] } {
+  const calls: string[] = [];
+  const notifier: Notifier = {
+    publish: (root) => driver.notifier.publish(root),
+    subscribe: (root, hint) => driver.notifier.subscribe(root, () => hears() && hint()),
+  };
+  const note = (name: string, args: readonly unknown[]): void => {
+    if (["open", "close", "synced"].includes(name)) return;
+    const given = name === "write" ? args[1] : name === "lease" ? args[3] : {};
+    const what = Object.keys(given ?? {}).filter((key) => key !== "fence" && key !== "sync");
+    calls.push(what.length > 0 ? `${name} ${what.sort().join(" ")}` : name);
+  };
+  const proxy = new Proxy(driver, {
+    get(target, name) {
+      if (name === "notifier") return notifier;
+      const value: unknown = Reflect.get(target, name, target);
+      if (typeof value !== "function") return value;
+      return (...args: unknown[]): unknown => {
+        note(String(name), args);
+        return Reflect.apply(value, target, args);
+      };
+    },
+  });
+  return { driver: proxy, calls };
+}
+
+/** An agent, which has made a session that has its title. */
+async function warm(t: Hooks, store: () => SessionDriver, script: readonly ScriptedStep[], maxIterations = 10) {
+  const folder = await tempDir(t);
+  let hears = false;
+  const { driver, calls } = noted(store(), () => hears);
+  const provider = new ScriptedProvider([say("warm"), ...script], { title: async () => "A title" });
+  const agent = new Agent({ driver, providers: [provider], tools: [noop], projectDir: folder.path, maxIterations });
+  t.after(() => agent.close());
+  const [model] = await provider.models(new AbortController().signal);
+  const pair = { provider: provider.name, model: model?.id ?? "" };
+  /** The calls of a turn, until it has ended and whatever it left behind it is done. */
+  const turn = async (sessionId?: string, more: Partial<RunInput> = {}, hear?: () => Promise<unknown>) => {
+    calls.length = 0;
+    const run = await agent.run({ message: "hi", ...pair, ...(sessionId !== undefined && { sessionId }), ...more });
+    await hear?.();
+    await run.result.catch(() => undefined);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    return { calls: [...calls], id: run.sessionId };
+  };
+  // Heard and not looked for: a look is a call.
+  const titled = new Promise((resolve) => agent.on("session.updated", resolve));
+  const { id } = await turn();
+  await titled;
+  const listen = () => void (hears = true);
+  return { agent, provider, turn, listen, first: [...calls], id };
+}
+
+const BEGIN = ["get", "lease head", "write add runs set"];
+const END = "write add release runs set usage";
+
+for (const [name, make] of STORES)
+  describe(`what a turn asks of a store (${name})`, () => {
+    it("a fresh one: its lease, its session with the prompt, its answer with its end; and its title, not waited for", async (t) => {
+      const { first } = await warm(t, await make(t), []);
+      assert.deepEqual(first, ["lease", "create", END, "get", "write set"]);
+    });
+
+    it("a resumed one: the session, its lease with what was said, the prompt, the answer with the end", async (t) => {
+      const open = await make(t);
+      const { turn, id } = await warm(t, open, [say("1"), say("2")]);
+      for (let n = 0; n < 2; n += 1) assert.deepEqual((await turn(id)).calls, [...BEGIN, END]);
+      const other = await warm(t, open, [say("3")]);
+      assert.deepEqual((await other.turn(id)).calls, [...BEGIN, END], "also where another process said the last");
+      assert.equal(other.provider.requests.at(-1)?.messages.length, 7);
+    });
+
+    it("a resumed one with a tool: the call before it runs, the mode as it is then, the result", async (t) => {
+      const { turn, id } = await warm(t, await make(t), [callTools(["noop", {}]), say("done")]);
+      const { calls } = await turn(id);
+      assert.deepEqual(calls, [...BEGIN, "write add runs set usage", "get", "write add set", END]);
+    });
+
+    it("one that is cancelled, fails or comes to a limit: its end", async (t) => {
+      const script = [{ hang: true }, new Error("broken"), callTools(["noop", {}]), say("never")];
+      const { agent, turn, id, provider } = await warm(t, await make(t), script, 1);
+      const end = "write release runs";
+      const gone = new AbortController();
+      const asked = async () => {
+        await until(() => provider.requests.some(({ messages }) => messages.length === 3));
+        gone.abort();
+      };
+      assert.deepEqual((await turn(id, { signal: gone.signal }, asked)).calls, [...BEGIN, end]);
+      assert.deepEqual((await turn(id)).calls, [...BEGIN, end]);
+      const tool = ["write add runs set usage", "get", "write add set"];
+      assert.deepEqual((await turn(id)).calls, [...BEGIN, ...tool, end]);
+      const states = (await agent.runs.list({ sessionId: id })).map(({ state }) => state);
+      assert.deepEqual(states, ["finished", "failed", "cancelled", "finished"]);
+    });
+
+    it("one that another process cancels: a look, and the instruction goes with its end", async (t) => {
+      const open = await make(t);
+      const { turn, id, provider, listen } = await warm(t, open, [{ hang: true }]);
+      listen();
+      const other = await warm(t, open, []);
+      const cancel = async () => {
+        await until(() => provider.requests.some(({ messages }) => messages.length === 3));
+        const [run] = await other.agent.runs.list({ sessionId: id });
+        assert.equal((await other.agent.runs.cancel(run?.id ?? "")).state, "cancelled");
+      };
+      const { calls } = await turn(id, {}, cancel);
+      // A notifier may give a hint for nothing.
+      const looks = calls.filter((call) => call === "instructions").length;
+      assert.ok(looks > 0);
+      const rest = calls.filter((call) => call !== "instructions");
+      assert.deepEqual(rest, [...BEGIN, "write followed release runs"]);
+    });
+
+    it("one of a long conversation: that comes in pages, once", async (t) => {
+      const open = await make(t);
+      const { turn } = await warm(t, open, [say("1"), say("2")]);
+      const driver = open();
+      await driver.open();
+      t.after(() => driver.close());
+      const messages = Array.from({ length: 2_500 }, (_, n) => aMessage("long", n + 1));
+      await driver.create({ session: aSession("long", { titled: true, projectDir: process.cwd() }), messages });
+      assert.deepEqual((await turn("long")).calls, [
+        ...BEGIN.slice(0, 2),
+        ...Array<string>(3).fill("messages"),
+        ...BEGIN.slice(2),
+        END,
+      ]);
+      assert.deepEqual((await turn("long")).calls, [...BEGIN, END]);
+    });
+  });

@@ -1,0 +1,340 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import {
+  Agent,
+  ProviderError,
+  type AgentEvent,
+  type AgentOptions,
+  type ModelChunk,
+  type ModelMessage,
+  type ProviderErrorKind,
+  type Run,
+} from "gantry";
+import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { CUT_OFF } from "../../../src/conversation/messages.js";
+import { noop } from "../../helpers/noop-tool.js";
+import { STORES } from "../../helpers/stores.js";
+
+function make(t: TestContext, provider: ScriptedProvider, more: Partial<AgentOptions> = {}): Agent {
+  const agent = new Agent({ providers: [provider], tools: [noop], ...more });
+  t.after(() => agent.close());
+  return agent;
+}
+
+const text = (said: string): ModelChunk => ({ type: "text", block: "t", text: said });
+const thought = (said: string): ModelChunk => ({ type: "reasoning", block: "r", text: said });
+/** A fault that asks for no wait worth the name. */
+const fault = (kind: ProviderErrorKind = "network", details: { status?: number; hint?: string } = {}) =>
+  new ProviderError("scripted", kind, "it broke", { retryAfterMs: 1, ...details });
+const broken = (chunks: readonly ModelChunk[], kind?: ProviderErrorKind) => ({
+  chunks,
+  fault: fault(kind),
+});
+
+async function eventsOf(run: Run): Promise<AgentEvent[]> {
+  const events: AgentEvent[] = [];
+  for await (const event of run) events.push(event);
+  return events;
+}
+
+const shown = (messages: readonly ModelMessage[] | undefined) =>
+  (messages ?? []).map(
+    ({ role, parts }) => `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join(" | ")}`,
+  );
+
+describe("an answer that breaks off", () => {
+  for (const [name, makeStore] of STORES) {
+    it(`in its text is kept as broken off, and gone on with (${name})`, async (t) => {
+      const provider = new ScriptedProvider([broken([thought("hm"), text("Half an")], "overloaded"), say(" answer.")], {
+        maxRetries: 1,
+      });
+      const agent = make(t, provider, { driver: (await makeStore(t))() });
+      const retried: unknown[] = [];
+      agent.on("model.retried", (event) => retried.push(event));
+      const run = await agent.run({ message: "x" });
+      const events = await eventsOf(run);
+      const { output, iterations, finishReason } = await run.result;
+      assert.deepEqual([output, iterations, finishReason], ["Half an answer.", 1, "stop"]);
+      assert.equal(
+        events.map((event) => (event.type === "token" ? (event.text ?? "") : "")).join(""),
+        "Half an answer.",
+      );
+      const [, half, rest] = await agent.sessions.messages(run.sessionId);
+      assert.deepEqual(
+        half?.parts.map((part) => ("text" in part ? `${part.type}: ${part.text}` : part.type)),
+        ["reasoning: hm", "text: Half an"],
+      );
+      assert.deepEqual([half?.finished, rest?.finished], [false, true]);
+      // Half a thought goes to nobody; the half answer does, with a word that makes roles alternate.
+      assert.deepEqual(shown(provider.requests[1]?.messages), ["user: x", "assistant: Half an", `user: ${CUT_OFF}`]);
+      const retry = events.find((event) => event.type === "retry");
+      assert.equal(retry?.messageId, half?.id);
+      assert.equal(retry?.attempt, 1);
+      assert.equal(retry?.error.message, "scripted: overloaded: it broke");
+      assert.equal(retried.length, 1);
+
+      // And so it stays for whoever comes later, the prefix unchanged.
+      await (
+        await agent.run({ message: "more", sessionId: run.sessionId })
+      ).result;
+      assert.deepEqual(shown(provider.requests[2]?.messages), [
+        "user: x",
+        "assistant: Half an",
+        `user: ${CUT_OFF}`,
+        "assistant:  answer.",
+        "user: more",
+      ]);
+    });
+  }
+
+  it("in its thoughts is asked for again; what was thought is kept", async (t) => {
+    const provider = new ScriptedProvider([broken([thought("let me")]), say("yes")], { maxRetries: 1 });
+    const agent = make(t, provider);
+    const run = await agent.run({ message: "x" });
+    assert.equal((await run.result).output, "yes");
+    assert.deepEqual(shown(provider.requests[1]?.messages), ["user: x"]);
+    const stored = await agent.sessions.messages(run.sessionId);
+    assert.deepEqual(shown(stored), ["user: x", "assistant: let me", "assistant: yes"]);
+    assert.deepEqual(
+      stored.map((message) => message.finished),
+      [true, false, true],
+    );
+  });
+
+  it("in a tool call is asked for again, with the text before it; the call did not run", async (t) => {
+    const [call] = callTools(["noop", { n: 1 }]);
+    const provider = new ScriptedProvider(
+      [
+        broken([{ type: "tool_input", text: '{"n"' }]),
+        broken([text("I do it."), { type: "tool_input", text: "{" }, call!]),
+        callTools(["noop", { n: 1 }]),
+        say("Done."),
+      ],
+      { maxRetries: 2 },
+    );
+    let ran = 0;
+    const counted = { ...noop, run: () => Promise.resolve({ text: `run ${++ran}` }) };
+    const agent = make(t, provider, { tools: [counted] });
+    const { output, iterations } = await (await agent.run({ message: "x" })).result;
+    assert.deepEqual([output, iterations, ran], ["Done.", 2, 1]);
+    assert.deepEqual(shown(provider.requests[1]?.messages), ["user: x"]);
+    assert.deepEqual(shown(provider.requests[2]?.messages), ["user: x", "assistant: I do it.", `user: ${CUT_OFF}`]);
+  });
+
+  it("without an end, or beyond what can be read, is one", async (t) => {
+    const provider = new ScriptedProvider(
+      [{ chunks: [text("a")], finish: false }, broken([text("b")], "protocol"), say("c")],
+      { maxRetries: 2 },
+    );
+    const run = await make(t, provider).run({ message: "x" });
+    // The first asks for no wait.
+    assert.equal((await run.result).output, "abc");
+  });
+
+  it("again and again ends the run when the tries are used up; all that was said is kept", async (t) => {
+    const provider = new ScriptedProvider([broken([text("a")]), broken([text("b")]), broken([text("c")])], {
+      maxRetries: 2,
+    });
+    const agent = make(t, provider);
+    const run = await agent.run({ message: "x" });
+    const events = await eventsOf(run);
+    await assert.rejects(run.result, { code: "provider", kind: "network" });
+    assert.equal(events.filter(({ type }) => type === "retry").length, 2);
+    assert.deepEqual(events.at(-1)?.type, "error");
+    assert.deepEqual(shown(await agent.sessions.messages(run.sessionId)), [
+      "user: x",
+      "assistant: a",
+      "assistant: b",
+      "assistant: c",
+    ]);
+  });
+
+  it("by a cancel is marked too", async (t) => {
+    const agent = make(t, new ScriptedProvider([{ chunks: [text("Half")], hang: true }]));
+    const cancel = new AbortController();
+    const run = await agent.run({ message: "x", signal: cancel.signal });
+    for await (const event of run) if (event.type === "token") cancel.abort();
+    await assert.rejects(run.result, { code: "run_cancelled" });
+    const [, half] = await agent.sessions.messages(run.sessionId);
+    assert.deepEqual([half?.finished, shown([half!])], [false, ["assistant: Half"]]);
+  });
+
+  it("is marked in a fork, too", async (t) => {
+    const agent = make(t, new ScriptedProvider([broken([text("Half")])]));
+    const run = await agent.run({ message: "x" });
+    await assert.rejects(run.result);
+    const [, half] = await agent.sessions.messages(run.sessionId);
+    const copy = await agent.sessions.fork(run.sessionId, half!.id);
+    assert.equal((await agent.sessions.messages(copy.id))[1]?.finished, false);
+  });
+});
+
+describe("a wait that a provider asks for", () => {
+  it("is kept to where it is short, and ends the run at once with the reason where it is long", async (t) => {
+    const limited = (retryAfterMs: number) =>
+      new ProviderError("scripted", "rate_limit", "Slow down.", { status: 429, retryAfterMs });
+    const provider = new ScriptedProvider([limited(1), limited(3_600_000), say("never")], { maxRetries: 5 });
+    const agent = make(t, provider);
+    await assert.rejects((await agent.run({ message: "x" })).result, {
+      message: "scripted: 429: it asks to wait 3600 s, and max_wait is 60 s: Slow down.",
+      kind: "rate_limit",
+      retryAfterMs: 3_600_000,
+    });
+    assert.equal(provider.requests.length, 2);
+  });
+
+  it("may be as long as the provider's configuration says", async (t) => {
+    const limited = new ProviderError("scripted", "rate_limit", "Slow down.", { status: 429, retryAfterMs: 20 });
+    const provider = new ScriptedProvider([limited], { maxRetries: 5, maxWaitMs: 10 });
+    await assert.rejects((await make(t, provider).run({ message: "x" })).result, /max_wait is 1 s/);
+  });
+});
+
+describe("a slip of the model", () => {
+  const slips: readonly (readonly [name: string, step: ScriptedStep, reason: RegExp])[] = [
+    ["an empty answer", { chunks: [] }, /the model's answer was empty/],
+    ["white space alone", [text(" \n")], /the model's answer was empty/],
+    ["thoughts alone", [thought("hm")], /the model thought and said nothing/],
+    ["thoughts up to the limit", [thought("hm"), finish("length")], /limit of an answer before it had done thinking/],
+    ["tool_calls without a call", [finish("tool_calls")], /announced a tool call and made none/],
+    ["a call without a name", callTools(["", {}]), /called a tool without naming it/],
+    ["what the adapter could not read", fault("malformed_answer"), /it broke/],
+  ];
+  for (const [name, step, reason] of slips) {
+    it(`is asked again with a word: ${name}`, async (t) => {
+      const provider = new ScriptedProvider([step, step, step, say("There.")]);
+      const agent = make(t, provider);
+      const run = await agent.run({ message: "x" });
+      const events = await eventsOf(run);
+      assert.equal((await run.result).output, "There.");
+      const retries = events.filter((event) => event.type === "retry");
+      assert.deepEqual(
+        retries.map(({ attempt }) => attempt),
+        [1, 2, 3],
+      );
+      for (const { error } of retries) assert.match(error.message, reason);
+      const word = provider.requests[1]?.messages.at(-1);
+      assert.equal(word?.role, "user");
+      assert.match(shown([word])[0]!, reason);
+      // In the question alone: what is stored is what was said.
+      const stored = shown(await agent.sessions.messages(run.sessionId));
+      assert.ok(!stored.some((line) => line.includes("could not be used")));
+      assert.equal(stored.at(-1), "assistant: There.");
+    });
+
+    it(`ends the run with the reason the fourth time: ${name}`, async (t) => {
+      const provider = new ScriptedProvider([], { fallback: step });
+      const run = await make(t, provider).run({ message: "x" });
+      await assert.rejects(run.result, (error) => {
+        assert.match(String(error), reason);
+        return (error as ProviderError).kind === "malformed_answer";
+      });
+      assert.equal(provider.requests.length, 4);
+    });
+  }
+
+  it("behind a tool's result keeps roles in order, and its tokens count", async (t) => {
+    const provider = new ScriptedProvider([callTools(["noop", {}]), [finish("stop")], say("Done.")]);
+    const agent = make(t, provider);
+    const run = await agent.run({ message: "x" });
+    const { output, usage, sessionUsage } = await run.result;
+    assert.deepEqual([output, usage.totalTokens, sessionUsage.totalTokens], ["Done.", 45, 45]);
+    assert.deepEqual(
+      provider.requests[2]?.messages.map(({ role }) => role),
+      ["user", "assistant", "tool", "assistant", "user"],
+    );
+  });
+
+  it("behind text that was told goes on from there", async (t) => {
+    const provider = new ScriptedProvider([
+      { chunks: [text("I write.")], fault: fault("malformed_answer", { hint: "Mend it." }) },
+      callTools(["noop", {}]),
+      say("Done."),
+    ]);
+    const agent = make(t, provider);
+    const run = await agent.run({ message: "x" });
+    assert.equal((await run.result).output, "Done.");
+    const asked = shown(provider.requests[1]?.messages);
+    assert.equal(asked.length, 3);
+    assert.equal(asked[2], `user: ${CUT_OFF} | [Mend it.]`);
+  });
+
+  it("is none where the provider withheld the answer, and says so", async (t) => {
+    const provider = new ScriptedProvider([[finish("content_filter")]]);
+    const { output, finishReason } = await (await make(t, provider).run({ message: "x" })).result;
+    assert.deepEqual([output, finishReason], ["", "content_filter"]);
+  });
+});
+
+describe("a model that goes round in circles", () => {
+  it("is told, and then ends its run with the reason", async (t) => {
+    const provider = new ScriptedProvider([], { fallback: callTools(["noop", { a: 1 }]) });
+    const agent = make(t, provider);
+    const run = await agent.run({ message: "x" });
+    await assert.rejects(run.result, {
+      code: "repeated_calls",
+      message: "the model called noop 16 times without getting anything new; the run was ended",
+    });
+    assert.equal(provider.requests.length, 16);
+    const results = (await agent.sessions.messages(run.sessionId)).filter(({ role }) => role === "tool");
+    assert.deepEqual(
+      results.map((message) => /made (\d+) times/.exec(shown([message])[0]!)?.[1]),
+      [undefined, undefined, undefined, ...Array.from({ length: 13 }, (_, i) => String(i + 4))],
+    );
+  });
+
+  it("of several calls is noticed too", async (t) => {
+    let call = 0;
+    const provider = new ScriptedProvider([], { fallback: () => callTools(["noop", { step: ++call % 3 }]) });
+    await assert.rejects((await make(t, provider).run({ message: "x" })).result, { code: "repeated_calls" });
+    assert.equal(provider.requests.length, 48);
+  });
+
+  it("is not one that polls what changes, or that tests between edits", async (t) => {
+    let ticks = 0;
+    const clock = { ...noop, run: () => Promise.resolve({ text: `tick ${Math.floor(++ticks / 3)}` }) };
+    const polling = new ScriptedProvider([], { fallback: callTools(["noop", {}]) });
+    const polled = await make(t, polling, { tools: [clock], maxIterations: 60 }).run({ message: "x" });
+    assert.equal((await polled.result).endedBy, "max_iterations");
+    let call = 0;
+    const testing = new ScriptedProvider([], {
+      fallback: () => callTools(++call % 2 ? ["noop", { test: true }] : ["noop", { edit: call }]),
+    });
+    const tested = await make(t, testing, { maxIterations: 60 }).run({ message: "x" });
+    assert.equal((await tested.result).endedBy, "max_iterations");
+  });
+
+  it("is not one that makes the same call many times in one answer", async (t) => {
+    const calls = Array.from({ length: 40 }, () => ["noop", {}] as const);
+    const provider = new ScriptedProvider([callTools(...calls), say("Done.")]);
+    assert.equal((await (await make(t, provider).run({ message: "x" })).result).output, "Done.");
+  });
+});
+
+it("an answer that broke off goes through a compaction, in roles that every provider takes", async (t) => {
+  let n = 0;
+  const provider = new ScriptedProvider([], {
+    maxRetries: 1,
+    models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 4_000 }],
+    fallback: ({ messages }) => {
+      n += 1;
+      const roles = messages.filter(({ role }) => role !== "tool").map(({ role }) => role);
+      // Neighbours of the user's are joined by adapters.
+      assert.ok(!roles.join().includes("assistant,assistant"), roles.join());
+      assert.equal(roles.at(-1), "user");
+      return n % 2 === 0 ? broken([text(`half ${n} ${"word ".repeat(60)}`)]) : say(`whole ${n} ${"word ".repeat(60)}`);
+    },
+  });
+  const agent = make(t, provider);
+  let compacted = 0;
+  agent.on("session.compacted", () => (compacted += 1));
+  let sessionId: string | undefined;
+  for (let turn = 0; turn < 30; turn++) {
+    const run = await agent.run({ message: `turn ${turn}`, ...(sessionId === undefined ? {} : { sessionId }) });
+    assert.match((await run.result).output, /whole \d+ /);
+    ({ sessionId } = run);
+  }
+  assert.ok(compacted > 0);
+  const stored = await agent.sessions.messages(sessionId ?? "");
+  assert.equal(stored.filter(({ finished }) => !finished).length, 29);
+});

@@ -1,0 +1,185 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import {
+  Agent,
+  ProviderError,
+  type AgentEvent,
+  type AgentOptions,
+  type BusEvent,
+  type BusEvents,
+  type LogFields,
+  type Run,
+} from "gantry";
+import { callTools, finish, say, ScriptedProvider } from "gantry/testing";
+import { noop } from "../../helpers/noop-tool.js";
+
+const OF_A_RUN = [
+  "session.resume",
+  "session.compacted",
+  "run.started",
+  "run.finished",
+  "run.failed",
+  "model.started",
+  "model.called",
+  "model.failed",
+  "model.retried",
+  "tool.started",
+  "tool.finished",
+] as const satisfies BusEvent[];
+
+type Told = { [E in (typeof OF_A_RUN)[number]]: { event: E } & BusEvents[E] }[(typeof OF_A_RUN)[number]];
+
+function make(t: TestContext, provider: ScriptedProvider, more: Partial<AgentOptions> = {}): Agent {
+  const agent = new Agent({ providers: [provider], tools: [noop], ...more });
+  t.after(() => agent.close());
+  return agent;
+}
+
+/** All that the bus tells of runs, in order. */
+function listen(agent: Agent): Told[] {
+  const told: Told[] = [];
+  for (const event of OF_A_RUN) agent.on(event, (payload) => void told.push({ event, ...payload } as Told));
+  return told;
+}
+
+const fault = (kind: "network" | "authentication") =>
+  new ProviderError("scripted", kind, "it broke", { retryAfterMs: 1 });
+
+async function eventsOf(run: Run): Promise<AgentEvent[]> {
+  const events: AgentEvent[] = [];
+  for await (const event of run) events.push(event);
+  return events;
+}
+
+/** Each start with the end that has the same names. */
+function pairs(told: readonly Told[]): string[] {
+  return told.flatMap((start) => {
+    const [thing, what] = start.event.split(".") as [string, string];
+    if (what !== "started") return [];
+    const id = "callId" in start ? start.callId : start.runId;
+    const ends = told.filter(
+      (end) => end !== start && end.event.startsWith(`${thing}.`) && id === ("callId" in end ? end.callId : end.runId),
+    );
+    return [`${start.event} ${ends.map((end) => end.event).join(" ")}`];
+  });
+}
+
+describe("the bus", () => {
+  it("tells of each run, model call and tool call when it starts and when it ends, with the run's id", async (t) => {
+    const provider = new ScriptedProvider([callTools(["noop", {}]), say("done")]);
+    const agent = make(t, provider);
+    const told = listen(agent);
+    const created = new Promise((resolve) => agent.on("session.created", ({ runId }) => resolve(runId)));
+    const titled = new Promise((resolve) => agent.on("session.updated", resolve));
+    const run = await agent.run({ message: "x" });
+    await Promise.all([run.result, titled]);
+    assert.equal(await created, run.id);
+    assert.deepEqual(new Set(told.map(({ runId }) => runId)), new Set([run.id]));
+    assert.deepEqual(pairs(told).sort(), [
+      "model.started model.called",
+      "model.started model.called",
+      "model.started model.called",
+      "run.started run.finished",
+      "tool.started tool.finished",
+    ]);
+    const again = await agent.run({ message: "y", sessionId: run.sessionId });
+    await again.result;
+    assert.notEqual(again.id, run.id);
+    assert.ok(told.some(({ event, runId }) => event === "session.resume" && runId === again.id));
+  });
+
+  it("tells what a model is asked for, how long it took, and when the first of the answer came", async (t) => {
+    const agent = make(t, new ScriptedProvider([say("one"), { chunks: [finish("stop", {})] }]));
+    const told = listen(agent);
+    const run = await agent.run({ message: "x" });
+    await run.result;
+    const [started] = told.filter(({ event }) => event === "model.started");
+    const [called] = told.filter((one) => one.event === "model.called");
+    assert.ok(started && called);
+    const { durationMs, firstTokenMs, usage, ...names } = called;
+    assert.deepEqual({ ...names, event: "model.started" }, started);
+    assert.equal(names.purpose, "answer");
+    assert.ok(firstTokenMs !== undefined && firstTokenMs >= 0 && firstTokenMs <= durationMs);
+    assert.equal(usage.totalTokens, 15);
+  });
+
+  it("tells of a call that failed why, and of no first token where none came", async (t) => {
+    const agent = make(t, new ScriptedProvider([{ fault: fault("authentication") }]));
+    const told = listen(agent);
+    const run = await agent.run({ message: "x" });
+    await assert.rejects(run.result, { code: "provider" });
+    assert.deepEqual(pairs(told), ["run.started run.failed", "model.started model.failed"]);
+    const failed = told.find((one) => one.event === "model.failed");
+    assert.equal(failed?.firstTokenMs, undefined);
+    assert.match(failed?.error.message ?? "", /it broke/);
+  });
+
+  it("tells of what is tried again as one call", async (t) => {
+    const provider = new ScriptedProvider([{ fault: fault("network") }, say("done")], { maxRetries: 1 });
+    const agent = make(t, provider);
+    const told = listen(agent);
+    const run = await agent.run({ message: "x" });
+    await run.result;
+    assert.equal(told.filter((one) => one.event === "model.retried" && one.runId === run.id).length, 1);
+    const answers = told.filter((one) => one.event === "model.started" && one.purpose === "answer");
+    assert.equal(answers.length, 1);
+  });
+
+  it("tells the end of each tool call of a run that is cancelled", async (t) => {
+    const cancel = new AbortController();
+    const provider = new ScriptedProvider([callTools(["noop", {}], ["noop", {}])]);
+    const agent = make(t, provider);
+    const told = listen(agent);
+    agent.on("tool.started", () => cancel.abort());
+    const run = await agent.run({ message: "x", signal: cancel.signal });
+    await assert.rejects(run.result, { code: "run_cancelled" });
+    assert.deepEqual(pairs(told.filter(({ event }) => !event.startsWith("model."))).sort(), [
+      "run.started run.failed",
+      "tool.started tool.finished",
+      "tool.started tool.finished",
+    ]);
+  });
+});
+
+describe("the log", () => {
+  it("names the run in each line of it", async (t) => {
+    const lines: { message: string; fields: LogFields | undefined }[] = [];
+    const log = (message: string, fields?: LogFields) => void lines.push({ message, fields });
+    const logger = { debug: log, info: log, warn: log, error: log };
+    const steps = [{ fault: fault("network") }, callTools(["noop", {}])];
+    const agent = make(t, new ScriptedProvider(steps, { maxRetries: 1 }), { logger, maxIterations: 1 });
+    const run = await agent.run({ message: "x" });
+    await run.result;
+    const texts = lines.map(({ message }) => message);
+    for (const expected of ["model call failed; trying again", "run ended at a limit"])
+      assert.ok(texts.includes(expected), `${expected} in ${texts.join(", ")}`);
+    for (const { message, fields } of lines) assert.equal(fields?.["run"], run.id, message);
+  });
+});
+
+describe("who only iterates a run", () => {
+  it("gets its error last when it failed", async (t) => {
+    const agent = make(t, new ScriptedProvider([{ fault: fault("authentication") }]));
+    const run = await agent.run({ message: "x" });
+    const events = await eventsOf(run);
+    const last = events.at(-1);
+    assert.equal(last?.type, "error");
+    await assert.rejects(run.result, (error) => last?.type === "error" && error === last.error);
+    assert.deepEqual(
+      events.filter(({ type }) => type === "error" || type === "done").map(({ type }) => type),
+      ["error"],
+    );
+  });
+
+  it("gets its error last when it was cancelled", async (t) => {
+    const cancel = new AbortController();
+    const agent = make(t, new ScriptedProvider([{ chunks: [{ type: "text", block: "0", text: "x" }], hang: true }]));
+    const run = await agent.run({ message: "x", signal: cancel.signal });
+    const types: string[] = [];
+    for await (const event of run) {
+      types.push(event.type === "error" ? `error ${(event.error as { code?: string }).code}` : event.type);
+      cancel.abort();
+    }
+    assert.deepEqual(types, ["token", "error run_cancelled"]);
+  });
+});

@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { it, type TestContext } from "node:test";
+import { compose } from "../../../src/serve/compose.js";
+import { loadConfig } from "../../../src/serve/config.js";
+import { silentLogger } from "../../../src/base/log.js";
+import { tempDir } from "../../helpers/temp.js";
+
+// Modules of strangers, in a folder that has no package of ours: descriptors need none.
+const TRANSPORT = `export default { gantry: 1, kind: "transport", name: "quiet", parse: () => ({}), use: class {
+  name = "quiet";
+  start() { return Promise.resolve({ address: "nowhere", ended: new Promise(() => {}), stop: () => Promise.resolve() }); }
+} };`;
+const PROVIDER = `export default { gantry: 1, kind: "model-provider", name: "tiny", parse: () => ({}), use: class {
+  name = "tiny"; idleTimeoutMs = 60000; maxRetries = 0; maxWaitMs = 60000;
+  known = [{ id: "m", name: "m", ownedBy: "" }];
+  models() { return Promise.resolve(this.known); }
+  async *stream() {
+    yield { type: "text", block: "0", text: "ok" };
+    yield { type: "finish", reason: "stop", usage: { inputTokens: 0, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 } };
+  }
+  close() { return Promise.resolve(); }
+} };`;
+const STRATEGY = `export default { gantry: 1, kind: "compaction-strategy", name: "last", parse: () => ({}), use: class {
+  name = "last-one";
+  compact({ messages }) { return Promise.resolve(messages.slice(-1)); }
+} };`;
+
+async function start(t: TestContext, strategy: string) {
+  const folder = await tempDir(t, {
+    "transport.mjs": TRANSPORT,
+    "provider.mjs": PROVIDER,
+    "strategy.mjs": STRATEGY,
+    "config.json": JSON.stringify({
+      server: { transports: ["./transport.mjs"] },
+      providers: [{ driver: "./provider.mjs" }],
+      compaction: { strategy, context_window: 6_000 },
+    }),
+  });
+  const loaded = await loadConfig({ home: folder.path });
+  return compose({ loaded, home: folder.path, projectDir: folder.path, logger: silentLogger });
+}
+
+it("compaction is configured: window, and a strategy by path", async (t) => {
+  const { agent, stop } = await start(t, "./strategy.mjs");
+  t.after(stop);
+  const strategies: string[] = [];
+  agent.on("session.compacted", ({ strategy }) => strategies.push(strategy));
+  const run = await agent.run({ message: `one ${"x".repeat(6_000)}` });
+  await run.result;
+  for (let i = 0; i < 4; i++) {
+    const next = await agent.run({ message: `more ${"x".repeat(6_000)}`, sessionId: run.sessionId });
+    await next.result;
+  }
+  assert.ok(strategies.length > 0);
+  assert.deepEqual(new Set(strategies), new Set(["last-one"]));
+});
+
+it("a strategy that nobody knows is named, with those that are", async (t) => {
+  await assert.rejects(start(t, "magic"), {
+    code: "adapter",
+    message:
+      /config\.json: compaction\.strategy: unknown compaction-strategy magic: expected sliding-window, summary, a package/,
+  });
+});

@@ -1,0 +1,139 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join, sep } from "node:path";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Ajv } from "ajv";
+import { COMMAND, configSchema, documents, withVersion } from "../../helpers/config-documents.js";
+import { refusalOf } from "../../helpers/wrong-values.js";
+
+describe("what is told of the config is made from the options themselves", () => {
+  it("tables, JSON Schema, messages", async () => {
+    for (const { file, is, should } of await documents())
+      assert.equal(is, should, `${file.pathname} is not what the options say; make it anew: ${COMMAND}`);
+  });
+
+  it("says something of every option, and every wrong value is refused", async () => {
+    const [page, , table] = await documents();
+    assert.doesNotMatch(page?.should ?? "", /^\|.*\| +\|$/m, "an option without a sentence");
+    assert.doesNotMatch(table?.should ?? "", /\*\*accepted\*\*/);
+    assert.ok((table?.should.match(/^\| `/gm) ?? []).length > 100);
+  });
+
+  it("no page, example or file keeps the version of yesterday", async () => {
+    const root = fileURLToPath(new URL("../../..", import.meta.url));
+    const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
+    const next = "12.34.56-next.7";
+    const old = new RegExp(`(?<![\\d.])${version.replaceAll(".", "\\.")}(?![\\d.](?!tgz))`);
+    const pages = ["docs", "examples"].flatMap((folder) =>
+      readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).map((name) => join(folder, name)),
+    );
+    const changed: string[] = [];
+    for (const file of [...pages, "README.md", "package-lock.json"]) {
+      // The one that is made anew whole.
+      if (!/\.(?:md|json|ya?ml|[cm]?[jt]s|html)$|file$/.test(file) || file.endsWith("openapi.json")) continue;
+      const place = file.split(sep).join("/");
+      const is = readFileSync(join(root, file), "utf8");
+      const made = withVersion(place, is, next);
+      // Those of others' packages may be any.
+      const whole = place === "package-lock.json" ? 300 : Infinity;
+      assert.doesNotMatch(made.slice(0, whole), old, place);
+      assert.equal(withVersion(place, made, version), is);
+      if (made !== is) changed.push(place);
+    }
+    for (const place of ["docs/installing.md", "docs/acp-registry/agent.json", "package-lock.json"])
+      assert.ok(changed.includes(place), place);
+    const written = (await documents()).map(({ file }) => file.pathname);
+    for (const place of changed)
+      assert.ok(
+        written.some((file) => file.endsWith(`/${place}`)),
+        place,
+      );
+  });
+});
+
+const lab = { name: "lab", base_url: "http://127.0.0.1:9000/v1" };
+const transport = (entry: unknown) => ({ server: { transports: [entry] } });
+
+const RIGHT: readonly unknown[] = [
+  {},
+  { $schema: "./node_modules/gantry/docs/config.schema.json" },
+  { server: { port: 0, host: "::1", headers: { "X-A": "1" }, on_disconnect: "continue", required_headers: {} } },
+  { server: { transports: ["koa-http-api", { transport: "acp-http-sse-ws", required_headers: { "X-Key": "k" } }] } },
+  transport({ transport: "koa-http-api", max_body_bytes: 5, limits: { json_depth: 8 } }),
+  transport({ transport: "acp-stdio", profile: "spec" }),
+  { acp: { profile: "official", official_clients: ["x*"], auth_methods: [{ id: "a", name: "A", more: 1 }] } },
+  { session: { driver: "json", path: "s", durability: "normal" } },
+  { session: { path: "" } },
+  { providers: [] },
+  { providers: [{ ...lab, models: ["a", { id: "b", cost: { input: 0, output: 1.5 }, input: ["text"] }] }] },
+  { providers: [{ provider: "ollama" }, { provider: "offline", hints: ["x"], detect: false }] },
+  { providers: [{ ...lab, driver: "anthropic", timeout: 0.5, max_retries: 0, max_wait: 0, headers: { A: "b" } }] },
+  { model: { reasoning_effort: "" }, catalogue: { refresh: 0 }, compaction: { threshold: 1, context_window: 0 } },
+  { agent: { tools: ["*", { tool: "./x.js", any: 1 }], max_iterations: 1 } },
+  { tools: { bash: { timeout: 0.5, network: true }, webfetch: {}, allow_paths: ["/tmp"] } },
+  { limits: { json_depth: 10_000, header_timeout: 0.1 }, log: { level: "debug" } },
+  { log: { level: "${GANTRY_TEST_LEVEL}" } },
+];
+
+const WRONG: readonly unknown[] = [
+  [],
+  5,
+  { nonsense: 1 },
+  { $schema: 5 },
+  { server: null },
+  { server: { port: 65_536 } },
+  { server: { port: "80" } },
+  { server: { transports: [] } },
+  { server: { headers: { "X-A": 1 } } },
+  { server: { profile: "auto" } },
+  transport(5),
+  transport({ port: 1 }),
+  transport({ transport: "koa-http-api", port: 1 }),
+  transport({ transport: "koa-http-api", denied_paths: [] }),
+  transport({ transport: "acp-stdio", required_headers: {} }),
+  transport({ transport: "acp-http-sse-ws", limits: { streams: 0 } }),
+  { acp: { profile: "both" } },
+  { acp: { max_body_bytes: 5 } },
+  { acp: { auth_methods: [{ id: "a" }] } },
+  { session: { driver: 5 } },
+  { session: { durabilty: "full" } },
+  { session: { driver: "json", durability: "some" } },
+  { providers: {} },
+  { providers: ["openai"] },
+  { providers: [{}] },
+  { providers: [{ name: "lab" }] },
+  { providers: [{ ...lab, name: "a/b" }] },
+  { providers: [{ ...lab, apiKey: "x" }] },
+  { providers: [{ ...lab, timeout: 0 }] },
+  { providers: [{ ...lab, models: [{ name: "x" }] }] },
+  { providers: [{ ...lab, models: [""] }] },
+  { providers: [{ ...lab, models: [{ id: "a", cost: { input: 1 } }] }] },
+  { providers: [{ provider: "offline", detect: "no" }] },
+  { model: { reasoning_effort: "most" } },
+  { catalogue: { refresh: 86_401 } },
+  { compaction: { threshold: 0 } },
+  { agent: { tools: [{ name: "read" }] } },
+  { tools: { bash: { sandbox: "never" } } },
+  { limits: { json_depth: 7 } },
+];
+
+describe("config.schema.json", () => {
+  const validate = new Ajv({ strict: true, strictTypes: false, strictRequired: false }).compile(configSchema());
+
+  it("accepts what the reader accepts", async (t) => {
+    process.env["GANTRY_TEST_LEVEL"] = "warn";
+    t.after(() => delete process.env["GANTRY_TEST_LEVEL"]);
+    for (const config of RIGHT) {
+      assert.equal(await refusalOf(config), undefined, JSON.stringify(config));
+      assert.ok(validate(config), `${JSON.stringify(config)}: ${JSON.stringify(validate.errors)}`);
+    }
+  });
+
+  it("refuses what the reader refuses", async () => {
+    for (const config of WRONG) {
+      assert.match((await refusalOf(config)) ?? "accepted", /^config\.json: /, JSON.stringify(config));
+      assert.ok(!validate(config), JSON.stringify(config));
+    }
+  });
+});

@@ -1,0 +1,273 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { createLogger } from "../../../src/base/log.js";
+import { childEnvironment, loadConfig, type Overrides } from "../../../src/serve/config.js";
+import { tempDir } from "../../helpers/temp.js";
+
+async function load(t: TestContext, content: string, overrides: Overrides = {}) {
+  const home = await tempDir(t, { "config.json": content });
+  return { home, loaded: await loadConfig({ home: home.path, overrides }) };
+}
+
+/** The message without the file's path, which must begin it. */
+async function refused(t: TestContext, content: string, overrides: Overrides = {}): Promise<string> {
+  const home = await tempDir(t, { "config.json": content });
+  const file = home.at("config.json");
+  try {
+    await loadConfig({ home: home.path, overrides });
+  } catch (error) {
+    assert.ok(error instanceof Error && (error as { code?: unknown }).code === "config");
+    assert.ok(error.message.startsWith(file), error.message);
+    assert.ok(!error.message.includes("\n"));
+    return error.message.slice(file.length);
+  }
+  assert.fail("the config was taken");
+}
+
+describe("the config file", () => {
+  it("may be missing, empty, or hold comments and trailing commas", async (t) => {
+    const home = await tempDir(t);
+    const { config } = await loadConfig({ home: home.path });
+    assert.equal(config.server.host, "127.0.0.1");
+    assert.equal(config.server.port, 8080);
+    assert.deepEqual(config.server.transports, ["koa-http-api", "web-console"]);
+    assert.equal(config.session.driver, "sqlite");
+    assert.equal(config.limits.concurrentRuns, 512);
+    assert.equal((await load(t, "")).loaded.config.server.port, 8080);
+    const commented = '{ // a comment\n "server": { "port": 9, }, /* more */ }';
+    assert.equal((await load(t, commented)).loaded.config.server.port, 9);
+  });
+
+  it("named by a flag must exist", async (t) => {
+    const home = await tempDir(t);
+    await assert.rejects(loadConfig({ home: home.path, path: home.at("nope.json") }), {
+      message: `${home.at("nope.json")}: cannot be read (ENOENT)`,
+    });
+  });
+
+  it("gives way to flags", async (t) => {
+    const { loaded } = await load(t, '{"server":{"port":9,"host":"::1"}}', {
+      "server.port": 10,
+      "server.host": undefined,
+    });
+    assert.equal(loaded.config.server.port, 10);
+    assert.equal(loaded.config.server.host, "::1");
+  });
+
+  it("is refused with file, key path and what was expected", async (t) => {
+    assert.match(
+      await refused(t, '{"server": {\n "port": }'),
+      /^:2:10: expected JSON \(comments and trailing commas allowed\)/,
+    );
+    assert.equal(
+      await refused(t, '{"server":{"port":"80"}}'),
+      ': server.port: expected a whole number from 0 to 65535, got "80"',
+    );
+    assert.equal(
+      await refused(t, '{"server":{"port":65536}}'),
+      ": server.port: expected a whole number from 0 to 65535, got 65536",
+    );
+    assert.match(await refused(t, '{"serve":{}}'), /^: serve: unknown key; expected one of server, acp, session, /);
+    assert.match(await refused(t, '{"server":{"prot":1}}'), /^: server.prot: unknown key; expected one of host, port,/);
+    assert.equal(
+      await refused(t, '{"tools":{"bash":{"timeout":0}}}'),
+      ": tools.bash.timeout: expected a number above 0, got 0",
+    );
+    assert.equal(
+      await refused(t, '{"server":{"on_disconnect":"x"}}'),
+      ': server.on_disconnect: expected one of "cancel", "continue", got "x"',
+    );
+    assert.equal(
+      await refused(t, '{"agent":{"tools":["a",5]}}'),
+      ': agent.tools[1]: expected a tool\'s name, or an object with the key "tool" and its options, got 5',
+    );
+    assert.match(await refused(t, "[]"), /expected an object, got Array$/);
+    assert.match(await refused(t, '{"server":5}'), /^: server: expected an object with the keys host, port,.*got 5$/);
+    assert.equal(
+      await refused(t, '{"server":{"transports":[]}}'),
+      ": server.transports: expected at least one transport, got 0",
+    );
+    assert.equal(
+      await refused(t, "{}", { "server.port": NaN }),
+      ": server.port: expected a whole number from 0 to 65535, got NaN",
+    );
+  });
+
+  it("is refused for what is wrong in it although a flag says otherwise", async (t) => {
+    const port = ': server.port: expected a whole number from 0 to 65535, got "9"';
+    assert.equal(await refused(t, '{"server":{"port":"9"}}', { "server.port": 0 }), port);
+    assert.match(await refused(t, '{"server":null}', { "server.port": 0 }), /^: server: expected an object.*got null$/);
+  });
+
+  it("may begin with a byte order mark", async (t) => {
+    assert.equal((await load(t, '\uFEFF{"server":{"port":9}}')).loaded.config.server.port, 9);
+  });
+
+  it("takes for headers what can be sent, and nothing else", async (t) => {
+    for (const key of ["server.required_headers", "server.headers", "acp.required_headers"]) {
+      const [section = "", name = ""] = key.split(".");
+      const wrong = (value: string) => refused(t, `{"${section}":{"${name}":${value}}}`);
+      assert.equal(await wrong("[]"), `: ${key}: expected an object of header names and values, got Array`);
+      assert.equal(await wrong('{"X Y":"1"}'), `: ${key}."X Y": expected a header name, got "X Y"`);
+      assert.equal(await wrong('{"":"1"}'), `: ${key}."": expected a header name, got ""`);
+      assert.equal(await wrong('{"__proto__":"x"}'), `: ${key}."__proto__": expected a header name, got "__proto__"`);
+      assert.equal(await wrong('{"X-Y":1}'), `: ${key}.X-Y: expected a string, got number`);
+      assert.match(await wrong('{"X-Y":"a\\nb"}'), /X-Y: expected one line of (Latin-1 )?text, got string$/);
+    }
+    const { config } = (await load(t, '{"server":{"required_headers":{"constructor":"x"}}}')).loaded;
+    assert.deepEqual(Object.entries(config.server.requiredHeaders), [["constructor", "x"]]);
+  });
+
+  it("takes environment variables in strings, and names one that is not set", async (t) => {
+    process.env["GANTRY_TEST_KEY"] = "s3cret-value";
+    t.after(() => delete process.env["GANTRY_TEST_KEY"]);
+    const { loaded } = await load(t, '{"providers":[{"provider":"openai","api_key":"${GANTRY_TEST_KEY}"}]}');
+    assert.equal(loaded.config.providers[0]?.["api_key"], "s3cret-value");
+    assert.ok(loaded.secrets.has("s3cret-value"));
+    assert.equal(
+      await refused(t, '{"providers":[{"api_key":"${GANTRY_TEST_UNSET}"}]}'),
+      ": providers[0].api_key: expected the environment variable GANTRY_TEST_UNSET to be set",
+    );
+  });
+
+  it("knows its secrets: keys and values of headers, the token of a Bearer too", async (t) => {
+    const { loaded } = await load(
+      t,
+      '{"server":{"required_headers":{"Authorization":"Bearer abcdefgh1"}},"providers":[{"api_key":"key-value","headers":{"X-Key":"other-key"}}]}',
+    );
+    for (const secret of ["Bearer abcdefgh1", "abcdefgh1", "key-value", "other-key"])
+      assert.ok(loaded.secrets.has(secret), secret);
+  });
+
+  it("takes no path, no name and no header of its answers for a secret", async (t) => {
+    const variables = {
+      GANTRY_TEST_DIR: "/home/somebody/else",
+      GANTRY_TEST_TOKEN: "tok-1",
+      GANTRY_TEST_NAME: "Some Name",
+    };
+    Object.assign(process.env, variables);
+    t.after(() => Object.keys(variables).forEach((name) => delete process.env[name]));
+    const { loaded } = await load(
+      t,
+      JSON.stringify({
+        tools: { allow_paths: ["${GANTRY_TEST_DIR}/shared", "${GANTRY_TEST_DIR}"] },
+        server: { headers: { "X-Frame-Options": "SAMEORIGIN", "X-Key": "told-to-everybody" } },
+        agent: { system_prompt: "${GANTRY_TEST_NAME} ${GANTRY_TEST_TOKEN}" },
+        session: { url: "postgres://me:p%40ss1@host/db" },
+        providers: [
+          {
+            provider: "openai",
+            api_key: "key-value",
+            headers: { "X-Title": "My Application", "X-Auth": "Token abcd1" },
+          },
+          { name: "x", base_url: "https://example.com/v1", driver: "AbCdEf0123456789GhIjKl" },
+        ],
+      }),
+    );
+    assert.deepEqual([...loaded.secrets].sort(), [
+      "AbCdEf0123456789GhIjKl",
+      "Token abcd1",
+      "abcd1",
+      "key-value",
+      "p%40ss1",
+      "p@ss1",
+      "postgres://me:p%40ss1@",
+      "tok-1",
+    ]);
+  });
+
+  it("can hold what looks like a variable", async (t) => {
+    const { loaded } = await load(t, '{"agent":{"system_prompt":"write $${HOME} and $$${X}, $HOME, ${}"}}');
+    assert.equal(loaded.config.agent.systemPrompt, "write ${HOME} and $${X}, $HOME, ${}");
+  });
+
+  it("says nothing of a variable that stands in the wrong place", async (t) => {
+    process.env["GANTRY_TEST_KEY"] = "s3cret-value";
+    process.env["GANTRY_TEST_PLAIN"] = "wherever";
+    t.after(() => ["GANTRY_TEST_KEY", "GANTRY_TEST_PLAIN"].forEach((name) => delete process.env[name]));
+    for (const text of [
+      '{"server":{"port":"${GANTRY_TEST_KEY}"}}',
+      '{"tools":{"bash":{"sandbox":"${GANTRY_TEST_PLAIN}"}}}',
+      '{"server":{"port":"sk-abcdefghijklmnopqrst"}}',
+    ]) {
+      const said = await refused(t, text);
+      assert.ok(!/s3cret|wherever|sk-abc/.test(said), said);
+      assert.match(said, /expected .*, got "\[redacted\]"/);
+    }
+    const { loaded } = await load(t, '{"agent":{"system_prompt":"${GANTRY_TEST_PLAIN}"}}');
+    assert.equal(loaded.hide("an adapter says wherever"), "an adapter says [redacted]");
+  });
+
+  it("tells the place of a store, and never who comes there", async (t) => {
+    const place = "db-primary-1.example.internal:54321/gantry_production";
+    const variables = {
+      GANTRY_TEST_URL: `postgres://ada:correct-horse-1@${place}?sslmode=require&password=other-horse-22`,
+      GANTRY_TEST_DB_SECRET: `postgres://${place}`,
+      GANTRY_TEST_HOST: "db-primary-1.example.internal",
+      GANTRY_TEST_PASSWORD: "battery-staple-3",
+      GANTRY_TEST_BROKEN: "postgres://ada:12#broken-horse@host/db",
+    };
+    Object.assign(process.env, variables);
+    t.after(() => Object.keys(variables).forEach((name) => delete process.env[name]));
+    for (const url of [
+      "${GANTRY_TEST_URL}",
+      "${GANTRY_TEST_DB_SECRET}",
+      "postgres://ada:${GANTRY_TEST_PASSWORD}@${GANTRY_TEST_HOST}:54321/gantry_production",
+    ])
+      for (const session of [
+        { driver: "postgres", url },
+        { driver: "postgres", url: "postgres://x@other/db", pool: { listen_url: url } },
+      ]) {
+        const { loaded } = await load(t, JSON.stringify({ session }));
+        const lines: string[] = [];
+        const logger = createLogger({
+          level: "warn",
+          write: (line) => lines.push(line),
+          secrets: () => loaded.secrets,
+        });
+        const said = `session store ${place}: nothing listens there (ECONNREFUSED)`;
+        logger.warn(said);
+        assert.ok(lines[0]?.includes(said), lines[0]);
+        assert.equal(loaded.hide(said), said);
+        const whole = url.replace(/\$\{(\w+)\}/g, (_all, name: keyof typeof variables) => variables[name]);
+        logger.warn(whole);
+        assert.doesNotMatch(lines[1] ?? "", /horse-|battery/);
+        assert.doesNotMatch(loaded.hide(whole), /horse-|battery/);
+      }
+    const { loaded } = await load(t, '{"session":{"driver":"postgres","url":"${GANTRY_TEST_BROKEN}"}}');
+    assert.equal(loaded.hide(variables.GANTRY_TEST_BROKEN), "[redacted]");
+  });
+
+  it("cannot reach the prototype", async (t) => {
+    assert.match(await refused(t, '{"__proto__":{"polluted":true}}'), /^: __proto__: unknown key/);
+    assert.match(await refused(t, '{"server":{"__proto__":{"port":1}}}'), /^: server.__proto__: unknown key/);
+    assert.equal(({} as { polluted?: boolean }).polluted, undefined);
+  });
+});
+
+describe("the environment of children", () => {
+  it("has what is on the list, and what the config adds, and nothing else", (t) => {
+    process.env["GANTRY_TEST_CANARY"] = "canary";
+    process.env["LC_GANTRY"] = "C";
+    t.after(() => {
+      delete process.env["GANTRY_TEST_CANARY"];
+      delete process.env["LC_GANTRY"];
+    });
+    const env = childEnvironment([]);
+    assert.equal(env["PATH"], process.env["PATH"]);
+    assert.equal(env["LC_GANTRY"], "C");
+    assert.equal(env["GANTRY_TEST_CANARY"], undefined);
+    assert.equal(childEnvironment(["GANTRY_TEST_CANARY"])["GANTRY_TEST_CANARY"], "canary");
+  });
+
+  it("has git open no editor, unless the config names another", (t) => {
+    const before = process.env["GIT_EDITOR"];
+    process.env["GIT_EDITOR"] = "theirs";
+    t.after(() => {
+      if (before === undefined) delete process.env["GIT_EDITOR"];
+      else process.env["GIT_EDITOR"] = before;
+    });
+    assert.equal(childEnvironment([])["GIT_EDITOR"], ":");
+    assert.equal(childEnvironment(["GIT_EDITOR"])["GIT_EDITOR"], "theirs");
+  });
+});

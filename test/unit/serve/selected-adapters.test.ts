@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { it, type TestContext } from "node:test";
+import type { AdapterDescriptor } from "../../../src/plugin/adapter.js";
+import { loadConfig } from "../../../src/serve/config.js";
+import { optionsOf, Selection } from "../../../src/serve/selected-adapters.js";
+import { tempDir } from "../../helpers/temp.js";
+
+async function transports(t: TestContext, config: object) {
+  const home = await tempDir(t, { "config.json": JSON.stringify(config) });
+  return new Selection(await loadConfig({ home: home.path }), home.path).transports();
+}
+
+const refused = (t: TestContext, config: object, message: RegExp) =>
+  assert.rejects(transports(t, config), (error: Error & { code?: string }) => {
+    assert.equal(error.code, "config");
+    assert.match(error.message, message);
+    assert.doesNotMatch(error.message, /\n/);
+    return true;
+  });
+
+it("refuses in a transport's entry what holds for the port, and what nobody may lift", async (t) => {
+  for (const transport of ["koa-http-api", "acp-http-sse-ws"]) {
+    for (const [key, value] of [
+      ["host", "0.0.0.0"],
+      ["port", 1],
+      ["insecure", true],
+      ["allowed_hosts", []],
+      ["allow_cross_site", true],
+    ] as const)
+      await refused(
+        t,
+        { server: { transports: [{ transport, [key]: value }] } },
+        new RegExp(`server\\.transports\\[0\\]\\.${key}: unknown key; .* server\\.${key}$`),
+      );
+    const home = await tempDir(t, { "config.json": "{}" });
+    const loaded = await loadConfig({ home: home.path });
+    for (const key of ["denied_paths", "allow_paths"]) {
+      const config = { ...loaded.config.server, transports: [{ transport, [key]: [] }] };
+      const selection = new Selection({ ...loaded, config: { ...loaded.config, server: config } }, home.path);
+      const [selected] = selection.transports();
+      const { default: descriptor } = (await import(`../../../adapters/${transport}/index.js`)) as {
+        default: AdapterDescriptor;
+      };
+      const context = { where: "config.json: server.transports[0]", configDir: "/", home: "/", projectDir: "/" };
+      assert.throws(() => optionsOf(selected!, descriptor, context), {
+        code: "config",
+        message: new RegExp(`server\\.transports\\[0\\]\\.${key}: unknown key; expected one of `),
+      });
+    }
+  }
+});
+
+it("does not start ACP unguarded where only the HTTP API is guarded, unless it is said", async (t) => {
+  const guarded = { required_headers: { Authorization: "Bearer key" } };
+  const both = { ...guarded, transports: ["koa-http-api", "acp-http-sse-ws"] };
+  await refused(t, { server: both }, /acp\.required_headers: .* the same headers, or \{\} /);
+  await refused(t, { server: { ...guarded, transports: ["acp-http-sse-ws"] } }, /acp\.required_headers/);
+  for (const config of [
+    { server: both, acp: guarded },
+    { server: both, acp: { required_headers: {} } },
+    { server: { ...guarded, transports: [{ transport: "acp-http-sse-ws", required_headers: { "X-Key": "k" } }] } },
+    { server: { ...guarded, transports: ["koa-http-api", "acp-stdio"] } },
+    { server: { transports: ["acp-http-sse-ws"] } },
+  ])
+    assert.ok((await transports(t, config)).length > 0);
+});
+
+it("takes only what can be headers for headers", async (t) => {
+  const odd = ["[]", '["X-Key"]', '{"__proto__": "x"}', '{"bad name": "x"}', '{"X": 1}', '{"X": "a\\nb"}', '"x"'];
+  for (const headers of odd) {
+    for (const section of ["server", "acp"]) {
+      const home = await tempDir(t, { "config.json": `{"${section}": {"required_headers": ${headers}}}` });
+      await assert.rejects(loadConfig({ home: home.path }), new RegExp(`: ${section}\\.required_headers`), headers);
+    }
+  }
+});

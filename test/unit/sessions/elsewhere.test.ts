@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, thisHolder, type SessionDriver } from "gantry";
+import { ScriptedProvider } from "gantry/testing";
+import { aMessage, aRun, aSession, change, growing } from "../../../src/testing/session-driver/rule.js";
+import { until } from "../../helpers/lab.js";
+import { STORES } from "../../helpers/stores.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+/** A process of another host, of which nothing here can tell whether it lives. */
+const stranger = () => ({ ...thisHolder(), host: "another host", boot: "its boot", pid: 1, started: "1" });
+
+/** An agent on a store in which a process of another host runs a session, and takes its lease for so long, in ms. */
+async function run(t: Hooks, driver: SessionDriver, ttlMs: number) {
+  const { path: projectDir } = await tempDir(t);
+  const agent = new Agent({ driver, providers: [new ScriptedProvider(["done", "done"])], tools: [], projectDir });
+  t.after(() => agent.close());
+  await agent.open();
+  await driver.create({ session: aSession("a", { titled: true, projectDir }) });
+  const lease = await driver.lease("a", stranger(), ttlMs);
+  assert.ok(!("heldBy" in lease));
+  const { fence } = lease;
+  const add = [aMessage("a", 1), growing("a", 2)];
+  const append = [{ messageId: "a-2", part: 0, type: "text" as const, text: "so far" }];
+  await driver.write("a", change({ fence, add, append, runs: [aRun("r", "a")], sync: true }));
+  const stateOf = async (id: string) => (await agent.runs.get(id))?.state;
+  return { agent, fence, stateOf };
+}
+
+for (const [name, make] of STORES)
+  describe(`a session that a process of another host has (${name})`, () => {
+    it("is busy as long as that renews its lease, whatever it is called here", async (t) => {
+      const driver = (await make(t))();
+      const { agent, stateOf } = await run(t, driver, 30_000);
+      await assert.rejects(agent.run({ message: "hi", sessionId: "a" }), { code: "session_busy" });
+      await assert.rejects(agent.sessions.revert("a", "a-1"), { code: "session_busy" });
+      assert.equal(await stateOf("r"), "running");
+      assert.equal(await agent.sessions.isRunning("a"), true);
+      for await (const event of agent.sessions.watch("a", { follow: false }))
+        if (event.type === "state")
+          assert.deepEqual([event.state.elsewhere, event.state.run?.state], [true, "running"]);
+    });
+
+    it("is gone on with when its lease has run out, with all that was acknowledged, and the late one is refused", async (t) => {
+      const driver = (await make(t))();
+      const { agent, fence, stateOf } = await run(t, driver, 400);
+      const next = agent.run({ message: "hi", sessionId: "a", queue: true });
+      await until(async () => (await stateOf("r")) === "interrupted");
+      assert.equal((await (await next).result).output, "done");
+      const texts = (await agent.sessions.messages("a")).map(({ parts }) =>
+        parts.map((part) => ("text" in part ? part.text : "")).join(""),
+      );
+      assert.deepEqual(texts.slice(1), ["so far", "hi", "done"]);
+      await assert.rejects(driver.write("a", change({ fence, add: [aMessage("a", 9)] })), { code: "lease_lost" });
+      assert.equal((await driver.run("r"))?.run.state, "interrupted", "stored by the run that came behind it");
+    });
+
+    it("has a line in which whoever waits there is believed as long as it says so, and not when it says so no more", async (t) => {
+      const driver = (await make(t))();
+      const { path: projectDir } = await tempDir(t);
+      const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [], projectDir });
+      t.after(() => agent.close());
+      await agent.open();
+      await driver.create({ session: aSession("a", { titled: true, projectDir }) });
+      const line = { holder: stranger(), until: new Date(Date.now() + 1_500).toISOString() };
+      await driver.write("a", change({ runs: [aRun("r", "a", { state: "queued", line })] }));
+      await assert.rejects(agent.run({ message: "hi", sessionId: "a" }), { code: "session_busy" });
+      const heard: number[] = [];
+      const next = agent.run({ message: "hi", sessionId: "a", queue: true, onQueued: (ahead) => heard.push(ahead) });
+      await until(() => heard.length > 0);
+      assert.equal(heard[0], 1);
+      assert.equal((await (await next).result).output, "done");
+      assert.ok(new Date().toISOString() > line.until);
+    });
+  });

@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { ChainData } from "gantry";
+import { chainLines, ChainReader, headerLine } from "../../../src/sessions/export-format.js";
+import { aMessage, anAsk, aResult, aRun, aSession, growing } from "../../../src/testing/session-driver/rule.js";
+
+const chain: ChainData = {
+  sessions: [
+    {
+      session: aSession("a", { lastSeq: 3 }),
+      cut: "",
+      view: [],
+      messages: [aMessage("a", 1), growing("a", 2), aResult("a", 3)].map((message) => ({ message, cut: "" })),
+    },
+  ],
+  snapshots: [{ id: "s", after: 1, createdAt: aSession("a").createdAt }],
+  runs: [
+    aRun("r2", "a", { state: "failed", endedAt: aSession("a").updatedAt, error: { code: "provider", message: "no" } }),
+    aRun("r1", "a", { key: "k" }),
+  ],
+  asks: [anAsk("q1", "a")],
+};
+
+function read(lines: readonly string[]): ChainData[] {
+  const reader = new ChainReader();
+  const found = [headerLine(), ...lines].map((line) => reader.take(line)).filter((one) => one !== undefined);
+  reader.close();
+  return found;
+}
+
+describe("an export", () => {
+  it("is read as it was written, runs too", () => {
+    assert.deepEqual(read([...chainLines(chain)]), [chain]);
+  });
+
+  it("of before there were runs is read, with what it says of growing parts left out", () => {
+    const old = [...chainLines({ ...chain, runs: [] })].map((line) =>
+      line.includes('"finished":false') ? line.replace(/\}\n$/, ',"grown":[1,3]}\n') : line,
+    );
+    assert.ok(old.some((line) => line.includes("grown")));
+    assert.deepEqual(read(old), [{ ...chain, runs: [] }]);
+  });
+
+  it("with a run that cannot be is refused by its line", () => {
+    const refused = (from: string, to: string, reason: RegExp): void => {
+      const lines = [...chainLines(chain)].map((line) => (line.includes('"r1"') ? line.replace(from, to) : line));
+      assert.throws(() => read(lines), reason);
+    };
+    refused('"sessionId":"a"', '"sessionId":"b"', /line 8: expected a run of the session a/);
+    refused('"running"', '"dancing"', /line 8: expected run\.state to be/);
+    refused('"error":null', '"error":"no"', /line 8: expected run\.error to be/);
+    const shown = [...chainLines(chain)].map((line) => line.replace('"oldText":null', '"oldText":1'));
+    assert.throws(() => read(shown), /line 6: expected message\.shown\.diff\.0\.oldText to be/);
+    assert.throws(() => read([...chainLines(chain)].slice(-2)), /line 2: expected a line of type chain first/);
+  });
+});

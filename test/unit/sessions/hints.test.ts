@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { renameSync, writeFileSync } from "node:fs";
+import { it } from "node:test";
+import { Agent, LookingNotifier, type Notifier } from "gantry";
+import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
+import { ScriptedProvider } from "gantry/testing";
+import { tempDir } from "../../helpers/temp.js";
+
+/** Resolves with the next hint. Whoever listens does not keep a process by that. */
+async function hint(notifier: Notifier, root: string): Promise<void> {
+  const awake = setInterval(() => {}, 1000);
+  let end = () => {};
+  await new Promise<void>((resolve) => (end = notifier.subscribe(root, resolve)));
+  end();
+  clearInterval(awake);
+}
+
+it("a look that fails is a hint to all, and the process goes on", async () => {
+  let looks = 0;
+  const notifier = new LookingNotifier(() => {
+    looks += 1;
+    if (looks === 1) throw new Error("the file is not there");
+    return ["b"];
+  });
+  await Promise.all([hint(notifier, "a"), hint(notifier, "b")]);
+  await hint(notifier, "b");
+  assert.equal(looks, 2);
+});
+
+it("json: whoever listens hears of a chain that is gone, also when the log is another", async (t) => {
+  const folder = await tempDir(t);
+  const driver = new LowdbJsonDriver({ path: folder.at("sessions") });
+  const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
+  t.after(() => agent.close());
+  const { id } = await agent.sessions.create();
+  // What opening the store read is new too.
+  await hint(driver.notifier, id);
+  const lines = (await folder.read("sessions.d/log.jsonl")).split("\n").filter((line) => !line.includes(id));
+  const log = folder.at("sessions.d", "log.jsonl");
+  writeFileSync(`${log}.new`, lines.join("\n"));
+  renameSync(`${log}.new`, log);
+  await hint(driver.notifier, id);
+  assert.equal(await agent.sessions.get(id), undefined);
+});

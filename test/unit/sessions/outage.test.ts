@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { StoreError, type Logger } from "gantry";
+import { isAway, quietInOutage } from "../../../src/sessions/outage.js";
+
+const AWAY = new StoreError("away", { unavailable: true });
+
+function logged(againMs?: number): { logger: Logger; lines: string[] } {
+  const lines: string[] = [];
+  const write =
+    (level: string) =>
+    (message: string, fields: Readonly<Record<string, unknown>> = {}): void =>
+      void lines.push(`${level} ${message} ${typeof fields["times"] === "number" ? fields["times"] : 1}`);
+  const own = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
+  return { logger: quietInOutage(own, againMs), lines };
+}
+
+it("what fails because the store is away is said once in the same words, everything else as ever", () => {
+  const { logger, lines } = logged();
+  for (let n = 0; n < 1000; n++) {
+    logger.error("a request failed", { error: AWAY, path: `/api/${n}` });
+    logger.warn("lease not renewed", { error: AWAY });
+  }
+  for (let n = 0; n < 2; n++) {
+    logger.error("a request failed", { error: new StoreError("broken") });
+    logger.error("a request failed", { error: new StoreError("full", { full: true }) });
+    logger.error("a request failed");
+    logger.debug("a request failed", { error: AWAY });
+  }
+  assert.deepEqual(lines, [
+    "error a request failed 1",
+    "warn lease not renewed 1",
+    ...Array.from({ length: 2 }, () => [
+      ...Array<string>(3).fill("error a request failed 1"),
+      "debug a request failed 1",
+    ]).flat(),
+  ]);
+});
+
+it("after a while it is said again, with how often it was so", async () => {
+  const { logger, lines } = logged(20);
+  for (let n = 0; n < 5; n++) logger.error("a request failed", { error: AWAY });
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  logger.error("a request failed", { error: AWAY });
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  logger.error("a request failed", { error: AWAY });
+  assert.deepEqual(lines, ["error a request failed 1", "error a request failed 5", "error a request failed 1"]);
+});
+
+it("a store is away when it says so, whichever copy of the package the error is of", () => {
+  assert.ok(isAway(AWAY));
+  assert.ok(isAway(Object.assign(new Error("x"), { code: "store", unavailable: true })));
+  for (const other of [
+    new StoreError("x"),
+    new Error("x"),
+    undefined,
+    Object.assign(new Error("x"), { code: "store" }),
+  ])
+    assert.ok(!isAway(other));
+});

@@ -1,0 +1,348 @@
+// Random sequences of operations on every driver, compared with the one in memory. SEED, RUNS and STEPS make it longer.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import type { Message, RunRecord, RunState, Session, SessionChange, SessionDriver } from "gantry";
+import { MemoryDriver, MemoryStore } from "gantry";
+import {
+  aHolder,
+  aMessage,
+  anAsk,
+  anInstruction,
+  answered,
+  aRun,
+  aSession,
+  at,
+} from "../../../src/testing/session-driver/rule.js";
+import { ALL_STORES } from "../../helpers/stores.js";
+
+const SEED = Number(process.env["SEED"] ?? Date.now() % 1_000_000_000);
+const RUNS = Number(process.env["RUNS"] ?? 10);
+const STEPS = Number(process.env["STEPS"] ?? 40);
+/** Long sequences (`npm run soak`) have exactly STEPS steps, are compared at every hundredth part, and are not shrunk. */
+const LONG = STEPS >= 1000;
+const COMPARE_EVERY = LONG ? Math.floor(STEPS / 100) : 5;
+
+const IDS = ["a", "b", "c", "D/d"];
+const HOLDERS = ["h1", "h2"];
+const DIRS = ["/one", "/two"];
+
+const id = fc.constantFrom(...IDS);
+/** Of a chain: the original, or one of its follow-ups. */
+const place = fc.tuple(id, fc.nat(2)).map(([root, index]) => (index === 0 ? root : `${root}.${index}`));
+const small = fc.nat(12);
+const text = fc.oneof(fc.string({ maxLength: 5 }), fc.string({ unit: "binary", maxLength: 5 }));
+const usage = fc.record({ promptTokens: small, completionTokens: small, totalTokens: small, cost: small });
+const fence = fc.constantFrom("none", "current", "old" as const);
+const alias = fc.constantFrom("", "x", "y", "a");
+
+const STATES: RunState[] = ["running", "waiting", "finished"];
+/** Few ids, keys and times, so that they meet. */
+const run = fc.record({
+  id: fc.constantFrom("r1", "r2", "r3", "r4"),
+  key: fc.constantFrom("", "", "k1", "k2"),
+  state: fc.constantFrom(...STATES),
+  startedAt: fc.nat(2).map(at),
+});
+
+const instruction = fc.constantFrom("i1", "i2", "i3");
+const ask = fc.constantFrom("q1", "q2");
+
+const set = fc.record(
+  {
+    title: text,
+    titled: fc.boolean(),
+    model: text,
+    projectDir: fc.constantFrom(...DIRS),
+    updatedAt: small.map(at),
+  },
+  { requiredKeys: [] },
+);
+
+/** Seqs are counted from the chain's last one: 0 is taken, 1 is next. */
+const step = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant("create"),
+      id,
+      alias,
+      n: fc.nat(3),
+      dir: fc.constantFrom(...DIRS),
+      when: small,
+      run: fc.option(run, { nil: undefined }),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constant("follow"), id, index: fc.integer({ min: 1, max: 2 }), n: fc.nat(2), fence }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constant("run"),
+      place,
+      runs: fc.array(run, { minLength: 1, maxLength: 2 }),
+      fence,
+      followed: fc.array(instruction, { maxLength: 1 }),
+      release: fc.boolean(),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("instruct"), place, instruction }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("withdraw"), instruction }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constant("ask"), place, ask, fence, state: fc.constantFrom("open", "withdrawn") }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("answer"), ask }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ do: fc.constant("set"), place, set, usage: fc.option(usage, { nil: undefined }), fence }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant("add"),
+      place,
+      from: fc.nat(2),
+      n: fc.nat(2),
+      finished: fc.boolean(),
+      fence,
+      release: fc.boolean(),
+    }),
+  },
+  { weight: 6, arbitrary: fc.record({ do: fc.constant("append"), place, part: fc.nat(2), text, pick: fc.nat(3) }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant("finish"), place, text, pick: fc.nat(3) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("cut"), place, after: small }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("restore"), place, pick: fc.nat(2), swap: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("delete"), places: fc.array(place, { maxLength: 2 }) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant("lease"),
+      place,
+      holder: fc.constantFrom(...HOLDERS),
+      gone: fc.boolean(),
+      head: fc.constantFrom("none", "whole", "bare"),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("release"), id }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("reopen") }) },
+);
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+
+/** What the steps of one driver must remember. */
+interface Side {
+  driver: SessionDriver;
+  reopen: () => Promise<SessionDriver>;
+  fences: Map<string, number>;
+  count: number;
+}
+
+function changeOf(fields: Partial<SessionChange>): SessionChange {
+  return { fence: null, sync: false, ...fields };
+}
+
+/** Do one step; gives what can be told of its outcome without regard to how a driver counts fences. */
+async function take(side: Side, one: Step): Promise<unknown> {
+  const { driver } = side;
+  const rootOf = (at: string): string => at.replace(/\.\d$/, "");
+  const fenceOf = (at: string, which: string): number | null =>
+    which === "none" ? null : (side.fences.get(rootOf(at)) ?? -1) - (which === "old" ? 1 : 0);
+  const all = async (at: string): Promise<Message[]> => {
+    const { sessions = [] } = (await driver.dump(at)) ?? {};
+    return sessions.flatMap(({ messages }) => messages.map(({ message }) => message)).sort((a, b) => a.seq - b.seq);
+  };
+  const lastOf = async (at: string): Promise<number> => (await all(at)).at(-1)?.seq ?? 0;
+  const started = (at: string, fields: Partial<RunRecord>): RunRecord => aRun("", at, fields);
+  const said = (from: number, count: number, at: string, fields: Partial<Message> = {}): Message[] =>
+    Array.from({ length: count }, (_, n) => aMessage(at, from + n, { id: `m${from + n}`, ...fields }));
+  const pick = async (at: string, which: number): Promise<Pick<Message, "id" | "parts">> => {
+    const growing = (await all(at)).filter((one) => !one.finished);
+    return growing[which % Math.max(1, growing.length)] ?? { id: "none", parts: [] };
+  };
+  side.count++;
+  switch (one.do) {
+    case "create":
+      return driver.create({
+        session: aSession(one.id, { alias: one.alias, projectDir: one.dir, updatedAt: at(one.when) }),
+        messages: said(1, one.n, one.id),
+        ...(one.run ? { run: started(one.id, one.run) } : {}),
+        fence: one.run ? fenceOf(one.id, "current") : null,
+      });
+    case "follow": {
+      const session = aSession(`${one.id}.${one.index}`, { chain: { root: one.id, index: one.index } });
+      const last = await lastOf(one.id);
+      const messages = said(last + 1, one.n, session.id);
+      return driver.create({ session, messages, view: said(1, one.n, "v"), fence: fenceOf(one.id, one.fence) });
+    }
+    case "run": {
+      const runs = one.runs.map((fields) => started(one.place, fields));
+      const { followed, release } = one;
+      return driver.write(one.place, changeOf({ runs, fence: fenceOf(one.place, one.fence), followed, release }));
+    }
+    case "set": {
+      const change = changeOf({ set: one.set, fence: fenceOf(one.place, one.fence) });
+      return driver.write(one.place, one.usage ? { ...change, usage: one.usage } : change);
+    }
+    case "add": {
+      const add = said(Math.max(1, (await lastOf(one.place)) + one.from), one.n, one.place, {
+        finished: one.finished,
+        parts: [],
+      });
+      const { finished: sync, release } = one;
+      return driver.write(one.place, changeOf({ add, fence: fenceOf(one.place, one.fence), sync, release }));
+    }
+    case "instruct":
+      return driver.instruct(anInstruction(one.instruction, one.place, { text: `${side.count}` }));
+    case "withdraw":
+      return driver.withdraw(one.instruction);
+    case "ask": {
+      const given = anAsk(one.ask, one.place, { state: one.state as "open", createdAt: at(side.count % 3) });
+      return driver.write(one.place, changeOf({ asks: [given], fence: fenceOf(one.place, one.fence) }));
+    }
+    case "answer":
+      return driver.answer(one.ask, answered("allow", `${side.count}`));
+    case "append": {
+      const { id: messageId, parts } = await pick(one.place, one.pick);
+      const part = Math.min(one.part, parts.length);
+      const deltas = [0, 1].map((n) => ({ messageId, part, type: "text" as const, text: `${one.text}${n}` }));
+      return driver.write(one.place, changeOf({ append: deltas }));
+    }
+    case "finish": {
+      const parts = [{ type: "text" as const, text: one.text }];
+      const final = aMessage(one.place, 1, { id: (await pick(one.place, one.pick)).id, parts, role: "assistant" });
+      return driver.write(one.place, changeOf({ finish: [final], sync: true }));
+    }
+    case "cut":
+      return driver.write(one.place, changeOf({ cut: { id: `s${side.count}`, after: one.after, createdAt: at(0) } }));
+    case "restore": {
+      const snapshots = await driver.snapshots(one.place);
+      const snapshot = snapshots[one.pick % Math.max(1, snapshots.length)];
+      const cut = { id: `s${side.count}`, after: snapshot?.after ?? 0, createdAt: at(0) };
+      return driver.write(one.place, changeOf({ restore: snapshot?.id ?? "none", ...(one.swap ? { cut } : {}) }));
+    }
+    case "delete":
+      return driver.delete(one.places);
+    case "lease": {
+      const other = HOLDERS.find((holder) => holder !== one.holder);
+      const options = one.head === "none" ? {} : { head: { messages: one.head === "whole" } };
+      const first = await driver.lease(one.place, aHolder(one.holder), 600_000, options);
+      const isGone = one.gone && "heldBy" in first && first.heldBy.holder.id === other;
+      const lease = isGone
+        ? await driver.lease(one.place, aHolder(one.holder), 600_000, { replacing: first.heldBy.fence, ...options })
+        : first;
+      if ("heldBy" in lease) return lease.heldBy.holder.id;
+      const before = side.fences.get(lease.rootId) ?? 0;
+      side.fences.set(lease.rootId, lease.fence);
+      assert.ok(lease.fence >= before, "fences only grow");
+      // Those that nobody wants may be told all the same.
+      const head = lease.head && { ...lease.head, ...(one.head === "bare" && { messages: [] }) };
+      return comparable([lease.rootId, lease.holder.id, lease.fence > before, head]);
+    }
+    case "release": {
+      const lease = { rootId: one.id, holder: aHolder("h1"), fence: side.fences.get(one.id) ?? -1, expiresAt: at(0) };
+      return driver.release(lease);
+    }
+    case "reopen":
+      await driver.close();
+      side.driver = await side.reopen();
+      return undefined;
+  }
+}
+
+/** All that a client can see. */
+async function visible(driver: SessionDriver): Promise<unknown> {
+  const places = IDS.flatMap((root) => [root, `${root}.1`, `${root}.2`]);
+  const sessions: (Session | undefined)[] = [];
+  const details: unknown[] = [];
+  for (const one of places) {
+    sessions.push(await driver.get(one));
+    details.push([
+      (await driver.newest(one))?.id,
+      await driver.messages(one),
+      await driver.messages(one, { scope: "chain" }),
+      await driver.messages(one, { scope: "chain", before: 6, limit: 2 }),
+      await driver.head(one),
+      await driver.snapshots(one),
+      await driver.instructions(one).catch((error: unknown) => (error as { code?: unknown }).code),
+      await driver.asks({ sessionId: one, limit: 99 }),
+      await driver.runs({ sessionId: one, limit: 99 }),
+      await driver.dump(one),
+    ]);
+  }
+  return {
+    sessions,
+    details,
+    aliases: [(await driver.get("x"))?.id, (await driver.get("y"))?.id],
+    runs: [
+      await driver.runs({ limit: 99 }),
+      await driver.runs({ limit: 2, before: { startedAt: at(1), id: "r3" } }),
+      await driver.runs({ limit: 99, states: ["running", "waiting"] }),
+      await driver.run("r1"),
+    ],
+    asks: [await driver.asks({ limit: 99 }), await driver.asks({ limit: 1, open: true }), await driver.ask("q1")],
+    lists: [
+      await driver.list({ limit: 99 }),
+      await driver.list({ limit: 2, offset: 1 }),
+      await driver.list({ limit: 2, projectDir: "/one" }),
+      await driver.list({ limit: 99, search: "t" }),
+      await driver.list({ limit: 99, emptyBefore: at(6) }),
+      await driver.list({ limit: 2, before: { updatedAt: at(5), id: "b" } }),
+    ],
+  };
+}
+
+async function outcome(side: Side, one: Step): Promise<unknown> {
+  try {
+    return { value: await take(side, one) };
+  } catch (error) {
+    return { code: (error as { code?: unknown }).code };
+  }
+}
+
+/** Halves of surrogate pairs may be replaced, so both sides are compared with all of them replaced. */
+function comparable(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value ?? null).replace(/\\ud[89a-f][0-9a-f]{2}/gi, "\ufffd"));
+}
+
+describe("random operations give the same on every driver", () => {
+  for (const [name, makeStore] of ALL_STORES.filter(([kind]) => kind !== "memory")) {
+    it(`${name} and memory (SEED=${SEED} RUNS=${RUNS} STEPS=${STEPS})`, async () => {
+      const property = fc.asyncProperty(
+        fc.array(step, { minLength: LONG ? STEPS : 1, maxLength: STEPS, size: "max" }),
+        async (steps) => {
+          const ends: (() => Promise<void> | void)[] = [];
+          const make = await makeStore({ after: (end) => void ends.push(end) });
+          const store = new MemoryStore();
+          const start = async (driver: SessionDriver): Promise<SessionDriver> => {
+            await driver.open();
+            return driver;
+          };
+          const sides: Side[] = [];
+          for (const reopen of [() => start(new MemoryDriver(store)), () => start(make())]) {
+            sides.push({ driver: await reopen(), reopen, fences: new Map(), count: 0 });
+          }
+          const [model, real] = sides as [Side, Side];
+          try {
+            for (const [n, one] of steps.entries()) {
+              const expected = await outcome(model, one);
+              assert.deepEqual(await outcome(real, one), expected, `step ${n}: ${JSON.stringify(one)}`);
+              if (n % COMPARE_EVERY === COMPARE_EVERY - 1 || n === steps.length - 1) {
+                assert.deepEqual(
+                  comparable(await visible(real.driver)),
+                  comparable(await visible(model.driver)),
+                  `step ${n}`,
+                );
+              }
+            }
+          } finally {
+            for (const side of sides) await side.driver.close();
+            for (const end of ends) await end();
+          }
+        },
+      );
+      await fc.assert(property, { seed: SEED, numRuns: RUNS, endOnFailure: LONG });
+    });
+  }
+});

@@ -1,0 +1,607 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import {
+  chmod,
+  lstat,
+  mkdir,
+  readdir,
+  readFile,
+  readlink,
+  rename,
+  rm,
+  stat,
+  symlink,
+  unlink,
+  writeFile,
+} from "node:fs/promises";
+import { describe, it, type TestContext } from "node:test";
+import { Agent, builtinTools, folderHistory, hasCode, type SessionDriver, type Undone } from "gantry";
+import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { sqliteStore, STORES } from "../../helpers/stores.js";
+import { tempDir, type TempDir } from "../../helpers/temp.js";
+
+interface Made {
+  agent: Agent;
+  folder: TempDir;
+  /** A run that makes these calls, one an answer, and says a word. Resolves with the session's id. */
+  run(...calls: Call[]): Promise<string>;
+  /** The same with all calls in one answer. */
+  together(...calls: Call[]): Promise<string>;
+  /** The same with a first call whose helper makes the others. */
+  helper(asks: Call, ...calls: Call[]): Promise<string>;
+  id(): string;
+}
+
+type Call = readonly [name: string, args: Record<string, unknown>];
+
+async function make(
+  t: TestContext,
+  files: Record<string, string> = {},
+  { driver, history = true }: { driver?: SessionDriver; history?: boolean } = {},
+): Promise<Made> {
+  const folder = await tempDir(t, { "home/x": "", ...prefixed(files) });
+  await mkdir(folder.at("project"), { recursive: true });
+  return resume(t, folder, { driver, history, script: [] });
+}
+
+/** What a promise rejects with. */
+async function caught(work: Promise<unknown>): Promise<unknown> {
+  return work.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+}
+
+function prefixed(files: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(Object.entries(files).map(([name, text]) => [`project/${name}`, text]));
+}
+
+/** Another process on the same folders, as it were. */
+function resume(
+  t: TestContext,
+  folder: TempDir,
+  {
+    driver,
+    history = true,
+    id: given,
+  }: { driver?: SessionDriver | undefined; history?: boolean; script: []; id?: string },
+): Made {
+  const script: ScriptedStep[] = [];
+  const provider = new ScriptedProvider(script, { fallback: () => script.shift() as never });
+  const rules = { deniedPaths: [folder.at("home")] };
+  const agent = new Agent({
+    providers: [provider],
+    projectDir: folder.at("project"),
+    tools: builtinTools({ ...rules, bash: { sandbox: "off" } }),
+    ...(history && { fileHistory: folderHistory({ folder: folder.at("home/files"), ...rules }) }),
+    ...(driver && { driver }),
+  });
+  t.after(() => agent.close());
+  let id = given ?? "";
+  const says = async (message: string): Promise<string> => {
+    script.push("done");
+    const run = await agent.run({ message, ...(id === "" ? {} : { sessionId: id }) });
+    await run.result;
+    return (id = run.sessionId);
+  };
+  return {
+    agent,
+    folder,
+    id: () => id,
+    run: async (...calls) => {
+      for (const [name, args] of calls) script.push(callTools([name, args]));
+      return says(`do ${calls.length}`);
+    },
+    helper: async (asks, ...calls) => {
+      script.push(...[asks, ...calls].map((one) => callTools(one)), "helped");
+      return says("have it done");
+    },
+    together: async (...calls) => {
+      script.push(callTools(...calls));
+      return says("do all");
+    },
+  };
+}
+
+function told({ files }: Pick<Undone, "files">, folder: TempDir): string[] {
+  return files.map(({ path, outcome }) => `${outcome} ${path.slice(folder.at("project").length + 1)}`);
+}
+
+async function texts(agent: Agent, id: string): Promise<string[]> {
+  const messages = await agent.sessions.messages(id);
+  return messages.map(
+    ({ role, parts }) => `${role}:${parts.map((part) => ("text" in part ? part.text : "")).join("")}`,
+  );
+}
+
+describe("undo", () => {
+  for (const [store, open] of STORES)
+    it(`takes back the last run and then the one before, files and words, and brings them again: ${store}`, async (t) => {
+      const driver = (await open(t))();
+      const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" }, { driver });
+      await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "new/deep/b.txt", content: "b\n" }]);
+      await run(
+        ["edit", { path: "a.txt", old_string: "two", new_string: "three" }],
+        ["delete", { path: "new/deep/b.txt" }],
+      );
+      assert.equal(await folder.read("project/a.txt"), "three\n");
+
+      const dry = await agent.sessions.undo(id(), { dryRun: true });
+      assert.deepEqual(told(dry, folder), ["restored a.txt", "made new/deep/b.txt"]);
+      assert.equal(await folder.read("project/a.txt"), "three\n");
+
+      const first = await agent.sessions.undo(id());
+      assert.deepEqual(told(first, folder), ["restored a.txt", "made new/deep/b.txt"]);
+      assert.equal(await folder.read("project/a.txt"), "two\n");
+      assert.equal(await folder.read("project/new/deep/b.txt"), "b\n");
+      assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 1);
+      assert.equal((await agent.sessions.messages(id())).at(-1)?.id, first.to);
+
+      const second = await agent.sessions.undo(id());
+      assert.deepEqual(told(second, folder), ["restored a.txt", "removed new/deep/b.txt"]);
+      assert.equal(await folder.read("project/a.txt"), "one\n");
+      assert.equal(existsSync(folder.at("project/new")), false, "folders that were made go, too");
+      assert.deepEqual(await texts(agent, id()), []);
+      assert.equal(second.to, "");
+      assert.ok(hasCode(await caught(agent.sessions.undo(id())), "nothing_to_undo"));
+
+      assert.deepEqual(told(await agent.sessions.redo(id()), folder), ["restored a.txt", "made new/deep/b.txt"]);
+      assert.equal(await folder.read("project/a.txt"), "two\n");
+      assert.equal(await folder.read("project/new/deep/b.txt"), "b\n");
+      assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 1);
+      assert.deepEqual(told(await agent.sessions.redo(id()), folder), ["restored a.txt", "removed new/deep/b.txt"]);
+      assert.equal(await folder.read("project/a.txt"), "three\n");
+      assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 2);
+      assert.ok(hasCode(await caught(agent.sessions.redo(id())), "nothing_to_undo"));
+
+      // What was brought again can be taken back again.
+      await agent.sessions.undo(id());
+      assert.equal(await folder.read("project/a.txt"), "two\n");
+      await run(["write", { path: "a.txt", content: "four\n" }]);
+      assert.ok(hasCode(await caught(agent.sessions.redo(id())), "nothing_to_undo"), "something was said since");
+      await agent.sessions.undo(id());
+      assert.equal(await folder.read("project/a.txt"), "two\n");
+    });
+
+  it("overwrites nothing that somebody else changed, unless that is forced, and what it overwrote comes back", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" });
+    await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
+    await folder.write({ "project/a.txt": "a person's\n" });
+    const error = await caught(agent.sessions.undo(id()));
+    assert.ok(hasCode(error, "undo_conflict"));
+    assert.deepEqual(told(error, folder), ["conflict a.txt", "restored b.txt"]);
+    assert.equal(await folder.read("project/a.txt"), "a person's\n");
+    assert.equal(await folder.read("project/b.txt"), "c\n", "nothing at all is undone");
+    assert.equal((await texts(agent, id())).length, 6);
+
+    assert.deepEqual(told(await agent.sessions.undo(id(), { force: true }), folder), [
+      "restored a.txt",
+      "restored b.txt",
+    ]);
+    assert.equal(await folder.read("project/a.txt"), "one\n");
+    await agent.sessions.redo(id());
+    assert.equal(await folder.read("project/a.txt"), "a person's\n");
+    assert.equal(await folder.read("project/b.txt"), "c\n");
+  });
+
+  it("knows what somebody else changed between two changes of the session", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
+    await run(
+      ["write", { path: "a.txt", content: "two\n" }],
+      ["bash", { command: "echo more >> a.txt" }],
+      ["read", { path: "a.txt" }],
+      ["edit", { path: "a.txt", old_string: "two", new_string: "three" }],
+    );
+    assert.equal(await folder.read("project/a.txt"), "three\nmore\n");
+    const error = await caught(agent.sessions.undo(id()));
+    assert.ok(hasCode(error, "undo_conflict"));
+    assert.match(error.files[0]?.why ?? "", /in between/);
+    await agent.sessions.undo(id(), { force: true });
+    assert.equal(await folder.read("project/a.txt"), "one\n");
+  });
+
+  it("goes back to any message, and leaves what was said where only files are wanted", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "a.txt": "0" });
+    await run(["write", { path: "a.txt", content: "1" }], ["write", { path: "a.txt", content: "2" }]);
+    await run(["write", { path: "a.txt", content: "3" }]);
+    const messages = await agent.sessions.messages(id());
+    const results = messages.filter(({ role }) => role === "tool");
+    const undone = await agent.sessions.undo(id(), { to: results[0]?.id ?? "", filesOnly: true });
+    assert.equal(undone.snapshot, null);
+    assert.equal(await folder.read("project/a.txt"), "1");
+    assert.equal((await agent.sessions.messages(id())).length, messages.length);
+    assert.deepEqual(told(await agent.sessions.undo(id(), { to: results[0]?.id ?? "", filesOnly: true }), folder), []);
+    await agent.sessions.redo(id());
+    assert.equal(await folder.read("project/a.txt"), "3");
+    const calls = messages.filter(({ role }) => role === "assistant");
+    await agent.sessions.undo(id(), { to: calls[0]?.id ?? "", filesOnly: true });
+    await run();
+    assert.ok(hasCode(await caught(agent.sessions.redo(id())), "nothing_to_undo"), "words alone count, too");
+    assert.equal(await folder.read("project/a.txt"), "0", "a call that is answered behind the message is behind it");
+    assert.ok(hasCode(await caught(agent.sessions.undo(id(), { to: "none" })), "point_not_found"));
+    assert.ok(hasCode(await caught(agent.sessions.undo(id(), { to: "" })), "point_not_found"));
+  });
+
+  it("goes back to between the results of calls that were made together", async (t) => {
+    const { agent, folder, id, together } = await make(t, { "a.txt": "0", "b.txt": "0" });
+    await together(["write", { path: "a.txt", content: "1" }], ["write", { path: "b.txt", content: "1" }]);
+    const results = (await agent.sessions.messages(id())).filter(({ role }) => role === "tool");
+    const undone = await agent.sessions.undo(id(), { to: results[0]?.id ?? "" });
+    assert.deepEqual(told(undone, folder), ["restored b.txt"]);
+    assert.equal(await folder.read("project/a.txt"), "1");
+    await agent.sessions.redo(id());
+    assert.equal(await folder.read("project/b.txt"), "1");
+  });
+
+  it("is what a revert does that is asked for files, and no other", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "a.txt": "0" });
+    await run(["write", { path: "a.txt", content: "1" }]);
+    const end = (await agent.sessions.messages(id())).at(-1)?.id ?? "";
+    await run(["write", { path: "a.txt", content: "2" }]);
+    const plain = await agent.sessions.revert(id(), end);
+    assert.deepEqual(Object.keys(plain).sort(), ["after", "createdAt", "id"]);
+    assert.equal(await folder.read("project/a.txt"), "2");
+    await agent.sessions.restore(id(), plain.id);
+    const whole = await agent.sessions.revert(id(), end, { files: true });
+    assert.deepEqual(told({ files: whole.files ?? [] }, folder), ["restored a.txt"]);
+    assert.equal(await folder.read("project/a.txt"), "1");
+    assert.deepEqual(
+      (await agent.sessions.snapshots(id())).map((one) => one.id),
+      [whole.id],
+    );
+  });
+
+  it("brings back modes, links, folders and all that was in one", async (t) => {
+    const { agent, folder, run, id } = await make(t, {
+      "run.sh": "#!/bin/sh\n",
+      "tree/a/b.txt": "b",
+      "tree/c.txt": "c",
+    });
+    await chmod(folder.at("project/run.sh"), 0o751);
+    await chmod(folder.at("project/tree/a"), 0o750);
+    await mkdir(folder.at("project/tree/empty"));
+    await symlink("c.txt", folder.at("project/tree/link"));
+    await run(
+      ["delete", { path: "run.sh" }],
+      ["delete", { path: "tree/link" }],
+      ["delete", { path: "tree", recursive: true }],
+    );
+    assert.equal(existsSync(folder.at("project/tree")), false);
+    await agent.sessions.undo(id());
+    assert.equal((await stat(folder.at("project/run.sh"))).mode & 0o777, 0o751);
+    assert.equal((await stat(folder.at("project/tree/a"))).mode & 0o777, 0o750);
+    assert.equal(await folder.read("project/tree/a/b.txt"), "b");
+    assert.ok((await stat(folder.at("project/tree/empty"))).isDirectory());
+    assert.equal(await readlink(folder.at("project/tree/link")), "c.txt");
+    await agent.sessions.redo(id());
+    assert.equal(existsSync(folder.at("project/tree")), false);
+    assert.equal(existsSync(folder.at("project/run.sh")), false);
+  });
+
+  it("writes nowhere else where a link takes the place of a folder, and changes nothing that is protected", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "src/a.txt": "1", "src/b.txt": "b", "sub/c.txt": "c" });
+    await folder.write({ "outside/a.txt": "2", "project/other/a.txt": "2" });
+    await run(
+      ["write", { path: "src/a.txt", content: "2" }],
+      ["delete", { path: "src/b.txt" }],
+      ["write", { path: "sub/made.txt", content: "x" }],
+    );
+    await rename(folder.at("project/src"), folder.at("project/away"));
+    for (const to of [folder.at("outside"), folder.at("project/other")]) {
+      await symlink(to, folder.at("project/src"));
+      const { files } = await agent.sessions.undo(id(), { dryRun: true, force: true });
+      assert.deepEqual(told({ files }, folder), ["failed src/a.txt", "failed src/b.txt", "removed sub/made.txt"]);
+      await unlink(folder.at("project/src"));
+    }
+    await symlink(folder.at("outside"), folder.at("project/src"));
+    await agent.sessions.undo(id(), { force: true });
+    assert.equal(await folder.read("outside/a.txt"), "2");
+    assert.equal(existsSync(folder.at("outside/b.txt")), false);
+    assert.equal(existsSync(folder.at("project/sub/made.txt")), false);
+  });
+
+  it("works in another process, after a crash in the middle of a change too", async (t) => {
+    const open = await sqliteStore[1](t);
+    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" }, { driver: open() });
+    await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
+    await agent.close();
+    // Noted, and then the power went: b.txt never changed, and a line is half written.
+    const journal = folder.at("home/files", id(), "journal.jsonl");
+    const lines = (await folder.read(`home/files/${id()}/journal.jsonl`)).trim().split("\n");
+    const last = lines.findLastIndex((line) => line.startsWith('{"change"'));
+    await writeFile(journal, `${lines.slice(0, last + 1).join("\n")}\n{"done":"half`);
+    await folder.write({ "project/b.txt": "b\n" });
+    const next = resume(t, folder, { driver: open(), script: [], id: id() });
+    assert.deepEqual(told(await next.agent.sessions.undo(id(), { dryRun: true }), folder), ["restored a.txt"]);
+    await next.run(["write", { path: "b.txt", content: "d\n" }]);
+    await next.agent.sessions.undo(id());
+    assert.equal(await folder.read("project/b.txt"), "b\n");
+    await next.agent.sessions.undo(id());
+    assert.equal(await folder.read("project/a.txt"), "one\n");
+  });
+
+  it("goes on from, and takes back, what was killed between taking one thing away and putting another there", async (t) => {
+    for (const verb of ["undo", "redo"] as const) {
+      const open = await sqliteStore[1](t);
+      const { agent, folder, run, id } = await make(t, { place: "a file", "old/a.txt": "a" }, { driver: open() });
+      await run(
+        ["delete", { path: "place" }],
+        ["write", { path: "place/inner.txt", content: "i" }],
+        ["delete", { path: "old", recursive: true }],
+      );
+      await agent.sessions.undo(id(), { filesOnly: true });
+      await agent.close();
+      const journal = folder.at("home/files", id(), "journal.jsonl");
+      const lines = (await readFile(journal, "utf8")).trim().split("\n");
+      const last = lines.findLastIndex((line) => line.startsWith('{"change"'));
+      await writeFile(journal, `${lines.slice(0, last + 1).join("\n")}\n`);
+      const { change } = JSON.parse(lines[last] ?? "") as { change: string };
+      // The folder is gone, and of both files a half is written beside where they are to be.
+      await rm(folder.at("project/place"));
+      await rm(folder.at("project/old/a.txt"));
+      const half = (name: string) => `.${name}.${change.replaceAll("-", "").slice(-12)}.tmp`;
+      await folder.write({ [`project/${half("place")}`]: "a f", [`project/old/${half("a.txt")}`]: "" });
+      const next = resume(t, folder, { driver: open(), script: [], id: id() });
+      await next.agent.sessions[verb](id());
+      const there = await readdir(folder.at("project"), { recursive: true });
+      if (verb === "undo") assert.deepEqual(there.sort(), ["old", "old/a.txt", "place"]);
+      else assert.deepEqual(there.sort(), ["place", "place/inner.txt"]);
+    }
+  });
+
+  it("keeps copies for nobody else, which go with the session", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
+    await run(["write", { path: "a.txt", content: "two\n" }]);
+    const kept = folder.at("home/files", id());
+    assert.equal((await lstat(kept)).mode & 0o777, 0o700);
+    assert.equal((await lstat(folder.at("home/files", id(), "0.pack"))).mode & 0o777, 0o600);
+    await agent.sessions.delete(id());
+    await agent.close();
+    assert.equal(existsSync(kept), false);
+  });
+
+  it("says what it cannot bring back, and does the rest where that is forced", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" });
+    await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
+    const pack = folder.at("home/files", id(), "0.pack");
+    // The first copy is damaged.
+    await writeFile(pack, (await folder.read(`home/files/${id()}/0.pack`)).replace("one", "xxx"));
+    const error = await caught(agent.sessions.undo(id()));
+    assert.ok(hasCode(error, "undo_conflict"));
+    assert.match(error.message, /^of a file no copy is kept; nothing was undone$/);
+    assert.deepEqual(told(error, folder), ["lost a.txt", "restored b.txt"]);
+    assert.equal(await folder.read("project/b.txt"), "c\n");
+    await agent.sessions.undo(id(), { force: true });
+    assert.equal(await folder.read("project/a.txt"), "two\n");
+    assert.equal(await folder.read("project/b.txt"), "b\n");
+  });
+
+  it("works on where nothing can be kept, and does not put words aside as if the files came back", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
+    await folder.write({ "home/files": "no folder" });
+    await run(["write", { path: "a.txt", content: "two\n" }]);
+    assert.equal(await folder.read("project/a.txt"), "two\n");
+    await rm(folder.at("home/files"));
+    const error = await caught(agent.sessions.undo(id()));
+    assert.ok(hasCode(error, "undo_conflict"));
+    assert.deepEqual(told(error, folder), ["lost a.txt"]);
+    assert.equal((await texts(agent, id())).length, 4);
+    assert.deepEqual(told(await agent.sessions.undo(id(), { force: true }), folder), ["lost a.txt"]);
+    assert.deepEqual(await texts(agent, id()), []);
+    assert.equal(await folder.read("project/a.txt"), "two\n");
+
+    const plain = await make(t, { "a.txt": "one\n" }, { history: false });
+    await plain.run(["write", { path: "a.txt", content: "two\n" }]);
+    const refused = await caught(plain.agent.sessions.undo(plain.id()));
+    assert.ok(hasCode(refused, "undo_conflict"), String(refused));
+    const dry = await plain.agent.sessions.undo(plain.id(), { dryRun: true });
+    assert.deepEqual(told(dry, plain.folder), ["lost a.txt"]);
+    assert.deepEqual((await plain.agent.sessions.undo(plain.id(), { wordsOnly: true })).files, []);
+    assert.deepEqual(await texts(plain.agent, plain.id()), []);
+    await plain.run();
+    assert.equal((await texts(plain.agent, plain.id())).length, 2, "a session that was emptied goes on");
+  });
+
+  it("brings a folder back that a file replaced, a file that a link replaced, and what is no text", async (t) => {
+    const { agent, folder, run, id } = await make(t, {
+      "d/x/y": "y",
+      "case.txt": "c",
+      empty: "",
+      file: "f",
+      twice: "t",
+    });
+    const bytes = Buffer.from([0, 255, 254, 13, 10, 0]);
+    const long = `${"\u5b57".repeat(80)}.txt`;
+    await folder.write({ "project/b.bin": bytes, [`project/${long}`]: "1" });
+    await symlink("case.txt", folder.at("project/link"));
+    await symlink("d", folder.at("project/link2"));
+    const before = ["b.bin", "case.txt", "d", "empty", "file", "link", "link2", long, "twice"].sort();
+    await run(
+      ...([
+        ["delete", { path: "d", recursive: true }],
+        ["write", { path: "d", content: "a file" }],
+        ["delete", { path: "link" }],
+        ["write", { path: "link", content: "a file" }],
+        ["delete", { path: "b.bin" }],
+        ["write", { path: "b.bin", content: "text" }],
+        ["delete", { path: "case.txt" }],
+        ["write", { path: "Case.txt", content: "C" }],
+        ["write", { path: "e/f/g", content: "1" }],
+        ["delete", { path: "e/f/g" }],
+        ["delete", { path: "e/f" }],
+        ["write", { path: "e/f", content: "a file" }],
+        ["write", { path: "empty", content: "full" }],
+        ["write", { path: long, content: "2" }],
+        // Folders in the place of what went, made on the way to a file.
+        ["delete", { path: "file" }],
+        ["write", { path: "file/in/it", content: "3" }],
+        ["delete", { path: "link2" }],
+        ["write", { path: "link2/x/y", content: "3" }],
+        ["delete", { path: "twice" }],
+        ["write", { path: "twice/x", content: "3" }],
+        ["delete", { path: "twice", recursive: true }],
+      ] satisfies Call[]),
+    );
+    const failed = (await agent.sessions.messages(id())).filter((message) => message.failed);
+    assert.deepEqual(
+      failed.map(({ parts }) => parts),
+      [],
+    );
+    for (let i = 0; i < 2; i++) {
+      await agent.sessions.undo(id());
+      assert.deepEqual((await readdir(folder.at("project"))).sort(), before);
+      assert.equal(await folder.read("project/file"), "f");
+      assert.equal(await folder.read("project/twice"), "t");
+      assert.equal(await readlink(folder.at("project/link2")), "d");
+      assert.equal(await folder.read("project/d/x/y"), "y");
+      assert.equal(await readlink(folder.at("project/link")), "case.txt");
+      assert.ok((await readFile(folder.at("project/b.bin"))).equals(bytes));
+      assert.equal(await folder.read("project/empty"), "");
+      assert.equal(await folder.read(`project/${long}`), "1");
+      await agent.sessions.redo(id());
+      assert.equal(await folder.read("project/d"), "a file");
+      assert.equal(await folder.read("project/e/f"), "a file");
+      assert.equal(await folder.read("project/file/in/it"), "3");
+      assert.equal(await folder.read("project/link2/x/y"), "3");
+      assert.equal(await folder.read("project/link"), "a file");
+      assert.equal(await folder.read("project/Case.txt"), "C");
+      assert.equal(existsSync(folder.at("project/case.txt")), false);
+    }
+  });
+
+  it("takes back what a helper changed with the session that asked for it, and with no other", async (t) => {
+    const { agent, folder, id, run, helper } = await make(t, { "a.txt": "one\n" });
+    await helper(["task", { description: "d", prompt: "p" }], ["write", { path: "a.txt", content: "two\n" }]);
+    assert.equal(await folder.read("project/a.txt"), "two\n");
+    const [own] = (await agent.sessions.list({ spawnedBy: id() })).sessions;
+    const error = await caught(agent.sessions.undo(own?.id ?? ""));
+    assert.ok(hasCode(error, "undo_conflict"), String(error));
+    assert.equal(error.files[0]?.why, `it is undone with session ${id()}`);
+    assert.deepEqual(told(await agent.sessions.undo(id()), folder), ["restored a.txt"]);
+    assert.equal(await folder.read("project/a.txt"), "one\n");
+    await agent.sessions.redo(id());
+    assert.equal(await folder.read("project/a.txt"), "two\n");
+    await run();
+  });
+
+  it("tells the model once where no copy was kept", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
+    await folder.write({ "project/large.txt": "x".repeat(21 * 1024 * 1024), "home/files": "no folder" });
+    const results = async (): Promise<string[]> => {
+      const said = await texts(agent, id());
+      return said.filter((text) => text.startsWith("tool:"));
+    };
+    await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "a.txt", content: "three\n" }]);
+    const [first, second] = await results();
+    assert.match(first ?? "", /\. No copy was kept of what was there: undo cannot bring it back\.$/);
+    assert.doesNotMatch(second ?? "", /No copy/);
+    await rm(folder.at("home/files"));
+    await run(["write", { path: "large.txt", content: "small\n" }], ["write", { path: "large.txt", content: "s\n" }]);
+    const [, , third, fourth] = await results();
+    assert.match(third ?? "", /No copy was kept of large\.txt: undo cannot bring it back\.$/);
+    assert.doesNotMatch(fourth ?? "", /No copy/);
+    const error = await caught(agent.sessions.undo(id()));
+    assert.ok(hasCode(error, "undo_conflict"));
+    assert.deepEqual(told(error, folder), ["lost large.txt"]);
+  });
+
+  it("keeps what it overwrites by force, or changes nothing at all", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" });
+    await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
+    const large = "x".repeat(21 * 1024 * 1024);
+    await folder.write({ "project/b.txt": large });
+    const error = await caught(agent.sessions.undo(id(), { force: true }));
+    assert.ok(hasCode(error, "undo_conflict"));
+    assert.deepEqual(told(error, folder), ["restored a.txt", "conflict b.txt"]);
+    assert.match(error.files[1]?.why ?? "", /too large/);
+    assert.equal(await folder.read("project/a.txt"), "two\n");
+    assert.equal((await texts(agent, id())).length, 6);
+    await rename(folder.at("project/b.txt"), folder.at("project/large"));
+
+    await folder.write({ "project/b.txt": "a person's\n" });
+    // No copy can be kept.
+    await mkdir(folder.at("home/files", id(), "1.pack"));
+    const full = await caught(agent.sessions.undo(id(), { force: true }));
+    assert.ok(hasCode(full, "undo_conflict"));
+    assert.deepEqual(told(full, folder), ["failed a.txt", "restored b.txt"]);
+    assert.match(full.files[0]?.why ?? "", /^no copy of what is there now could be kept: EISDIR/);
+    assert.equal(await folder.read("project/a.txt"), "two\n");
+    await rm(folder.at("home/files", id(), "1.pack"), { recursive: true });
+    assert.equal(await folder.read("project/b.txt"), "a person's\n");
+    await agent.sessions.undo(id(), { force: true });
+    await agent.sessions.redo(id());
+    assert.equal(await folder.read("project/b.txt"), "a person's\n");
+  });
+
+  it("takes folders along that were made on the way, unless somebody else uses them", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "f.txt": "f", place: "a file" });
+    await run(["delete", { path: "place" }], ["write", { path: "ways/a/x", content: "1" }]);
+    await run(
+      ["write", { path: "place/b/y", content: "2" }],
+      // Not empty: that is refused, and nothing was deleted.
+      ["delete", { path: "ways/a" }],
+      ["write", { path: "gone/z", content: "3" }],
+      ["delete", { path: "gone/z" }],
+    );
+    const there = async () => (await readdir(folder.at("project"), { recursive: true })).sort();
+    const after = await there();
+    assert.deepEqual(told(await agent.sessions.undo(id()), folder), ["removed place/b/y"]);
+    assert.deepEqual(await there(), ["f.txt", "ways", "ways/a", "ways/a/x"]);
+    await agent.sessions.undo(id());
+    assert.deepEqual(await there(), ["f.txt", "place"]);
+    await agent.sessions.redo(id());
+    await agent.sessions.redo(id());
+    assert.deepEqual(await there(), after);
+
+    await folder.write({ "project/ways/own.txt": "mine" });
+    await rm(folder.at("project/place"), { recursive: true });
+    await folder.write({ "project/place": "mine" });
+    await agent.sessions.undo(id());
+    assert.equal(await folder.read("project/place"), "mine");
+    assert.ok(hasCode(await caught(agent.sessions.undo(id())), "undo_conflict"));
+    await agent.sessions.undo(id(), { force: true });
+    assert.equal(await folder.read("project/place"), "a file");
+    assert.deepEqual(await there(), ["f.txt", "place", "ways", "ways/own.txt"]);
+  });
+
+  it("gives back the mode of a file that was deleted and made anew, and leaves a folder with something in it", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "run.sh": "one\n", "same.sh": "same\n", "c.txt": "c" });
+    for (const name of ["run.sh", "same.sh"]) await chmod(folder.at("project", name), 0o755);
+    await run(
+      ["delete", { path: "run.sh" }],
+      ["write", { path: "run.sh", content: "two\n" }],
+      ["delete", { path: "same.sh" }],
+      ["write", { path: "same.sh", content: "same\n" }],
+      ["delete", { path: "c.txt" }],
+    );
+    assert.equal((await stat(folder.at("project/run.sh"))).mode & 0o111, 0);
+    await folder.write({ "project/c.txt/theirs": "1" });
+    const error = await caught(agent.sessions.undo(id(), { force: true }));
+    assert.ok(hasCode(error, "undo_conflict"));
+    assert.match(error.files.find(({ outcome }) => outcome === "conflict")?.why ?? "", /folder now/);
+    assert.equal(await folder.read("project/run.sh"), "two\n");
+    await rm(folder.at("project/c.txt"), { recursive: true });
+    await agent.sessions.undo(id());
+    for (const name of ["run.sh", "same.sh"])
+      assert.equal((await stat(folder.at("project", name))).mode & 0o777, 0o755);
+    await agent.sessions.redo(id());
+    assert.equal(await folder.read("project/run.sh"), "two\n");
+    assert.equal((await stat(folder.at("project/run.sh"))).mode & 0o111, 0);
+  });
+
+  it("takes back what it did where a path fails in the middle", async (t) => {
+    const { agent, folder, run, id } = await make(t, { "a.txt": "a", "z/b.txt": "b" });
+    await run(["write", { path: "a.txt", content: "A" }], ["write", { path: "z/b.txt", content: "B" }]);
+    const full = folder.at("project/z");
+    if (process.getuid?.() === 0) return t.skip("root may write everywhere");
+    await chmod(full, 0o555);
+    const error = await caught(agent.sessions.undo(id()));
+    const redone = await caught(agent.sessions.redo(id()));
+    await chmod(full, 0o755);
+    assert.ok(hasCode(error, "undo_conflict"));
+    assert.ok(hasCode(redone, "nothing_to_undo"));
+    assert.equal(await folder.read("project/a.txt"), "A");
+    assert.equal((await agent.sessions.undo(id())).files.length, 2);
+    assert.equal(await folder.read("project/a.txt"), "a");
+  });
+});

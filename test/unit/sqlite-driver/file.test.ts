@@ -1,0 +1,309 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, open, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, it } from "node:test";
+import Sqlite from "better-sqlite3";
+import { hasCode } from "gantry";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { APPLICATION_ID, MIGRATIONS, VERSION } from "../../../adapters/sqlite-driver/schema.js";
+import { listStatement, messagesStatement, runsStatement, UNFINISHED } from "../../../adapters/sqlite-driver/reads.js";
+import {
+  aHolder,
+  aMessage,
+  aRun,
+  aSession,
+  change,
+  growing,
+  leaseOf,
+  someMessages,
+  textOf,
+} from "../../../src/testing/session-driver/rule.js";
+
+describe("the file of SqliteDriver", () => {
+  let folder = "";
+  let path = "";
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), "gantry-sqlite-"));
+    path = join(folder, "home", "sessions.db");
+  });
+  afterEach(() => rm(folder, { recursive: true, force: true }));
+
+  async function opened(options: { maxPages?: number } = {}): Promise<SqliteDriver> {
+    const driver = new SqliteDriver({ path, ...options });
+    await driver.open();
+    return driver;
+  }
+
+  /** The file must be refused with a reason, byte for byte as before. */
+  async function refused(reason: RegExp): Promise<void> {
+    const before = await readFile(path);
+    const driver = new SqliteDriver({ path });
+    await assert.rejects(driver.open(), (error) => hasCode(error, "store") && reason.test(error.message));
+    await driver.close();
+    assert.deepEqual(await readFile(path), before);
+  }
+
+  it("is for its owner alone, with what lies beside it and its folder, whatever the umask", async () => {
+    const before = process.umask(0);
+    try {
+      const driver = await opened();
+      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+      const files = await readdir(join(folder, "home"));
+      assert.deepEqual(files.sort(), ["sessions.db", "sessions.db-shm", "sessions.db-wal"]);
+      for (const file of files) assert.equal((await stat(join(folder, "home", file))).mode & 0o777, 0o600, file);
+      assert.equal((await stat(join(folder, "home"))).mode & 0o777, 0o700);
+      await driver.close();
+      assert.deepEqual(await readdir(join(folder, "home")), ["sessions.db"], "folded in at close");
+    } finally {
+      process.umask(before);
+    }
+  });
+
+  it("that others could read is closed to them", async () => {
+    await (await opened()).close();
+    const handle = await open(path);
+    await handle.chmod(0o644);
+    await handle.close();
+    await (await opened()).close();
+    assert.equal((await stat(path)).mode & 0o777, 0o600);
+  });
+
+  it("of a newer version is refused, untouched", async () => {
+    await (await opened()).close();
+    const db = new Sqlite(path);
+    db.pragma(`user_version = ${VERSION + 1}`);
+    db.close();
+    await refused(/newer gantry/);
+  });
+
+  it("of a newer version whose version is still in the log is refused too", async () => {
+    const driver = await opened();
+    await driver.close();
+    const db = new Sqlite(path);
+    db.pragma(`user_version = ${VERSION + 1}`);
+    const second = new SqliteDriver({ path });
+    await assert.rejects(second.open(), (error) => hasCode(error, "store") && /newer gantry/.test(error.message));
+    db.close();
+  });
+
+  it("of version 1 is brought to this one, with all that was in it, and runs can be stored", async () => {
+    await mkdir(join(folder, "home"));
+    const old = new Sqlite(path);
+    old.exec(MIGRATIONS[0] ?? "");
+    old.pragma(`application_id = ${APPLICATION_ID}`);
+    old.pragma("user_version = 1");
+    const session = aSession("a", { alias: "x", title: "Old", lastSeq: 2 });
+    const { id, alias, title, projectDir, createdAt, updatedAt } = session;
+    old
+      .prepare("INSERT INTO sessions VALUES (1, ?, ?, ?, 0, 'lab', 'm1', 'low', ?, '', ?, 0, 2, ?, ?, 0, 0, 0, 0, '')")
+      .run(id, alias, title, projectDir, id, createdAt, updatedAt);
+    const messages = [aMessage("a", 1), growing("a", 2)];
+    for (const { seq, finished, id, role, createdAt, parts } of messages)
+      old
+        .prepare("INSERT INTO messages VALUES (?, 1, 1, ?, '', ?, ?, ?, '', '', 0, ?, ?)")
+        .run(seq, seq, Number(finished), id, role, createdAt, JSON.stringify(parts));
+    // Parts were numbered with gaps, where the answer had a part without text.
+    for (const [part, type, text] of [
+      [1, "reasoning", "h"],
+      [1, "reasoning", "m"],
+      [3, "text", "so "],
+      [3, "text", "far"],
+    ] as const)
+      old
+        .prepare("INSERT INTO pieces (message, part, type, text) VALUES (2, ?, ?, ?)")
+        .run(part, type, JSON.stringify(text));
+    old.prepare("INSERT INTO leases VALUES ('a', 7, 'h', ?, 0)").run(JSON.stringify(aHolder("h")));
+    old.exec("UPDATE fence SET last = 7");
+    old.close();
+
+    const driver = await opened();
+    assert.deepEqual(await driver.get("x"), session);
+    assert.deepEqual((await driver.messages("a")).map(textOf), ["text 1", "hm|so far"]);
+    assert.equal((await driver.list({ limit: 1 })).total, 1);
+    const lease = await leaseOf(driver, "a", "h2");
+    assert.equal(lease.fence, 8, "fences go on");
+    const run = aRun("r1", "a", { key: "k" });
+    await driver.write("a", change({ add: [aMessage("a", 3)], runs: [run], fence: lease.fence }));
+    assert.deepEqual(await driver.run("r1"), { run, holder: aHolder("h2") });
+    await driver.close();
+    const db = new Sqlite(path);
+    assert.equal(db.pragma("user_version", { simple: true }), VERSION);
+    assert.equal(db.pragma("integrity_check", { simple: true }), "ok");
+    db.close();
+  });
+
+  it("of another program is refused, untouched", async () => {
+    await (await opened()).close();
+    await rm(path);
+    const db = new Sqlite(path);
+    db.exec("CREATE TABLE bookmarks (url TEXT)");
+    db.close();
+    await refused(/another program/);
+  });
+
+  it("that is no database is refused, untouched", async () => {
+    await (await opened()).close();
+    await writeFile(path, "these are my notes, not sessions. ".repeat(40));
+    await refused(/damaged or no database/);
+    await writeFile(path, "short");
+    await refused(/damaged or no database/);
+  });
+
+  it("that is damaged rejects with StoreError and is left as it is", async () => {
+    const driver = await opened();
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 200) });
+    await driver.close();
+    const whole = await readFile(path);
+    const cut = Buffer.from(whole.subarray(0, 100));
+    await writeFile(path, cut);
+    await refused(/./);
+    const garbled = Buffer.from(whole);
+    garbled.fill(0x5a, 4096);
+    await writeFile(path, garbled);
+    const second = new SqliteDriver({ path });
+    const use = async (): Promise<void> => {
+      await second.open();
+      await second.messages("a");
+    };
+    await assert.rejects(use(), (error) => hasCode(error, "store") && error.message.includes("damaged"));
+    await second.close();
+    assert.equal(Buffer.compare(await readFile(path), garbled), 0);
+  });
+
+  it("that cannot be made is told with a reason", async () => {
+    await writeFile(join(folder, "home"), "a file where a folder should be");
+    const driver = new SqliteDriver({ path });
+    await assert.rejects(driver.open(), (error) => hasCode(error, "store") && error.message.includes(path));
+    await driver.close();
+  });
+
+  it("that is full refuses writes and stays as it was; with room again it goes on", async () => {
+    const driver = await opened({ maxPages: 60 });
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
+    await driver.create({ session: aSession("b"), messages: someMessages("b", 1, 40) });
+    const large = aMessage("a", 3, { parts: [{ type: "text", text: "x".repeat(500_000) }] });
+    const before = [await driver.get("a"), await driver.messages("a")];
+    const results = await Promise.allSettled([
+      driver.write("b", change({ set: { title: "fits" } })),
+      driver.write("a", change({ add: [large], set: { title: "half" }, sync: true })),
+      driver.write("b", change({ set: { model: "fits too" } })),
+    ]);
+    assert.deepEqual(
+      results.map((result) => result.status),
+      ["fulfilled", "rejected", "fulfilled"],
+    );
+    const [, refusal] = results;
+    assert.ok(refusal?.status === "rejected" && hasCode(refusal.reason, "store"));
+    assert.match(refusal.reason.message, /no room left/);
+    assert.deepEqual([await driver.get("a"), await driver.messages("a")], before);
+    assert.deepEqual([(await driver.get("b"))?.title, (await driver.get("b"))?.model], ["fits", "fits too"]);
+    await driver.close();
+
+    const roomy = await opened();
+    await roomy.write("a", change({ add: [large], set: { title: "whole" } }));
+    assert.equal((await roomy.get("a"))?.title, "whole");
+    await roomy.close();
+  });
+
+  it("holds nothing of a session that was deleted", async () => {
+    const driver = await opened();
+    const secret = "correct horse battery staple";
+    const parts = [{ type: "text" as const, text: `${secret} `.repeat(400) }];
+    await driver.create({
+      session: aSession("a", { title: secret }),
+      messages: [aMessage("a", 1, { parts }), growing("a", 2)],
+    });
+    await driver.write("a", change({ append: [{ messageId: "a-2", part: 0, type: "text", text: secret }] }));
+    await driver.delete(["a"]);
+    await driver.close();
+    assert.equal((await readFile(path)).includes(secret), false);
+  });
+
+  it("keeps the log short by itself, in a pause", async () => {
+    const driver = await opened();
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 300) });
+    const log = async (): Promise<number> => (await stat(`${path}-wal`)).size;
+    assert.ok((await log()) > 0);
+    while ((await log()) > 0) await new Promise((resolve) => setTimeout(resolve, 50));
+    await driver.close();
+  });
+
+  it("is worked on with statements that are kept: since Node 24.19 a collected one aborts the process", async () => {
+    const adapter = new URL("../../../adapters/sqlite-driver/", import.meta.url);
+    for (const name of await readdir(adapter)) {
+      const text = await readFile(new URL(name, adapter), "utf8");
+      if (name !== "kept.ts") assert.doesNotMatch(text, /\.(prepare|pragma)\(/, `${name} goes around kept.ts`);
+    }
+  });
+
+  it("can be opened twice at once, closed and opened again", async () => {
+    const driver = new SqliteDriver({ path });
+    await Promise.all([driver.open(), driver.open()]);
+    await driver.open();
+    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    const other = await opened();
+    await other.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
+    await driver.close();
+    await driver.open();
+    assert.equal(textOf((await driver.messages("a"))[0]), "x");
+    await Promise.all([driver.close(), other.close()]);
+  });
+
+  it("says that it is ours, and every connection has its pragmas", async () => {
+    await (await opened()).close();
+    const db = new Sqlite(path);
+    assert.equal(db.pragma("application_id", { simple: true }), APPLICATION_ID);
+    assert.equal(db.pragma("user_version", { simple: true }), VERSION);
+    assert.equal(db.pragma("journal_mode", { simple: true }), "wal");
+    db.close();
+  });
+
+  it("answers lists, pages and the newest of a chain from indexes, without sorting", async () => {
+    await (await opened()).close();
+    const db = new Sqlite(path);
+    const plan = (sql: string): string => {
+      const values = Array.from({ length: (sql.match(/\?/g) ?? []).length }, () => 1);
+      const steps = db.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[];
+      return steps.map((step) => step.detail).join("; ");
+    };
+    const queries = [
+      listStatement({ limit: 1 }).page,
+      listStatement({ limit: 1, before: { updatedAt: "", id: "" } }).page,
+      listStatement({ limit: 1, projectDir: "/" }).page,
+      listStatement({ limit: 1, projectDir: "/", before: { updatedAt: "", id: "" } }).page,
+      listStatement({ limit: 1, emptyBefore: "" }).page,
+      listStatement({ limit: 1, emptyBefore: "" }).count,
+      ...(["session", "chain"] as const).flatMap((scope) => [
+        messagesStatement({ scope }).sql,
+        messagesStatement({ scope, after: 1, limit: 1 }).sql,
+        messagesStatement({ scope, before: 1, limit: 1 }).sql,
+      ]),
+      ...[
+        {},
+        { before: { startedAt: "", id: "" } },
+        { sessionId: "a" },
+        { sessionId: "a", before: { startedAt: "", id: "" } },
+      ].flatMap((query) =>
+        [undefined, "running" as const].map((state) => runsStatement({ limit: 1, ...query }, state).sql),
+      ),
+      "SELECT * FROM sessions WHERE root = (SELECT root FROM sessions WHERE id = ?) AND cut = '' ORDER BY idx DESC LIMIT 1",
+      "SELECT * FROM sessions WHERE alias = ? AND alias <> ''",
+      "SELECT n FROM messages WHERE chain = ? AND id = ? AND finished = 0",
+      "UPDATE messages SET cut = '' WHERE chain = ? AND cut = ? AND cut <> ''",
+    ];
+    for (const sql of queries) {
+      const steps = plan(sql);
+      assert.match(steps, /USING (COVERING )?INDEX/, `${sql}: ${steps}`);
+      assert.doesNotMatch(steps, /TEMP B-TREE/, `${sql}: ${steps}`);
+    }
+    assert.match(plan(listStatement({ limit: 1, projectDir: "/" }).page), /sessions_of_dir/);
+    assert.match(plan(listStatement({ limit: 1, emptyBefore: "" }).page), /sessions_empty/);
+    assert.match(plan(listStatement({ limit: 1, spawnedBy: "a" }).page), /sessions_spawned/);
+    assert.match(plan(runsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
+    assert.match(plan(runsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
+    assert.match(plan(runsStatement({ limit: 1, sessionId: "a" }, "running").sql), /runs_of_chain_state/);
+    assert.match(plan(UNFINISHED), /runs_of_chain_state \(root=\? AND state=\?\)/, "not all runs of a chain");
+    db.close();
+  });
+});

@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { describe, it } from "node:test";
+import { hasCode, silentLogger } from "gantry";
+import descriptor from "gantry/adapters/sqlite-driver";
+import { tempDir } from "../../helpers/temp.js";
+
+const context = { where: "/c/config.json: session", configDir: "/c", home: "/home/u/.gantry", projectDir: "/p" };
+const parse = (raw: Record<string, unknown>): unknown => descriptor.parse(raw, context);
+
+describe("options of sqlite-driver", () => {
+  it("have defaults", () => {
+    assert.deepEqual(parse({}), { path: "", durability: "full" });
+  });
+
+  it("lead to a store in gantry's home, or from the config file's folder", async (t) => {
+    const folder = await tempDir(t, { "home/.keep": "", "conf/.keep": "" });
+    const places = { home: folder.at("home"), configDir: folder.at("conf") };
+    for (const [path, at] of [
+      ["", "home/sessions.db"],
+      ["data/s", "conf/data/s"],
+      [folder.at("abs/s"), "abs/s"],
+    ] as const) {
+      const all = { ...context, ...places, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
+      const driver = await descriptor.create!(descriptor.parse({ path }, context), all);
+      await driver.open();
+      await driver.close();
+      assert.ok(existsSync(folder.at(at)), at);
+    }
+  });
+
+  it("are refused with the key and what was expected", () => {
+    const wrong: [Record<string, unknown>, RegExp][] = [
+      [{ durabilty: "full" }, /^\/c\/config\.json: session\.durabilty: unknown key/],
+      [{ path: 7 }, /^\/c\/config\.json: session\.path: expected a path/],
+      [{ path: "a\0b" }, /^\/c\/config\.json: session\.path: expected a path/],
+      [
+        { durability: "some" },
+        /^\/c\/config\.json: session\.durability: expected one of "full", "normal", got "some"$/,
+      ],
+    ];
+    for (const [raw, message] of wrong) {
+      assert.throws(
+        () => parse(raw),
+        (error) => hasCode(error, "config") && message.test(error.message),
+      );
+    }
+  });
+});

@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { found, textOf, turn, use, work } from "../../helpers/task-worker.js";
+
+const PACKAGE = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
+
+describe("small tasks in a repository, judged by its own tests", () => {
+  it("mends a failing test at its cause", async (t) => {
+    const total = [
+      "/** Price of a basket in cents, with the discount of its size. */",
+      "export function total(items) {",
+      "  let sum = 0;",
+      "  for (let i = 0; i <= items.length - 1; i++) {",
+      "    sum += items[i].price * items[i].count;",
+      "  }",
+      "  if (items.length > 10) return Math.floor(sum * 0.9);",
+      "  return sum;",
+      "}",
+      "",
+    ].join("\n");
+    const test = [
+      'import assert from "node:assert/strict";',
+      'import { test } from "node:test";',
+      'import { total } from "../src/total.js";',
+      "",
+      'test("ten things or more are cheaper", () => {',
+      "  const ten = Array.from({ length: 10 }, () => ({ price: 100, count: 1 }));",
+      "  assert.equal(total(ten), 900);",
+      "});",
+      'test("few are not", () => assert.equal(total([{ price: 5, count: 3 }]), 15));',
+      "",
+    ].join("\n");
+    const done = await work(t, {
+      files: { "package.json": PACKAGE, "src/total.js": total, "test/total.test.js": test },
+      prompt: "A test fails. Find out why and mend it.",
+      *worker() {
+        const [run] = yield turn(use("bash", { command: "node --test 2>&1 | tail -60" }));
+        const place = found(run!.text, /test\/(total\.test\.js)/);
+        const [tested, code] = yield turn(
+          use("read", { path: `test/${place}` }),
+          use("grep", { pattern: "items.length", path: "src" }),
+        );
+        assert.match(tested!.text, /length: 10/);
+        found(code!.text, /items\.length > 10/);
+        const [edited] = yield turn(
+          use("edit", {
+            path: "src/total.js",
+            old_string: "  if (items.length > 10) return Math.floor(sum * 0.9);",
+            new_string: "  if (items.length >= 10) return Math.floor(sum * 0.9);",
+          }),
+        );
+        found(edited!.text, /Edited src\/total\.js/);
+        const [again] = yield turn(use("bash", { command: "node --test" }));
+        found(again!.text, /^[#ℹ] fail 0$/m);
+        return "The discount began at eleven things instead of ten (src/total.js). All tests pass now.";
+      },
+    });
+    assert.match(done.answer, /src\/total\.js/);
+    assert.equal((await done.git("diff", "--stat", "--", "test")).trim(), "", "the test is as it was");
+  });
+
+  it("renames a function across files, and nothing that only sounds like it", async (t) => {
+    const users = Object.fromEntries(
+      ["a", "b", "c", "d"].map((name) => [
+        `src/${name}.js`,
+        [
+          'import { getUser } from "./users.js";',
+          "",
+          `export function ${name}(id) {`,
+          "  // getUserName is another one.",
+          "  return getUser(id).name + getUser(id).id;",
+          "}",
+          "",
+        ].join("\n"),
+      ]),
+    );
+    const own = [
+      "export function getUser(id) {",
+      '  return { id, name: "n" };',
+      "}",
+      "export function getUserName(id) {",
+      "  return getUser(id).name;",
+      "}",
+      "",
+    ].join("\n");
+    const test = [
+      'import assert from "node:assert/strict";',
+      'import { readFileSync } from "node:fs";',
+      'import { test } from "node:test";',
+      'test("the new name is there and the old one is not", async () => {',
+      '  const users = await import("../src/users.js");',
+      '  assert.deepEqual(Object.keys(users).sort(), ["findUser", "getUserName"]);',
+      '  for (const name of ["a", "b", "c", "d"]) {',
+      "    const one = await import(`../src/${name}.js`);",
+      '    assert.equal(one[name](1), "n1");',
+      '    assert.match(readFileSync(`src/${name}.js`, "utf8"), /getUserName is another one/);',
+      "  }",
+      "});",
+      "",
+    ].join("\n");
+    const done = await work(t, {
+      files: { "package.json": PACKAGE, "src/users.js": own, ...users, "test/users.test.js": test },
+      prompt: "Rename getUser to findUser everywhere.",
+      *worker({ tools }) {
+        assert.ok(tools.includes("multiedit"));
+        const [places] = yield turn(use("grep", { pattern: "\\bgetUser\\b", path: "." }));
+        const files = [...new Set([...places!.text.matchAll(/src\/\w+\.js/g)].map(([file]) => file))].sort();
+        assert.equal(files.length, 5);
+        yield { uses: files.map((path) => use("read", { path })) };
+        const edits = [
+          { old_string: "getUser(", new_string: "findUser(", replace_all: true },
+          { old_string: "{ getUser }", new_string: "{ findUser }" },
+        ];
+        const done = yield {
+          text: "Now the change.",
+          uses: files.map((path) =>
+            use("multiedit", { path, edits: path === "src/users.js" ? edits.slice(0, 1) : edits }),
+          ),
+        };
+        for (const { text } of done) found(text, /Edited src/);
+        const [left] = yield turn(use("grep", { pattern: "\\bgetUser\\b", path: "src" }));
+        assert.doesNotMatch(left!.text, /getUser\(/);
+        return "getUser is findUser in 5 files.";
+      },
+    });
+    assert.equal((await done.git("diff", "--name-only")).trim().split("\n").length, 5);
+    assert.match(await textOf(done.folder, "src/users.js"), /export function getUserName/);
+  });
+
+  it("works beside what somebody else has not committed, and leaves that alone", async (t) => {
+    const done = await work(t, {
+      files: {
+        "package.json": PACKAGE,
+        "src/slug.js": 'export const slug = (text) => text.toLowerCase().replace(" ", "-");\n',
+        "notes.md": "# Notes\n",
+        "test/slug.test.js":
+          'import assert from "node:assert/strict";\nimport { test } from "node:test";\nimport { slug } from "../src/slug.js";\ntest("slug", () => assert.equal(slug("A b C"), "a-b-c"));\n',
+      },
+      uncommitted: { "notes.md": "# Notes\n\nHalf a thought\n", "draft.txt": "mine\n" },
+      prompt: "slug() replaces only the first blank. Mend it.",
+      *worker() {
+        const [status] = yield turn(use("bash", { command: "git status --short" }));
+        found(status!.text, / M notes\.md/);
+        yield turn(use("read", { path: "src/slug.js" }));
+        yield turn(
+          use("edit", { path: "src/slug.js", old_string: 'replace(" ", "-")', new_string: 'replaceAll(" ", "-")' }),
+        );
+        const [run] = yield turn(use("bash", { command: "node --test" }));
+        found(run!.text, /^[#ℹ] fail 0$/m);
+        return "Done: src/slug.js. Your changes in notes.md and draft.txt are as they were.";
+      },
+    });
+    assert.equal(await textOf(done.folder, "notes.md"), "# Notes\n\nHalf a thought\n");
+    assert.equal((await done.git("status", "--short")).trim(), "M notes.md\n M src/slug.js\n?? draft.txt");
+  });
+});

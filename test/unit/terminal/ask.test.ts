@@ -1,0 +1,200 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { GantryClient, type Ask } from "gantry/client";
+import { Desk } from "../../../adapters/terminal/desk.js";
+import { frameOf } from "../../../adapters/terminal/frame.js";
+import { Keyboard } from "../../../adapters/terminal/keys.js";
+import { textOf } from "../../../adapters/terminal/spans.js";
+import { Transcript } from "../../../adapters/terminal/transcript.js";
+import type { Hooks } from "../../helpers/temp.js";
+
+const CHOICES = ["Allow", "Always allow this", "Reject"];
+
+function asked(more: Partial<Ask> = {}): Ask {
+  const choices = CHOICES.map((label) => ({ id: label, label, kind: "allow_once" as const }));
+  const base = {
+    id: "first",
+    session_id: "s",
+    run_id: "r",
+    kind: "permission",
+    tool: "bash",
+    title: "Run it",
+    reason: "",
+  };
+  return { ...base, input: { command: "make" }, diff: [], locations: [], choices, free_text: false, ...more } as Ask;
+}
+
+/** A desk with a clock that stands, and what it sent as answers. */
+function deskOf(hooks: Hooks, columns = 80, rows = 24) {
+  const clock = { now: 0 };
+  const sent: string[] = [];
+  const client = new GantryClient({
+    url: "http://127.0.0.1:9",
+    fetch: async (input, init) => {
+      sent.push(`${new URL(String(input)).pathname} ${typeof init?.body === "string" ? init.body : ""}`);
+      return Promise.reject(new TypeError("nobody listens here"));
+    },
+  });
+  const nothing = () => undefined;
+  const own = { client, wishes: {}, place: "here", commands: [], run: nothing, leave: nothing, suspend: nothing };
+  const desk = new Desk({ ...own, wheel: nothing, now: () => clock.now });
+  hooks.after(() => desk.close());
+  const keyboard = new Keyboard((input) => desk.press(input));
+  const transcript = new Transcript();
+  return {
+    desk,
+    clock,
+    sent,
+    type: (text: string) => keyboard.feed(text),
+    ask: (...asks: Ask[]) => {
+      const session = { id: "s", title: "", provider: "", model: "", mode: "ask", reasoning_effort: "" };
+      const state = { type: "state", session, run: { id: "r", state: "waiting" }, plan: [], asks };
+      desk.conversation.page.apply(state as unknown as Parameters<typeof desk.conversation.page.apply>[0]);
+      desk.changed();
+    },
+    screen: () => frameOf(desk, transcript, columns, rows, 0).rows.map(textOf),
+  };
+}
+
+describe("a question that comes while somebody is at the keyboard", () => {
+  it("is not answered by keys that were on their way", (t) => {
+    const { clock, sent, type, ask, screen } = deskOf(t);
+    ask(asked());
+    // Held keys, and a hasty person: each key within the time puts it off.
+    for (const keys of ["\r", "\u001b[B", "\r", "\u001b[A\r"]) {
+      clock.now += 400;
+      type(keys);
+    }
+    assert.deepEqual(sent, []);
+    assert.ok(!screen().some((row) => row.includes("❯ 1")));
+    clock.now += 500;
+    type("\r");
+    assert.deepEqual(sent, []);
+    type("1");
+    assert.ok(screen().some((row) => row.includes("❯ 1 Allow")));
+    type("\r\r\r");
+    assert.deepEqual(sent, ['/api/asks/first {"choice":"Allow"}']);
+  });
+
+  it("is not answered by a text that begins like an answer, which is not lost either", (t) => {
+    const { desk, clock, sent, type, ask } = deskOf(t);
+    ask(asked());
+    type("1. first\r");
+    assert.deepEqual(
+      sent.filter((one) => one.startsWith("/api/asks")),
+      [],
+    );
+    assert.match(sent[0] ?? "", /"message":"1\. first"/);
+    clock.now += 10_000;
+    ask(asked({ id: "second" }));
+    clock.now += 10_000;
+    for (const one of "1 more") type(one);
+    assert.equal(desk.editor.text, " more");
+    type("\r");
+    assert.deepEqual(
+      sent.filter((one) => one.startsWith("/api/asks")),
+      [],
+    );
+  });
+
+  it("is not answered by what answered the one before", (t) => {
+    const { desk, clock, sent, type, ask } = deskOf(t);
+    ask(asked());
+    clock.now += 1_000;
+    type("1\r");
+    ask(asked({ id: "second" }));
+    type("1\r1\r");
+    clock.now += 400;
+    type("1\r");
+    assert.equal(sent.length, 1);
+    assert.equal(desk.editor.text, "");
+    clock.now += 600;
+    type("3\r");
+    assert.equal(sent[1], '/api/asks/second {"choice":"Reject"}');
+    // Nor in between, where none is there.
+    ask();
+    type("1\r");
+    assert.equal(sent.length, 2);
+    assert.equal(desk.editor.text, "1");
+  });
+
+  it("leaves the keys to what is being written", (t) => {
+    const { desk, clock, sent, type, ask, screen } = deskOf(t);
+    type("half a sent");
+    ask(asked());
+    clock.now += 1_000;
+    type("ence 1");
+    assert.equal(desk.editor.text, "half a sentence 1");
+    assert.ok(screen().some((row) => row.includes("Tab to answer")));
+    type("\t1\r");
+    assert.equal(sent.length, 1);
+    assert.equal(desk.editor.text, "half a sentence 1");
+  });
+});
+
+describe("what is about to be allowed", () => {
+  it("is there as a whole, each character of it", (t) => {
+    const hidden = [
+      "echo ok \u001b]; rm -rf ~; #\u0007",
+      "echo ok \u001b]8;; rm -rf ~ #",
+      "echo ok \u009d rm -rf ~\u009c",
+      "echo ok \u001bP rm -rf ~\u001b\\",
+      "echo ok # \r\n rm -rf ~",
+      "echo ok # \u202e rm -rf ~",
+      "echo ok \u001b[8m rm -rf ~",
+    ];
+    for (const command of hidden) {
+      const { ask, screen } = deskOf(t);
+      ask(asked({ title: command, input: {} }));
+      assert.ok(
+        screen().some((row) => row.includes("rm -rf ~")),
+        JSON.stringify(command),
+      );
+      const diff = [{ path: command, old_text: null, new_text: command }];
+      for (const more of [{ input: { command } }, { diff }, { input: command }]) {
+        const { ask, screen } = deskOf(t);
+        ask(asked({ title: command, ...more }));
+        const rows = screen();
+        const about = rows.slice(rows.findIndex((row) => row.includes("May it?")) + 1);
+        assert.match(rows.join("\n"), /May it\? echo ok[^]*rm -rf ~/, JSON.stringify(command));
+        assert.ok(
+          about.some((row) => row.includes("rm -rf ~")),
+          JSON.stringify(more),
+        );
+      }
+    }
+    const { ask, screen } = deskOf(t);
+    // A comment in one line is not what stands in the next.
+    ask(asked({ title: "# harmless\nrm -rf ~" }));
+    assert.ok(screen().some((row) => row.includes("# harmless ⏎ rm -rf ~")));
+  });
+
+  it("says how much of it is below the edge, and what can be answered stays in sight", (t) => {
+    for (const [columns, rows] of [
+      [80, 24],
+      [40, 10],
+      [30, 8],
+    ] as const) {
+      const { clock, type, ask, screen } = deskOf(t, columns, rows);
+      const command = `${Array.from({ length: 400 }, (_, i) => `echo ${i}`).join("\n")}\nthe end of it`;
+      ask(asked({ title: `Run ${"a very long title ".repeat(40)}`, input: { command } }));
+      const seen = screen();
+      assert.equal(seen.length, rows);
+      assert.ok(
+        seen.some((row) => /↓ [34]\d\d more rows: PgDn/.test(row)),
+        seen.join("\n"),
+      );
+      assert.ok(seen.some((row) => row.includes("1 Allow")));
+      clock.now += 1_000;
+      type("\u001b[A");
+      assert.ok(screen().some((row) => row.includes("❯ 3 Reject")));
+      for (let i = 0; i < 450; i += 1) type("\u001b[6~");
+      const last = screen();
+      assert.ok(
+        last.some((row) => row.includes("the end of it")),
+        last.join("\n"),
+      );
+      assert.ok(last.some((row) => row.includes("that is all of it")));
+    }
+  });
+});

@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { filesIn, filesLike, wordAt } from "../../../adapters/terminal/completion.js";
+import { diffRows } from "../../../adapters/terminal/diff-rows.js";
+import { Editor } from "../../../adapters/terminal/editor.js";
+import { Keyboard, type Input } from "../../../adapters/terminal/keys.js";
+import { textOf } from "../../../adapters/terminal/spans.js";
+
+describe("what a terminal sends", () => {
+  const read = (...chunks: string[]): string[] => {
+    const told: Input[] = [];
+    const keyboard = new Keyboard((input) => told.push(input));
+    for (const chunk of chunks) keyboard.feed(chunk);
+    keyboard.close();
+    return told.map((one) => {
+      if (one.type === "wheel") return `wheel ${one.rows}`;
+      if (one.type !== "key") return `${one.type} ${one.text}`;
+      return `${one.ctrl ? "C-" : ""}${one.alt ? "M-" : ""}${one.shift ? "S-" : ""}${one.name}`;
+    });
+  };
+
+  it("is keys, text, pastes and the wheel, in whatever pieces it comes", () => {
+    const all =
+      "ä漢\r\u001b[A\u001b[1;5H\u001b[5~\u001bOB\u0003\u001b\r\u001b[13;2u\u001b[<64;1;1M\u001b[200~a\r\nb\u001b[A\u001b[201~\u007f";
+    const wanted = ["text ä漢", "enter", "up", "C-home", "pageup", "down", "C-c", "M-enter", "S-enter", "wheel 3"];
+    wanted.push("paste a\nb\u001b[A", "backspace");
+    assert.deepEqual(read(all), wanted);
+    const each = read(...all.slice(2)).map((one) => one);
+    assert.deepEqual(each, wanted.slice(1));
+    // A mouse that tells its button and place in characters types nothing.
+    assert.deepEqual(read("\u001b[M !!a", ..."\u001b[M`1mb"), ["text a", "text b"]);
+  });
+
+  it("is one text when it was pasted, however long and in whatever pieces", () => {
+    const text = `${"漢字 and words\n".repeat(8_000)}\u001b[20`;
+    const all = `\u001b[200~${text}\u001b[201~x`;
+    for (const size of [1, 7, 4096, all.length]) {
+      const pieces = Array.from({ length: Math.ceil(all.length / size) }, (_, i) =>
+        all.slice(i * size, (i + 1) * size),
+      );
+      assert.deepEqual(read(...pieces), [`paste ${text}`, "text x"]);
+    }
+  });
+
+  it("is nothing where a terminal answers something that nobody asked", () => {
+    assert.deepEqual(read("\u001b[?1;2c", "\u001b[>0;276;0c", "\u001b[200"), []);
+  });
+});
+
+describe("a prompt", () => {
+  it("is edited by whole characters, in lines, and remembers", () => {
+    const editor = new Editor();
+    editor.insert("one 👩‍👩‍👧\u0007\u001b");
+    assert.equal(editor.text, "one 👩‍👩‍👧");
+    editor.backspace();
+    assert.equal(editor.text, "one ");
+    editor.insert("two\nthree");
+    editor.up();
+    editor.lineEnd();
+    editor.insert("!");
+    assert.equal(editor.text, "one two!\nthree");
+    editor.killWord();
+    editor.down();
+    editor.lineStart();
+    editor.yank();
+    assert.equal(editor.text, "one \ntwo!three");
+    assert.equal(editor.take(), "one \ntwo!three");
+    editor.insert("draft");
+    editor.up();
+    assert.equal(editor.text, "one \ntwo!three");
+    editor.lineEnd();
+    editor.down();
+    assert.equal(editor.text, "draft");
+  });
+
+  it("proposes what is meant, and names what is there", () => {
+    assert.deepEqual(wordAt("see @li", 7), { sign: "@", from: 4, word: "li" });
+    assert.deepEqual(wordAt("/mo", 3), { sign: "/", from: 0, word: "mo" });
+    assert.equal(wordAt("mail a@b.c", 10), undefined);
+    const files = ["src/index.ts", "lib/a list.ts", "index.html"];
+    assert.deepEqual(
+      filesLike("ind", files).map(({ text }) => text),
+      ["@index.html ", "@src/index.ts "],
+    );
+    assert.deepEqual(filesIn("@lib/a\\ list.ts and @nothing and @index.html", files), ["lib/a list.ts", "index.html"]);
+  });
+});
+
+describe("a diff", () => {
+  const rows = (before: string | null, after: string, most = 100) =>
+    diffRows({ path: "a", old_text: before, new_text: after }, 40, most).map((row) => textOf(row).trimEnd());
+
+  it("is what is common, and what is not", () => {
+    assert.deepEqual(rows("a\nb\nc\nd\ne\nf\ng\n", "a\nb\nc\nX\ne\nf\ng\n"), [
+      "a +1 -1",
+      "  ⋯",
+      "  b",
+      "  c",
+      "- d",
+      "+ X",
+      "  e",
+      "  f",
+      "  ⋯",
+    ]);
+    assert.deepEqual(rows(null, "one\n"), ["new file a +1 -0", "+ one"]);
+    assert.deepEqual(rows("one\n", ""), ["a +0 -1", "- one"]);
+    assert.equal(rows(null, "x\n".repeat(500), 10).length, 10);
+    // Too much to compare line by line is told all the same.
+    const long = (name: string) => Array.from({ length: 3000 }, (_, i) => `${name}${i}`).join("\n");
+    assert.match(rows(long("a"), long("b"))[0] ?? "", /\+3000 -3000/);
+  });
+});

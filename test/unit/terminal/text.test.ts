@@ -1,0 +1,109 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import stringWidth from "string-width";
+import { Prose } from "../../../adapters/terminal/markdown.js";
+import { clean, cut, graphemes, short, widthOf, written, writtenLine } from "../../../adapters/terminal/text.js";
+import { paint, span, textOf, wrap } from "../../../adapters/terminal/spans.js";
+import { PAYLOADS } from "../../helpers/terminal-payloads.js";
+
+describe("text of strangers", () => {
+  it("has nothing left that a terminal acts on, whatever it was", () => {
+    for (const payload of PAYLOADS) {
+      // eslint-disable-next-line no-control-regex -- what must not be there
+      assert.doesNotMatch(clean(payload), /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/u);
+      assert.doesNotMatch(writtenLine(payload), /\n/);
+      assert.match(clean(payload), /before/);
+      assert.match(clean(payload), /fter$/);
+      // Of what is written out nothing is missing.
+      // eslint-disable-next-line no-control-regex -- as above
+      assert.doesNotMatch(written(payload), /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/u);
+      for (const seen of payload.replace(/[^\u0020-\u007e]/gu, " ").split(/ +/))
+        assert.ok(written(payload).includes(seen));
+    }
+  });
+
+  it("does not vanish behind what has no end", () => {
+    for (const begin of ["\u001b]0;", "\u009d", "\u001bP", "\u001b_"]) {
+      assert.match(clean(`a ${begin} hidden\nseen\u0007`), /hidden\n.*seen/);
+      assert.match(clean(`a ${begin} hidden`), /hidden/);
+    }
+  });
+
+  it("takes no longer for what was made to take long", () => {
+    const texts = ["\u009d", "\u001b]", "\u001b[", " \u001b", "\n", " ", "\u0301", "a\u0301", "漢", "👩‍", "\u001b[1;"];
+    for (const text of texts)
+      for (const all of [text.repeat(50_000), `${text.repeat(50_000)}x`]) {
+        clean(all);
+        writtenLine(all);
+        new Prose().rows(all.slice(0, 20_000), 80);
+      }
+  });
+
+  it("keeps what people write", () => {
+    for (const text of ["plain", "äöü ß", "漢字かな", "👩‍👩‍👧 ❤️ 🇨🇭", "e\u0301", "עברית", "a\nb"])
+      assert.equal(clean(text), text);
+    assert.equal(clean("a\tb\r\nc"), "a    b\nc");
+    assert.equal(clean("\u001b[1;31mred\u001b[0m \u001b]8;;http://a\u0007link\u001b]8;;\u0007"), "red link");
+    assert.equal(clean("50%\r100%"), "50%␍100%");
+  });
+
+  it("is as wide as a terminal shows it", () => {
+    assert.deepEqual(["abc", "漢字", "👩‍👩‍👧", "e\u0301"].map(widthOf), [3, 4, 2, 1]);
+    assert.equal(cut("漢字漢字", 5), "漢字…");
+    assert.equal(cut("short", 5), "short");
+    assert.deepEqual([999, 1000, 99_949, 999_949, 1_200_000].map(short), ["999", "1.0k", "99.9k", "1000k", "1.2M"]);
+  });
+
+  it("has the characters and the width that it has, by whichever way they are found", () => {
+    const segmenter = new Intl.Segmenter(undefined, { granularity: "grapheme" });
+    for (const text of [
+      "añ\u0301漢\u3099字かな\u309a",
+      "한국어 \u1100\u1161",
+      "ж\u0483я",
+      "©️ 1️⃣ 👩‍👩‍👧🇨🇭",
+      "é漢 e\u0301 ❤️",
+      "Ꭰ ꙮ ﷽ กำ",
+    ]) {
+      assert.deepEqual(
+        graphemes(text),
+        Array.from(segmenter.segment(text), ({ segment }) => segment),
+      );
+      assert.equal(widthOf(text), stringWidth(text), text);
+    }
+  });
+
+  it("is laid out the same whether it came at once or bit by bit", () => {
+    const text = [
+      "# Heading\r\n",
+      "A **bold** word, `code`, 漢字 and 👩‍👩‍👧.\n\n- one\n  1. two\n\n> said\n\n---\n",
+      "```ts\nconst a = 1; // `b`\n\n```\n~~~\nopen\n",
+      `${"a long line of words ".repeat(500)}\n`,
+      "漢字".repeat(5_000),
+    ].join("");
+    const rows = (of: readonly (readonly { text: string }[])[]) => of.map((row) => row.map((one) => one.text).join(""));
+    const growing = new Prose([span("  ")]);
+    for (let at = 0; at < text.length; at += 97) growing.rows(text.slice(0, at), 60);
+    const whole = rows(new Prose([span("  ")]).rows(text, 60));
+    assert.deepEqual(rows(growing.rows(text, 60)), whole);
+    assert.equal(whole.join("").replace(/[ │]/g, "").includes("漢字".repeat(5_000)), true);
+    // Another width, and another text, are begun with anew.
+    assert.deepEqual(rows(growing.rows(text, 30)), rows(new Prose([span("  ")]).rows(text, 30)));
+    assert.deepEqual(rows(growing.rows("other", 30)), ["  other"]);
+  });
+
+  it("breaks between words, in words that are too long, and never within a character", () => {
+    const rows = (text: string, columns: number) => wrap([span(text)], columns).map(textOf);
+    assert.deepEqual(rows("one two three", 7), ["one two", "three"]);
+    assert.deepEqual(rows("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+    assert.deepEqual(rows("漢字漢字漢", 5), ["漢字", "漢字", "漢"]);
+    assert.deepEqual(rows("", 5), [""]);
+    assert.deepEqual(rows("漢", 1), ["?"]);
+    for (const columns of [1, 2, 3, 7, 20])
+      for (const row of rows("words 漢字 and 👩‍👩‍👧 some more-of-them-that-are-long", columns))
+        assert.ok(widthOf(row) <= columns);
+    const rest = wrap([span("a bold word", "bold")], 8, [span("> ")], [span("  ")]);
+    assert.deepEqual(rest.map(textOf), ["> a bold", "  word"]);
+    assert.equal(paint([span("x", "bad")], true), "\u001b[31mx\u001b[0m");
+    assert.equal(paint([span("x", "bad")], false), "x");
+  });
+});

@@ -1,0 +1,647 @@
+// Drivers that are wrong only when two calls meet: each must be caught for certain, so it stops where others can come between.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type {
+  AskAnswered,
+  ChainData,
+  ChainHead,
+  Instruction,
+  LeaseOptions,
+  RunRecord,
+  SessionChange,
+  SessionPage,
+  SessionQuery,
+  SessionStart,
+} from "gantry";
+import { LeaseLostError, SessionNotFoundError } from "gantry";
+import { MemoryDriver, MemoryStore, sessionDriverChecks } from "gantry/testing";
+import type { Check, StoreHold } from "gantry/testing";
+import { assertCaught } from "../../helpers/caught.js";
+
+const tick = () => new Promise((resolve) => setImmediate(resolve));
+
+/** A store in memory where the next change can be held up. */
+class Held extends MemoryStore {
+  /** The change that is held goes on when this resolves. */
+  #going: Promise<void> | undefined;
+  #part = 0;
+  #isTaken = false;
+  #waiting = 0;
+  /** Sessions that a driver counted by itself. */
+  counted = 0;
+  /** What a driver that is right does one after the other. */
+  turn: Promise<unknown> = Promise.resolve();
+
+  hold(part: number): StoreHold | undefined {
+    if (part > 1) return undefined;
+    let resolve = (): void => undefined;
+    this.#going = new Promise<void>((open) => (resolve = open));
+    [this.#part, this.#isTaken] = [part, false];
+    return {
+      waiting: async () => this.#waiting,
+      letGo: async () => {
+        this.#going = undefined;
+        resolve();
+      },
+    };
+  }
+
+  /** The first change that comes here stops; others pass. */
+  async stop(): Promise<void> {
+    if (this.#isTaken) return;
+    this.#isTaken = true;
+    await this.wait();
+  }
+
+  /** A reader on its way to another part of the store: there it waits for the change that is held. */
+  async next(): Promise<void> {
+    if (this.#part > 0) await this.behind();
+  }
+
+  /** Waits until the change that is held is done. */
+  async behind(): Promise<void> {
+    if (!this.#going) return;
+    await this.wait();
+    await tick();
+  }
+
+  async wait(): Promise<void> {
+    this.#waiting++;
+    await this.#going;
+    this.#waiting--;
+  }
+}
+
+/** As the one that it extends, but a write stops at its end. */
+class Driver extends MemoryDriver {
+  readonly memory: Held;
+  constructor(memory: Held) {
+    super(memory);
+    this.memory = memory;
+  }
+  rootOf(id: string): string {
+    return this.memory.sessions.get(id)?.session.chain.root ?? id;
+  }
+}
+
+/** What changes something waits for its turn, and stops at its end. */
+class Right extends Driver {
+  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const before = this.memory.turn;
+    const mine = (async () => {
+      let isWaiting = true;
+      void before.catch(() => undefined).finally(() => (isWaiting = false));
+      await tick();
+      if (isWaiting) await this.memory.wait();
+      await before.catch(() => undefined);
+      await this.memory.stop();
+      return work();
+    })();
+    this.memory.turn = mine.catch(() => undefined);
+    return mine;
+  }
+  override create = (start: SessionStart) => this.#inTurn(() => super.create(start));
+  override write = (id: string, change: SessionChange) => this.#inTurn(() => super.write(id, change));
+  override answer = (id: string, answered: AskAnswered) => this.#inTurn(() => super.answer(id, answered));
+  override instruct = (instruction: Instruction) => this.#inTurn(() => super.instruct(instruction));
+  override withdraw = (id: string) => this.#inTurn(() => super.withdraw(id));
+  override forgetKeys = (before: string) => this.#inTurn(() => super.forgetKeys(before));
+  override delete = (ids: readonly string[]) => this.#inTurn(() => super.delete(ids));
+  override load = (chain: ChainData) => this.#inTurn(() => super.load(chain));
+  override lease = (...given: Parameters<MemoryDriver["lease"]>) => this.#inTurn(() => super.lease(...given));
+  override release = (...given: Parameters<MemoryDriver["release"]>) => this.#inTurn(() => super.release(...given));
+}
+
+type Made = new (memory: Held) => MemoryDriver;
+
+function checksOf(Wrong: Made): Check[] {
+  let memory = new Held();
+  const opened = async (): Promise<MemoryDriver> => {
+    const driver = new Wrong(memory);
+    await driver.open();
+    return driver;
+  };
+  return sessionDriverChecks({
+    create: () => {
+      memory = new Held();
+      return opened();
+    },
+    second: opened,
+    reopen: opened,
+    clean: () => Promise.resolve(),
+    hold: async (part) => memory.hold(part),
+  });
+}
+
+const HOLDS = "hold: where the fixture can hold a change up, nobody sees it until it is let go";
+const LEASED = "race: a write is done before its lease is another's, and told with the head, or refused";
+const ONE_HOLDER = "race: of any that want one lease, one has it, and the others are told who";
+const CHANGES = "race: changes of one chain lose nothing of each other";
+const DELETED = "race: of a chain that is deleted nothing is left, whatever comes at the same time";
+const OWNER = "race: an id, an alias, an index and a run's key have one owner";
+const LOADS = "race: of two that load one chain, or what is in it, one does, and the other leaves nothing";
+const ONCE = "race: an ask has one answer, an instruction one end, and instructions their order";
+const TOLD = "race: an instruction is told by the write that gives the lease back, or finds that change done";
+const TOTALS = "race: totals are those of what is there, whatever comes, goes and moves";
+
+/** What is wrong, the driver, and the check that must say so. */
+const WRONG: [what: string, Wrong: Made, check: string][] = [
+  [
+    "judges the fence, and writes when the lease is another's",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const root = this.rootOf(id);
+        if (change.fence !== null && this.memory.leases.get(root)?.fence !== change.fence)
+          throw new LeaseLostError(root);
+        await this.memory.stop();
+        return super.write(id, { ...change, fence: null });
+      }
+    },
+    LEASED,
+  ],
+  [
+    "judges the fence of a follow-up, and makes it when the lease is another's",
+    class extends Driver {
+      override async create(start: SessionStart): Promise<void> {
+        const { root } = start.session.chain;
+        if (start.fence && this.memory.leases.get(root)?.fence !== start.fence) throw new LeaseLostError(root);
+        await this.memory.stop();
+        return super.create({ ...start, fence: null });
+      }
+    },
+    LEASED,
+  ],
+  [
+    "tells the head as it was before the lease was had",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        await this.memory.stop();
+        return super.write(id, change);
+      }
+      override async lease(...[id, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
+        const head = options?.head && (await super.head(id));
+        await this.memory.behind();
+        const lease = await super.lease(id, holder, ttl, options);
+        return "heldBy" in lease || !head ? lease : { ...lease, head };
+      }
+    },
+    LEASED,
+  ],
+  [
+    "takes a lease that was free when it looked",
+    class extends Driver {
+      override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
+        const isFree = this.memory.leases.get(this.rootOf(id)) === undefined;
+        await this.memory.stop();
+        const now = this.memory.leases.get(this.rootOf(id));
+        const replacing = isFree && now ? { replacing: now.fence } : {};
+        return super.lease(id, holder, ttl, { ...options, ...replacing });
+      }
+    },
+    ONE_HOLDER,
+  ],
+  [
+    "replaces a holder that was the dead one when it looked",
+    class extends Driver {
+      override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
+        const isDead = this.memory.leases.get(this.rootOf(id))?.fence === options.replacing;
+        await this.memory.stop();
+        const now = this.memory.leases.get(this.rootOf(id));
+        return super.lease(id, holder, ttl, isDead && now ? { ...options, replacing: now.fence } : options);
+      }
+    },
+    ONE_HOLDER,
+  ],
+  [
+    "gives back whatever lease there is by then",
+    class extends Driver {
+      override async release(...[lease]: Parameters<MemoryDriver["release"]>): Promise<void> {
+        const isMine = this.memory.leases.get(lease.rootId)?.fence === lease.fence;
+        await this.memory.stop();
+        if (isMine) this.memory.leases.delete(lease.rootId);
+      }
+    },
+    ONE_HOLDER,
+  ],
+  [
+    "writes the original's fields back as they were when it looked",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const root = this.memory.sessions.get(this.rootOf(id))?.session;
+        const { title, titled, mode } = { ...root };
+        await this.memory.stop();
+        const left = await super.write(id, change);
+        if (root && change.set) Object.assign(root, { title, titled, mode, ...change.set });
+        return left;
+      }
+    },
+    CHANGES,
+  ],
+  [
+    "adds to the usage that there was when it looked",
+    class extends Driver {
+      override async write(id: string, { usage, ...change }: SessionChange): Promise<Instruction[]> {
+        const root = this.memory.sessions.get(this.rootOf(id))?.session;
+        const before = root?.usage.promptTokens ?? 0;
+        await this.memory.stop();
+        const left = await super.write(id, usage ? { ...change, usage } : change);
+        if (root && usage) root.usage.promptTokens = before + usage.promptTokens;
+        return left;
+      }
+    },
+    CHANGES,
+  ],
+  [
+    "appends to what a message was when it looked",
+    class extends Driver {
+      override async write(id: string, { append, ...change }: SessionChange): Promise<Instruction[]> {
+        const grown = () => this.memory.sessions.get("a")?.chain.growing.get("a1-4")?.message;
+        const before = structuredClone(grown()?.parts);
+        await this.memory.stop();
+        const message = grown();
+        if (append && message && before) message.parts = before;
+        return super.write(id, append ? { ...change, append } : change);
+      }
+    },
+    CHANGES,
+  ],
+  [
+    "leaves a follow-up of a chain that was deleted meanwhile",
+    class extends Driver {
+      override async create(start: SessionStart): Promise<void> {
+        const original = this.memory.sessions.get(start.session.chain.root);
+        await this.memory.stop();
+        if (!original || this.memory.sessions.has(original.session.id)) return super.create(start);
+        const { messages: _, view: __, ...bare } = start;
+        await super.create({ ...bare, session: { ...start.session, chain: { root: start.session.id, index: 0 } } });
+      }
+    },
+    DELETED,
+  ],
+  [
+    "leaves an instruction for a chain that was deleted meanwhile",
+    class extends Driver {
+      override async instruct(instruction: Instruction): Promise<void> {
+        const sessionId = this.rootOf(instruction.sessionId);
+        if (!this.memory.sessions.has(sessionId)) throw new SessionNotFoundError(sessionId);
+        await this.memory.stop();
+        this.memory.instructions.set(instruction.id, { ...instruction, sessionId });
+      }
+    },
+    DELETED,
+  ],
+  [
+    "leaves the answer to an ask that was deleted meanwhile",
+    class extends Driver {
+      override async answer(id: string, answered: AskAnswered) {
+        const ask = this.memory.asks.get(id);
+        await this.memory.stop();
+        if (ask && !this.memory.asks.get(id)) this.memory.asks.set(id, ask);
+        return super.answer(id, answered);
+      }
+    },
+    DELETED,
+  ],
+  [
+    "leaves the run of a chain that was deleted meanwhile",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const isThere = this.memory.sessions.has(id);
+        await this.memory.stop();
+        if (!isThere || this.memory.sessions.has(id)) return super.write(id, change);
+        for (const run of change.runs ?? []) this.memory.runs.set(run.id, { run, fence: null });
+        return [];
+      }
+    },
+    DELETED,
+  ],
+  [
+    "leaves the lease of a chain that was deleted meanwhile",
+    class extends Driver {
+      override async lease(...[id, ...given]: Parameters<MemoryDriver["lease"]>) {
+        const lease = await super.lease(id, ...given);
+        const chain = this.memory.sessions.has(id);
+        await this.memory.stop();
+        if (chain && !this.memory.sessions.has(id) && "fence" in lease) this.memory.leases.set(lease.rootId, lease);
+        return lease;
+      }
+    },
+    DELETED,
+  ],
+  [
+    "gives a key to two runs that come at once",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const { runs = [] } = change;
+        const isTaken = runs.some(({ key }) => key !== "" && this.memory.runs.withKey(key) !== undefined);
+        await this.memory.stop();
+        if (isTaken) return super.write(id, change);
+        const left = await super.write(id, { ...change, runs: runs.map((run) => ({ ...run, key: "" })) });
+        for (const { id: run, key } of runs) this.memory.runs.get(run)!.run.key = key;
+        return left;
+      }
+    },
+    OWNER,
+  ],
+  [
+    "makes a session whose id was free when it looked",
+    class extends Driver {
+      override async create(start: SessionStart): Promise<void> {
+        const { id } = start.session;
+        const isFree = !this.memory.find(id);
+        await this.memory.stop();
+        if (isFree) this.memory.remove(id);
+        return super.create(start);
+      }
+    },
+    OWNER,
+  ],
+  [
+    "forgets the keys of runs as they were when it looked",
+    class extends Driver {
+      override async forgetKeys(before: string): Promise<void> {
+        const old = [...this.memory.runs].map(([, { run }]): RunRecord => ({ ...run }));
+        await this.memory.stop();
+        await super.forgetKeys(before);
+        for (const run of old)
+          if (this.memory.runs.get(run.id)?.run.key === "")
+            this.memory.runs.set(run.id, { run: { ...run, key: "" }, fence: null });
+      }
+    },
+    OWNER,
+  ],
+  [
+    "loads a chain whose ids were free when it looked",
+    class extends Driver {
+      override async load(chain: ChainData): Promise<void> {
+        this.memory.checkFree(chain);
+        await this.memory.stop();
+        this.memory.load(structuredClone(chain));
+      }
+    },
+    LOADS,
+  ],
+  [
+    "counts an answer to an ask that was open when it looked",
+    class extends Driver {
+      override async answer(id: string, answered: AskAnswered) {
+        const before = this.memory.asks.get(id);
+        await this.memory.stop();
+        if (before?.state === "open") this.memory.asks.set(id, before);
+        return super.answer(id, answered);
+      }
+    },
+    ONCE,
+  ],
+  [
+    "takes back an instruction that was there when it looked",
+    class extends Driver {
+      override async withdraw(id: string): Promise<boolean> {
+        const isThere = this.memory.instructions.has(id);
+        await this.memory.stop();
+        await super.withdraw(id);
+        return isThere;
+      }
+    },
+    ONCE,
+  ],
+  [
+    "numbers instructions when they come, and shows them when they are stored",
+    class extends Driver {
+      override async instruct(instruction: Instruction): Promise<void> {
+        const others = [...this.memory.instructions.values()];
+        await this.memory.stop();
+        await super.instruct(instruction);
+        const late = [...this.memory.instructions.values()].filter((one) => one.id !== instruction.id);
+        const mine = this.memory.instructions.get(instruction.id)!;
+        const ordered = [...others, mine, ...late.filter((one) => !others.includes(one))];
+        this.memory.instructions.clear();
+        for (const one of ordered) this.memory.instructions.set(one.id, one);
+      }
+    },
+    ONCE,
+  ],
+  [
+    "tells the instructions that were left before it gave the lease back",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const before = await this.instructions(id).catch(() => []);
+        await this.memory.stop();
+        await super.write(id, change);
+        return change.release ? before : [];
+      }
+    },
+    TOLD,
+  ],
+  [
+    "writes its count back as it was when it looked",
+    class extends Driver {
+      override async create(start: SessionStart): Promise<void> {
+        await this.#counted(start.session.chain.index === 0 ? 1 : 0, () => super.create(start));
+      }
+      override async delete(ids: readonly string[]): Promise<void> {
+        const roots = new Set(ids.filter((id) => this.memory.sessions.has(id)).map((id) => this.rootOf(id)));
+        await this.#counted(-roots.size, () => super.delete(ids));
+      }
+      override async list(query: SessionQuery): Promise<SessionPage> {
+        const page = await super.list(query);
+        const isAll = query.projectDir === undefined && query.emptyBefore === undefined;
+        return isAll ? { ...page, total: this.memory.counted } : page;
+      }
+      async #counted(more: number, work: () => Promise<void>): Promise<void> {
+        const { counted } = this.memory;
+        if (more !== 0) await this.memory.stop();
+        await work();
+        if (more !== 0) this.memory.counted = counted + more;
+      }
+    },
+    TOTALS,
+  ],
+  [
+    "dumps a chain in two looks",
+    class extends Right {
+      override async dump(id: string): Promise<ChainData | undefined> {
+        const first = await super.dump(id);
+        await this.memory.next();
+        const then = await super.dump(id);
+        return first && { ...first, runs: then?.runs ?? [] };
+      }
+    },
+    "race: a dump is of one moment",
+  ],
+  [
+    "gathers the head in two looks",
+    class extends Right {
+      override async head(id: string, wanted?: { messages: boolean }): Promise<ChainHead | undefined> {
+        const first = await super.head(id, wanted);
+        await this.memory.next();
+        const then = await super.head(id, wanted);
+        return first && { ...first, unfinished: then?.unfinished ?? [] };
+      }
+    },
+    "race: the head is of one moment",
+  ],
+  [
+    "counts a list in another look",
+    class extends Right {
+      override async list(query: SessionQuery): Promise<SessionPage> {
+        const { sessions } = await super.list(query);
+        await this.memory.next();
+        return { sessions, total: (await super.list(query)).total };
+      }
+    },
+    "race: a list and its total are of one moment",
+  ],
+  ["stops nowhere, whatever its fixture says", MemoryDriver as unknown as Made, HOLDS],
+];
+
+/** What is wrong all the same when nobody else comes. */
+const ALONE: [what: string, Wrong: Made, check: string][] = [
+  [
+    "gives the lease back before it judges the change",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const { fence } = change;
+        const isMine = fence !== null && this.memory.leases.get(this.rootOf(id))?.fence === fence;
+        if (change.release && isMine) this.memory.release({ rootId: this.rootOf(id), fence });
+        const left = await super.write(id, change.release && isMine ? { ...change, fence: null } : change);
+        return change.release ? this.instructions(id) : left;
+      }
+    },
+    "write: a refused one gives no lease back, whatever it is refused for",
+  ],
+  [
+    "tells the lease before it as the last, whatever was changed without one since",
+    class extends Driver {
+      override async create(start: SessionStart): Promise<void> {
+        const { root } = start.session.chain;
+        const before = this.memory.released.get(root);
+        await super.create(start);
+        if (before !== undefined) this.memory.released.set(root, before);
+      }
+    },
+    "lease: where it tells the one before, that is the chain's last, whoever had it; nothing is told of a deleted chain",
+  ],
+  [
+    "raises lastSeq with a cut alone",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const lastSeqs = [...this.memory.sessions.values()].map(({ session }) => [session, session.lastSeq] as const);
+        const left = await super.write(id, change);
+        if (change.restore !== undefined && !change.cut)
+          for (const [session, lastSeq] of lastSeqs) session.lastSeq = lastSeq;
+        return left;
+      }
+    },
+    "restore: alone, too, the one that is the newest then has the chain's lastSeq",
+  ],
+  [
+    "loses with a load what a message had grown",
+    class extends Driver {
+      override async load(chain: ChainData): Promise<void> {
+        const copy = structuredClone(chain);
+        for (const { messages } of copy.sessions)
+          for (const { message } of messages) if (!message.finished) message.parts = message.parts.slice(0, 1);
+        return super.load(copy);
+      }
+    },
+    "load: what a growing message had gained is there, and it gains more, part by part, until it is finished",
+  ],
+  [
+    "lets nothing grow that was loaded",
+    class extends Driver {
+      override async load(chain: ChainData): Promise<void> {
+        await super.load(chain);
+        for (const { session } of chain.sessions) this.memory.sessions.get(session.id)?.chain.growing.clear();
+      }
+    },
+    "load: what a growing message had gained is there, and it gains more, part by part, until it is finished",
+  ],
+  [
+    "forgets at its close those that wait for one of ten places",
+    class extends Driver {
+      #places = 10;
+      override async messages(...given: Parameters<MemoryDriver["messages"]>) {
+        if (this.#places-- <= 0) await tick();
+        return super.messages(...given);
+      }
+    },
+    "close: waits for what is under way, also for more than it does at once",
+  ],
+  ...[5000, 1000].map((early): [string, Made, string] => [
+    `replaces a holder ${early} ms before its time`,
+    class extends Driver {
+      override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
+        const held = this.memory.leases.get(this.rootOf(id));
+        const isOver = held && Date.parse(held.expiresAt) - early <= Date.now();
+        const wanted: LeaseOptions = isOver ? { ...options, replacing: held.fence } : options;
+        return super.lease(id, holder, ttl, wanted);
+      }
+    },
+    "lease: nobody has it before its time ran out, however short that is",
+  ]),
+];
+
+describe("the driver kit forces the race that catches a driver that", () => {
+  for (const [what, Wrong, name] of WRONG)
+    it(what, async () => {
+      const check = checksOf(Wrong).find((one) => one.name === name);
+      const why = name === HOLDS ? /was not held up/ : /as if neither had come first/;
+      await assert.rejects(check!.run(), why);
+    });
+});
+
+describe("the driver kit catches a driver, though nobody else comes, that", () => {
+  for (const [what, Wrong, check] of ALONE) it(what, () => assertCaught(checksOf(Wrong), check));
+});
+
+describe("a driver that stops where it may keeps every rule of races", () => {
+  for (const { name, run } of checksOf(Right)) if (/^(race|hold):/.test(name)) it(name, run);
+});
+
+describe("what hangs is named, and nothing else waits for it", () => {
+  const never = new Promise<never>(() => undefined);
+  const checksWith = (hangs: "close" | "get" | "create" | "second" | "reopen" | "clean"): Check[] => {
+    const opened = async (): Promise<MemoryDriver> => {
+      const driver = new MemoryDriver();
+      await driver.open();
+      if (hangs === "close" || hangs === "get") driver[hangs] = () => never;
+      return driver;
+    };
+    const hanging = { create: opened, second: opened, reopen: opened, clean: () => Promise.resolve(), patienceMs: 20 };
+    return sessionDriverChecks(hangs === "close" || hangs === "get" ? hanging : { ...hanging, [hangs]: () => never });
+  };
+  const CHECKS = {
+    close: "list: follow-ups are neither listed nor counted",
+    get: "create: a session comes back as it was given, every field",
+    create: "list: follow-ups are neither listed nor counted",
+    second: "two drivers on one store see each other's work as soon as it is done",
+    reopen: "reopen: everything is still there",
+    clean: "list: follow-ups are neither listed nor counted",
+  } as const;
+  for (const [hangs, name] of Object.entries(CHECKS) as [keyof typeof CHECKS, string][])
+    it(hangs, async () => {
+      const check = checksWith(hangs).find((one) => one.name === name);
+      await assert.rejects(check!.run(), (error: Error) => {
+        assert.ok(error.message.startsWith(`${name}: `), error.message);
+        assert.match(error.message, new RegExp(`${hangs}\\(\\) hangs: not within 20 ms`));
+        return true;
+      });
+    });
+
+  it("a driver that fails and then hangs: the failure is told", async () => {
+    const checks = sessionDriverChecks({
+      create: async () => {
+        const driver = new MemoryDriver();
+        await driver.open();
+        return Object.assign(driver, { close: () => never, get: () => Promise.resolve(undefined) });
+      },
+      second: () => never,
+      reopen: () => never,
+      clean: () => Promise.resolve(),
+      patienceMs: 20,
+    });
+    const check = checks.find(({ name }) => name === "create: a session comes back as it was given, every field");
+    await assert.rejects(check!.run(), (error: Error) => !error.message.includes("hangs"));
+  });
+});

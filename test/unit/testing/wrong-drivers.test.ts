@@ -1,0 +1,634 @@
+import { describe, it } from "node:test";
+import type {
+  ChainData,
+  ChainHead,
+  Instruction,
+  Lease,
+  Message,
+  MessagePage,
+  RunQuery,
+  Session,
+  SessionChange,
+  SessionPage,
+  SessionQuery,
+  SessionStart,
+  Snapshot,
+  StoredRun,
+} from "gantry";
+import { MemoryDriver, MemoryStore, sessionDriverChecks, type Check } from "gantry/testing";
+import { assertCaught } from "../../helpers/caught.js";
+
+/** A driver that is right but for what a subclass does wrong. */
+class Driver extends MemoryDriver {
+  readonly memory: MemoryStore;
+  constructor(memory: MemoryStore) {
+    super(memory);
+    this.memory = memory;
+  }
+  stored(id: string): Session {
+    return this.memory.sessions.get(id)!.session;
+  }
+}
+
+type Made = new (memory: MemoryStore) => Driver;
+
+function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean } = {}): Check[] {
+  let memory = new MemoryStore();
+  const opened = async (on: MemoryStore): Promise<Driver> => {
+    const driver = new Wrong(on);
+    await driver.open();
+    return driver;
+  };
+  return sessionDriverChecks({
+    create: () => opened((memory = new MemoryStore())),
+    second: () => opened(faults.apart ? new MemoryStore() : memory),
+    reopen: () => opened(faults.forgets ? new MemoryStore() : memory),
+    clean: () => Promise.resolve(),
+  });
+}
+
+const tick = () => new Promise((resolve) => setImmediate(resolve));
+
+/** What is wrong, the driver, and the check that must say so. */
+const WRONG: [what: string, Wrong: Made, check: string][] = [
+  [
+    "loses the alias",
+    class extends Driver {
+      override async get(id: string): Promise<Session | undefined> {
+        const session = await super.get(id);
+        return session?.id === id ? session : undefined;
+      }
+    },
+    "get: by id, by alias, undefined for what there is not",
+  ],
+  [
+    "lets two sessions have one alias",
+    class extends Driver {
+      override async create(start: SessionStart) {
+        this.memory.aliases.delete(start.session.alias);
+        await super.create(start);
+      }
+    },
+    "create: an alias is unique over aliases and ids",
+  ],
+  [
+    "lists the oldest first",
+    class extends Driver {
+      override async list(query: SessionQuery): Promise<SessionPage> {
+        const page = await super.list(query);
+        return { ...page, sessions: page.sessions.reverse() };
+      }
+    },
+    "list: newest updatedAt first, ties by id, greatest first",
+  ],
+  [
+    "lists follow-ups",
+    class extends Driver {
+      override async list(query: SessionQuery): Promise<SessionPage> {
+        const page = await super.list(query);
+        const all = [...this.memory.sessions.values()].map(({ session }) => session);
+        return { ...page, sessions: [...page.sessions, ...all.filter(({ chain }) => chain.index > 0)] };
+      }
+    },
+    "list: follow-ups are neither listed nor counted",
+  ],
+  [
+    "counts the page, not all",
+    class extends Driver {
+      override async list(query: SessionQuery): Promise<SessionPage> {
+        const page = await super.list(query);
+        return { ...page, total: page.sessions.length };
+      }
+    },
+    "list: pages by offset hold every session once; total is of all",
+  ],
+  [
+    "takes `%` in a search for a wildcard",
+    class extends Driver {
+      override list(query: SessionQuery): Promise<SessionPage> {
+        return super.list({ ...query, ...(query.search?.includes("%") ? { search: "" } : {}) });
+      }
+    },
+    "list: search finds a part of the title, without regard to case, and means every character literally",
+  ],
+  [
+    "knows the case of ASCII alone",
+    class extends Driver {
+      override list(query: SessionQuery): Promise<SessionPage> {
+        const known = /^[\x20-\x7e]*$/.test(query.search ?? "");
+        return known ? super.list(query) : Promise.resolve({ sessions: [], total: 0 });
+      }
+    },
+    "list: search finds a part of the title, without regard to case, and means every character literally",
+  ],
+  [
+    "ignores the fence",
+    class extends Driver {
+      override write(id: string, change: SessionChange): Promise<Instruction[]> {
+        return super.write(id, { ...change, fence: null });
+      }
+    },
+    "lease: a holder whose time ran out is replaced, and its writes are refused from then on",
+  ],
+  [
+    "gives a lease to everyone",
+    class extends Driver {
+      override lease(...[root, holder, ttl]: Parameters<MemoryDriver["lease"]>) {
+        return super.lease(root, holder, ttl, { replacing: this.memory.leases.get(root)?.fence ?? 0 });
+      }
+    },
+    "lease: one holder at a time; others are told who has it",
+  ],
+  [
+    "uses a fence again",
+    class extends Driver {
+      override async release(lease: Lease): Promise<void> {
+        await super.release(lease);
+        this.memory.fence = lease.fence - 1;
+      }
+    },
+    "release: the lease is free, the fence is spent, and the next is greater",
+  ],
+  [
+    "writes a change in two steps",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const { add, ...rest } = change;
+        if (add) await super.write(id, { fence: null, sync: false, add });
+        return super.write(id, rest);
+      }
+    },
+    "write: a refused change leaves nothing of itself behind",
+  ],
+  [
+    "shows half of a change",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const [first, ...rest] = change.add ?? [];
+        if (first) await super.write(id, { fence: null, sync: false, add: [first] });
+        await tick();
+        return super.write(id, { ...change, add: rest });
+      }
+    },
+    "a reader never sees half of a change",
+  ],
+  [
+    "reads, thinks, and writes back: usage is lost",
+    class extends Driver {
+      override async write(id: string, { usage, ...change }: SessionChange): Promise<Instruction[]> {
+        const before = (await this.get(id))?.usage;
+        await tick();
+        const left = await super.write(id, change);
+        if (!usage || !before) return left;
+        for (const key of ["promptTokens", "completionTokens", "totalTokens", "cost"] as const)
+          this.stored(id).usage = { ...this.stored(id).usage, [key]: before[key] + usage[key] };
+        return left;
+      }
+    },
+    "two drivers that write one session at once: usage adds up, every seq has one winner",
+  ],
+  [
+    "overlaps its pages of messages",
+    class extends Driver {
+      override messages(id: string, page: MessagePage = {}): Promise<Message[]> {
+        return super.messages(id, page.after === undefined ? page : { ...page, after: page.after - 1 });
+      }
+    },
+    "messages: pages both ways, always in ascending order",
+  ],
+  [
+    "orders messages by the clock",
+    class extends Driver {
+      override async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
+        const found = await super.messages(id, page);
+        return found.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+      }
+    },
+    "messages: in seq order, whatever the clock said and in whichever order they came",
+  ],
+  [
+    "shows what was cut",
+    class extends Driver {
+      override async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
+        const stored = this.memory.sessions.get(id)?.chain.messages.items ?? [];
+        return page.limit === undefined ? [...stored].map(({ message }) => message) : super.messages(id, page);
+      }
+    },
+    "messages: cut ones are left out of pages",
+  ],
+  [
+    "lets updatedAt go back",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const left = await super.write(id, change);
+        if (change.set?.updatedAt !== undefined) this.stored(id).updatedAt = change.set.updatedAt;
+        return left;
+      }
+    },
+    "write: updatedAt never goes back, the rest of such a change counts",
+  ],
+  [
+    "forgets snapshots",
+    class extends Driver {
+      override snapshots(): Promise<Snapshot[]> {
+        return Promise.resolve([]);
+      }
+    },
+    "cut: hides what is behind a point under a snapshot, in this chain alone",
+  ],
+  [
+    "uses the seq of a cut message again",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const left = await super.write(id, change);
+        if (change.cut) this.stored(id).lastSeq = change.cut.after;
+        return left;
+      }
+    },
+    "cut: across a chain hides later sessions too; the one it was made in is the newest, and its lastSeq is the chain's",
+  ],
+  [
+    "keeps a snapshot that was restored",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const kept = this.memory.sessions.get(id)?.chain.snapshots.find((one) => one.id === change.restore);
+        const left = await super.write(id, change);
+        if (kept) this.memory.sessions.get(id)?.chain.snapshots.push(kept);
+        return left;
+      }
+    },
+    "restore: brings back what its cut hid, messages and sessions, and the snapshot is gone",
+  ],
+  [
+    "leaves a session whose messages were refused",
+    class extends Driver {
+      override async create({ messages, ...start }: SessionStart) {
+        await super.create(start);
+        if (messages) await super.write(start.session.id, { fence: null, sync: true, add: messages });
+      }
+    },
+    "create: messages with the same seq are refused, and no session is left",
+  ],
+  [
+    "hands out its own objects",
+    class extends Driver {
+      override async get(id: string): Promise<Session | undefined> {
+        return (await super.get(id)) && this.stored(id);
+      }
+    },
+    "what a caller does to its objects afterwards does not reach the store",
+  ],
+  [
+    "deletes one session of a chain",
+    class extends Driver {
+      override async delete(ids: readonly string[]): Promise<void> {
+        for (const id of ids) this.memory.sessions.delete(id);
+      }
+    },
+    "delete: by any id of a chain the whole chain goes, cut sessions and snapshots included, and no other",
+  ],
+  [
+    "joins the parts of a growing message",
+    class extends Driver {
+      override write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const append = change.append?.map((delta) => ({ ...delta, part: 0 }));
+        return super.write(id, { ...change, ...(append ? { append } : {}) });
+      }
+    },
+    "write: a growing message gains text part by part",
+  ],
+  [
+    "sets usage instead of adding it",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const left = await super.write(id, change);
+        if (change.usage) this.stored(id).usage = { ...change.usage };
+        return left;
+      }
+    },
+    "write: usage is added up",
+  ],
+  [
+    "forgets the view",
+    class extends Driver {
+      override create({ view: _, ...start }: SessionStart): Promise<void> {
+        return super.create(start);
+      }
+    },
+    "head: a follow-up's view and what was said in it, and nothing of what was said before",
+  ],
+  [
+    "takes the original for the newest",
+    class extends Driver {
+      override newest(rootId: string): Promise<Session | undefined> {
+        const root = this.memory.sessions.get(rootId)?.session.chain.root;
+        return root === undefined ? Promise.resolve(undefined) : this.get(root);
+      }
+    },
+    "newest: the greatest index of the chain, by any id of it; undefined for an unknown one",
+  ],
+  [
+    "cannot be closed twice",
+    class extends Driver {
+      #closed = false;
+      override async close(): Promise<void> {
+        if (this.#closed) throw new Error("closed already");
+        this.#closed = true;
+        await super.close();
+      }
+      override async open(): Promise<void> {
+        this.#closed = false;
+        await super.open();
+      }
+    },
+    "close: safe to call twice; afterwards every method rejects with StoreError",
+  ],
+  [
+    "leaves hidden messages out of a dump",
+    class extends Driver {
+      override async dump(id: string): Promise<ChainData | undefined> {
+        const data = await super.dump(id);
+        for (const session of data?.sessions ?? []) session.messages = session.messages.filter(({ cut }) => cut === "");
+        return data;
+      }
+    },
+    "dump: all of a chain, hidden parts included, by any id of it; undefined for an unknown one",
+  ],
+  [
+    "loads half of a chain whose ids are taken",
+    class extends Driver {
+      override async load({ sessions, ...others }: ChainData): Promise<void> {
+        const [first, ...rest] = sessions;
+        if (first) await super.load({ sessions: [first], ...others });
+        for (const { session, view } of rest) await this.create({ session, view });
+      }
+    },
+    "load: refused whole when an id, an alias or a run's id or key is taken, and nothing of it is left",
+  ],
+  [
+    "gives one key to two runs",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
+        for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.key = run.key;
+        return left;
+      }
+    },
+    "runs: a key is unique in the store; what is refused for it leaves nothing",
+  ],
+  [
+    "looks for a key, thinks, and writes",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const keys = [...this.memory.runs.values()].map(({ run }) => run.key);
+        if (change.runs?.some(({ key }) => keys.includes(key))) return super.write(id, change);
+        await tick();
+        const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
+        for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.key = run.key;
+        return left;
+      }
+    },
+    "runs: of many that come with one key at once through two drivers, one is stored",
+  ],
+  [
+    "keeps a run that is there",
+    class extends Driver {
+      override write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const runs = change.runs?.filter((run) => !this.memory.runs.has(run.id)) ?? [];
+        return super.write(id, { ...change, runs });
+      }
+    },
+    "runs: put again replaces the one of its id, whatever changed",
+  ],
+  [
+    "lets a chain take another's run",
+    class extends Driver {
+      override write(id: string, change: SessionChange): Promise<Instruction[]> {
+        for (const run of change.runs ?? []) this.memory.runs.delete(run.id);
+        return super.write(id, change);
+      }
+    },
+    "runs: the id of another chain's run is refused, and that run stays",
+  ],
+  [
+    "keeps runs of the session alone",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+        const left = await super.write(id, change);
+        for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.sessionId = id;
+        return left;
+      }
+    },
+    "runs: of a follow-up they are the chain's, under its original's id, whatever the record says",
+  ],
+  [
+    "lists the oldest runs first",
+    class extends Driver {
+      override async runs(query: RunQuery): Promise<StoredRun[]> {
+        return (await super.runs(query)).reverse();
+      }
+    },
+    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+  ],
+  [
+    "takes no states for all states",
+    class extends Driver {
+      override runs({ states, ...query }: RunQuery): Promise<StoredRun[]> {
+        return super.runs(states && states.length > 0 ? { ...query, states } : query);
+      }
+    },
+    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+  ],
+  [
+    "takes a page of runs first, and then those of the states asked for",
+    class extends Driver {
+      override async runs({ states, ...query }: RunQuery): Promise<StoredRun[]> {
+        return (await super.runs(query)).filter(({ run }) => !states || states.includes(run.state));
+      }
+    },
+    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+  ],
+  [
+    "begins a page of runs with its last one",
+    class extends Driver {
+      override runs({ before, ...query }: RunQuery): Promise<StoredRun[]> {
+        return super.runs(before ? { ...query, before: { ...before, id: `${before.id}~` } } : query);
+      }
+    },
+    "runs: pages from a known entry hold every run once",
+  ],
+  [
+    "takes whoever holds the lease now for the holder of every run",
+    class extends Driver {
+      override async run(id: string): Promise<StoredRun | undefined> {
+        const stored = await super.run(id);
+        const lease = stored && this.memory.leases.get(stored.run.sessionId);
+        return stored && { ...stored, holder: lease?.holder ?? null };
+      }
+      override async runs(query: RunQuery): Promise<StoredRun[]> {
+        return Promise.all((await super.runs(query)).map(async ({ run }) => (await this.run(run.id))!));
+      }
+    },
+    "runs: a lease that changed hands holds none of the runs that were written before",
+  ],
+  [
+    "takes a holder whose time ran out for one that holds",
+    class extends Driver {
+      override async runs(query: RunQuery): Promise<StoredRun[]> {
+        for (const lease of this.memory.leases.values()) lease.expiresAt = new Date(Date.now() + 9999).toISOString();
+        return super.runs(query);
+      }
+      override async run(id: string): Promise<StoredRun | undefined> {
+        return (await this.runs({ limit: 9 })).find(({ run }) => run.id === id);
+      }
+    },
+    "runs: nobody holds one whose lease ran out",
+  ],
+  [
+    "forgets the holder of a run that began with its session",
+    class extends Driver {
+      override async create(start: SessionStart): Promise<void> {
+        await super.create(start);
+        if (start.run) this.memory.runs.get(start.run.id)!.fence = null;
+      }
+    },
+    "runs: the holder is told while the lease lasts under which a run was written, to every driver, and no longer",
+  ],
+  [
+    "leaves the runs of a chain that was deleted",
+    class extends Driver {
+      override async delete(ids: readonly string[]): Promise<void> {
+        const runs = [...this.memory.runs];
+        await super.delete(ids);
+        for (const [id, run] of runs) this.memory.runs.set(id, run);
+      }
+    },
+    "runs: go with their chain, by any id of it, and their ids and keys are free",
+  ],
+  [
+    "leaves a session whose run was refused",
+    class extends Driver {
+      override async create({ run, ...start }: SessionStart): Promise<void> {
+        await super.create(start);
+        if (run) await this.write(start.session.id, { fence: start.fence ?? null, sync: true, runs: [run] });
+      }
+    },
+    "runs: a key is unique in the store; what is refused for it leaves nothing",
+  ],
+  [
+    "leaves runs out of a dump",
+    class extends Driver {
+      override async dump(id: string): Promise<ChainData | undefined> {
+        const data = await super.dump(id);
+        return data && { ...data, runs: [] };
+      }
+    },
+    "dump: all of a chain, hidden parts included, by any id of it; undefined for an unknown one",
+  ],
+  [
+    "forgets the runs of a chain that it takes in",
+    class extends Driver {
+      override load(chain: ChainData): Promise<void> {
+        return super.load({ ...chain, runs: [] });
+      }
+    },
+    "load: what was dumped, deleted and loaded again is the same chain, and goes on",
+  ],
+  [
+    "goes on from the whole conversation",
+    class extends Driver {
+      override async head(id: string): Promise<ChainHead | undefined> {
+        const head = await super.head(id);
+        return head && { ...head, messages: await this.messages(head.original.id, { scope: "chain" }) };
+      }
+    },
+    "head: a follow-up's view and what was said in it, and nothing of what was said before",
+  ],
+  [
+    "gathers the head in several looks",
+    class extends Driver {
+      override async head(id: string): Promise<ChainHead | undefined> {
+        const head = await super.head(id);
+        await tick();
+        return head && { ...head, messages: (await super.head(id))?.messages ?? [] };
+      }
+    },
+    "head: is of one moment, whatever is written meanwhile",
+  ],
+  [
+    "tells runs that have ended of the head",
+    class extends Driver {
+      override async head(id: string): Promise<ChainHead | undefined> {
+        const head = await super.head(id);
+        const all = head && (await this.runs({ sessionId: head.original.id, limit: 99 }));
+        return head && { ...head, unfinished: (all ?? []).map(({ run }) => run) };
+      }
+    },
+    "head: the original, the newest, what a model needs of it, and the runs that are not known to have ended",
+  ],
+  [
+    "takes the original for the head's newest",
+    class extends Driver {
+      override async head(id: string): Promise<ChainHead | undefined> {
+        const head = await super.head(id);
+        return head && { ...head, newest: head.original };
+      }
+    },
+    "head: of a chain that was cut, what is left; of one that was restored, all of it",
+  ],
+  [
+    "replaces whoever holds a lease when somebody is to be replaced",
+    class extends Driver {
+      override lease(...[root, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
+        const fence = this.memory.leases.get(root)?.fence;
+        const isWanted = options?.replacing !== undefined && fence !== undefined;
+        return super.lease(root, holder, ttl, isWanted ? { ...options, replacing: fence } : options);
+      }
+    },
+    "lease: `replacing` replaces the lease of that fence at once, and nobody else's",
+  ],
+  [
+    "replaces nobody whose time runs",
+    class extends Driver {
+      override lease(...[root, holder, ttl]: Parameters<MemoryDriver["lease"]>) {
+        return super.lease(root, holder, ttl);
+      }
+    },
+    "lease: `replacing` replaces the lease of that fence at once, and nobody else's",
+  ],
+  [
+    "looks who is to be replaced, thinks, and replaces",
+    class extends Driver {
+      override async lease(...[root, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
+        const held = this.memory.leases.get(root)?.fence;
+        await tick();
+        const fence = this.memory.leases.get(root)?.fence;
+        const isDead = held === options?.replacing && fence !== undefined;
+        return super.lease(root, holder, ttl, isDead ? { ...options, replacing: fence } : {});
+      }
+    },
+    "lease: of many that replace the same dead holder at once through two drivers, exactly one gets it",
+  ],
+  [
+    "begins a session under any fence",
+    class extends Driver {
+      override create(start: SessionStart): Promise<void> {
+        return super.create({ ...start, fence: null });
+      }
+    },
+    "lease: of a session that is not there yet, and its fence is that of the create",
+  ],
+];
+
+describe("the driver kit catches a driver that", () => {
+  for (const [what, Wrong, check] of WRONG) it(what, () => assertCaught(checksOf(Wrong), check));
+
+  it("forgets all when it is closed", () =>
+    assertCaught(checksOf(Driver, { forgets: true }), "reopen: everything is still there"));
+
+  it("keeps a store for each process", () =>
+    assertCaught(
+      checksOf(Driver, { apart: true }),
+      "two drivers on one store see each other's work as soon as it is done",
+    ));
+});

@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { builtinTools } from "gantry";
+import { defineArguments, flag, integer, list, object, optional, text } from "../../../src/tools/arguments.js";
+
+const args = defineArguments({
+  path: text("A path.", { minLength: 1, aliases: ["file_path"] }),
+  offset: optional(integer("From.", { min: 1, max: 100 }), 1),
+  all: optional(flag("All.")),
+  edits: optional(list("Edits.", object({ old: text("Old."), new: text("New.") }), { min: 1, max: 3 })),
+});
+
+it("coerces gently", () => {
+  assert.deepEqual(args.parse({ file_path: "a", offset: "7", all: "true", junk: 1 }), {
+    path: "a",
+    offset: 7,
+    all: true,
+    edits: undefined,
+  });
+  assert.deepEqual(args.parse({ path: "a", offset: null, all: null, edits: '[{"old":"x","new":"y"}]' }), {
+    path: "a",
+    offset: 1,
+    all: undefined,
+    edits: [{ old: "x", new: "y" }],
+  });
+  assert.equal(args.parse({ path: "a", offset: 1e9 }).offset, 100);
+  assert.equal(args.parse('{"path":"a"}').path, "a");
+});
+
+it("says what was expected, of every wrong argument", () => {
+  const message = (input: unknown): string => {
+    try {
+      args.parse(input);
+    } catch (error) {
+      assert.equal((error as { code?: string }).code, "tool_input");
+      return (error as Error).message;
+    }
+    return "";
+  };
+  assert.equal(message({}), "path: expected a string, got nothing");
+  assert.equal(message({ path: "a", offset: "abc" }), 'offset: expected an integer >= 1, got "abc"');
+  assert.equal(
+    message({ path: "", all: 3 }),
+    'path: expected a string that is not empty, got ""; all: expected true or false, got 3',
+  );
+  assert.equal(
+    message({ path: "a", edits: [{ old: "x", new: "y" }, { old: [] }] }),
+    "edits[1].old: expected a string, got []; edits[1].new: expected a string, got nothing",
+  );
+  assert.equal(message([]), "arguments: expected an object, got []");
+  assert.equal(message("text"), 'arguments: expected an object, got "text"');
+  assert.equal(message(JSON.parse('{"__proto__":{"path":"x"}}')), "path: expected a string, got nothing");
+});
+
+it("gives schemas that are valid JSON Schema and named as tools may be", async () => {
+  const { Ajv } = await import("ajv");
+  const tools = builtinTools();
+  assert.equal(new Set(tools.map((tool) => tool.name)).size, tools.length);
+  for (const tool of tools) {
+    assert.match(tool.name, /^[a-zA-Z0-9_-]{1,64}$/);
+    new Ajv({ strict: true }).compile(tool.inputSchema);
+    assert.equal(tool.inputSchema.type, "object");
+    assert.ok(tool.description.length < 400);
+    assert.throws(() => tool.parse([]), { code: "tool_input" });
+  }
+});

@@ -1,0 +1,90 @@
+import { createServer, type Server } from "node:http";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { after, before, describe, it } from "node:test";
+import { builtinTools, type Skill, type Tool, type ToolContext } from "gantry";
+import { toolChecks } from "gantry/testing";
+import { callTool, toolContext } from "../../helpers/tool-context.js";
+import { makeTempDir, type TempDir } from "../../helpers/temp.js";
+
+let server: Server;
+before(async () => {
+  // `/slow` never answers.
+  server = createServer((request, response) => void (request.url === "/slow" || response.end("plain text")));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+});
+after(async () => {
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+});
+const url = (path: string) => `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`;
+
+/** For each tool: what a model would send, and what keeps it busy. */
+const INPUTS: Readonly<Record<string, { input: (id: string) => unknown; slow?: (id: string) => unknown }>> = {
+  read: { input: () => ({ path: "a.txt" }) },
+  write: { input: () => ({ path: "new.txt", content: "new" }) },
+  edit: { input: () => ({ path: "a.txt", old_string: "one", new_string: "two" }) },
+  multiedit: { input: () => ({ path: "a.txt", edits: [{ old_string: "one", new_string: "two" }] }) },
+  apply_patch: { input: () => ({ input: "*** Begin Patch\n*** Update File: a.txt\n-one\n+two\n*** End Patch" }) },
+  delete: { input: () => ({ path: "a.txt" }) },
+  list: { input: () => ({}) },
+  glob: { input: () => ({ pattern: "**/*.txt" }) },
+  grep: { input: () => ({ pattern: "one" }) },
+  bash: { input: () => ({ command: "echo hello" }), slow: () => ({ command: "sleep 60" }) },
+  bash_output: { input: (id) => ({ id }), slow: (id) => ({ id, wait_end: true, timeout: 60 }) },
+  bash_input: { input: (id) => ({ id, text: "hello" }) },
+  bash_stop: { input: (id) => ({ id }) },
+  webfetch: { input: () => ({ url: url("/") }), slow: () => ({ url: url("/slow") }) },
+  todowrite: { input: () => ({ todos: [{ content: "look", status: "pending" }] }) },
+  todoread: { input: () => ({}) },
+  skill: { input: () => ({ name: "greet" }) },
+  ask_user: { input: () => ({ question: "Which?", choices: ["a", "b"] }) },
+  task: { input: () => ({ description: "Look", prompt: "Look at a.txt." }) },
+};
+
+async function inBackground(tools: readonly Tool[], context: ToolContext): Promise<string> {
+  const bash = tools.find(({ name }) => name === "bash")!;
+  const { text } = await callTool(bash, { command: "cat; sleep 60", background: true }, context);
+  return /bg-\w+/.exec(text)![0];
+}
+
+async function greeting(folder: TempDir): Promise<Skill> {
+  await folder.write({ "skills/greet/SKILL.md": "---\nname: greet\n---\nSay hello." });
+  return { name: "greet", description: "", origin: "project", folder: folder.at("skills/greet"), root: folder.path };
+}
+
+for (const { name } of builtinTools()) {
+  describe(`${name} keeps the contract`, () => {
+    let folder: TempDir;
+    let tools: Tool[] = [];
+    let isRun = false;
+    const checks = toolChecks({
+      create: async () => {
+        folder = await makeTempDir();
+        await folder.write({ "a.txt": "one\nline\n" });
+        tools = builtinTools({ webfetch: { allowPrivate: true } });
+        const plain = tools.find((one) => one.name === name)!;
+        const skills = [await greeting(folder)];
+        const tool: Tool = { ...plain, run: (args, given) => plain.run(args, { ...given, skills }) };
+        const context = toolContext(folder.path);
+        // Files are changed only when they were read.
+        const read = tools.find((one) => one.name === "read")!;
+        await callTool(read, { path: "a.txt" }, context);
+        const { input, slow } = INPUTS[name]!;
+        // There must be one to look at; to start it takes most of a second.
+        const id = isRun && name.startsWith("bash_") ? await inBackground(tools, context) : "bg-none";
+        return { tool, projectDir: folder.path, input: input(id), slow: slow?.(id), state: context.state };
+      },
+      clean: async () => {
+        await Promise.all(tools.map(async (tool) => tool.close?.()));
+        await folder.remove();
+      },
+    });
+    for (const check of checks)
+      it(check.name, () => {
+        isRun = check.name.startsWith("run:");
+        return check.run();
+      });
+  });
+}

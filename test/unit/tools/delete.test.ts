@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { it } from "node:test";
+import { builtinTools } from "gantry";
+import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+
+it("deletes files, links and folders, and nothing outside", async () => {
+  await using folder = await temporaryFolder();
+  const project = join(folder.path, "project");
+  const outside = join(folder.path, "outside");
+  const home = join(project, "a", "home");
+  await mkdir(join(project, "a", "b"), { recursive: true });
+  await mkdir(join(project, "c", "d"), { recursive: true });
+  await mkdir(join(project, ".git"));
+  await mkdir(outside);
+  await mkdir(home);
+  await writeFile(join(project, "f.txt"), "bye\n");
+  await writeFile(join(project, "c", "d", "x"), "");
+  await writeFile(join(outside, "keep"), "keep");
+  await symlink(outside, join(project, "link"));
+  await symlink(outside, join(project, "c", "link"));
+  const context = toolContext(project);
+  const tool = builtinTools({ deniedPaths: [home] }).find((one) => one.name === "delete")!;
+  const remove = (path: string, recursive = false) => callTool(tool, { path, recursive }, context);
+
+  const gone = await remove("f.txt");
+  assert.equal(gone.text, "Deleted f.txt (4 bytes).");
+  assert.deepEqual(gone.diff, [{ path: join(project, "f.txt"), oldText: "bye\n", newText: "" }]);
+  await assert.rejects(remove("f.txt"), /f.txt: not found/);
+  await assert.rejects(remove("c"), /not empty. Set recursive/);
+  await assert.rejects(remove("link/keep"), /outside the project folder/);
+  assert.match((await remove("link")).text, /symbolic link; what it points to is still there/);
+  assert.equal((await remove("c", true)).text, "Deleted c/ with all that was in it.");
+  assert.equal((await remove("a/b")).text, "Deleted a/b/.");
+  assert.equal(await readFile(join(outside, "keep"), "utf8"), "keep");
+  for (const path of [".", "..", project, "/", folder.path])
+    await assert.rejects(remove(path, true), /folder that you work in|outside/, path);
+  await assert.rejects(remove("a", true), /denied/);
+  await assert.rejects(remove("a/home", true), /denied/);
+  await assert.rejects(remove(".git", true), /history of the repository/);
+  assert.deepEqual((await readdir(project)).sort(), [".git", "a"]);
+});
+
+it("deletes many files of one folder tree concurrently", async () => {
+  await using folder = await temporaryFolder();
+  for (let i = 0; i < 30; i++) await writeFile(join(folder.path, `f${i}`), "x");
+  const tool = builtinTools().find((one) => one.name === "delete")!;
+  await Promise.all(Array.from({ length: 30 }, (_, i) => callTool(tool, { path: `f${i}` }, toolContext(folder.path))));
+  assert.deepEqual(await readdir(folder.path), []);
+});

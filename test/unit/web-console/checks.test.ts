@@ -1,0 +1,54 @@
+import { once } from "node:events";
+import { createServer, type AddressInfo, type Server } from "node:net";
+import { describe, it } from "node:test";
+import type { Agent, Listening, Transport } from "gantry";
+import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
+import { WebConsoleTransport } from "gantry/adapters/web-console";
+import { openHttpHost } from "gantry/http";
+import { transportChecks } from "gantry/testing";
+import { httpClient } from "../../helpers/transport-clients.js";
+
+/** The two as `gantry serve` has them: the console has no prompts of its own, the API on its port has. */
+class ApiWithConsole implements Transport {
+  readonly name = "api-with-console";
+  readonly #port: number;
+
+  constructor(port: number) {
+    this.#port = port;
+  }
+
+  async start(agent: Agent): Promise<Listening> {
+    const host = openHttpHost({ port: this.#port });
+    const console = await new WebConsoleTransport({}, host).start(agent);
+    const api = await new KoaHttpTransport({}, host).start(agent);
+    const stop = async (signal: AbortSignal) => {
+      host.refuseNew();
+      await console.stop(signal);
+      await api.stop(signal);
+      await host.close(signal);
+    };
+    const ended = Promise.all([console.ended, api.ended]).then(() => undefined);
+    return { address: api.address, ended, stop };
+  }
+}
+
+describe("the console beside the HTTP API keeps the contract", () => {
+  let taken: Server | undefined;
+  const checks = transportChecks({
+    create: () => Promise.resolve(new ApiWithConsole(0)),
+    unable: async () => {
+      taken = createServer();
+      taken.listen(0, "127.0.0.1");
+      await once(taken, "listening");
+      return new ApiWithConsole((taken.address() as AddressInfo).port);
+    },
+    connect: httpClient,
+    onLeave: "cancel",
+    clean: async () => {
+      const server = taken;
+      taken = undefined;
+      if (server) await new Promise((resolve) => server.close(resolve));
+    },
+  });
+  for (const check of checks) it(check.name, () => check.run());
+});

@@ -1,0 +1,155 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import {
+  blocksOf,
+  compare,
+  compareInSteps,
+  countsOf,
+  sideBySide,
+  wordMarks,
+  type DiffRow,
+  type Span,
+} from "../../../adapters/web-console/app/diff-lines.js";
+
+function rowsOf(before: string, after: string): DiffRow[] {
+  const work = compareInSteps(before, after);
+  let step = work.next();
+  while (!step.done) step = work.next();
+  return step.value;
+}
+
+const inShort = (rows: readonly DiffRow[]) =>
+  rows.map(({ kind, text }) => `${{ same: " ", removed: "-", added: "+" }[kind]}${text}`);
+
+/** The text that the rows were made of. */
+function textOf(rows: readonly DiffRow[], without: DiffRow["kind"]): string {
+  return rows
+    .filter(({ kind }) => kind !== without)
+    .map(({ text, open }) => (open ? text : `${text}\n`))
+    .join("");
+}
+
+/** Numbers that are the same in each run. */
+function numbers(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+it("says what was removed and added, with the numbers of both texts", () => {
+  const rows = rowsOf("a\nb\nc\nd\n", "a\nB\nc\nd\ne\n");
+  assert.deepEqual(inShort(rows), [" a", "-b", "+B", " c", " d", "+e"]);
+  assert.deepEqual(
+    rows.map((row) => [row.old, row.new]),
+    [
+      [1, 1],
+      [2, 0],
+      [0, 2],
+      [3, 3],
+      [4, 4],
+      [0, 5],
+    ],
+  );
+  assert.deepEqual(countsOf(rows), { added: 2, removed: 1 });
+  assert.deepEqual(inShort(rowsOf("", "one\n")), ["+one"]);
+  assert.deepEqual(inShort(rowsOf("one\n", "")), ["-one"]);
+  assert.deepEqual(rowsOf("", ""), []);
+});
+
+it("sees a line break that is missing at the end, and a carriage return", () => {
+  assert.deepEqual(
+    rowsOf("a\n", "a").map(({ kind, open }) => [kind, open]),
+    [
+      ["removed", false],
+      ["added", true],
+    ],
+  );
+  assert.deepEqual(inShort(rowsOf("a\r\n", "a\n")), ["-a\r", "+a"]);
+});
+
+it("gives both texts back, whatever they are, and keeps lines that are all alike", () => {
+  const below = numbers(7);
+  for (let round = 0; round < 400; round++) {
+    const text = (kinds: number) =>
+      Array.from({ length: below(24) }, () => String.fromCharCode(97 + below(kinds))).join("\n") +
+      (below(2) ? "\n" : "");
+    const kinds = 1 + below(12);
+    const [before, after] = [text(kinds), text(kinds)];
+    const rows = rowsOf(before, after);
+    assert.equal(textOf(rows, "added"), before);
+    assert.equal(textOf(rows, "removed"), after);
+    const kept = rows.filter(({ kind }) => kind === "same").length;
+    // But for the last ones, which may have no line break.
+    if (kinds === 1) assert.ok(kept >= Math.min(before.split("\n").length, after.split("\n").length) - 2);
+  }
+});
+
+it("finds a small change in 10,000 lines, a stretch that is all new, and lines that are all alike, in small steps", async () => {
+  const lines = Array.from({ length: 10_000 }, (_, at) => `line ${at % 97 === 0 ? "" : at}\n`);
+  const changed = [...lines];
+  changed.splice(5_000, 2, "other\n");
+  changed.splice(100, 0, "more\n");
+  assert.deepEqual(countsOf(await compare(lines.join(""), changed.join(""))), { added: 2, removed: 2 });
+
+  const fresh = Array.from({ length: 10_000 }, (_, at) => `fresh ${at}\n`).join("");
+  assert.deepEqual(countsOf(await compare(lines.join(""), fresh)), { added: 10_000, removed: 10_000 });
+
+  const [alike, others] = ["a\nb\nb\n".repeat(4_000), "b\na\n".repeat(5_000)];
+  const work = compareInSteps(alike, others);
+  let steps = 0;
+  let step = work.next();
+  for (; !step.done; steps++) step = work.next();
+  assert.ok(steps > 10, "so that a page can do other things in between");
+  assert.equal(textOf(step.value, "added"), alike);
+  assert.equal(textOf(step.value, "removed"), others);
+});
+
+it("stops when nobody looks any more", async () => {
+  const gone = AbortSignal.abort(new Error("gone"));
+  await assert.rejects(compare("a\n", "b\n", gone), /gone/);
+});
+
+it("marks words that differ, and nothing where most of a line does", () => {
+  const marked = (text: string, spans: readonly Span[] = []) => spans.map(([start, end]) => text.slice(start, end));
+  const [before, after] = ["const total = price * count;", "const total = price * (count + 1);"];
+  const marks = wordMarks(before, after);
+  assert.deepEqual(marked(before, marks?.before), []);
+  assert.deepEqual(marked(after, marks?.after), ["(", " + 1)"]);
+  const renamed = wordMarks("let größe = 1", "let länge = 1");
+  assert.deepEqual(marked("let größe = 1", renamed?.before), ["größe"]);
+  assert.equal(wordMarks("return a;", "throw new Error(message)"), undefined);
+  assert.equal(wordMarks("a ".repeat(500), "a ".repeat(501)), undefined);
+});
+
+it("folds what is far from a change, and shows it beside it", () => {
+  const lines = Array.from({ length: 30 }, (_, at) => `${at + 1}`);
+  const rows = rowsOf(`${lines.join("\n")}\n`, `${lines.toSpliced(14, 1, "new").join("\n")}\n`);
+  assert.deepEqual(
+    blocksOf(rows).map(({ kind, rows }) => [kind, rows.length]),
+    [
+      ["folded", 11],
+      ["shown", 8],
+      ["folded", 12],
+    ],
+  );
+  // Two lines take less room than the line that says that they are hidden.
+  assert.deepEqual(
+    blocksOf(rowsOf("1\n2\n3\n4\n5\nx\n", "1\n2\n3\n4\n5\ny\n")).map(({ kind, rows }) => [kind, rows.length]),
+    [["shown", 7]],
+  );
+});
+
+it("puts what came in place of a line beside it", () => {
+  const pairs = sideBySide(rowsOf("a\nb\nc\n", "a\nB\nC\nD\n"));
+  assert.deepEqual(
+    pairs.map(([left, right]) => [left?.text, right?.text]),
+    [
+      ["a", "a"],
+      ["b", "B"],
+      ["c", "C"],
+      [undefined, "D"],
+    ],
+  );
+});

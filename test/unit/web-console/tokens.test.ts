@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import test from "node:test";
+
+const TOKENS = new URL("../../../adapters/web-console/app/styles/tokens.css", import.meta.url);
+/** What text stands on, and the colours of text that may stand on any of it. */
+const SURFACES = ["bg", "bg-side", "bg-raised", "bg-sunk", "bg-hover", "bg-active", "accent-soft", "add-bg", "del-bg"];
+const TEXTS = ["text", "text-soft", "text-faint", "accent", "good", "bad", "warn"];
+/** Of the second level of WCAG, for text of any size. */
+const ENOUGH = 4.5;
+
+test("text can be read on whatever it stands on, in both themes, and the system's dark is the chosen dark", async () => {
+  const css = await readFile(TOKENS, "utf8");
+  const themes = [...css.matchAll(/color-scheme: (light|dark);([^}]*)\}/g)].map(([, name, body = ""]) => {
+    const colours = [...body.matchAll(/--([\w-]+): (#[0-9a-f]{6});/g)];
+    return { name, of: new Map(colours.map(([, token = "", colour = ""]) => [token, colour])) };
+  });
+  assert.deepEqual(
+    themes.map(({ name }) => name),
+    ["light", "dark", "dark"],
+  );
+  assert.deepEqual(themes[1]?.of, themes[2]?.of);
+  const poor: string[] = [];
+  for (const { name, of } of themes.slice(0, 2)) {
+    const pairs = [
+      ...SURFACES.flatMap((surface) => TEXTS.map((text) => [text, surface] as const)),
+      ...["good", "bad", "warn"].map((text) => [text, `${text}-soft`] as const),
+      ...[...of.keys()].filter((token) => /^(?:code|ansi)-/.test(token)).map((token) => [token, "bg-sunk"] as const),
+      ["accent-text", "accent"] as const,
+    ];
+    for (const [text, surface] of pairs) {
+      const contrast = between(of.get(text), of.get(surface));
+      if (contrast < ENOUGH) poor.push(`${name}: ${text} on ${surface}: ${contrast.toFixed(2)}`);
+    }
+  }
+  assert.deepEqual(poor, []);
+});
+
+function between(one = "", other = ""): number {
+  const [darker = 0, lighter = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (lighter + 0.05) / (darker + 0.05);
+}
+
+function luminance(colour: string): number {
+  const [red = 0, green = 0, blue = 0] = [1, 3, 5]
+    .map((at) => Number.parseInt(colour.slice(at, at + 2), 16) / 255)
+    .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
