@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, it } from "node:test";
+import { ROOT } from "../helpers/node.js";
+
+const { scripts } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
+  scripts: Record<string, string>;
+};
+const files = readdirSync(path.join(ROOT, "test"), { recursive: true, withFileTypes: true })
+  .filter((entry) => entry.isFile())
+  .map((entry) => path.relative(ROOT, path.join(entry.parentPath, entry.name)).split(path.sep).join("/"));
+const tests = files.filter((file) => file.endsWith(".test.ts"));
+const read = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
+
+/** Helpers that start processes of Node, a browser, a terminal or a database. */
+const STARTS_PROCESSES =
+  /helpers\/(server|server-stores|child|acp-process|replicas|fleet|balancer|browser|console|pane|packed|haproxy|pgbouncer|postgres)\.js"/;
+/** Measures the whole process, and so the other test files of a batch. */
+const MEASURES_PROCESS = /helpers\/counted\.js"|process\.(memoryUsage|cpuUsage|resourceUsage)/;
+
+describe("the suites of tests", () => {
+  it("have each test file in the folder of a suite that npm test or npm run test:all runs", () => {
+    const words = `${scripts["test"]} ${scripts["test:all"]}`.split(" ");
+    const suites = new Set(words.filter((word) => !word.includes("/") && !word.startsWith("-")));
+    assert.deepEqual(
+      tests.filter((file) => !suites.has(file.split("/")[1] ?? "")),
+      [],
+    );
+    for (const suite of ["integration", "postgres", "browser", "terminal", "package", "docs"])
+      assert.equal(scripts[`test:${suite}`], `node .ci/test.mjs ${suite}`);
+  });
+
+  it("start no process in test/unit and test/isolated", () => {
+    const wrong = tests.filter((file) => /^test\/(unit|isolated)\//.test(file) && STARTS_PROCESSES.test(read(file)));
+    assert.deepEqual(wrong, []);
+  });
+
+  it("measure the process in test/isolated only, where a file has a process to itself", () => {
+    const self = "test/unit/suites.test.ts";
+    const wrong = tests.filter((file) => file.startsWith("test/unit/") && file !== self);
+    assert.deepEqual(
+      wrong.filter((file) => MEASURES_PROCESS.test(read(file))),
+      [],
+    );
+  });
+
+  it("run nothing alone, and skip nothing without a reason", () => {
+    const alone = /\b(it|test|describe)\.(only|skip|todo)\(|\b(only|skip|todo): true\b/;
+    assert.deepEqual(
+      tests.filter((file) => alone.test(read(file))),
+      [],
+    );
+  });
+
+  it("need at most 1,400 lines of scripts in .ci", () => {
+    const scripts = readdirSync(path.join(ROOT, ".ci"), { recursive: true, withFileTypes: true }).filter((entry) =>
+      entry.isFile(),
+    );
+    const lines = scripts.map(
+      (entry) => readFileSync(path.join(entry.parentPath, entry.name), "utf8").split("\n").length,
+    );
+    assert.ok(lines.reduce((sum, count) => sum + count - 1, 0) <= 1_400);
+  });
+});
