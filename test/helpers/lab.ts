@@ -118,9 +118,16 @@ export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Looks again every 20 ms. */
-export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
-  while (!(await condition())) await pause(20);
+/** Limit of `until`, in ms. Only a condition that never holds reaches it: a loaded machine does not come near. */
+const UNTIL_LIMIT_MS = 120_000;
+
+/** Resolves when the condition holds, which is checked every 5 ms. Rejects, naming the condition, after two minutes. */
+export async function until(condition: () => Promise<unknown> | unknown): Promise<void> {
+  const deadline = performance.now() + UNTIL_LIMIT_MS;
+  while (!(await condition())) {
+    if (performance.now() > deadline) throw new Error(`not within ${UNTIL_LIMIT_MS} ms: ${condition.toString()}`);
+    await pause(5);
+  }
 }
 
 /** A length of sleep, in seconds, that no other process has. */
