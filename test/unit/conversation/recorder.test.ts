@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import type { Message, PartDelta, RunRecord, SessionChange, SessionDriver, Usage } from "gantry";
 import { Recorder } from "../../../src/conversation/recorder.js";
+import { until } from "../../helpers/lab.js";
 
 const message = { id: "m", role: "assistant", parts: [], finished: false } as unknown as Message;
 const delta = (text: string, part = 0): Omit<PartDelta, "messageId"> => ({ part, type: "text", text });
@@ -56,7 +57,7 @@ it("few tokens are written all the same, soon", async () => {
   recorder.append(message, delta("a", 0));
   recorder.append(message, delta("b", 1));
   recorder.append(message, delta("c", 1));
-  while (written.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until(() => written.length > 0);
   assert.deepEqual(written[0]?.append, [
     { messageId: "m", ...delta("a", 0) },
     { messageId: "m", ...delta("bc", 1) },

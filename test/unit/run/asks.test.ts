@@ -11,6 +11,7 @@ import {
   type SessionMode,
 } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
+import { until } from "../../helpers/lab.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
@@ -246,12 +247,12 @@ for (const [name, make] of STORES)
       const id = await session(here, "ask");
       const run = await here.run({ message: "x", sessionId: id });
       const open = async () => (await there.asks.list({ sessionId: id, open: true })).map(({ tool }) => tool).sort();
-      while ((await open()).length < 2) await new Promise((resolve) => setTimeout(resolve, 10));
+      await until(async () => (await open()).length >= 2);
       assert.deepEqual(await open(), ["one", "two"]);
       const asks = await there.asks.list({ sessionId: id, open: true });
       const of = (name: string) => asks.find(({ tool }) => tool === name)!.id;
       await there.asks.answer(of("two"), { choice: "allow" }, "there");
-      while (ran.length === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+      await until(() => ran.length > 0);
       // One is still waited for.
       assert.equal((await there.runs.get(run.id))?.state, "waiting");
       await there.asks.answer(of("one"), { choice: "reject" }, "there");
@@ -264,9 +265,9 @@ for (const [name, make] of STORES)
       const agents = await two(t, await make(t), { unattended: "wait" });
       const id = await session(agents.here, "ask");
       const run = await agents.here.run({ message: "x", sessionId: id });
-      let [ask] = await agents.there.asks.list({ sessionId: id, open: true });
-      for (; !ask; [ask] = await agents.there.asks.list({ sessionId: id, open: true }))
-        await new Promise((resolve) => setTimeout(resolve, 10));
+      const question = async () => (await agents.there.asks.list({ sessionId: id, open: true }))[0];
+      await until(question);
+      const ask = (await question())!;
       const answers = await Promise.allSettled(
         Array.from({ length: 12 }, (_, i) =>
           (i % 2 ? agents.here : agents.there).asks.answer(ask.id, { choice: i % 3 ? "reject" : "allow" }, `door-${i}`),
@@ -276,9 +277,7 @@ for (const [name, make] of STORES)
       assert.equal(counted.length, 1);
       const stored = await agents.there.asks.get(ask.id);
       assert.deepEqual((counted[0] as PromiseFulfilledResult<Ask>).value, stored);
-      const question = async () => (await agents.there.asks.list({ sessionId: id, open: true }))[0];
-      let next = await question();
-      for (; !next; next = await question()) await new Promise((resolve) => setTimeout(resolve, 10));
+      await until(question);
       assert.deepEqual(agents.ran, stored?.reply?.choice === "allow" ? [0] : []);
       await agents.here.runs.cancel(run.id);
       await assert.rejects(run.result, { code: "run_cancelled" });

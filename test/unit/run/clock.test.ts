@@ -1,20 +1,25 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { RunClock } from "../../../src/run/clock.js";
+import { fakeTime } from "../../helpers/fake-time.js";
 
-it("does not go while it stands, and has what was left then", async () => {
-  let ended = false;
-  const clock = new RunClock(0.1, () => (ended = true));
+it("does not go while it stands, and has what was left then", (t) => {
+  const { pass } = fakeTime(t);
+  let ends = 0;
+  const clock = new RunClock(0.1, () => (ends += 1));
   clock.go();
+  pass(30);
   clock.stand();
-  await sleep(200);
-  assert.equal(ended, false);
-  // Of pieces that are each too short.
-  for (let i = 0; i < 40 && !ended; i += 1) {
-    clock.go();
-    await sleep(20);
-    clock.stand();
-  }
-  assert.equal(ended, true);
+  pass(1_000);
+  clock.go();
+  pass(30);
+  clock.stand();
+  pass(1_000);
+  assert.equal(ends, 0);
+  // Each piece is too short; together they are long enough.
+  clock.go();
+  pass(39);
+  assert.equal(ends, 0);
+  pass(2);
+  assert.equal(ends, 1);
 });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AgentEvent } from "gantry";
 import { EventBuffer } from "../../../src/run/event-buffer.js";
+import { fakeTime, turns } from "../../helpers/fake-time.js";
 
 const token = (text: string, messageId = "m"): AgentEvent => ({
   type: "token",
@@ -63,14 +64,19 @@ describe("the buffer of a run's events", () => {
     assert.equal((await drain(buffer)).length, 259);
   });
 
-  it("a reader that stays behind loses the oldest tokens, nothing else, and is told how many", async () => {
-    const buffer = new EventBuffer("drop", 1);
+  it("a reader that stays behind loses the oldest tokens, nothing else, and is told how many", async (t) => {
+    const { pass } = fakeTime(t);
+    const buffer = new EventBuffer("drop");
     // None fits into another.
     const long = "x".repeat(3000);
     for (let i = 0; i < 300; i += 1) buffer.push(token(`${i} ${long}`));
     for (let i = 0; i < 300; i += 1) buffer.push(call(String(i)));
+    pass(999);
+    await turns();
     assert.equal(buffer.dropped, 0, "not before it had its time");
-    while (buffer.dropped === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    pass(1);
+    await turns();
+    assert.notEqual(buffer.dropped, 0);
     buffer.push(token("one too many"));
     buffer.end();
     const events = await drain(buffer);
@@ -79,11 +85,13 @@ describe("the buffer of a run's events", () => {
     assert.equal(buffer.dropped, 301);
   });
 
-  it("keeps the newest tokens of a slow reader, and is patient again once it has caught up", async () => {
-    const buffer = new EventBuffer("drop", 1);
+  it("keeps the newest tokens of a slow reader, and is patient again once it has caught up", async (t) => {
+    const { pass } = fakeTime(t);
+    const buffer = new EventBuffer("drop");
     const long = "x".repeat(3000);
     for (let i = 0; i < 1000; i += 1) buffer.push(token(`${i} ${long}`));
-    while (buffer.dropped === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    pass(1_000);
+    await turns();
     const texts: string[] = [];
     for (let i = 0; i < 256; i += 1) {
       const { value } = await buffer.next();
@@ -212,13 +220,14 @@ describe("the buffer of a run's events", () => {
     );
   });
 
-  it("drops what tools print before any token", async () => {
-    const buffer = new EventBuffer("drop", 1);
+  it("drops what tools print before any token", async (t) => {
+    const { pass } = fakeTime(t);
+    const buffer = new EventBuffer("drop");
     const long = "x".repeat(3000);
     buffer.push(printed("a", "1"));
     for (let i = 0; i < 256; i += 1) buffer.push(token(`${i} ${long}`));
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    for (let i = 0; i < 3; i += 1) await new Promise((resolve) => setImmediate(resolve));
+    pass(1_000);
+    await turns();
     buffer.push(printed("b", "2"));
     buffer.end();
     const events = await drain(buffer);

@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, MemoryDriver, type Message, type SessionDriver } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { STORES } from "../../helpers/stores.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { cancelled } from "../../helpers/cancelled.js";
+import { turns } from "../../helpers/fake-time.js";
 import { gate, waitTool } from "../../helpers/gate.js";
+import { until } from "../../helpers/lab.js";
+import { observed } from "../../helpers/observed-driver.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 const textOf = ({ role, parts }: Message): string =>
   `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join("|")}`;
@@ -15,7 +18,8 @@ async function two(t: Hooks, driver: () => SessionDriver, script: readonly Scrip
   const folder = await tempDir(t);
   const open = gate();
   const provider = new ScriptedProvider(script);
-  const [here, there] = [driver(), driver()].map(
+  const { driver: first, answered } = observed(driver());
+  const [here, there] = [first, driver()].map(
     (one) => new Agent({ driver: one, providers: [provider], tools: [waitTool(open)], projectDir: folder.path }),
   ) as [Agent, Agent];
   t.after(async () => {
@@ -23,7 +27,7 @@ async function two(t: Hooks, driver: () => SessionDriver, script: readonly Scrip
     await Promise.all([here.close(), there.close()]);
   });
   const said = async (id: string) => (await there.sessions.messages(id)).map(textOf);
-  return { here, there, open, provider, said };
+  return { here, there, open, provider, said, answered };
 }
 
 const waits: ScriptedStep = callTools(["wait", {}]);
@@ -48,20 +52,22 @@ function tellLate(driver: SessionDriver): { text: string } {
 it("a hint that comes before a new session is there, for nothing, ends no run", async (t) => {
   const { path: projectDir } = await tempDir(t);
   const driver = new MemoryDriver();
+  const hints = new Set<() => void>();
+  const hint = async () => {
+    for (const one of hints) one();
+    await turns();
+  };
   const { create } = driver;
   driver.create = async (start) => {
-    await sleep(50);
-    return create.call(driver, start);
+    await hint();
+    await create.call(driver, start);
+    await hint();
   };
-  Object.defineProperty(driver, "notifier", {
-    value: {
-      publish: () => undefined,
-      subscribe: (_: string, hint: () => void) => {
-        const timer = setInterval(hint, 1);
-        return () => clearInterval(timer);
-      },
-    },
-  });
+  const subscribe = (_: string, one: () => void) => {
+    hints.add(one);
+    return () => hints.delete(one);
+  };
+  Object.defineProperty(driver, "notifier", { value: { publish: () => undefined, subscribe } });
   const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [], projectDir });
   t.after(() => agent.close());
   assert.equal((await (await agent.run({ message: "hi" })).result).output, "done");
@@ -78,8 +84,7 @@ for (const [name, make] of STORES)
         ]);
         const run = await agents.here.run({ message: "hi" });
         for await (const event of run) if (event.type === "token") break;
-        const cancelled = await agents[which].runs.cancel(run.id);
-        assert.equal(cancelled.state, "cancelled");
+        assert.equal((await cancelled(agents[which], run.id)).state, "cancelled");
         await assert.rejects(run.result, { code: "run_cancelled" });
         assert.deepEqual(await agents.said(run.sessionId), ["user: hi", "assistant: so far"]);
         // Once more is no fault, and leaves nothing behind.
@@ -96,8 +101,9 @@ for (const [name, make] of STORES)
           for await (const event of run) events.push(event.type);
         })();
         await agents.open.reached;
+        const read = agents.answered("instructions", (all) => all.some(({ text }) => text === "not that way"));
         assert.equal(await agents[which].runs.steer(run.id, "not that way"), true);
-        await sleep(from === "its own process" ? 0 : 500);
+        await read;
         agents.open.open();
         const { output } = await run.result;
         await reading;
@@ -136,33 +142,39 @@ for (const [name, make] of STORES)
 
     it("makes the next prompt of what came too late, once, and nothing of it when it is cancelled", async (t) => {
       const driver = (await make(t))();
-      const agents = await two(t, () => driver, ["first", "second", { hang: true }, "never"]);
+      const agents = await two(t, () => driver, ["first", "second", { hang: true }, "last"]);
       const late = tellLate(driver);
       late.text = "too late";
       const run = await agents.here.run({ message: "hi" });
       await run.result;
       const { sessionId } = run;
-      for (let n = 0; n < 200 && (await agents.said(sessionId)).length < 4; n += 1) await sleep(10);
+      await until(async () => (await agents.said(sessionId)).length >= 4);
       const wanted = ["user: hi", "assistant: first", "user: too late", "assistant: second"];
       assert.deepEqual(await agents.said(sessionId), wanted);
-      for (let n = 0; n < 200 && (await agents.here.sessions.isRunning(sessionId)); n += 1) await sleep(10);
+      await until(async () => !(await agents.here.sessions.isRunning(sessionId)));
       const third = await agents.here.run({ message: "third", sessionId });
       late.text = "no more";
-      await agents.here.runs.cancel(third.id);
+      await cancelled(agents.here, third.id);
       await assert.rejects(third.result);
-      await sleep(50);
-      assert.deepEqual(await agents.said(sessionId), [...wanted, "user: third"]);
-      assert.deepEqual(await driver.instructions(sessionId), []);
+      await until(async () => (await driver.instructions(sessionId)).length === 0);
+      // A run made of the instruction would come before this one.
+      await (
+        await agents.here.run({ message: "last", sessionId, queue: true })
+      ).result;
+      const last = ["user: third", "user: last", "assistant: last"];
+      assert.deepEqual(await agents.said(sessionId), [...wanted, ...last]);
     });
 
     it("follows nothing that was taken back as it ended, and nothing of other runs", async (t) => {
       const driver = (await make(t))();
-      const agents = await two(t, () => driver, ["done", "never"]);
+      const agents = await two(t, () => driver, ["done", "last"]);
       const { write } = driver;
+      let isFirst = true;
       const other = { id: "other", runId: "other", kind: "steer", text: "of a run in line", createdAt: "" } as const;
       driver.write = async (id, change) => {
         const [ended] = change.runs ?? [];
-        if (change.release !== true || !ended) return write.call(driver, id, change);
+        if (change.release !== true || !ended || !isFirst) return write.call(driver, id, change);
+        isFirst = false;
         const own = { ...other, id: "own", runId: ended.id, text: "too late" };
         for (const one of [own, other]) await driver.instruct({ ...one, sessionId: id });
         const left = await write.call(driver, id, change);
@@ -173,11 +185,17 @@ for (const [name, make] of STORES)
         assert.equal(await driver.withdraw("own"), true);
         return left;
       };
+      const withdrawn = agents.answered("withdraw");
       const run = await agents.here.run({ message: "hi" });
       await run.result;
-      // A run that followed it would have begun.
-      await sleep(200);
-      assert.deepEqual(await agents.said(run.sessionId), ["user: hi", "assistant: done"]);
+      await withdrawn;
+      // A run that follows the first one would come before this one.
+      const last = { message: "last", sessionId: run.sessionId, queue: true };
+      await (
+        await agents.here.run(last)
+      ).result;
+      const wanted = ["user: hi", "assistant: done", "user: last", "assistant: last"];
+      assert.deepEqual(await agents.said(run.sessionId), wanted);
       const left = await driver.instructions(run.sessionId);
       assert.deepEqual(
         left.map(({ id }) => id),
@@ -195,8 +213,7 @@ for (const [name, make] of STORES)
       agents.open.open();
       await run.result;
       const isOver = async () => (await agents.said(run.sessionId)).at(-1) === "assistant: second";
-      for (let n = 0; n < 200 && !(await isOver()); n += 1) await sleep(10);
-      assert.ok(await isOver());
+      await until(isOver);
       assert.equal((await agents.there.sessions.get(run.sessionId))?.mode, "plan");
     });
 

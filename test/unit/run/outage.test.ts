@@ -30,9 +30,10 @@ class FarDriver {
         return async (...args: unknown[]): Promise<unknown> => {
           const { line } = this;
           if (line !== "up") this.refused += 1;
-          if (line === "hangs") await sleep(200);
+          // Time: a call on a dead connection fails after a while.
+          if (line === "hangs") await sleep(20);
           if (line === "cut" || line === "hangs") throw new StoreError("no connection", { unavailable: true });
-          while (line === "heals" && this.line === "heals") await sleep(10);
+          if (line === "heals") await until(() => this.line !== "heals");
           const done: unknown = await Reflect.apply(value, target, args);
           if (name === "write" && this.isLost(args[1] as SessionChange))
             throw new StoreError("connection lost", { unavailable: true });
@@ -78,8 +79,9 @@ describe("a run whose store goes away", () => {
     const going = await run("hi");
     await open.reached;
     line.line = "cut";
-    // What others want of it is not heard meanwhile, and looked for again.
-    await sleep(100);
+    // The run looks for what others want of it, in vain, and again with the next hint.
+    line.driver.notifier.publish(going.sessionId);
+    await until(() => line.refused > 0);
     line.line = "up";
     open.open();
     assert.equal((await going.result).output, "done");
@@ -88,15 +90,20 @@ describe("a run whose store goes away", () => {
 
   it("goes on where its driver waits until the store is back, and loses no token", async (t) => {
     const text = Array.from({ length: 200 }, (_, n) => `${n} `);
-    const chunks = text.map((piece) => ({ type: "text" as const, block: "0", text: piece }));
+    const pieces = text.map((piece) => ({ type: "text" as const, block: "0", text: piece }));
+    const half = gate();
+    const chunks = [...pieces.slice(0, 100), half.wait(), ...pieces.slice(100)];
     const { line, run, said } = await far(t, [{ chunks }, "next"]);
     line.line = "heals";
     const going = run("hi");
     await until(() => line.refused > 0);
     line.line = "up";
     const begun = await going;
+    await until(async () => (await said()).length === 4);
+    line.refused = 0;
     line.line = "heals";
-    await sleep(150);
+    half.open();
+    await until(() => line.refused > 0);
     line.line = "up";
     assert.equal((await begun.result).output, text.join(""));
     assert.equal((await said()).at(-1), `assistant: ${text.join("")}`);

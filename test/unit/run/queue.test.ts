@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import {
   Agent,
   MemoryDriver,
@@ -11,7 +10,10 @@ import {
   type SessionDriver,
 } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { cancelled } from "../../helpers/cancelled.js";
 import { gate, waitTool } from "../../helpers/gate.js";
+import { until } from "../../helpers/lab.js";
+import { observed } from "../../helpers/observed-driver.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
@@ -22,7 +24,8 @@ async function busy(t: Hooks, driver: () => SessionDriver, { concurrentRuns = 51
   const folder = await tempDir(t);
   const open = gate();
   const provider = new ScriptedProvider([waits, ...Array<ScriptedStep>(20).fill("done")]);
-  const agents = [driver(), driver()].map(
+  const { driver: first, answered } = observed(driver());
+  const agents = [first, driver()].map(
     (one) =>
       new Agent({
         driver: one,
@@ -59,7 +62,7 @@ async function busy(t: Hooks, driver: () => SessionDriver, { concurrentRuns = 51
       .filter(({ role }: Message) => role === "user")
       .map(({ parts }) => parts.map((part) => ("text" in part ? part.text : part.type)).join(""));
   const stateOf = async (id: string) => (await there.runs.get(id))?.state;
-  return { here, there, open, under, sessionId, queued, said, stateOf };
+  return { here, there, open, under, sessionId, queued, said, stateOf, answered };
 }
 
 for (const [name, make] of STORES)
@@ -108,8 +111,8 @@ for (const [name, make] of STORES)
       const d = await queued(here, "d");
       gone.abort();
       await assert.rejects(a.outcome, { code: "run_cancelled" });
-      assert.equal((await here.runs.cancel(b.id)).state, "cancelled");
-      assert.equal((await there.runs.cancel(c.id)).state, "cancelled");
+      assert.equal((await cancelled(here, b.id)).state, "cancelled");
+      assert.equal((await cancelled(there, c.id)).state, "cancelled");
       for (const { outcome } of [b, c]) await assert.rejects(outcome, { code: "run_cancelled" });
       for (const { id } of [a, b, c]) assert.equal(await stateOf(id), "cancelled");
       // Of a session only what began is told.
@@ -199,7 +202,7 @@ for (const [name, make] of STORES)
         queue: true,
         onQueued: (ahead) => (heard = [...heard, ahead]),
       });
-      while (heard.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+      await until(() => heard.length > 0);
       assert.equal(heard[0], 1);
       assert.equal(await stateOf("other"), "queued");
       await store.write(sessionId, { fence: null, sync: false, runs: [{ ...other, state: "cancelled" }] });
@@ -218,14 +221,14 @@ for (const [name, make] of STORES)
     });
 
     it("wait for a place too, where all are taken by others", async (t) => {
-      const { here, open, under } = await busy(t, await make(t), { concurrentRuns: 1 });
+      const { here, open, under, answered } = await busy(t, await make(t), { concurrentRuns: 1 });
       const { id } = await here.sessions.create();
       const heard: number[] = [];
       const onQueued = (ahead: number) => void heard.push(ahead);
       const waits = here.run({ message: "a", sessionId: id, queue: true, onQueued });
-      while (heard.length === 0) await sleep(5);
-      // Several looks later it waits still.
-      await sleep(600);
+      await until(() => heard.length > 0);
+      // Two looks later it waits still.
+      for (let look = 0; look < 2; look += 1) await answered("runs");
       assert.equal(await here.sessions.isRunning(id), false);
       open.open();
       await under.result;
@@ -245,7 +248,7 @@ for (const [name, make] of STORES)
       const b = await queued(here, "b", { key: "kb" });
       const write = (...runs: RunRecord[]) => store.write(sessionId, { fence: null, sync: false, runs });
       await write({ ...a.record, state: "interrupted" });
-      while ((await stateOf(a.id)) !== "queued") await sleep(20);
+      await until(async () => (await stateOf(a.id)) === "queued");
       const other = { ...b.record, id: "other", state: "finished", line: null } as const;
       await write({ ...b.record, state: "interrupted", key: "" }, other);
       await assert.rejects(b.outcome, { code: "run_key_taken" });
@@ -289,9 +292,9 @@ describe("what a run was told too late", () => {
     };
     open.open();
     await Promise.all([under.result, keyed.outcome, last.outcome]);
-    for (let n = 0; n < 400 && (await said()).length < 4; n += 1) await sleep(10);
+    await until(async () => (await said()).length >= 4);
     assert.deepEqual(await said(), ["first", "keyed", "last", "late"]);
-    for (let n = 0; n < 400 && (await here.sessions.isRunning(sessionId)); n += 1) await sleep(10);
+    await until(async () => !(await here.sessions.isRunning(sessionId)));
     const [run] = await here.runs.list({ key: "k" });
     assert.equal(run?.id, keyed.id);
   });

@@ -1,39 +1,40 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, builtinTools, type SessionDriver, type WatchEvent } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { cancelled } from "../../helpers/cancelled.js";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { processes, uniqueSeconds, until } from "../../helpers/lab.js";
+import { observed } from "../../helpers/observed-driver.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-/** Of another process no hint comes; one a second comes for nothing, as of a notifier whose messages may be lost. */
-function withoutHints(driver: SessionDriver): SessionDriver {
-  const notifier: SessionDriver["notifier"] = {
-    publish: () => undefined,
-    subscribe: (_, hint) => {
-      const timer = setInterval(hint, 1000).unref();
-      return () => clearInterval(timer);
-    },
-  };
+/** Hints for nothing come so often, in ms. */
+const HINT_MS = 100;
+
+/** A notifier whose messages are lost: hints come for nothing, now and then. */
+const lossyNotifier: SessionDriver["notifier"] = {
+  publish: () => undefined,
+  subscribe: (_, hint) => {
+    const timer = setInterval(hint, HINT_MS).unref();
+    return () => clearInterval(timer);
+  },
+};
+
+/** A driver that renews no lease: a renewal would find out without a hint what happened to the session. */
+function withoutRenewals(driver: SessionDriver, notifier = driver.notifier): SessionDriver {
   return new Proxy(driver, {
     get(target, name) {
       if (name === "notifier") return notifier;
       const value: unknown = Reflect.get(target, name, target);
-      return typeof value === "function" ? value.bind(target) : value;
+      if (typeof value !== "function") return value;
+      return (...args: unknown[]): unknown => {
+        // A lease is taken with options, and renewed without.
+        if (name === "lease" && args.length === 3) return Promise.reject(new Error("no renewal in this test"));
+        return Reflect.apply(value, target, args);
+      };
     },
   });
-}
-
-/** What is renewed, and would find out by itself, is renewed later than this. */
-const SOON_MS = 8_000;
-
-async function soon<T>(work: Promise<T>): Promise<T> {
-  const late = new AbortController();
-  const never = sleep(SOON_MS, undefined, { signal: late.signal }).then(() => assert.fail("nobody told it"));
-  never.catch(() => undefined);
-  return Promise.race([work, never]).finally(() => late.abort());
 }
 
 /** Two agents on one store, as two processes have. The first runs the script, and its tools: `wait` waits for the gate. */
@@ -42,14 +43,15 @@ async function two(t: Hooks, driver: () => SessionDriver, script: readonly Scrip
   const open = gate();
   const provider = new ScriptedProvider(script);
   const tools = [waitTool(open), ...builtinTools()];
-  const [here, there] = [driver(), driver()].map(
+  const { driver: first, answered } = observed(driver());
+  const [here, there] = [first, driver()].map(
     (one) => new Agent({ driver: one, providers: [provider], tools, projectDir: folder.path, unattended: "wait" }),
   ) as [Agent, Agent];
   t.after(async () => {
     open.open();
     await Promise.all([here.close(), there.close()]);
   });
-  return { here, there, open, provider };
+  return { here, there, open, provider, answered };
 }
 
 const waits: ScriptedStep = callTools(["wait", {}]);
@@ -62,7 +64,7 @@ for (const [name, make] of STORES)
       () => {
         const stores = async (t: Hooks) => {
           const open = await make(t);
-          return lossy ? () => withoutHints(open()) : open;
+          return () => withoutRenewals(open(), ...(lossy ? [lossyNotifier] : []));
         };
 
         it("a delete: the run ends, and with it what its tool began", async (t) => {
@@ -71,7 +73,7 @@ for (const [name, make] of STORES)
           const run = await here.run({ message: "hi" });
           await until(async () => (await processes(seconds)) > 0);
           await there.sessions.delete(run.sessionId);
-          await soon(assert.rejects(run.result, { code: "session_not_found" }));
+          await assert.rejects(run.result, { code: "session_not_found" });
           await until(async () => (await processes(seconds)) === 0);
           assert.equal(await here.sessions.get(run.sessionId), undefined);
           assert.equal(await here.runs.get(run.id), undefined);
@@ -80,17 +82,17 @@ for (const [name, make] of STORES)
         it("a cancel", async (t) => {
           const { here, there } = await two(t, await stores(t), [waits]);
           const run = await here.run({ message: "hi" });
-          assert.equal((await there.runs.cancel(run.id)).state, "cancelled");
-          await soon(assert.rejects(run.result, { code: "run_cancelled" }));
+          assert.equal((await cancelled(there, run.id)).state, "cancelled");
+          await assert.rejects(run.result, { code: "run_cancelled" });
         });
 
         it("a word, before its model is asked again", async (t) => {
-          const { here, there, open, provider } = await two(t, await stores(t), [waits, "done"]);
+          const { here, there, open, provider, answered } = await two(t, await stores(t), [waits, "done"]);
           const run = await here.run({ message: "hi" });
           await open.reached;
+          const read = answered("instructions", (all) => all.some(({ text }) => text === "not that way"));
           assert.equal(await there.runs.steer(run.id, "not that way"), true);
-          // It waits for its tool meanwhile.
-          await sleep(lossy ? 2_500 : 1_000);
+          await read;
           open.open();
           await run.result;
           const told = provider.requests.at(-1)?.messages.at(-1);
@@ -114,9 +116,9 @@ for (const [name, make] of STORES)
             }
           })();
           const run = await here.run({ message: "hi", sessionId });
-          const { output } = await soon(run.result);
+          const { output } = await run.result;
           assert.equal(output, "done");
-          await soon(watching);
+          await watching;
           assert.ok(events.some((event) => event.type === "state" && event.state.run?.state === "waiting"));
         });
 
@@ -135,12 +137,12 @@ for (const [name, make] of STORES)
           const third = assert.rejects(wait("third"), { code: "run_cancelled" });
           await until(() => queued.length === 2);
           await here.runs.cancel(queued[1] ?? "");
-          await soon(third);
+          await third;
           const begun = here.runs.begun(queued[0] ?? "");
           open.open();
           await first.result;
-          assert.equal((await soon(begun)).state === "queued", false);
-          assert.equal((await (await soon(second)).result).output, "second");
+          assert.notEqual((await begun).state, "queued");
+          assert.equal((await (await second).result).output, "second");
         });
       },
     );

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import {
   Agent,
   defineTool,
@@ -16,6 +15,7 @@ import {
   type Run,
 } from "gantry";
 import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { fakeTime, turns, untilTurn } from "../../helpers/fake-time.js";
 import { noop } from "../../helpers/noop-tool.js";
 import { STORES } from "../../helpers/stores.js";
 import { WindowProvider } from "../../helpers/window-provider.js";
@@ -358,8 +358,11 @@ describe("a price that nobody knows", () => {
 
 describe("a budget of time", () => {
   it("ends a run amid an answer, and keeps what was said", async (t) => {
+    const { pass } = fakeTime(t);
     const { agent } = make(t, [{ chunks: [text("Half an")], hang: true }]);
-    const run = await agent.run({ message: "x", budget: { seconds: 0.05 } });
+    const run = await agent.run({ message: "x", budget: { seconds: 5 } });
+    for await (const { type } of run) if (type === "token") break;
+    pass(5_001);
     const { endedBy, finishReason, output } = await run.result;
     assert.deepEqual([endedBy, finishReason, output], ["budget", "length", "Half an"]);
     assert.equal((await agent.runs.get(run.id))?.state, "finished");
@@ -374,21 +377,26 @@ describe("a budget of time", () => {
   });
 
   it("ends a run amid a tool, whose calls are answered", async (t) => {
+    const { pass } = fakeTime(t);
     let aborted = false;
+    let isBegun = false;
     const slow = defineTool({
       name: "slow",
       description: "Takes for ever.",
       run: (_: unknown, { signal }) =>
-        new Promise<string>((resolve) =>
+        new Promise<string>((resolve) => {
+          isBegun = true;
           signal.addEventListener("abort", () => {
             aborted = true;
             resolve("too late");
-          }),
-        ),
+          });
+        }),
     });
     const steps = [callTools(["slow", {}], ["slow", {}]), say("and now")];
     const { agent, provider } = make(t, steps, { tools: [slow] });
-    const run = await agent.run({ message: "x", budget: { seconds: 0.05 } });
+    const run = await agent.run({ message: "x", budget: { seconds: 5 } });
+    await untilTurn(() => isBegun);
+    pass(5_001);
     const { endedBy } = await run.result;
     assert.deepEqual([endedBy, aborted], ["budget", true]);
     const next = await agent.run({ message: "y", sessionId: run.sessionId });
@@ -401,23 +409,32 @@ describe("a budget of time", () => {
   });
 
   it("does not pass while people are asked, and goes on then", async (t) => {
+    const { pass } = fakeTime(t);
     const asks = defineTool({
       name: "asks",
       description: "Asks.",
       kind: "think",
       run: async (_: unknown, { question }) => (await question({ title: "Well?" })) ?? "nobody",
     });
-    const { agent } = make(t, [callTools(["asks", {}]), { hang: true }], { tools: [asks] });
+    const { agent, provider } = make(t, [callTools(["asks", {}]), { hang: true }], { tools: [asks] });
     const run = await agent.run({
       message: "x",
       budget: { seconds: 2 },
-      // Longer than the run may take.
-      ask: async (_, signal) => {
-        await sleep(2_500, undefined, { signal });
+      ask: async () => {
+        // Longer than the run may take.
+        pass(10_000);
+        await turns();
         return { choice: "", text: "yes" };
       },
     });
-    assert.equal((await run.result).endedBy, "budget");
+    let isOver = false;
+    const ended = run.result.finally(() => (isOver = true));
+    await untilTurn(() => provider.requests.length === 2);
+    pass(1_999);
+    await turns();
+    assert.equal(isOver, false);
+    pass(2);
+    assert.equal((await ended).endedBy, "budget");
     const result = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool");
     assert.deepEqual(result?.parts, [{ type: "text", text: "yes" }]);
   });

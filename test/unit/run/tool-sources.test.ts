@@ -15,7 +15,9 @@ import { Bus } from "../../../src/base/bus.js";
 import { silentLogger } from "../../../src/base/log.js";
 import { ToolSources } from "../../../src/run/tool-sources.js";
 import { McpServers } from "gantry/adapters/mcp-tools";
+import { fakeTime, turns } from "../../helpers/fake-time.js";
 import { gate } from "../../helpers/gate.js";
+import { until } from "../../helpers/lab.js";
 import { hostileProgram, isLiving, noted, PLAIN } from "../../helpers/mcp.js";
 import { tempDir } from "../../helpers/temp.js";
 
@@ -257,7 +259,7 @@ describe("a tool source", () => {
     const list = { tools: [], sources: [files] };
     const short = new ToolSources([files], bus, silentLogger, { openMs: 60_000, keptMs: 1 });
     (await short.open(list, wanted("a"))).release();
-    while (files.closed.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    await until(() => files.closed.length > 0);
 
     const hanging: ToolSource = { name: "hanging", open: () => new Promise(() => undefined) };
     const hasty = new ToolSources([hanging], bus, silentLogger, { openMs: 1, keptMs: 60_000 });
@@ -320,10 +322,21 @@ describe("a tool source", () => {
 
   it("that another session has waited for in vain is waited for no more, until it is there", async (t) => {
     const { source: own, ready } = slow();
+    const { pass } = fakeTime(t);
     const { run } = sourcesOf(t, [own], { openMs: 2_000 });
-    assert.deepEqual(await run("a"), ["slow"]);
-    const waited = new Promise((resolve) => setTimeout(resolve, 2_000, "waited as long again"));
-    assert.deepEqual(await Promise.race([run("b"), waited]), ["slow"]);
+    const first = run("a");
+    let isOver = false;
+    void first.then(() => (isOver = true));
+    await turns();
+    pass(1_999);
+    await turns();
+    assert.equal(isOver, false);
+    pass(1);
+    assert.deepEqual(await first, ["slow"]);
+    const second = run("b");
+    await turns();
+    pass(250);
+    assert.deepEqual(await second, ["slow"]);
     ready.open();
     assert.deepEqual(await Promise.all([run("a"), run("b"), run("c")]), [["find"], ["find"], ["find"]]);
   });
@@ -344,7 +357,7 @@ describe("a tool source", () => {
     const { source: own, signals } = slow();
     const { run, logger } = sourcesOf(t, [own], { openMs: 1, startMs: 100 });
     assert.deepEqual(await run("a"), ["slow"]);
-    while (logger.lines.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    await until(() => logger.lines.length > 0);
     const [[level, message, fields] = []] = logger.lines;
     assert.deepEqual([level, message], ["warn", "a source of tools that was waited for could not be opened"]);
     assert.equal(String(fields?.["error"]), "TimeoutError: it was not ready within 0.1 s");
@@ -374,7 +387,7 @@ describe("a tool source", () => {
     assert.deepEqual(await run("a"), ["mcp:hostile"]);
     assert.deepEqual(await run("b"), ["mcp:hostile"]);
     await folder.write({ go: "" });
-    while (logger.lines.length < 2) await new Promise((resolve) => setTimeout(resolve, 10));
+    await until(() => logger.lines.length >= 2);
     for (const session of ["a", "b"]) assert.ok((await run(session)).includes("hostile__echo"));
     const pids = (await folder.read("begun")).trim().split(" ").map(Number);
     assert.deepEqual(pids.map(isLiving), [true]);

@@ -7,6 +7,7 @@ import { describe, it } from "node:test";
 import { holderState, MemoryDriver, MemoryStore, silentLogger, StoreError, thisHolder } from "gantry";
 import { TaskSet } from "../../../src/base/task-set.js";
 import { HeldLease, isGone, type Background } from "../../../src/sessions/lease.js";
+import { until } from "../../helpers/lab.js";
 
 describe("a holder of a lease", () => {
   it("is this process while it lives, in any boot but another, and unknown on other hosts", () => {
@@ -81,7 +82,7 @@ describe("a lease", () => {
     isAway = false;
     await behind.tasks.settled();
     assert.ok(!("heldBy" in (await driver.lease("root", other, 30_000))));
-    while (told.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    await until(() => told.length > 0);
     // What comes too late takes it from nobody.
     await held.giveBack(behind);
     assert.ok("heldBy" in (await driver.lease("root", thisHolder(), 30_000)));

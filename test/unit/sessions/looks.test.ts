@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Hints, type Notifier } from "gantry";
 import { Looks } from "../../../src/sessions/looks.js";
+import { fakeTime, turns } from "../../helpers/fake-time.js";
 
 function hinted(): { notifier: Notifier; hint: () => void; listeners: () => number } {
   const hints = new Hints();
@@ -12,39 +12,54 @@ function hinted(): { notifier: Notifier; hint: () => void; listeners: () => numb
 
 const LONG = 600_000;
 
-/** Whether it resolves by what has happened, and not by time. */
+/** Whether it has resolved by now. */
 async function isDue(next: Promise<void>): Promise<boolean> {
-  return Promise.race([next.then(() => true), sleep(50).then(() => false)]);
+  return Promise.race([next.then(() => true), turns().then(() => false)]);
 }
 
-describe("whoever waits for what others do", { concurrency: true }, () => {
-  it("looks after a hint, also after one that came while they looked, and without one in time", async () => {
+describe("whoever waits for what others do", () => {
+  it("looks after a hint, also after one that came while they looked, and without one in time", async (t) => {
+    const { pass } = fakeTime(t);
     const { notifier, hint } = hinted();
     const looks = new Looks(notifier, "root", 0);
     const next = looks.next(LONG);
     hint();
+    pass(0);
     await next;
     hint();
-    await looks.next(LONG);
+    const again = looks.next(LONG);
+    pass(0);
+    await again;
     const idle = looks.next(LONG);
+    pass(LONG - 1);
     assert.equal(await isDue(idle), false, "each hint is one look");
     looks.now();
     await idle;
-    await looks.next(1);
+    const late = looks.next(LONG);
+    pass(LONG);
+    await late;
     looks.end();
   });
 
-  it("waits a while between two looks, however many hints come, and not for news of its own", async () => {
+  it("waits a while between two looks, however many hints come, and not for news of its own", async (t) => {
+    const { pass } = fakeTime(t);
     const { notifier, hint } = hinted();
     const looks = new Looks(notifier, "root", LONG);
     const first = looks.next(LONG);
     hint();
+    pass(0);
     await first;
-    const next = looks.next(LONG);
+    const next = looks.next(2 * LONG);
     for (let n = 0; n < 100; n += 1) hint();
+    pass(LONG - 1);
     assert.equal(await isDue(next), false);
-    looks.now();
+    pass(1);
     await next;
+    const early = looks.next(2 * LONG);
+    hint();
+    assert.equal(await isDue(early), false);
+    looks.now();
+    await early;
     hint();
     looks.now();
     hint();

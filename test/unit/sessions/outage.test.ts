@@ -2,17 +2,18 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { StoreError, type Logger } from "gantry";
 import { isAway, quietInOutage } from "../../../src/sessions/outage.js";
+import { fakeTime } from "../../helpers/fake-time.js";
 
 const AWAY = new StoreError("away", { unavailable: true });
 
-function logged(againMs?: number): { logger: Logger; lines: string[] } {
+function logged(): { logger: Logger; lines: string[] } {
   const lines: string[] = [];
   const write =
     (level: string) =>
     (message: string, fields: Readonly<Record<string, unknown>> = {}): void =>
       void lines.push(`${level} ${message} ${typeof fields["times"] === "number" ? fields["times"] : 1}`);
   const own = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
-  return { logger: quietInOutage(own, againMs), lines };
+  return { logger: quietInOutage(own), lines };
 }
 
 it("what fails because the store is away is said once in the same words, everything else as ever", () => {
@@ -37,12 +38,15 @@ it("what fails because the store is away is said once in the same words, everyth
   ]);
 });
 
-it("after a while it is said again, with how often it was so", async () => {
-  const { logger, lines } = logged(20);
-  for (let n = 0; n < 5; n++) logger.error("a request failed", { error: AWAY });
-  await new Promise((resolve) => setTimeout(resolve, 30));
+it("after a while it is said again, with how often it was so", (t) => {
+  const { pass } = fakeTime(t);
+  const { logger, lines } = logged();
+  for (let n = 0; n < 4; n++) logger.error("a request failed", { error: AWAY });
+  pass(59_999);
   logger.error("a request failed", { error: AWAY });
-  await new Promise((resolve) => setTimeout(resolve, 30));
+  pass(2);
+  logger.error("a request failed", { error: AWAY });
+  pass(60_001);
   logger.error("a request failed", { error: AWAY });
   assert.deepEqual(lines, ["error a request failed 1", "error a request failed 5", "error a request failed 1"]);
 });

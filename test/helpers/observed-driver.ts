@@ -1,0 +1,46 @@
+import type { SessionDriver } from "gantry";
+
+type Method = Exclude<keyof SessionDriver, "notifier" | "name">;
+
+export interface ObservedDriver {
+  driver: SessionDriver;
+  /** Resolves when a call of the method was answered so, and the caller has had the answer. */
+  answered<M extends Method>(
+    method: M,
+    accepts?: (answer: Awaited<ReturnType<SessionDriver[M]>>) => boolean,
+  ): Promise<void>;
+}
+
+/** A driver whose answers a test can wait for. */
+export function observed(inner: SessionDriver): ObservedDriver {
+  const listeners = new Set<(method: PropertyKey, answer: unknown) => void>();
+  const driver = new Proxy(inner, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name, target);
+      if (typeof value !== "function") return value;
+      return (...args: unknown[]): unknown => {
+        const result: unknown = Reflect.apply(value, target, args);
+        if (listeners.size > 0)
+          void Promise.resolve(result).then(
+            (answer) => setImmediate(() => listeners.forEach((hear) => hear(name, answer))),
+            () => undefined,
+          );
+        return result;
+      };
+    },
+  });
+  const answered: ObservedDriver["answered"] = async (method, accepts = () => true) => {
+    // Timers that look at a store keep no process alive.
+    const alive = setInterval(() => undefined, 60_000);
+    await new Promise<void>((resolve) => {
+      const hear = (name: PropertyKey, answer: unknown): void => {
+        if (name !== method || !accepts(answer as Parameters<typeof accepts>[0])) return;
+        listeners.delete(hear);
+        resolve();
+      };
+      listeners.add(hear);
+    });
+    clearInterval(alive);
+  };
+  return { driver, answered };
+}
