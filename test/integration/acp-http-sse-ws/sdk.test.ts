@@ -17,6 +17,7 @@ import type { Profile } from "../../../adapters/acp-shared/index.js";
 import type { Json } from "../../helpers/acp-peer.js";
 import { assertValidMessage } from "../../helpers/acp-schema.js";
 import { call, say, startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { until } from "../../helpers/lab.js";
 import { spawnGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
@@ -102,11 +103,8 @@ async function converse({ context, updates, text }: Seen, cwd: string, profile: 
     statuses,
     profile === "official" ? ["pending", "in_progress", "completed"] : ["pending", "completed"],
   );
-  const chunk = async (from: number) => {
-    while (!updates.slice(from).some(({ update }) => update.sessionUpdate === "agent_message_chunk")) {
-      await new Promise((resolve) => setTimeout(resolve, 5));
-    }
-  };
+  const chunk = (from: number) =>
+    until(() => updates.slice(from).some(({ update }) => update.sessionUpdate === "agent_message_chunk"));
   let from = updates.length;
   const second = ask(context, sessionId, "wait");
   await chunk(from);

@@ -4,6 +4,7 @@ import { describe, it } from "node:test";
 import type { Json } from "../../helpers/acp-peer.js";
 import { spawnAcp } from "../../helpers/acp-process.js";
 import { call, say, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { until } from "../../helpers/lab.js";
 import { startServer } from "../../helpers/server.js";
 import { HttpPeer } from "../../helpers/acp-http.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
@@ -155,16 +156,10 @@ describe("gantry serve --acp --stdio", () => {
     const session = await peer.newSession(gantry.projectDir);
     const result = peer.prompt(session, "sleep");
     await peer.seen((message) => message.params?.update?.sessionUpdate === "tool_call");
-    while (processesWith(`sleep ${seconds}`).length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
-    const before = performance.now();
+    await until(() => processesWith(`sleep ${seconds}`).length > 0);
     peer.notify("session/cancel", { sessionId: session });
     assert.deepEqual(await result, { stopReason: "cancelled" });
-    t.diagnostic(`answered after ${Math.round(performance.now() - before)} ms`);
-    // TERM, and KILL 2 s later for what ignores it.
-    for (let i = 0; processesWith(`sleep ${seconds}`).length > 0 && i < 200; i += 1) {
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-    assert.deepEqual(processesWith(`sleep ${seconds}`), []);
+    await until(() => processesWith(`sleep ${seconds}`).length === 0);
     peer.assertClean();
   });
 

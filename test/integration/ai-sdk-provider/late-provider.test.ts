@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { it } from "node:test";
 import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
-import { ask, lab, labConfig, pause } from "../../helpers/lab.js";
+import { ask, lab, labConfig, until } from "../../helpers/lab.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 
 interface Listed {
@@ -17,11 +16,15 @@ async function listed(server: GantryServer): Promise<string[]> {
   return models.map(({ provider, model }) => `${provider}/${model.id}`);
 }
 
-/** A port where nobody listens yet. */
+/** A port at which nothing listens yet. It is below the range that systems assign, so no other test gets it meanwhile. */
 async function freePort(): Promise<number> {
-  const holder = createServer().listen(0, "127.0.0.1");
-  await once(holder, "listening");
-  const { port } = holder.address() as AddressInfo;
+  const port = 10_000 + Math.floor(Math.random() * 20_000);
+  const holder = createServer().listen(port, "127.0.0.1");
+  const isFree = await once(holder, "listening").then(
+    () => true,
+    () => false,
+  );
+  if (!isFree) return freePort();
   holder.close();
   await once(holder, "close");
   return port;
@@ -31,7 +34,7 @@ it("a server hears of a provider that comes up later, of a slow list, and of mod
   const port = await freePort();
   const good = await lab(t, { fallback: say("from the lab") });
   const slow = await lab(t, { fallback: say("from the slow one") });
-  // Longer than any list was once waited for.
+  // Time: the scenario is a list that takes longer than the 5 s for which gantry once waited.
   slow.listing = { delay: 5_500, body: { data: [{ id: "patience" }] }, status: 200 };
   const config = labConfig(good);
   const common = { driver: "openai", api_key: "key-of-others", max_retries: 0 };
@@ -78,7 +81,7 @@ it("a server whose providers are all gone says so at once, and lists them when t
   );
   const late = await startFakeModelServer({ port, fallback: say("back") });
   t.after(() => late.close());
-  while ((await listed(server)).length === 0) await pause(50);
+  await until(async () => (await listed(server)).length > 0);
   assert.deepEqual(await listed(server), ["late/m1"]);
   assert.equal((await ask(server, { message: "hi" })).output, "back");
 });

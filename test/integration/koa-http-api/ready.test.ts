@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { it } from "node:test";
+import { it, type TestContext } from "node:test";
 import { Agent, MemoryDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
@@ -21,16 +21,20 @@ const SYNCING = { code: "models_syncing", message: "the lists of models are bein
 const DRAINING = { code: "draining", message: "the server is about to stop" };
 const notReady = (...reasons: object[]) => ({ error: "not ready", code: "not_ready", status: "not_ready", reasons });
 
-/** What `/api/ready` answers, asked anew: what was found before holds for a second. */
-async function asked(
-  api: Pick<Api, "send">,
-  is: (status: number) => boolean,
-): Promise<{ status: number; body: unknown }> {
-  for (;;) {
-    const { status, json } = await api.send("/api/ready");
-    if (is(status)) return { status, body: json() };
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+/** Stops the clock of this process, which `src/base/clock.ts` reads; the result sets it forward. */
+function stopClock(t: TestContext): (ms: number) => void {
+  let seconds = process.uptime();
+  t.mock.method(process, "uptime", () => seconds);
+  return (ms) => void (seconds += ms / 1000);
+}
+
+/** The result of a check holds for a second; after this time the next question checks again. */
+const EXPIRED_MS = 1_001;
+
+/** The answer of `/api/ready`. */
+async function asked(api: Pick<Api, "send">): Promise<[status: number, body: unknown]> {
+  const { status, json } = await api.send("/api/ready");
+  return [status, json()];
 }
 
 it("GET and HEAD of /api/ready: ready, with the version, where store and models are there", async (t) => {
@@ -67,6 +71,7 @@ it("nothing is opened or asked before somebody wants to know", async (t) => {
 });
 
 it("while the first lists of models are under way it is not ready; a list that fails is none to wait for", async (t) => {
+  const advance = stopClock(t);
   let fail: (why: Error) => void = () => undefined;
   const list = () => new Promise<never>((_resolve, reject) => (fail = reject));
   const api = await startApi(t, { scripted: { models: [], list } });
@@ -75,30 +80,38 @@ it("while the first lists of models are under way it is not ready; a list that f
   assert.equal(headers["retry-after"], "1");
   assert.equal((await api.send("/api/health")).status, 200);
   fail(new Error("no list here"));
-  assert.deepEqual((await asked(api, (is) => is === 200)).body, { status: "ready", version: api.agent.version });
+  advance(EXPIRED_MS);
+  assert.deepEqual(await asked(api), [200, { status: "ready", version: api.agent.version }]);
 });
 
 it("a store that is away, or hangs: 503 without its words, told once in the log, and ready again by itself", async (t) => {
+  const advance = stopClock(t);
   let state: "" | "fail" | "hang" = "fail";
   const api = await startApi(t, { agent: { driver: withOutages(new MemoryDriver(), () => state) } });
+  /** In a new state of the store the last result holds until it has expired. */
+  const change = (next: typeof state): void => {
+    state = next;
+    advance(EXPIRED_MS);
+  };
   for (let n = 0; n < 3; n++) {
-    assert.deepEqual((await asked(api, (is) => is === 503)).body, notReady(AWAY));
-    await new Promise((resolve) => setTimeout(resolve, 1_050));
+    assert.deepEqual(await asked(api), [503, notReady(AWAY)]);
+    change("fail");
   }
   const told = () => api.log.filter((line) => line.includes("the session store cannot be reached"));
   assert.equal(told().length, 1, api.log.join("\n"));
   assert.match(told()[0] ?? "", /^warn not ready.*ECONNREFUSED/);
-  state = "";
-  await asked(api, (is) => is === 200);
+  change("");
+  assert.equal((await asked(api))[0], 200);
   assert.equal(api.log.filter((line) => line.includes("can be reached again")).length, 1);
-  state = "hang";
-  assert.deepEqual((await asked(api, (is) => is === 503)).body, notReady(AWAY));
+  change("hang");
+  assert.deepEqual(await asked(api), [503, notReady(AWAY)]);
   assert.equal((await api.send("/api/health")).status, 200);
-  state = "";
-  await asked(api, (is) => is === 200);
+  change("");
+  assert.equal((await asked(api))[0], 200);
 });
 
 it("any number may ask, and the store is asked once", async (t) => {
+  const advance = stopClock(t);
   let gets = 0;
   class Counted extends MemoryDriver {
     override readonly get: MemoryDriver["get"] = async (id) => {
@@ -110,8 +123,12 @@ it("any number may ask, and the store is asked once", async (t) => {
   const answers = await Promise.all(Array.from({ length: 50 }, () => api.send("/api/ready")));
   assert.ok(answers.every(({ status }) => status === 200));
   assert.equal(gets, 1);
+  advance(EXPIRED_MS - 2);
   assert.equal((await api.send("/api/ready")).status, 200);
-  assert.equal(gets, 1, "what was found holds for a second");
+  assert.equal(gets, 1, "the result holds for a second");
+  advance(2);
+  assert.equal((await api.send("/api/ready")).status, 200);
+  assert.equal(gets, 2, "and no longer");
 });
 
 for (const [name, make] of [
@@ -119,6 +136,7 @@ for (const [name, make] of [
   ["json", (path: string) => new LowdbJsonDriver({ path, durability: "normal" })],
 ] as const)
   it(`${name}: a path where no store can be is told as such, and found again when it can`, async (t) => {
+    const advance = stopClock(t);
     const folder = await tempDir(t);
     // A file where a folder should be: this is so for root as well.
     await writeFile(folder.at("blocked"), "");
@@ -128,7 +146,8 @@ for (const [name, make] of [
     assert.deepEqual(await agent.readiness(), { ready: false, reasons: [AWAY] });
     await rm(folder.at("blocked"));
     await mkdir(folder.at("blocked"));
-    while (!(await agent.readiness()).ready) await new Promise((resolve) => setTimeout(resolve, 100));
+    advance(EXPIRED_MS);
+    assert.deepEqual(await agent.readiness(), { ready: true, reasons: [] });
     assert.equal((await agent.sessions.list()).total, 0);
   });
 
@@ -227,8 +246,10 @@ it("a server that stops answers /api/ready on connections that are there, with w
 
 it("drain_delay: after SIGTERM it serves on and says that it drains; then it stops; a second signal ends it at once", async (t) => {
   const models = await lab(t);
-  const config = labConfig(models, { server: { drain_delay: 3, open_probes: true } });
-  const server = await startServer(t, { config });
+  const start = (delay: number) =>
+    startServer(t, { config: labConfig(models, { server: { drain_delay: delay, open_probes: true } }) });
+  // The delay of the first server ends only with the second signal, the delay of the second server after a moment.
+  const server = await start(3_600);
   assert.equal((await server.fetch("/api/ready")).status, 200);
   server.child.kill("SIGTERM");
   await until(async () => (await server.fetch("/api/ready")).status === 503);
@@ -237,16 +258,15 @@ it("drain_delay: after SIGTERM it serves on and says that it drains; then it sto
   assert.equal((await server.fetch("/api/health")).status, 200);
   const run = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "still" }) });
   assert.equal(run.status, 200, "it serves on");
-  assert.deepEqual(await server.exited, { code: 0, signal: null });
+  server.child.kill("SIGTERM");
+  assert.deepEqual(await server.exited, { code: 1, signal: null });
 
-  const hasty = await startServer(t, { config: { ...config, server: { drain_delay: 3_600 } } });
-  hasty.child.kill("SIGTERM");
-  await until(async () => (await hasty.fetch("/api/ready")).status === 503);
-  hasty.child.kill("SIGTERM");
-  assert.deepEqual(await hasty.exited, { code: 1, signal: null });
+  const brief = await start(0.1);
+  assert.deepEqual(await brief.stop("SIGTERM"), { code: 0, signal: null });
+  assert.match(brief.stderr, /draining for 0\.1 s/);
 
-  // Whoever ends it by hand does not want to wait.
-  const byHand = await startServer(t, { config: { ...config, server: { drain_delay: 3_600 } } });
+  // A person who ends it by hand does not want to wait.
+  const byHand = await start(3_600);
   assert.deepEqual(await byHand.stop("SIGINT"), { code: 0, signal: null });
 });
 
@@ -279,7 +299,7 @@ it("a server whose store goes away serves on, tells why once a minute, and is wh
     ["GET", "/api/asks/x"],
     ["POST", "/api/asks/x", { choice: "yes" }],
   ];
-  for (let round = 0; round < 20; round++)
+  for (let round = 0; round < 3; round++)
     for (const [method, path, body] of routes) {
       const response = await server.fetch(path, { method, ...(body && { body: JSON.stringify(body) }) });
       const what = `${method} ${path}`;

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { Agent, builtinTools } from "gantry";
 import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
@@ -10,6 +9,7 @@ import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
 import { spawnAcp } from "../../helpers/acp-process.js";
 import { EventPage, eventsOf, type WireMessage } from "../../helpers/event-page.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { until as holds } from "../../helpers/lab.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 import { comparable, WatchedPage } from "../../helpers/watched-page.js";
@@ -37,10 +37,9 @@ interface Door {
 
 /** Until it is so; a door that is never told fails with what it was told. */
 async function until(isSo: () => boolean | Promise<boolean>, told: () => string): Promise<void> {
-  for (let n = 0; !(await isSo()); n += 1) {
-    if (n > 1000) throw new Error(`in vain: ${told()}`);
-    await sleep(20);
-  }
+  await holds(isSo).catch((error: unknown) => {
+    throw new Error(`in vain: ${told()}`, { cause: error });
+  });
 }
 
 /** A browser's page, or a program in another language, at a server. */

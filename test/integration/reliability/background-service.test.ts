@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { endKept } from "../../helpers/end-kept.js";
 import { eventsOf } from "../../helpers/event-page.js";
 import { call, say, type Answer } from "../../helpers/fake-model-server.js";
-import { ask, lab, labConfig } from "../../helpers/lab.js";
+import { ask, lab, labConfig, until } from "../../helpers/lab.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { makeTempDir, tempDir } from "../../helpers/temp.js";
 
@@ -96,7 +95,7 @@ describe("a service in the background", { skip: process.platform === "linux" ? f
     await first.stop("SIGKILL");
     // What was not to be kept goes with it, and the rest stays.
     const lost = await pidOf("lost");
-    while (isLiving(lost)) await sleep(10);
+    await until(() => !isLiving(lost));
     assert.equal(await probe(port), "here");
 
     const second = await startServer(t, options);

@@ -18,7 +18,7 @@ describe("a run whose process was killed", { concurrency: true }, () => {
   for (const [driver, open] of Object.entries(DRIVERS)) {
     it(`is told as interrupted at once, and stored as such with the next prompt (${driver})`, async (t) => {
       const models = await lab(t);
-      models.fallback = { say: [{ text: Array.from({ length: 2_000 }, (_, n) => `${n};`) }], pace: 8 };
+      models.enqueue({ say: [{ text: "Half an answer" }, { stall: true }] });
       const home = await tempDir(t);
       const options = { config: labConfig(models, { session: { driver } }), home: home.path };
       const server = await startServer(t, options);

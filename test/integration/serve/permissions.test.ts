@@ -5,7 +5,7 @@ import { Agent, type Ask } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { ScriptedProvider } from "gantry/testing";
 import type { FakeStep } from "../../helpers/fake-model-server.js";
-import { ask, lab, labConfig, pause, stored } from "../../helpers/lab.js";
+import { ask, lab, labConfig, stored, until } from "../../helpers/lab.js";
 import { runGantry, spawnGantry, startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
@@ -27,11 +27,12 @@ async function outcome(t: Hooks, permissions: object, made: [string, unknown][],
 
 /** The first question that is open. */
 async function opened(server: GantryServer): Promise<Ask> {
-  for (;;) {
+  let first: Ask | undefined;
+  await until(async () => {
     const body = (await (await server.fetch("/api/asks?state=open")).json()) as { asks: Ask[] };
-    if (body.asks[0]) return body.asks[0];
-    await pause(20);
-  }
+    return (first = body.asks[0]);
+  });
+  return first!;
 }
 
 describe("permissions in the config", () => {
@@ -246,7 +247,7 @@ describe("permissions in the config", () => {
     assert.equal((await other.runs.get(before.runId))?.state, "waiting");
     await server.stop("SIGKILL");
     await run;
-    while ((await other.asks.get(id))?.state === "open") await pause(50);
+    await until(async () => (await other.asks.get(id))?.state !== "open");
     assert.equal((await other.asks.get(id))?.state, "withdrawn");
     assert.deepEqual(await other.asks.list({ open: true }), []);
     assert.equal((await other.runs.get(before.runId))?.state, "interrupted");

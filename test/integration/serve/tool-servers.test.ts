@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode } from "gantry";
 import { silentLogger } from "../../../src/base/log.js";
 import { loadFor } from "../../../src/commands/command.js";
 import { isFor, isToolGlob } from "../../../src/run/rule-check.js";
 import { compose } from "../../../src/serve/compose.js";
 import { ConfigToolServers, configuredServers, programFiles } from "../../../src/serve/tool-servers.js";
+import { until } from "../../helpers/lab.js";
 import { hostileProgram, isLiving } from "../../helpers/mcp.js";
 import { runGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
@@ -73,7 +73,7 @@ describe("servers of tools of the config", () => {
       const pid = Number(await ask(server, "lab__pid"));
       assert.ok(isLiving(pid));
       await server.stop(signal);
-      while (isLiving(pid)) await sleep(10);
+      await until(() => !isLiving(pid));
       assert.match(server.stderr, /the tools of a source could not be had.*"mcp:gone".*there is no no-such-program/);
       assert.doesNotMatch(server.stderr, /mcp:off|k3y-/);
     }
