@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { it } from "node:test";
 import { SocketPeer } from "../../helpers/acp-http.js";
 import { call, fail, say, type FakeWireName } from "../../helpers/fake-model-server.js";
-import { lab, pause } from "../../helpers/lab.js";
+import { lab, until } from "../../helpers/lab.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { startServer } from "../../helpers/server.js";
 
@@ -48,7 +48,7 @@ it("no secret of the config is in any output, error, log, session, file or child
   await socket.opened();
   await socket.initialize();
 
-  for (const wire of WIRES) {
+  for (const [n, wire] of WIRES.entries()) {
     const secrets = `${keyOf(wire)} ${HEADER} ${FROM_ENVIRONMENT}`;
     const run = async (stream: boolean, sessionId?: string): Promise<string> => {
       const body = { message: "go", provider: wire, model: WIRE_MODELS[wire].id, stream, session_id: sessionId };
@@ -74,6 +74,8 @@ it("no secret of the config is in any output, error, log, session, file or child
     models.aside = fail(500, `no title for ${secrets}`);
     models.enqueue(say("Fine."));
     await run(false);
+    // The title is made after the answer.
+    await until(() => server.stderr.split("no title was generated").length - 1 > n);
     models.aside = say("A title");
     await get(`/api/sessions/${id}`);
     await get(`/api/sessions/${id}/messages`);
@@ -86,7 +88,6 @@ it("no secret of the config is in any output, error, log, session, file or child
   }
   for (const path of ["/api/models", "/api/sessions", "/api/nothing", "/api/health"]) await get(path);
   told.push(await (await server.fetch("/api/models")).text());
-  await pause(150);
   assert.ok(
     models.requests.some(({ headers }) => headers["x-env"] === FROM_ENVIRONMENT),
     "the providers had them",

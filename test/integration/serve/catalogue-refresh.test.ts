@@ -53,6 +53,7 @@ describe("prices of a server", () => {
     assert.match(String(line), /debug/i);
     const { length } = proxy.wanted;
     await ask();
+    assert.equal((await server.stop()).code, 0);
     assert.equal(proxy.wanted.length, length, "not with every answer");
   });
 
