@@ -13,6 +13,9 @@ import {
   type Tool,
 } from "gantry";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
+import { turns } from "../helpers/fake-time.js";
+import { gate } from "../helpers/gate.js";
+import { until } from "../helpers/lab.js";
 import { tempDir } from "../helpers/temp.js";
 
 function tool(
@@ -45,10 +48,6 @@ async function eventsOf(run: Run): Promise<AgentEvent[]> {
   for await (const event of run) events.push(event);
   return events;
 }
-
-const until = async (condition: () => boolean | Promise<boolean>): Promise<void> => {
-  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 2));
-};
 
 const transient = () => new ProviderError("scripted", "overloaded", "busy", { status: 529, retryAfterMs: 1 });
 
@@ -94,10 +93,13 @@ describe("a run", () => {
   it("runs neighbours that allow it beside each other, the others alone", async (t) => {
     let beside = 0;
     let most = 0;
+    let wanted = 3;
     const count = async () => {
       beside += 1;
       most = Math.max(most, beside);
-      await new Promise((resolve) => setTimeout(resolve, 5));
+      // As many as run together are let in before one of them ends.
+      if (wanted > 1) await until(() => most === wanted);
+      else await turns();
       beside -= 1;
       return { text: "" };
     };
@@ -108,7 +110,7 @@ describe("a run", () => {
       await agent.run({ message: "x" })
     ).result;
     assert.equal(most, 3);
-    most = 0;
+    [most, wanted] = [0, 1];
     await (
       await agent.run({ message: "x" })
     ).result;
@@ -255,8 +257,10 @@ describe("a run", () => {
       const ask: NonNullable<RunInput["ask"]> = (_, signal) => {
         setImmediate(() => cancel.abort());
         return new Promise((resolve, reject) => {
-          if (deaf) setTimeout(() => resolve("allow"), 50);
-          else signal.addEventListener("abort", () => reject(new Error("cancelled")));
+          signal.addEventListener("abort", () => {
+            if (deaf) setImmediate(() => resolve("allow"));
+            else reject(new Error("cancelled"));
+          });
         });
       };
       const run = await agent.run({ message: "x", signal: cancel.signal, ask });
@@ -428,9 +432,11 @@ describe("a cancel", () => {
 
   it("ends a tool that ignores its signal; calls get a result each and none runs again", async (t) => {
     let runs = 0;
-    const deaf = tool("deaf", () => {
+    const late = gate();
+    const deaf = tool("deaf", async () => {
       runs += 1;
-      return new Promise((resolve) => setTimeout(() => resolve({ text: "late" }), 1000));
+      await late.wait();
+      return { text: "late" };
     });
     const provider = new ScriptedProvider([callTools(["deaf", {}, "a"], ["deaf", {}, "b"]), say("resumed")]);
     const agent = make(t, provider, { tools: [deaf] });
@@ -450,6 +456,7 @@ describe("a cancel", () => {
       ["a", { type: "text", text: "[interrupted: outcome unknown]" }],
       ["b", { type: "text", text: "[cancelled before it ran]" }],
     ]);
+    late.open();
   });
 
   it("before the run began rejects the start", async (t) => {

@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { basename } from "node:path";
-import { describe, it } from "node:test";
+import { describe, it, type TestContext } from "node:test";
 import { Agent, builtinTools } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { knownFiles } from "../../../src/files/known-file.js";
 import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
 import { Counted } from "../../helpers/counted.js";
-import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { fakeTime } from "../../helpers/fake-time.js";
+import { tempDir } from "../../helpers/temp.js";
 
 // What a turn asks of the disk, whatever the clock says. A line is a transaction, or a statement outside of one, or a sync
 // of the disk. Who needs one more says why, here.
@@ -33,7 +34,9 @@ interface Made {
 }
 
 /** An agent that has done all that is done once, and what it is to do then. */
-async function warm(t: Hooks, steps: ConstructorParameters<typeof ScriptedProvider>[0]): Promise<Made> {
+async function warm(t: TestContext, steps: ConstructorParameters<typeof ScriptedProvider>[0]): Promise<Made> {
+  // A store is looked at by timers too, which a turn of a busy machine would meet.
+  fakeTime(t);
   const folder = await tempDir(t, { "project/a.txt": "one\ntwo\n", "home/x": "" });
   let give = (): void => undefined;
   const titles = new Promise<void>((resolve) => (give = resolve));

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { Agent, builtinTools, type SessionState } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { gate, waitTool } from "../../helpers/gate.js";
+import { until } from "../../helpers/lab.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp.js";
 
@@ -43,13 +43,13 @@ describe("the plan of a watched session", () => {
       /** In both; whoever watches in the other process hears of it a little later. */
       const plan = async (...wanted: string[]) => {
         for (const agent of [here, there]) {
-          let told: string[] = [];
-          for (let tries = 0; tries < 400; tries += 1) {
-            told = (await stateOf(agent, id)).plan.map(({ content, status }) => `${content} ${status}`);
-            if (isDeepStrictEqual(told, wanted)) break;
-            await sleep(10);
-          }
-          assert.deepEqual(told, wanted);
+          await until(async () => {
+            const { plan: now } = await stateOf(agent, id);
+            return isDeepStrictEqual(
+              now.map(({ content, status }) => `${content} ${status}`),
+              wanted,
+            );
+          });
         }
       };
 

@@ -5,6 +5,7 @@ import { isDeepStrictEqual } from "node:util";
 import { Agent, defineTool, type Session } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedStep } from "gantry/testing";
 import { parseCursor } from "../../../src/live/cursor.js";
+import { until } from "../../helpers/lab.js";
 import { randomOf } from "../../helpers/random.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp.js";
@@ -67,6 +68,7 @@ describe("who watches a session sees what is stored, whatever happens", () => {
             for await (const event of any().sessions.watch(session.id, { ...options, signal: over.signal })) {
               page.apply(event);
               if ((left -= 1) < 0) break;
+              // Time: part of the random schedule.
               if (random() < 0.05) await sleep(random() * 30);
             }
           }
@@ -77,6 +79,7 @@ describe("who watches a session sees what is stored, whatever happens", () => {
           const cancel = new AbortController();
           const agent = any();
           const run = await agent.run({ message: `prompt ${step}`, sessionId: session.id, signal: cancel.signal });
+          // Time: part of the random schedule.
           if (random() < 0.25) setTimeout(() => cancel.abort(), random() * 40);
           await run.result.catch(() => undefined);
           const said = await agent.sessions.messages(session.id);
@@ -90,19 +93,16 @@ describe("who watches a session sees what is stored, whatever happens", () => {
           }
         }
 
+        const seqs = (messages: readonly { seq: number }[]) => messages.map(({ seq }) => seq).join(" ");
         const wanted = (await agents[0]!.sessions.messages(session.id)).map(comparable);
         const cuts = (await agents[0]!.sessions.get(session.id))!.cuts.length;
         // Who is behind may have just what a revert will leave, and what it took away still before them.
         const seesAll = () =>
           parseCursor(session.id, page.cursor).cuts === cuts && isDeepStrictEqual(page.messages, wanted);
-        for (let waited = 0; waited < 3_000 && !seesAll(); waited += 1) await sleep(10);
+        const place = () => `seen ${seqs(page.messages)} at ${page.cursor}; stored ${seqs(wanted)}`;
+        await until(seesAll).catch((error: unknown) => assert.fail(`${String(error)}: ${place()}`));
         over.abort();
         await watching;
-        const seqs = (messages: readonly { seq: number }[]) => messages.map(({ seq }) => seq).join(" ");
-        const stored = seqs(await agents[1]!.sessions.messages(session.id));
-        const place = `seen ${seqs(page.messages)} at ${page.cursor}; stored ${seqs(wanted)}, now ${stored}`;
-        assert.equal(seqs(page.messages), seqs(wanted), place);
-        assert.deepEqual(page.messages, wanted);
         // From the beginning, to the end, nothing is different.
         const again = new WatchedPage();
         for await (const event of agents[1]!.sessions.watch(session.id, { follow: false })) again.apply(event);

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { createQwen } from "qwen-ai-provider-v5";
 import { Agent, defineTool, hasCode, MemoryDriver, StoreError, type ModelProvider } from "gantry";
 import { AiSdkProvider, fromAiSdk } from "gantry/adapters/ai-sdk-provider";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { turns } from "../../helpers/fake-time.js";
+import { until } from "../../helpers/lab.js";
 
 /** A store whose disk has what it was given when it is let. */
 class SlowDisk extends MemoryDriver {
@@ -15,10 +16,10 @@ class SlowDisk extends MemoryDriver {
     return new Promise((resolve, reject) => this.waiting.push({ resolve, reject }));
   }
 
-  /** When the disk is asked for the next time, and all that need not wait for it is done. */
-  async asked(): Promise<void> {
-    while (this.waiting.length === 0) await sleep(5);
-    await sleep(50);
+  /** When the disk is asked for the next time, and a request to the model that does not wait for it has arrived. */
+  async asked(settle: () => Promise<unknown> = turns): Promise<void> {
+    await until(() => this.waiting.length > 0);
+    await settle();
     assert.equal(this.waiting.length, 1);
   }
 
@@ -28,22 +29,30 @@ class SlowDisk extends MemoryDriver {
   }
 }
 
-/** A model that calls `look` and then ends, by way of each kind of provider; and how often it was asked. */
-const PROVIDERS: Record<string, (t: TestContext) => Promise<{ provider: ModelProvider; asked: () => number }>> = {
+interface Model {
+  provider: ModelProvider;
+  /** How often it was asked. */
+  asked: () => number;
+  /** Resolves when a request that is under way has arrived. */
+  settle: () => Promise<unknown>;
+}
+
+/** A model that calls `look` and then ends, by way of each kind of provider. */
+const PROVIDERS: Record<string, (t: TestContext) => Promise<Model>> = {
   "one that knows nothing of stores": async () => {
     const provider = new ScriptedProvider([callTools(["look", {}]), "done"]);
-    return { provider, asked: () => provider.requests.length };
+    return { provider, asked: () => provider.requests.length, settle: turns };
   },
   "one with a wire of our own": async (t) => {
     const server = await served(t);
     const models = [{ id: "m" }];
     const provider = new AiSdkProvider({ name: "lab", driver: "openai", baseUrl: server.baseUrl, apiKey: "k", models });
-    return { provider, asked: server.asked };
+    return { provider, asked: server.asked, settle: server.settle };
   },
   "one of a package": async (t) => {
     const server = await served(t);
     const provider = fromAiSdk(createQwen({ baseURL: server.baseUrl, apiKey: "k" }), { name: "lab", models: ["m"] });
-    return { provider, asked: server.asked };
+    return { provider, asked: server.asked, settle: server.settle };
   },
 };
 
@@ -52,13 +61,17 @@ async function served(t: TestContext) {
   t.after(() => server.close());
   server.enqueue({ say: [{ call: { name: "look", arguments: {} } }] }, { say: [{ text: ["done"] }] });
   const questions = () => server.requests.filter(({ body }) => "tools" in (body as object));
-  return { baseUrl: server.baseUrl, asked: () => questions().length };
+  // Requests that begin later, one after the other, arrive later.
+  const settle = async () => {
+    for (let n = 0; n < 5; n += 1) await (await fetch(`${server.baseUrl}/models`)).text();
+  };
+  return { baseUrl: server.baseUrl, asked: () => questions().length, settle };
 }
 
 describe("what must be on the disk before", () => {
   for (const [name, open] of Object.entries(PROVIDERS))
     it(`a prompt before the model is asked, a call before its tool runs, a result before the next question, the answer before the end: ${name}`, async (t) => {
-      const { provider, asked } = await open(t);
+      const { provider, asked, settle } = await open(t);
       let ran = 0;
       const look = defineTool({
         name: "look",
@@ -71,18 +84,18 @@ describe("what must be on the disk before", () => {
       t.after(() => agent.close());
       let ended = false;
       const running = agent.run({ message: "x" });
-      await driver.asked();
+      await driver.asked(settle);
       assert.deepEqual([asked(), ran], [0, 0], "the prompt is not on the disk");
       driver.has();
       const run = await running;
       const result = run.result.finally(() => (ended = true));
-      await driver.asked();
+      await driver.asked(settle);
       assert.deepEqual([asked(), ran], [1, 0], "the call is not on the disk");
       driver.has();
-      await driver.asked();
+      await driver.asked(settle);
       assert.deepEqual([asked(), ran], [1, 1], "the result is not on the disk");
       driver.has();
-      await driver.asked();
+      await driver.asked(settle);
       assert.deepEqual([asked(), ran, ended], [2, 1, false], "the answer is not on the disk");
       driver.has();
       assert.notEqual((await result).output, "");

@@ -5,6 +5,8 @@ import { describe, it } from "node:test";
 import { Agent, type Notifier, type RunInput, type SessionDriver } from "gantry";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
 import { aMessage, aSession } from "../../../src/testing/session-driver/rule.js";
+import { cancelled } from "../../helpers/cancelled.js";
+import { turns } from "../../helpers/fake-time.js";
 import { until } from "../../helpers/lab.js";
 import { noop } from "../../helpers/noop-tool.js";
 import { STORES } from "../../helpers/stores.js";
@@ -56,7 +58,7 @@ async function warm(t: Hooks, store: () => SessionDriver, script: readonly Scrip
     const run = await agent.run({ message: "hi", ...pair, ...(sessionId !== undefined && { sessionId }), ...more });
     await hear?.();
     await run.result.catch(() => undefined);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await turns();
     return { calls: [...calls], id: run.sessionId };
   };
   // Heard and not looked for: a look is a call.
@@ -117,7 +119,7 @@ for (const [name, make] of STORES)
       const cancel = async () => {
         await until(() => provider.requests.some(({ messages }) => messages.length === 3));
         const [run] = await other.agent.runs.list({ sessionId: id });
-        assert.equal((await other.agent.runs.cancel(run?.id ?? "")).state, "cancelled");
+        assert.equal((await cancelled(other.agent, run?.id ?? "")).state, "cancelled");
       };
       const { calls } = await turn(id, {}, cancel);
       // A notifier may give a hint for nothing.
