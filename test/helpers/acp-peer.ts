@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { Profile } from "../../adapters/acp-shared/index.js";
 import { assertValidMessage } from "./acp-schema.js";
+import { WAIT_LIMIT_MS } from "./wait.js";
 
 /** JSON of a test; shapes are asserted by the schema. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
@@ -17,9 +18,6 @@ interface Waiter {
   resolve: (message: Json) => void;
   reject: (error: Error) => void;
 }
-
-/** Only there so that a test that waits in vain fails with what came. */
-const LIMIT_MS = 20_000;
 
 /** A client by hand: it writes what it is told to and checks everything that comes against the official schema. */
 export class AcpPeer {
@@ -93,8 +91,11 @@ export class AcpPeer {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#waiters.delete(waiter);
-        reject(new Error(`waited in vain; received: ${JSON.stringify(this.received).slice(-2000)}`));
-      }, LIMIT_MS);
+        const received = JSON.stringify(this.received).slice(-2000);
+        reject(new Error(`not within ${WAIT_LIMIT_MS} ms: a message with ${String(test)}; received: ${received}`));
+      }, WAIT_LIMIT_MS);
+      // A request that a test leaves without an answer does not hold its process up.
+      timer.unref();
       const waiter: Waiter = { test, resolve: (message) => (clearTimeout(timer), resolve(message)), reject };
       this.#waiters.add(waiter);
     });

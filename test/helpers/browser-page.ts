@@ -5,6 +5,7 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { openBrowser, type BrowserName } from "./browser.js";
 import type { Hooks } from "./temp.js";
+import { waitFor, withLimit } from "./wait.js";
 
 /** A page in a browser, as a person would have it before them. */
 export interface BrowserPage {
@@ -71,17 +72,18 @@ export async function openPage(hooks: Hooks, name: BrowserName, file: string, qu
     const answer = new Promise<{ value?: unknown; error?: string }>((resolve) => told.push(resolve));
     bodies.push(body);
     hand();
-    const { value, error } = await Promise.race([answer, ended]);
+    const { value, error } = await withLimit(`an answer of the page to ${body}`, Promise.race([answer, ended]));
     assert.equal(error, undefined);
     return value as T;
   };
   const until = async <T>(expression: string, fits: (value: T) => boolean): Promise<T> => {
-    // Only there so that a page that never comes so far fails the test with what it shows.
-    for (const late = Date.now() + 60_000; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
-      const value = await evaluate<T>(`return ${expression}`);
-      if (fits(value)) return value;
-      if (Date.now() > late) throw new Error(`${expression} is ${JSON.stringify(value)}`);
-    }
+    let value: T | undefined;
+    const look = async () => {
+      value = await evaluate<T>(`return ${expression}`);
+      return fits(value) || undefined;
+    };
+    await waitFor(`${expression} with ${String(fits)}`, look, () => `the value is ${JSON.stringify(value)}`, 50);
+    return value as T;
   };
   return { evaluate, until };
 }

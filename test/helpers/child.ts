@@ -3,6 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
 import { SOURCE_FLAGS, source } from "./node.js";
+import { waitFor, withLimit } from "./wait.js";
 
 /** A script of `test/helpers`, in a process of its own. */
 export class Child {
@@ -11,8 +12,10 @@ export class Child {
   stdout = "";
   stderr = "";
   readonly #closed: Promise<void>;
+  readonly #script: string;
 
   constructor(script: string, args: readonly string[]) {
+    this.#script = script;
     this.process = fork(source(path.join("test/helpers", script)), args, {
       execArgv: [...SOURCE_FLAGS],
       stdio: ["ignore", "pipe", "pipe", "ipc"],
@@ -27,8 +30,9 @@ export class Child {
     const ended = this.#closed.then(() => {
       throw new Error(`child ended: ${this.stderr}`);
     });
-    const [message] = (await Promise.race([once(this.process, "message"), ended])) as [unknown];
-    return message;
+    const message = Promise.race([once(this.process, "message"), ended]);
+    const [value] = (await withLimit(`a message of ${this.#script}`, message, () => this.#output())) as [unknown];
+    return value;
   }
 
   send(message: string): void {
@@ -37,7 +41,7 @@ export class Child {
 
   /** Resolves when it has ended well and all its output is read. */
   async ended(): Promise<void> {
-    await this.#closed;
+    await withLimit(`the end of ${this.#script}`, this.#closed, () => this.#output());
     if (this.process.exitCode !== 0) throw new Error(`child ended with ${this.process.exitCode}: ${this.stderr}`);
   }
 
@@ -49,10 +53,19 @@ export class Child {
 
   /** Resolves when stdout has so many lines. */
   async lines(count: number): Promise<void> {
-    while (this.stdout.split("\n").length <= count) {
-      if (this.process.exitCode !== null) throw new Error(`child ended: ${this.stderr}`);
-      await new Promise((resolve) => setTimeout(resolve, 5));
-    }
+    await waitFor(
+      `${count} lines of ${this.#script}`,
+      () => {
+        if (this.stdout.split("\n").length > count) return true;
+        if (this.process.exitCode !== null) throw new Error(`child ended: ${this.stderr}`);
+        return undefined;
+      },
+      () => this.#output(),
+    );
+  }
+
+  #output(): string {
+    return `stdout:\n${this.stdout}\nstderr:\n${this.stderr}`;
   }
 }
 

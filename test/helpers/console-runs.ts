@@ -1,6 +1,7 @@
 import type { Page } from "playwright-core";
 import type { GantryServer } from "./server.js";
 import type { Hooks } from "./temp.js";
+import { waitFor } from "./wait.js";
 
 /** The answer of a path of the API, which must be there. */
 export async function fetchJson<T>(server: Pick<GantryServer, "fetch">, path: string, init?: RequestInit): Promise<T> {
@@ -28,16 +29,9 @@ export function fileHooks(after: (run: () => Promise<void>) => void): Hooks {
   return { after: (run) => void ends.push(run) };
 }
 
-/** Far beyond what anything takes; only there so that a page that hangs fails its test. */
-const LIMIT_MS = 60_000;
-
 /** Wait until `holds`. */
 export async function settled(holds: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + LIMIT_MS;
-  while (!(await holds())) {
-    if (Date.now() > deadline) throw new Error(`not within ${LIMIT_MS} ms: ${String(holds)}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  await waitFor(String(holds), async () => (await holds()) || undefined, undefined, 20);
 }
 
 /** Wait until a question has the focus, and has been there long enough to be answered by a key. */
@@ -47,5 +41,6 @@ export async function untilAsked(page: Page): Promise<void> {
 
 /** Wait until `condition` holds on the page. Asked by way of the debugger: the page's policy evaluates nothing. */
 export async function until(page: Page, condition: string): Promise<void> {
-  await settled(async () => Boolean(await page.evaluate(condition)));
+  const look = async () => Boolean(await page.evaluate(condition)) || undefined;
+  await waitFor(`${condition} on the page`, look, undefined, 20);
 }

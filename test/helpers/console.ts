@@ -7,6 +7,7 @@ import { findBrowser } from "./browser.js";
 import { lab, labConfig } from "./lab.js";
 import { startServer, type GantryServer } from "./server.js";
 import type { Hooks } from "./temp.js";
+import { WAIT_LIMIT_MS, waitFor } from "./wait.js";
 
 const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
 const FLAGS = [
@@ -29,7 +30,7 @@ async function launch(): Promise<Browser> {
   const executablePath = findBrowser("chromium");
   if (executablePath === undefined) throw new Error("there is no chromium");
   const { chromium } = await import("playwright-core");
-  return chromium.launch({ executablePath, args: FLAGS });
+  return chromium.launch({ executablePath, args: FLAGS, timeout: WAIT_LIMIT_MS });
 }
 
 export interface ConsoleOptions {
@@ -125,6 +126,7 @@ export async function openWindow(
     reducedMotion: "reduce",
     permissions: ["clipboard-read", "clipboard-write"],
   });
+  context.setDefaultTimeout(WAIT_LIMIT_MS);
   const page = await context.newPage();
   const faults: string[] = [];
   const requests: string[] = [];
@@ -175,7 +177,10 @@ export function sessionUrl({ url }: ConsoleServer, sessionId: string): string {
 
 /** Ask a page again until it says so. Its policy allows no `waitForFunction`, which evaluates there. */
 export async function pageUntil(page: Page, holds: () => Promise<boolean> | boolean): Promise<void> {
-  // Only there so that a page that never comes so far fails the test.
-  for (const late = Date.now() + 30_000; !(await holds()); await page.waitForTimeout(30))
-    if (Date.now() > late) throw new Error(`the page does not come so far: ${holds}`);
+  await waitFor(
+    String(holds),
+    async () => (await holds()) || undefined,
+    () => `the page is at ${page.url()}`,
+    30,
+  );
 }

@@ -4,6 +4,7 @@ import { connect, createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { findProgram } from "./postgres-binaries.js";
 import { makeTempDir, type Hooks } from "./temp.js";
+import { waitFor } from "./wait.js";
 
 const FILE = fileURLToPath(new URL("../../docs/scaling/haproxy.cfg", import.meta.url));
 
@@ -55,17 +56,21 @@ export async function startHaproxy(
       socket.once("end", () => resolve(answer));
       socket.end(`${command}\n`);
     });
-  const tell = async (command: string): Promise<string> => {
-    for (;;) {
-      try {
-        return await ask(command);
-      } catch {
-        // It is not up yet.
-        if (child.exitCode !== null) throw new Error(`HAProxy ended: ${output}`);
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
-    }
-  };
+  const tell = (command: string): Promise<string> =>
+    waitFor(
+      `an answer of HAProxy to ${command}`,
+      async () => {
+        try {
+          return await ask(command);
+        } catch {
+          // HAProxy is not up yet.
+          if (child.exitCode !== null) throw new Error(`HAProxy ended: ${output}`);
+          return undefined;
+        }
+      },
+      () => output,
+      20,
+    );
   const table = async (backend: string): Promise<Record<string, string>[]> => {
     const [head = "", ...lines] = (await tell("show stat")).replace(/^# /, "").trim().split("\n");
     const names = head.split(",");
@@ -78,11 +83,16 @@ export async function startHaproxy(
     served: async (backend) =>
       Object.fromEntries((await table(backend)).map(({ svname, stot }) => [svname, Number(stot)])),
     async up(count) {
-      for (;;) {
-        const up = (await table("api")).filter(({ status }) => status === "UP");
-        if (up.length === count) return;
-        await new Promise((resolve) => setTimeout(resolve, 50));
-      }
+      let rows: Record<string, string>[] = [];
+      await waitFor(
+        `${count} servers of HAProxy that are up`,
+        async () => {
+          rows = await table("api");
+          return rows.filter(({ status }) => status === "UP").length === count || undefined;
+        },
+        () => `${rows.map(({ svname, status }) => `${svname}: ${status}`).join(", ")}\n${output}`,
+        50,
+      );
     },
   };
 }

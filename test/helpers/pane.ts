@@ -1,12 +1,9 @@
-import assert from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { gantryCommand } from "./node.js";
 import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
-
-/** Only there so that a terminal that hangs fails the test with what it shows. */
-const LIMIT_MS = 60_000;
+import { waitFor } from "./wait.js";
 
 /** Why tests of the terminal are skipped; false where tmux is to be had. */
 export const NO_TMUX: string | false =
@@ -48,13 +45,16 @@ export class Pane {
 
   /** Wait until what is seen holds true of `wanted`; resolves with it. */
   async until(wanted: RegExp | ((screen: string) => boolean), ...flags: string[]): Promise<string> {
-    const deadline = Date.now() + LIMIT_MS;
-    for (;;) {
-      const screen = await this.screen(...flags);
-      if (wanted instanceof RegExp ? wanted.test(screen) : wanted(screen)) return screen;
-      if (Date.now() > deadline) assert.fail(`the terminal never showed ${String(wanted)}:\n${screen}`);
-      await new Promise((resolve) => setTimeout(resolve, 30));
-    }
+    let screen = "";
+    return waitFor(
+      `a screen with ${String(wanted)}`,
+      async () => {
+        screen = await this.screen(...flags);
+        return (wanted instanceof RegExp ? wanted.test(screen) : wanted(screen)) ? screen : undefined;
+      },
+      () => screen,
+      30,
+    );
   }
 
   /** Keys by tmux's names: `Enter`, `C-c`, `PPage`. */

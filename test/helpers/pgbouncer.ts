@@ -1,12 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chownSync, rmSync, writeFileSync } from "node:fs";
+import { chownSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import path from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { folderFor, freePort, otherUser } from "./other-user.js";
 import { findProgram } from "./postgres-binaries.js";
 import type { Hooks } from "./temp.js";
+import { waitFor } from "./wait.js";
 
 const program = findProgram("pgbouncer");
 
@@ -23,6 +23,7 @@ export async function pgbouncer(hooks: Hooks, url: string, size = 3): Promise<st
   const { hostname, port, username, password } = new URL(url);
   const own = await freePort();
   const file = path.join(folder, "pgbouncer.ini");
+  const log = path.join(folder, "pgbouncer.log");
   writeFileSync(
     file,
     `[databases]
@@ -35,7 +36,7 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = ${size}
 max_client_conn = 500
-logfile = ${path.join(folder, "pgbouncer.log")}
+logfile = ${log}
 `,
     { mode: 0o600 },
   );
@@ -52,10 +53,16 @@ logfile = ${path.join(folder, "pgbouncer.log")}
     await ended;
     rmSync(folder, { recursive: true, force: true });
   });
-  while (!(await reachable(own))) {
-    if (child.exitCode !== null) throw new Error("pgbouncer does not start");
-    await sleep(20);
-  }
+  await waitFor(
+    `pgbouncer at port ${own}`,
+    async () => {
+      if (await reachable(own)) return true;
+      if (child.exitCode !== null) throw new Error("pgbouncer does not start");
+      return undefined;
+    },
+    () => readFileSync(log, { encoding: "utf8", flag: "a+" }),
+    20,
+  );
   const pooled = new URL(url);
   pooled.port = String(own);
   return pooled.href;

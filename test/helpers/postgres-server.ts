@@ -9,12 +9,10 @@ import { chmodSync, chownSync, closeSync, openSync, readFileSync, rmSync, writeF
 import { connect } from "node:net";
 import path from "node:path";
 import { createInterface } from "node:readline";
-import { setTimeout as sleep } from "node:timers/promises";
 import { folderFor, freePort, otherUser } from "./other-user.js";
 import { findPostgres } from "./postgres-binaries.js";
+import { waitFor } from "./wait.js";
 
-/** Longest that a server may take to be ready, or to go. */
-const READY_MS = 60_000;
 /** As quick as can be; a test that is about what a crash leaves sets `fsync=on`. */
 const SETTINGS: Readonly<Record<string, string>> = {
   fsync: "off",
@@ -127,11 +125,15 @@ async function ready(chosen: number): Promise<boolean> {
     if (server === child) server = undefined;
   });
   child.once("error", () => (server = undefined));
-  for (const until = Date.now() + READY_MS; Date.now() < until; await sleep(20)) {
-    if (server !== child) return false;
-    if (readStatus() === "ready" && (await reachable(chosen))) return true;
-  }
-  throw new Error("the server is not ready after a minute");
+  return waitFor(
+    "a PostgreSQL server that is ready",
+    async () => {
+      if (server !== child) return false;
+      return (readStatus() === "ready" && (await reachable(chosen))) || undefined;
+    },
+    () => readFileSync(log(), "utf8"),
+    20,
+  );
 }
 
 /** What the server itself says of its state, in the last line of its file. */

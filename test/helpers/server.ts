@@ -4,12 +4,11 @@ import { writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { gantryCommand } from "./node.js";
 import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
+import { waitFor, withLimit } from "./wait.js";
 
 const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
 /** `http server listening on http://127.0.0.1:1234` and its ACP sister. */
 const LISTEN_LINE = /^(\w+) server listening on (\S+)$/gm;
-/** Far beyond what a start takes; only there so that a server that hangs fails the test with its output. */
-const START_LIMIT_MS = 60_000;
 
 export interface GantryOptions {
   /** Arguments after `gantry`. */
@@ -76,22 +75,31 @@ export class GantryProcess {
   /** Send a signal and wait for the end. Safe to call twice. */
   async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<Exit> {
     if (!this.#ended) this.child.kill(signal);
-    return this.exited;
+    return this.end(`the end of gantry after ${signal}`);
+  }
+
+  /** As `exited`; rejects with all output when the process does not end. */
+  async end(event = "the end of gantry"): Promise<Exit> {
+    return withLimit(event, this.exited, () => this.#output());
   }
 
   /** Wait until `stdout` or `stderr` matches; rejects with all output when the process ends first. */
   async output(pattern: RegExp, stream: "stdout" | "stderr" = "stdout"): Promise<RegExpExecArray> {
     const fresh = new RegExp(pattern.source, pattern.flags.replace("g", ""));
-    const deadline = Date.now() + START_LIMIT_MS;
-    for (;;) {
-      const match = fresh.exec(this[stream]);
-      if (match) return match;
-      if (this.#ended || Date.now() > deadline) {
-        const what = this.#ended ? "gantry ended" : "gantry went on";
-        throw new Error(`${what} without ${pattern}\nstdout:\n${this.stdout}\nstderr:\n${this.stderr}`);
-      }
-      await new Promise((resolve) => setTimeout(resolve, 5));
-    }
+    return waitFor(
+      `${stream} of gantry with ${pattern}`,
+      () => {
+        const match = fresh.exec(this[stream]);
+        if (match) return match;
+        if (this.#ended) throw new Error(`gantry ended without ${pattern}\n${this.#output()}`);
+        return undefined;
+      },
+      () => this.#output(),
+    );
+  }
+
+  #output(): string {
+    return `stdout:\n${this.stdout}\nstderr:\n${this.stderr}`;
   }
 }
 
@@ -179,7 +187,7 @@ export async function runGantry(
 ): Promise<Exit & { stdout: string; stderr: string }> {
   const server = await spawnGantry(hooks, { ...options, args });
   server.child.stdin.end(options.input ?? "");
-  const exit = await server.exited;
+  const exit = await server.end(`the end of gantry ${args.join(" ")}`);
   return { ...exit, stdout: server.stdout, stderr: server.stderr };
 }
 

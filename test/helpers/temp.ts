@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
+import { waitFor } from "./wait.js";
 
 /** What can run something at the end of a test: a test's context, or `{ after }` of `node:test` for a whole file. */
 export interface Hooks {
@@ -39,13 +39,11 @@ export async function makeTempDir(prefix = "gantry-"): Promise<TempDir> {
       }
     },
     read: (file) => readFile(path.join(root, file), "utf8"),
-    async written(file) {
-      for (;;) {
+    written: (file) =>
+      waitFor(`text in ${file}`, async () => {
         const text = await readFile(path.join(root, file), "utf8").catch(() => "");
-        if (text !== "") return text;
-        await sleep(10);
-      }
-    },
+        return text === "" ? undefined : text;
+      }),
     remove,
     [Symbol.asyncDispose]: remove,
   };

@@ -1,0 +1,44 @@
+// Waits of helpers. Each has a limit, and its error names the awaited event and the output so far.
+
+/** Limit of a wait, in ms. Only an event that never comes reaches it: a loaded machine does not come near. */
+export const WAIT_LIMIT_MS = 300_000;
+
+/** Most characters of output in an error. */
+const MAX_OUTPUT_CHARACTERS = 4_000;
+
+/**
+ * Calls `look` until it returns a value other than undefined, and resolves with that value. Rejects with what `look` throws, or
+ * after the limit.
+ */
+export async function waitFor<T>(
+  event: string,
+  look: () => Promise<T | undefined> | T | undefined,
+  output: () => string = () => "",
+  intervalMs = 5,
+): Promise<T> {
+  const deadline = performance.now() + WAIT_LIMIT_MS;
+  for (;;) {
+    const value = await look();
+    if (value !== undefined) return value;
+    if (performance.now() > deadline) throw lateError(event, output());
+    await new Promise((resolve) => setTimeout(resolve, intervalMs));
+  }
+}
+
+/** Resolves as `work` does. Rejects after the limit. */
+export async function withLimit<T>(event: string, work: Promise<T>, output: () => string = () => ""): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(lateError(event, output())), WAIT_LIMIT_MS);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function lateError(event: string, output: string): Error {
+  const end = output.length > MAX_OUTPUT_CHARACTERS ? `[...]${output.slice(-MAX_OUTPUT_CHARACTERS)}` : output;
+  return new Error(`not within ${WAIT_LIMIT_MS} ms: ${event}${end === "" ? "" : `\n${end}`}`);
+}
