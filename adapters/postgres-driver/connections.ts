@@ -113,12 +113,14 @@ export class Connections {
         else this.#pool.put(link);
         if (error instanceof TooLong) throw unavailable(this.#address.where, error.message + note);
         if (isGone) {
-          // From here on it waits again; how long it was at work counts for nothing.
+          // The wait for a connection begins again: the time of the attempt does not count.
           if (losses++ === 0) until = this.#soon();
           lost = { why: reason(error).why, note };
           await this.#again(losses, until, lost);
-        } else if (isConflict(error) && conflicts++ < CONFLICTS) await sleep(Math.random() * 10 * conflicts);
-        else throw withoutWords(error);
+        } else if (isConflict(error) && conflicts++ < CONFLICTS) {
+          until = this.#soon();
+          await sleep(Math.random() * 10 * conflicts);
+        } else throw withoutWords(error);
       }
     }
   }

@@ -117,11 +117,14 @@ export class LinkPool {
     const full = this.#waiting.length >= WAITING.calls || this.#waitingSize + size > WAITING.size;
     if (full && this.#waiting.length > 0) throw this.#none("too many calls wait; ");
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
-        this.#waitingSize -= size;
-        reject(this.#none("", lost));
-      }, until - Date.now());
+      const timer = setTimeout(
+        () => {
+          this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
+          this.#waitingSize -= size;
+          reject(this.#none("", lost));
+        },
+        Math.max(0, until - Date.now()),
+      );
       const waiter: Waiter = {
         size,
         patient,

@@ -2,13 +2,16 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { inspect } from "node:util";
 import { StoreError } from "gantry";
+import { Client } from "pg";
+import { until } from "../../helpers/lab.js";
 import { NO_POSTGRES, asAdmin, postgresSchema, postgresUrl } from "../../helpers/postgres.js";
 import { TcpProxy } from "../../helpers/tcp-proxy.js";
 import type { Hooks } from "../../helpers/temp.js";
 import { Connections } from "../../../adapters/postgres-driver/connections.js";
 
 const real = { skip: NO_POSTGRES };
-const POOL = { size: 4, connectTimeout: 3, idleTimeout: 30, statementTimeout: 10 };
+/** Limits that only a server that hangs reaches. */
+const POOL = { size: 4, connectTimeout: 120, idleTimeout: 30, statementTimeout: 120 };
 
 async function opened(hooks: Hooks, url: string, pool: Partial<typeof POOL> = {}): Promise<Connections> {
   const connections = new Connections({ url, pool: { ...POOL, ...pool } });
@@ -87,15 +90,18 @@ it("sends again what a lost connection broke off, whether the server heard of it
 it("cancels a statement that takes too long, and the next is not cancelled with it", real, async (t) => {
   const connections = await opened(t, await postgresUrl(), { size: 1, statementTimeout: 0.2 });
   await assert.rejects(
-    connections.query("SELECT pg_sleep(61)", [], "once"),
+    connections.query("SELECT pg_sleep(3600)", [], "once"),
     (error) =>
       error instanceof StoreError && /within 0.2 s; whether the change was made is not known$/.test(error.message),
   );
-  // One that may take longer.
-  await connections.query("SELECT pg_sleep(0.5)", [], "read", { seconds: 20 });
+  // Time: a statement that may take longer than the others.
+  await connections.query("SELECT pg_sleep(0.5)", [], "read", { seconds: 120 });
   const sleeping =
-    "SELECT count(*)::int AS n FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%sleep(6' || '1)%'";
-  assert.deepEqual(await connections.query(sleeping, [], "read", { seconds: 20 }), [{ n: 0 }]);
+    "SELECT count(*)::int AS n FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%sleep(36' || '00)%'";
+  await until(async () => {
+    const [row] = await connections.query<{ n: number }>(sleeping, [], "read", { seconds: 120 });
+    return row?.n === 0;
+  });
 });
 
 it("sends again what the server broke off for the sake of another statement", real, async (t) => {
@@ -105,12 +111,61 @@ it("sends again what the server broke off for the sake of another statement", re
     `CREATE SCHEMA ${schema}`,
     `CREATE TABLE ${schema}.t AS SELECT 1 AS id, 0 AS n UNION ALL SELECT 2, 0`,
     `CREATE FUNCTION ${schema}.both(a int, b int) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
-       UPDATE ${schema}.t SET n = n + 1 WHERE id = a; PERFORM pg_sleep(0.05); UPDATE ${schema}.t SET n = n + 1 WHERE id = b; END $$`,
+       UPDATE ${schema}.t SET n = n + 1 WHERE id = a;
+       -- The first two calls each hold one row now; a later call finds both numbers taken.
+       PERFORM nextval('${schema}.calls');
+       WHILE (SELECT last_value FROM ${schema}.calls) < 2 LOOP PERFORM pg_sleep(0.005); END LOOP;
+       UPDATE ${schema}.t SET n = n + 1 WHERE id = b; END $$`,
+    `CREATE SEQUENCE ${schema}.calls`,
   );
   const connections = await opened(t, url);
   const both = (a: number, b: number) => connections.query(`SELECT ${schema}.both($1, $2)`, [a, b], "once");
   await Promise.all([both(1, 2), both(2, 1)]);
   assert.deepEqual(await connections.query(`SELECT n FROM ${schema}.t`, [], "read"), [{ n: 2 }, { n: 2 }]);
+  const [calls] = await connections.query<{ n: number }>(
+    `SELECT last_value::int AS n FROM ${schema}.calls`,
+    [],
+    "read",
+  );
+  assert.ok(calls && calls.n > 2, "one of the two was broken off, and sent again");
+});
+
+it("waits for a connection anew before it sends a statement again", real, async (t) => {
+  const { url, schema } = await postgresSchema(t);
+  const lock = (n: number) => `pg_advisory_xact_lock_shared(hashtext('${schema}'), ${n})`;
+  await asAdmin(
+    url,
+    `CREATE SCHEMA ${schema}`,
+    `CREATE SEQUENCE ${schema}.calls`,
+    `CREATE FUNCTION ${schema}.conflict() RETURNS int LANGUAGE plpgsql AS $$ BEGIN
+       PERFORM ${lock(1)};
+       IF nextval('${schema}.calls') = 1 THEN RAISE EXCEPTION 'again' USING ERRCODE = '40001'; END IF;
+       RETURN 7; END $$`,
+  );
+  const connections = await opened(t, url, { size: 1 });
+  const gate = new Client({ connectionString: url });
+  await gate.connect();
+  t.after(() => gate.end());
+  for (const n of [1, 2]) await gate.query(`SELECT pg_advisory_lock(hashtext('${schema}'), ${n})`);
+  const open = (n: number) => gate.query(`SELECT pg_advisory_unlock(hashtext('${schema}'), ${n})`);
+  const isWaiting = async (text: string): Promise<boolean> => {
+    const waiting = "SELECT query FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
+    const { rows } = await gate.query<{ query: string }>(waiting);
+    return rows.some(({ query }) => query.includes(text));
+  };
+  const { now } = Date;
+  t.after(() => void (Date.now = now));
+  const called = connections.query(`SELECT ${schema}.conflict() AS n`, [], "once");
+  called.catch(() => undefined);
+  await until(() => isWaiting("conflict()"));
+  // The first attempt has taken longer than a call waits for a connection.
+  Date.now = () => now() + (POOL.connectTimeout + 60) * 1000;
+  const between = connections.query(`SELECT ${lock(2)} AS between`, [], "read");
+  await open(1);
+  await until(() => isWaiting("between"));
+  await open(2);
+  assert.deepEqual(await called, [{ n: 7 }]);
+  await between;
 });
 
 it("tells a failed statement as the server does, without a user's words", real, async (t) => {
@@ -166,7 +221,7 @@ it("tells who is not let in at once, and nothing of the password", real, async (
 });
 
 it("tells after a while that nothing is there, and takes what comes at once in bounds", async (t) => {
-  const connections = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: { ...POOL, connectTimeout: 1 } });
+  const connections = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: POOL });
   t.after(() => connections.close());
   await assert.rejects(
     connections.open(() => Promise.resolve()),
