@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { Client } from "pg";
 import {
@@ -14,6 +13,7 @@ import {
   leaseOf,
 } from "../../../src/testing/session-driver/rule.js";
 import { Child } from "../../helpers/child.js";
+import { until } from "../../helpers/lab.js";
 import { NO_POSTGRES, asAdmin, ownServer, postgresSchema, postgresUrl } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 import type { Hooks } from "../../helpers/temp.js";
@@ -21,7 +21,7 @@ import { Connections } from "../../../adapters/postgres-driver/connections.js";
 import { PostgresNotifier } from "../../../adapters/postgres-driver/listener.js";
 
 const real = { skip: NO_POSTGRES };
-const POOL = { size: 2, connectTimeout: 3, idleTimeout: 30, statementTimeout: 10 };
+const POOL = { size: 2, connectTimeout: 120, idleTimeout: 30, statementTimeout: 120 };
 
 /** A notifier as a process of its own has it. */
 async function notifierOn(
@@ -46,10 +46,6 @@ const aChannel = () => `gantry "${randomBytes(6).toString("hex")}`;
 async function listening(url: string, channel: string): Promise<number[]> {
   const rows = await asAdmin(url, "SELECT pid, query FROM pg_stat_activity WHERE query LIKE 'LISTEN %'");
   return rows.filter(({ query }) => String(query).includes(channel.split('"')[1]!)).map(({ pid }) => Number(pid));
-}
-
-async function until(holds: () => Promise<boolean> | boolean): Promise<void> {
-  while (!(await holds())) await sleep(10);
 }
 
 it("hears what others changed, by messages", real, async (t) => {

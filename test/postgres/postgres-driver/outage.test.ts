@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { inspect } from "node:util";
-import { setTimeout as sleep } from "node:timers/promises";
 import { StoreError, hasCode } from "gantry";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
+import { until } from "../../helpers/lab.js";
 import { findPostgres } from "../../helpers/postgres-binaries.js";
 import { NO_POSTGRES, ownServer, postgresDatabase } from "../../helpers/postgres.js";
 import type { OwnServer } from "../../helpers/postgres.js";
@@ -33,18 +33,32 @@ for (const [name, begin, end] of OUTAGES) {
     const pool = { size: 4, connectTimeout: 1, idleTimeout: 30, statementTimeout: 1, listenUrl: "" };
     const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
     t.after(() => driver.close());
-    await driver.open();
+    // Another driver, with limits that only a server that hangs reaches: none of its calls fails.
+    const patient = new PostgresDriver(
+      postgresOptions({ url, schema: "gantry" }, { pool: { ...pool, connectTimeout: 120, statementTimeout: 120 } }),
+    );
+    t.after(() => patient.close());
+    await patient.open();
+    // A second is little on a busy machine.
+    await until(() =>
+      driver.open().then(
+        () => true,
+        () => false,
+      ),
+    );
 
     const failures: StoreError[] = [];
+    let written = 0;
     let over = false;
     /** Writes one message after the other; after a failure it looks whether the last one is there. */
     const write = async (id: string): Promise<number> => {
-      await driver.create({ session: aSession(id) });
+      await patient.create({ session: aSession(id) });
       let seq = 1;
       while (!over) {
         try {
           await driver.write(id, change({ add: [aMessage(id, seq)], sync: true }));
           seq++;
+          written++;
         } catch (error) {
           // What was asked before all stood still may be done when it goes on.
           if (hasCode(error, "seq_taken")) seq++;
@@ -67,19 +81,20 @@ for (const [name, begin, end] of OUTAGES) {
       return seq - 1;
     };
     const writing = Promise.all(Array.from({ length: WRITERS }, (_, n) => write(`chain ${n}`)));
-    const failed = writing.catch((error: unknown) => error);
-    await sleep(300);
+    let fault: unknown;
+    writing.catch((error: unknown) => (fault = error ?? "a writer failed"));
+    const reached = (count: () => number, least: number): Promise<void> =>
+      until(() => {
+        if (fault !== undefined) throw fault;
+        return count() >= least;
+      });
+    await reached(() => written, WRITERS * 3);
+    const before = failures.length;
     await begin(server);
-    while (failures.length < WRITERS * 2) await Promise.race([sleep(20), failed]);
+    await reached(() => failures.length, before + WRITERS * 2);
     await end(server);
-    // With the time that a call waits for a connection as it is usual: none of these fails.
-    const patient = new PostgresDriver(
-      postgresOptions({ url, schema: "gantry" }, { pool: { ...pool, connectTimeout: 5, statementTimeout: 5 } }),
-    );
-    t.after(() => patient.close());
-    await patient.open();
-    const before = await patient.messages("chain 0");
-    while ((await driver.messages("chain 0").catch(() => before)).length <= before.length + 10) await sleep(20);
+    const then = written;
+    await reached(() => written, then + WRITERS * 10);
     over = true;
     const counts = await writing;
     for (const [n, count] of counts.entries())
@@ -99,7 +114,7 @@ for (const [name, begin, end] of OUTAGES) {
 it("opens when the server comes up later, and says until then that it is away", own, async (t) => {
   const server = await ownServer(t);
   const url = await postgresDatabase(t, server);
-  const pool = { size: 2, connectTimeout: 1, idleTimeout: 30, statementTimeout: 5, listenUrl: "" };
+  const pool = { size: 2, connectTimeout: 120, idleTimeout: 30, statementTimeout: 120, listenUrl: "" };
   await server.stop();
   const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
   t.after(() => driver.close());

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "gantry";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { sessionDriverChecks } from "gantry/testing";
+import { until } from "../../helpers/lab.js";
 import { NO_PGBOUNCER, pgbouncer } from "../../helpers/pgbouncer.js";
 import { NO_POSTGRES, postgresSchema, postgresUrl } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
@@ -14,11 +14,11 @@ import { readAddress } from "../../../adapters/postgres-driver/address.js";
 import { Holds } from "./hold.js";
 
 const real = { skip: NO_POSTGRES || NO_PGBOUNCER };
-const POOL = { size: 8, connectTimeout: 5, idleTimeout: 30, statementTimeout: 10 };
+const POOL = { size: 8, connectTimeout: 120, idleTimeout: 30, statementTimeout: 120 };
 
 it("asks through a pooler, and cancels through it", real, async (t) => {
   const url = await pgbouncer(t, await postgresUrl());
-  const connections = new Connections({ url, pool: { ...POOL, statementTimeout: 0.3 } });
+  const connections = new Connections({ url, pool: POOL });
   t.after(() => connections.close());
   await connections.open(async (query) => {
     await query("BEGIN; SELECT pg_advisory_xact_lock(1)");
@@ -31,7 +31,7 @@ it("asks through a pooler, and cancels through it", real, async (t) => {
     rows.flat().map((row) => (row as { n: number }).n),
     Array.from({ length: 30 }, (_, n) => n),
   );
-  await assert.rejects(connections.query("SELECT pg_sleep(60)", [], "read"), /within 0.3 s/);
+  await assert.rejects(connections.query("SELECT pg_sleep(60)", [], "read", { seconds: 0.3 }), /within 0.3 s/);
   assert.deepEqual(await connections.query("SELECT 1 AS one", [], "read"), [{ one: 1 }]);
 });
 
@@ -52,18 +52,15 @@ it("says that news cannot be heard through it, and hints without them", real, as
   });
   let hints = 0;
   notifier.subscribe("root", () => hints++);
-  while (said.length === 0 || hints < 5) await sleep(10);
+  await until(() => said.length > 0 && hints >= 5);
   assert.match(said[0]!, /session\.pool\.listen_url/);
   assert.equal(said.length, 1);
   // Past the pooler it hears.
   const past = new PostgresNotifier(connections, "pooled", { address: readAddress(direct), states, logger });
   t.after(() => past.close());
   past.subscribe("root", () => undefined);
-  while (
-    (await connections.query("SELECT 1 FROM pg_stat_activity WHERE query = 'LISTEN \"pooled\"'", [], "read")).length ===
-    0
-  )
-    await sleep(10);
+  const listeners = "SELECT 1 FROM pg_stat_activity WHERE query = 'LISTEN \"pooled\"'";
+  await until(async () => (await connections.query(listeners, [], "read")).length > 0);
   assert.equal(said.length, 1);
 });
 

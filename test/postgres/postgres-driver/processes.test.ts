@@ -3,12 +3,13 @@ import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { aSession } from "../../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../../helpers/child.js";
+import { pause, seedOf } from "../../helpers/lab.js";
 import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
 import { randomOf } from "../../helpers/random.js";
 import { postgresOptions } from "../../helpers/stores.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 4);
-const SEED = Number(process.env["SEED"] ?? Date.now() % 1_000_000);
+const SEED = seedOf();
 
 interface Place {
   url: string;
@@ -46,8 +47,10 @@ describe("PostgresDriver in several processes", { skip: NO_POSTGRES }, () => {
     for (let trial = 0; trial < TRIALS; trial++) {
       const id = `s${trial}`;
       const child = start(place, "append", id);
-      await child.lines(1);
-      await new Promise((resolve) => setTimeout(resolve, random() * 150));
+      // A count of acknowledged writes, and then any moment of the next ones.
+      await child.lines(1 + Math.floor(random() * 30));
+      // Time: the kill hits a write at a random place.
+      await pause(random() * 10);
       await child.kill();
       const acknowledged = child.stdout.split("\n").length - 1;
       const driver = await opened(place);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Child } from "../../helpers/child.js";
+import { until } from "../../helpers/lab.js";
 import { findPostgres } from "../../helpers/postgres-binaries.js";
 import { NO_POSTGRES, asAdmin, ownServer, postgresDatabase } from "../../helpers/postgres.js";
 
@@ -13,15 +13,13 @@ it("a private server does not outlive who started it, also when that is killed",
   const url = String(await child.message());
   assert.deepEqual(await asAdmin(url, "SELECT 1 AS one"), [{ one: 1 }]);
   await child.kill();
-  // Whatever says that nobody is there any more; the runner ends a test that waits for ever.
-  for (;;) {
-    const gone = await asAdmin(url, "SELECT 1").then(
+  // Any error says that the server is gone.
+  await until(() =>
+    asAdmin(url, "SELECT 1").then(
       () => false,
       () => true,
-    );
-    if (gone) break;
-    await sleep(20);
-  }
+    ),
+  );
 });
 
 it("a server of a test's own is stopped, killed and started at the same place", own, async (t) => {
