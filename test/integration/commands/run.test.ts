@@ -421,7 +421,7 @@ describe("exit codes of gantry run", () => {
     fake.enqueue({ say: [...many, { gate: "gone" }, ...many, ...many, { stall: true }] });
     const child = await spawnGantry(t, { ...options, args: ["run", "x"] });
     child.child.stdin.end();
-    await child.output(/line 1\n/);
+    await child.output(/line 49\n/);
     child.child.stdout.destroy();
     fake.open("gone");
     assert.equal((await child.exited).code, 141);
