@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { FakeRequest, FakeStep } from "./fake-model-server.js";
-import { pause } from "./lab.js";
+import { pause, until } from "./lab.js";
 
 /** What a load is. */
 export interface LoadOptions {
@@ -9,8 +9,10 @@ export interface LoadOptions {
   clients: number;
   turns: number;
   random: () => number;
-  /** A client gives a turn up after so long, in ms. */
+  /** A client gives a turn up after so long, in ms. Default ten minutes, which only a turn that never heals reaches. */
   patienceMs?: number;
+  /** Called after each turn that was answered, with the number of such turns. */
+  onTurn?: (turns: number) => void;
 }
 
 /** A turn that a client was told the answer of. */
@@ -67,7 +69,7 @@ const AGAIN: ReadonlySet<number> = new Set([409, 421, 429, 502, 503, 504]);
 
 /** Clients that each hold a conversation, and ask again, with the same key, whatever was refused or broke off. */
 export async function runLoad(options: LoadOptions): Promise<LoadReport> {
-  const { clients, turns, random, patienceMs = 120_000 } = options;
+  const { clients, turns, random, patienceMs = 600_000, onTurn } = options;
   const errors = new Map<string, number>();
   const report: LoadReport = {
     clients: Array.from({ length: clients }, (_, n) => ({ name: `c${n}`, sessionId: "", turns: [] })),
@@ -98,6 +100,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadReport> {
           report.healed += 1;
           report.healingMs.push(Date.now() - failedAt);
         }
+        onTurn?.(report.turns);
         return;
       }
       errors.set(outcome.again, (errors.get(outcome.again) ?? 0) + 1);
@@ -107,6 +110,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadReport> {
       }
       failedAt ||= Date.now();
       report.retries += 1;
+      // Time: as long as the answer asks a client to wait.
       await pause(outcome.waitMs);
     }
   };
@@ -153,6 +157,19 @@ async function request(url: string, body: { stream: boolean }, key: string): Pro
   }
 }
 
+/** What a path tells; asked again while its store is away. */
+async function read<T>(url: string): Promise<T> {
+  let status = 503;
+  let text = "";
+  await until(async () => {
+    const answer = await fetch(url);
+    [status, text] = [answer.status, await answer.text()];
+    return status !== 503;
+  });
+  if (status !== 200) throw new Error(`${url}: ${status} ${text}`);
+  return JSON.parse(text) as T;
+}
+
 function parsed(text: string): Record<string, unknown> {
   try {
     return JSON.parse(text) as Record<string, unknown>;
@@ -178,8 +195,7 @@ export async function checkLoad(
   const counts = { prompts: 0, halves: 0, interrupted: 0 };
   for (const { name, sessionId, turns } of clients) {
     if (sessionId === "") continue;
-    const answer = await fetch(`${url}/api/sessions/${sessionId}/messages`);
-    const { messages } = (await answer.json()) as { messages: Said[] };
+    const { messages } = await read<{ messages: Said[] }>(`${url}/api/sessions/${sessionId}/messages`);
     faults.push(...historyFaults(messages).map((fault) => `${name}: ${fault}`));
     const said = messages.filter(({ role, finished }) => role === "assistant" && finished !== false);
     const places = turns.map(({ text }) => said.flatMap(({ content }, at) => (content === text ? [at] : [])));
@@ -190,8 +206,8 @@ export async function checkLoad(
     counts.prompts += messages.filter(({ role }) => role === "user").length;
     counts.halves += messages.filter(({ finished }) => finished === false).length;
     for (let before = ""; ;) {
-      const page = await fetch(`${url}/api/runs?session_id=${sessionId}&size=100${before && `&before=${before}`}`);
-      const { runs } = (await page.json()) as { runs: { id: string; state: string }[] };
+      const page = `${url}/api/runs?session_id=${sessionId}&size=100${before && `&before=${before}`}`;
+      const { runs } = await read<{ runs: { id: string; state: string }[] }>(page);
       if (runs.length === 0) break;
       counts.interrupted += runs.filter(({ state }) => state !== "finished").length;
       for (const { id, state } of runs)

@@ -143,7 +143,8 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
   });
 
   it("ACP: the connections of a replica that is about to end go on there", async (t) => {
-    const { balancer, replicas, projectDir } = await team(t);
+    // Longer than the test takes.
+    const { balancer, replicas, projectDir } = await team(t, { drain_delay: 600 });
     const peer = await connected(`${balancer.url}/acp`);
     const id = await session(peer, projectDir);
     const [name = ""] = Object.entries(await balancer.served("acp")).find(([, count]) => count > 0) ?? [];

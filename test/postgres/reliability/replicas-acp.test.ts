@@ -5,7 +5,7 @@ import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
 import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
 import type { Affinity, Balancer } from "../../helpers/balancer.js";
 import { say, type FakeModelServer } from "../../helpers/fake-model-server.js";
-import { lab } from "../../helpers/lab.js";
+import { lab, until } from "../../helpers/lab.js";
 import { Replicas, SHARED_STORES, type SharedStore } from "../../helpers/replicas.js";
 import type { Hooks } from "../../helpers/temp.js";
 
@@ -141,7 +141,7 @@ for (const [name, skip, open] of SHARED_STORES)
         const answer = await replicas.at((mine! + 1) % 3).fetch(`/api/sessions/${sessions[0].id}/messages`);
         return ((await answer.json()) as Json).messages.at(-1)?.content as string;
       };
-      while ((await said()) !== "Half an answer") await new Promise((resolve) => setTimeout(resolve, 20));
+      await until(async () => (await said()) === "Half an answer");
       await replicas.down(mine!, "SIGKILL");
       assert.equal(await first.closed, 1006);
       const second = new SocketPeer(url);

@@ -4,9 +4,16 @@ import { it } from "node:test";
 import { eventsOf } from "../../helpers/event-page.js";
 import { say } from "../../helpers/fake-model-server.js";
 import { CountedPage } from "../../helpers/http-watcher.js";
-import { ask, lab, labConfig, until } from "../../helpers/lab.js";
+import { ask, lab, labConfig, until, type Answered } from "../../helpers/lab.js";
 import { NO_POSTGRES, ownServer, postgresDatabase } from "../../helpers/postgres.js";
-import { runGantry, startServer } from "../../helpers/server.js";
+import { runGantry, startServer, type GantryServer } from "../../helpers/server.js";
+
+/** A run, asked for again while it is answered with one of these. */
+async function askUntil(server: GantryServer, body: object, again: readonly number[]): Promise<Answered> {
+  let answer: Answered | undefined;
+  await until(async () => !again.includes((answer = await ask(server, body)).status));
+  return answer!;
+}
 
 const AWAY = { error: "session store unavailable", code: "store_unavailable" };
 
@@ -23,14 +30,14 @@ for (const [how, leave, back] of [
       const models = await lab(t, { fallback: say("Noted.") });
       const server = await startServer(t, {
         config: labConfig(models, {
-          session: { driver: "postgres", url: "${DATABASE_URL}", pool: { connect_timeout: 1, statement_timeout: 2 } },
+          // A statement that takes two seconds is a server that stands still; on a busy machine what fails for that is asked again.
+          session: { driver: "postgres", url: "${DATABASE_URL}", pool: { connect_timeout: 30, statement_timeout: 2 } },
         }),
         env: { DATABASE_URL: url },
       });
-      const first = await ask(server, { message: "first" });
+      const first = await askUntil(server, { message: "first" }, [503]);
       assert.equal(first.status, 200, first.error);
       const { sessionId } = first;
-      // A second to connect in is little on a busy machine.
       await until(async () => (await server.fetch("/api/ready")).status === 200);
       const page = new CountedPage();
       const over = new AbortController();
@@ -61,10 +68,8 @@ for (const [how, leave, back] of [
 
       await database[back]();
       await until(async () => (await server.fetch("/api/ready")).status === 200);
-      let last = await ask(server, { message: "again", session_id: sessionId });
-      // Whoever held the session when it went away may have to be found dead first.
-      for (; last.status === 409; last = await ask(server, { message: "again", session_id: sessionId }))
-        await new Promise((resolve) => setTimeout(resolve, 200));
+      // 409: the run that held the session when the server went away may have to be found dead first.
+      const last = await askUntil(server, { message: "again", session_id: sessionId }, [409, 503]);
       assert.equal(last.status, 200, last.error);
       const { messages } = (await (await server.fetch(`/api/sessions/${sessionId}/messages`)).json()) as {
         messages: [];
