@@ -1,9 +1,13 @@
 import { execFile, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { gantryCommand } from "./node.js";
 import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
 import { waitFor } from "./wait.js";
+
+/** Time that a terminal has to end after its hang-up, in ms. */
+const HANG_UP_MS = 8_000;
 
 /** Why tests of the terminal are skipped; false where tmux is to be had. */
 export const NO_TMUX: string | false =
@@ -53,7 +57,7 @@ export class Pane {
         return (wanted instanceof RegExp ? wanted.test(screen) : wanted(screen)) ? screen : undefined;
       },
       () => screen,
-      30,
+      50,
     );
   }
 
@@ -129,13 +133,16 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
   const tmux = async (...args: string[]) =>
     (await run("tmux", ["-S", socket, "-f", "/dev/null", ...args], { env })).stdout;
   hooks.after(async () => {
-    const pid = await tmux("display-message", "-p", "#{pane_pid}").catch(() => "");
+    const pid = Number(await tmux("display-message", "-p", "#{pane_pid}").catch(() => ""));
     await tmux("kill-server").catch(() => undefined);
-    // tmux hangs up on it; what ignores that is ended.
-    for (let tries = 0; tries < 500 && isAlive(Number(pid)); tries += 1) {
-      if (tries === 400) process.kill(Number(pid), "SIGKILL");
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    // tmux hangs up on it. A process that ignores that is killed after a while.
+    const patience = performance.now() + HANG_UP_MS;
+    const look = () => {
+      if (!isAlive(pid)) return true;
+      if (performance.now() > patience) kill(pid);
+      return undefined;
+    };
+    await waitFor(`the end of process ${pid} of a terminal`, look, undefined, 20);
     for (const made of folders) await made.remove();
   });
   const script = `${options.shell ?? '"$@"'}; echo "[ended $?]"; exec cat`;
@@ -148,8 +155,21 @@ function isAlive(pid: number): boolean {
   if (!Number.isInteger(pid) || pid <= 0) return false;
   try {
     process.kill(pid, 0);
-    return true;
   } catch {
     return false;
+  }
+  try {
+    // A process that has ended is there until its parent asks for its exit code, which may take a second.
+    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return process.platform !== "linux";
+  }
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended.
   }
 }

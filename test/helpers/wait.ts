@@ -1,7 +1,8 @@
 // Waits of helpers. Each has a limit, and its error names the awaited event and the output so far.
 
-/** Limit of a wait, in ms. Only an event that never comes reaches it: a loaded machine does not come near. */
-export const WAIT_LIMIT_MS = 300_000;
+/** Limits of a wait, and of a whole process, in ms. Only an event that never comes reaches them: a loaded machine does not come near. */
+export const WAIT_LIMIT_MS = 120_000;
+const PROCESS_LIMIT_MS = 300_000;
 
 /** Most characters of output in an error. */
 const MAX_OUTPUT_CHARACTERS = 4_000;
@@ -20,16 +21,16 @@ export async function waitFor<T>(
   for (;;) {
     const value = await look();
     if (value !== undefined) return value;
-    if (performance.now() > deadline) throw lateError(event, output());
+    if (performance.now() > deadline) throw lateError(event, WAIT_LIMIT_MS, output());
     await new Promise((resolve) => setTimeout(resolve, intervalMs));
   }
 }
 
-/** Resolves as `work` does. Rejects after the limit. */
+/** Resolves as `work` does, which may take as long as a process. Rejects after the limit. */
 export async function withLimit<T>(event: string, work: Promise<T>, output: () => string = () => ""): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(lateError(event, output())), WAIT_LIMIT_MS);
+    timer = setTimeout(() => reject(lateError(event, PROCESS_LIMIT_MS, output())), PROCESS_LIMIT_MS);
   });
   try {
     return await Promise.race([work, late]);
@@ -38,7 +39,7 @@ export async function withLimit<T>(event: string, work: Promise<T>, output: () =
   }
 }
 
-function lateError(event: string, output: string): Error {
+function lateError(event: string, limitMs: number, output: string): Error {
   const end = output.length > MAX_OUTPUT_CHARACTERS ? `[...]${output.slice(-MAX_OUTPUT_CHARACTERS)}` : output;
-  return new Error(`not within ${WAIT_LIMIT_MS} ms: ${event}${end === "" ? "" : `\n${end}`}`);
+  return new Error(`not within ${limitMs} ms: ${event}${end === "" ? "" : `\n${end}`}`);
 }

@@ -73,18 +73,13 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
         .slice(1)
         .map((page) => [page.get("before"), page.get("limit")]);
     await pane.keys("C-Home");
-    await pane.until((screen) => asks().length === 1 && /❯ prompt 36$/m.test(screen));
-    // As long as the page is on its way there is nowhere to go.
-    let since = 0;
-    await pane.until((screen) => {
-      if (Date.now() - since > 3_000 && !/❯ prompt 34$/m.test(screen)) {
-        since = Date.now();
-        void pane.keys("PPage");
-      }
-      return /❯ prompt 34$/m.test(screen);
-    });
+    // The page is here when the row above what is in sight does not speak of it.
+    const isHere = (screen: string) => !/older messages: scroll up|loading \.\.\./.test(screen);
+    await pane.until((screen) => asks().length === 1 && /❯ prompt 36$/m.test(screen) && isHere(screen));
+    await pane.keys("PPage");
+    await pane.until(/❯ prompt 34$/m);
     await pane.keys("C-Home");
-    await pane.until((screen) => asks().length === 2 && /❯ prompt 11$/m.test(screen));
+    await pane.until((screen) => asks().length === 2 && /❯ prompt 11$/m.test(screen) && isHere(screen));
     await pane.keys("C-Home");
     await pane.until(/❯ prompt 1$/m);
     assert.deepEqual(asks(), [
@@ -143,7 +138,8 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     const pane = await openPane(t, {
       config: labConfig(models),
       files: { "payload.txt": text, "\u001b]0;pwned\u0007.txt": "a name" },
-      shell: 'sleep 1; "$@"',
+      // What the program writes is recorded from the first byte.
+      shell: 'until [ -e "$GANTRY_HOME/raw" ]; do sleep 0.02; done; "$@"',
     });
     await pane.record(`${pane.home}/raw`);
     models.enqueue(

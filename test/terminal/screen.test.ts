@@ -66,19 +66,28 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
   it("may become another size while an answer comes", async (t) => {
     const models = await lab(t);
     const words = Array.from({ length: 400 }, (_, i) => (i % 8 === 7 ? `word${i}\n` : `word${i} `));
-    models.enqueue({ say: [{ text: words }, { text: "\nIt ended." }], pace: 3 });
+    const sizes = [
+      [40, 10],
+      [132, 43],
+      [20, 6],
+      [80, 24],
+    ] as const;
+    // A part of the answer for each size, beside the first one.
+    const part = words.length / (sizes.length + 1);
+    const parts = sizes.flatMap((_, n) => [
+      { gate: `size ${n}` },
+      { text: words.slice(part * (n + 1), part * (n + 2)) },
+    ]);
+    models.enqueue({ say: [{ text: words.slice(0, part) }, ...parts, { text: "\nIt ended." }], pace: 3 });
     const pane = await openPane(t, { config: labConfig(models) });
     await pane.until(READY);
     await pane.type("Speak");
     await pane.keys("Enter");
     await pane.until(/word30 /);
-    for (const [columns, rows] of [
-      [40, 10],
-      [132, 43],
-      [20, 6],
-      [80, 24],
-    ] as const)
+    for (const [n, [columns, rows]] of sizes.entries()) {
+      models.open(`size ${n}`);
       await pane.resize(columns, rows);
+    }
     const screen = await pane.until(/It ended\./);
     const wanted = words
       .join("")

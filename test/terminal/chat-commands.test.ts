@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { say } from "../helpers/fake-model-server.js";
+import { lab, labConfig } from "../helpers/lab.js";
+import { NO_TMUX, openPane } from "../helpers/pane.js";
+
+const READY = /Ask something/;
+
+describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, () => {
+  it("names files with @, without those that are ignored, and attaches them", async (t) => {
+    const models = await lab(t, { fallback: say("Read.") });
+    const pane = await openPane(t, {
+      config: labConfig(models),
+      files: { ".gitignore": "secret*\n", "secret-notes.txt": "no", "notes of mine.txt": "the content of it" },
+    });
+    await pane.until(READY);
+    await pane.type("See @not");
+    const proposed = await pane.until(/@notes\\ of\\ mine\.txt/);
+    assert.doesNotMatch(proposed, /secret/);
+    await pane.keys("Tab");
+    await pane.until(/❯ See @notes\\ of\\ mine\.txt/);
+    await pane.keys("Enter");
+    await pane.until(/Read\./);
+    assert.match(JSON.stringify(models.requests[0]?.body), /the content of it/);
+  });
+
+  it("does what commands say, and says what there is none for", async (t) => {
+    const models = await lab(t, { fallback: say("Yes.") });
+    const config = labConfig(models);
+    (config.providers as { models: unknown }[])[0]!.models = [{ id: "m1" }, { id: "m2" }];
+    const pane = await openPane(t, { config });
+    const command = async (line: string, then: RegExp) => {
+      await pane.type(line);
+      await pane.keys("Enter");
+      await pane.until(then);
+    };
+    await pane.until(READY);
+    await pane.type("/mo");
+    await pane.until(/\/model +choose the model\n.*\/mode/);
+    await pane.keys("C-u");
+    await command("/model m2", /From now on lab\/m2 answers/);
+    await command("/mode plan", /The mode is plan/);
+    await command("Hello", /Yes\./);
+    await pane.until(/plan · lab\/m2/);
+    await command("/title A name of mine", /lab\/m2.* · A name of mine/);
+    await command("/cost", /this session +\d+.* in, \d+ out/);
+    const close = async () => {
+      await pane.keys("Escape");
+      await pane.until((screen) => !/Esc closes/.test(screen));
+    };
+    await close();
+    await command("/compact", /too little here to be summed up/);
+    await command("/nonsense", /no command \/nonsense/);
+    await command("/help", /Keys and commands/);
+    await close();
+    await command("/new", READY);
+    await command("/sessions", /❯ +A name of mine/);
+    await pane.keys("C-d");
+    await pane.until(/Delete the session "A name of mine"\?/);
+    await pane.keys("n");
+    // What comes with it in one piece is an answer of more than one letter.
+    await pane.until((screen) => !/Delete the session/.test(screen));
+    await command("/sessions", /❯ +A name of mine/);
+    await pane.keys("C-d");
+    await pane.until(/Delete the session/);
+    await pane.keys("y");
+    await pane.until(/no session yet/);
+    await close();
+    await command("/quit", /ended 0/);
+  });
+
+  it("has what was said summed up, as /compact asks, and shows it all as before", async (t) => {
+    // Notes are asked for as titles are.
+    const models = await lab(t, { aside: say("NOTES") });
+    const pane = await openPane(t, { config: labConfig(models) });
+    models.enqueue(say("A long answer. ".repeat(200)), say("And its end."), say("On it."));
+    await pane.until(READY);
+    for (const [typed, then] of [
+      ["Tell me", /long answer/],
+      ["More", /And its end\./],
+      ["/compact the name of the river", /Its model sees \d+ messages now/],
+      ["Row on", /On it\./],
+    ] as const) {
+      await pane.type(typed);
+      await pane.keys("Enter");
+      await pane.until(then);
+    }
+    const sent = models.requests.map(({ body }) => JSON.stringify(body));
+    assert.equal(sent.filter((body) => /kept above all: the name of the river/.test(body)).length, 1);
+    const next = sent.find((body) => body.includes("Row on"));
+    assert.match(next ?? "", /Summary of the earlier conversation[^"]*NOTES/);
+    assert.doesNotMatch(next ?? "", /(A long answer. ){200}/);
+    assert.match(await pane.until(/❯ Row on/), /And its end\./);
+  });
+
+  it("needs no colour where none is wanted, and a few columns are enough", async (t) => {
+    const models = await lab(t, { fallback: say("A **bold** answer of some words, and `code` 漢字漢字漢字漢字漢字.") });
+    const pane = await openPane(t, { config: labConfig(models), env: { NO_COLOR: "1" }, columns: 20, rows: 12 });
+    await pane.until(/something/);
+    await pane.type("Say it");
+    await pane.keys("Enter");
+    const screen = await pane.until(/words/, "-e");
+    // eslint-disable-next-line no-control-regex -- colours are what is looked for
+    assert.doesNotMatch(screen, /\u001b\[[\d;]*(3[0-7]|9[0-7])m/);
+    for (const [columns, rows] of [
+      [300, 50],
+      [8, 5],
+      [1, 2],
+      [60, 20],
+    ] as const)
+      await pane.resize(columns, rows);
+    await pane.until(/A bold answer of some words, and code\s+漢字漢字漢字漢字漢字\./);
+    await pane.until((now) => now.split("\n").filter((row) => /^─+$/.test(row)).length === 1);
+  });
+
+  it("gives the screen back when it is told to end, and when something breaks", async (t) => {
+    const breaks = "process.on('SIGUSR2', () => { throw new Error('something broke'); })";
+    for (const [signal, code, said] of [
+      ["SIGTERM", 0, /./],
+      ["SIGHUP", 0, /./],
+      ["SIGUSR2", 1, /gantry: .*something broke/],
+    ] as const) {
+      const pane = await openPane(t, {
+        config: labConfig(await lab(t)),
+        env: { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(breaks)}` },
+        shell: `sh -c 'echo $$ > pid; exec "$@"' gantry "$@"`,
+        args: ["chat"],
+      });
+      await pane.until(READY);
+      process.kill(Number(await readFile(`${pane.projectDir}/pid`, "utf8")), signal);
+      const { code: ended, screen } = await pane.ended();
+      assert.equal(ended, code, signal);
+      assert.match(screen, said);
+      assert.equal(await pane.knows("#{alternate_on} #{cursor_flag} #{mouse_any_flag}"), "0 1 0");
+    }
+  });
+});

@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { call, say } from "../helpers/fake-model-server.js";
+import { lab, labConfig, pause } from "../helpers/lab.js";
+import { NO_TMUX, openPane } from "../helpers/pane.js";
+import { runGantry, startServer } from "../helpers/server.js";
+
+const READY = /Ask something/;
+/** A question takes keys once the keyboard was quiet for a while. */
+const READY_TO_ANSWER = /choose.*Enter answers/;
+
+describe("no terminal", () => {
+  it("is told in one line what to use instead", async (t) => {
+    const { code, stdout, stderr } = await runGantry(t, ["chat"]);
+    assert.equal(code, 2);
+    assert.equal(stdout, "");
+    assert.match(stderr, /^gantry: chat needs a terminal; .*gantry run "prompt".*\n$/);
+  });
+});
+
+describe("terminals of one server", { skip: NO_TMUX }, () => {
+  it("have one session before them, and the first answer counts", async (t) => {
+    const models = await lab(t);
+    const required = { "X-Key": "of the door" };
+    const config = labConfig(models, { server: { required_headers: required }, permissions: { mode: "ask" } });
+    const server = await startServer(t, { config });
+    models.enqueue(call("bash", { command: "echo it was allowed" }), say("Both see this."));
+    const one = await openPane(t, { args: ["chat", "--url", server.url, "--header", "X-Key: of the door"] });
+    await one.until(READY);
+    await one.type("Do it");
+    await one.keys("Enter");
+    await one.until(/May it\? /);
+    const { sessions } = (await (await server.fetch("/api/sessions", { headers: required })).json()) as {
+      sessions: { id: string }[];
+    };
+    const two = await openPane(t, {
+      args: ["chat", "--url", server.url, "--session", sessions[0]?.id ?? ""],
+      home: server.home,
+    });
+    await two.until((screen) => /May it\? /.test(screen) && READY_TO_ANSWER.test(screen));
+    await two.keys("1", "Enter");
+    for (const pane of [one, two])
+      await pane.until((screen) => /Both see this\./.test(screen) && !/May it/.test(screen));
+    // Time: an Enter within 300 ms of an answer is meant for that answer.
+    await pause(400);
+    await two.type("Third");
+    models.enqueue(say("To both."));
+    await two.keys("Enter");
+    await one.until(/❯ Third[^]*To both\./);
+    // A run of a server goes on without its terminals; a server that went away is told, and found again.
+    await server.stop("SIGKILL");
+    await one.until(/connection lost/);
+    const again = await startServer(t, {
+      home: server.home,
+      projectDir: server.projectDir,
+      args: ["serve", "--port", new URL(server.url).port],
+    });
+    models.enqueue(say("I am back."));
+    await one.until((screen) => !/connection lost/.test(screen));
+    await one.type("Hello again");
+    await one.keys("Enter");
+    for (const pane of [one, two]) await pane.until(/I am back\./);
+    await again.stop();
+  });
+});
