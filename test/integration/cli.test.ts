@@ -56,12 +56,16 @@ describe("gantry", () => {
     for (const { name, summary } of ALL.flatMap((one) => (one.commands ? Object.values<About>(one.commands) : one)))
       assert.match(help, new RegExp(`^  gantry ${name} +${summary}$`, "m"));
     for (const args of [["-h"], ["help"], ["--json", "--help"]]) assert.equal(await asked(...args), help);
+    const parsed = new Set<boolean>();
     for (const about of ALL.flatMap((one): About[] => [one, ...Object.values(one.commands ?? {})])) {
       const words = about.name.split(" ");
       const own = await asked(...words, "--help");
       assert.ok(own.startsWith(`gantry ${about.name}: ${about.summary}\n`), own);
       for (const [key, { about: line }] of Object.entries(about.flags))
         assert.ok(own.includes(flagName(key)) && own.includes(line), key);
+      // The other ways to ask are read alike for all names of one word, and for all names of two.
+      if (parsed.has(words.length > 1)) continue;
+      parsed.add(words.length > 1);
       assert.equal(await asked(...words, "-h", "--no-such-flag"), own);
       assert.equal(await asked("help", ...words), own);
     }

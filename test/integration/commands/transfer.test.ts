@@ -204,6 +204,7 @@ it(
     assert.equal(drawn.at(-1), "", "it is gone at the end");
     assert.ok(out.screen.endsWith(`\u001b[K30 sessions in ${path}\r\n`), out.screen);
 
+    await rm(home.at("away"));
     // Through a pipe on the same terminal: from a file it is known how much there is.
     await rename(home.at("sessions.db"), home.at("old.db"));
     const taken = await onTerminal(`${quoted} sessions import < '${path}'`);

@@ -167,7 +167,7 @@ describe("servers of tools of the config", () => {
 
   it("may have arguments that no file could be called", async (t) => {
     const key = `Authorization: Bearer ${"k3y".repeat(200)}`;
-    const config = { mcp_servers: { lab: { command, args: [...args, "--header", key, "a/".repeat(5_000)] } } };
+    const config = { mcp_servers: { lab: { command, args: [...args, "stdio", "--header", key, "a/".repeat(5_000)] } } };
     const { code } = await runGantry(t, ["run", "hello"], { config });
     assert.equal(code, 0);
   });
