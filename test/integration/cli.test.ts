@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { constants, copyFileSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
 import { once } from "node:events";
 import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { describe, it } from "node:test";
+import { after, before, describe, it } from "node:test";
 import { flagName, type About } from "../../src/commands/about.js";
 import { ALL } from "../../src/commands/about/all.js";
 import { gantryCommand } from "../helpers/node.js";
@@ -168,30 +170,62 @@ describe("gantry where nothing is as on a desk", () => {
   const loader = gantryCommand().includes("--import") && "needs the build: npm test";
   const root = process.platform === "linux" && process.getuid?.() === 0;
   const skip = root ? loader : "only root of Linux can become anybody";
-  const through = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "env", "-u", "HOME"];
+  const become = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"];
+  /** Replaces this Node by a copy that the user can run, for a Node below a folder that only root may enter. */
+  let copied: string[] = [];
+  let copyFolder: string | undefined;
+  after(() => copyFolder && rm(copyFolder, { recursive: true }));
+  const through = (...environment: string[]) => [...become, "env", ...environment, ...copied];
+  let missing: string | undefined;
+  before(() => {
+    if (skip) return;
+    // Why the user cannot run a command; undefined if it can.
+    const failure = (...command: string[]): string | undefined => {
+      // The capabilities of root end with the first program that the user starts: `env`.
+      const [setpriv = "", ...ids] = become;
+      const { status, stderr, error } = spawnSync(setpriv, [...ids, "env", ...command], { encoding: "utf8" });
+      if (status === 0) return undefined;
+      const [reason = stderr] = /^.*(?:Error|denied).*$/m.exec(stderr) ?? [];
+      return `user ${stranger.uid} cannot run ${command.join(" ")}: ${error?.message ?? reason}`;
+    };
+    let node = process.execPath;
+    if (failure(node, "--version")) {
+      copyFolder = folderFor(stranger);
+      node = path.join(copyFolder, "node");
+      copyFileSync(process.execPath, node, constants.COPYFILE_FICLONE);
+      copied = ["sh", "-c", 'shift; exec "$0" "$@"', node];
+    }
+    missing = failure(node, ...gantryCommand(), "--version");
+  });
   const commands = [["run", "Hi"], ["serve", "--port", "0"], ["sessions", "list"], ["models"], ["adapters"]];
 
   it("a user whom no list of users has is told what is missing", { skip }, async (t) => {
+    if (missing !== undefined) return t.skip(missing);
     for (const args of commands)
       assertRefused(
-        await runGantry(t, args, { through, env: { GANTRY_HOME: "" } }),
+        await runGantry(t, args, { through: through("-u", "HOME"), env: { GANTRY_HOME: "" } }),
         /^gantry: no home folder is known: set HOME or GANTRY_HOME$/m,
       );
   });
 
   it("and does all else with GANTRY_HOME", { skip }, async (t) => {
+    if (missing !== undefined) return t.skip(missing);
     const [home, projectDir] = [folderFor(stranger), folderFor(stranger)];
     t.after(() => Promise.all([home, projectDir].map((folder) => rm(folder, { recursive: true }))));
     await writeFile(path.join(projectDir, "a.txt"), "alpha", { mode: 0o644 });
     const config = JSON.stringify({ permissions: { rules: [{ tool: "read", action: "deny", path: "~/.ssh/**" }] } });
     await writeFile(path.join(home, "config.json"), config, { mode: 0o644 });
-    const { code, stdout, stderr } = await runGantry(t, ["run", "Read a.txt"], { through, home, projectDir });
+    const { code, stdout, stderr } = await runGantry(t, ["run", "Read a.txt"], {
+      through: through("-u", "HOME"),
+      home,
+      projectDir,
+    });
     assert.match(stdout, /Calling `read`/);
     // Whether the file lies in that folder nobody can say.
     assert.match(stderr, /^gantry: refused by permission: Read a\.txt$/m);
     assert.equal(code, 4, stderr);
     const plain = await runGantry(t, ["run", "Read a.txt"], {
-      through: [...through.slice(0, -2), "env", `HOME=${projectDir}`],
+      through: through(`HOME=${projectDir}`),
       home,
       projectDir,
     });
