@@ -10,6 +10,7 @@ import { findBrowser, type BrowserName } from "../../helpers/browser.js";
 import { openPage, type BrowserPage } from "../../helpers/browser-page.js";
 import type { WireMessage } from "../../helpers/event-page.js";
 import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
+import { until } from "../../helpers/lab.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type TempDir } from "../../helpers/temp.js";
 
@@ -97,7 +98,7 @@ async function survives(t: TestContext, browser: BrowserName, name: string, line
   });
   other.listen(Number(port), "127.0.0.1");
   await once(other, "listening");
-  while (refused === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(() => refused > 0);
   other.close();
   other.closeAllConnections();
   server = await start(port);
@@ -170,7 +171,7 @@ async function takesPartIn(
   await page.evaluate(send("Only at the top."));
   const store = new SqliteDriver({ path: home.at("sessions.db") });
   await store.open();
-  while ((await store.instructions(id)).length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(async () => (await store.instructions(id)).length > 0);
   await store.close();
   model.open("look");
   await page.until<string[]>(said, (all) => all.at(-1) === "assistant:\nI see ");

@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import {
   noBrowser,
@@ -15,6 +13,7 @@ import {
 } from "../../helpers/console.js";
 import { fetchJson, fileHooks, GONE, settled, until } from "../../helpers/console-runs.js";
 import { call, say } from "../../helpers/fake-model-server.js";
+import { processes, uniqueSeconds } from "../../helpers/lab.js";
 
 const hooks = fileHooks(after);
 const browser = sharedBrowser(hooks);
@@ -95,13 +94,14 @@ describe("the prompt", { skip: noBrowser }, () => {
 
   it("stops a run in the middle of a command, whose process is gone", async (t) => {
     const page = await open(t);
-    server.models.enqueue(call("bash", { command: "sleep 98765.4321; echo over" }));
+    const command = `sleep ${uniqueSeconds()}`;
+    server.models.enqueue(call("bash", { command: `${command}; echo over` }));
     await prompt(page).fill("Sleep");
     await page.keyboard.press("Enter");
-    await settled(async () => (await processes("98765.4321")) > 0);
+    await settled(async () => (await processes(command)) > 0);
     await page.getByRole("button", { name: "Stop" }).click();
     await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
-    await settled(async () => (await processes("98765.4321")) === 0);
+    await settled(async () => (await processes(command)) === 0);
     const { runs } = await fetchJson<{ runs: { state: string }[] }>(server.server, "/api/runs?size=1");
     assert.equal(runs[0]?.state, "cancelled");
   });
@@ -188,9 +188,3 @@ describe("the prompt", { skip: noBrowser }, () => {
     assert.ok(JSON.stringify(asked).includes("one\\n\\n\\n\\n\\ntwo"));
   });
 });
-
-/** How many processes have this among their arguments; a sandbox gives them other numbers, so that is asked outside. */
-async function processes(word: string): Promise<number> {
-  const found = await promisify(execFile)("ps", ["-A", "-o", "args="]);
-  return found.stdout.split("\n").filter((line) => line.startsWith("sleep ") && line.includes(word)).length;
-}

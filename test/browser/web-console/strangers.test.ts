@@ -9,7 +9,9 @@ import type { Browser, Page } from "playwright-core";
 import { findBrowser } from "../../helpers/browser.js";
 import { noBrowser } from "../../helpers/console.js";
 import { send } from "../../helpers/http.js";
+import { until } from "../../helpers/lab.js";
 import { serveConsole } from "../../helpers/served-console.js";
+import { WAIT_LIMIT_MS } from "../../helpers/wait.js";
 
 const SECRET = "s3cret-of-the-test";
 const LOCKED = { requiredHeaders: { "X-Key": SECRET } };
@@ -42,7 +44,7 @@ async function served(t: TestContext, options: object) {
 
 /** Its policy lets nothing be evaluated in the page, so that it is looked at from outside. */
 async function hasRun(page: Page): Promise<void> {
-  while ((await page.title()) !== "console") await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(async () => (await page.title()) === "console");
 }
 
 async function makeCode(url: string): Promise<string> {
@@ -58,6 +60,7 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
   before(async () => {
     const { chromium } = await import("playwright-core");
     browser = await chromium.launch({
+      timeout: WAIT_LIMIT_MS,
       executablePath: findBrowser("chromium"),
       args: [
         ...["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run"],
@@ -73,6 +76,7 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
   const open = async (t: TestContext, url: string) => {
     const context = await browser.newContext();
     t.after(() => context.close());
+    context.setDefaultTimeout(WAIT_LIMIT_MS);
     const page = await context.newPage();
     const ran: string[] = [];
     context.on("request", (request) => {
@@ -98,13 +102,14 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
           await page.evaluate(
             `new Promise((resolve) => {
               const frame = document.createElement("${tag}");
-              frame.onload = frame.onerror = () => setTimeout(resolve, 100);
+              frame.onload = frame.onerror = () => resolve();
               frame["${tag === "object" ? "data" : "src"}"] = "${url}/console";
               frame.type = "text/html";
               document.body.append(frame);
-              setTimeout(resolve, 3000);
             })`,
           );
+        // A script of a frame asks before the load event of the frame, and so before this.
+        await page.goto(`${place}:${port}/later`);
         assert.deepEqual(ran, [], place);
       }
     });

@@ -8,7 +8,8 @@ import { seedSessions } from "../../helpers/seeded-sessions.js";
 import { makeTempDir } from "../../helpers/temp.js";
 
 const browser = sharedBrowser({ after });
-const MESSAGES = 10_000;
+/** Messages of the long session; MESSAGES=10000 is the long form. */
+const MESSAGES = Number(process.env["MESSAGES"] ?? 2_000);
 /** Rows that are drawn at once, however many there are: what is in sight, and a page or so around it. */
 const DRAWN = 60;
 
@@ -23,7 +24,7 @@ const scrollTo = (page: Page, place: string) =>
 const drawn = (page: Page) => page.locator(".scroller-row").count();
 
 test(
-  "10,000 messages are loaded backwards, drawn where one looks, and stay where they are",
+  `${MESSAGES} messages are loaded backwards, drawn where one looks, and stay where they are`,
   { skip: noBrowser },
   async (t) => {
     const home = await makeTempDir();
@@ -81,7 +82,7 @@ test(
       return page.evaluate<boolean>(`document.getElementById("timeline").scrollTop === 0`);
     });
     // What is drawn is measured by then.
-    await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    await page.evaluate(FRAMES);
     const name = await page.evaluate<string>(`(() => {
     const rows = [...document.querySelectorAll(".scroller-row")];
     const row = rows.find((row) => row.getBoundingClientRect().top > 100 && /(Question|Answer) \\d+\\./.test(row.textContent));
@@ -90,6 +91,7 @@ test(
     const place = await placeOf(page, name);
     go();
     await pageUntil(page, () => page.evaluate<boolean>(`document.getElementById("timeline").scrollTop > 3000`));
+    await page.evaluate(FRAMES);
     assert.ok(Math.abs(((await placeOf(page, name)) ?? -1000) - (place ?? 0)) <= 2, `${name} moved`);
 
     console.models.enqueue({ say: [{ text: ["It grows"] }, { gate: "more" }, { text: "\n\nand grows".repeat(60) }] });
@@ -101,6 +103,7 @@ test(
     const there = await placeOf(page, name);
     console.models.open("more");
     await page.locator(".run-end", { hasText: "tokens" }).waitFor({ state: "attached" });
+    await page.evaluate(FRAMES);
     assert.ok(Math.abs(((await placeOf(page, name)) ?? -1000) - (there ?? 0)) <= 2, `${name} moved`);
 
     // Who is at the end stays there while the answer grows.

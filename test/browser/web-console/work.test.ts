@@ -25,6 +25,12 @@ const TODOS = [
 ];
 const cost = { input: 100, output: 200 };
 
+/** Windows: one is light and one dark. With WINDOWS=all each is both. */
+const WINDOWS = [
+  ["wide", 1280],
+  ["phone", 360],
+] as const;
+
 const prompt = (page: Page) => page.getByRole("textbox", { name: "Message" });
 
 describe("beside the prompt", { skip: noBrowser }, () => {
@@ -259,10 +265,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
   });
 
   for (const dark of [false, true])
-    for (const [name, width] of [
-      ["wide", 1280],
-      ["phone", 360],
-    ] as const)
+    for (const [name, width] of WINDOWS.filter((_, n) => process.env["WINDOWS"] === "all" || dark === (n === 1)))
       it(`has no serious findings and no sideways scroll in any view, ${dark ? "dark" : "light"}, ${name}`, async (t) => {
         const page = await open(t, server.url, { width, height: 720, dark });
         const check = async (view: string) => {

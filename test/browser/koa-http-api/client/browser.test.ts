@@ -13,6 +13,7 @@ import { lab, labConfig } from "../../../helpers/lab.js";
 import { startServer } from "../../../helpers/server.js";
 import { TcpProxy } from "../../../helpers/tcp-proxy.js";
 import { tempDir, type Hooks } from "../../../helpers/temp.js";
+import { WAIT_LIMIT_MS } from "../../../helpers/wait.js";
 
 /** The client as a page gets it: one file. */
 async function bundled(minify: boolean): Promise<string> {
@@ -55,6 +56,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
     const context = await (await browser()).newContext();
+    context.setDefaultTimeout(WAIT_LIMIT_MS);
     hooks.after(async () => {
       await context.close();
       const closed = once(server, "close");
