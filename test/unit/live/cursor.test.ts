@@ -1,9 +1,10 @@
 // A reader comes back to a store that is not what it was: its end is lost, or it is a copy of before, and it went on.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Agent, type ChainData, type SessionDriver } from "gantry";
-import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedStep } from "gantry/testing";
+import { gate, type Gate } from "../../helpers/gate.js";
+import { until } from "../../helpers/lab.js";
 import { STORES, sqliteStore, memoryStore, type StoreKind } from "../../helpers/stores.js";
 import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 
@@ -55,6 +56,10 @@ async function house(
   };
   return own;
 }
+
+/** Words of an answer, each of which waits for its gate. */
+const gated = (gates: readonly Gate[]): ScriptedChunk[] =>
+  gates.flatMap((come, n) => [come.wait(), { type: "text", block: "0", text: `word ${n} ${"and more ".repeat(12)}` }]);
 
 describe("a reader that comes back", { concurrency: true }, () => {
   for (const [name, make] of STORES) {
@@ -167,21 +172,21 @@ describe("a reader that comes back", { concurrency: true }, () => {
   });
 
   it("with half an answer that goes on is told the rest, each character once", async (t) => {
-    const { agent, id, page, check } = await house(t, memoryStore[1], [
-      [...Array.from({ length: 300 }, (_, n) => [{ type: "text", block: "0", text: `w${n} ` } as const, 1]).flat()],
-      callTools(["none", {}]),
-    ]);
+    const gates = Array.from({ length: 8 }, gate);
+    const { agent, id, page, check } = await house(t, memoryStore[1], [gated(gates), callTools(["none", {}])]);
     const run = await agent.run({ message: "hi", sessionId: id });
     let drops = 0;
+    // With each connection comes one more word.
     while (page.messages.length < 2 || page.messages.at(-1)?.finished === false) {
-      for await (const { type, ...event } of agent.sessions.watch(id, { after: page.cursor })) {
-        page.apply({ type, ...event } as Parameters<typeof page.apply>[0]);
-        if (type === "delta" || type === "message_end") break;
+      gates[drops]?.open();
+      for await (const event of agent.sessions.watch(id, { after: page.cursor })) {
+        page.apply(event);
+        if (event.type === "message" ? event.message.role === "assistant" : event.type !== "state") break;
       }
       drops += 1;
     }
     await run.result;
-    assert.ok(drops > 3, `${drops} connections`);
+    assert.ok(drops >= gates.length, `${drops} connections`);
     await check();
   });
 
@@ -189,45 +194,54 @@ describe("a reader that comes back", { concurrency: true }, () => {
     const [, make] = sqliteStore;
     const open = await make(t);
     const driver = open();
+    let over = false;
     // The disk takes its time, as others see already what is written.
+    const written: (() => void)[] = [];
     const slow = new Proxy(driver, {
       get: (target, name) => {
         const value = Reflect.get(target, name) as unknown;
         if (typeof value !== "function") return value;
         return async (...args: unknown[]): Promise<unknown> => {
           const done: unknown = await Reflect.apply(value, target, args);
-          if (name === "write") await new Promise((resolve) => setTimeout(resolve, 40));
+          if (name === "write" && !over) await new Promise<void>((resolve) => written.push(resolve));
           return done;
         };
       },
     });
-    const words = (count: number) =>
-      Array.from({ length: count }, (_, n) => [{ type: "text", block: "0", text: `word ${n} and more ` } as const, 2]);
-    const script = [[...words(150).flat(), ...callTools(["none", {}])], words(50).flat()];
+    const gates = Array.from({ length: 12 }, gate);
+    const script = [[...gated(gates.slice(0, 8)), ...callTools(["none", {}])], gated(gates.slice(8))];
     const agents = [
       new Agent({ driver: slow, providers: [new ScriptedProvider(script)] }),
       new Agent({ driver: open(), providers: [new ScriptedProvider([])] }),
     ] as const;
     t.after(() => Promise.all(agents.map((agent) => agent.close())));
     const { id } = await agents[0].sessions.create();
-    const run = await agents[0].run({ message: "hi", sessionId: id });
-    let over = false;
-    void run.result.then(() => (over = true));
+    const starting = agents[0].run({ message: "hi", sessionId: id });
+    const running = starting.then((run) => run.result).finally(() => (over = true));
     const page = new WatchedPage();
     const seen = new Set<number>();
-    for (let n = 0; !over; n += 1) {
-      // All that the other process reads now, and then a moment of the one that writes.
-      const watched = agents[(n + 1) % 2]!.sessions.watch(id, { lastSeen: page.cursor, follow: false });
-      for await (const event of watched) {
+    let writes = 0;
+    const look = async (agent: Agent) => {
+      for await (const event of agent.sessions.watch(id, { lastSeen: page.cursor, follow: false })) {
         if (event.type === "message") assert.ok(!seen.has(event.message.seq), `message ${event.message.seq} again`);
         if (event.type === "message") seen.add(event.message.seq);
         page.apply(event);
       }
-      // Neither store nor reader need wait for anything: the timers of the one that writes would never come.
-      await setImmediate();
+    };
+    while (!over) {
+      await until(() => written.length > 0 || over);
+      // Both are read before the process that wrote knows that it has, and after.
+      for (const agent of [agents[1], agents[0]]) await look(agent);
+      const known = written.splice(0);
+      writes += known.length;
+      for (const resolve of known) resolve();
+      gates.shift()?.open();
+      for (const agent of [agents[0], agents[1]]) await look(agent);
     }
-    await run.result;
-    for await (const event of agents[1].sessions.watch(id, { lastSeen: page.cursor, follow: false })) page.apply(event);
+    for (const resolve of written) resolve();
+    await running;
+    assert.ok(writes > 12, `${writes} writes`);
+    await look(agents[1]);
     assert.deepEqual(page.messages, (await agents[1].sessions.messages(id)).map(comparable));
   });
 });
