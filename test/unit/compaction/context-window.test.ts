@@ -71,13 +71,16 @@ function turns(window: number): WindowProviderOptions["answer"] {
   };
 }
 
-/** What is cut is decided above stores, of which one sees every window; the soak has them all. */
-const windowsOf = (store: number): readonly number[] =>
-  store === 0 || process.env.STORES === "all" ? [4_000, 8_000, 128_000] : [8_000];
+/** The soak has more windows and longer conversations. */
+const IS_SOAK = process.env.STORES === "all";
+const WINDOWS = IS_SOAK ? [4_000, 8_000, 128_000] : [4_000, 128_000];
+const TURNS = IS_SOAK ? 300 : 100;
+/** Messages of all turns: prompt, call, result, answer. */
+const MESSAGES = TURNS * 4;
 
-describe("a conversation of 300 turns", () => {
-  for (const [index, [name, makeStore]] of QUICK_STORES.entries()) {
-    for (const window of windowsOf(index)) {
+describe(`a conversation of ${TURNS} turns`, () => {
+  for (const [name, makeStore] of QUICK_STORES) {
+    for (const window of WINDOWS) {
       it(`stays within ${window} tokens and is kept whole (${name})`, async (t) => {
         const store = await makeStore(t);
         const provider = new WindowProvider({
@@ -93,8 +96,8 @@ describe("a conversation of 300 turns", () => {
         const compacted: string[] = [];
         agent.on("session.compacted", ({ rootId, from, to }) => compacted.push(rootId, from, to));
         const { sessionId } = await ask(agent, `${GOAL}. turn 1`);
-        const filler = window > 100_000 ? "more ".repeat(300) : "";
-        for (let turn = 2; turn <= 300; turn++) await ask(agent, `turn ${turn} ${filler}`, sessionId);
+        const filler = window > 100_000 ? "more ".repeat(90_000 / TURNS) : "";
+        for (let turn = 2; turn <= TURNS; turn++) await ask(agent, `turn ${turn} ${filler}`, sessionId);
 
         assert.deepEqual(provider.violations, []);
         assert.equal(provider.refused, 0);
@@ -105,39 +108,39 @@ describe("a conversation of 300 turns", () => {
         const all = await agent.sessions.messages(sessionId);
         assert.deepEqual(
           all.map((message) => message.seq),
-          Array.from({ length: 1200 }, (_, i) => i + 1),
+          Array.from({ length: MESSAGES }, (_, i) => i + 1),
         );
-        assert.equal(new Set(all.map((message) => message.id)).size, 1200);
+        assert.equal(new Set(all.map((message) => message.id)).size, MESSAGES);
         assert.deepEqual(brokenRules(all), []);
-        for (let turn = 1; turn <= 300; turn++) {
+        for (let turn = 1; turn <= TURNS; turn++) {
           assert.match(text(all[turn * 4 - 4]), new RegExp(`turn ${turn}( |$)`));
           assert.match(text(all[turn * 4 - 1]), new RegExp(`^answer ${turn} `));
         }
         assert.ok(text(all[50 * 4 - 2]).length >= window * 4, "stored outputs are whole");
         // Any session of the chain finds the whole conversation.
-        assert.equal((await agent.sessions.messages(compacted.at(-1)!)).length, 1200);
-        const page = await agent.sessions.messages(sessionId, { after: 700, limit: 3 });
+        assert.equal((await agent.sessions.messages(compacted.at(-1)!)).length, MESSAGES);
+        const page = await agent.sessions.messages(sessionId, { after: MESSAGES / 2, limit: 3 });
         assert.deepEqual(
           page.map((message) => message.seq),
-          [701, 702, 703],
+          [1, 2, 3].map((n) => MESSAGES / 2 + n),
         );
 
         const { sessions, total } = await agent.sessions.list({ limit: 10 });
         assert.equal(total, 1);
         assert.equal(sessions[0]?.id, sessionId);
         assert.equal(sessions[0].title, "A title");
-        assert.equal(sessions[0].usage.completionTokens, 600 * 20);
+        assert.equal(sessions[0].usage.completionTokens, TURNS * 2 * 20);
         assert.ok(sessions[0].updatedAt >= all.at(-1)!.createdAt);
 
         // Another process goes on.
         const other = make(t, provider, store());
-        await ask(other, "turn 301", compacted[1]);
+        await ask(other, `turn ${TURNS + 1}`, compacted[1]);
         assert.deepEqual(provider.violations, []);
         assert.equal(provider.refused, 0);
-        assert.equal((await other.sessions.messages(sessionId)).length, 1204);
+        assert.equal((await other.sessions.messages(sessionId)).length, MESSAGES + 4);
         const seen = await other.sessions.messages(sessionId, { view: "model" });
         assert.match(text(seen[0]), new RegExp(GOAL));
-        assert.match(text(seen.at(-1)), /^answer 301/);
+        assert.match(text(seen.at(-1)), new RegExp(`^answer ${TURNS + 1}`));
 
         await other.sessions.delete(compacted.at(-1)!);
         assert.equal((await other.sessions.list({ limit: 10 })).total, 0);

@@ -2,11 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, defineTool, MemoryDriver, MemoryStore, type Message, type SessionChange } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { turns } from "../../helpers/fake-time.js";
+import { until } from "../../helpers/lab.js";
 import { STORES, type StoreKind } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp.js";
 import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 
-const RUNS = 15;
+const RUNS = 4;
 
 const act = defineTool({ name: "act", description: "Acts.", kind: "execute", run: () => "done" });
 
@@ -16,11 +18,23 @@ const steps = Array.from({ length: RUNS }, (_, run): ScriptedStep[] => [
   Array.from({ length: 20 }, (_, i) => ({ type: "text", block: "0", text: `word${i} ` }) as const),
 ]).flat();
 
-/** What is stored is there for others before this process knows that it is. */
+/** The end of a run is read by watchers before the process of the run knows that it is stored. */
 class LateDriver extends MemoryDriver {
+  #states = 0;
+
+  override async head(...query: Parameters<MemoryDriver["head"]>): ReturnType<MemoryDriver["head"]> {
+    const head = await super.head(...query);
+    this.#states += 1;
+    return head;
+  }
+
   override async write(id: string, change: SessionChange): ReturnType<MemoryDriver["write"]> {
     const left = await super.write(id, change);
-    await new Promise((later) => setTimeout(later, 10));
+    if (change.release !== true) return left;
+    const before = this.#states;
+    this.notifier.publish(id);
+    await until(() => this.#states > before);
+    await turns();
     return left;
   }
 }
@@ -65,11 +79,9 @@ describe("the state of a session is told behind what was said by then", () => {
       /** Who was told the first state, which comes before all messages. */
       const begun = new Set<number>();
       let fault: unknown;
-      const until = async (holds: () => boolean): Promise<void> => {
-        while (!holds()) {
-          if (fault) throw fault as Error;
-          await new Promise((next) => setTimeout(next, 5));
-        }
+      const all = async (holds: () => boolean): Promise<void> => {
+        await until(() => fault !== undefined || holds());
+        if (fault) throw fault as Error;
       };
       const watch = async (agent: Agent, at: number): Promise<void> => {
         const page = new WatchedPage();
@@ -91,12 +103,12 @@ describe("the state of a session is told behind what was said by then", () => {
         }
       };
       watchers = agents.map((agent, at) => watch(agent, at).catch((error: unknown) => void (fault ??= error)));
-      await until(() => begun.size === agents.length);
+      await all(() => begun.size === agents.length);
       for (let n = 0; n < RUNS; n += 1) {
         const run = await here.run({ message: `prompt ${n}`, sessionId: id });
         await run.result;
         // Both have heard of it before the next one begins.
-        await until(() => [0, 1].every((at) => had.has(`${at} ${run.id}`)));
+        await all(() => [0, 1].every((at) => had.has(`${at} ${run.id}`)));
         const said = (await here.sessions.messages(id)).map(comparable);
         for (const at of [0, 1]) assert.deepEqual(had.get(`${at} ${run.id}`), said, `watcher ${at}, run ${n}`);
       }

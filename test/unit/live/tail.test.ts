@@ -237,7 +237,7 @@ describe("who watches", { concurrency: true }, () => {
     // One of 20 makes an event, the others have the same; the last word may come with the end to some.
     assert.ok(together > more / 2, `${together} of ${more} events were made before`);
     const batches = calls.filter((call) => call === "write").length;
-    const asked = calls.filter((call) => call === "asks").length;
+    const asked = calls.filter((call) => call === "head").length;
     assert.ok(batches > WORDS, `${batches} batches were stored`);
     assert.ok(asked < WORDS / 2, `the store was asked ${asked} times how the session stands`);
   });
