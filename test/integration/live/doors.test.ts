@@ -104,7 +104,8 @@ function sdkDoor(agent: Agent, id: string): Door {
     },
     cancel: async () => {
       const [run] = await agent.runs.list({ sessionId: id, states: ["running", "waiting"] });
-      assert.equal((await agent.runs.cancel(run?.id ?? "")).state, "cancelled");
+      // It waits up to 5 s for the other process; all doors are asked for the state later.
+      await agent.runs.cancel(run?.id ?? "");
     },
     close: async () => {
       over.abort();

@@ -90,6 +90,7 @@ describe("SqliteDriver in several processes", () => {
     const driver = await opened(path);
     await driver.create({ session: aSession("a") });
     const child = new Child("./sqlite-lock.ts", [path]);
+    t.after(() => child.kill());
     assert.equal(await child.message(), "held");
     const order: string[] = [];
     // The driver draws the random delay to the next attempt after each attempt that SQLite refuses.
@@ -109,10 +110,11 @@ describe("SqliteDriver in several processes", () => {
     await driver.close();
   });
 
-  it("a store can be opened while another process holds the write lock", async () => {
+  it("a store can be opened while another process holds the write lock", async (t) => {
     const path = join(folder, "locked-open.db");
     await (await opened(path)).close();
     const child = new Child("./sqlite-lock.ts", [path]);
+    t.after(() => child.kill());
     await child.message();
     const driver = await opened(path);
     child.send("let go");
