@@ -174,10 +174,7 @@ it("a door that closes drains, whatever its agent does; an agent that takes no r
   // `gantry serve` does the same with the port; all other requests are refused then.
   api.host.refuseNew();
   const refused = await api.send("/api/sessions");
-  assert.deepEqual(
-    [refused.status, refused.json()],
-    [503, { error: "server shutting down", code: "shutting_down" }],
-  );
+  assert.deepEqual([refused.status, refused.json()], [503, { error: "server shutting down", code: "shutting_down" }]);
   assert.equal((await api.send("/api/health")).status, 503);
   open.open();
   await Promise.all([run, stopped]);
