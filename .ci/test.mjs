@@ -30,8 +30,9 @@ const BATCH_SIZE = 24;
 const BATCHED = new Set(["unit"]);
 
 const bin = (name) => at("node_modules", name);
+/** TypeScript 7 checks in a third of the time; ESLint and the declarations of the build still need the API of version 6. */
 const tsc = (project, name) => [
-  ...[bin("typescript/bin/tsc"), "-p", project, "--incremental"],
+  ...[bin("typescript-native/bin/tsc"), "-p", project, "--noEmit", "--incremental"],
   ...["--tsBuildInfoFile", path.join(CACHE, `${name}.tsbuildinfo`)],
 ];
 const eslint = (files) => [

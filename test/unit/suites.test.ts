@@ -52,14 +52,4 @@ describe("the suites of tests", () => {
       [],
     );
   });
-
-  it("need at most 1,400 lines of scripts in .ci", () => {
-    const scripts = readdirSync(path.join(ROOT, ".ci"), { recursive: true, withFileTypes: true }).filter((entry) =>
-      entry.isFile(),
-    );
-    const lines = scripts.map(
-      (entry) => readFileSync(path.join(entry.parentPath, entry.name), "utf8").split("\n").length,
-    );
-    assert.ok(lines.reduce((sum, count) => sum + count - 1, 0) <= 1_400);
-  });
 });
