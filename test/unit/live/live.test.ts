@@ -96,8 +96,8 @@ describe("what a watched session costs", () => {
     hold.open();
     await run.result;
     for (const length of await Promise.all(watchers)) assert.ok(length > 10_000);
-    console.log("DBG", driver.asked, before);
-    assert.ok(driver.asked.states - before.states < 25, `${driver.asked.states - before.states} times`);
+    // Only the end of the answer, of the run and a title change the state.
+    assert.ok(driver.asked.states - before.states < 10, `${driver.asked.states - before.states} times`);
     assert.ok(driver.asked.rows - before.rows < 200, `${driver.asked.rows - before.rows} rows`);
   });
 });
