@@ -7,7 +7,7 @@ export interface ObservedDriver {
   /** Resolves when a call of the method was answered so, and the caller has had the answer. */
   answered<M extends Method>(
     method: M,
-    accepts?: (answer: Awaited<ReturnType<SessionDriver[M]>>) => boolean,
+    accepts?: (answer: Awaited<ReturnType<NonNullable<SessionDriver[M]>>>) => boolean,
   ): Promise<void>;
 }
 
