@@ -1,39 +1,17 @@
 // Every file tool against a parent folder that another process makes a link to somewhere else, again and again.
 import assert from "node:assert/strict";
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { closeSync, constants, fstatSync, mkdirSync, openSync, rmSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
 import { Child } from "../../helpers/child.js";
+import { fillProject, pictureOf, SECRET } from "../../helpers/flipped-folder.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
-/** Calls of each tool; the long form sets more. */
-const CALLS = Number(process.env.CALLS ?? 60);
-const SECRET = "OUTSIDE";
-
-function fill(folder: string, mark: string): void {
-  // One after the other: `recursive` never ends below a folder that was removed.
-  for (const way of ["deep", "deep/tree", "deep/tree/a"]) {
-    try {
-      mkdirSync(join(folder, way));
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    }
-  }
-  for (const file of ["file.txt", "gone.txt", `${mark}.name`, "tree/keep", "tree/a/keep"])
-    writeFileSync(join(folder, "deep", file), `${mark} needle\ncount: 1\n`);
-}
+/** Calls of each tool; the long form sets more, and has all tools. Each step of each tool is in flipped-parent.test.ts. */
+const CALLS = Number(process.env.CALLS ?? 30);
+const SHORT = ["read", "apply_patch", "delete around it"];
 
 /** The folder that is really there, open: whatever its name is at the moment, it is reached by this. */
 function openReal(project: string): number {
@@ -44,20 +22,6 @@ function openReal(project: string): number {
       // It has its other name just now.
     }
   }
-}
-
-/** All names and contents below a folder. */
-function picture(folder: string): string {
-  const lines: string[] = [];
-  const walk = (path: string): void => {
-    for (const entry of readdirSync(path, { withFileTypes: true })) {
-      const full = join(path, entry.name);
-      lines.push(entry.isFile() ? `${full}: ${readFileSync(full, "utf8")}` : full);
-      if (entry.isDirectory()) walk(full);
-    }
-  };
-  walk(folder);
-  return lines.sort().join("\n");
 }
 
 const path = "sub/deep/file.txt";
@@ -86,16 +50,17 @@ const calls: Record<string, (i: number) => Record<string, unknown>> = {
 };
 
 describe("a parent folder that flips between a folder and a link to the outside", () => {
-  for (const [name, inputOf] of Object.entries(calls))
+  const names = process.env.CALLS === undefined ? SHORT : Object.keys(calls);
+  for (const [name, inputOf] of Object.entries(calls).filter(([one]) => names.includes(one)))
     it(`${name}: never reaches the outside`, async (t) => {
       await using folder = await temporaryFolder();
       const project = join(folder.path, "project");
       const outside = join(folder.path, "outside");
       await mkdir(join(project, "sub.real"), { recursive: true });
       await mkdir(outside);
-      fill(join(project, "sub.real"), "inside");
-      fill(outside, SECRET);
-      const before = picture(outside);
+      fillProject(join(project, "sub.real"), "inside");
+      fillProject(outside, SECRET);
+      const before = pictureOf(outside);
       let inside = openReal(project);
       const around = name === "delete around it";
       const flips = around ? join(project, "top", "sub") : join(project, "sub");
@@ -105,17 +70,18 @@ describe("a parent folder that flips between a folder and a link to the outside"
       try {
         await flipper.message();
         const tool = builtinTools().find((one) => one.name === name.split(" ")[0])!;
-        for (let i = 0; i < CALLS; i++) {
+        // All of a few calls may be refused: the first that is not ends the test.
+        for (let i = 0; i < CALLS || counts.done === 0; i++) {
           if (around) {
             mkdirSync(join(project, "top"), { recursive: true });
-            fill(join(project, "top"), "inside");
+            fillProject(join(project, "top"), "inside");
           } else if (i % 100 === 0 || name === "delete") {
             // A tool may make a folder of the name that is free for a moment; the flipper then removes one of the two.
             if (fstatSync(inside).nlink === 0) {
               closeSync(inside);
               inside = openReal(project);
             }
-            fill(`/proc/self/fd/${inside}`, "inside");
+            fillProject(`/proc/self/fd/${inside}`, "inside");
           }
           let output = "";
           try {
@@ -126,11 +92,11 @@ describe("a parent folder that flips between a folder and a link to the outside"
             const why = (error as Error).message.replace(/.*?: /, "").slice(0, 60);
             reasons.set(why, (reasons.get(why) ?? 0) + 1);
           }
-          if (!output.includes(SECRET) && picture(outside) === before) continue;
+          if (!output.includes(SECRET) && pictureOf(outside) === before) continue;
           counts.outside++;
           rmSync(outside, { recursive: true });
           mkdirSync(outside);
-          fill(outside, SECRET);
+          fillProject(outside, SECRET);
         }
         flipper.send("stop");
         await flipper.ended();
@@ -140,6 +106,5 @@ describe("a parent folder that flips between a folder and a link to the outside"
       }
       t.diagnostic(`${name}: ${JSON.stringify(counts)} ${JSON.stringify(Object.fromEntries(reasons))}`);
       assert.equal(counts.outside, 0);
-      assert.ok(counts.done > 0, "none succeeded");
     });
 });

@@ -1,0 +1,179 @@
+// Every file tool against a parent folder that becomes a link to the outside, or stops being one, before a chosen one of
+// the tool's own file system calls: each of them in turn. Two processes that race are in race.test.ts.
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import fsPromises from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { builtinTools } from "gantry";
+import { WalkJobs } from "../../../src/hostile/walk-job.js";
+import { fillProject, pictureOf, SECRET } from "../../helpers/flipped-folder.js";
+import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+
+/** Called before each file system call of this thread that is given a path: others go by what is open, whatever its name. */
+let onCall: (() => void) | undefined;
+const restore: (() => void)[] = [];
+
+function watchCalls(module: object): void {
+  const methods = module as Record<string, unknown>;
+  for (const [name, method] of Object.entries(methods)) {
+    // Classes have capitals. `realpathSync.native` stays as it is: gantry's own folders alone are asked by it.
+    if (typeof method !== "function" || !/^[a-z]/.test(name)) continue;
+    const wrapped = function (this: unknown, ...args: unknown[]): unknown {
+      const hook = typeof args[0] === "string" ? onCall : undefined;
+      hook?.();
+      return (method as (...args: unknown[]) => unknown).apply(this, args);
+    };
+    methods[name] = Object.assign(wrapped, method);
+    restore.push(() => (methods[name] = method));
+  }
+}
+
+before(() => {
+  for (const module of [fs, fsPromises]) watchCalls(module);
+  syncBuiltinESMExports();
+});
+after(() => {
+  for (const put of restore) put();
+  syncBuiltinESMExports();
+});
+
+/** `way` is a folder and a link to the outside by turns; what it is not at the moment is parked. */
+class Flipping {
+  #isLink = false;
+  readonly #way: string;
+  readonly #parked: string;
+
+  constructor(way: string, parked: string) {
+    this.#way = way;
+    this.#parked = parked;
+  }
+
+  flip(): void {
+    const [now, next] = this.#isLink ? ["link", "real"] : ["real", "link"];
+    this.#isLink = !this.#isLink;
+    // The tool may have deleted the first, or the folder around both.
+    for (const [from, to] of [
+      [this.#way, `${this.#parked}.${now}`],
+      [`${this.#parked}.${next}`, this.#way],
+    ] as const) {
+      if (fs.lstatSync(from, { throwIfNoEntry: false }) && fs.existsSync(join(to, ".."))) fs.renameSync(from, to);
+    }
+  }
+}
+
+const path = "sub/deep/file.txt";
+const patch = (section: string) => ({ input: `*** Begin Patch\n${section}\n*** End Patch` });
+
+/** By name of the test: a tool, and its arguments. `top` lies around the folder that flips. */
+const CALLS: Record<string, readonly [tool: string, input: Record<string, unknown>]> = {
+  read: ["read", { path }],
+  "write in new folders": ["write", { path: "sub/deep/new/one/a.txt", content: "new\n" }],
+  edit: ["edit", { path, old_string: "count:", new_string: "count: " }],
+  "patch that moves": ["apply_patch", patch(`*** Update File: ${path}\n*** Move to: sub/moved/a.txt`)],
+  "delete of a file": ["delete", { path: "sub/deep/gone.txt" }],
+  "delete of a tree": ["delete", { path: "sub/deep/tree", recursive: true }],
+  "delete around it": ["delete", { path: "top", recursive: true }],
+  list: ["list", { path: "sub", depth: 4 }],
+  "grep of a file": ["grep", { path, pattern: "needle" }],
+  "grep around it": ["grep", { path: ".", pattern: "needle" }],
+};
+
+/** What a thread does for `list`, `glob` and `grep`, in this one. */
+async function walked(start: string, ignoreFrom?: string): Promise<string> {
+  const { dev, ino } = fs.statSync(start, { bigint: true });
+  const walk = new WalkJobs();
+  await walk.begin({ start, identity: { dev, ino }, denied: [], ...(ignoreFrom && { ignoreFrom }) });
+  const names: string[] = [];
+  for (let done = false; !done;) {
+    const part = await walk.more();
+    names.push(...part.entries.map((entry) => entry.path));
+    ({ done } = part);
+  }
+  return names.join("\n");
+}
+
+/** Whether the folder is a link at first, and how many calls the first flip lasts. */
+const WINDOWS = [
+  [false, Infinity],
+  [false, 1],
+  [true, 1],
+] as const;
+
+/** How a call with flips went. */
+interface Outcome {
+  /** Of the file system, that were watched. */
+  calls: number;
+  error: unknown;
+}
+
+const tools = builtinTools();
+const WORK: Record<string, (project: string) => Promise<string>> = Object.fromEntries([
+  ...Object.entries(CALLS).map(([name, [tool, input]]) => [
+    name,
+    async (project: string) =>
+      (
+        await callTool(
+          tools.find((one) => one.name === tool)!,
+          input,
+          toolContext(project),
+        )
+      ).text,
+  ]),
+  ["walk of it", (project: string) => walked(join(project, "sub", "deep"))],
+  ["walk around it", (project: string) => walked(project, project)],
+]) as Record<string, (project: string) => Promise<string>>;
+
+describe(
+  "a parent folder that becomes a link to the outside at each step",
+  { skip: process.platform === "linux" ? false : "other systems reach nothing by a handle" },
+  () => {
+    for (const [name, work] of Object.entries(WORK))
+      it(`${name}: never reaches the outside`, async (t) => {
+        await using folder = await temporaryFolder();
+        const project = join(folder.path, "project");
+        const outside = join(folder.path, "outside");
+        fs.mkdirSync(outside);
+        fillProject(outside, SECRET);
+        const picture = pictureOf(outside);
+
+        /** One call, with flips before these file system calls of it. */
+        const call = async (isLinkFirst: boolean, flips: readonly number[]): Promise<Outcome> => {
+          fs.rmSync(project, { recursive: true, force: true });
+          const isAround = name === "delete around it";
+          const way = isAround ? join(project, "top", "sub") : join(project, "sub");
+          fs.mkdirSync(way, { recursive: true });
+          fillProject(way, "inside");
+          fs.symlinkSync(outside, join(project, "sub.link"));
+          const flipping = new Flipping(way, join(project, "sub"));
+          if (isLinkFirst) flipping.flip();
+          let calls = 0;
+          const hook = (): void => {
+            onCall = undefined;
+            if (flips.includes(++calls)) flipping.flip();
+            onCall = hook;
+          };
+          onCall = hook;
+          const { output, error } = await work(project).then(
+            (text) => ({ output: text, error: undefined }),
+            (reason: unknown) => ({ output: "", error: reason }),
+          );
+          onCall = undefined;
+          const how = `${isLinkFirst ? "a link" : "a folder"} at first, flipped before ${flips.join(" and ")}`;
+          assert.doesNotMatch(output, new RegExp(SECRET), how);
+          assert.equal(pictureOf(outside), picture, how);
+          return { calls, error };
+        };
+
+        const { error } = await call(false, []);
+        assert.equal(error, undefined, "it works where nothing flips");
+        let cases = 0;
+        for (const [isLinkFirst, stays] of WINDOWS)
+          for (let first = 1, calls = Infinity; first <= calls; first++, cases++)
+            ({ calls } = await call(isLinkFirst, [first, first + stays]));
+        t.diagnostic(`${cases} cases`);
+        assert.ok(cases > 3 * WINDOWS.length, `${cases} cases`);
+      });
+  },
+);
