@@ -235,6 +235,7 @@ class Server implements FakeModelServer {
   }
 
   async #perform(step: FakeStep, wire: FakeWire, request: FakeRequest, response: ServerResponse): Promise<void> {
+    // Time: `delay`, `pace` and `wait` make a slow model, where a test is about one.
     if (step.delay !== undefined) await this.#pause(step.delay);
     if (step.flood !== undefined) {
       await sendFlood(step.flood, step.status ?? 200, step.headers ?? {}, response);
@@ -299,7 +300,7 @@ class Server implements FakeModelServer {
     if ("wait" in control) await this.#pause(control.wait);
     else if ("gate" in control) await Promise.race([this.#gate(control.gate).opened, this.#gone(response)]);
     else if ("reset" in control) {
-      // What was written must reach the client before the reset does.
+      // Time: the written bytes must reach the client before the reset does. Nothing tells the sender when they did.
       await new Promise((resolve) => setTimeout(resolve, 20));
       response.socket?.resetAndDestroy();
       return true;

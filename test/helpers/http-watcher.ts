@@ -77,6 +77,7 @@ export class HttpWatcher {
     while (!this.#over.signal.aborted && !this.page.deleted) {
       const base = this.#base();
       if (base !== undefined) await this.#connect(base);
+      // Time: a reader comes back after a moment, which the seed decides.
       await new Promise((resolve) => setTimeout(resolve, this.#random() * 20));
     }
   }
@@ -135,6 +136,7 @@ export class HttpWatcher {
         drop();
       } else if (this.#random() < 0.02) {
         response.pause();
+        // Time: a reader that is slow, as the seed decides.
         setTimeout(() => response.resume(), this.#random() * 100);
       }
     });

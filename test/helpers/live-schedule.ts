@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedReply } from "gantry/testing";
 import type { FakePiece, FakeStep } from "./fake-model-server.js";
 import { ClientWatcher } from "./client-watcher.js";
 import type { Fleet } from "./fleet.js";
 import { HttpWatcher, type CountedPage } from "./http-watcher.js";
+import { pause, until } from "./lab.js";
 import { randomOf } from "./random.js";
 
 /** What a schedule did, beside what it did to its fleet. */
@@ -179,12 +179,14 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
       prompt(step);
       if (mayForget && step === Math.floor(steps / 3)) await fleet.keepDisk();
       for (let n = pick(3); n > 0; n -= 1) {
-        await sleep(random() * 150);
+        // Time: the schedule, which the seed decides.
+        await pause(random() * 150);
         let at = random() * all;
         await ACTIONS.find(([share]) => (at -= share) < 0)?.[1]();
       }
       if (mayForget && step === Math.floor((steps * 2) / 3)) {
-        await sleep(100);
+        // Time: as long as something may be written that the disk forgets.
+        await pause(100);
         await fleet.forgetDisk();
       }
     }
@@ -192,19 +194,22 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
     const open = () => fleet.agent.runs.list({ sessionId: session.id, states: ["running", "waiting"], limit: 1 });
     const stored = async () => (await fetch(new URL(`${path}/messages`, fleet.any(random)?.url))).text();
     let wanted = "";
-    // What was steered too late begins a run by itself, also after a while.
-    for (let now = await stored(); now !== wanted; now = await stored()) {
-      for (let quiet = 0; quiet < 3; await sleep(30)) quiet = (await open()).length > 0 ? 0 : quiet + 1;
+    // Read anew each time: a message that was steered too late begins a run by itself, also after a while.
+    const settled = async (): Promise<boolean> => {
+      if ((await open()).length > 0) return false;
       wanted = await stored();
-      for (const { page } of watchers)
-        for (let waited = 0; waited < 2_000 && textOf(page) !== wanted; waited += 1) await sleep(10);
-      // What is told late is told too often.
-      await sleep(100);
-    }
+      return watchers.every(({ page }) => textOf(page) === wanted);
+    };
+    // Below it is told which watcher sees another page.
+    await until(settled).catch(() => undefined);
+    // An event that is told late, and so once more, comes before those of another run.
+    await attempt(async () => (await fleet.agent.run({ message: "the end", sessionId: session.id })).result);
+    await until(settled).catch(() => undefined);
+    const faults = watchers.map(({ page }) => faultOf(page, wanted, mayForget));
     const said = await fleet.agent.sessions.messages(session.id);
     tally.compactions = new Set(said.map(({ sessionId }) => sessionId)).size - 1;
-    for (const [n, { page }] of watchers.entries()) {
-      const fault = faultOf(page, wanted, mayForget);
+    for (const [n, fault] of faults.entries()) {
+      const { page } = watchers[n]!;
       if (fault !== "") throw new Error(`watcher ${n} ${fault}\n${page.trace.slice(-100).join("\n")}`);
     }
   } finally {

@@ -14,6 +14,7 @@ export function withOutages(driver, state) {
         return typeof value === "function" ? value.bind(target) : value;
       return async (...args) => {
         if (state() === "hang") await new Promise(() => undefined);
+        // Time: a store that is slow.
         if (state() === "slow") await new Promise((resolve) => setTimeout(resolve, 20));
         if (state() === "fail")
           throw new StoreError("session store postgres://ada@db.internal:5432/secret: connect ECONNREFUSED 10.1.2.3", {

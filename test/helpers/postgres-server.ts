@@ -192,7 +192,7 @@ function leave(): void {
   child.once("exit", end);
   signalAll("SIGCONT");
   child.kill("SIGQUIT");
-  // One that does not hear any more.
+  // Time: a server that does not answer any more is killed.
   setTimeout(() => {
     signalAll("SIGKILL");
   }, 5000);

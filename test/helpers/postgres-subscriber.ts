@@ -11,5 +11,6 @@ const notifier = new PostgresNotifier(connections, "ends", {
 });
 notifier.subscribe("root", () => undefined);
 notifier.publish("root");
+// Time: the notifier connects and looks meanwhile; none of that may hold the process up.
 await connections.query("SELECT pg_sleep(0.3)", [], "read");
 process.disconnect?.();

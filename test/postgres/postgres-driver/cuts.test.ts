@@ -59,6 +59,7 @@ it("loses nothing and does nothing twice when connections are cut under it", rea
       const early = random() >= 0.95 && proxy.spokenOn(INTRODUCTION) > 0;
       proxy.cutOne(random() < 0.5 ? "question" : "answer", random, early ? 0 : INTRODUCTION);
       const asked = proxy.asked + BETWEEN;
+      // Time: the cuts hit statements at random places, which the seed decides.
       do await sleep(random() * 8);
       while (!done && proxy.asked < asked);
     }
