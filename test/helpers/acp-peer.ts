@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { after } from "node:test";
 import type { Profile } from "../../adapters/acp-shared/index.js";
 import { assertValidMessage } from "./acp-schema.js";
 import { WAIT_LIMIT_MS } from "./wait.js";
@@ -18,6 +19,10 @@ interface Waiter {
   resolve: (message: Json) => void;
   reject: (error: Error) => void;
 }
+
+/** Limits of the waits that are pending. They hold the process up while tests run, and no longer. */
+const limits = new Set<NodeJS.Timeout>();
+after(() => limits.forEach((timer) => timer.unref()));
 
 /** A client by hand: it writes what it is told to and checks everything that comes against the official schema. */
 export class AcpPeer {
@@ -94,9 +99,13 @@ export class AcpPeer {
         const received = JSON.stringify(this.received).slice(-2000);
         reject(new Error(`not within ${WAIT_LIMIT_MS} ms: a message with ${String(test)}; received: ${received}`));
       }, WAIT_LIMIT_MS);
-      // A request that a test leaves without an answer does not hold its process up.
-      timer.unref();
-      const waiter: Waiter = { test, resolve: (message) => (clearTimeout(timer), resolve(message)), reject };
+      limits.add(timer);
+      const done = (message: Json): void => {
+        clearTimeout(timer);
+        limits.delete(timer);
+        resolve(message);
+      };
+      const waiter: Waiter = { test, resolve: done, reject };
       this.#waiters.add(waiter);
     });
   }
