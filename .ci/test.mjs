@@ -29,6 +29,15 @@ const BATCH_SIZE = 24;
 /** Suites whose files may share a process: their tests start no process and count nothing process-wide. */
 const BATCHED = new Set(["unit"]);
 
+/**
+ * Timers of the product do not hold a process up. A test that waits for one alone would end its process, and all tests of
+ * the batch with it.
+ */
+const KEEP_ALIVE = `import { after } from "node:test";
+const timer = setInterval(() => undefined, 60_000);
+after(() => clearInterval(timer));
+`;
+
 const bin = (name) => at("node_modules", name);
 /** TypeScript 7 checks in a third of the time; ESLint and the declarations of the build still need the API of version 6. */
 const tsc = (project, name) => [
@@ -147,10 +156,7 @@ function batches(files, name) {
     const file = path.join(folder, `${name}-${batch + 1}.mjs`);
     // Neighbours go to different batches: tests of one module take about the same time.
     const members = files.filter((_file, index) => index % count === batch);
-    writeFileSync(
-      file,
-      members.map((member) => `import ${JSON.stringify(pathToFileURL(at(member)).href)};\n`).join(""),
-    );
+    writeFileSync(file, KEEP_ALIVE + members.map((member) => `import "${pathToFileURL(at(member)).href}";\n`).join(""));
     return file;
   });
 }
