@@ -55,6 +55,8 @@ export interface BuiltinToolsOptions {
     outputsPath?: string;
     /** Absolute path of a folder for commands that are to outlive this process. Default: none does. */
     keptPath?: string;
+    /** How long a start in the background is watched before its call ends, in ms. Default 700. */
+    startMs?: number;
   };
   /** Hidden in what tools return, as they are then. Default none. */
   secrets?: Iterable<string>;
@@ -100,6 +102,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     scratchPath,
     outputsPath,
     keptPath,
+    startMs,
   } = options.bash ?? {};
   const redactor = new Redactor(() => secrets);
   const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
@@ -122,7 +125,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     ...(enabled
       ? [
           bashTool({
-            ...{ ...files, env, secrets, timeout, sandbox, network, scratchPath, background },
+            ...{ ...files, env, secrets, timeout, sandbox, network, scratchPath, background, startMs },
             ...(shell === undefined ? {} : { shell }),
           }),
           bashOutputTool(background),

@@ -9,8 +9,8 @@ import { newOutput } from "../processes/outputs.js";
 import type { BashToolOptions, PreparedCommand } from "./shell-command.js";
 import { wholeOutput } from "./shell-output.js";
 
-/** So long a start is watched, in ms: most that cannot start say so at once. */
-const FIRST_MS = 700;
+/** Default of `startMs`: most commands that cannot start say so at once. */
+const START_MS = 700;
 /** A pattern is looked for at most so often, in ms, and each look takes at most so long. */
 const PAUSE_MS = 100;
 const MATCH_MS = 2_000;
@@ -19,7 +19,7 @@ const SAY_MS = 2_000;
 
 /** Starts a command that goes on when the call has ended, and tells how to get at it. */
 export async function startInBackground(
-  { background, redactor, outputsPath }: BashToolOptions & { redactor: Redactor },
+  { background, redactor, outputsPath, startMs = START_MS }: BashToolOptions & { redactor: Redactor },
   command: string,
   prepared: PreparedCommand,
   keep: boolean,
@@ -35,7 +35,7 @@ export async function startInBackground(
     },
     keep ? { program: () => prepared.program() } : { start: () => prepared.start() },
   );
-  const time = deadline(FIRST_MS, signal);
+  const time = deadline(startMs, signal);
   try {
     while (!time.signal.aborted && job.state.state === "running") await job.news(time.signal);
   } finally {

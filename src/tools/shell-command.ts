@@ -16,6 +16,8 @@ export interface BashToolOptions extends SandboxOptions {
   background: Background;
   /** Folder for long outputs, one folder in it for each session; left out: they are kept nowhere. */
   outputsPath?: string | undefined;
+  /** How long a start in the background is watched before its call ends, in ms. Default 700. */
+  startMs?: number | undefined;
   /** Path of the shell, called as `<shell> -c <command>`. Left out: bash, else sh. */
   shell?: string;
 }

@@ -3,11 +3,11 @@ import { existsSync, readFileSync } from "node:fs";
 import { mkdir, readdir, readFile, rmdir, stat, utimes, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { builtinTools, type BuiltinToolsOptions } from "gantry";
 import { findBubblewrap } from "../../../src/tools/bubblewrap.js";
 import { Child } from "../../helpers/child.js";
 import { endKept } from "../../helpers/end-kept.js";
+import { until } from "../../helpers/lab.js";
 import { makeTempDir, tempDir } from "../../helpers/temp.js";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
 
@@ -32,8 +32,8 @@ async function gantries(t: TestContext, options: BuiltinToolsOptions = {}) {
     await home.remove();
   });
   const folder = await tempDir(t);
-  const start = () => {
-    const tools = builtinTools({ env, ...options, bash: { sandbox: "off", keptPath, ...options.bash } });
+  const start = (startMs = 10) => {
+    const tools = builtinTools({ env, ...options, bash: { sandbox: "off", keptPath, startMs, ...options.bash } });
     const named = (name: string) => tools.find((tool) => tool.name === name)!;
     const call = (name: string, input: object, sessionId = "one") =>
       callTool(named(name), input, toolContext(folder.path, { sessionId }));
@@ -48,6 +48,18 @@ async function gantries(t: TestContext, options: BuiltinToolsOptions = {}) {
   return { folder, keptPath, start };
 }
 
+/** Start a kept command whose first output is shown with its start; a slow machine needs a longer one. */
+async function begun(t: TestContext, input: object, shown: RegExp, options: BuiltinToolsOptions = {}) {
+  for (const startMs of [300, 3_000, 30_000]) {
+    const made = await gantries(t, options);
+    const first = made.start(startMs);
+    const { text } = await first.call("bash", { ...input, keep: true });
+    if (shown.test(text)) return { ...made, first, text, id: idIn(text) };
+    await first.close();
+  }
+  return assert.fail(`it does not print ${shown}`);
+}
+
 const idIn = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? assert.fail(text);
 
 const SERVICE =
@@ -55,11 +67,8 @@ const SERVICE =
 
 describe("a kept command", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
   it("goes on when gantry ends, and is found, looked at, told and stopped by the next one", async (t) => {
-    const { folder, start } = await gantries(t);
-    const first = start();
-    const { text } = await first.call("bash", { command: SERVICE, background: true, keep: true });
+    const { folder, start, first, text, id } = await begun(t, { command: SERVICE, background: true }, /^up\n/);
     assert.match(text, /^up\n\[bg-\w+ is running\]\n\[it goes on as .*; it goes on when gantry ends\]$/);
-    const id = idIn(text);
     const pids = [Number(await folder.read("pid")), Number(await folder.read("child"))];
     await first.close();
     assert.ok(pids.every(isLiving));
@@ -96,7 +105,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     assert.match(text, /\[exit code 6\]$/);
     assert.equal((await second.list())[0]?.exitCode, 6);
     const child = Number(await folder.read("child"));
-    while (isLiving(child)) await sleep(10);
+    await until(() => !isLiving(child));
     await assert.rejects(second.call("bash_input", { id, text: "late" }), /has ended/);
     await second.close();
   });
@@ -109,8 +118,11 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const { pid: keeper } = JSON.parse(await readFile(path.join(keptPath, "one", `${id}.json`), "utf8")) as {
       pid: number;
     };
+    // The command runs a moment before its keeper has noted which process it is.
+    const noted = path.join(keptPath, "one", `${id}.child`);
+    await until(async () => (await readFile(noted, "utf8").catch(() => "")).endsWith("}"));
     process.kill(keeper, "SIGKILL");
-    while (isLiving(keeper)) await sleep(10);
+    await until(() => !isLiving(keeper));
     await first.close();
     const second = start();
     assert.equal((await second.list())[0]?.state, "running");
@@ -123,13 +135,14 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const { folder, keptPath, start } = await gantries(t);
     const gantry = start();
     const command =
-      "read -r line; head -c 17000000 /dev/zero; echo > printed; while read -r line; do echo got $line; done";
+      "read -r line; head -c 20000000 /dev/zero; echo > printed; while read -r line; do echo got $line; done";
     const id = idIn((await gantry.call("bash", { command, keep: true })).text);
     // Where the next part of it should be.
     const next = path.join(keptPath, "one", `${id}.1`);
     await mkdir(next);
     await gantry.call("bash_input", { id, text: "" });
-    while (!existsSync(folder.at("printed"))) await sleep(10);
+    // All but what the pipe holds is with the keeper by then.
+    await until(() => existsSync(folder.at("printed")));
     await gantry.call("bash_input", { id, text: "one" });
     await rmdir(next);
     await gantry.call("bash_input", { id, text: "two" });
@@ -142,7 +155,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
   it("that does not read is not told without end", async (t) => {
     const { start } = await gantries(t);
     const gantry = start();
-    const id = idIn((await gantry.call("bash", { command: "read -r line; sleep 300", keep: true })).text);
+    const id = idIn((await gantry.call("bash", { command: "exec sleep 300", keep: true })).text);
     const text = "x".repeat(1024 * 1024);
     await gantry.call("bash_input", { id, text });
     await assert.rejects(gantry.call("bash_input", { id, text }), /has not read what it was told before; nothing was/);
@@ -191,12 +204,9 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
 
   it("works in the sandbox too", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
-    const { start, folder } = await gantries(t, { bash: { sandbox: "required" } });
-    const first = start();
     const command = "touch /outside || echo held; while read -r line; do echo got $line > said; echo told; done";
-    const { text } = await first.call("bash", { command, keep: true });
-    assert.match(text, /Read-only file system\nheld\n/);
-    const id = idIn(text);
+    const shown = /Read-only file system\nheld\n/;
+    const { start, folder, first, id } = await begun(t, { command }, shown, { bash: { sandbox: "required" } });
     await first.close();
     const second = start();
     await second.call("bash_input", { id, text: "you" });
@@ -220,7 +230,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     for (const name of names) assert.equal((await stat(path.join(folder, name))).mode & 0o077, 0, name);
     await first.close();
     const { pid } = JSON.parse(await readFile(path.join(folder, `${id}.json`), "utf8")) as { pid: number };
-    while (isLiving(pid)) await sleep(10);
+    await until(() => !isLiving(pid));
     await utimes(path.join(folder, `${id}.end`), new Date(0), new Date(0));
     const second = start();
     await second.call("bash", { command: "true", keep: true }, "two");

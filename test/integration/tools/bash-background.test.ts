@@ -5,10 +5,10 @@ import { mkdir, readdir, readFile, stat, symlink, utimes, writeFile } from "node
 import { availableParallelism } from "node:os";
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { builtinTools, type BuiltinToolsOptions, type Tool, type ToolContext } from "gantry";
 import { findBubblewrap } from "../../../src/tools/bubblewrap.js";
+import { until } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
 
@@ -16,15 +16,31 @@ const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 const bubblewrap = findBubblewrap({ env, network: true });
 
-/** The tools of an agent, closed with the test. */
+/** The tools of an agent, closed with the test. A start is hardly waited for. */
 function toolsOf(t: TestContext, options: BuiltinToolsOptions = {}) {
-  const all = builtinTools({ env, ...options, bash: { sandbox: "off", ...options.bash } });
+  const all = builtinTools({ env, ...options, bash: { sandbox: "off", startMs: 10, ...options.bash } });
   t.after(() => Promise.all(all.map(async (tool) => tool.close?.())));
   const named = (name: string): Tool => all.find((tool) => tool.name === name)!;
   const call = (name: string, input: object, context: ToolContext) => callTool(named(name), input, context);
   const { background } = named("bash");
   assert.ok(background);
   return { call, background };
+}
+
+/** Start a command whose first output is shown with its start; a slow machine needs a longer one. */
+async function begun(
+  t: TestContext,
+  command: string,
+  shown: RegExp,
+  context: ToolContext,
+  options: BuiltinToolsOptions = {},
+) {
+  for (const startMs of [100, 1_000, 10_000]) {
+    const tools = toolsOf(t, { ...options, bash: { ...options.bash, startMs } });
+    const { text } = await tools.call("bash", { command, background: true }, context);
+    if (shown.test(text)) return { ...tools, text, id: idIn(text) };
+  }
+  return assert.fail(`${command} does not print ${shown}`);
 }
 
 function isLiving(pid: number): boolean {
@@ -40,12 +56,10 @@ const idIn = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? asser
 describe("a command in the background", linux, () => {
   it("goes on behind its call, is looked at, told, and stopped with all that it started", async (t) => {
     const folder = await tempDir(t);
-    const { call } = toolsOf(t);
     const context = toolContext(folder.path);
     const command = "echo begin; sleep 300 & echo $! > pid; while read -r line; do echo got $line; done; wait";
-    const started = await call("bash", { command, background: true }, context);
-    assert.match(started.text, /^begin\n\[bg-\w+ is running\]\n\[it goes on as bg-\w+: bash_output shows/);
-    const id = idIn(started.text);
+    const { call, text, id } = await begun(t, command, /^begin\n/, context);
+    assert.match(text, /^begin\n\[bg-\w+ is running\]\n\[it goes on as bg-\w+: bash_output shows/);
     assert.match((await call("bash_output", { id }, context)).text, /^\(nothing new\)\n\[bg-\w+ is running\]$/);
     assert.match((await call("bash_input", { id, text: "one" }, context)).text, /was told/);
     const looked = await call("bash_output", { id, wait_for: "^got (one|1)$" }, context);
@@ -60,7 +74,7 @@ describe("a command in the background", linux, () => {
 
   it("that ends at once says how", async (t) => {
     const folder = await tempDir(t);
-    const { call } = toolsOf(t);
+    const { call } = toolsOf(t, { bash: { startMs: 60_000 } });
     const { text, failed } = await call(
       "bash",
       { command: "echo no; exit 3", background: true },
@@ -71,10 +85,9 @@ describe("a command in the background", linux, () => {
 
   it("is waited for until it ends, and until it prints what it printed as it began", async (t) => {
     const folder = await tempDir(t);
-    const { call } = toolsOf(t);
     const context = toolContext(folder.path);
     const command = "echo listening on 1; read -r line; echo bye; exit 4";
-    const id = idIn((await call("bash", { command, background: true }, context)).text);
+    const { call, id } = await begun(t, command, /^listening on 1\n/, context);
     assert.match((await call("bash_output", { id, wait_for: "listening" }, context)).text, /^listening on 1\n/);
     assert.match((await call("bash_output", { id }, context)).text, /^\(nothing new\)/);
     await call("bash_input", { id, text: "", close: true }, context);
@@ -158,7 +171,7 @@ describe("a command in the background", linux, () => {
 
   it("ends with the agent's tools", async (t) => {
     const folder = await tempDir(t);
-    const all = builtinTools({ env, bash: { sandbox: "off" } });
+    const all = builtinTools({ env, bash: { sandbox: "off", startMs: 10 } });
     const bash = all.find(({ name }) => name === "bash")!;
     await callTool(bash, { command: "echo $$ > pid; exec sleep 300", background: true }, toolContext(folder.path));
     const pid = Number(await folder.written("pid"));
@@ -173,11 +186,10 @@ describe("a command in the background", linux, () => {
 
   it("shows no half of a character or of a colour, in whatever pieces it is looked at, and each line once", async (t) => {
     const folder = await tempDir(t);
-    const { call } = toolsOf(t);
     const context = toolContext(folder.path);
     const said = "printf 'a\\xc3'; read -r l; printf '\\xa9b\\033[3'; read -r l; printf '1mc\\033[0m\\n'; read -r l";
     const command = `${said}; for i in $(seq 1500); do echo line-$i-é; done; exit 2`;
-    const id = idIn((await call("bash", { command, background: true }, context)).text);
+    const { call, id } = await begun(t, command, /^a\n/, context);
     const seen: string[] = [];
     const look = async (more: object = {}): Promise<boolean> => {
       const { text } = await call("bash_output", { id, ...more }, context);
@@ -188,8 +200,7 @@ describe("a command in the background", linux, () => {
       await call("bash_input", { id, text: "" }, context);
       await look({ wait_for });
     }
-    // Looks alone would leave the process no moment in which to hear of the command.
-    while (!(await look())) await sleep(10);
+    await until(() => look());
     const wanted = Array.from({ length: 1500 }, (_, i) => `line-${i + 1}-é`);
     // Between two looks a line may be cut.
     assert.ok(seen.join("").replaceAll("\n", "") === `éb${["c", ...wanted].join("")}`);
@@ -198,10 +209,9 @@ describe("a command in the background", linux, () => {
   it("says no secret, in whatever pieces it is looked at", async (t) => {
     const folder = await tempDir(t);
     const secret = "Hq7vTz31LmWx90RsKd";
-    const { call, background } = toolsOf(t, { secrets: [secret] });
     const context = toolContext(folder.path);
     const command = `printf 'a${secret.slice(0, 9)}'; read -r line; echo '${secret.slice(9)} done'; read -r line`;
-    const id = idIn((await call("bash", { command, background: true }, context)).text);
+    const { call, background, id } = await begun(t, command, /^a\n/, context, { secrets: [secret] });
     await call("bash_input", { id, text: "" }, context);
     const { text } = await call("bash_output", { id, wait_for: "done" }, context);
     assert.match(text, /^\[redacted\] done\n/);
@@ -214,11 +224,10 @@ describe("a command in the background", linux, () => {
   it("works in the sandbox too", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     const folder = await tempDir(t);
-    const { call } = toolsOf(t, { bash: { sandbox: "required" } });
     const context = toolContext(folder.path);
     const command =
       "echo in; sleep 300 & while read -r line; do echo got $line > said; echo told; done; touch /outside || exit 5";
-    const id = idIn((await call("bash", { command, background: true }, context)).text);
+    const { call, id } = await begun(t, command, /^in\n/, context, { bash: { sandbox: "required" } });
     await call("bash_input", { id, text: "you" }, context);
     assert.match((await call("bash_output", { id, wait_for: "told" }, context)).text, /^told/);
     assert.equal(await folder.read("said"), "got you\n");
@@ -236,10 +245,12 @@ describe("a command in the background of a repository", linux, () => {
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n", ".git/config": "" });
     const { call } = toolsOf(t, { bash: { sandbox: "required" } });
     const context = toolContext(folder.path);
-    const command = "touch .git/commondir .git/new; mv .git other; touch here; sleep 300";
+    const command = "touch .git/commondir .git/new; mv .git other; touch here; echo over >&2; sleep 300";
     const { text } = await call("bash", { command, background: true }, context);
-    assert.match(text, /commondir.*Read-only file system/);
-    await call("bash_output", { id: idIn(text), wait_for: "cannot move|busy", timeout: 10 }, context);
+    const looked = await call("bash_output", { id: idIn(text), wait_for: "^over$" }, context);
+    const all = text + looked.text;
+    assert.match(all, /commondir.*Read-only file system/);
+    assert.match(all, /cannot move|busy/);
     assert.deepEqual((await readdir(folder.at(".git"))).sort(), ["HEAD", "config"]);
     assert.ok(existsSync(folder.at("here")));
   });
@@ -292,7 +303,8 @@ describe("the whole of a long output", () => {
     const folder = await tempDir(t);
     const { call } = toolsOf(t, { bash: { outputsPath: folder.at("outputs") } });
     const context = toolContext(folder.path);
-    const id = idIn((await call("bash", { command: `sleep 1; ${lines}`, background: true }, context)).text);
+    const id = idIn((await call("bash", { command: `read -r go; ${lines}`, background: true }, context)).text);
+    await call("bash_input", { id, text: "go" }, context);
     const { text } = await call("bash_output", { id, wait_end: true }, context);
     const file = /whole output is in (.*): read/.exec(text)?.[1] ?? assert.fail(text.slice(-200));
     assert.equal((await readFile(file, "utf8")).split("\n").length, 9_001);
