@@ -16,7 +16,7 @@ it("lets many more processes work than the server has connections", own, async (
   const server = await ownServer(t, { max_connections: "20" });
   const place = { url: await postgresDatabase(t, server), schema: "gantry" };
   // Each of them has a pool and listens, as a process does. The idle timeout is longer than the test.
-  const pool = { size: 10, connectTimeout: 600, idleTimeout: 3600, statementTimeout: 600, listenUrl: "" };
+  const pool = { size: 10, connectTimeout: 300, idleTimeout: 3600, statementTimeout: 300, listenUrl: "" };
   const drivers = Array.from({ length: CROWD }, () => new PostgresDriver(postgresOptions(place, { pool })));
   t.after(() => Promise.all(drivers.map((driver) => driver.close())).then(() => undefined));
   const shared = "shared";
