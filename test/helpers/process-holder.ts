@@ -15,6 +15,7 @@ if (how === "bash") {
 } else {
   const child = await startProcess({ file: "/bin/sh", args: ["-c", command], cwd, env });
   child.stdout.pipe(process.stdout);
+  if (how === "program") process.on("message", () => process.send?.("here"));
   if (how === "exit") child.stdout.once("data", () => process.exit(0));
   await child.ended;
 }

@@ -4,13 +4,14 @@ import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { Readable, Writable } from "node:stream";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { builtinTools } from "gantry";
 import { findBubblewrap } from "../../../src/tools/bubblewrap.js";
 import { Child } from "../../../src/processes/child.js";
 import { ProcessGroup } from "../../../src/processes/process-group.js";
 import { Counted } from "../../helpers/counted.js";
+import { until } from "../../helpers/lab.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
@@ -58,12 +59,15 @@ describe("the end of a sandbox", () => {
   it("is waited for, however many processes have to end with it", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
-    const start = 'for i in $(seq 300); do setsid env -i "$PWD/left-4724" 60 >/dev/null 2>&1 & done; sleep 0.2';
-    for (let round = 0; round < 3; round++) {
-      await sandboxed(`cp "$(command -v sleep)" left-4724; ${start}`, folder.path);
-      const left = readdirSync("/proc").filter((pid) => isLiving(Number(pid), "left-4724"));
-      assert.deepEqual(left, []);
-    }
+    const name = `left-${process.pid}`;
+    const { text } = await sandboxed(
+      `cp "$(command -v sleep)" ${name}; for i in $(seq 300); do setsid env -i "$PWD/${name}" 600 >/dev/null 2>&1 & done; ` +
+        `while [ "$(cat /proc/[0-9]*/comm 2>/dev/null | grep -c ${name})" -lt 300 ]; do sleep 0.05; done; echo all`,
+      folder.path,
+    );
+    assert.match(text, /^all\n/);
+    const left = readdirSync("/proc").filter((pid) => isLiving(Number(pid), name));
+    assert.deepEqual(left, []);
   });
 
   it("is seen without a look at any process but the first of its namespace", async (t) => {
@@ -103,15 +107,18 @@ describe("the end of a sandbox", () => {
 
   it("is there while its first process is dead and nobody has asked for it", linux, async () => {
     // Its own child: the shell that it becomes never asks what became of it.
-    const parent = spawn("/bin/sh", ["-c", "sleep 0.05 & echo $!; exec sleep 4723"], {
-      stdio: ["ignore", "pipe", "ignore"],
+    const parent = spawn("/bin/sh", ["-c", "cat <&3 & echo $!; exec sleep 4723"], {
+      stdio: ["ignore", "pipe", "ignore", "pipe"],
     });
     try {
-      const [said] = (await once(parent.stdout, "data")) as [Buffer];
+      const [said] = (await once(parent.stdout as Readable, "data")) as [Buffer];
       const pid = Number(said.toString());
       const group = new ProcessGroup(parent.pid!, "mark");
       group.toldOfNamespace(`{ "child-pid": ${pid} }`);
-      while (isLiving(pid)) await sleep(10);
+      // The shell itself would ask.
+      await until(() => isLiving(parent.pid!, "(sleep)"));
+      (parent.stdio[3] as Writable).end();
+      await until(() => !isLiving(pid));
       assert.equal(group.namespaceEnded(), true);
     } finally {
       parent.kill("SIGKILL");

@@ -4,9 +4,9 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { startProcess } from "gantry";
 import { Child } from "../../helpers/child.js";
+import { pause, until } from "../../helpers/lab.js";
 import { tempDir, type TempDir } from "../../helpers/temp.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
@@ -31,8 +31,7 @@ function isLiving(pid: number): boolean {
 async function allGone(folder: TempDir): Promise<void> {
   const pids = await Promise.all(["one", "two", "three"].map(async (name) => Number(await folder.read(name))));
   assert.ok(pids.every((pid) => pid > 1));
-  // The test's own time limit ends it where one stays.
-  while (pids.some(isLiving)) await sleep(10);
+  await until(() => !pids.some(isLiving));
 }
 
 const nameOf = (pid: number): string => {
@@ -137,14 +136,15 @@ describe("nothing outlives who started it", linux, () => {
     const holder = new Child("process-holder.ts", ["program", `trap "" TERM; ${THREE} wait`, folder.path]);
     await holder.lines(1);
     const { pid = 0 } = holder.process;
-    // One that has just begun and ends is not started again.
-    await sleep(1_100);
+    // Time: a guardian that lived for less than a second is not started again.
+    await pause(1_100);
     const first = guardianOf(pid);
     assert.ok(first !== undefined);
     process.kill(first, "SIGKILL");
-    while ([undefined, first].includes(guardianOf(pid))) await sleep(10);
-    // It is there a moment before it is told what to watch.
-    await sleep(200);
+    await until(() => ![undefined, first].includes(guardianOf(pid)));
+    // It is there a moment before it is told what to watch, which is done by the time that the holder answers.
+    holder.send("told?");
+    await holder.message();
     await holder.kill();
     await allGone(folder);
   });
@@ -156,6 +156,6 @@ describe("nothing outlives who started it", linux, () => {
     const guardian = guardianOf(holder.process.pid ?? 0);
     assert.ok(guardian !== undefined);
     await holder.kill();
-    while (isLiving(guardian)) await sleep(10);
+    await until(() => !isLiving(guardian));
   });
 });

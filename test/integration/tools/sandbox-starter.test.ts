@@ -6,9 +6,9 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Writable } from "node:stream";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { builtinTools } from "gantry";
 import { findBubblewrap } from "../../../src/tools/bubblewrap.js";
+import { until } from "../../helpers/lab.js";
 import { ROOT, SOURCE_FLAGS, source } from "../../helpers/node.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
@@ -37,11 +37,6 @@ function ready(parent?: number): number[] {
       return [];
     }
   });
-}
-
-async function until(holds: () => boolean): Promise<void> {
-  for (let i = 0; i < 1_000 && !holds(); i++) await sleep(10);
-  assert.ok(holds());
 }
 
 describe("a sandbox that is ready", () => {
