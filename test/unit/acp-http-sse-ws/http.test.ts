@@ -4,7 +4,9 @@ import { callTools } from "gantry/testing";
 import { scriptedAgent } from "../../helpers/acp-agent.js";
 import { http, HttpPeer, serveHttp } from "../../helpers/acp-http.js";
 import type { Json } from "../../helpers/acp-peer.js";
+import { until } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
+import { ServerStreams } from "./server-streams.js";
 
 /** A model in whose window everything fits. */
 const WIDE = { provider: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] } };
@@ -181,12 +183,13 @@ describe("delivery", () => {
     await peer.open();
     const made = peer.newSession(cwd);
     await Promise.all(peer.posts);
+    const streams = new ServerStreams(t);
     const connection = await peer.stream();
     const session = await made;
     await peer.prompt(session, "x");
     assert.equal(peer.text(session), "one");
     connection.close();
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await streams.lastClosed();
     const result = peer.prompt(session, "y");
     const finished = new Promise((resolve) => agent.on("run.finished", resolve));
     await finished;
@@ -239,7 +242,7 @@ describe("delivery", () => {
     const peer = new HttpPeer(url);
     await peer.open();
     const stream = await peer.stream();
-    while (stream.comments < 3) await new Promise((resolve) => setTimeout(resolve, 5));
+    await until(() => stream.comments >= 3);
   });
 
   it("more than 1,000 messages that nobody fetches close the connection", async (t) => {
@@ -259,15 +262,19 @@ describe("delivery", () => {
     const { agent } = scriptedAgent(t);
     const { url } = await serveHttp(t, agent, { idleMs: 500 });
     const [idle, used] = [new HttpPeer(url), new HttpPeer(url)];
+    const statusOf = async ({ id }: HttpPeer) =>
+      (await http(url, "GET", { ...STREAM, "acp-connection-id": id, "acp-session-id": "x".repeat(201) })).status;
+    t.mock.timers.enable({ apis: ["setTimeout"] });
     await Promise.all([idle.open(), used.open()]);
     await used.stream();
-    while (
-      (await http(url, "GET", { ...STREAM, "acp-connection-id": `${idle.id}`, "acp-session-id": "x".repeat(201) }))
-        .status === 400
-    ) {
-      // Each look counts as use, so look rarely.
-      await new Promise((resolve) => setTimeout(resolve, 800));
-    }
+    t.mock.timers.tick(499);
+    // Each request counts as use.
+    assert.equal(await statusOf(idle), 400);
+    t.mock.timers.tick(499);
+    assert.equal(await statusOf(idle), 400);
+    t.mock.timers.tick(500);
+    assert.equal(await statusOf(idle), 404);
+    t.mock.timers.reset();
     assert.ok(await used.request("session/list", {}));
   });
 

@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { echo, scriptedAgent } from "../../helpers/acp-agent.js";
 import { HttpPeer, serveHttp } from "../../helpers/acp-http.js";
 import type { Json } from "../../helpers/acp-peer.js";
+import { seedOf } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 
 const list = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session/list" });
@@ -31,8 +32,8 @@ describe("many at once", () => {
   });
 
   it("bodies that were mutated are answered, and the server goes on", async (t) => {
-    const seed = Number(process.env.GANTRY_TEST_SEED ?? Date.now() % 1_000_000);
-    t.diagnostic(`seed ${seed} (GANTRY_TEST_SEED)`);
+    const seed = seedOf();
+    t.diagnostic(`seed ${seed}`);
     let state = seed;
     const random = (below: number) => (state = (state * 1_103_515_245 + 12_345) % 2_147_483_648) % below;
     const { agent } = scriptedAgent(t);

@@ -4,6 +4,7 @@ import { callTools } from "gantry/testing";
 import { echo, scriptedAgent } from "../../helpers/acp-agent.js";
 import { http, HttpPeer, serveHttp, SocketPeer } from "../../helpers/acp-http.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
+import { ServerStreams } from "./server-streams.js";
 
 /** A model in whose window everything fits. */
 const WIDE = { provider: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] } };
@@ -47,6 +48,7 @@ describe("WebSocket", () => {
     const peer = await connected(t, url);
     await peer.initialize();
     const [a, b] = [await peer.newSession(cwd), await peer.newSession(cwd)];
+    const streams = new ServerStreams(t);
     const sse = await joined(url, peer.id, a);
     await peer.prompt(a, "x");
     await sse.peer.seen((message) => message.params?.update?.sessionUpdate === "usage_update");
@@ -55,8 +57,7 @@ describe("WebSocket", () => {
     await peer.prompt(b, "y");
     assert.equal(peer.text(b), "two");
     sse.stream.close();
-    await sse.stream.ended;
-    await new Promise((resolve) => setTimeout(resolve, 30));
+    await streams.lastClosed();
     await peer.prompt(a, "z");
     assert.equal(peer.text(a), "three");
     peer.assertClean();

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
+import { seedOf } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 
 describe("mutated frames", () => {
   it("a few hundred, and the connection goes on", async (t) => {
-    const seed = Number(process.env.GANTRY_TEST_SEED ?? Date.now() % 1_000_000);
-    t.diagnostic(`seed ${seed} (GANTRY_TEST_SEED)`);
+    const seed = seedOf();
+    t.diagnostic(`seed ${seed}`);
     let state = seed;
     const random = (below: number) => (state = (state * 1_103_515_245 + 12_345) % 2_147_483_648) % below;
     const { path: cwd } = await tempDir(t);

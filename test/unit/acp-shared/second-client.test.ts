@@ -14,6 +14,7 @@ import { MemoryAcp, testTool } from "../../helpers/acp-agent.js";
 import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { STORES } from "../../helpers/stores.js";
+import { until } from "../../helpers/lab.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 const EDITOR = { clientInfo: { name: "zed", version: "1" } };
@@ -462,7 +463,7 @@ describe("clients of one session", () => {
     await (
       await other.agent.run({ message: "x", sessionId: session })
     ).result;
-    while (failed === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    await until(() => failed > 0);
     failing = false;
     await peer.seen(({ params }) => params?.update?.content?.text === "theirs");
     assert.equal(story(peer).filter((line) => line === "user_message_chunk x").length, 1);

@@ -247,20 +247,27 @@ describe("models of the AI SDK", () => {
     });
 
     it("an abort is heard even where the package does not listen, and a stream without a finish is a fault", async () => {
+      const controller = new AbortController();
       const deaf: AiSdkModel = {
         specificationVersion: "v3",
         provider: "deaf",
         modelId: "fake-1",
-        doStream: () => Promise.resolve({ stream: new ReadableStream() }),
+        doStream: () => {
+          setImmediate(() => controller.abort("now"));
+          return Promise.resolve({ stream: new ReadableStream() });
+        },
       };
-      const controller = new AbortController();
       const taken = take(fromAiSdk(deaf), ask({ model: model({ id: "fake-1" }) }), controller.signal);
-      setTimeout(() => controller.abort("now"), 10);
       await assert.rejects(taken, (error) => error === "now");
-      const never: AiSdkModel = { ...deaf, doStream: () => new Promise(() => undefined) };
       const second = new AbortController();
+      const never: AiSdkModel = {
+        ...deaf,
+        doStream: () => {
+          setImmediate(() => second.abort("too"));
+          return new Promise(() => undefined);
+        },
+      };
       const waiting = take(fromAiSdk(never), ask({ model: model({ id: "fake-1" }) }), second.signal);
-      setTimeout(() => second.abort("too"), 10);
       await assert.rejects(waiting, (error) => error === "too");
       await assert.rejects(
         take(fromAiSdk(fake("v3", [])), ask({ model: model({ id: "fake-1" }) })),

@@ -572,9 +572,11 @@ describe("the wire openai", () => {
       server.enqueue({ say: [{ text: "a" }, { stall: true }] });
       const controller = new AbortController();
       const reason = { why: "custom" };
-      const seen = take(make(), ask(), controller.signal);
+      const seen = (async () => {
+        for await (const chunk of make().stream(ask(), controller.signal))
+          if (chunk.type === "text") setImmediate(() => controller.abort(reason));
+      })();
       const request = await server.request(from + 1);
-      setTimeout(() => controller.abort(reason), 30);
       await assert.rejects(seen, (error) => error === reason);
       assert.equal(await request.done, true);
     });

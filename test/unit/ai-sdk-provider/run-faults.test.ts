@@ -57,7 +57,8 @@ async function prove(t: TestContext, wire: WireName, { steps, ends, timeout }: R
   assert.deepEqual(server.violations, []);
 }
 
-describe("a run", { concurrency: 24 }, () => {
+// Two at a time: as many threads for project files are kept and used again.
+describe("a run", { concurrency: 2 }, () => {
   for (const wire of WIRES) {
     for (const fault of RUN_FAULTS) {
       if (fault.except?.[wire] !== undefined) continue;
@@ -66,7 +67,7 @@ describe("a run", { concurrency: 24 }, () => {
   }
 });
 
-describe("a run whose answers fail behind a tool's result", { concurrency: true }, () => {
+describe("a run whose answers fail behind a tool's result", { concurrency: 2 }, () => {
   for (const wire of WIRES) {
     it(`goes on, in roles that the provider takes: ${wire}`, async (t) => {
       const { agent, server, folder, run } = await begin(t, wire, [

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { sseEvents } from "../../helpers/http.js";
+import { until } from "../../helpers/lab.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 
 const LONG = "a long answer. ".repeat(200);
@@ -51,7 +52,7 @@ describe("compact", () => {
     await api.agent.runs.ended(runId);
     assert.equal(((await api.send(`/api/runs/${runId}`)).json() as { state: string }).state, "finished");
     const run = api.run({ session_id: id, message: "go" });
-    while (!(await api.agent.sessions.isRunning(id))) await new Promise((resolve) => setTimeout(resolve, 5));
+    await until(() => api.agent.sessions.isRunning(id));
     assert.equal((await api.run({ session_id: id, message: "", compact: true })).status, 409);
     free();
     await run;

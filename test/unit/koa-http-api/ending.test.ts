@@ -8,6 +8,7 @@ import { callTools, say, ScriptedProvider } from "gantry/testing";
 import type { Tool } from "gantry";
 import { send, sseEvents, wire, type Wire } from "../../helpers/http.js";
 import { gate } from "../../helpers/gate.js";
+import { until } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 
@@ -38,7 +39,7 @@ for (const stream of [false, true]) {
     const failed = new Promise<Error>((resolve) => api.agent.on("run.failed", ({ error }) => resolve(error)));
     const { client, sessionId } = await begin(api, { message: "hi", stream });
     if (stream) await client.until(/begun/);
-    else while ((await api.agent.sessions.messages(sessionId)).length < 2) await new Promise(setImmediate);
+    else await until(async () => (await api.agent.sessions.messages(sessionId)).length === 2);
     client.destroy();
     assert.equal(((await failed) as { code?: string }).code, "run_cancelled");
     assert.equal(api.provider.active, 0);
@@ -253,15 +254,17 @@ it(
     const failed = new Promise<void>((resolve) => api.agent.on("run.failed", () => resolve()));
     const { client } = await begin(api, { message: "hi", stream: true });
     let pids: number[] = [];
-    while (pids.length < 3) {
-      pids = (await project.read("pids").catch(() => "")).trim().split("\n").filter(Boolean).map(Number);
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
+    await until(async () => {
+      // A line counts once it is whole.
+      const lines = (await project.read("pids").catch(() => "")).split("\n").slice(0, -1);
+      pids = lines.map(Number);
+      return pids.length === 3;
+    });
     for (const pid of pids) assert.equal(await lives(pid), true);
     client.destroy();
     await failed;
     // Those that ignore TERM get KILL a moment later.
-    for (const pid of pids) while (await lives(pid)) await new Promise((resolve) => setTimeout(resolve, 20));
+    for (const pid of pids) await until(async () => !(await lives(pid)));
   },
 );
 

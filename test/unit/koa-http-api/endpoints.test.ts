@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { ProviderError, type Session } from "gantry";
 import { callTools, say } from "gantry/testing";
+import { gate } from "../../helpers/gate.js";
 import { exchange, send } from "../../helpers/http.js";
 import { tempDir } from "../../helpers/temp.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
@@ -30,10 +31,14 @@ it("GET /api/models lists provider, id, name and owner", async (t) => {
 
 it("GET /api/models waits for the first listing, and leaves out a provider that fails", async (t) => {
   const model = { id: "late", name: "Late", ownedBy: "x" };
+  const listing = gate();
   const waited = await startApi(t, {
-    scripted: { models: [], list: () => new Promise((resolve) => setTimeout(() => resolve([model]), 50)) },
+    scripted: { models: [], list: async () => (await listing.wait(), [model]) },
   });
-  assert.deepEqual((await waited.send("/api/models")).json(), {
+  const answer = waited.send("/api/models");
+  await listing.reached;
+  listing.open();
+  assert.deepEqual((await answer).json(), {
     models: [{ provider: "scripted", model: { id: "late", name: "Late", owned_by: "x" } }],
   });
   const failing = await startApi(t, { scripted: { models: [], list: () => Promise.reject(new Error("down")) } });

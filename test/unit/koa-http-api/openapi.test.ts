@@ -7,6 +7,7 @@ import { callTools, type ScriptedStep } from "gantry/testing";
 import { checkEvent, checkExchange, documented, seen } from "../../helpers/api-contract.js";
 import { EventPage, eventsOf } from "../../helpers/event-page.js";
 import { gate, waitTool } from "../../helpers/gate.js";
+import { until } from "../../helpers/lab.js";
 import type { Hooks } from "../../helpers/temp.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 import { editTool, failTool } from "../../helpers/http-api-tools.js";
@@ -164,7 +165,10 @@ async function watched(t: Hooks): Promise<void> {
       return "done";
     },
   });
-  const words = ["a", "b", "c"].flatMap((text) => [{ type: "text", block: "0", text: `${text} ` } as const, 300]);
+  // The second word comes when the first was told in a message, the end when the second was told in a delta.
+  const told = [gate(), gate()] as const;
+  const [a, b] = ["a", "b"].map((text) => ({ type: "text", block: "0", text: `${text} ` }) as const);
+  const words = [a!, told[0].wait(), b!, told[1].wait()];
   const api = await startApi(t, { steps: [callTools(["chatty", {}]), words], agent: { tools: [chatty] } });
   const { id } = await api.agent.sessions.create();
   const page = new EventPage();
@@ -174,12 +178,15 @@ async function watched(t: Hooks): Promise<void> {
       page.apply(event);
       types.add(event.type);
       if (event.type === "tool_progress") open.open();
+      if (page.messages.at(-1)?.["content"] === "a ") told[0].open();
+      if (event.type === "delta") told[1].open();
     }
   })();
   await api.run({ message: "hi", session_id: id });
+  await until(() => types.has("message_end"));
   const first = (await api.agent.sessions.messages(id))[0]!;
   await api.agent.sessions.revert(id, first.id);
-  while (!types.has("cut")) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until(() => types.has("cut"));
   await api.send(`/api/sessions/${id}/events?follow=false`);
   await api.agent.sessions.delete(id);
   await done;
@@ -234,11 +241,8 @@ async function anAsk(t: Hooks): Promise<{ api: Api; id: string }> {
   const agent = { tools: [editTool], permissions, unattended: "wait" } as const;
   const api = await startApi(t, { steps: [callTools(["edit", {}]), "end"], agent, http: { maxBodyBytes: 1000 } });
   await api.run({ message: "hi", background: true });
-  for (;;) {
-    const [ask] = await api.agent.asks.list();
-    if (ask) return { api, id: ask.id };
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
+  await until(async () => (await api.agent.asks.list()).length > 0);
+  return { api, id: (await api.agent.asks.list())[0]!.id };
 }
 
 /** A store that fails at everything. */

@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { callTools, type ScriptedStep } from "gantry/testing";
 import { gate, waitTool } from "../../helpers/gate.js";
+import { pause } from "../../helpers/lab.js";
 import { sseEvents, wire } from "../../helpers/http.js";
 import type { Hooks } from "../../helpers/temp.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
-
-const soon = () => new Promise((resolve) => setTimeout(resolve, 5));
 
 /** An API in one of whose sessions a run waits for the gate. */
 async function busy(t: Hooks) {
@@ -25,7 +24,7 @@ async function busy(t: Hooks) {
     for (;;) {
       const { runs } = (await api.send("/api/runs?state=queued")).json() as { runs: { id: string }[] };
       if (runs.length === count) return runs.map(({ id }) => id);
-      await soon();
+      await pause(5);
     }
   };
   const prompts = async () =>

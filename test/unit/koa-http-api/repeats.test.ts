@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { MemoryDriver, StoreError } from "gantry";
 import { callTools, type ScriptedChunk } from "gantry/testing";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { sseEvents } from "../../helpers/http.js";
+import { until } from "../../helpers/lab.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 
 const withKey = (key: string) => ({ "idempotency-key": key });
@@ -85,7 +85,7 @@ describe("Idempotency-Key", () => {
     const [{ sessionId } = assert.fail()] = await api.agent.runs.list();
     const behind = ["and", "then"].map((message) => api.run({ message, session_id: sessionId, queue: true }));
     // Both are in line.
-    while ((await api.agent.runs.list({ states: ["queued"] })).length < 2) await setImmediate();
+    await until(async () => (await api.agent.runs.list({ states: ["queued"] })).length === 2);
     open.open();
     for (const { text } of await Promise.all([first, joined])) assert.equal(tokens(text), "first");
     await Promise.all(behind);

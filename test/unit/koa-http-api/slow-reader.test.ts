@@ -5,13 +5,14 @@ import { request, type IncomingMessage, type ServerResponse } from "node:http";
 import { it } from "node:test";
 import type { ScriptedChunk } from "gantry/testing";
 import { EventPage, type WireEvent } from "../../helpers/event-page.js";
+import { until } from "../../helpers/lab.js";
 import { startApi } from "../../helpers/http-api.js";
 
 /**
- * Together beyond all that sockets of the system take in. Each event fits into the room, also the end of a message, which is
- * all of it: at which of them the system takes no more is not told beforehand.
+ * Runs after the one at which the sockets take no more. Each event fits into the room, also the end of a message, which
+ * is all of it: the event at which the sockets are full is not known in advance.
  */
-const RUNS = 110;
+const MORE_RUNS = 20;
 const WORDS = 20;
 const WORD = 10_000;
 const ROOM = 256 * 1024;
@@ -21,13 +22,28 @@ it("a watcher that does not read holds nothing up, keeps little, and sees all of
     const chunk: ScriptedChunk = { type: "text", block: "0", text: `word ${n} `.padEnd(WORD, ".") };
     return n % 10 === 0 ? [chunk, 1] : [chunk];
   });
-  const api = await startApi(t, { steps: Array.from({ length: RUNS }, () => words.flat()) });
+  const api = await startApi(t, { scripted: { fallback: words.flat() } });
+  let runs = 0;
+  const run = async () => {
+    await (
+      await api.agent.run({ message: "hi", sessionId: id })
+    ).result;
+    runs += 1;
+  };
   const { id } = await api.agent.sessions.create();
 
   const responses: ServerResponse[] = [];
+  let most = 0;
   const note = (message: unknown) => {
     const { request: asked, response } = message as { request: IncomingMessage; response: ServerResponse };
-    if (asked.url?.endsWith("/events")) responses.push(response);
+    if (!asked.url?.endsWith("/events")) return;
+    responses.push(response);
+    const write = response.write.bind(response) as (piece: Uint8Array) => boolean;
+    response.write = (piece: Uint8Array) => {
+      const hasRoom = write(piece);
+      if (response === responses[0]) most = Math.max(most, response.writableLength);
+      return hasRoom;
+    };
   };
   subscribe("http.server.request.start", note);
   t.after(() => void unsubscribe("http.server.request.start", note));
@@ -50,12 +66,10 @@ it("a watcher that does not read holds nothing up, keeps little, and sees all of
   };
   const slow = await watch(true);
   await watch(false);
-  let most = 0;
-  const looking = setInterval(() => (most = Math.max(most, responses[0]?.writableLength ?? 0)), 1);
-  for (let n = 0; n < RUNS; n += 1) await (await api.agent.run({ message: "hi", sessionId: id })).result;
-  const isWhole = ({ messages }: EventPage) => messages.length === 2 * RUNS && messages.at(-1)?.["finished"] !== false;
-  while (!isWhole(pages[1]!)) await new Promise((resolve) => setTimeout(resolve, 5));
-  clearInterval(looking);
+  while (!responses[0]?.writableNeedDrain) await run();
+  for (let n = 0; n < MORE_RUNS; n += 1) await run();
+  const isWhole = ({ messages }: EventPage) => messages.length === 2 * runs && messages.at(-1)?.["finished"] !== false;
+  await until(() => isWhole(pages[1]!));
   assert.equal(responses.length, 2);
   assert.ok(responses[0]!.writableNeedDrain, "it is behind");
   assert.ok(most < ROOM, `${most} bytes were kept for who does not read`);
@@ -63,7 +77,7 @@ it("a watcher that does not read holds nothing up, keeps little, and sees all of
   assert.deepEqual(pages[1]?.messages, wanted);
   assert.notDeepEqual(pages[0]?.messages, wanted);
   slow.resume();
-  while (!isWhole(pages[0]!)) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until(() => isWhole(pages[0]!));
   assert.deepEqual(pages[0]?.messages, wanted);
 });
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { ProviderError, ToolError } from "gantry";
 import { callTools, say, type ScriptedChunk } from "gantry/testing";
+import { pause } from "../../helpers/lab.js";
 import { sseEvents, wire } from "../../helpers/http.js";
 import { startApi } from "../../helpers/http-api.js";
 import { echoTool } from "../../helpers/http-api-tools.js";
@@ -127,14 +128,21 @@ it("keeps the connection for the next request", async (t) => {
   stream.destroy();
 });
 
+/** An answer after the second in which a reader may catch up (`GRACE_MS` of src/run/event-buffer.ts). */
+async function afterGrace() {
+  // Time: the timer of that second was set before this one, so it fires first; its tokens are dropped one turn later.
+  await pause(1_500);
+  for (let turn = 0; turn < 2; turn += 1) await new Promise(setImmediate);
+  return say("end");
+}
+
 it("a reader that does not read slows neither its run nor another one, and loses tokens alone", async (t) => {
   const big = "x".repeat(20_000);
   // In ten answers, since one alone may not be so long.
   const flood: ScriptedChunk[] = Array.from({ length: 200 }, () => ({ type: "text", block: "0", text: big }));
   const answers = Array.from({ length: 10 }, () => [...flood.slice(1), ...callTools(["echo", { text: "a" }])]);
   const { url, run, agent } = await startApi(t, {
-    // Slow is who stays behind for a second.
-    steps: [...answers, () => new Promise((resolve) => setTimeout(() => resolve(say("end")), 1500)), say("quick")],
+    steps: [...answers, afterGrace, say("quick")],
     scripted: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] },
     agent: { tools: [echoTool] },
   });

@@ -6,7 +6,7 @@ import { ScriptedProvider, type ScriptedProviderOptions } from "gantry/testing";
 import { FileCatalogueCache } from "../../../src/models/catalogue-cache.js";
 import { Models, noCache, type ModelPair, type ModelsOptions } from "../../../src/models/models.js";
 import { costOf } from "../../../src/models/usage.js";
-import { until } from "../../helpers/lab.js";
+import { pause, until } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 
 const model = (id: string): Model => ({ id, name: id, ownedBy: "x" });
@@ -239,7 +239,6 @@ describe("a catalogue that is not of one moment", () => {
   const refused = () =>
     Promise.reject(new ProviderError("late", "network", "no connection (ECONNREFUSED)", { unreachable: true }));
   const ids = (entries: readonly { model: Model }[]) => entries.map((entry) => entry.model.id);
-  const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
   it("has a model as soon as somebody names it, and is asked once by all who name it", async (t) => {
     let there = ["old"];
@@ -269,8 +268,9 @@ describe("a catalogue that is not of one moment", () => {
     const models = make(t, [slow]);
     const list = models.list();
     const named = models.resolve({ provider: "slow", model: "b" }, NONE, nobody, never);
-    while (asked === 0) await pause(5);
-    await pause(10);
+    await until(() => asked > 0);
+    // A turn of the event loop, in which the call finds the list under way.
+    await new Promise(setImmediate);
     give([model("a")]);
     assert.deepEqual([ids(await list), names(await named), asked], [["a"], "slow/b", 2]);
   });
@@ -283,7 +283,7 @@ describe("a catalogue that is not of one moment", () => {
     ]);
     assert.deepEqual(ids(await models.list()), ["k"]);
     up = true;
-    while (ids(await models.list()).length < 2) await pause(50);
+    await until(async () => ids(await models.list()).length === 2);
     assert.deepEqual(ids(await models.list()), ["x", "k"]);
   });
 
@@ -292,12 +292,14 @@ describe("a catalogue that is not of one moment", () => {
     const models = make(t, [provider("p", [], () => Promise.resolve(there.map(model)))], { refreshMs: 1 });
     await models.list();
     there = ["a", "b"];
+    // Time: a list is old after 1 ms (`refreshMs`).
     await pause(5);
     assert.deepEqual(ids(await models.list()), ["a", "b"]);
     there = ["c"];
+    // Time: the same.
     await pause(5);
     assert.equal(names(await models.resolve(NONE, NONE, nobody, never)), "p/a");
-    while (ids(models.known())[0] !== "c") await pause(5);
+    await until(() => ids(models.known())[0] === "c");
   });
 
   it("takes a cached model at once, and asks its provider behind it", async (t) => {
@@ -309,7 +311,7 @@ describe("a catalogue that is not of one moment", () => {
     };
     const models = make(t, [provider("p", [], () => ((asked += 1), Promise.resolve([model("fresh")])))], { cache });
     assert.equal(names(await models.resolve(NONE, NONE, nobody, never)), "p/cached");
-    while (saved.length === 0) await pause(5);
+    await until(() => saved.length > 0);
     assert.deepEqual([asked, ids(models.known()), saved[0]!["p"]!.map(({ id }) => id)], [1, ["fresh"], ["fresh"]]);
   });
 

@@ -1,5 +1,5 @@
 import { connect } from "node:net";
-import { describe, it } from "node:test";
+import { after, describe, it } from "node:test";
 import { ProviderError, type Model, type ModelChunk, type ModelRequest } from "gantry";
 import { callTools, finish, modelProviderChecks, ScriptedProvider, type Check } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
@@ -233,13 +233,16 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "leaves a timer behind",
     class extends ScriptedProvider {
       override async close(): Promise<void> {
-        setTimeout(() => undefined, 2_000);
+        timers.push(setTimeout(() => undefined, 1_000_000));
         await super.close();
       }
     },
     "close: nothing is open afterwards",
   ],
 ];
+
+const timers: NodeJS.Timeout[] = [];
+after(() => timers.forEach(clearTimeout));
 
 describe("the provider kit catches a provider that", () => {
   for (const [what, Wrong, check] of WRONG) it(what, () => assertCaught(checksOf(Wrong), check));

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, it, type TestContext } from "node:test";
 import { callTools, type ScriptedChunk } from "gantry/testing";
 import {
   GantryClient,
@@ -12,20 +12,55 @@ import {
 import { defineTool } from "gantry";
 import { door } from "../../../helpers/door.js";
 import { gate } from "../../../helpers/gate.js";
+import { until } from "../../../helpers/lab.js";
 import { TcpProxy } from "../../../helpers/tcp-proxy.js";
 import { startApi } from "../../../helpers/http-api.js";
+
+/** `PLACES=32` cuts at more places of an answer. */
+const PLACES = Number(process.env["PLACES"] ?? 12);
 
 const words = (n: number): ScriptedChunk[] =>
   Array.from({ length: n }, (_, i): ScriptedChunk[] => [{ type: "text", block: "0", text: `w${i} 🙂 ` }, 4]).flat();
 
 /** The next event that is so. */
-async function until(events: AsyncIterator<WatchedEvent>, wanted: (event: WatchedEvent) => boolean) {
+async function eventOf(events: AsyncIterator<WatchedEvent>, wanted: (event: WatchedEvent) => boolean) {
   for (;;) {
     const { done, value } = await events.next();
     assert.ok(!done, "the watch ended");
     if (wanted(value)) return value;
   }
 }
+/** A delay that no other timer has, and that no test lasts. */
+const SILENCE_MS = 1_234_567;
+
+/** The timers of a client's silence: they fire when the test says so. */
+function silentAfter(t: TestContext) {
+  const real = { setTimeout, clearTimeout };
+  const pending = new Map<unknown, () => void>();
+  const state = { begun: 0 };
+  t.mock.method(globalThis, "setTimeout", ((run: () => void, ms?: number, ...args: []) => {
+    const timer = real.setTimeout(run, ms, ...args);
+    if (ms === SILENCE_MS) {
+      state.begun += 1;
+      pending.set(timer, run);
+    }
+    return timer;
+  }) as typeof setTimeout);
+  t.mock.method(globalThis, "clearTimeout", ((timer?: NodeJS.Timeout) => {
+    pending.delete(timer);
+    real.clearTimeout(timer);
+  }) as typeof clearTimeout);
+  return {
+    pending,
+    get begun() {
+      return state.begun;
+    },
+    fire: () => {
+      for (const run of pending.values()) run();
+    },
+  };
+}
+
 const isOver = (event: WatchedEvent) => event.type === "state" && event.run?.state === "finished";
 
 /** A session of six messages, and these. */
@@ -37,7 +72,10 @@ async function threeTurns(client: GantryClient): Promise<[string, Message[]]> {
 
 describe("a watch of the client", () => {
   it("comes back after every drop to its place: the page is that of the messages, and nothing is told twice", async (t) => {
-    const api = await startApi(t, { steps: [words(150), words(20)] });
+    // Each part of the answer waits until the connection before it was cut, so that each connection has deltas to tell.
+    const parts = Array.from({ length: 4 }, gate);
+    const answer = [...words(20), ...parts.flatMap((part) => [part.wait(), ...words(20)])];
+    const api = await startApi(t, { steps: [answer, words(20)] });
     const proxy = await TcpProxy.before(t, api.url);
     const client = new GantryClient({ url: proxy.url(api.url) });
     const direct = new GantryClient({ url: api.url });
@@ -50,6 +88,7 @@ describe("a watch of the client", () => {
       if (event.cursor !== undefined) cursors.push(event.cursor);
       if (event.type === "delta") told += event.content?.length ?? 0;
       if (event.type === "delta" && proxy.cuts < 3) proxy.cutAll();
+      if (page.messages.length === 2) parts[proxy.cuts]?.open();
       // The first event of a connection says how it stands now, before what was said by then.
       if (page.messages.length === 2 && page.messages[1]?.finished === undefined) break;
     }
@@ -86,7 +125,7 @@ describe("a watch of the client", () => {
     next({ status: 200, headers: { "content-type": "text/html" }, body: "<h1>Log in</h1>" });
     next({ status: 200, headers: { "content-type": "text/event-stream" }, body: "event: state\ndata: {no\n\n" });
     const events = client.sessions.watch(id, { onConnection });
-    await until(events, ({ type }) => type === "message");
+    await eventOf(events, ({ type }) => type === "message");
     await events.return();
     assert.deepEqual(lost, ["UnavailableError", "GantryError", "GantryError", "GantryError"]);
     const [first, second] = requests.map(({ at }) => at);
@@ -96,8 +135,13 @@ describe("a watch of the client", () => {
     const { length } = requests;
     next({ status: 503, headers: { "retry-after": "9999999" }, body: "{}" });
     const stop = new AbortController();
+    const timers = t.mock.method(globalThis, "setTimeout");
+    const { length: losses } = lost;
     const far = client.sessions.watch(id, { signal: stop.signal, onConnection }).next();
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await until(() => lost.length > losses);
+    const delays = timers.mock.calls.map(({ arguments: [, ms = 0] }) => ms);
+    timers.mock.restore();
+    assert.equal(Math.max(...delays), 300_000);
     assert.equal(requests.length, length + 1);
     stop.abort();
     await far;
@@ -113,21 +157,33 @@ describe("a watch of the client", () => {
     const api = await startApi(t, { http: { heartbeatMs: 50 } });
     const { url, requests, next } = await door(t, api.url);
     const { sessionId: id } = await new GantryClient({ url: api.url }).run({ message: "Hi" });
-    const client = new GantryClient({ url, silence: 400 });
+    const silence = silentAfter(t);
+    const client = new GantryClient({ url, silence: SILENCE_MS });
     const lost: unknown[] = [];
-    const onConnection = (state: ConnectionState, error?: Error) =>
-      void (state === "lost" && lost.push(error?.message));
+    let opened = 0;
+    const onConnection = (state: ConnectionState, error?: Error) => {
+      if (state === "open") opened += 1;
+      if (state === "lost") lost.push(error?.message);
+    };
     next("hang");
     next({ status: 200, headers: { "content-type": "text/event-stream" }, body: ": stream\n\n", hangs: true });
     const events = client.sessions.watch(id, { onConnection });
-    await until(events, ({ type }) => type === "state");
+    const state = eventOf(events, ({ type }) => type === "state");
+    // Silence before the headers, then behind them; there the comment may still be read, which begins the wait anew.
+    for (const isSilent of [() => requests.length === 1, () => opened === 1]) {
+      const { length } = lost;
+      await until(() => isSilent() && silence.pending.size > 0);
+      await until(() => lost.length > length || (silence.fire(), false));
+    }
+    await state;
     assert.deepEqual(lost, ["the server fell silent", "the server fell silent"]);
-    // Longer than silence may last.
-    await new Promise((resolve) => setTimeout(resolve, 600));
-    await until(events, ({ type }) => type === "message");
-    // Comments are enough.
-    const quiet = until(events, ({ type }) => type === "cut").catch(() => undefined);
-    await new Promise((resolve) => setTimeout(resolve, 800));
+    assert.equal(silence.pending.size, 0, "a reader that takes its time is not waited for");
+    await eventOf(events, ({ type }) => type === "message");
+    // Comments are enough: each of them begins the wait anew.
+    const quiet = eventOf(events, ({ type }) => type === "cut").catch(() => undefined);
+    const { begun } = silence;
+    await until(() => silence.begun > begun + 5);
+    assert.equal(silence.pending.size, 1);
     assert.deepEqual([lost.length, requests.length], [2, 3]);
     await api.agent.sessions.revert(id, (await client.sessions.messages(id))[1]?.id ?? "");
     await quiet;
@@ -152,7 +208,7 @@ describe("a watch of the client", () => {
     assert.equal(page.at(6), shown[0]);
     // What a revert hides goes, whichever way it came.
     await api.agent.sessions.revert(id, page.at(5)?.id ?? "");
-    await until(events, (event) => (page.apply(event), event.type === "cut"));
+    await eventOf(events, (event) => (page.apply(event), event.type === "cut"));
     assert.deepEqual(seqs(), [3, 4, 5]);
     await events.return();
     // All that there is, and no more.
@@ -167,7 +223,7 @@ describe("a watch of the client", () => {
     const none = client.sessions.watch(empty.id, { last: 50 });
     await none.next();
     await client.run({ message: "first", session_id: empty.id });
-    assert.equal((await until(none, ({ type }) => type === "message")).type, "message");
+    assert.equal((await eventOf(none, ({ type }) => type === "message")).type, "message");
     await none.return();
   });
 
@@ -177,7 +233,7 @@ describe("a watch of the client", () => {
     // As much as an answer of this kind has, whose parts are of the same lengths.
     const [id] = await threeTurns(direct);
     const length = (await (await fetch(`${api.url}/api/sessions/${id}/events?behind=6&follow=false`)).text()).length;
-    const places = Array.from({ length: 32 }, (_, n) => Math.round((n * (length + 600)) / 31));
+    const places = Array.from({ length: PLACES }, (_, n) => Math.round((n * (length + 600)) / (PLACES - 1)));
     const one = async (bytes: number): Promise<string> => {
       const [session, messages] = await threeTurns(direct);
       const proxy = await TcpProxy.before(t, api.url);
@@ -195,15 +251,15 @@ describe("a watch of the client", () => {
       };
       const stop = new AbortController();
       const onConnection = (state: ConnectionState) => void (state === "lost" && (meanwhile ??= happen()));
-      const idle = setInterval(() => void (proxy.nextPasses === Infinity && (meanwhile ??= happen())), 2_000).unref();
       const options = { behind: 6, signal: stop.signal, onConnection };
       for await (const event of client.sessions.watch(session, options)) {
         page.apply(event);
+        // After the state nothing more is told until something happens.
+        if (event.type === "state") meanwhile ??= happen();
         if (event.type === "message") told.push(`message ${event.message.seq}`);
         if (event.type === "cut") told.push(`cut ${event.after}`);
         if (page.messages.at(-1)?.seq === 8 && page.state?.run?.state === "finished") stop.abort();
       }
-      clearInterval(idle);
       await meanwhile;
       assert.deepEqual(page.messages, await direct.sessions.messages(session), `cut after ${bytes} bytes`);
       return told.join(", ");
@@ -274,13 +330,13 @@ describe("a watch of the client", () => {
     const page = new SessionPage();
     const events = client.sessions.watch(id);
     const shown = (text: string | undefined) =>
-      until(events, (event) => (page.apply(event), page.progress.get("call_1") === text && event.type !== "state"));
+      eventOf(events, (event) => (page.apply(event), page.progress.get("call_1") === text && event.type !== "state"));
     await shown("one\n");
     proxy.cutAll();
     printed.open();
     await shown("one\ntwo\n");
     end.open();
-    await until(events, (event) => (page.apply(event), isOver(event)));
+    await eventOf(events, (event) => (page.apply(event), isOver(event)));
     assert.deepEqual([page.progress.size, page.messages[2]?.content], [0, "one\ntwo\n"]);
     await events.return();
   });

@@ -1,0 +1,24 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Hooks } from "../../helpers/temp.js";
+
+/** The answers to GET requests in this process, as their servers see them. */
+export class ServerStreams {
+  readonly #responses: ServerResponse[] = [];
+
+  constructor(hooks: Hooks) {
+    const note = (message: unknown) => {
+      const { request, response } = message as { request: IncomingMessage; response: ServerResponse };
+      if (request.method === "GET") this.#responses.push(response);
+    };
+    subscribe("http.server.request.start", note);
+    hooks.after(() => void unsubscribe("http.server.request.start", note));
+  }
+
+  /** Resolves when the server knows that the client of the last one has gone. */
+  async lastClosed(): Promise<void> {
+    const last = this.#responses.at(-1);
+    if (last && !last.closed) await once(last, "close");
+  }
+}
