@@ -24,9 +24,7 @@ import {
 const TEST_LIMIT_MS = 900_000;
 /** Processes of tests at a time. Half of a test is waiting for a socket, a process or a disk. */
 const CONCURRENCY = 4;
-/** Test files that share one process in the suites of BATCHED. */
-const BATCH_SIZE = 24;
-/** Suites whose files may share a process: their tests start no process and count nothing process-wide. */
+/** Suites whose files share as many processes as run at a time: their tests start no process and count nothing process-wide. */
 const BATCHED = new Set(["unit"]);
 
 /**
@@ -151,7 +149,7 @@ function filesOf(part) {
 function batches(files, name) {
   const folder = path.join(CACHE, "batches");
   mkdirSync(folder, { recursive: true });
-  const count = Math.ceil(files.length / BATCH_SIZE);
+  const count = Math.min(CONCURRENCY, files.length);
   return Array.from({ length: count }, (_, batch) => {
     const file = path.join(folder, `${name}-${batch + 1}.mjs`);
     // Neighbours go to different batches: tests of one module take about the same time.

@@ -11,7 +11,7 @@ import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { randomOf } from "../../helpers/random.js";
 import { makeTempDir } from "../../helpers/temp.js";
 
-const TURNS = Number(process.env["TURNS"] ?? 30);
+const TURNS = Number(process.env["TURNS"] ?? 20);
 const EVERY = 5;
 /** In thoughts, in text, in a call; as shares of an answer, each with a quarter behind it. */
 const PLACES = [0, 0.3, 0.6] as const;

@@ -1,0 +1,3 @@
+import { checkSqliteDriver } from "../../helpers/sqlite-checks.js";
+
+checkSqliteDriver("full");
