@@ -122,7 +122,7 @@ export function pause(ms: number): Promise<void> {
 const UNTIL_LIMIT_MS = 120_000;
 
 /** Resolves when the condition holds, which is checked every 5 ms. Rejects, naming the condition, after two minutes. */
-export async function until(condition: () => Promise<unknown> | unknown): Promise<void> {
+export async function until(condition: () => unknown): Promise<void> {
   const deadline = performance.now() + UNTIL_LIMIT_MS;
   while (!(await condition())) {
     if (performance.now() > deadline) throw new Error(`not within ${UNTIL_LIMIT_MS} ms: ${condition.toString()}`);

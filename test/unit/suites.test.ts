@@ -45,6 +45,25 @@ describe("the suites of tests", () => {
     );
   });
 
+  it("wait for events: a wait for time has a comment that begins with Time:", () => {
+    const wait = /\b(sleep|pause)\(\w|\bsetTimeout\((?!\))/;
+    const others = /\.mock\.|mock\.timers|apis: \[/;
+    const wrong = tests.flatMap((file) => {
+      const lines = read(file).split("\n");
+      return lines.flatMap((line, index) =>
+        wait.test(line) &&
+        !others.test(line) &&
+        !lines
+          .slice(Math.max(0, index - 3), index + 1)
+          .join()
+          .includes("Time:")
+          ? [`${file}:${index + 1} ${line.trim()}`]
+          : [],
+      );
+    });
+    assert.deepEqual(wrong, []);
+  });
+
   it("run nothing alone, and skip nothing without a reason", () => {
     const alone = /\b(it|test|describe)\.(only|skip|todo)\(|\b(only|skip|todo): true\b/;
     assert.deepEqual(

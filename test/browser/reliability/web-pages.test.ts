@@ -44,6 +44,7 @@ interface Target {
 
 /** What the page does to each target; it says how each door answered, as far as a page is told. */
 const SCRIPT = `
+// Time: the limit of a request that is never answered.
 const waiting = 30_000;
 const within = (work) => Promise.race([work, new Promise((resolve) => setTimeout(resolve, waiting, "silent"))]).catch(() => "failed");
 const asked = (url, init) => within(fetch(url, init).then((answer) => answer.type === "opaque" ? "opaque" : String(answer.status)));

@@ -194,7 +194,7 @@ test(
   },
 );
 
-/** Two frames: what was changed is laid out, measured, and put in its place. */
+/** Time: two frames. What was changed is laid out, measured, and put in its place. */
 const FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))";
 const GROW_FOOT = `document.querySelector(".foot").style.paddingTop = (parseFloat(getComputedStyle(document.querySelector(".foot")).paddingTop) + 150) + "px";`;
 const GROW_LAST = `{

@@ -21,7 +21,7 @@ const words = async (thread: HostileThread) =>
     )
   )[0]?.count;
 
-/** Runs `work`, and counts what the event loop does beside it. */
+/** Runs `work`, and counts the turns of the event loop until it ends: none where it blocks the loop. */
 async function beside(work: () => Promise<unknown>): Promise<number> {
   let turns = 0;
   const clock = setInterval(() => turns++, 5);
@@ -37,7 +37,7 @@ describe("a thread for foreign input", () => {
         { code: "work_limit", reason: "time" },
       ),
     );
-    assert.ok(turns > 5, `${turns} turns`);
+    assert.ok(turns > 1, `${turns} turns`);
     assert.equal(await withThread(never, words), 1);
   });
 
@@ -54,17 +54,18 @@ describe("a thread for foreign input", () => {
         { code: "work_limit", reason: "memory" },
       ),
     );
-    assert.ok(turns > 5, `${turns} turns`);
+    assert.ok(turns > 1, `${turns} turns`);
     assert.equal(await withThread(never, words), 1);
   });
 
   it("is ended with the signal of whoever asked, and not asked again", async () => {
     const abort = new AbortController();
     const reason = new Error("cancelled");
-    setTimeout(() => abort.abort(reason), 100);
     await assert.rejects(
       withThread(abort.signal, async (thread) => {
-        await assert.rejects(search(thread, 60_000), reason);
+        const searching = search(thread, 60_000);
+        setImmediate(() => abort.abort(reason));
+        await assert.rejects(searching, reason);
         return words(thread);
       }),
       reason,

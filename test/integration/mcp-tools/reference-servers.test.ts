@@ -3,9 +3,9 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { describe, it, type TestContext } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { OpenTools, ToolContext, ToolServer } from "gantry";
 import { McpServers } from "gantry/adapters/mcp-tools";
+import { until } from "../../helpers/lab.js";
 import { opened, PLAIN, referenceProgram } from "../../helpers/mcp.js";
 import { tempDir } from "../../helpers/temp.js";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
@@ -31,7 +31,7 @@ async function everythingAt(t: TestContext, way: "streamableHttp" | "sse"): Prom
     await once(child, "close");
   });
   const url = `http://127.0.0.1:${port}/${way === "sse" ? "sse" : "mcp"}`;
-  while (!(await fetch(url, { method: "OPTIONS" }).catch(() => undefined))) await sleep(20);
+  await until(() => fetch(url, { method: "OPTIONS" }).catch(() => undefined));
   return { name: "everything", url, headers: {} };
 }
 
@@ -95,9 +95,9 @@ describe("the reference servers", () => {
       const said = await prompt.prompt("Lyon", new AbortController().signal);
       assert.equal(said.text, "What's weather in Lyon?");
       // They come when it knows what we can do.
-      while (!open.tools.some(({ name }) => name === "everything__get-roots-list")) await sleep(20);
+      await until(() => open.tools.some(({ name }) => name === "everything__get-roots-list"));
       assert.match((await call(open, "everything__get-roots-list")).text, new RegExp(folder.path));
-      while (!open.tools.some(({ name }) => name === "everything__trigger-elicitation-request")) await sleep(20);
+      await until(() => open.tools.some(({ name }) => name === "everything__trigger-elicitation-request"));
       assert.match((await call(open, "everything__trigger-elicitation-request")).text, /declined/);
     });
 });

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import {
   aHolder,
@@ -20,6 +19,7 @@ import { randomOf } from "../../helpers/random.js";
 import { postgresOptions } from "../../helpers/stores.js";
 import { TcpProxy } from "../../helpers/tcp-proxy.js";
 import type { Hooks } from "../../helpers/temp.js";
+import { pause } from "../../helpers/lab.js";
 
 const real = { skip: NO_POSTGRES };
 const CUTS = 200;
@@ -60,7 +60,7 @@ it("loses nothing and does nothing twice when connections are cut under it", rea
       proxy.cutOne(random() < 0.5 ? "question" : "answer", random, early ? 0 : INTRODUCTION);
       const asked = proxy.asked + BETWEEN;
       // Time: the cuts hit statements at random places, which the seed decides.
-      do await sleep(random() * 8);
+      do await pause(random() * 8);
       while (!done && proxy.asked < asked);
     }
   })();

@@ -30,6 +30,7 @@ for (const [name, skip, open] of SHARED_STORES)
           for (let n = 0; ; n += 1) {
             // Some turns are answered between two kills, so that a slow machine comes to an end as well. Others are under way.
             const before = answered;
+            // Time: the soak kills at an interval.
             if (EVERY > 0) await pause(EVERY);
             await until(() => over || answered >= before + CLIENTS / 2);
             if (over) return;

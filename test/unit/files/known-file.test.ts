@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { link, mkdir, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { knownFiles, knownFolders } from "../../../src/files/known-file.js";
+import { pause } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 
 /** One that remembers at once, whatever the clock says. */
@@ -18,8 +18,11 @@ function textIn(bytes: number, denied: readonly string[], racyMs: number) {
   };
 }
 
-/** So long that a change has another time than what came before, in ms: a file system counts in ticks. */
-const TICK = 25;
+/** Longer than a tick of a file system's clock, in ms. */
+const TICK_MS = 25;
+
+/** Time: a change after this has another modification time than the one before. */
+const nextTick = (): Promise<void> => pause(TICK_MS);
 
 describe("a file that every run wants", () => {
   it("is told as it is now: changed, gone, back, and in each folder its own", async (t) => {
@@ -29,14 +32,14 @@ describe("a file that every run wants", () => {
     assert.equal(await file.textIn(project.at("a")), "one");
     assert.equal(await file.textIn(project.at("a")), "one");
     assert.equal(await file.textIn(project.at("b")), "");
-    await sleep(TICK);
+    await nextTick();
     await writeFile(a, " two\n");
     assert.equal(await file.textIn(project.at("a")), "two");
     // As an archive or a checkout writes it: as long as before, and as old.
     const time = new Date("2020-01-01");
     await utimes(a, time, time);
     assert.equal(await file.textIn(project.at("a")), "two");
-    await sleep(TICK);
+    await nextTick();
     await writeFile(a, " six\n");
     await utimes(a, time, time);
     assert.equal(await file.textIn(project.at("a")), "six");
@@ -105,7 +108,7 @@ describe("folders that every run wants to know", () => {
     const folders = knownFolders(10, [], -Infinity);
     const place = { path: project.at("skills"), root: project.path };
     assert.deepEqual(await folders.read(place), ["a", "b", "c"]);
-    await sleep(TICK);
+    await nextTick();
     await mkdir(project.at("skills/d"));
     assert.deepEqual(await folders.read(place), ["a", "b", "c", "d"]);
     assert.equal((await knownFolders(2, []).read(place))?.length, 2);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { callTools, type ScriptedStep } from "gantry/testing";
 import { gate, waitTool } from "../../helpers/gate.js";
-import { pause } from "../../helpers/lab.js";
+import { until } from "../../helpers/lab.js";
 import { sseEvents, wire } from "../../helpers/http.js";
 import type { Hooks } from "../../helpers/temp.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
@@ -21,11 +21,13 @@ async function busy(t: Hooks) {
     api.run({ message, session_id: sessionId, queue: true, ...more }, headers);
   /** Waits until so many are in line. */
   const waiting = async (count: number) => {
-    for (;;) {
+    let ids: string[] = [];
+    await until(async () => {
       const { runs } = (await api.send("/api/runs?state=queued")).json() as { runs: { id: string }[] };
-      if (runs.length === count) return runs.map(({ id }) => id);
-      await pause(5);
-    }
+      ids = runs.map(({ id }) => id);
+      return ids.length === count;
+    });
+    return ids;
   };
   const prompts = async () =>
     (await api.agent.sessions.messages(sessionId)).flatMap(({ role, parts: [part] }) =>

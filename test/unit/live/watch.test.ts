@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { Agent, defineTool, type Session } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedStep } from "gantry/testing";
 import { parseCursor } from "../../../src/live/cursor.js";
-import { until } from "../../helpers/lab.js";
+import { pause, until } from "../../helpers/lab.js";
 import { randomOf } from "../../helpers/random.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp.js";
@@ -69,7 +68,7 @@ describe("who watches a session sees what is stored, whatever happens", () => {
               page.apply(event);
               if ((left -= 1) < 0) break;
               // Time: part of the random schedule.
-              if (random() < 0.05) await sleep(random() * 30);
+              if (random() < 0.05) await pause(random() * 30);
             }
           }
         })();

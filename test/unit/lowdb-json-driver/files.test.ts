@@ -3,7 +3,6 @@ import { appendFile, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, trunca
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode } from "gantry";
 import type { ChainData, Logger } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
@@ -19,6 +18,7 @@ import {
   someMessages,
   textOf,
 } from "../../../src/testing/session-driver/rule.js";
+import { until } from "../../helpers/lab.js";
 
 describe("the files of LowdbJsonDriver", () => {
   let folder = "";
@@ -53,14 +53,9 @@ describe("the files of LowdbJsonDriver", () => {
     };
     return file.sessions.flatMap(({ messages }) => messages);
   };
-  /** Its file has so many messages, which nobody waits for. */
+  /** Resolves when the file of a session has so many messages. The driver writes it after the call has returned. */
   async function filed(id: string, count: number): Promise<void> {
-    for (let tries = 0; tries < 500; tries++) {
-      const messages = await messagesIn(id).catch(() => undefined);
-      if (messages?.length === count) return;
-      await sleep(20);
-    }
-    assert.fail(`the file of ${id} was not written`);
+    await until(async () => (await messagesIn(id).catch(() => undefined))?.length === count);
   }
   const append = (messageId: string, text: string) =>
     change({ append: [{ messageId, part: 0, type: "text" as const, text }] });

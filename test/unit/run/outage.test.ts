@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, MemoryDriver, MemoryStore, StoreError } from "gantry";
 import type { Message, SessionChange, SessionDriver } from "gantry";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
 import { gate, waitTool } from "../../helpers/gate.js";
-import { until } from "../../helpers/lab.js";
+import { pause, until } from "../../helpers/lab.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 /** What becomes of a call: it is done; it fails; it waits, then fails; it waits until the store is back. */
@@ -31,7 +30,7 @@ class FarDriver {
           const { line } = this;
           if (line !== "up") this.refused += 1;
           // Time: a call on a dead connection fails after a while.
-          if (line === "hangs") await sleep(20);
+          if (line === "hangs") await pause(20);
           if (line === "cut" || line === "hangs") throw new StoreError("no connection", { unavailable: true });
           if (line === "heals") await until(() => this.line !== "heals");
           const done: unknown = await Reflect.apply(value, target, args);

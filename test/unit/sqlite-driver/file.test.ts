@@ -19,6 +19,7 @@ import {
   someMessages,
   textOf,
 } from "../../../src/testing/session-driver/rule.js";
+import { until } from "../../helpers/lab.js";
 
 describe("the file of SqliteDriver", () => {
   let folder = "";
@@ -225,7 +226,7 @@ describe("the file of SqliteDriver", () => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 300) });
     const log = async (): Promise<number> => (await stat(`${path}-wal`)).size;
     assert.ok((await log()) > 0);
-    while ((await log()) > 0) await new Promise((resolve) => setTimeout(resolve, 50));
+    await until(async () => (await log()) === 0);
     await driver.close();
   });
 

@@ -233,6 +233,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "leaves a timer behind",
     class extends ScriptedProvider {
       override async close(): Promise<void> {
+        // Time: the timer that is left behind never fires.
         timers.push(setTimeout(() => undefined, 1_000_000));
         await super.close();
       }

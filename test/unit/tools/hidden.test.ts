@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { builtinTools, Redactor } from "gantry";
 import type { Tool } from "gantry";
 import { withoutSecrets } from "../../../src/tools/hidden.js";
+import { until } from "../../helpers/lab.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
@@ -78,9 +78,7 @@ it("no tool shows one while it runs, in whatever pieces it prints it, and whatev
     parse: () => ({}),
     describe: () => ({ title: "", locations: [] }),
     run: async (_, { progress }) => {
-      const seen = async (end: string): Promise<void> => {
-        while (!said.endsWith(end)) await sleep(5);
-      };
+      const seen = (end: string): Promise<void> => until(() => said.endsWith(end));
       progress(`key ${KEY.slice(0, 6)}`);
       for (const piece of KEY.slice(6).match(/.{1,5}/g)!) progress(piece);
       progress(" one\n");

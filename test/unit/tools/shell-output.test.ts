@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Redactor } from "gantry";
 import { LiveOutput, tidy } from "../../../src/tools/shell-output.js";
+import { pause } from "../../helpers/lab.js";
 import { randomOf } from "../../helpers/random.js";
 
 const SEEDS = Number(process.env["SEEDS"] ?? 15);
@@ -9,15 +10,18 @@ const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 const SHORT = 'pa"s5';
 const redactor = new Redactor([KEY, SHORT]);
 
-/** What is told of output that comes in these pieces; after each `null` there is time to tell. */
+/** Time: longer than the interval of `LiveOutput` in these tests, whose timer was set before and fires first. */
+const nextReport = (): Promise<void> => pause(2);
+
+/** The text that is reported for output in these pieces; at each `null` a report is due. */
 async function told(pieces: readonly (string | Buffer | null)[], hidden = redactor): Promise<string> {
   let text = "";
   const live = new LiveOutput(hidden, (more) => (text += more), 0);
   for (const piece of pieces) {
-    if (piece === null) await new Promise((resolve) => setTimeout(resolve, 2));
+    if (piece === null) await nextReport();
     else live.push(Buffer.from(piece));
   }
-  await new Promise((resolve) => setTimeout(resolve, 2));
+  await nextReport();
   live.end();
   return text;
 }
@@ -111,10 +115,10 @@ describe("what a command prints, while it runs", () => {
     const chunk = Buffer.from(line.repeat(700));
     for (let i = 0; i < 2000; i += 1) {
       live.push(chunk.subarray(i % 90));
-      if (i % 200 === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+      if (i % 200 === 0) await nextReport();
     }
     live.push(Buffer.from("the end\n"));
-    await new Promise((resolve) => setTimeout(resolve, 2));
+    await nextReport();
     live.end();
     assert.ok(most < 20 * 1024, `${most} characters at once`);
     assert.match(text, /\n\[\.\.\.\]\n/);

@@ -8,6 +8,7 @@ import { RunCancelledError } from "gantry";
 import { htmlToText } from "../../../src/hostile/html-text.js";
 import { isPublicAddress } from "../../../src/tools/public-address.js";
 import { webfetchTool } from "../../../src/tools/webfetch.js";
+import { until } from "../../helpers/lab.js";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
 
 async function site(answer: (request: IncomingMessage, response: ServerResponse) => void) {
@@ -161,7 +162,7 @@ describe("webfetch", () => {
     const abort = new AbortController();
     const reason = new RunCancelledError();
     const waiting = assert.rejects(callTool(open, { url: s.url }, toolContext("/", { signal: abort.signal })), reason);
-    while (s.requests.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    await until(() => s.requests.length > 0);
     abort.abort(reason);
     await waiting;
     await assert.rejects(

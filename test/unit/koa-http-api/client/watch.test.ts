@@ -39,6 +39,7 @@ function silentAfter(t: TestContext) {
   const pending = new Map<unknown, () => void>();
   const state = { begun: 0 };
   t.mock.method(globalThis, "setTimeout", ((run: () => void, ms?: number, ...args: []) => {
+    // Time: the delay is that of the caller.
     const timer = real.setTimeout(run, ms, ...args);
     if (ms === SILENCE_MS) {
       state.begun += 1;
