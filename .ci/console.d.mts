@@ -1,7 +1,4 @@
-/** Where the pages are. */
-export const APP: string;
+import type { Metafile } from "esbuild";
 
-/** Make the console into a folder; what was there goes. Resolves with esbuild's metafile. */
-export function buildConsole(
-  outdir: string,
-): Promise<{ outputs: Record<string, { bytes: number; inputs: Record<string, { bytesInOutput: number }> }> }>;
+export const APP: string;
+export function buildConsole(outdir: string): Promise<Metafile>;

@@ -1,22 +1,18 @@
-// Bundles adapters/web-console/app, the pages of the console, for browsers: file names with a hash of what is in them,
-// and what only some pages need in files of their own. `node .ci/console.mjs` makes dist/console alone;
-// `--serve` also serves it with an agent from the sources, and makes it anew with each change.
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
-import { existsSync } from "node:fs";
+// Builds the console's pages, adapters/web-console/app, for browsers. Names of files have a hash of their content; pages load
+// the code that only some of them need when they need it. `node .ci/console.mjs` builds dist/console alone.
+import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { constants, gzip } from "node:zlib";
-import { ROOT, at } from "./project.mjs";
+import { ROOT, at, replaceFolder } from "./project.mjs";
 
-/** Where the pages are. */
+/** Folder of the pages. */
 export const APP = "adapters/web-console/app";
 const PAGE = "index.html";
-/** Files that the page names; what they import is found by the bundler. */
+/** Files that the page names. esbuild finds their imports. */
 const NAMED = /(?<=\s(?:src|href)=")(?:\.\/)?([\w.-]+\.(?:tsx?|css|svg|png|ico|webmanifest))(?=")/g;
-/** Where the console is served; see adapters/web-console. */
+/** URL path of the console in adapters/web-console. */
 const BASE = "/console";
 
 const OPTIONS = {
@@ -25,7 +21,7 @@ const OPTIONS = {
   splitting: true,
   format: "esm",
   platform: "browser",
-  // Two years of browsers.
+  // Browsers of two years.
   target: ["es2023", "chrome122", "firefox123", "safari17.4"],
   conditions: ["@gantry/source", "browser", "module", "import"],
   mainFields: ["browser", "module", "main"],
@@ -42,104 +38,53 @@ const OPTIONS = {
   metafile: true,
 };
 
-/** Make the console into `outdir`; what was there goes. Resolves with the metafile, for the licences of what is in it. */
-export async function buildConsole(outdir, options = {}) {
+/** Build the console in `outdir`. Resolves with esbuild's metafile, which names the packages in it. */
+export async function buildConsole(outdir) {
   const { build } = await import("esbuild");
-  const { entries, assets } = await optionsFor(outdir);
-  const { metafile } = await build({ ...OPTIONS, ...options, entryPoints: entries, outdir: assets });
-  await finish(outdir, metafile);
+  const page = await readFile(at(APP, PAGE), "utf8");
+  const entryPoints = [...page.matchAll(NAMED)].map(([, name]) => `${APP}/${name}`);
+  const { metafile } = await build({ ...OPTIONS, entryPoints, outdir: path.join(outdir, "assets") });
+  await writeFile(path.join(outdir, PAGE), finishedPage(page, metafile.outputs));
+  const texts = Object.keys(metafile.outputs).filter((file) => /\.(js|css|svg)$/.test(file));
+  await Promise.all([...texts.map((file) => at(file)), path.join(outdir, PAGE)].map(compress));
   return metafile;
 }
 
-async function optionsFor(outdir) {
-  const page = await readFile(at(APP, PAGE), "utf8");
-  const entries = [...page.matchAll(NAMED)].map(([, name]) => `${APP}/${name}`);
-  if (entries.length === 0) throw new Error(`${APP}/${PAGE} names no file of the console`);
-  return { entries, assets: path.join(outdir, "assets") };
-}
-
-/** The page with the names that its files got, and everything that is text in a packed form as well. */
-async function finish(outdir, { outputs }) {
-  const made = new Map();
-  const styles = new Set(Object.values(outputs).flatMap(({ cssBundle }) => cssBundle ?? []));
-  for (const [file, { entryPoint, imports }] of Object.entries(outputs))
-    if (entryPoint !== undefined && !styles.has(file))
-      made.set(path.posix.relative(APP, entryPoint), { file, imports });
+/** The page with the names of the built files. */
+function finishedPage(page, outputs) {
   const url = (file) => `${BASE}/assets/${path.basename(file)}`;
-  const early = new Set();
-  const page = (await readFile(at(APP, PAGE), "utf8")).replace(NAMED, (_all, name) => {
-    const entry = made.get(name);
-    if (!entry) throw new Error(`${APP}/${PAGE} names ${name}, which the bundle has not`);
-    for (const file of staticImports(outputs, entry.file)) early.add(url(file));
-    return url(entry.file);
+  const styles = [...new Set(Object.values(outputs).flatMap(({ cssBundle }) => cssBundle ?? []))];
+  const built = Object.entries(outputs).filter(([file, { entryPoint }]) => entryPoint && !styles.includes(file));
+  const files = new Map(built.map(([file, { entryPoint }]) => [path.posix.relative(APP, entryPoint), file]));
+  const imported = new Set();
+  const withNames = page.replace(NAMED, (_all, name) => {
+    addImports(outputs, files.get(name), imported);
+    return url(files.get(name));
   });
-  // Else they are asked for one after the other, each when the one before was read.
   const links = [
-    // Of what components import beside them.
-    ...[...styles].map((file) => `<link rel="stylesheet" href="${url(file)}" />`),
-    ...[...early].map((href) => `<link rel="modulepreload" href="${href}" />`),
-  ].join("");
-  const minified = page.replace("</head>", `${links}</head>`).replace(/>\s+</g, "><");
-  await writeFile(path.join(outdir, PAGE), minified);
-  const texts = Object.keys(outputs).filter((file) => /\.(js|css|svg)$/.test(file));
-  await Promise.all([...texts.map((file) => at(file)), path.join(outdir, PAGE)].map(pack));
+    ...styles.map((file) => `<link rel="stylesheet" href="${url(file)}" />`),
+    // Otherwise a browser asks for each file after it has read the one that imports it.
+    ...[...imported].map((file) => `<link rel="modulepreload" href="${url(file)}" />`),
+  ];
+  return withNames.replace("</head>", `${links.join("")}</head>`).replace(/>\s+</g, "><");
 }
 
-/** What a file imports without being asked, and what that imports. */
-function staticImports(outputs, file, found = new Set()) {
+/** Add the files that `file` imports at once, and their imports. */
+function addImports(outputs, file, found) {
   for (const { path: other, kind } of outputs[file].imports)
     if (kind === "import-statement" && !found.has(other)) {
       found.add(other);
-      staticImports(outputs, other, found);
+      addImports(outputs, other, found);
     }
-  return found;
 }
 
-/** Once here, and not with each request. */
-async function pack(file) {
-  const packed = await promisify(gzip)(await readFile(file), { level: constants.Z_BEST_COMPRESSION });
-  await writeFile(`${file}.gz`, packed);
+/** Compressed here, so that no request waits for it. */
+async function compress(file) {
+  await writeFile(`${file}.gz`, await promisify(gzip)(await readFile(file), { level: constants.Z_BEST_COMPRESSION }));
 }
 
-/** dist/console alone, when the rest of dist is not asked for. */
-async function refresh() {
-  const fresh = at(`.dist-console-${process.pid}`);
-  try {
-    await rm(fresh, { recursive: true, force: true });
-    await buildConsole(fresh);
-    await mkdir(at("dist"), { recursive: true });
-    await rm(at("dist/console"), { recursive: true, force: true });
-    await rename(fresh, at("dist/console"));
-  } finally {
-    await rm(fresh, { recursive: true, force: true });
-  }
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
+  const startedAt = Date.now();
+  await replaceFolder(at("dist/console"), buildConsole);
+  process.stderr.write(`built dist/console in ${Date.now() - startedAt} ms\n`);
 }
-
-async function main() {
-  const args = process.argv.slice(2);
-  const started = Date.now();
-  await refresh();
-  process.stderr.write(`built dist/console in ${Date.now() - started} ms\n`);
-  if (!args.includes("--serve")) return;
-  const { watch } = await import("node:fs");
-  let again;
-  const change = () => {
-    clearTimeout(again);
-    again = setTimeout(() => {
-      refresh().then(
-        () => process.stderr.write("built dist/console anew\n"),
-        (error) => process.stderr.write(`${error.message}\n`),
-      );
-    }, 100);
-  };
-  for (const folder of [APP, "adapters/koa-http-api/client"])
-    if (existsSync(at(folder))) watch(at(folder), { recursive: true }, change);
-  const rest = args.filter((word) => word !== "--serve");
-  const server = ["--import=tsx", "--conditions=@gantry/source", at(".ci/console-server.ts"), ...rest];
-  const child = spawn(process.execPath, server, { stdio: "inherit" });
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
-  const [code] = await once(child, "close");
-  process.exit(code ?? 0);
-}
-
-if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) await main();

@@ -2,7 +2,8 @@
 // runs before anything is installed.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { readFileSync, readdirSync, statSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { mkdir, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -42,43 +43,41 @@ export function installed() {
 
 /** Files below a folder, as paths from the root, sorted. */
 export function filesBelow(folder) {
-  const found = [];
-  const walk = (relative) => {
-    for (const entry of readdirSync(at(relative), { withFileTypes: true })) {
-      const name = `${relative}/${entry.name}`;
-      if (entry.isDirectory()) walk(name);
-      else if (entry.isFile()) found.push(name);
-    }
-  };
-  if (statSync(at(folder), { throwIfNoEntry: false })) walk(folder);
-  return found.sort();
+  if (!existsSync(at(folder))) return [];
+  const entries = readdirSync(at(folder), { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  const files = entries.map((entry) => path.relative(ROOT, path.join(entry.parentPath, entry.name)));
+  return files.map((file) => file.replaceAll("\\", "/")).sort();
+}
+
+/** Replace a folder by a new one, which `make` writes. Processes that use the old one keep their open files. */
+export async function replaceFolder(folder, make) {
+  const fresh = at(`.dist-${process.pid}`);
+  const old = `${fresh}-old`;
+  try {
+    await rm(fresh, { recursive: true, force: true });
+    await make(fresh);
+    if (existsSync(folder)) await rename(folder, old);
+    await mkdir(path.dirname(folder), { recursive: true });
+    await rename(fresh, folder);
+  } finally {
+    await Promise.all([fresh, old].map((each) => rm(each, { recursive: true, force: true })));
+  }
 }
 
 /** A digest of everything that the build is made from. */
 export function sourceDigest() {
   const hash = createHash("sha256");
-  const files = [
-    ...filesBelow("src"),
-    ...filesBelow("adapters"),
-    ".ci/build.mjs",
-    ".ci/console.mjs",
-    ".ci/pack.mjs",
-    ".ci/tsconfig.build.json",
-    "package.json",
-    "package-lock.json",
-    "tsconfig.json",
-  ];
-  for (const file of files)
-    hash
-      .update(`${file}\0`)
-      .update(readFileSync(at(file)))
-      .update("\0");
+  const scripts = filesBelow(".ci").filter((file) => !/\/(test|soak|nodes|eslint\.config|run)\b/.test(file));
+  const sources = ["src", "adapters"].flatMap(filesBelow);
+  const files = [...sources, ...scripts, "package.json", "package-lock.json", "tsconfig.json"];
+  for (const file of files) hash.update(`${file}\0`).update(readFileSync(at(file)));
   return hash.digest("hex");
 }
 
-/** What the build in dist was made from: `{ digest, types }`, or undefined when there is none. */
-export function buildStamp() {
-  return readJson(at("dist", ".stamp.json"));
+/** Whether dist is built from the present sources, and has declarations if `types` is set. */
+export function isBuilt(types = false) {
+  const stamp = readJson(at("dist", ".stamp.json"));
+  return stamp?.digest === sourceDigest() && (stamp.types || !types);
 }
 
 /** npm as this very npm runs, so that no other version on the path gets in. */
@@ -105,6 +104,14 @@ export function run(command, args, { stdio = "inherit", env = process.env, cwd =
     child.once("error", reject);
     child.once("close", (code) => resolve(code ?? 1));
   });
+}
+
+/** Wait for all of `parts`, promises by name, and then throw one error with the messages of those that failed. */
+export async function completeAll(parts) {
+  const results = await Promise.allSettled(Object.values(parts));
+  const failed = Object.keys(parts).flatMap((name, i) => (results[i].reason ? [[name, results[i].reason]] : []));
+  if (failed.length === 0) return results.map(({ value }) => value);
+  throw new Error(failed.map(([name, error]) => `${name}: ${error.message ?? error}`).join("\n"));
 }
 
 /** Install from the lock where that is needed. Everything goes to stderr: stdout belongs to what follows. */

@@ -1,11 +1,11 @@
 // `npm start`: make ready what is missing, then become the server in the folder where the command was given.
 import { existsSync } from "node:fs";
 import { pathToFileURL } from "node:url";
-import { at, buildStamp, checkNode, install, sourceDigest } from "./project.mjs";
+import { at, checkNode, install, isBuilt } from "./project.mjs";
 
 checkNode();
 await install();
-if (buildStamp()?.digest !== sourceDigest()) {
+if (!isBuilt()) {
   const { build } = await import("./build.mjs");
   process.stderr.write("building\n");
   await build({ types: false });

@@ -286,9 +286,11 @@ describe("the package, unpacked in a stranger's folder", () => {
 });
 
 describe("the build", () => {
-  it("serves the HTTP API as its source does, with less of the packages behind it", async () => {
+  it("serves the HTTP API as its source does, with parts of its packages deferred", async () => {
     // Without the condition of the other tests, what they import is the build.
-    const files = ["endpoints", "sse", "ending", "openapi"].map((name) => source(`test/koa-http-api/${name}.test.ts`));
+    const files = ["endpoints", "sse", "ending", "openapi"].map((name) =>
+      source(`test/unit/koa-http-api/${name}.test.ts`),
+    );
     const flags = SOURCE_FLAGS.filter((flag) => flag !== "--conditions=@gantry/source");
     const env = { ...process.env };
     delete env.NODE_TEST_CONTEXT;
@@ -304,10 +306,13 @@ describe("the build", () => {
 describe("what a start loads", () => {
   /** Parsing takes a millisecond for each 50 kB, a file half of one: whoever starts an agent waits for it. */
   const WHY =
-    "it is loaded at every start; import it where it is needed, or say in .ci/build.mjs what is loaded together " +
+    "it is loaded at every start; import it where it is needed, or say in .ci/chunks.mjs what is loaded together " +
     "(run.cjs, tools.cjs and seldom.cjs are deferred: something of theirs was used at once)";
 
-  /** Bounds are what it was when this was written, and a little more. */
+  /**
+   * Bounds are what it was when this was written, and a little more. Since the build leaves packages and package.json as
+   * they are, a start has 14 kB more of better-sqlite3 and 4 kB more of package.json; its CPU time did not change.
+   */
   function assertLight(loaded: Loaded, most: { files: number; bytes: number; packages: string[]; builtins: string[] }) {
     const bytes = [...loaded.files.values()].reduce((sum, size) => sum + size, 0);
     const list = [...loaded.files].map(([name, size]) => `${name} ${size}`).join(", ");
@@ -330,7 +335,7 @@ describe("what a start loads", () => {
 
   it("of `gantry serve`, to the listen line", async (t) => {
     const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
-    assertLight(loaded, { files: 4, bytes: 333_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+    assertLight(loaded, { files: 4, bytes: 339_000, packages, builtins: [...builtins, "http", ...LISTENING] });
   });
 
   it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
@@ -343,33 +348,26 @@ describe("what a start loads", () => {
       for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
     };
     const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
-    assertLight(loaded, { files: 4, bytes: 356_000, packages, builtins });
+    assertLight(loaded, { files: 4, bytes: 360_000, packages, builtins });
   });
 
-  it("of a first run over HTTP: Koa, its router and its parser of bodies in one file, without what nobody asks them for", () => {
+  it("of a first run over HTTP: Koa, its router and its parser of bodies in one file, without what is deferred", () => {
     const file = path.join(ROOT, "dist/chunks/api.cjs");
-    const never = [
-      "accepts",
-      "content-disposition",
-      "cookies",
-      "debug",
-      "depd",
-      "destroy",
-      "formidable",
-      "http-assert",
-    ];
-    const asked = ["@koa/router", "co-body", "koa", "koa-body", "path-to-regexp", "raw-body"];
     const found = packagesIn(file);
+    const used = ["@koa/router", "co-body", "koa", "koa-body", "path-to-regexp", "raw-body"];
     assert.deepEqual(
-      asked.filter((name) => !found.includes(name)),
+      used.filter((name) => !found.includes(name)),
       [],
-      "it is seen what is in it",
+      "the packages of the file are seen",
     );
+    // Packages that only deferred modules use: those of mime-types, formidable, iconv-lite, cookies, http-assert, and zod.
+    const deferred = ["mime-db", "dezalgo", "safer-buffer", "keygrip", "deep-equal", "zod"];
     assert.deepEqual(
-      [...never, "iconv-lite", "mime-db", "mime-types", "negotiator", "zod"].filter((name) => found.includes(name)),
+      deferred.filter((name) => found.includes(name)),
       [],
-      WHY,
+      "loaded by a first run; see .ci/packages.mjs",
     );
-    assert.ok(statSync(file).size <= 105_000, `${statSync(file).size} bytes: ${WHY}`);
+    // 266 kB in November 2026, with Koa and koa-body as npm has them.
+    assert.ok(statSync(file).size <= 272_000, `${statSync(file).size} bytes: ${WHY}`);
   });
 });

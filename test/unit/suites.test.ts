@@ -71,4 +71,13 @@ describe("the suites of tests", () => {
       [],
     );
   });
+
+  it("and the build are run by scripts of at most 1,400 lines", () => {
+    const scripts = readdirSync(path.join(ROOT, ".ci"), { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => path.join(entry.parentPath, entry.name));
+    const lines = scripts.map((file) => readFileSync(file, "utf8").split("\n").length - 1);
+    const sum = lines.reduce((total, count) => total + count, 0);
+    assert.ok(sum <= 1_400, `${sum} lines in .ci: remove something before you add more`);
+  });
 });

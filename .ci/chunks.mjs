@@ -1,0 +1,84 @@
+// The files of dist/chunks that a start or a first run loads, and the modules in each. CONTRIBUTING.md ("The build")
+// explains the fields; pack.mjs reads them. A module that no list names goes where it is imported.
+
+/** Each of `lines` is a folder and modules in it. */
+function chunk(name, needs, lines, fields) {
+  const modules = lines.flatMap((line) => {
+    const [folder, ...files] = line.split(" ");
+    return files.map((file) => `${folder}/${file.endsWith(".js") ? file : `${file}.ts`}`);
+  });
+  return { name, needs: needs.split(" "), modules, ...fields };
+}
+const deferred = (name, needs, lines) => chunk(name, needs, lines, { isDeferred: true });
+const separate = (name, lines) => chunk(name, "", lines, { isSeparate: true });
+
+/** The order is the order of loading: a chunk takes shared modules from earlier chunks. */
+export const CHUNKS = [
+  // Programs that import `gantry` do not need the command line, so nothing is shared with it.
+  separate("main", ["src/commands main"]),
+  chunk("serve", "", [
+    "src/commands serve",
+    "adapters/sqlite-driver index",
+    "adapters/ai-sdk-provider index presets",
+    "node_modules/better-sqlite3/lib index.js",
+    // Small modules that several of the chunks below share.
+    "src/models estimate usage",
+    "src/plugin serving",
+  ]),
+  chunk("http", "serve", ["src/http http-host", "adapters/koa-http-api index", "adapters/web-console index"]),
+  chunk("stdio", "serve", ["adapters/acp-stdio index"]),
+  deferred("prompt", "serve stdio", [
+    "adapters/acp-shared permission plan printed prompt prompt-input session-list shown spent updates",
+  ]),
+  // The first run. Modules of the provider that `serve` has already loaded are not repeated here.
+  deferred("run", "serve", [
+    "src/run active-run execution runs-here start",
+    "src/conversation messages stored-state",
+    "src/project git-head instructions skills",
+    "src/live live tail",
+    "src/sessions holder lease",
+    "src/tools all",
+    "adapters/ai-sdk-provider answer catalogue-entry claude efforts guard limits listing local-catalogue price-list",
+    "adapters/ai-sdk-provider price-updates prices specification unreadable writing",
+    // Most servers speak this protocol. A chunk of its own would slow down most first runs.
+    "adapters/ai-sdk-provider/wires openai",
+  ]),
+  chunk("google", "serve run", ["adapters/ai-sdk-provider/wires google"]),
+  chunk("anthropic", "serve run", ["adapters/ai-sdk-provider/wires anthropic"]),
+  chunk("openai-responses", "serve run", ["adapters/ai-sdk-provider/wires openai-responses"]),
+  chunk("offline", "serve", ["adapters/offline-provider index"]),
+  // The first tool call.
+  deferred("tools", "serve run", [
+    "src/run describe-call nested-instructions tool-calls",
+    "src/tools delete-path edit-file files keep-file grep-search patch-files patch-plan patch-text",
+    "src/tools read-file replace-file search-folder shell-output web-page write-file",
+    "src/files attachments by-handle by-name names opened-folder path-guard reach",
+    "src/hostile threads",
+    "src/base cut-text",
+    "src/processes clean-stream output-file outputs",
+  ]),
+  // Runs with clients that watch, questions, subagents, budgets.
+  deferred("live", "serve run", [
+    "src/run asks asks-of-helpers budget-check queue rule-check rules runs spawn spending structured",
+    "src/live plan watch",
+    "adapters/sqlite-driver asks",
+  ]),
+  // Everything that few processes do.
+  deferred("seldom", "serve run", [
+    "src/compaction fit follow-up summary",
+    "src/sessions fork helpers revert undo",
+    "src/history plan restore",
+    "adapters/ai-sdk-provider errors fault files from-ai-sdk module package-source",
+    "adapters/sqlite-driver dump",
+    "src/tools bash-jobs",
+    "src/processes job keeper kept-job",
+    "src/serve strangers tool-servers",
+    "src/run server-check",
+  ]),
+  chunk("sandbox", "serve", ["src/tools sandbox", "src/processes child"]),
+  chunk("api", "serve http", ["adapters/koa-http-api app"]),
+  // It needs much more of the schema package than all other chunks, so nothing is shared with it.
+  separate("openapi", ["adapters/koa-http-api openapi"]),
+  chunk("console", "serve http", ["adapters/web-console pages"]),
+  chunk("login", "serve http api console", ["adapters/web-console one-time-links"]),
+];

@@ -1,0 +1,73 @@
+// How packages are bundled where their own way would cost a first run more than 10 ms of CPU. Their text stays as it is.
+// Milliseconds are medians of 20 paired runs: CPU time, user and system, that a first run takes more without the line.
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+import { at } from "./project.mjs";
+
+/**
+ * Modules that other packages load and hardly call. Each becomes a file of dist/chunks that its first call loads. Only
+ * functions are exported, so nothing else of these modules may be used.
+ */
+const DEFERRED = [
+  "mime-types/index", // 49 ms; koa and others
+  "formidable/src/index", // 12 ms; koa-body
+  "iconv-lite/lib/index", // 11 ms; raw-body
+];
+/** The same for CommonJS modules that are a function or a class. */
+const DEFERRED_FUNCTIONS = ["cookies/index", "http-assert/index"]; // 12 ms together; koa
+/** Import statements that a module needs before its own. */
+const PRELUDES = {
+  // esbuild evaluates the CommonJS package `reflect-metadata` too late, since it lies in another file than tsyringe.
+  "tsyringe/dist/esm5/index.js": 'import "reflect-metadata";',
+  // The platform's `Headers` load all of its fetch: 37 ms of a first run with Anthropic, Google or OpenAI responses.
+  "@ai-sdk/provider-utils/dist/index.mjs": `import { Headers } from ${JSON.stringify(at(".ci/stand-ins/headers.mjs"))};`,
+};
+
+const filterOf = (names) => new RegExp(`[\\\\/]node_modules[\\\\/](${names.join("|").replaceAll("/", "[\\\\/]")})`);
+
+/** An esbuild plugin. The deferred modules that it met are `files`, with the names of their files in dist/chunks. */
+export function packages() {
+  const files = new Map();
+  const setup = (build) => {
+    const isDeferred = filterOf([...DEFERRED, ...DEFERRED_FUNCTIONS].map((name) => `${name}\\.js$`));
+    const isFunction = filterOf(DEFERRED_FUNCTIONS.map((name) => `${name}\\.js$`));
+    build.onLoad({ filter: isDeferred }, async ({ path: file }) => {
+      const words = path
+        .relative(at("node_modules"), file)
+        .replace(/\.js$/, "")
+        .split(/[\\/]|node_modules/);
+      const name = ["deferred", ...words.filter(Boolean)].join("-");
+      files.set(file, name);
+      const load = `loaded ??= require("./${name}.cjs")`;
+      return {
+        contents: isFunction.test(file) ? lazyFunction(load) : lazyFunctions(load, await import(pathToFileURL(file))),
+      };
+    });
+    build.onResolve({ filter: /^\.\/deferred-/ }, ({ path }) => ({ path, external: true }));
+    // koa-body completes its options by zod: 34 ms.
+    build.onResolve({ filter: /^zod$/ }, ({ importer }) =>
+      /[\\/]koa-body[\\/]/.test(importer) ? { path: at(".ci/stand-ins/zod.mjs") } : undefined,
+    );
+    for (const [name, statement] of Object.entries(PRELUDES))
+      build.onLoad({ filter: filterOf([name]) }, async ({ path: file }) => ({
+        contents: `${statement}\n${await readFile(file, "utf8")}`,
+      }));
+  };
+  return { files, plugin: { name: "packages", setup } };
+}
+
+/** The text of a module that is a function. Its first call evaluates `load`. */
+const lazyFunction = (load) =>
+  `let loaded; module.exports = function (...args) { ${load}; return new.target ? new loaded(...args) : loaded(...args); };`;
+
+/** The text of a module with the functions of `module`. Their first call evaluates `load`. */
+function lazyFunctions(load, module) {
+  // The exports of a CommonJS module are its default export.
+  const all = typeof module.default === "object" ? module.default : module;
+  const names = Object.keys(all).filter((name) => typeof all[name] === "function" && /^[\w$]+$/.test(name));
+  const lines = names.map(
+    (name, i) => `const f${i} = (...args) => (${load}).${name}(...args); export { f${i} as ${name} };`,
+  );
+  return ["let loaded;", ...lines].join("\n");
+}
