@@ -23,9 +23,10 @@ import {
 /** Limit for one test and for one process of tests, in ms. A hang ends here; a slow machine does not come near it. */
 const TEST_LIMIT_MS = 900_000;
 /** Processes of tests at a time. Half of a test is waiting for a socket, a process or a disk. */
-const CONCURRENCY = 4;
-/** Suites whose files share as many processes as run at a time: their tests start no process and count nothing process-wide. */
+const CONCURRENCY = 6;
+/** Suites whose files share processes: their tests start no process and count nothing process-wide. */
 const BATCHED = new Set(["unit"]);
+const BATCHES = 4;
 
 /**
  * Timers of the product do not hold a process up. A test that waits for one alone would end its process, and all tests of
@@ -149,7 +150,7 @@ function filesOf(part) {
 function batches(files, name) {
   const folder = path.join(CACHE, "batches");
   mkdirSync(folder, { recursive: true });
-  const count = Math.min(CONCURRENCY, files.length);
+  const count = Math.min(BATCHES, files.length);
   return Array.from({ length: count }, (_, batch) => {
     const file = path.join(folder, `${name}-${batch + 1}.mjs`);
     // Neighbours go to different batches: tests of one module take about the same time.

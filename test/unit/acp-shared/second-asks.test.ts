@@ -79,7 +79,7 @@ async function watches(peer: AcpPeer, session: string, elsewhere: Agent): Promis
 const choose = ({ toolCall }: Json) => (toolCall.title === "Change a" ? "allow_once" : "2");
 
 for (const [name, make] of STORES)
-  describe(`what a run asks, with several clients (${name})`, () => {
+  describe(`what a run asks, with several clients (${name})`, { concurrency: 4 }, () => {
     for (const where of ["this process", "another process"] as const)
       it(`the first answer counts, from ${where}; the others are told that it is over`, async (t) => {
         const { path: cwd } = await tempDir(t);

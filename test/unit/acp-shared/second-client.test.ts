@@ -76,7 +76,7 @@ function story(peer: AcpPeer, from = 0): string[] {
 const ended = ({ params }: Json) => params?.update?.sessionUpdate === "usage_update";
 
 for (const [name, make] of STORES)
-  describe(`a second client (${name})`, () => {
+  describe(`a second client (${name})`, { concurrency: 4 }, () => {
     for (const door of ["this process", "another process"] as const)
       it(`loads a session that runs in ${door} and goes on with it, without a gap or a repeat`, async (t) => {
         const { path: cwd } = await tempDir(t);
@@ -274,7 +274,7 @@ for (const [name, make] of STORES)
     });
   });
 
-describe("clients of one session", () => {
+describe("clients of one session", { concurrency: 4 }, () => {
   it("one that closes it ends its own view and prompt, not those of the other", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent, held } = processOn(t, new MemoryDriver(new MemoryStore()), [callTools(["wait", {}]), "done"]);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { describe, it, type TestContext } from "node:test";
+import { after, before, describe, it } from "node:test";
 import { Agent, builtinTools, type AgentEvent } from "gantry";
 import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/ai-sdk-provider";
 import { say, startFakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
@@ -8,8 +8,8 @@ import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { endOf, GOOD, RUN_FAULTS, type RunFault } from "../../helpers/run-faults.js";
 import { makeTempDir } from "../../helpers/temp.js";
 
-/** A run on a server that gives these answers, then good ones. */
-async function begin(t: TestContext, wire: WireName, steps: readonly FakeStep[], timeout?: number) {
+/** A server of one wire, and an agent that asks it. They serve one run at a time. */
+async function start(wire: WireName, timeout?: number) {
   const server = await startFakeModelServer({ fallback: say(GOOD), aside: say("A title") });
   const model = WIRE_MODELS[wire];
   const provider = new AiSdkProvider({
@@ -19,18 +19,22 @@ async function begin(t: TestContext, wire: WireName, steps: readonly FakeStep[],
   });
   const folder = await makeTempDir();
   const agent = new Agent({ providers: [provider], projectDir: folder.path, tools: builtinTools() });
-  t.after(async () => {
+  const run = (...steps: readonly FakeStep[]) => {
+    server.enqueue(...steps);
+    return agent.run({ message: "Say it.", provider: "lab", model: model.id, reasoningEffort: "low" });
+  };
+  const close = async (): Promise<void> => {
     await agent.close();
     await server.close();
     await folder.remove();
-  });
-  server.enqueue(...steps);
-  const run = await agent.run({ message: "Say it.", provider: "lab", model: model.id, reasoningEffort: "low" });
-  return { agent, server, folder, run };
+  };
+  return { agent, server, folder, run, close };
 }
 
-async function prove(t: TestContext, wire: WireName, { steps, ends, timeout }: RunFault): Promise<void> {
-  const { agent, server, run } = await begin(t, wire, steps, timeout);
+type Lab = Awaited<ReturnType<typeof start>>;
+
+async function prove({ agent, server, run: begin }: Lab, { steps, ends, timeout }: RunFault): Promise<void> {
+  const run = await begin(...steps);
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
   const texts = events.flatMap((event) => (event.type === "token" && event.text ? [event.text] : []));
@@ -39,7 +43,6 @@ async function prove(t: TestContext, wire: WireName, { steps, ends, timeout }: R
     assert.ok(output.endsWith(GOOD), output);
     assert.equal(output.trim(), texts.join("").trim());
     assert.equal(iterations, 1);
-    assert.equal(server.queued, 0);
     const retries = events.filter(({ type }) => type === "retry").length;
     // A machine that is busy may be silent for longer than was meant.
     assert.ok(timeout === undefined ? retries === steps.length : retries >= steps.length, String(retries));
@@ -48,6 +51,7 @@ async function prove(t: TestContext, wire: WireName, { steps, ends, timeout }: R
     await assert.rejects(run.result, { code: "provider", kind: ends });
     assert.equal(events.at(-1)?.type, "error");
   }
+  assert.equal(server.queued, 0);
   // What was told is stored, and nothing that did not come whole was done.
   const messages = await agent.sessions.messages(run.sessionId);
   const stored = messages.slice(1).flatMap(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")));
@@ -57,27 +61,44 @@ async function prove(t: TestContext, wire: WireName, { steps, ends, timeout }: R
   assert.deepEqual(server.violations, []);
 }
 
-// Two at a time: as many threads for project files are kept and used again.
-describe("a run", { concurrency: 2 }, () => {
+describe("a run", { concurrency: WIRES.length }, () => {
   for (const wire of WIRES) {
-    for (const fault of RUN_FAULTS) {
-      if (fault.except?.[wire] !== undefined) continue;
-      it(`on the wire ${wire} ${endOf(fault, wire)} after ${fault.name}`, (t) => prove(t, wire, fault));
-    }
+    describe(`on the wire ${wire}`, { concurrency: 1 }, () => {
+      let lab: Lab;
+      before(async () => {
+        lab = await start(wire);
+      });
+      after(() => lab.close());
+
+      for (const fault of RUN_FAULTS) {
+        if (fault.except?.[wire] !== undefined) continue;
+        it(`${endOf(fault, wire)} after ${fault.name}`, async () => {
+          if (fault.timeout === undefined) return prove(lab, fault);
+          const own = await start(wire, fault.timeout);
+          try {
+            await prove(own, fault);
+          } finally {
+            await own.close();
+          }
+        });
+      }
+    });
   }
 });
 
 describe("a run whose answers fail behind a tool's result", { concurrency: 2 }, () => {
   for (const wire of WIRES) {
     it(`goes on, in roles that the provider takes: ${wire}`, async (t) => {
-      const { agent, server, folder, run } = await begin(t, wire, [
+      const { agent, server, folder, run: begin, close } = await start(wire);
+      t.after(close);
+      const run = await begin(
         { say: [{ reasoning: "I write." }, { call: { name: "write", arguments: { path: "a.txt", content: "a" } } }] },
         { say: [] },
         { say: [{ reasoning: "Hm." }] },
         { say: [{ reasoning: "So." }, { text: ["It ", "is "] }, { reset: true }] },
         { say: [{ reasoning: "On." }, { call: { name: "write", arguments: { path: "b.txt", content: "b" } } }] },
         { say: [{ text: "It is " }, { error: { message: "Overloaded", type: "overloaded_error" } }] },
-      ]);
+      );
       const { output, iterations } = await run.result;
       assert.deepEqual([output, iterations], [`It is ${GOOD}`, 3]);
       assert.deepEqual([await folder.read("a.txt"), await folder.read("b.txt")], ["a", "b"]);

@@ -100,7 +100,7 @@ const ask =
   };
 
 for (const [name, make] of STORES)
-  describe(`what a run asks (${name})`, () => {
+  describe(`what a run asks (${name})`, { concurrency: 4 }, () => {
     for (const door of ["here", "there"] as const)
       it(`is answered by who watches ${door}, stored with who did`, async (t) => {
         const agents = await two(t, await make(t), { unattended: "wait" });

@@ -72,7 +72,7 @@ async function far(t: Hooks, script: readonly ScriptedStep[]) {
   return { agent, near, line, open, provider, run, said, stateOf };
 }
 
-describe("a run whose store goes away", () => {
+describe("a run whose store goes away", { concurrency: 4 }, () => {
   it("goes on when it is back before anything is to be stored", async (t) => {
     const { line, open, run, said } = await far(t, [waits, "done"]);
     const going = await run("hi");

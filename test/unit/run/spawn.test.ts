@@ -112,7 +112,7 @@ async function helpersIn(agent: Agent, { sessionId }: Run): Promise<Session[]> {
   return (await agent.sessions.list({ spawnedBy: sessionId })).sessions;
 }
 
-describe("a helper", () => {
+describe("a helper", { concurrency: 4 }, () => {
   it("has a session of its own, which tells who asked for it and is in no list", async (t) => {
     const { agent, provider } = await family(t, [callTools(task())]);
     const run = await agent.run({ message: "go" });

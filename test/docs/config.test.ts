@@ -4,8 +4,8 @@ import { join, sep } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Ajv } from "ajv";
-import { COMMAND, configSchema, documents, withVersion } from "../../helpers/config-documents.js";
-import { refusalOf } from "../../helpers/wrong-values.js";
+import { COMMAND, configSchema, documents, withVersion } from "../helpers/config-documents.js";
+import { refusalOf } from "../helpers/wrong-values.js";
 
 describe("what is told of the config is made from the options themselves", () => {
   it("tables, JSON Schema, messages", async () => {
@@ -21,7 +21,7 @@ describe("what is told of the config is made from the options themselves", () =>
   });
 
   it("no page, example or file keeps the version of yesterday", async () => {
-    const root = fileURLToPath(new URL("../../..", import.meta.url));
+    const root = fileURLToPath(new URL("../..", import.meta.url));
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
     const next = "12.34.56-next.7";
     const old = new RegExp(`(?<![\\d.])${version.replaceAll(".", "\\.")}(?![\\d.](?!tgz))`);

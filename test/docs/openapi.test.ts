@@ -4,16 +4,16 @@ import { describe, it } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { defineTool, MemoryDriver } from "gantry";
 import { callTools, type ScriptedStep } from "gantry/testing";
-import { checkEvent, checkExchange, documented, seen } from "../../helpers/api-contract.js";
-import { EventPage, eventsOf } from "../../helpers/event-page.js";
-import { gate, waitTool } from "../../helpers/gate.js";
-import { until } from "../../helpers/lab.js";
-import type { Hooks } from "../../helpers/temp.js";
-import { startApi, type Api } from "../../helpers/http-api.js";
-import { editTool, failTool } from "../../helpers/http-api-tools.js";
+import { checkEvent, checkExchange, documented, seen } from "../helpers/api-contract.js";
+import { EventPage, eventsOf } from "../helpers/event-page.js";
+import { gate, waitTool } from "../helpers/gate.js";
+import { until } from "../helpers/lab.js";
+import type { Hooks } from "../helpers/temp.js";
+import { startApi, type Api } from "../helpers/http-api.js";
+import { editTool, failTool } from "../helpers/http-api-tools.js";
 
 const read = async (file: string) =>
-  JSON.parse(await readFile(new URL(`../../../${file}`, import.meta.url), "utf8")) as Record<string, unknown>;
+  JSON.parse(await readFile(new URL(`../../${file}`, import.meta.url), "utf8")) as Record<string, unknown>;
 
 describe("GET /api/openapi.json", () => {
   it("is the document that lies in docs, valid by somebody else's word", async (t) => {

@@ -1,0 +1,17 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { Agent } from "gantry";
+import { say, ScriptedProvider } from "gantry/testing";
+
+it("a schema whose pattern hangs ends the run, and nothing else", async (t) => {
+  const provider = new ScriptedProvider([say(JSON.stringify(`${"a".repeat(40)}!`))]);
+  const agent = new Agent({ providers: [provider], projectInstructions: false });
+  t.after(() => agent.close());
+  const run = await agent.run({ message: "x", outputSchema: { type: "string", pattern: "^(a+)+$" } });
+  await assert.rejects(run.result, { code: "output_schema", message: /takes over 5 s/ });
+  const messages = await agent.sessions.messages(run.sessionId);
+  assert.deepEqual(
+    messages.map(({ finished }) => finished),
+    [true, true],
+  );
+});
