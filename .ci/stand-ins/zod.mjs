@@ -5,7 +5,6 @@ const field = (fallback) => ({ optional: () => field(fallback), default: field, 
 export const z = {
   ...Object.fromEntries(["array", "boolean", "enum", "number", "string", "union"].map((type) => [type, () => field()])),
   object: (fields) => ({
-    parse: (values) =>
-      Object.fromEntries(Object.entries(fields).map(([name, { read }]) => [name, read(values[name])])),
+    parse: (values) => Object.fromEntries(Object.entries(fields).map(([name, { read }]) => [name, read(values[name])])),
   }),
 };
