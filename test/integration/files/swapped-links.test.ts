@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { mkdir, readdir, rename, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { builtinTools } from "gantry";
+import { PathGuard } from "../../../src/files/path-guard.js";
+import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+
+describe("links that are swapped while files are opened", () => {
+  it("never reads what a symbolic link is swapped to meanwhile", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    await mkdir(project);
+    const secret = join(folder.path, "secret");
+    await writeFile(secret, "SECRET");
+    await writeFile(join(project, "good"), "good");
+    const guard = await PathGuard.create({ roots: [project], denied: [] });
+    let swapping = true;
+    const swaps = (async () => {
+      for (let i = 0; swapping; i++) {
+        await symlink(i % 2 ? secret : join(project, "good"), join(project, "next"));
+        await rename(join(project, "next"), join(project, "file"));
+      }
+    })();
+    const outcomes = { good: 0, refused: 0 };
+    for (let i = 0; i < 200; i++) {
+      try {
+        const file = await guard.openFile(join(project, "file"));
+        assert.equal(await file.handle.readFile("utf8"), "good");
+        await file.handle.close();
+        outcomes.good++;
+      } catch (error) {
+        if ((error as { code?: string }).code !== "path") throw error;
+        outcomes.refused++;
+      }
+    }
+    swapping = false;
+    await swaps;
+    assert.equal(outcomes.good + outcomes.refused, 200);
+  });
+
+  it("never writes into a folder that is swapped for a link meanwhile", async () => {
+    await using folder = await temporaryFolder();
+    const project = join(folder.path, "project");
+    const outside = join(folder.path, "outside");
+    await mkdir(join(project, "real"), { recursive: true });
+    await mkdir(outside);
+    await symlink(outside, join(project, "evil"));
+    const write = builtinTools().find((tool) => tool.name === "write")!;
+    let swapping = true;
+    const swaps = (async () => {
+      while (swapping) {
+        await rename(join(project, "real"), join(project, "sub")).catch(() => undefined);
+        await rename(join(project, "sub"), join(project, "real")).catch(() => undefined);
+        await rename(join(project, "evil"), join(project, "sub")).catch(() => undefined);
+        await rename(join(project, "sub"), join(project, "evil")).catch(() => undefined);
+      }
+    })();
+    for (let i = 0; i < 60; i++)
+      await callTool(write, { path: `sub/${i}.txt`, content: "x" }, toolContext(project)).catch(() => undefined);
+    swapping = false;
+    await swaps;
+    assert.deepEqual(await readdir(outside), []);
+  });
+});
