@@ -288,9 +288,10 @@ describe("the package, unpacked in a stranger's folder", () => {
 describe("the build", () => {
   it("serves the HTTP API as its source does, with parts of its packages deferred", async () => {
     // Without the condition of the other tests, what they import is the build.
-    const files = ["endpoints", "sse", "ending", "openapi"].map((name) =>
-      source(`test/unit/koa-http-api/${name}.test.ts`),
-    );
+    const files = [
+      ...["endpoints", "sse", "ending"].map((name) => source(`test/unit/koa-http-api/${name}.test.ts`)),
+      source("test/docs/openapi.test.ts"),
+    ];
     const flags = SOURCE_FLAGS.filter((flag) => flag !== "--conditions=@gantry/source");
     const env = { ...process.env };
     delete env.NODE_TEST_CONTEXT;

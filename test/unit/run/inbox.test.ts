@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, type Message, type SessionDriver } from "gantry";
+import { Agent, MemoryDriver, silentLogger, type Message, type SessionDriver } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { Inbox } from "../../../src/run/inbox.js";
 import { STORES } from "../../helpers/stores.js";
 import { cancelled } from "../../helpers/cancelled.js";
 import { turns } from "../../helpers/fake-time.js";
@@ -71,6 +72,44 @@ it("a hint that comes before a new session is there, for nothing, ends no run", 
   const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [], projectDir });
   t.after(() => agent.close());
   assert.equal((await (await agent.run({ message: "hi" })).result).output, "done");
+});
+
+it("what comes while an inbox looks is found by a second look", async (t) => {
+  const driver = new MemoryDriver();
+  const { instructions } = driver;
+  const isLooking = gate();
+  let looks = 0;
+  driver.instructions = async (id) => {
+    const found = await instructions.call(driver, id);
+    looks += 1;
+    if (looks === 1) await isLooking.wait();
+    return found;
+  };
+  const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [] });
+  t.after(() => agent.close());
+  const { sessionId } = await (await agent.run({ message: "hi" })).result;
+  looks = 0;
+  const options = { runId: "r", sessionId, store: driver, cancel: new AbortController(), logger: silentLogger };
+  const inbox = new Inbox(options);
+  const looked = inbox.look();
+  await isLooking.reached;
+  await driver.instruct({
+    id: "i",
+    kind: "steer",
+    text: "wait",
+    sessionId,
+    runId: "r",
+    createdAt: "2026-01-01T00:00:00.000Z",
+  });
+  void inbox.look();
+  isLooking.open();
+  await looked;
+  await until(() => looks === 2);
+  await inbox.close();
+  assert.deepEqual(
+    inbox.takeSteering().map(({ text }) => text),
+    ["wait"],
+  );
 });
 
 for (const [name, make] of STORES)

@@ -25,7 +25,8 @@ async function busy(t: Hooks, driver: () => SessionDriver, { concurrentRuns = 51
   const open = gate();
   const provider = new ScriptedProvider([waits, ...Array<ScriptedStep>(20).fill("done")]);
   const { driver: first, answered } = observed(driver());
-  const agents = [first, driver()].map(
+  const second = driver();
+  const agents = [first, second].map(
     (one) =>
       new Agent({
         driver: one,
@@ -62,7 +63,7 @@ async function busy(t: Hooks, driver: () => SessionDriver, { concurrentRuns = 51
       .filter(({ role }: Message) => role === "user")
       .map(({ parts }) => parts.map((part) => ("text" in part ? part.text : part.type)).join(""));
   const stateOf = async (id: string) => (await there.runs.get(id))?.state;
-  return { here, there, open, under, sessionId, queued, said, stateOf, answered };
+  return { here, there, second, open, under, sessionId, queued, said, stateOf, answered };
 }
 
 for (const [name, make] of STORES)
@@ -100,6 +101,27 @@ for (const [name, make] of STORES)
       }
       assert.deepEqual(await here.runs.list({ states: ["queued", "interrupted"] }), []);
       assert.equal(await stateOf(under.id), "finished");
+    });
+
+    it("wait for those before them, also for those of a process that looks later", async (t) => {
+      const { here, there, second, open, under, queued, said, answered } = await busy(t, await make(t));
+      const first = await queued(there, "m0");
+      const looksLater = gate();
+      const { runs } = second;
+      second.runs = async (query) => {
+        await looksLater.wait();
+        return runs.call(second, query);
+      };
+      const next = await queued(here, "m1");
+      const looked = answered("runs", (all) => all.every(({ run }) => run.state === "queued"));
+      open.open();
+      await under.result;
+      await looked;
+      await answered("runs");
+      assert.equal((await here.runs.get(next.id))?.state, "queued");
+      looksLater.open();
+      await Promise.all([first.outcome, next.outcome]);
+      assert.deepEqual(await said(), ["first", "m0", "m1"]);
     });
 
     it("leave it when they are cancelled, by their signal or by anybody, and those behind them come nearer", async (t) => {
