@@ -131,6 +131,29 @@ describe("permission rules", () => {
     assert.deepEqual(told.map(short), ["denied", "denied", "nobody", "ran"]);
   });
 
+  it("that deny what a call does hold, whatever a rule says of what it reads", async (t) => {
+    const copying = defineTool({
+      name: "copy",
+      description: "Copies a file.",
+      kind: "edit",
+      describe: (_, project) => ({
+        title: "copy",
+        locations: [{ path: join(project, "b.ts") }],
+        reads: [{ path: join(project, "src/a.ts") }],
+      }),
+      run: () => "done",
+    });
+    const rules: PermissionRule[] = [
+      { tool: "copy", path: "b.ts", action: "deny" },
+      { tool: "read", path: "src/**", action: "ask" },
+    ];
+    const of = async (...used: PermissionRule[]) =>
+      (await outcome(t, used, [["copy", {}]], { tools: [copying], unattended: "allow" })).told.map(short);
+    assert.deepEqual(await of(...rules), ["denied"]);
+    assert.deepEqual(await of({ ...rules[1]!, action: "deny" }), ["denied"]);
+    assert.deepEqual(await of(), ["ran"]);
+  });
+
   it("let a person alone say yes to what a rule may forbid, whatever is allowed where nobody is there", async (t) => {
     const deny: PermissionRule = { tool: "bash", match: "touch *", action: "deny" };
     const calls: Call[] = [

@@ -1,0 +1,14 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { toolName } from "../../../adapters/mcp-tools/names.js";
+
+it("a tool of a server is called by its own name, where models take that", () => {
+  assert.equal(toolName("files", "read_file"), "files__read_file");
+  assert.equal(toolName("files", "x".repeat(57)), `files__${"x".repeat(57)}`);
+  // Models take 64 characters, of few kinds; a hash keeps names apart that would become the same.
+  const changed = ["x".repeat(58), `${"x".repeat(58)}y`, "read.file", "read/file"].map((name) =>
+    toolName("files", name),
+  );
+  assert.equal(new Set(changed).size, 4);
+  for (const name of changed) assert.match(name, /^files__[A-Za-z0-9_-]{1,57}$/);
+});
