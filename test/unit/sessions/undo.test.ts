@@ -400,6 +400,10 @@ describe("undo", () => {
     assert.deepEqual(await texts(plain.agent, plain.id()), []);
     await plain.run();
     assert.equal((await texts(plain.agent, plain.id())).length, 2, "a session that was emptied goes on");
+    await plain.run(["write", { path: "a.txt", content: "three\n" }]);
+    const forced = await plain.agent.sessions.undo(plain.id(), { force: true });
+    assert.deepEqual(told(forced, plain.folder), ["lost a.txt"]);
+    assert.equal((await texts(plain.agent, plain.id())).length, 2);
   });
 
   it("brings a folder back that a file replaced, a file that a link replaced, and what is no text", async (t) => {
