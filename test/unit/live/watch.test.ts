@@ -109,3 +109,21 @@ describe("who watches a session sees what is stored, whatever happens", () => {
         assert.equal(again.state?.session.id, session.id);
       });
 });
+
+it("a watch says once that its session was deleted, and ends", async (t) => {
+  const agent = new Agent({ providers: [new ScriptedProvider([])], tools: [] });
+  t.after(() => agent.close());
+  const { id } = await agent.sessions.create();
+  const types: string[] = [];
+  let hasEnded = false;
+  const watching = (async () => {
+    for await (const { type } of agent.sessions.watch(id)) {
+      types.push(type);
+      if (types.length === 1) await agent.sessions.delete(id);
+    }
+    hasEnded = true;
+  })();
+  await until(() => hasEnded);
+  await watching;
+  assert.deepEqual(types, ["state", "deleted"]);
+});
