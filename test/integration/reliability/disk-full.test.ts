@@ -72,7 +72,14 @@ describe("a full disk", { concurrency: true }, () => {
 
       // Streams tell it too: before they begin as plain answers, later as their last event.
       const big = { message: "y".repeat(100_000), stream: true };
-      const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(big) });
+      const begin = () => server.fetch("/api/run", { method: "POST", body: JSON.stringify(big) });
+      let response = await begin();
+      // The store may have tidied up meanwhile, and has room for a few more.
+      for (let more = 0; response.status === 200; more += 1) {
+        assert.ok(more < 50, "the disk never fills");
+        await response.text();
+        response = await begin();
+      }
       assert.deepEqual([response.status, await response.json()], [500, { error: FULL, code: "store_full" }]);
       models.fallback = { say: [{ text: Array.from({ length: 400 }, () => "z".repeat(2_000)) }] };
       const spoken = await stream(server, { message: "small", session_id: first.sessionId }).catch(
