@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { chmod, mkdir, readdir, readFile, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -252,10 +253,11 @@ describe("multiedit", () => {
 
 describe("edits that grow", () => {
   it("are refused before they are built, also when each of many doubles the file", async () => {
-    await using p = await project("ab".repeat(1_000));
-    const doubles = Array.from({ length: 200 }, (_, i) => ({
-      old_string: i % 2 ? "b" : "a",
-      new_string: i % 2 ? "baa" : "abb",
+    const block = `a${"x".repeat(999)}`;
+    await using p = await project(block.repeat(2));
+    const doubles = Array.from({ length: 200 }, () => ({
+      old_string: "a",
+      new_string: `${block}a`,
       replace_all: true,
     }));
     const before = process.memoryUsage().rss;
@@ -264,12 +266,12 @@ describe("edits that grow", () => {
       /edit \d+ of 200; none was applied\): the file would have more bytes than edit takes/,
     );
     assert.ok(process.memoryUsage().rss - before < 256 * 1024 * 1024);
-    const one = { path: "a.ts", old_string: "a", new_string: "x".repeat(20_000), replace_all: true };
+    const one = { path: "a.ts", old_string: "a", new_string: "x".repeat(6_000_000), replace_all: true };
     await assert.rejects(
       callTool(tool("edit"), one, p.context),
       /the file would have more bytes than edit takes \(10485760\)/,
     );
-    assert.equal(await p.now(), "ab".repeat(1_000));
+    assert.equal(await p.now(), block.repeat(2));
   });
 });
 
@@ -301,4 +303,15 @@ describe("write", () => {
     await writes;
     assert.deepEqual(await readdir(p.context.projectDir), ["a.ts"]);
   });
+});
+
+it("leaves alone what somebody else saves between the look and the change", async () => {
+  await using p = await project("old 0\n");
+  const { signal } = new AbortController();
+  let saves = 0;
+  // The tool asks it last when the new text is made, just before the change.
+  signal.throwIfAborted = () => writeFileSync(p.file, `old ${++saves}\n`);
+  const args = { path: "a.ts", old_string: "old", new_string: "new" };
+  await assert.rejects(callTool(tool("edit"), args, { ...p.context, signal }), /changed just now\. Read it again/);
+  assert.equal(await p.now(), `old ${saves}\n`);
 });
