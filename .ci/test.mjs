@@ -26,6 +26,7 @@ const TEST_LIMIT_MS = 900_000;
 const CONCURRENCY = 6;
 /** Suites whose files share processes: their tests start no process and count nothing process-wide. */
 const BATCHED = new Set(["unit"]);
+/** Processes that share them. Each loads the sources anew, for 10 to 19 s of CPU time. */
 const BATCHES = 4;
 
 /**

@@ -309,7 +309,7 @@ it("leaves alone what somebody else saves between the look and the change", asyn
   await using p = await project("old 0\n");
   const { signal } = new AbortController();
   let saves = 0;
-  // The tool asks it last when the new text is made, just before the change.
+  // The tool checks its signal after it has made the new text and before it looks at the file again.
   signal.throwIfAborted = () => writeFileSync(p.file, `old ${++saves}\n`);
   const args = { path: "a.ts", old_string: "old", new_string: "new" };
   await assert.rejects(callTool(tool("edit"), args, { ...p.context, signal }), /changed just now\. Read it again/);
