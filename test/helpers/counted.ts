@@ -2,6 +2,7 @@ import fs from "node:fs";
 import fsPromises from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import Sqlite from "better-sqlite3";
+import { keep, prepare } from "../../adapters/sqlite-driver/kept.js";
 
 /** What is done to SQLite and to files from now on, in words that a difference of two lists is read by. */
 export class Counted {
@@ -12,7 +13,7 @@ export class Counted {
   #counting = false;
 
   constructor() {
-    const statement = Object.getPrototypeOf(new Sqlite(":memory:").prepare("SELECT 1")) as object;
+    const statement = Object.getPrototypeOf(prepare(keep(new Sqlite(":memory:")), "SELECT 1")) as object;
     for (const name of ["run", "get", "all", "iterate"])
       wrap(
         statement,

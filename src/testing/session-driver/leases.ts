@@ -153,6 +153,8 @@ export const leaseRules: readonly Rule[] = [
       const first = await leaseOf(driver, "a", "h1");
       await other.instruct(anInstruction("i1", "a"));
       await other.instruct(anInstruction("i2", "a"));
+      await other.instruct(anInstruction("withdrawn", "a"));
+      await other.withdraw("withdrawn");
       const none = await driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] }));
       assert.deepEqual(none, [], "the lease was not given back");
       const last = change({ fence: first.fence, add: [aMessage("a", 2)], followed: ["i1"], release: true });

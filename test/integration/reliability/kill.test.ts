@@ -4,6 +4,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
+import { keep, readPragma } from "../../../adapters/sqlite-driver/kept.js";
 import type { SessionDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
@@ -47,9 +48,9 @@ async function storedNumbers(store: SessionDriver, sessionId: string): Promise<n
 
 const CHECKS: Record<string, (home: string) => Promise<void>> = {
   sqlite: (home) => {
-    const db = new Sqlite(join(home, "sessions.db"));
+    const db = keep(new Sqlite(join(home, "sessions.db")));
     try {
-      assert.equal(db.pragma("integrity_check", { simple: true }), "ok");
+      assert.equal(readPragma(db, "integrity_check"), "ok");
     } finally {
       db.close();
     }

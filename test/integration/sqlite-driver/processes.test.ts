@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
+import { keep, readPragma } from "../../../adapters/sqlite-driver/kept.js";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../../helpers/child.js";
@@ -29,9 +30,9 @@ describe("SqliteDriver in several processes", () => {
     return driver;
   };
   const integrity = (path: string): unknown => {
-    const db = new Sqlite(path);
+    const db = keep(new Sqlite(path));
     try {
-      return db.pragma("integrity_check", { simple: true });
+      return readPragma(db, "integrity_check");
     } finally {
       db.close();
     }

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
+import { keep, prepare, readPragma, setPragma } from "../../../adapters/sqlite-driver/kept.js";
 import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { APPLICATION_ID, MIGRATIONS, VERSION } from "../../../adapters/sqlite-driver/schema.js";
@@ -72,8 +73,8 @@ describe("the file of SqliteDriver", () => {
 
   it("of a newer version is refused, untouched", async () => {
     await (await opened()).close();
-    const db = new Sqlite(path);
-    db.pragma(`user_version = ${VERSION + 1}`);
+    const db = keep(new Sqlite(path));
+    setPragma(db, `user_version = ${VERSION + 1}`);
     db.close();
     await refused(/newer gantry/);
   });
@@ -81,8 +82,8 @@ describe("the file of SqliteDriver", () => {
   it("of a newer version whose version is still in the log is refused too", async () => {
     const driver = await opened();
     await driver.close();
-    const db = new Sqlite(path);
-    db.pragma(`user_version = ${VERSION + 1}`);
+    const db = keep(new Sqlite(path));
+    setPragma(db, `user_version = ${VERSION + 1}`);
     const second = new SqliteDriver({ path });
     await assert.rejects(second.open(), (error) => hasCode(error, "store") && /newer gantry/.test(error.message));
     db.close();
@@ -90,20 +91,27 @@ describe("the file of SqliteDriver", () => {
 
   it("of version 1 is brought to this one, with all that was in it, and runs can be stored", async () => {
     await mkdir(join(folder, "home"));
-    const old = new Sqlite(path);
+    const old = keep(new Sqlite(path));
     old.exec(MIGRATIONS[0] ?? "");
-    old.pragma(`application_id = ${APPLICATION_ID}`);
-    old.pragma("user_version = 1");
+    setPragma(old, `application_id = ${APPLICATION_ID}`);
+    setPragma(old, "user_version = 1");
     const session = aSession("a", { alias: "x", title: "Old", lastSeq: 2 });
     const { id, alias, title, projectDir, createdAt, updatedAt } = session;
-    old
-      .prepare("INSERT INTO sessions VALUES (1, ?, ?, ?, 0, 'lab', 'm1', 'low', ?, '', ?, 0, 2, ?, ?, 0, 0, 0, 0, '')")
-      .run(id, alias, title, projectDir, id, createdAt, updatedAt);
+    prepare(
+      old,
+      "INSERT INTO sessions VALUES (1, ?, ?, ?, 0, 'lab', 'm1', 'low', ?, '', ?, 0, 2, ?, ?, 0, 0, 0, 0, '')",
+    ).run(id, alias, title, projectDir, id, createdAt, updatedAt);
     const messages = [aMessage("a", 1), growing("a", 2)];
     for (const { seq, finished, id, role, createdAt, parts } of messages)
-      old
-        .prepare("INSERT INTO messages VALUES (?, 1, 1, ?, '', ?, ?, ?, '', '', 0, ?, ?)")
-        .run(seq, seq, Number(finished), id, role, createdAt, JSON.stringify(parts));
+      prepare(old, "INSERT INTO messages VALUES (?, 1, 1, ?, '', ?, ?, ?, '', '', 0, ?, ?)").run(
+        seq,
+        seq,
+        Number(finished),
+        id,
+        role,
+        createdAt,
+        JSON.stringify(parts),
+      );
     // Parts were numbered with gaps, where the answer had a part without text.
     for (const [part, type, text] of [
       [1, "reasoning", "h"],
@@ -111,10 +119,12 @@ describe("the file of SqliteDriver", () => {
       [3, "text", "so "],
       [3, "text", "far"],
     ] as const)
-      old
-        .prepare("INSERT INTO pieces (message, part, type, text) VALUES (2, ?, ?, ?)")
-        .run(part, type, JSON.stringify(text));
-    old.prepare("INSERT INTO leases VALUES ('a', 7, 'h', ?, 0)").run(JSON.stringify(aHolder("h")));
+      prepare(old, "INSERT INTO pieces (message, part, type, text) VALUES (2, ?, ?, ?)").run(
+        part,
+        type,
+        JSON.stringify(text),
+      );
+    prepare(old, "INSERT INTO leases VALUES ('a', 7, 'h', ?, 0)").run(JSON.stringify(aHolder("h")));
     old.exec("UPDATE fence SET last = 7");
     old.close();
 
@@ -128,16 +138,16 @@ describe("the file of SqliteDriver", () => {
     await driver.write("a", change({ add: [aMessage("a", 3)], runs: [run], fence: lease.fence }));
     assert.deepEqual(await driver.run("r1"), { run, holder: aHolder("h2") });
     await driver.close();
-    const db = new Sqlite(path);
-    assert.equal(db.pragma("user_version", { simple: true }), VERSION);
-    assert.equal(db.pragma("integrity_check", { simple: true }), "ok");
+    const db = keep(new Sqlite(path));
+    assert.equal(readPragma(db, "user_version"), VERSION);
+    assert.equal(readPragma(db, "integrity_check"), "ok");
     db.close();
   });
 
   it("of another program is refused, untouched", async () => {
     await (await opened()).close();
     await rm(path);
-    const db = new Sqlite(path);
+    const db = keep(new Sqlite(path));
     db.exec("CREATE TABLE bookmarks (url TEXT)");
     db.close();
     await refused(/another program/);
@@ -253,19 +263,19 @@ describe("the file of SqliteDriver", () => {
 
   it("says that it is ours, and every connection has its pragmas", async () => {
     await (await opened()).close();
-    const db = new Sqlite(path);
-    assert.equal(db.pragma("application_id", { simple: true }), APPLICATION_ID);
-    assert.equal(db.pragma("user_version", { simple: true }), VERSION);
-    assert.equal(db.pragma("journal_mode", { simple: true }), "wal");
+    const db = keep(new Sqlite(path));
+    assert.equal(readPragma(db, "application_id"), APPLICATION_ID);
+    assert.equal(readPragma(db, "user_version"), VERSION);
+    assert.equal(readPragma(db, "journal_mode"), "wal");
     db.close();
   });
 
   it("answers lists, pages and the newest of a chain from indexes, without sorting", async () => {
     await (await opened()).close();
-    const db = new Sqlite(path);
+    const db = keep(new Sqlite(path));
     const plan = (sql: string): string => {
       const values = Array.from({ length: (sql.match(/\?/g) ?? []).length }, () => 1);
-      const steps = db.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[];
+      const steps = prepare(db, `EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[];
       return steps.map((step) => step.detail).join("; ");
     };
     const queries = [
