@@ -212,6 +212,8 @@ export class Sandbox {
       if (real !== undefined && isInside(real, "/run")) plan.keep(real);
     }
     if (home !== undefined && plan.isHidden(home)) plan.keep(home);
+    // It checks the syntax of edits here, wherever it is installed.
+    if (plan.isHidden(process.execPath)) plan.keep(process.execPath);
 
     const allowed = [project, ...more, ...allowedRoots];
     // Without the network there is nothing to download. Few have many of them: what is missing is found so at a hundredth of the price.
