@@ -33,6 +33,8 @@ const STEPS = [
   ["browser/live/page", { BROWSERS: "all" }],
   ["integration/live/doors", { DOORS: "all" }],
   // Hostile input.
+  ["unit/hostile/apply-edit", { FUZZ_RUNS: 100_000 }],
+  ["unit/hostile/apply-chunks", { FUZZ_RUNS: 100_000 }],
   ["integration/reliability/mutations", { FRAMES: 5_000 }],
   ["integration/hostile/command-line", { TEXTS: 10_000 }],
   ["integration/files/race", { CALLS: 10_000 }],

@@ -140,8 +140,3 @@ export async function processes(text: string): Promise<number> {
   const { stdout } = await promisify(execFile)("pgrep", ["-fc", "--", text]).catch(() => ({ stdout: "0" }));
   return Number(stdout);
 }
-
-/** Of the environment, or random; print it, so that a failure can be had again. */
-export function seedOf(): number {
-  return Number(process.env["SEED"] ?? Math.floor(Math.random() * 1e9));
-}

@@ -1,3 +1,8 @@
+/** The seed of random tests: SEED, or the same each time, so that a test fails for a change alone. The soak tries others. */
+export function seedOf(): number {
+  return Number(process.env["SEED"] ?? 1);
+}
+
 /** Numbers between 0 and 1 that a seed determines (mulberry32). */
 export function randomOf(seed: number): () => number {
   let state = seed;

@@ -36,6 +36,11 @@ describe("the suites of tests", () => {
     assert.deepEqual(wrong, []);
   });
 
+  it("use fast-check with the seed of all random tests", () => {
+    const wrong = files.filter((file) => file.endsWith(".ts") && /from "fast[-]check"/.test(read(file)));
+    assert.deepEqual(wrong, ["test/helpers/properties.ts"]);
+  });
+
   it("measure the process in test/isolated only, where a file has a process to itself", () => {
     const self = "test/unit/suites.test.ts";
     const wrong = tests.filter((file) => file.startsWith("test/unit/") && file !== self);

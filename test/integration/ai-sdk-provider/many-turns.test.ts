@@ -6,9 +6,8 @@ import { Agent, builtinTools } from "gantry";
 import { AiSdkProvider, WIRES } from "gantry/adapters/ai-sdk-provider";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { say, startFakeModelServer, type FakeRequest, type FakeStep } from "../../helpers/fake-model-server.js";
-import { seedOf } from "../../helpers/lab.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
-import { randomOf } from "../../helpers/random.js";
+import { randomOf, seedOf } from "../../helpers/random.js";
 import { makeTempDir } from "../../helpers/temp.js";
 
 const TURNS = Number(process.env["TURNS"] ?? 20);

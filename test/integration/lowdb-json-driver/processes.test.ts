@@ -6,8 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../../helpers/child.js";
-import { seedOf } from "../../helpers/lab.js";
-import { randomOf } from "../../helpers/random.js";
+import { randomOf, seedOf } from "../../helpers/random.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 2);
 const SEED = seedOf();

@@ -5,8 +5,8 @@ import { it } from "node:test";
 import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
 import { say } from "../../helpers/fake-model-server.js";
 import { wire } from "../../helpers/http.js";
-import { ask, lab, labConfig, seedOf, until } from "../../helpers/lab.js";
-import { randomOf } from "../../helpers/random.js";
+import { ask, lab, labConfig, until } from "../../helpers/lab.js";
+import { randomOf, seedOf } from "../../helpers/random.js";
 import { spawnGantry, startServer, type GantryProcess } from "../../helpers/server.js";
 
 /** On each wire. */

@@ -8,8 +8,8 @@ import { keep, readPragma } from "../../../adapters/sqlite-driver/kept.js";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../../helpers/child.js";
-import { seedOf, until } from "../../helpers/lab.js";
-import { randomOf } from "../../helpers/random.js";
+import { until } from "../../helpers/lab.js";
+import { randomOf, seedOf } from "../../helpers/random.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 2);
 const SEED = seedOf();

@@ -3,12 +3,12 @@ import { execFileSync } from "node:child_process";
 import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
-import fc from "fast-check";
 import { builtinTools } from "gantry";
 import { compileGlob as compile } from "../../../src/hostile/globs.js";
 import { Allowance } from "../../../src/hostile/path-rules.js";
 import { grepTool } from "../../../src/tools/grep.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+import { fc } from "../../helpers/properties.js";
 
 const compileGlob = (glob: string) => compile(glob, new Allowance(60_000));
 const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));

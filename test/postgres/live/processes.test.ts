@@ -2,9 +2,9 @@
 // store), SEED (of the first) and STEPS make it longer and repeat it.
 import { describe, it } from "node:test";
 import { Fleet, type DiskStore } from "../../helpers/fleet.js";
-import { lab, seedOf } from "../../helpers/lab.js";
+import { lab } from "../../helpers/lab.js";
 import { ownModel, runSchedule, wireAnswer, type Tally } from "../../helpers/live-schedule.js";
-import { randomOf } from "../../helpers/random.js";
+import { randomOf, seedOf } from "../../helpers/random.js";
 
 const SCHEDULES = Number(process.env["SCHEDULES"] ?? 1);
 const STEPS = Number(process.env["STEPS"] ?? 5);

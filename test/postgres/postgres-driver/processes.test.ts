@@ -3,9 +3,9 @@ import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { aSession } from "../../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../../helpers/child.js";
-import { pause, seedOf } from "../../helpers/lab.js";
+import { pause } from "../../helpers/lab.js";
 import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
-import { randomOf } from "../../helpers/random.js";
+import { randomOf, seedOf } from "../../helpers/random.js";
 import { postgresOptions } from "../../helpers/stores.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 4);

@@ -1,9 +1,9 @@
 // Replicas whose database goes away under load. DOWN (seconds), CUTS, CLIENTS, TURNS and SEED make it longer and repeat it.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { lab, pause, seedOf, until } from "../../helpers/lab.js";
+import { lab, pause, until } from "../../helpers/lab.js";
 import { asAdmin, NO_POSTGRES, ownServer, type OwnServer } from "../../helpers/postgres.js";
-import { randomOf } from "../../helpers/random.js";
+import { randomOf, seedOf } from "../../helpers/random.js";
 import { checkLoad, loadModel, runLoad, type LoadReport } from "../../helpers/replica-load.js";
 import { postgresStore, Replicas } from "../../helpers/replicas.js";
 

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { say } from "../../helpers/fake-model-server.js";
-import { ask, lab, pause, seedOf, stored, until } from "../../helpers/lab.js";
-import { randomOf } from "../../helpers/random.js";
+import { ask, lab, pause, stored, until } from "../../helpers/lab.js";
+import { randomOf, seedOf } from "../../helpers/random.js";
 import { checkLoad, loadModel, runLoad } from "../../helpers/replica-load.js";
 import { DOORS, DOORS_CONFIG, STUCK, watchWhileKilled } from "../../helpers/replica-scenarios.js";
 import { Replicas, SHARED_STORES } from "../../helpers/replicas.js";

@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import { echo, scriptedAgent } from "../../helpers/acp-agent.js";
 import { HttpPeer, serveHttp } from "../../helpers/acp-http.js";
 import type { Json } from "../../helpers/acp-peer.js";
-import { seedOf } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
+import { seedOf } from "../../helpers/random.js";
 
 const list = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session/list" });
 const isUpdate = (message: Json) => message.method === "session/update";

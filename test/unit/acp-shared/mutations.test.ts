@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
-import { seedOf } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
+import { seedOf } from "../../helpers/random.js";
 
 describe("mutated frames", () => {
   it("a few hundred, and the connection goes on", async (t) => {

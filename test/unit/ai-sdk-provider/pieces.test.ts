@@ -145,9 +145,9 @@ describe("a connection", () => {
     const network = connections(t);
     const { body } = await network.ask(lab.url, GET, never);
     await body.next();
-    const next = body.next();
+    const ended = assert.rejects(body.next(), { name: "TypeError", message: "terminated" });
     await network.close();
-    await assert.rejects(next, { name: "TypeError", message: "terminated" });
+    await ended;
     await assert.rejects(network.ask(lab.url, GET, never), /the provider is closed/);
   });
 

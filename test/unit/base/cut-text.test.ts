@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import fc from "fast-check";
 import { capText, cutMiddle, HeadTail } from "../../../src/base/cut-text.js";
+import { fc } from "../../helpers/properties.js";
 
 it("leaves what fits alone", () => {
   assert.equal(capText("äöü", 6), "äöü");

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import fc from "fast-check";
 import type { ModelMessage, Part } from "gantry";
 import { tokensOf } from "../../../src/models/estimate.js";
 import { fit } from "../../../src/compaction/fit.js";
 import { currentPrompt, SUMMARY_HEAD, unitsOf } from "../../../src/compaction/units.js";
 import { assistant, result, toolCall, user } from "../../helpers/model-requests.js";
 import { brokenRules } from "../../helpers/window-provider.js";
+import { fc } from "../../helpers/properties.js";
 
 const body = fc.integer({ min: 1, max: 6_000 }).map((bytes) => "é".repeat(Math.ceil(bytes / 2)));
 const attachment = fc.constantFrom<Part>(

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import fc from "fast-check";
 import type { ModelMessage, Part } from "gantry";
 import { danglingCalls, INTERRUPTED, modelView, repaired, textOf } from "../../../src/conversation/messages.js";
+import { fc } from "../../helpers/properties.js";
 
 const message = (role: ModelMessage["role"], parts: Part[], toolCallId = ""): ModelMessage => ({
   role,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import fc from "fast-check";
 import { patchText, type PatchChunk } from "../../../src/hostile/apply-chunks.js";
 import { parsePatch } from "../../../src/tools/patch-text.js";
+import { fc } from "../../helpers/properties.js";
 
 const MAX = 10 * 1024 * 1024;
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import fc from "fast-check";
 import { editText } from "../../../src/hostile/apply-edit.js";
 import { EDIT_SLIPS, type EditSlip } from "../../helpers/edit-slips.js";
+import { fc } from "../../helpers/properties.js";
 
 const MAX = 10 * 1024 * 1024;
 
@@ -121,8 +121,13 @@ describe("texts that are not in the file to the letter", () => {
           got.becomes.endsWith(lines.slice(at + size).join(end));
         const exact = file.includes(slip.old) || file.includes(slip.old.replaceAll("\n", "\r\n"));
         if (slips.some((one) => SLIPS.indexOf(one) >= 11) || exact) return;
+        // The line end of the last line with text is as much of the text as an empty line behind it.
+        const size = target.findLastIndex((line) => line.trim() !== "") + 1;
+        const short = bare(target.slice(0, size).join("\n"));
+        const isThere = (_: string, at: number): boolean => bare(lines.slice(at, at + size).join("\n")) === short;
         assert.ok(
-          places.some((at) => unchanged(at, target.length)),
+          places.some((at) => unchanged(at, target.length)) ||
+            lines.some((line, at) => isThere(line, at) && unchanged(at, size)),
           JSON.stringify({ ...slip, ...got }),
         );
         // Two places that no slip tells apart are not chosen between.

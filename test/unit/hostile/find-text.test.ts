@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import fc from "fast-check";
 import { editText } from "../../../src/hostile/apply-edit.js";
 import { placesOf, replaceAt } from "../../../src/hostile/find-text.js";
+import { fc } from "../../helpers/properties.js";
 
 it("finds and replaces text as the engine does", () => {
   const letters = (maxLength: number) => fc.string({ unit: fc.constantFrom("a", "b"), maxLength });

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import fc from "fast-check";
 import { namesOf, PathPattern } from "../../../src/hostile/glob-match.js";
 import { compileGlob } from "../../../src/hostile/globs.js";
 import { Allowance, OutOfTime, PathRules } from "../../../src/hostile/path-rules.js";
+import { fc } from "../../helpers/properties.js";
 
 const piece = fc.constantFrom(
   "a",

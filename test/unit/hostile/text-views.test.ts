@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import fc from "fast-check";
 import { FileLines, TextView } from "../../../src/hostile/text-views.js";
 import { WAYS } from "../../../src/hostile/ways.js";
+import { fc } from "../../helpers/properties.js";
 
 /** Of which no word tells where to look. */
 class Unhelpful extends FileLines {

@@ -4,8 +4,8 @@ import { isDeepStrictEqual } from "node:util";
 import { callTools, type ScriptedChunk, type ScriptedStep } from "gantry/testing";
 import { EventPage, eventsOf } from "../../helpers/event-page.js";
 import { gate, waitTool } from "../../helpers/gate.js";
-import { seedOf, until } from "../../helpers/lab.js";
-import { randomOf } from "../../helpers/random.js";
+import { until } from "../../helpers/lab.js";
+import { randomOf, seedOf } from "../../helpers/random.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 import { echoTool, editTool, failTool } from "../../helpers/http-api-tools.js";
 

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { wire } from "../../helpers/http.js";
-import { seedOf } from "../../helpers/lab.js";
-import { randomOf } from "../../helpers/random.js";
+import { randomOf, seedOf } from "../../helpers/random.js";
 import { startApi } from "../../helpers/http-api.js";
 
 /** `REQUESTS=10000` searches longer. */
