@@ -232,7 +232,8 @@ it("a server that stops answers /api/ready on connections that are there, with w
     probe.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
     return (await probe.until(/^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n(.*)$/)).slice(1);
   };
-  assert.equal((await ask("/api/ready"))[0], "200");
+  // Not before it has its models.
+  await until(async () => (await ask("/api/ready"))[0] === "200");
   const run = await stream(server, { message: "talk" });
   await run.text(1);
   server.child.kill("SIGTERM");
@@ -249,7 +250,7 @@ it("drain_delay: after SIGTERM it serves on and says that it drains; then it sto
     startServer(t, { config: labConfig(models, { server: { drain_delay: delay, open_probes: true } }) });
   // The delay of the first server ends only with the second signal, the delay of the second server after a moment.
   const server = await start(3_600);
-  assert.equal((await server.fetch("/api/ready")).status, 200);
+  await until(async () => (await server.fetch("/api/ready")).status === 200);
   server.child.kill("SIGTERM");
   await until(async () => (await server.fetch("/api/ready")).status === 503);
   const response = await server.fetch("/api/ready");
