@@ -6,7 +6,7 @@ import type { FakeModelServer, FakeModelServerOptions } from "./fake-model-serve
 import { findBrowser } from "./browser.js";
 import { lab, labConfig } from "./lab.js";
 import { startServer, type GantryServer } from "./server.js";
-import type { Hooks } from "./temp.js";
+import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
 import { WAIT_LIMIT_MS, waitFor } from "./wait.js";
 
 const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
@@ -19,18 +19,27 @@ const FLAGS = [
 export const noBrowser: string | false =
   findBrowser("chromium") === undefined && "needs Chromium: apt-get install chromium";
 
-/** A browser that the tests of a file share; each opens windows of its own. Gone after them. */
-export function sharedBrowser(hooks: Hooks): () => Promise<Browser> {
+/** A browser that the tests of a file share; each opens windows of its own. Gone after them, with its temporary files. */
+export function sharedBrowser(hooks: Hooks, flags: readonly string[] = []): () => Promise<Browser> {
   let browser: Promise<Browser> | undefined;
-  hooks.after(async () => (await browser)?.close());
+  let folder: TempDir | undefined;
+  const launch = async (): Promise<Browser> => {
+    const executablePath = findBrowser("chromium");
+    if (executablePath === undefined) throw new Error("there is no chromium");
+    const { chromium } = await import("playwright-core");
+    // Chromium does not always remove its temporary files.
+    folder = await makeTempDir();
+    const env = { ...process.env, TMPDIR: folder.path };
+    return chromium.launch({ executablePath, args: [...FLAGS, ...flags], env, timeout: WAIT_LIMIT_MS });
+  };
+  hooks.after(async () => {
+    try {
+      await (await browser)?.close();
+    } finally {
+      await folder?.remove();
+    }
+  });
   return () => (browser ??= launch());
-}
-
-async function launch(): Promise<Browser> {
-  const executablePath = findBrowser("chromium");
-  if (executablePath === undefined) throw new Error("there is no chromium");
-  const { chromium } = await import("playwright-core");
-  return chromium.launch({ executablePath, args: FLAGS, timeout: WAIT_LIMIT_MS });
 }
 
 export interface ConsoleOptions {

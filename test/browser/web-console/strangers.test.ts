@@ -4,10 +4,9 @@ import { rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
-import { after, before, describe, it, type TestContext } from "node:test";
-import type { Browser, Page } from "playwright-core";
-import { findBrowser } from "../../helpers/browser.js";
-import { noBrowser } from "../../helpers/console.js";
+import { after, describe, it, type TestContext } from "node:test";
+import type { Page } from "playwright-core";
+import { noBrowser, sharedBrowser } from "../../helpers/console.js";
 import { send } from "../../helpers/http.js";
 import { until } from "../../helpers/lab.js";
 import { serveConsole } from "../../helpers/served-console.js";
@@ -55,26 +54,14 @@ async function makeCode(url: string): Promise<string> {
 }
 
 describe("a page of somebody else, in a real browser", { skip: noBrowser }, () => {
-  let browser: Browser;
-
-  before(async () => {
-    const { chromium } = await import("playwright-core");
-    browser = await chromium.launch({
-      timeout: WAIT_LIMIT_MS,
-      executablePath: findBrowser("chromium"),
-      args: [
-        ...["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run"],
-        ...["--disable-background-networking", "--disable-component-update", "--disable-sync"],
-        "--host-resolver-rules=MAP evil.example 127.0.0.1",
-        // Its own guard of local addresses is not what is tested, and other browsers have none.
-        "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests",
-      ],
-    });
-  });
-  after(() => browser.close());
+  const browser = sharedBrowser({ after }, [
+    "--host-resolver-rules=MAP evil.example 127.0.0.1",
+    // Its own guard of local addresses is not what is tested, and other browsers have none.
+    "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests",
+  ]);
 
   const open = async (t: TestContext, url: string) => {
-    const context = await browser.newContext();
+    const context = await (await browser()).newContext();
     t.after(() => context.close());
     context.setDefaultTimeout(WAIT_LIMIT_MS);
     const page = await context.newPage();
