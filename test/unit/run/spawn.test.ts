@@ -115,6 +115,7 @@ async function helpersIn(agent: Agent, { sessionId }: Run): Promise<Session[]> {
 describe("a helper", { concurrency: 4 }, () => {
   it("has a session of its own, which tells who asked for it and is in no list", async (t) => {
     const { agent, provider } = await family(t, [callTools(task())]);
+    const titled = new Promise((resolve) => agent.on("session.updated", resolve));
     const run = await agent.run({ message: "go" });
     const results = resultsOf(await eventsOf(run));
     const [helper] = await helpersIn(agent, run);
@@ -133,6 +134,7 @@ describe("a helper", { concurrency: 4 }, () => {
     // A context of its own, and no title is asked for.
     const [request] = provider.requests.filter(isHelpers);
     assert.equal(request?.messages.length, 1);
+    await titled;
     assert.equal(provider.titleRequests.length, 1);
   });
 
