@@ -212,14 +212,15 @@ export class Sandbox {
       if (real !== undefined && isInside(real, "/run")) plan.keep(real);
     }
     if (home !== undefined && plan.isHidden(home)) plan.keep(home);
-    // It checks the syntax of edits here, wherever it is installed.
-    if (plan.isHidden(process.execPath)) plan.keep(process.execPath);
 
     const allowed = [project, ...more, ...allowedRoots];
     // Without the network there is nothing to download. Few have many of them: what is missing is found so at a hundredth of the price.
     const downloads = this.network && home !== undefined ? DOWNLOADS.map((name) => join(home, name)) : [];
     const roots = [...allowed, ...(await this.#open(downloads.filter((path) => existsSync(path))))];
     for (const { path } of roots) plan.write(path);
+    // Syntax checks of edits run this Node. An upgrade may have removed its file, and bubblewrap binds no missing file.
+    const node = realNow(process.execPath);
+    if (node !== undefined && plan.isHidden(node)) plan.keep(node);
     if (home !== undefined) await keepStarts(plan, home);
     for (const real of readOnly) if (real !== undefined && plan.isWritable(real)) plan.keep(real);
     const repositories = new Set([repository, ...allowed.map(({ path }) => path)]);

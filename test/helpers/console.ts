@@ -19,7 +19,7 @@ const FLAGS = [
 export const noBrowser: string | false =
   findBrowser("chromium") === undefined && "needs Chromium: apt-get install chromium";
 
-/** A browser that the tests of a file share; each opens windows of its own. Gone after them, with its temporary files. */
+/** A browser that the tests of a file share; each opens windows of its own. Closed after them; its temporary files are removed. */
 export function sharedBrowser(hooks: Hooks, flags: readonly string[] = []): () => Promise<Browser> {
   let browser: Promise<Browser> | undefined;
   let folder: TempDir | undefined;

@@ -1,4 +1,4 @@
-// fast-check with the seed of all random tests, see `seedOf`.
+// Exports fast-check with the seed of `seedOf`.
 import fc from "fast-check";
 import { seedOf } from "./random.js";
 

@@ -1,4 +1,4 @@
-/** The seed of random tests: SEED, or the same each time, so that a test fails for a change alone. The soak tries others. */
+/** The seed of random tests: the variable SEED, default 1, so that each run tests the same values. The soak sets other seeds. */
 export function seedOf(): number {
   return Number(process.env["SEED"] ?? 1);
 }

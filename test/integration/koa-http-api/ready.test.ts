@@ -232,7 +232,7 @@ it("a server that stops answers /api/ready on connections that are there, with w
     probe.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
     return (await probe.until(/^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n(.*)$/)).slice(1);
   };
-  // Not before it has its models.
+  // The server answers 503 until it has fetched its lists of models.
   await until(async () => (await ask("/api/ready"))[0] === "200");
   const run = await stream(server, { message: "talk" });
   await run.text(1);

@@ -147,7 +147,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     await gantry.call("bash_input", { id, text: "two" });
     const { text } = await gantry.call("bash_output", { id, wait_for: "got two" });
     assert.match(text, /got two\n\[bg-\w+ is running\]$/);
-    // What the pipe held comes behind the gap, where its reader was slow; "one" was lost where it was fast.
+    // The keeper may read the last zeros from the pipe before or after the folder is removed.
     const rest = await readFile(next, "latin1");
     assert.match(rest, /^\n\[\.\.\. \d+ bytes could not be written \.\.\.\]\n\0*(got one\n)?got two\n$/);
     await gantry.call("bash_stop", { id });

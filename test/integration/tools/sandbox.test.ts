@@ -128,6 +128,13 @@ describe("the sandbox that is required", () => {
     process.execPath = file;
     const { text } = await bash()(`${file}; echo x > ${file}; ls ${node.path}`, join(folder.path, "p"));
     assert.match(text, /^its own Node\n.*Read-only file system\nnode\n/);
+    await rm(file);
+    assert.match((await bash()("echo without it", join(folder.path, "p"))).text, /^without it\n/);
+    process.execPath = join(folder.path, "p/bin/node");
+    await mkdir(join(folder.path, "p/bin"));
+    await writeFile(process.execPath, "");
+    const removed = await bash()("rm -r bin && echo removed", join(folder.path, "p"));
+    assert.match(removed.text, /^removed\n/, "a project may hold it, and stays writable");
   });
 
   it("says what is in use", async (t) => {

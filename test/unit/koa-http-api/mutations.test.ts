@@ -101,8 +101,10 @@ it(`${REQUESTS} mutated requests: each gets a whole answer or none, and the serv
   };
   for (let sent = 0; sent < REQUESTS; sent += AT_ONCE) await Promise.all(Array.from({ length: AT_ONCE }, one));
   t.diagnostic(JSON.stringify(Object.fromEntries(statuses)));
-  // A twentieth is answered with 200, so that none of 300 is would be one run in four million.
-  assert.ok(statuses.has("400") && statuses.has("200"), "mutated neither too much nor too little");
+  assert.ok(
+    (statuses.get("400") ?? 0) > 10 && (statuses.get("200") ?? 0) > 10,
+    "mutated neither too much nor too little",
+  );
   assert.ok(
     !api.log.some((line) => line.startsWith("error")),
     api.log.filter((line) => line.startsWith("error")).join("\n"),
