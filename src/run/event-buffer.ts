@@ -27,7 +27,6 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   readonly #overflow: "drop" | "merge";
   /** Most characters of a joined event. */
   readonly #joined: number;
-  readonly #graceMs: number;
   #events: AgentEvent[] = [];
   /** Those that wait of what running tools printed, by call. */
   readonly #progress = new Map<string, ProgressEvent>();
@@ -42,10 +41,9 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   #slow = false;
   #dropped = 0;
 
-  constructor(overflow: NonNullable<RunInput["overflow"]>, graceMs = GRACE_MS) {
+  constructor(overflow: NonNullable<RunInput["overflow"]>) {
     this.#overflow = overflow;
     this.#joined = overflow === "merge" ? Infinity : JOINED;
-    this.#graceMs = graceMs;
   }
 
   /** `token` events that the reader was too slow for. */
@@ -162,7 +160,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
           this.#slow = true;
           this.#shed();
         });
-      }, this.#graceMs).unref();
+      }, GRACE_MS).unref();
   }
 
   #inTime(): void {

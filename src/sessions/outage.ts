@@ -16,7 +16,7 @@ export function isAway(error: unknown): boolean {
  * The same logger, but for what fails because the store is away: that is said once a minute in the same words, with how
  * often it was so meanwhile. Every request fails then, a thousand times a second, and the reason is always the same.
  */
-export function quietInOutage(logger: Logger, againMs = AGAIN_MS): Logger {
+export function quietInOutage(logger: Logger): Logger {
   const said = new Map<string, { at: number; more: number }>();
   const seldom =
     (level: "info" | "warn" | "error") =>
@@ -26,7 +26,7 @@ export function quietInOutage(logger: Logger, againMs = AGAIN_MS): Logger {
         return;
       }
       const before = said.get(message);
-      if (before && ticks() - before.at < againMs) {
+      if (before && ticks() - before.at < AGAIN_MS) {
         before.more += 1;
         return;
       }
