@@ -54,6 +54,8 @@ describe("texts that are not in the file to the letter", () => {
     maxLength: 5,
   });
 
+  const addBlankEnds = (lines: string[]): string[] => ["", ...lines, ""];
+
   /** What a model makes of lines that it copies. */
   const SLIPS: ((lines: string[]) => string[])[] = [
     (lines) => lines.map((one) => one.trimEnd()),
@@ -66,7 +68,7 @@ describe("texts that are not in the file to the letter", () => {
     (lines) => lines.map((one) => one.replace(/(\S) (\S)/g, "$1  $2")),
     (lines) => lines.map((one, at) => `${at + 7}\t${one}`),
     (lines) => ["```", ...lines, "```"],
-    (lines) => ["", ...lines, ""],
+    addBlankEnds,
     (lines) => lines.map((one) => one.trim()),
     (lines) => [...lines].reverse(),
     (lines) => lines.slice(1),
@@ -109,30 +111,40 @@ describe("texts that are not in the file to the letter", () => {
         const got = outcome(slip);
         if ("refused" in got) return void counted.refused++;
         counted.landed++;
-        const wanted = bare(target.join("\n"));
         const lines = file.split(end);
-        // Wherever the asked lines could be meant to be; a shorter text may be in more places.
-        const places = lines.flatMap((_, at) => {
-          const size = target.length;
-          return bare(lines.slice(at, at + size).join("\n")) === wanted ? [at] : [];
-        });
-        const unchanged = (at: number, size: number): boolean =>
-          got.becomes.startsWith(lines.slice(0, at).join(end)) &&
-          got.becomes.endsWith(lines.slice(at + size).join(end));
         const exact = file.includes(slip.old) || file.includes(slip.old.replaceAll("\n", "\r\n"));
         if (slips.some((one) => SLIPS.indexOf(one) >= 11) || exact) return;
-        // An old text that ends with an empty line also matches where its last line with text is followed by any line.
-        const size = target.findLastIndex((line) => line.trim() !== "") + 1;
-        const text = bare(target.slice(0, size).join("\n"));
-        const hasText = (at: number): boolean => size > 0 && bare(lines.slice(at, at + size).join("\n")) === text;
-        assert.ok(
-          places.some((at) => unchanged(at, target.length)) ||
-            lines.some((_, at) => hasText(at) && unchanged(at, size)),
-          JSON.stringify({ ...slip, ...got }),
-        );
-        // Two places that no slip tells apart are not chosen between.
-        const raws = places.map((at) => lines.slice(at, at + target.length).join("\n"));
-        if (raws.length > 1) assert.ok(new Set(raws).size > 1, JSON.stringify({ ...slip, ...got }));
+        // `edit` overlooks blank lines at the ends of a text, so the text is wherever the lines between them are.
+        const isBlank = (line: string | undefined): boolean => line?.trim() === "";
+        const first = target.findIndex((line) => !isBlank(line));
+        const last = target.findLastIndex((line) => !isBlank(line));
+        const size = last - first + 1;
+        const raw = (at: number): string => lines.slice(at, at + size).join("\n");
+        const wanted = bare(target.slice(first, last + 1).join("\n"));
+        const places = [...lines.keys()].filter((at) => first >= 0 && bare(raw(at)) === wanted);
+        // Of the blank lines beside a place, as many as the text has.
+        const added = slips.filter((one) => one === addBlankEnds).length;
+        const blankLines = (at: number, step: -1 | 1, most: number): number => {
+          let count = 0;
+          while (count < most && isBlank(lines[at + count * step])) count++;
+          return count;
+        };
+        const blanks = (at: number): [number, number] => [
+          blankLines(at - 1, -1, first + added),
+          blankLines(at + size, 1, target.length - 1 - last + added),
+        ];
+        const landed = places.filter((at) => {
+          const [before, behind] = blanks(at);
+          return (
+            got.becomes.startsWith(lines.slice(0, at - before).join(end)) &&
+            got.becomes.endsWith(lines.slice(at + size + behind).join(end))
+          );
+        });
+        assert.ok(landed.length > 0, JSON.stringify({ ...slip, ...got }));
+        // Two places that neither a slip nor the blank lines beside them tell apart are not chosen between.
+        const seen = (at: number): string => JSON.stringify([raw(at), blanks(at)]);
+        const alone = landed.some((at) => places.filter((other) => seen(other) === seen(at)).length === 1);
+        assert.ok(alone, JSON.stringify({ ...slip, ...got }));
       }),
       { numRuns: Number(process.env["FUZZ_RUNS"] ?? 3_000) },
     );
