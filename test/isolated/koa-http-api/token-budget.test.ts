@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
+import { AsyncLocalStorage } from "node:async_hooks";
 import { getEventListeners } from "node:events";
 import { ServerResponse } from "node:http";
 import { it, type TestContext } from "node:test";
 import { promiseHooks } from "node:v8";
 import type { ModelChunk, ModelRequest } from "gantry";
-import { finish, ScriptedProvider } from "gantry/testing";
+import { finish, say, ScriptedProvider } from "gantry/testing";
 import { wire } from "../../helpers/http.js";
 import { startApi } from "../../helpers/http-api.js";
 
@@ -27,7 +28,7 @@ class Talker extends ScriptedProvider {
   }
 
   override stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
-    if (request.temperature !== undefined) return super.stream(request, signal);
+    if (request.temperature !== undefined || this.remaining > 0) return super.stream(request, signal);
     this.signal = signal;
     const next = () => new Promise<IteratorResult<ModelChunk>>((go) => this.#ready(() => go(this.#chunk())));
     return { [Symbol.asyncIterator]: () => ({ next }) };
@@ -43,13 +44,16 @@ class Talker extends ScriptedProvider {
   }
 }
 
-/** Text of one run that is streamed to a client. */
+/** Text of one run that is streamed to a client, after a run that loads the modules and makes the session's title. */
 async function streamed(t: TestContext, provider: Talker): Promise<string> {
-  const { url } = await startApi(t, { agent: { providers: [provider] } });
+  const { agent, url, run } = await startApi(t, { agent: { providers: [provider.push(say("warm"))] } });
+  const titled = new Promise((resolve) => agent.on("session.updated", resolve));
+  const { headers } = await run({ message: "hi", stream: true });
+  await titled;
   let seconds = 0;
   const clock = t.mock.method(process, "uptime", () => (seconds += 50e-6));
   t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
-  const body = JSON.stringify({ message: "hi", stream: true });
+  const body = JSON.stringify({ message: "hi", stream: true, session_id: headers["x-session-id"] });
   const client = (await wire(url)).write(
     `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
   );
@@ -61,17 +65,19 @@ async function streamed(t: TestContext, provider: Talker): Promise<string> {
 }
 
 it("a token that comes alone costs few promises, one write and no listener", async (t) => {
-  // Counted in windows, of which the best counts: the first ones load modules and make the title.
   const [WINDOW, WINDOWS] = [100, 4];
   let promises = 0;
   const counted: number[] = [];
   const listening: number[] = [];
-  const stop = promiseHooks.onInit(() => (promises += 1)) as () => void;
+  // tsx compiles in this process and then cleans its cache. What it starts here is not counted.
+  await streamed(t, new Talker(1, (go) => go()));
+  const own = new AsyncLocalStorage<boolean>();
+  const stop = promiseHooks.onInit(() => (promises += own.getStore() ? 1 : 0)) as () => void;
   t.after(stop);
   const write = t.mock.method(ServerResponse.prototype, "write");
   const tokens = WINDOW * WINDOWS;
   const provider = new Talker(tokens, (go) => {
-    if (provider.said % WINDOW === 0 && provider.said > 0) {
+    if (provider.said % WINDOW === 0) {
       counted.push(promises);
       listening.push(getEventListeners(provider.signal!, "abort").length);
       promises = 0;
@@ -79,8 +85,9 @@ it("a token that comes alone costs few promises, one write and no listener", asy
     // A turn of the loop for the token, and one more, so that no two are joined.
     setImmediate(() => setImmediate(go));
   });
-  assert.equal(await streamed(t, provider), "word ".repeat(tokens));
-  const each = Math.min(...counted) / WINDOW;
+  assert.equal(await own.run(true, () => streamed(t, provider)), "word ".repeat(tokens));
+  // What comes before the first token belongs to the start of the run.
+  const each = Math.max(...counted.slice(1)) / WINDOW;
   assert.ok(each < 9, `${each} promises for a token`);
   const writes = write.mock.callCount();
   assert.ok(writes <= tokens + 10, `${writes} writes for ${tokens} tokens`);
