@@ -86,7 +86,7 @@ it("a token that comes alone costs few promises, one write and no listener", asy
     setImmediate(() => setImmediate(go));
   });
   assert.equal(await own.run(true, () => streamed(t, provider)), "word ".repeat(tokens));
-  // What comes before the first token belongs to the start of the run.
+  // The first count covers the start of the run, before the first token.
   const each = Math.max(...counted.slice(1)) / WINDOW;
   assert.ok(each < 9, `${each} promises for a token`);
   const writes = write.mock.callCount();

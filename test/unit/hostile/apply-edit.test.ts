@@ -122,7 +122,7 @@ describe("texts that are not in the file to the letter", () => {
         const raw = (at: number): string => lines.slice(at, at + size).join("\n");
         const wanted = bare(target.slice(first, last + 1).join("\n"));
         const places = [...lines.keys()].filter((at) => first >= 0 && bare(raw(at)) === wanted);
-        // Of the blank lines beside a place, as many as the text has.
+        // Counts the blank lines beside a place, at most as many as the text has.
         const added = slips.filter((one) => one === addBlankEnds).length;
         const blankLines = (at: number, step: -1 | 1, most: number): number => {
           let count = 0;
