@@ -36,7 +36,7 @@ const STEPS = [
   ["unit/hostile/apply-edit", { FUZZ_RUNS: 100_000 }],
   ["unit/hostile/apply-chunks", { FUZZ_RUNS: 100_000 }],
   ["integration/reliability/mutations", { FRAMES: 5_000 }],
-  ["integration/hostile/command-line", { TEXTS: 10_000 }],
+  ["integration/hostile/shell-fuzz", { LINES: 200_000 }],
   ["integration/files/race", { CALLS: 10_000 }],
 ].map(([name, variables]) => [[`test/${name}.test.ts`], variables]);
 

@@ -1,109 +1,155 @@
+import { starterOf } from "./command-starters.js";
 import { namesOf, PathPattern } from "./glob-match.js";
-import type { Command, Word } from "./command.js";
+import type { ShellCommand, ShellWord } from "./shell-line.js";
 
-/** Whether a command fits: surely, perhaps (what is not known of it may make it fit), or surely not. */
+/** Words of a command that are tried as the program that it starts. Limits the time for long commands. */
+const MAX_STARTS = 64;
+
+/** Whether a command matches. `"maybe"`: the shell or the program decides what runs. */
 export type Fit = "yes" | "maybe" | "no";
 
-/** A pattern for one word; null for any number of words. */
-type Item = PathPattern | null;
+/** A pattern for one word. */
+interface WordPattern {
+  readonly glob: PathPattern;
+  /** Whether further words may follow that match it too. */
+  readonly repeats: boolean;
+  /** For paths: the text before the first wildcard, after which no `..` is matched. */
+  readonly folder: string | undefined;
+}
+/** `"any"`: any number of words. */
+type Item = WordPattern | "any";
 
 /**
- * Words of a command, each a glob: `git push*`. A `*` alone, and one at the end, stand for any number of words, none too.
+ * Globs for the words of one command: `git push*`. A `*` alone, and one at the end, stand for any number of words, none
+ * included.
  */
 export class CommandPattern {
-  readonly #text: string;
-  readonly #exact: readonly Item[];
-  readonly #folded: readonly Item[];
+  readonly #words: readonly string[];
+  readonly #allowed: readonly Item[];
+  readonly #forbidden: readonly Item[];
 
   constructor(text: string) {
-    this.#text = text;
-    this.#exact = itemsOf(text);
-    this.#folded = itemsOf(text.toLowerCase());
+    this.#words = text.trim().split(/\s+/);
+    this.#allowed = itemsOf(this.#words, true);
+    this.#forbidden = itemsOf(text.trim().toLowerCase().split(/\s+/), false);
   }
 
-  /** Whether it names a program, and does not fit all of them. */
-  get namesProgram(): boolean {
-    return !this.#text.trim().startsWith("*");
+  /** Whether an `allow` with this pattern permits the command. */
+  covers(command: ShellCommand): boolean {
+    const { words, hasFiles } = command;
+    if (hasFiles || words.slice(0, 2).some(({ expansion }) => expansion)) return false;
+    if (words.some(({ expansion }) => expansion === "tilde")) return false;
+    const { fixedWords = 0 } = starterOf(command) ?? {};
+    if (!words.slice(0, fixedWords).every((word, at) => this.#isWritten(word, at))) return false;
+    return fits(this.#allowed, words, { perhaps: false, gaps: false });
   }
 
-  /** Whether the command is one of those that it stands for, in every word and nothing beside. */
-  covers({ words, files }: Command): boolean {
-    return !files && fits(this.#exact, words, { perhaps: false, gaps: false });
+  /** Whether a rule that forbids or asks is for the command: options before a word, case and the program's folder are ignored. */
+  meets(command: ShellCommand): Fit {
+    const { words } = command;
+    const starter = starterOf(command);
+    // A program that starts others can start each word that follows it.
+    const starts = starter && starter.starts !== "nothing" ? Math.min(words.length, MAX_STARTS) : 1;
+    const found = new Set(Array.from({ length: starts }, (_, at) => this.#meetsWords(words.slice(at))));
+    if (found.has("yes")) return "yes";
+    const isUnknown = starter?.starts === "anything" || (starter !== undefined && words.length > MAX_STARTS);
+    return isUnknown || found.has("maybe") ? "maybe" : "no";
   }
 
-  /** As who wants to stop a command means it: options before a word, another case, the program's path make no difference. */
-  meets({ words, assigned }: Command): Fit {
-    const [program, ...rest] = words.slice(assigned);
-    const ways =
-      program === undefined
-        ? []
-        : [
-            [named(program), ...rest],
-            [program, ...rest],
-          ];
+  /** Whether the pattern has the word itself, without a wildcard. */
+  #isWritten({ text, isLiteral }: ShellWord, at: number): boolean {
+    const word = this.#words[at] ?? "";
+    const written = at === this.#words.length - 1 ? word.replace(/\*$/, "") : word;
+    return isLiteral && text === written && wildcardIn(written) < 0;
+  }
+
+  #meetsWords(words: readonly ShellWord[]): Fit {
+    const [program, ...rest] = words;
+    if (!program) return "no";
     for (const perhaps of [false, true])
-      for (const way of [...ways, words])
-        if (fits(this.#folded, way.map(folded), { perhaps, gaps: true })) return perhaps ? "maybe" : "yes";
-    // It may be one that starts others: `env`, `eval`, a shell.
-    return program?.known === false ? "maybe" : "no";
+      for (const way of [[withoutFolder(program), ...rest], words])
+        if (fits(this.#forbidden, way.map(lowerCase), { perhaps, gaps: true })) return perhaps ? "maybe" : "yes";
+    return "no";
   }
 }
 
-function itemsOf(text: string): Item[] {
-  const words = text.trim().split(/\s+/);
-  const items = words.map((word) => (/^\*+$/.test(word) ? null : new PathPattern(wordOf(word))));
-  return items.at(-1) !== null && text.trim().endsWith("*") ? [...items, null] : items;
+/** `isStrict`: after a last word with a slash, as in `cat src/*`, further words must match that word too. */
+function itemsOf(words: readonly string[], isStrict: boolean): Item[] {
+  const last = words.at(-1) ?? "";
+  const repeats = isStrict && last.includes("/") && last.endsWith("*");
+  const items = words.map((word, at): Item => {
+    if (/^\*+$/.test(word)) return "any";
+    const isPaths = isStrict && word.includes("/") && wildcardIn(word) >= 0;
+    return {
+      glob: new PathPattern(withoutSlashes(word)),
+      repeats: repeats && at === words.length - 1,
+      folder: isPaths ? word.slice(0, wildcardIn(word)) : undefined,
+    };
+  });
+  return !repeats && items.at(-1) !== "any" && last.endsWith("*") ? [...items, "any"] : items;
 }
 
-/** A slash in a word is a character like the others. */
-function wordOf(text: string): string {
-  return text.replaceAll("/", "\0");
+function wildcardIn(word: string): number {
+  return word.search(/[*?[\\]/);
 }
 
-function folded(word: Word): Word {
+/** In a word a slash is a character like the others. */
+function withoutSlashes(word: string): string {
+  return word.replaceAll("/", "\0");
+}
+
+function lowerCase(word: ShellWord): ShellWord {
   return { ...word, text: word.text.toLowerCase() };
 }
 
-function named(word: Word): Word {
-  return word.known ? { ...word, text: word.text.slice(word.text.lastIndexOf("/") + 1) } : word;
+function withoutFolder(word: ShellWord): ShellWord {
+  return word.isLiteral ? { ...word, text: word.text.slice(word.text.lastIndexOf("/") + 1) } : word;
+}
+
+function matchesWord({ glob, folder }: WordPattern, { text, isLiteral }: ShellWord): boolean {
+  if (!isLiteral || !glob.matches(namesOf(withoutSlashes(text)))) return false;
+  if (folder === undefined) return true;
+  return !/(^|\/)\.\.(\/|$)/.test(text.slice(folder.lastIndexOf("/") + 1));
 }
 
 /**
- * `perhaps`: what is not known may be what is wanted. `gaps`: before each word but the first there may be options, each
- * with a value or without.
+ * `perhaps`: a word that is not literal may become any word. `gaps`: before each word but the first there may be
+ * options, each with a value or without.
  */
-function fits(items: readonly Item[], words: readonly Word[], how: { perhaps: boolean; gaps: boolean }): boolean {
-  /** Places in `items` that the words so far may have led to. */
+function fits(items: readonly Item[], words: readonly ShellWord[], how: { perhaps: boolean; gaps: boolean }): boolean {
+  /** Positions in `items` after the words so far. */
   let at = new Set([0]);
-  /** Of a word that may be the value of an option. */
-  let after = new Set<number>();
-  const open = (): void => {
-    for (const i of at) if (i < items.length && items[i] === null) at.add(i + 1);
+  /** The same if the next word is the value of an option. */
+  let afterOption = new Set<number>();
+  const skipAny = (): void => {
+    for (const i of at) if (items[i] === "any") at.add(i + 1);
   };
-  open();
+  skipAny();
   for (const word of words) {
-    const next = new Set<number>();
+    const next = new Set(afterOption);
     const skipped = new Set<number>();
-    for (const i of after) next.add(i);
     for (const i of at) {
       const item = items[i];
-      if (item === null) next.add(i);
-      if (!word.known && how.perhaps && i <= items.length) {
-        if (item) next.add(i + 1);
+      if (item === "any") next.add(i);
+      if (!word.isLiteral && how.perhaps && i <= items.length) {
+        if (item && item !== "any") next.add(i + 1);
         // It may become no word, or all that follow.
-        if (word.many) for (let to = i; to <= items.length; to++) next.add(to);
+        if (word.isSplit) for (let to = i; to <= items.length; to++) next.add(to);
       }
-      if (!item) continue;
-      if (word.known && item.matches(namesOf(wordOf(word.text)))) next.add(i + 1);
-      if (how.gaps && i > 0 && word.known && word.text.startsWith("-")) {
+      if (!item || item === "any") continue;
+      if (matchesWord(item, word)) {
+        next.add(i + 1);
+        if (item.repeats) next.add(i);
+      }
+      if (how.gaps && i > 0 && word.isLiteral && word.text.startsWith("-")) {
         next.add(i);
         skipped.add(i);
       }
     }
     at = next;
-    after = skipped;
-    open();
-    if (at.size === 0 && after.size === 0) return false;
+    afterOption = skipped;
+    skipAny();
+    if (at.size === 0 && afterOption.size === 0) return false;
   }
   return at.has(items.length);
 }

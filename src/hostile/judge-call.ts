@@ -1,10 +1,9 @@
 import { join, resolve, sep } from "node:path";
 import { folded, isInside } from "../files/names.js";
-import { NotUnderstood, type Command, type Word } from "./command.js";
-import { commandsIn } from "./command-line.js";
 import { CommandPattern, type Fit } from "./command-pattern.js";
 import { compileGlob } from "./globs.js";
 import { Allowance } from "./path-rules.js";
+import { readShellLine, type ShellCommand, type ShellLine } from "./shell-line.js";
 
 /** What may become of a call. */
 export type RuleAction = "allow" | "ask" | "deny";
@@ -63,52 +62,44 @@ interface ReadRule extends RuleForCall {
   readonly place: Fit;
 }
 
-/** What the rules say of a call: the first that fits, for each of its commands, and of these the strictest. */
-export function judgeCall(job: JudgeJob): Judgement {
+/** The judgement of the rules: for each command of the call that of the first rule that fits, and the strictest of these. */
+export async function judgeCall(job: JudgeJob): Promise<Judgement> {
   const rules = job.rules.map((rule): ReadRule => ({
     ...rule,
     pattern: rule.match === undefined ? undefined : new CommandPattern(rule.match),
     place: rule.path === undefined ? "yes" : placeFit(rule.path, rule, job),
   }));
-  const commands = commandsOf(job);
-  if (commands === "unread") return unread(rules);
-  let worst: Judgement | undefined;
-  for (const command of commands) {
-    const one = first(rules, command);
-    if (one && (!worst || STRICTEST.indexOf(one.action) < STRICTEST.indexOf(worst.action))) worst = one;
-  }
-  return worst ?? PASS;
+  const line = rules.some(({ pattern }) => pattern) ? await lineOf(job) : undefined;
+  if (!line) return first(rules, undefined);
+  const judged = line.commands.map((command) => first(rules, command));
+  if (line.commands.length === 0 && line.isUnderstood) judged.push(first(rules, undefined));
+  if (!line.isUnderstood && !judged.some(({ action }) => action === "deny")) return unread(rules);
+  return judged.reduce((worst, one) => (isStricter(one, worst) ? one : worst));
 }
 
-/** One that is `undefined` has no words to be matched. */
-function commandsOf({ command, executes }: JudgeJob): readonly (Command | undefined)[] | "unread" {
-  if (command === undefined) return executes ? "unread" : [undefined];
-  if (typeof command !== "string") return [{ words: command.map(plain), assigned: 0, files: false, starter: false }];
-  try {
-    const commands = commandsIn(command);
-    return commands.length > 0 ? commands : [undefined];
-  } catch (error) {
-    if (error instanceof NotUnderstood) return "unread";
-    throw error;
-  }
+/** Undefined for a call without a command, of a tool that starts none. */
+async function lineOf({ command, executes }: JudgeJob): Promise<ShellLine | undefined> {
+  if (command === undefined) return executes ? { commands: [], isUnderstood: false } : undefined;
+  if (typeof command === "string") return readShellLine(command);
+  const words = command.map((text) => ({ text, isLiteral: true, isSplit: false, expansion: undefined }));
+  return { commands: [{ words, hasFiles: false }], isUnderstood: true };
 }
 
-function plain(text: string): Word {
-  return { text, known: true, many: false, quoted: true, assigns: false };
+function isStricter(one: Judgement, other: Judgement): boolean {
+  return STRICTEST.indexOf(one.action) < STRICTEST.indexOf(other.action);
 }
 
-/** The first rule for one command; undefined where the command only starts another one, of which no rule speaks. */
-function first(rules: readonly ReadRule[], command: Command | undefined): Judgement | undefined {
+/** The first rule for one command. */
+function first(rules: readonly ReadRule[], command: ShellCommand | undefined): Judgement {
   let least: Judgement | undefined;
   for (const [i, rule] of rules.entries()) {
-    if (command?.starter && !(rule.action !== "allow" && rule.pattern?.namesProgram)) continue;
     const fit = both(rule.place, commandFit(rule, command));
     if (fit === "no") continue;
     if (fit === "yes") return strictest(least, { action: rule.action, rule: i, unread: false });
     // It may be the one that decides: whatever the next ones say, it is no less than a question.
     if (rule.action !== "allow") least ??= { action: "ask", rule: i, unread: false };
   }
-  return least ?? (command?.starter ? undefined : PASS);
+  return least ?? PASS;
 }
 
 /** Of a command that cannot be read nobody knows whether a rule for commands is for it. */
@@ -130,7 +121,7 @@ function both(a: Fit, b: Fit): Fit {
   return a === "no" || b === "no" ? "no" : a === "yes" && b === "yes" ? "yes" : "maybe";
 }
 
-function commandFit({ pattern, action }: ReadRule, command: Command | undefined): Fit {
+function commandFit({ pattern, action }: ReadRule, command: ShellCommand | undefined): Fit {
   if (!pattern) return "yes";
   if (!command) return "no";
   return action !== "allow" ? pattern.meets(command) : pattern.covers(command) ? "yes" : "no";
