@@ -42,11 +42,16 @@ export interface ChildEnd {
   why: "exit" | "timeout" | "abort";
   /** Whether it left processes behind, which were then ended. */
   leftBehind: boolean;
+  /** Why bubblewrap could not start the program, in its own words; undefined if it did, and for other programs. */
+  sandboxFault: string | undefined;
 }
 
 /** Where bubblewrap is told how the sandbox shall be, and where it tells which process is the first of its namespace. */
 const NAMESPACE_FD = 3;
 const ARRANGEMENT_FD = 4;
+
+/** Size of what is kept of bubblewrap's own messages, in characters. */
+const MAX_FAULT_CHARACTERS = 500;
 
 /** Between TERM and KILL, in ms; shorter when the server is going down. */
 const GRACE_MS = 2_000;
@@ -73,6 +78,8 @@ export class Child {
   readonly #ended: Ended;
   readonly #sandbox: boolean;
   readonly #mark: string;
+  /** Output of bubblewrap itself: that of the program in the sandbox goes to the standard output alone. */
+  #sandboxErrors = "";
 
   private constructor(child: ChildProcess, group: ProcessGroup, ended: Ended, sandbox: boolean, mark: string) {
     this.#process = child;
@@ -86,6 +93,10 @@ export class Child {
     this.#stream<Readable>(NAMESPACE_FD)?.on("data", (chunk: Buffer) =>
       group.toldOfNamespace(chunk.toString("latin1")),
     );
+    if (sandbox)
+      child.stderr?.on("data", (chunk: Buffer) => {
+        if (this.#sandboxErrors.length < MAX_FAULT_CHARACTERS) this.#sandboxErrors += chunk.toString();
+      });
     // What cannot be written to has ended, and says why itself.
     this.#stream<Writable>(ARRANGEMENT_FD)?.on("error", () => undefined);
   }
@@ -168,7 +179,8 @@ export class Child {
       await settlesWithin(this.#ended.exit, REAP_MS);
       if (onOutput) await settlesWithin(this.#ended.closed, DRAIN_MS);
       const { exitCode: code, signalCode } = this.#process;
-      return { code, signal: signalCode, why, leftBehind: leftBehind && why === "exit" };
+      const sandboxFault = code === 0 ? undefined : /^bwrap: (.*)/m.exec(this.#sandboxErrors)?.[1];
+      return { code, signal: signalCode, why, leftBehind: leftBehind && why === "exit", sandboxFault };
     } finally {
       time.clear();
       this.#dismiss(onOutput === undefined);

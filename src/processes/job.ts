@@ -162,7 +162,10 @@ export class Job implements BackgroundJob {
     };
     let end: Pick<ChildEnd, "code" | "signal"> = { code: null, signal: null };
     try {
-      end = await this.#child.run({ signal: this.#stopping.signal, onOutput });
+      const { sandboxFault, ...ended } = await this.#child.run({ signal: this.#stopping.signal, onOutput });
+      end = ended;
+      if (sandboxFault !== undefined)
+        this.#notes.push(`[the sandbox could not start: ${sandboxFault}; the command did not run]`);
       const removed = await this.#options.tidy();
       if (removed.length > 0)
         this.#notes.push(`[removed again, because git would run or read it: ${removed.join(", ")}]`);

@@ -257,7 +257,7 @@ function remedy(section: "acp" | "server"): { authenticate: string; listen: stri
 
 async function tellSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
   const { Sandbox } = await import("../tools/sandbox.js");
-  const { text, weak } = await new Sandbox(options).describe();
+  const { text, weak } = await new Sandbox(options).describe(process.cwd());
   if (weak && options.sandbox !== "off") logger.warn(text);
   else logger.info(text);
 }

@@ -1,4 +1,4 @@
-import { ShuttingDownError } from "../ports/errors.js";
+import { ShuttingDownError, ToolError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
 import { defineArguments, flag, integer, optional, text } from "./arguments.js";
@@ -101,6 +101,8 @@ async function execute(
   }
   const removed = await prepared.tidy();
   if (end.why === "abort") throw signal.reason;
+  if (end.sandboxFault !== undefined)
+    throw new ToolError(`the sandbox could not start: ${end.sandboxFault}. The command did not run. Tell the user.`);
   const said = output.text();
   const notes = [howItEnded(end, timeout)];
   if (end.leftBehind)

@@ -42,6 +42,7 @@ export class QuickCommands {
         : await Child.start({ file: "/bin/sh", args: plain, cwd: projectDir, env });
       const end = await child.run({ timeoutMs, signal, onOutput });
       await held?.tidy();
+      if (end.sandboxFault !== undefined) return undefined;
       const output = Buffer.concat(chunks).toString();
       return { output, code: end.why === "exit" ? end.code : null };
     } catch {

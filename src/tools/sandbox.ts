@@ -91,6 +91,9 @@ const TEMPORARY = [
   { path: "/var/tmp", name: "var-tmp" },
 ];
 
+/** Limit for the command that shows whether a sandbox starts, in ms. */
+const PROBE_MS = 10_000;
+
 /** Temporary folders of projects that no command ran in for so long, in ms, are removed. */
 const SCRATCH_MS = 3 * 24 * 60 * 60 * 1000;
 
@@ -112,11 +115,13 @@ export class Sandbox {
     return this.#options.network ?? this.#options.sandbox !== "required";
   }
 
-  /** What holds commands here, in words for a person. */
-  async describe(): Promise<{ text: string; weak: boolean }> {
+  /** What holds commands here, in words for a person. Runs a command in `projectDir` that does nothing. */
+  async describe(projectDir: string): Promise<{ text: string; weak: boolean }> {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return { text: "commands run without a sandbox", weak: true };
     const found = await this.#find({ env, network: this.network });
+    const fault = found && (await this.#faultIn(projectDir));
+    if (fault !== undefined) return { text: `commands do not run: the sandbox could not start: ${fault}`, weak: true };
     if (found) {
       // What listens on this machine is then in reach, too.
       const network = this.network ? "open to them, this server's own port too" : "closed to them";
@@ -124,6 +129,19 @@ export class Sandbox {
     }
     if (sandbox === "required") return { text: "commands are refused: bubblewrap does not work here", weak: true };
     return { text: "commands run without a sandbox: bubblewrap does not work here", weak: true };
+  }
+
+  /** Why a sandbox for a folder does not start; undefined if it does, or if the folder is refused. */
+  async #faultIn(projectDir: string): Promise<string | undefined> {
+    const prepared = await this.prepare(projectDir).catch(() => undefined);
+    const child = await prepared?.start("/bin/sh", ":");
+    const end = await child?.run({
+      timeoutMs: PROBE_MS,
+      signal: new AbortController().signal,
+      onOutput: () => undefined,
+    });
+    await prepared?.tidy();
+    return end?.sandboxFault;
   }
 
   /**
@@ -152,7 +170,7 @@ export class Sandbox {
     const bubblewrap = await this.#find({ env, network, foreignFiles });
     if (!bubblewrap)
       throw new ToolError("the project folder belongs to another user, which the sandbox cannot do here.");
-    const { plan, roots, guards } = await this.#plan(project, more, isLasting);
+    const { plan, roots, guards } = await this.#plan(project, more, isLasting, foreignFiles);
     const switches = [
       ...["--ro-bind", "/", "/"],
       ...plan.args(),
@@ -188,6 +206,7 @@ export class Sandbox {
     project: Root,
     more: readonly Root[],
     isLasting: boolean,
+    hasCapabilities: boolean,
   ): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
     const { allowPaths, deniedPaths, env, sandbox } = this.#options;
     const plan = new MountPlan();
@@ -234,10 +253,7 @@ export class Sandbox {
       else if (/-(wal|shm|journal)$/.test(path)) await this.#hideMissing(plan, path);
     }
     if (plan.isHidden(project.path)) throw new ToolError("the project folder lies where commands may not look.");
-    for (const path of await listeningSockets()) {
-      const real = await realOf(path);
-      if (real !== undefined && !plan.isHidden(real)) plan.hide(real, false);
-    }
+    for (const path of await listeningSockets(hasCapabilities)) if (!plan.isHidden(path)) plan.hide(path, false);
     layFoundations(plan);
     return { plan, roots, guards };
   }

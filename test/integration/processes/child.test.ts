@@ -53,7 +53,7 @@ describe("the end of a sandbox", () => {
       onOutput: (chunk) => (said += chunk.toString()),
     });
     assert.ok(!isLiving(Number(said)), said);
-    assert.deepEqual(end, { code: 0, signal: null, why: "exit", leftBehind: true });
+    assert.deepEqual(end, { code: 0, signal: null, why: "exit", leftBehind: true, sandboxFault: undefined });
   });
 
   it("is waited for, however many processes have to end with it", async (t) => {

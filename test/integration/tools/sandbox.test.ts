@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { existsSync } from "node:fs";
 import {
+  chmod,
   chown,
   mkdtemp,
   readdir,
@@ -139,17 +141,17 @@ describe("the sandbox that is required", () => {
 
   it("says what is in use", async (t) => {
     const options = { allowPaths: [], deniedPaths: [], env };
-    assert.deepEqual(await new Sandbox({ ...options, sandbox: "off" }).describe(), {
+    assert.deepEqual(await new Sandbox({ ...options, sandbox: "off" }).describe(tmpdir()), {
       text: "commands run without a sandbox",
       weak: true,
     });
     if (!(await works)) return t.skip("no working bubblewrap");
     assert.equal(
-      (await new Sandbox({ ...options, sandbox: "required" }).describe()).text,
+      (await new Sandbox({ ...options, sandbox: "required" }).describe(tmpdir())).text,
       "commands run in bubblewrap, the network is closed to them",
     );
     assert.equal(
-      (await new Sandbox({ ...options, sandbox: "auto" }).describe()).text,
+      (await new Sandbox({ ...options, sandbox: "auto" }).describe(tmpdir())).text,
       "commands run in bubblewrap, the network is open to them, this server's own port too",
     );
   });
@@ -166,6 +168,56 @@ describe("the sandbox that is required", () => {
     );
     assert.match(text, /^b\nCapEff:\t000000000000000b\n/);
     assert.match(text, /umount: .*(must be superuser|not permitted)/i);
+  });
+
+  it("works for root beside sockets in private folders of other users, and covers all other sockets", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    if (process.getuid?.() !== 0) return t.skip("only root sees the sockets of others");
+    await using project = await temporaryFolder();
+    const opened: string[] = [];
+    for (const parent of ["/dev/shm", "/srv", "/var/lib", "/home"]) {
+      const folder = await mkdtemp(`${parent}/gantry-socket-`);
+      t.after(() => rm(folder, { recursive: true }));
+      for (const [name, mode] of [
+        ["private", 0o700],
+        ["public", 0o755],
+      ] as const) {
+        await mkdir(join(folder, name));
+        const server = createServer().listen(join(folder, name, "socket"));
+        await once(server, "listening");
+        t.after(() => server.close());
+        await chown(join(folder, name), NOBODY, NOBODY);
+        await chmod(join(folder, name), mode);
+        if (name === "public" && parent !== "/dev/shm") opened.push(join(folder, name, "socket"));
+      }
+      await chmod(folder, 0o755);
+    }
+    const { text } = await bash()(
+      `ls -d / ${opened.join(" ")}; test -S ${opened.join(" || test -S ")} || echo covered`,
+      project.path,
+    );
+    assert.match(text, /^\/\n/);
+    assert.match(text, /covered\n\[exit code 0\]$/);
+  });
+
+  it("says that the sandbox could not start, and why, and not that the command failed", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    if (process.getuid?.() !== 0) return t.skip("only root can plan what bubblewrap cannot do");
+    await using folder = await temporaryFolder();
+    const hidden = join(folder.path, "private", "hidden");
+    await mkdir(join(folder.path, "project"));
+    await mkdir(join(folder.path, "private"), { mode: 0o700 });
+    await writeFile(hidden, "");
+    await chown(join(folder.path, "private"), NOBODY, NOBODY);
+    const options = { allowPaths: [folder.path], deniedPaths: [hidden], env, sandbox: "required" as const };
+    const { text, weak } = await new Sandbox(options).describe(join(folder.path, "project"));
+    assert.match(text, /^commands do not run: the sandbox could not start: .*hidden: Permission denied/);
+    assert.equal(weak, true);
+    const failed = bash({ allowPaths: [folder.path], deniedPaths: [hidden] })("echo ran", join(folder.path, "project"));
+    await assert.rejects(
+      failed,
+      /^ToolError: the sandbox could not start: .*Permission denied\. The command did not run/,
+    );
   });
 
   it("lets commands write to the folders that a run brings, and to no other", async (t) => {
