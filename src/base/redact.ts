@@ -203,6 +203,32 @@ export function headerSecrets(headers: Readonly<Record<string, unknown>>): strin
   );
 }
 
+/**
+ * Secrets in the variables of an environment: passwords of URLs, keys by their look, and values of variables with a name
+ * like `API_KEY`. A path or a plain word is no secret.
+ */
+export function environmentSecrets(environment: Readonly<Record<string, string | undefined>>): string[] {
+  return Object.entries(environment).flatMap(([name, value = ""]) => {
+    const password = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]*?:([^\s/?#]+)@/i.exec(value)?.[1];
+    if (password !== undefined) return [password, decodedOf(password)].filter(isOpaque);
+    if (isSecretName(name) && isOpaque(value)) return [value];
+    return KEY_PATTERNS.flatMap((pattern) => value.match(pattern) ?? []);
+  });
+}
+
+function decodedOf(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function isOpaque(value: string): boolean {
+  if (value.length < 8 || /^([~.]{0,2}\/|[a-z]:\\|https?:)/i.test(value)) return false;
+  return value.length >= 16 || /\d/.test(value) || /[^A-Za-z]/.test(value) || !/^[A-Z]?[a-z]+$|^[A-Z]+$/.test(value);
+}
+
 /** A header's value also without its scheme, a text of several lines also by its lines. */
 function partsOf(secret: string): string[] {
   const parts = new Set([secret, secret.replace(/^(Bearer|Basic|Token)\s+/i, "")]);
@@ -225,7 +251,12 @@ function base64Forms(bytes: Buffer): string[] {
 
 /** Of the same length, so that places in it are places in the text. */
 function sourceOf(text: string, hex: boolean): string {
-  return hex ? text.replace(/\\x|0x/g, "  ").replace(/[A-F]+/g, (digits) => digits.toLowerCase()) : text;
+  return hex
+    ? text
+        .replace(/\\x|0x/gi, "  ")
+        .replaceAll("%", " ")
+        .replace(/[A-F]+/g, (digits) => digits.toLowerCase())
+    : text;
 }
 
 /** How much of a form, and not all of it, stands at the end of a text. */

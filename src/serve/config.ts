@@ -4,6 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import { configOptions, type Config } from "./config-options.js";
 import { expand, gatherSecrets } from "./config-values.js";
 import { ConfigError } from "../ports/errors.js";
+import { processSecrets } from "../base/process-secrets.js";
 import { Redactor } from "../base/redact.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
@@ -78,6 +79,7 @@ export async function loadConfig(options: {
   const raw = await read(file, options.path !== undefined);
   const value = expand(raw, { file, secrets, expanded, environment });
   gatherSecrets(value, secrets);
+  for (const secret of processSecrets()) secrets.add(secret);
   try {
     // As it stands, too: a flag must not hide that the file is wrong.
     let config = await check(file, value);

@@ -1,4 +1,5 @@
 import type { Tool } from "../ports/tool.js";
+import { processSecrets } from "../base/process-secrets.js";
 import { Redactor } from "../base/redact.js";
 import { applyPatchTool } from "./apply-patch.js";
 import { askUserTool } from "./ask-user.js";
@@ -58,7 +59,7 @@ export interface BuiltinToolsOptions {
     /** How long a start in the background is watched before its call ends, in ms. Default 700. */
     startMs?: number;
   };
-  /** Hidden in what tools return, as they are then. Default none. */
+  /** Hidden in what tools return, beside the secrets of this process's environment. Read at each call. Default none. */
   secrets?: Iterable<string>;
   /** What is looked at when a tool has changed a file; what is wrong since is told with its result. Commands run as those of bash do. */
   checks?: {
@@ -91,7 +92,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     readOnlyPaths = [],
     protectedPaths = ["*"],
     env = PLAIN_ENV,
-    secrets = [],
+    secrets: ownSecrets = [],
     shell,
   } = options;
   const {
@@ -104,6 +105,8 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     keptPath,
     startMs,
   } = options.bash ?? {};
+  const variables = processSecrets();
+  const secrets = { [Symbol.iterator]: () => [...ownSecrets, ...variables][Symbol.iterator]() };
   const redactor = new Redactor(() => secrets);
   const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
   const clean = (said: string): string => redactor.hide(tidy(said));

@@ -78,6 +78,8 @@ const WIRE_WORDS = new Set(
  * asks also looks for a proxy in the environment, as every client of HTTP does.
  */
 const ASKS_PROVIDERS = "adapters/ai-sdk-provider/connections.ts";
+/** The config, the redactor of its secrets, and the HTTP client, which looks for a proxy. */
+const READS_ENVIRONMENT = new Set(["src/serve/config.ts", "src/base/process-secrets.ts", ASKS_PROVIDERS]);
 const READS_PROVIDERS = "adapters/ai-sdk-provider/bodies.ts";
 /** The tool that reads pages, under limits of its own, and the terminal's way to the server of whoever sits there. */
 const READS_PAGES = /^src\/(tools\/web|commands\/own-server\.ts$)/;
@@ -246,7 +248,7 @@ function words({ file, ast }: Module): string[] {
   };
   const kernel = file.startsWith("src/") && !SPEAKS_HTTP.test(file);
   const visit = (node: ts.Node): void => {
-    if (file !== "src/serve/config.ts" && file !== ASKS_PROVIDERS && readsEnvironment(node))
+    if (!READS_ENVIRONMENT.has(file) && readsEnvironment(node))
       fault(node, "reads process.env; only src/serve/config.ts may");
     if (file !== "src/cli.ts" && ts.isIdentifier(node) && node.text === "console" && isReference(node)) {
       fault(node, "uses console; only src/cli.ts may");

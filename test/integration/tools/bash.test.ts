@@ -45,6 +45,36 @@ const collectGarbage = runInNewContext("gc") as () => void;
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 
 describe("bash", () => {
+  it("hides keys of gantry's own environment that no config names", linux, async () => {
+    await using folder = await temporaryFolder();
+    const script = join(folder.path, "script.mts");
+    writeFileSync(
+      script,
+      `import { builtinTools } from ${JSON.stringify(source("src/tools/all.ts"))};
+       import { callTool, toolContext } from ${JSON.stringify(source("test/helpers/tool-context.ts"))};
+       const env = { PATH: "/usr/bin:/bin" };
+       const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
+       const command = "tr '\\\\0' '\\\\n' < /proc/$PPID/environ | sort";
+       console.log((await callTool(bash, { command }, toolContext(process.cwd()))).text);`,
+    );
+    const secrets = {
+      OPENAI_API_KEY: "key-0f9e8d7c6b5a4321",
+      AWS_SECRET_ACCESS_KEY: "wJalrXUtnFEMI/K7MDENG/bPxRfiCY",
+      GITHUB_TOKEN: "ghp_0123456789abcdefghij",
+      DATABASE_URL: "postgres://app:s3cretpass@db/x",
+    };
+    const child = spawn(process.execPath, [...SOURCE_FLAGS, script], {
+      cwd: ROOT,
+      env: { ...env, ...secrets, SHOWN: "a-plain-value" },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    const text = (await child.stdout.toArray()).join("");
+    assert.match(text, /^SHOWN=a-plain-value$/m);
+    assert.match(text, /^DATABASE_URL=postgres:\/\/app:\[redacted\]@db\/x$/m);
+    for (const name of ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN"])
+      assert.ok(text.includes(`${name}=[redacted]\n`), `${name} in ${text}`);
+  });
+
   it("hides secrets that a command finds out", async () => {
     await using folder = await temporaryFolder();
     const run = bash({ secrets: new Set(["hunter22-key"]) });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { headerSecrets, Redactor } from "gantry";
-import { looksSecret, redact } from "../../../src/base/redact.js";
+import { environmentSecrets, looksSecret, redact } from "../../../src/base/redact.js";
 
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 const redactor = new Redactor(new Set([KEY]));
@@ -23,14 +23,15 @@ describe("known secrets", () => {
       }
   });
 
-  it("are hidden in hex, in whatever groups", () => {
+  it("are hidden in hex, in whatever groups and case", () => {
     const hex = Buffer.from(KEY).toString("hex");
     hidden(hex);
     hidden(hex.toUpperCase());
     hidden(hex.replace(/../g, "$& ").trim());
     hidden(hex.replace(/../g, "$&:").slice(0, -1));
     hidden(hex.replace(/.{60}/g, "$&\n"));
-    assert.equal(redactor.hide(hex.replace(/../g, "\\x$&")).replace("\\x", ""), "[redacted]");
+    for (const prefix of ["\\x", "\\X", "0X", "%"])
+      assert.equal(redactor.hide(hex.toUpperCase().replace(/../g, `${prefix}$&`)).replace(prefix, ""), "[redacted]");
   });
 
   it("are hidden as JSON and addresses write them", () => {
@@ -86,6 +87,38 @@ describe("known secrets", () => {
       assert.equal(redact(hostile), hostile);
     const flat = new Redactor(["a".repeat(40), "0".repeat(64)]);
     assert.equal(flat.hide("a".repeat(1_000_000)), "[redacted]".repeat(25_000));
+  });
+});
+
+describe("secrets of an environment", () => {
+  it("are values of key-like names, passwords of URLs and what looks like a key", () => {
+    const environment = {
+      AWS_SECRET_ACCESS_KEY: "wJalrXUtnFEMIexampleKEY",
+      DATABASE_URL: "postgres://app:s3cret%2Fpass@db/x",
+      DEPLOY_TOKEN: "hunter2hunter2",
+      OTHER: "use ghp_0123456789abcdefghij now",
+    };
+    assert.deepEqual(environmentSecrets(environment), [
+      "wJalrXUtnFEMIexampleKEY",
+      "s3cret%2Fpass",
+      "s3cret/pass",
+      "hunter2hunter2",
+      "ghp_0123456789abcdefghij",
+    ]);
+  });
+
+  it("are no paths, plain words or other values", () => {
+    const environment = {
+      GOOGLE_APPLICATION_CREDENTIALS: "/home/ada/credentials.json",
+      API_KEY: "",
+      SOME_TOKEN: "true",
+      MASTER_KEY: "password",
+      DATABASE_URL: "postgres://postgres:postgres@db/x",
+      GITHUB_SHA: "0123456789abcdef0123456789abcdef01234567",
+      PATH: "/usr/bin:/bin",
+      AUTH_SERVICE: "https://auth.example/login",
+    };
+    assert.deepEqual(environmentSecrets(environment), []);
   });
 });
 
