@@ -1,7 +1,9 @@
-import { resolve } from "node:path";
+import { realpath } from "node:fs/promises";
+import { parse, resolve } from "node:path";
 import { openStore } from "../serve/compose.js";
-import { ConfigError, GantryError, hasCode } from "../ports/errors.js";
+import { ConfigError, GantryError, hasCode, InputError } from "../ports/errors.js";
 import { createLogger } from "../base/log.js";
+import type { Message } from "../ports/message.js";
 import type { SessionMode } from "../ports/session.js";
 import type { ChainData, SessionDriver } from "../ports/session-driver.js";
 import { allRoots } from "../sessions/all-roots.js";
@@ -175,7 +177,7 @@ async function importSessions(work: Work, input: CommandContext["input"]): Promi
       }
       if (!chain) continue;
       try {
-        await store.load(asStrange(chain, mode));
+        await store.load(await withoutRights(chain, mode));
         taken += 1;
         const [original] = chain.sessions;
         if (original?.session.spawnedBy) helpers.push(original.session.id);
@@ -217,12 +219,32 @@ function within(where: string, error: unknown): unknown {
 /** From the most free to the strictest. */
 const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 
-/** Whoever wrote the file gives no leave here, and none of its sessions is freer than new ones are. */
-function asStrange(chain: ChainData, mode: SessionMode): ChainData {
+/**
+ * An imported chain without the rights that its file claims: no permission grants, no mode freer than that of new sessions,
+ * and no instructions of the system. Throws `InputError` if its project folder is the root of a disk.
+ */
+async function withoutRights(chain: ChainData, mode: SessionMode): Promise<ChainData> {
   const least = MODES.indexOf(mode);
   const sessions = chain.sessions.map((data) => {
     const own = MODES[Math.max(least, MODES.indexOf(data.session.mode))] ?? mode;
-    return { ...data, session: { ...data.session, leave: [], mode: own } };
+    return {
+      ...data,
+      session: { ...data.session, leave: [], mode: own },
+      view: data.view.map(asUser),
+      messages: data.messages.map(({ message, cut }) => ({ message: asUser(message), cut })),
+    };
   });
+  for (const folder of new Set(sessions.map(({ session }) => session.projectDir)))
+    if (await isRoot(folder)) throw new InputError("session.projectDir", "a folder below the root of a disk");
   return { ...chain, sessions };
+}
+
+function asUser(message: Message): Message {
+  return message.role === "system" ? { ...message, role: "user" } : message;
+}
+
+/** Follows links: /proc/self/root leads to the root as well. */
+async function isRoot(folder: string): Promise<boolean> {
+  const real = await realpath(folder).catch(() => folder);
+  return parse(real).root === real;
 }

@@ -75,6 +75,28 @@ describe("exports and imports of many sessions", () => {
     assert.equal(await readFile(path, "utf8"), written);
   });
 
+  it("system messages of a file become user text, and a link to the root is no project folder", async (t) => {
+    const [home, there] = [await tempDir(t), await tempDir(t)];
+    await fill(home, 1);
+    const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
+    const crafted = stdout.replaceAll('"role":"user"', '"role":"system"');
+    assert.notEqual(crafted, stdout);
+    const done = await runGantry(t, ["sessions", "import"], { home: there.path, input: crafted });
+    assert.deepEqual([done.code, imported(done.stderr)], [0, 1], done.stderr);
+    const [chain] = (await dumps(there)).values();
+    const roles = chain!.sessions.flatMap(({ view, messages }) => [...view, ...messages.map(({ message }) => message)]);
+    assert.deepEqual(new Set(roles.map(({ role }) => role)), new Set(["user", "assistant"]));
+
+    if (process.platform !== "linux") return;
+    const other = await tempDir(t);
+    const led = stdout.replaceAll(JSON.stringify(home.path), '"/proc/self/root"');
+    assert.notEqual(led, stdout);
+    const refused = await runGantry(t, ["sessions", "import"], { home: other.path, input: led });
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /session\.projectDir: expected a folder below the root of a disk/);
+    assert.equal((await dumps(other)).size, 0);
+  });
+
   for (const signal of ["SIGINT", "SIGKILL"] as const)
     it(`an import that ${signal} breaks off leaves whole sessions, and the same again goes on`, async (t) => {
       const [home, there] = [await tempDir(t), await tempDir(t)];
