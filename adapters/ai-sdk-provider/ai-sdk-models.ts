@@ -61,6 +61,10 @@ export class AiSdkModels implements ModelProvider {
     this.#refusals = new Refusals(logger);
   }
 
+  get isFree(): boolean {
+    return this.#settings.isFree;
+  }
+
   async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
     return [...this.known];

@@ -52,6 +52,7 @@ const ITS_OWN: Omit<Settings, "name" | "models" | "idleTimeoutMs" | "maxRetries"
   apiKey: undefined,
   headers: {},
   local: false,
+  isFree: false,
   preset: undefined,
   priceProvider: undefined,
   quirks: {},

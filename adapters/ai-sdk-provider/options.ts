@@ -45,6 +45,8 @@ export interface Settings {
   readonly maxWaitMs: number;
   readonly models: readonly ConfiguredModel[];
   readonly local: boolean;
+  /** Whether a model without a known price costs nothing. */
+  readonly isFree: boolean;
   readonly preset: Preset | undefined;
   /** Name in the price list; `""`: no prices from there; undefined: by the model alone. */
   readonly priceProvider: string | undefined;
@@ -90,6 +92,7 @@ export function settle(options: AiSdkProviderOptions): Settings {
     maxWaitMs: (options.maxWait ?? PATIENCE.maxWait) * 1000,
     models: options.models ?? [],
     local,
+    isFree: preset?.isFree ?? false,
     preset: located,
     priceProvider: located === undefined ? (local ? "" : undefined) : (located.prices ?? located.id),
     quirks: { ...located?.quirks, ...options.quirks },

@@ -45,6 +45,8 @@ export interface Preset {
   readonly listing?: false;
   /** Runs on this machine or in this network: needs no key, costs nothing, may think for minutes. */
   readonly local: boolean;
+  /** Whether a model without a known price costs nothing. Default false. */
+  readonly isFree?: boolean;
   /** What `base_url` looks like, where it must be given. */
   readonly baseUrlExample?: string;
   /** Its name in the price list, where that differs from `id`; `""`: not listed. */
@@ -63,7 +65,7 @@ function preset(
 }
 
 function local(id: string, name: string, baseUrl: string, quirks: Quirks = {}): Preset {
-  return preset(id, name, baseUrl, [], { local: true, prices: "", quirks });
+  return preset(id, name, baseUrl, [], { local: true, isFree: true, prices: "", quirks });
 }
 
 /** Every preset, in the order in which keys in the environment are taken up. */
@@ -187,7 +189,8 @@ export const PRESETS: readonly Preset[] = [
   local("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
   local("vllm", "vLLM", "http://127.0.0.1:8000/v1"),
   local("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", { effort: "none" }),
-  local("litellm", "LiteLLM", "http://127.0.0.1:4000/v1"),
+  // It forwards to providers that cost something.
+  { ...local("litellm", "LiteLLM", "http://127.0.0.1:4000/v1"), isFree: false },
   local("jan", "Jan", "http://127.0.0.1:1337/v1", { effort: "none" }),
 ];
 

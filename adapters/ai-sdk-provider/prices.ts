@@ -44,10 +44,9 @@ export function passedCost({ raw, metadata }: ReportedUsage): number | undefined
 export async function listedCost(
   usage: Counts,
   modelId: string,
-  settings: Pick<Settings, "local" | "priceProvider">,
+  settings: Pick<Settings, "priceProvider">,
   at = new Date(),
 ): Promise<number | undefined> {
-  if (settings.local) return 0;
   if (settings.priceProvider === "") return undefined;
   const prices = await priceList();
   if (prices === undefined) return undefined;
@@ -72,7 +71,7 @@ type Counts = Pick<ModelUsage, "inputTokens" | "cacheReadTokens" | "cacheWriteTo
 export async function listedPrices(
   modelId: string,
   promptTokens: number,
-  settings: Pick<Settings, "local" | "priceProvider">,
+  settings: Pick<Settings, "priceProvider">,
 ): Promise<ModelPrices | undefined> {
   const tokens = Math.max(1, promptTokens);
   const at = new Date();
@@ -121,8 +120,11 @@ export async function listedWindows(
   };
 }
 
+/** A larger cost of one call is no cost, and would make the sum of a session infinite. */
+const MAX_USD = 1e9;
+
 /** An amount, also one that came as text. */
 function amount(value: unknown): number | undefined {
   const number = typeof value === "string" && /^\d+(\.\d+)?(e-?\d+)?$/i.test(value) ? Number(value) : value;
-  return typeof number === "number" && Number.isFinite(number) && number >= 0 ? number : undefined;
+  return typeof number === "number" && number >= 0 && number <= MAX_USD ? number : undefined;
 }

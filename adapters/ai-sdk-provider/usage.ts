@@ -65,6 +65,9 @@ export function readReason(value: unknown): {
   return { reason, failed: unified === "error", raw, message: typeof message === "string" ? message : undefined };
 }
 
+/** A larger count of one call is no count, and would make the sum of a session infinite. */
+const MAX_TOKENS = 1e12;
+
 function count(value: unknown): number | undefined {
-  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? Math.round(value) : undefined;
+  return typeof value === "number" && value >= 0 && value <= MAX_TOKENS ? Math.round(value) : undefined;
 }

@@ -112,6 +112,8 @@ export interface ModelProvider {
    * knows. Asked only where a run has a budget of money.
    */
   prices?(model: Model, promptTokens: number): Promise<ModelPrices | undefined>;
+  /** Whether a model whose price nobody knows costs nothing, as on this machine. `limits.unknown_price` wins. Default false. */
+  readonly isFree?: boolean;
   /** Ask a model. A fault rejects with `ProviderError` (kind, status, retryAfterMs; `malformed_answer` with a hint for the model), never after a `finish`; an abort with `signal.reason`. */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
   /** Let go of sockets. Safe to call twice. */

@@ -236,7 +236,11 @@ export async function pricesOf(
   promptTokens: number,
   unknown: ModelPrices | undefined,
 ): Promise<ModelPrices> {
-  const prices = model.prices ?? (await provider.prices?.(model, promptTokens)) ?? unknown;
+  const prices =
+    model.prices ??
+    (await provider.prices?.(model, promptTokens)) ??
+    unknown ??
+    (provider.isFree === true ? FREE : undefined);
   if (prices) return prices;
   throw new ModelSelectionError(
     `there is a budget in USD, and nobody knows the price of ${provider.name}/${model.id}; limits.unknown_price says what such models cost`,

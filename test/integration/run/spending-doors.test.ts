@@ -160,3 +160,36 @@ it("a session's budget holds over processes", async (t) => {
   assert.ok(costs.every((cost) => cost <= USD / 4));
   assert.equal(costs.at(-1), 0);
 });
+
+describe("a provider on this machine", () => {
+  async function costOf(t: TestContext, preset: string | undefined, answer: Answer, unknownPrice?: boolean) {
+    const model = await startFakeModelServer({ fallback: answer });
+    t.after(() => model.close());
+    const provider = new AiSdkProvider({
+      ...(preset === undefined ? { name: "lab" } : { preset }),
+      baseUrl: model.baseUrl,
+      models: [{ id: "m1" }],
+    });
+    const limits = { budget: { usd: 100 }, ...(unknownPrice && { unknownPrice: { input: 1_000, output: 1_000 } }) };
+    const agent = new Agent({ providers: [provider], ...limits });
+    t.after(() => agent.close());
+    return (await (await agent.run({ message: "hi" })).result).usage;
+  }
+  const answer: Answer = { say: [{ text: "done" }], usage: { input: 1_000, output: 1_000 } };
+
+  it("costs what unknown_price says, whatever its preset", async (t) => {
+    for (const preset of [undefined, "litellm", "ollama"])
+      assert.equal((await costOf(t, preset, answer, true)).cost, 2);
+  });
+
+  it("without unknown_price is free only if it runs models itself", async (t) => {
+    assert.equal((await costOf(t, "ollama", answer)).cost, 0);
+    for (const preset of [undefined, "litellm"])
+      await assert.rejects(costOf(t, preset, answer), /nobody knows the price of .*; limits\.unknown_price/);
+  });
+
+  it("is not believed where it counts more tokens than can be", async (t) => {
+    const usage = await costOf(t, "ollama", { say: [{ text: "done" }], usage: { input: 1e308, output: 1e308 } });
+    assert.ok(usage.totalTokens > 0 && usage.totalTokens < 1e6, JSON.stringify(usage));
+  });
+});
