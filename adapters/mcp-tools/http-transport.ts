@@ -4,7 +4,7 @@ import type { FetchLike, Transport } from "@modelcontextprotocol/sdk/shared/tran
 import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
 import type { ToolAddress } from "gantry";
 import { HttpBodies } from "./http-bodies.js";
-import { DEPTH } from "./lines.js";
+import { withinDepth } from "./depth.js";
 
 /** For a server to be told that its session is over, in ms. */
 const GOODBYE_MS = 1_000;
@@ -152,7 +152,7 @@ export class HttpTransport implements Transport {
   }
 
   #take(given: JSONRPCMessage): void {
-    const message = isNestedTooDeep(given) ? tooDeep(given) : given;
+    const message = withinDepth(given);
     if (!message) return;
     if ("id" in message && !("method" in message) && message.id !== undefined) this.#waiting.delete(message.id);
     // What was said before an answer is heard before it, though it is heard a moment later.
@@ -183,24 +183,4 @@ function boundRetries(inner: object): void {
       wanted = ms === undefined ? ms : Math.min(Math.max(ms, AGAIN.initialReconnectionDelay), LONGEST_RETRY_MS);
     },
   });
-}
-
-/** Arrays and objects within each other: whoever writes them out again would run out of stack. */
-function isNestedTooDeep(message: JSONRPCMessage): boolean {
-  let level: object[] = [message];
-  for (let depth = 0; level.length > 0; depth += 1) {
-    if (depth > DEPTH) return true;
-    const next: object[] = [];
-    for (const one of level)
-      for (const value of Object.values(one) as unknown[])
-        if (typeof value === "object" && value !== null) next.push(value);
-    level = next;
-  }
-  return false;
-}
-
-/** Undefined where nobody waits for it. */
-function tooDeep(message: JSONRPCMessage): JSONRPCMessage | undefined {
-  if (!("id" in message) || "method" in message || message.id === undefined) return undefined;
-  return { jsonrpc: "2.0", id: message.id, error: { code: -32_603, message: "its answer is nested too deep" } };
 }

@@ -3,9 +3,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 /** Bytes of one message. */
 export const MESSAGE_BYTES = 8 * 1024 * 1024;
 
-/** Arrays and objects within each other in a message. */
-export const DEPTH = 128;
-
 /** Work that was done at a stretch, in ms, before others have their turn. */
 const STRETCH_MS = 8;
 

@@ -1,7 +1,8 @@
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
-import { isRecord, parseJson, type OwnedProcess } from "gantry";
-import { DEPTH, Lines, Turns } from "./lines.js";
+import { isRecord, type OwnedProcess } from "gantry";
+import { withinDepth } from "./depth.js";
+import { Lines, Turns } from "./lines.js";
 
 /** Bytes that may wait for a program that reads nothing. */
 const WAITING_BYTES = 32 * 1024 * 1024;
@@ -99,14 +100,15 @@ export class StdioTransport implements Transport {
     try {
       const text = line.toString("utf8").trim();
       if (text === "") return;
-      message = parseJson(text, DEPTH);
+      message = JSON.parse(text);
     } catch {
       // Many print a word of welcome there.
       this.onerror?.(new Error("a line that is no message"));
       return;
     }
     if (!isRecord(message) || !this.#wanted(message)) return;
-    this.onmessage?.((isBrokenAnswer(message) ? broken(message) : message) as JSONRPCMessage);
+    const bounded = withinDepth((isBrokenAnswer(message) ? broken(message) : message) as JSONRPCMessage);
+    if (bounded) this.onmessage?.(bounded);
   }
 
   #finish(why: string): void {

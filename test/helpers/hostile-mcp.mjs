@@ -65,6 +65,14 @@ const LIES = [
   ...(how === "crowd" ? Array.from({ length: 10_000 }, (_, i) => tool(`t${i}`)) : []),
 ];
 
+/** In place of it a value is sent that is nested deeper than anyone can write. */
+const BOTTOMLESS = "BOTTOMLESS";
+const written = (message) =>
+  JSON.stringify({ jsonrpc: "2.0", ...message }).replaceAll(
+    `"${BOTTOMLESS}"`,
+    `${'{"type":"object","properties":{"a":'.repeat(50_000)}{}${"}}".repeat(50_000)}`,
+  );
+
 let changed = false;
 const asked = new Map();
 
@@ -98,6 +106,8 @@ async function answer({ method, params = {}, id }, say) {
         return {
           result: { tools: [tool(`t${params.cursor ?? 0}`)], nextCursor: String(Number(params.cursor ?? 0) + 1) },
         };
+      if (how === "bottomless")
+        return { result: { tools: [...KIND, tool("bottomless", { inputSchema: BOTTOMLESS })] } };
       return { result: { tools: how === "lies" || how === "crowd" ? LIES : changed ? [...KIND, tool("new")] : KIND } };
     case "prompts/list":
       return {
@@ -197,6 +207,7 @@ async function called({ name, arguments: args = {}, _meta = {} }, id, say) {
     case "endless":
       return text("x".repeat(9 * 1024 * 1024));
     case "big":
+      if (how === "bottomless") return { result: { content: [], structuredContent: BOTTOMLESS } };
       return text("x".repeat(1024 * 1024));
     case "broken":
       return args.both ? { result: {}, error: { code: 1, message: "both" } } : { result: "no object" };
@@ -267,14 +278,13 @@ if (transport === "stdio") {
     more();
   }
   process.stderr.write(`${"e".repeat(20_000)}\nlast words\n`);
-  const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  const say = (message) => process.stdout.write(`${written(message)}\n`);
   const lines = createInterface({ input: process.stdin });
   lines.on("line", (line) => void take(JSON.parse(line), say));
 } else {
   let session = randomUUID();
   const streams = new Set();
-  const events = (response) => (message) =>
-    response.write(`event: message\ndata: ${JSON.stringify({ jsonrpc: "2.0", ...message })}\n\n`);
+  const events = (response) => (message) => response.write(`event: message\ndata: ${written(message)}\n\n`);
   const server = createServer(async (request, response) => {
     if (process.env.SEEN)
       writeFileSync(process.env.SEEN, `${request.method} ${request.url} ${JSON.stringify(request.headers)}\n`, {

@@ -49,6 +49,18 @@ for (const [way, server] of Object.entries(WAYS))
       assert.equal(pids.size, 1);
     });
 
+    it("keeps its other tools if one has a schema without a bottom, and answers at once with an error for such a result", async (t) => {
+      const { servers, logger } = serversOf();
+      const open = await opened(t, servers.source(await server(t, "bottomless")), "/");
+      assert.deepEqual(
+        open.tools.filter(({ name }) => name === "hostile__bottomless"),
+        [],
+      );
+      assert.match(JSON.stringify(logger.lines), /bottomless.*its input schema is nested too deep/);
+      await rejects(call(open, "big"), /^hostile: its answer is nested too deep\.$/);
+      assert.equal((await call(open, "echo", { text: "on" })).text, "on");
+    });
+
     it("tells what failed, and shows what it brings", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");

@@ -1,0 +1,40 @@
+import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
+import { isRecord } from "gantry";
+
+/** Arrays and objects within each other in a message. Code that writes a deeper value out again overflows its stack. */
+export const MAX_DEPTH = 128;
+
+/**
+ * A message that is not too deep: the message itself; a list of tools with each deep tool cut at `MAX_DEPTH`, so that its
+ * schema is refused and the other tools stay; an error in place of any other answer. Undefined for what nobody waits for.
+ */
+export function withinDepth(message: JSONRPCMessage): JSONRPCMessage | undefined {
+  if (!isTooDeep(message)) return message;
+  if (!("id" in message) || "method" in message || message.id === undefined) return undefined;
+  const { id } = message;
+  const result = "result" in message ? message.result : undefined;
+  if (isRecord(result) && Array.isArray(result["tools"]))
+    return { jsonrpc: "2.0", id, result: cut(result, MAX_DEPTH) as Record<string, unknown> };
+  return { jsonrpc: "2.0", id, error: { code: -32_603, message: "its answer is nested too deep" } };
+}
+
+function isTooDeep(message: JSONRPCMessage): boolean {
+  let level: object[] = [message];
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > MAX_DEPTH) return true;
+    const next: object[] = [];
+    for (const parent of level)
+      for (const value of Object.values(parent) as unknown[])
+        if (typeof value === "object" && value !== null) next.push(value);
+    level = next;
+  }
+  return false;
+}
+
+/** With null in place of what is deeper. */
+function cut(value: unknown, depth: number): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (depth === 0) return null;
+  if (Array.isArray(value)) return value.map((item) => cut(item, depth - 1));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, cut(item, depth - 1)]));
+}
