@@ -129,13 +129,14 @@ class AcpServing extends Serving implements Clients {
     return this.#clients.get(id);
   }
 
-  open(): ClientConnection {
+  open(address: string): ClientConnection {
     const { options, server } = this.#parts;
     if (this.stopping) throw shuttingDown();
-    if (this.#clients.size >= options.connections && !this.#makeRoom()) throw tooMany("connections");
+    if (this.#clients.size >= options.connections && !this.#makeRoom(address)) throw tooMany("connections");
     const id = randomBytes(32).toString("base64url");
     const client = new ClientConnection(server, {
       id,
+      address,
       websocketUpdates: options.websocketUpdates,
       heartbeatMs: options.heartbeatMs,
       idleMs: options.idleMs,
@@ -156,13 +157,23 @@ class AcpServing extends Serving implements Clients {
     };
   }
 
-  /** Close the client that has left its connection unused for longest, so that nobody can fill the house and go away. */
-  #makeRoom(): boolean {
-    let spare: ClientConnection | undefined;
-    for (const client of this.#clients.values())
-      if ((client.spareSince ?? Infinity) < (spare?.spareSince ?? Infinity)) spare = client;
-    void spare?.close(1013, "too many connections");
-    return spare !== undefined;
+  /**
+   * Closes a connection that is not in use, for a new one of `address`. The address with the most connections loses its
+   * oldest one at once. If that is `address` itself, only a connection that has been unused for a while is closed.
+   */
+  #makeRoom(address: string): boolean {
+    const counts = new Map([[address, 0]]);
+    for (const client of this.#clients.values()) counts.set(client.address, (counts.get(client.address) ?? 0) + 1);
+    const [largest] = [...counts].reduce((most, entry) => (entry[1] > most[1] ? entry : most));
+    const all = [...this.#clients.values()];
+    const ofLargest = all.filter((client) => client.address === largest && largest !== address && !client.isInUse);
+    const unused = ofLargest.length > 0 ? ofLargest : all.filter((client) => client.spareSince !== undefined);
+    const [first] = unused;
+    if (!first) return false;
+    void unused
+      .reduce((oldest, client) => (client.lastUsedAt < oldest.lastUsedAt ? client : oldest), first)
+      .close(1013, "too many connections");
+    return true;
   }
 
   dismiss(client: ClientConnection): void {
@@ -188,7 +199,7 @@ class AcpServing extends Serving implements Clients {
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     let client: ClientConnection;
     try {
-      client = this.open();
+      client = this.open(request.socket.remoteAddress ?? "");
     } catch (error) {
       const { status, message, headers, body } = error instanceof HttpRefusal ? error : this.#failed(error);
       endRaw(socket, { status, message, code: "refused", headers }, body);

@@ -13,6 +13,8 @@ import { SseStream } from "./stream.js";
 export interface ClientConnectionOptions {
   /** Unguessable. */
   id: string;
+  /** IP address of the client. */
+  address: string;
   /** Whether updates go to the WebSocket where no SSE stream is open. */
   websocketUpdates: boolean;
   /** In ms: between comments of a stream; without stream, socket and request until the connection is closed. */
@@ -33,6 +35,7 @@ const FLUSH_MS = 500;
  */
 export class ClientConnection implements Sink {
   readonly id: string;
+  readonly address: string;
   readonly acp: AcpConnection;
   readonly #server: AcpServer;
   readonly #options: ClientConnectionOptions;
@@ -50,6 +53,7 @@ export class ClientConnection implements Sink {
 
   constructor(server: AcpServer, options: ClientConnectionOptions) {
     this.id = options.id;
+    this.address = options.address;
     this.#server = server;
     this.#options = options;
     this.acp = server.connect(this);
@@ -60,9 +64,19 @@ export class ClientConnection implements Sink {
     return this.#closed !== undefined;
   }
 
+  /** Whether a stream or a socket is open, or a request is unanswered. */
+  get isInUse(): boolean {
+    return this.closed || this.#socket !== undefined || this.#streams.size > 0 || this.acp.unanswered > 0;
+  }
+
+  /** Time of the last request, by the clock in ms. */
+  get lastUsedAt(): number {
+    return this.#touched;
+  }
+
   /** Since when, by the clock in ms, its place may be given to another; undefined: it is in use, or was just now. */
   get spareSince(): number | undefined {
-    if (this.closed || this.#socket || this.#streams.size > 0 || this.acp.unanswered > 0) return undefined;
+    if (this.isInUse) return undefined;
     const since = this.#touched + (this.#used ? this.#options.idleMs / 10 : this.#options.unusedMs);
     return since <= Date.now() ? since : undefined;
   }

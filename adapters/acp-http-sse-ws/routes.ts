@@ -21,8 +21,8 @@ import { acceptsStream, CONNECTION_HEADER, isConnectionId, isSessionId, JSON_TYP
 /** The clients of a transport. */
 export interface Clients {
   get(id: string): ClientConnection | undefined;
-  /** A new one. Throws `HttpRefusal` when there are too many. */
-  open(): ClientConnection;
+  /** A new one for the client at an IP address. Throws `HttpRefusal` when there are too many. */
+  open(address: string): ClientConnection;
   /** A stream opens; the returned function says that it closed. Throws `HttpRefusal` when there are too many. */
   countStream(): () => void;
   /** Own the end of a client. */
@@ -107,7 +107,7 @@ function forward(
 
 async function initialize(context: Koa.Context, clients: Clients, frame: Frame): Promise<void> {
   if (frame.kind !== "request" || frame.method !== METHODS.initialize) throw missingConnection();
-  const client = clients.open();
+  const client = clients.open(context.req.socket.remoteAddress ?? "");
   const answer = await client.acp.call(frame);
   if ("error" in answer) await client.close(1000, "not initialized");
   else context.set(CONNECTION_HEADER, client.id);

@@ -31,8 +31,9 @@ export async function http(
   method: string,
   headers: Record<string, string> = {},
   body?: string | Buffer,
+  localAddress?: string,
 ): Promise<HttpAnswer> {
-  const request = httpRequest(url, { method, headers, agent: false });
+  const request = httpRequest(url, { method, headers, agent: false, localAddress });
   request.end(body);
   const [response] = (await once(request, "response")) as [IncomingMessage];
   const chunks: Buffer[] = [];

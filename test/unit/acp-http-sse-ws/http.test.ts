@@ -153,6 +153,36 @@ describe("the status table", () => {
   });
 });
 
+const otherAddress = { skip: process.platform === "linux" ? false : "needs a second loopback address" };
+
+describe("connections of several addresses", otherAddress, () => {
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } });
+
+  it("one that takes all places loses one to another, however new they are, and takes none from it", async (t) => {
+    const { agent } = scriptedAgent(t);
+    const { url } = await serveHttp(t, agent, { connections: 8 });
+    const open = (localAddress: string) => http(url, "POST", JSON_TYPE, body, localAddress);
+    const flood = async (count: number) => {
+      const answers = [];
+      for (let i = 0; i < count; i++) answers.push((await open("127.0.0.1")).status);
+      return answers;
+    };
+    assert.deepEqual(await flood(9), [...Array<number>(8).fill(200), 503]);
+    const others = [];
+    for (let i = 0; i < 3; i++) others.push(await open("127.0.0.2"));
+    assert.deepEqual(
+      others.map(({ status }) => status),
+      [200, 200, 200],
+    );
+    assert.deepEqual(await flood(8), Array<number>(8).fill(503));
+    for (const { headers } of others) {
+      const id = String(headers["acp-connection-id"]);
+      const answer = await http(url, "POST", { ...JSON_TYPE, "acp-connection-id": id }, "{}");
+      assert.notEqual(answer.status, 404, "its connection is still there");
+    }
+  });
+});
+
 describe("delivery", () => {
   it("the four steps, with a session's stream", async (t) => {
     const { path: cwd } = await tempDir(t);
