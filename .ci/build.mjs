@@ -33,10 +33,7 @@ const OPTIONS = {
   // Paths of packages stay below node_modules when that folder is a link.
   preserveSymlinks: true,
   // Native packages, packages that look for files beside themselves, and one that ink needs for its own developers.
-  external: [
-    ...["better-sqlite3/package.json", "bindings", "pg", "web-tree-sitter"],
-    ...[`gantry/${TERMINAL}`, "react-devtools-core"],
-  ],
+  external: ["better-sqlite3/package.json", "bindings", "pg", "@vscode/*", `gantry/${TERMINAL}`, "react-devtools-core"],
   // As literals, which are compiled at their first use.
   supported: { "regexp-unicode-property-escapes": true },
   minifySyntax: true,

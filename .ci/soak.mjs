@@ -33,8 +33,7 @@ const STEPS = [
   ["browser/live/page", { BROWSERS: "all" }],
   ["integration/live/doors", { DOORS: "all" }],
   // Hostile input.
-  ["unit/hostile/apply-edit", { FUZZ_RUNS: 100_000 }],
-  ["unit/hostile/apply-chunks", { FUZZ_RUNS: 100_000 }],
+  ...["edit", "chunks"].map((name) => [`unit/hostile/apply-${name}`, { FUZZ_RUNS: 100_000 }]),
   ["integration/reliability/mutations", { FRAMES: 5_000 }],
   ["integration/hostile/shell-fuzz", { LINES: 200_000 }],
   ["integration/files/race", { CALLS: 10_000 }],

@@ -25,6 +25,7 @@ const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise
   // Its library is large, and few calls need it.
   schema: async (job) => (await import("./schema-check.js")).checkSchema(job),
   judge: judgeCall,
+  syntax: async (job) => (await import("./syntax-faults.js")).syntaxFaults(job),
   json: jsonFaults,
   globs: fittingGlobs,
 };

@@ -6,6 +6,7 @@ import type { FileMatches, SearchJob } from "./line-search.js";
 import type { JudgeJob, Judgement } from "./judge-call.js";
 import type { PageJob, PageText } from "./page.js";
 import type { Expression } from "./expression.js";
+import type { SyntaxFault, SyntaxJob } from "./syntax-faults.js";
 import type { SchemaAnswer, SchemaJob } from "./schema-check.js";
 import type { WalkedPart, WalkJob } from "./walk-job.js";
 
@@ -33,6 +34,8 @@ export interface Jobs {
   judge: JudgeJob;
   /** Where texts are no JSON. */
   json: JsonJob;
+  /** Syntax errors of changed files. */
+  syntax: SyntaxJob;
   /** Which globs fit one of some paths. */
   globs: GlobsJob;
 }
@@ -50,6 +53,7 @@ export interface Answers {
   schema: SchemaAnswer;
   judge: Judgement;
   json: (JsonFault | null)[];
+  syntax: SyntaxFault[][];
   globs: boolean[];
 }
 

@@ -1,5 +1,5 @@
-import { createRequire } from "node:module";
-import type { Node, Parser } from "web-tree-sitter";
+import type { Node } from "@vscode/tree-sitter-wasm";
+import { parserOf } from "./grammar.js";
 
 /**
  * Reads the simple commands of a shell line. The tree comes from tree-sitter-bash. A line is understood only if it
@@ -52,13 +52,11 @@ const BLANKS = /^(?:[ \t]|(?<=[ \t])\\\n)*$/;
 /** Between two commands of a list. */
 const LINES = /^[ \t]*(?:\n[ \t\n]*)?$/;
 
-let parser: Promise<Parser> | undefined;
-
 /** Rejects if the grammar cannot be loaded. */
 export async function readShellLine(text: string): Promise<ShellLine> {
   // eslint-disable-next-line no-control-regex -- control characters are what it refuses
   if (text.length > MAX_CHARACTERS || /[\0-\x08\x0b-\x1f\x7f]/.test(text)) return { commands: [], isUnderstood: false };
-  const tree = (await (parser ??= loadParser())).parse(text);
+  const tree = (await parserOf("bash")).parse(text);
   if (!tree) return { commands: [], isUnderstood: false };
   try {
     const commands: ShellCommand[] = [];
@@ -71,20 +69,13 @@ export async function readShellLine(text: string): Promise<ShellLine> {
   }
 }
 
-async function loadParser(): Promise<Parser> {
-  const { Language, Parser } = await import("web-tree-sitter");
-  await Parser.init();
-  const bash = await Language.load(createRequire(import.meta.url).resolve("tree-sitter-bash/tree-sitter-bash.wasm"));
-  return new Parser().setLanguage(bash);
-}
-
 /** Adds the commands of a tree to `commands`. False if a part is not understood. */
 function readGroup(root: Node, text: string, commands: ShellCommand[]): boolean {
   /** Leaves of the structure in the order of the text: commands, separators and comments. */
   const parts: Node[] = [];
   const open = [root];
   for (let node = open.pop(); node; node = open.pop()) {
-    if (GROUPS.has(node.type)) open.push(...node.children.toReversed());
+    if (GROUPS.has(node.type)) open.push(...childrenOf(node).toReversed());
     else parts.push(node);
   }
   let end = 0;
@@ -112,13 +103,13 @@ function readGroup(root: Node, text: string, commands: ShellCommand[]): boolean 
 
 /** Undefined if it is anything but words and, after them, redirections. */
 function readCommand(node: Node, text: string): ShellCommand | undefined {
-  const parts = node.type === "redirected_statement" ? node.children : [node];
+  const parts = node.type === "redirected_statement" ? childrenOf(node) : [node];
   const words: ShellWord[] = [];
   let hasFiles = false;
   let end = node.startIndex;
   for (const part of parts) {
     if (part.type === "command") {
-      for (const child of part.children) {
+      for (const child of childrenOf(part)) {
         const word = readWord(child, text);
         if (!word || !BLANKS.test(text.slice(end, child.startIndex))) return undefined;
         // The shell may take the first word for a keyword or an assignment.
@@ -144,7 +135,7 @@ function readCommand(node: Node, text: string): ShellCommand | undefined {
 /** Whether it names a file that matters; undefined if it is not understood. */
 function readRedirection(node: Node, text: string): boolean | undefined {
   const match = /^([0-9])?(>>|>\||>&|<&|<>|&>>|&>|<|>)(?:[ \t]*)/.exec(node.text);
-  const target = node.children.at(-1)!;
+  const target = childrenOf(node).at(-1)!;
   if (!match || node.startIndex + match[0].length !== target.startIndex) return undefined;
   // A digit that touches the word before it belongs to that word.
   if (match[1] !== undefined && /[^\s;&|]/.test(text[node.startIndex - 1] ?? " ")) return undefined;
@@ -187,9 +178,13 @@ function readWord(node: Node, text: string): ShellWord | undefined {
   return { text: isLiteral ? value : text.slice(node.startIndex, node.endIndex), isLiteral, isSplit, expansion };
 }
 
+function childrenOf(node: Node): Node[] {
+  return node.children.filter((child) => child !== null);
+}
+
 function piecesOf(node: Node): readonly Node[] {
-  if (node.type === "command_name") return node.children.flatMap(piecesOf);
-  return node.type === "concatenation" ? node.children.flatMap(piecesOf) : [node];
+  if (node.type === "command_name") return childrenOf(node).flatMap(piecesOf);
+  return node.type === "concatenation" ? childrenOf(node).flatMap(piecesOf) : [node];
 }
 
 /** A command of a line that is not understood, for rules that forbid: assignments and redirections are left out. */
@@ -200,7 +195,7 @@ function readLoosely(node: Node): ShellCommand {
     isSplit: true,
     expansion: "variable",
   });
-  const words = node.children
+  const words = childrenOf(node)
     .filter(({ type }) => type !== "variable_assignment" && !type.endsWith("redirect"))
     .map((child) => readWord(child, node.tree.rootNode.text) ?? unknown(child));
   return { words, hasFiles: true };

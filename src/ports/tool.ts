@@ -133,11 +133,6 @@ export interface ToolContext {
   readonly state: Map<string, unknown>;
   /** Told of each file before it is changed, so that it can be undone; left out: nobody keeps that. */
   readonly history?: FileKeeper;
-  /**
-   * Whether a shell command of this form would run now without that anybody is asked: for what a tool does beside its work.
-   * Left out: none would.
-   */
-  mayRun?(command: string): Promise<boolean>;
   /** Those that the model was told of. */
   readonly skills?: readonly Skill[];
 }

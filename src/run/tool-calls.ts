@@ -22,7 +22,6 @@ import {
   type Verdict,
 } from "./permissions.js";
 import { historyOf } from "./kept-files.js";
-import { mayRun } from "./may-run.js";
 import { callOf, prepare, textOf, type Prepared } from "./prepared-call.js";
 import type { RunContext } from "./run-context.js";
 import { shownOf } from "./shown-of.js";
@@ -217,7 +216,6 @@ async function perform(
     spawn: async (input) => helpers.made().spawn(input),
     state,
     ...history.context,
-    mayRun: (command) => mayRun(command, callId, run),
     skills: run.skills,
   };
   const returned = history.tell(await outputOf(tool, one.args, context, run.logger));

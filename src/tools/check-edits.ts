@@ -10,7 +10,7 @@ export interface EditChecksOptions {
   syntax: boolean;
   /** Commands that say what is wrong with the project. */
   commands: readonly EditCheck[];
-  /** What commands run in; undefined: none may run. */
+  /** Settings of the sandbox for `commands`; undefined if no command may run. */
   surroundings: (SandboxOptions & { shell?: string }) | undefined;
   /** Of each look at syntax, in ms. */
   timeoutMs: number;
@@ -57,7 +57,7 @@ export class EditChecks {
       const changed = syntax ? (output.diff ?? []) : [];
       if (changed.length > 0) {
         const { newSyntaxFaults } = await import("./syntax-check.js");
-        const lines = await newSyntaxFaults(changed, await this.#runner(), timeoutMs, context);
+        const lines = await newSyntaxFaults(changed, timeoutMs, context);
         if (lines.length > 0) found.push(`Syntax errors that this change brought:\n${lines.join("\n")}`);
       }
       for (const check of checks) {

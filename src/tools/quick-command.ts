@@ -1,6 +1,5 @@
 import { existsSync } from "node:fs";
 import type { ToolContext } from "../ports/tool.js";
-import type { OuterPrograms } from "../processes/outer-programs.js";
 import type { Sandbox, SandboxOptions } from "./sandbox.js";
 
 /** Kept of what a command prints, in bytes. */
@@ -49,13 +48,6 @@ export class QuickCommands {
       signal.throwIfAborted();
       return undefined;
     }
-  }
-
-  /** Those of the machine, which are in no folder that a command of the model may have changed. */
-  async programs({ projectDir, folders = [] }: ToolContext): Promise<OuterPrograms> {
-    const { OuterPrograms } = await import("../processes/outer-programs.js");
-    const { env, allowPaths } = this.#options;
-    return OuterPrograms.of(env["PATH"] ?? "/usr/bin:/bin", [projectDir, ...folders, ...allowPaths]);
   }
 
   async close(): Promise<void> {

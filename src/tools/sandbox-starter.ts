@@ -1,3 +1,4 @@
+import { shellQuote } from "../base/shell-quote.js";
 import { Child } from "../processes/child.js";
 import type { KeptProgram } from "../processes/keeper.js";
 
@@ -97,12 +98,8 @@ export class SandboxStarter {
 }
 
 function switchesOf({ switches, check, shell, command, input = false }: SandboxedCommand): string[] {
-  const script = `unset ${SCRIPT} ${WHOLE}; ${check}set -- "$${COMMAND}"; unset ${COMMAND}; exec ${quoted(shell)} -c "$1" 2>&1`;
+  const script = `unset ${SCRIPT} ${WHOLE}; ${check}set -- "$${COMMAND}"; unset ${COMMAND}; exec ${shellQuote(shell)} -c "$1" 2>&1`;
   const variables = { [COMMAND]: command, [SCRIPT]: script, [WHOLE]: "1", ...(input && WITH_INPUT) };
   return [...switches, ...Object.entries(variables).flatMap((pair) => ["--setenv", ...pair])];
 }
 
-/** As one word of `sh`. */
-export function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`;
-}

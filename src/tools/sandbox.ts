@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { existsSync, lstatSync, mkdirSync, realpathSync, unlinkSync, utimesSync, type Stats } from "node:fs";
 import { lstat, readdir, realpath, rm } from "node:fs/promises";
 import { basename, dirname, join, sep } from "node:path";
+import { shellQuote } from "../base/shell-quote.js";
 import { ToolError } from "../ports/errors.js";
 import { isInside } from "../files/path-guard.js";
 import { findBubblewrap, type Bubblewrap, type BubblewrapNeeds } from "./bubblewrap.js";
@@ -11,7 +12,7 @@ import { MountPlan } from "./mount-plan.js";
 import { guardGit, repositoryOf, type GitGuard } from "./sandbox-git.js";
 import { SandboxRoots, type Root } from "./sandbox-roots.js";
 import { listeningSockets } from "./sandbox-sockets.js";
-import { quoted, SandboxStarter } from "./sandbox-starter.js";
+import { SandboxStarter } from "./sandbox-starter.js";
 
 export interface SandboxOptions {
   /** Folders beside the project that commands may write to. */
@@ -237,9 +238,6 @@ export class Sandbox {
     const downloads = this.network && home !== undefined ? DOWNLOADS.map((name) => join(home, name)) : [];
     const roots = [...allowed, ...(await this.#open(downloads.filter((path) => existsSync(path))))];
     for (const { path } of roots) plan.write(path);
-    // Syntax checks of edits run this Node. An upgrade may have removed its file, and bubblewrap binds no missing file.
-    const node = realNow(process.execPath);
-    if (node !== undefined && plan.isHidden(node)) plan.keep(node);
     if (home !== undefined) await keepStarts(plan, home);
     for (const real of readOnly) if (real !== undefined && plan.isWritable(real)) plan.keep(real);
     const repositories = new Set([repository, ...allowed.map(({ path }) => path)]);
@@ -351,7 +349,7 @@ function checkOf(roots: readonly Root[]): string {
   const stat = ["/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat"].find((path) => existsSync(path));
   if (stat === undefined) throw new ToolError("the sandbox needs the program stat, which is not here.");
   const seen = roots.map(({ identity }) => identity).join("\n");
-  const look = [stat, "-c", "%d:%i", "--", ...roots.map(({ path }) => path)].map(quoted).join(" ");
+  const look = [stat, "-c", "%d:%i", "--", ...roots.map(({ path }) => path)].map(shellQuote).join(" ");
   const refusal = "echo 'a folder was replaced while the sandbox was made; try again' >&2; exit 126";
-  return roots.length === 0 ? "" : `[ "$(${look})" = ${quoted(seen)} ] || { ${refusal}; }; `;
+  return roots.length === 0 ? "" : `[ "$(${look})" = ${shellQuote(seen)} ] || { ${refusal}; }; `;
 }

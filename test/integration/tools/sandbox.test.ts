@@ -118,27 +118,6 @@ describe("the sandbox that is required", () => {
     }
   });
 
-  it("runs gantry's own Node, also one in a temporary folder, which is read-only", async (t) => {
-    if (!(await works)) return t.skip("no working bubblewrap");
-    await using folder = await temporaryFolder();
-    await using node = await temporaryFolder();
-    await mkdir(join(folder.path, "p"));
-    const file = join(node.path, "node");
-    await writeFile(file, "#!/bin/sh\necho its own Node", { mode: 0o755 });
-    const { execPath } = process;
-    t.after(() => (process.execPath = execPath));
-    process.execPath = file;
-    const { text } = await bash()(`${file}; echo x > ${file}; ls ${node.path}`, join(folder.path, "p"));
-    assert.match(text, /^its own Node\n.*Read-only file system\nnode\n/);
-    await rm(file);
-    assert.match((await bash()("echo without it", join(folder.path, "p"))).text, /^without it\n/);
-    process.execPath = join(folder.path, "p/bin/node");
-    await mkdir(join(folder.path, "p/bin"));
-    await writeFile(process.execPath, "");
-    const removed = await bash()("rm -r bin && echo removed", join(folder.path, "p"));
-    assert.match(removed.text, /^removed\n/, "a project may hold it, and stays writable");
-  });
-
   it("says what is in use", async (t) => {
     const options = { allowPaths: [], deniedPaths: [], env };
     assert.deepEqual(await new Sandbox({ ...options, sandbox: "off" }).describe(tmpdir()), {
