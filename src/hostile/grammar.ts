@@ -1,28 +1,48 @@
 import { createRequire } from "node:module";
-import type { Parser } from "@vscode/tree-sitter-wasm";
+import type { Parser, Tree } from "@vscode/tree-sitter-wasm";
+
+/** Node's types lack it. */
+declare const WebAssembly: { Memory: new (pages: { initial: number; maximum: number }) => object };
 
 /** Names of grammars, as the package calls their files. */
-export type Grammar =
-  "bash" | "css" | "go" | "java" | "javascript" | "php" | "python" | "ruby" | "rust" | "tsx" | "typescript";
+export type Grammar = "bash" | "go" | "java" | "javascript" | "php" | "python" | "ruby" | "rust" | "tsx" | "typescript";
+
+/** Memory of all parsers of a thread, in pages of 64 KiB: 256 MiB. 20 KB of nested text can take 2 GB. */
+const MAX_PAGES = 4096;
+const INITIAL_PAGES = 512;
 
 const parsers = new Map<Grammar, Promise<Parser>>();
 let library: Promise<typeof import("@vscode/tree-sitter-wasm")> | undefined;
 
-/** A parser, loaded once. Rejects if its grammar cannot be loaded. */
-export function parserOf(grammar: Grammar): Promise<Parser> {
-  let parser = parsers.get(grammar);
-  if (!parser) parsers.set(grammar, (parser = load(grammar)));
-  return parser;
+/**
+ * The tree of a text, which the caller deletes, or null if that takes more than `ms`. Rejects if the grammar cannot be
+ * loaded, and if the text needs too much memory; then the library is of no more use in this thread.
+ */
+export async function parseText(grammar: Grammar, text: string, ms: number): Promise<Tree | null> {
+  let loading = parsers.get(grammar);
+  if (!loading) parsers.set(grammar, (loading = load(grammar)));
+  const parser = await loading;
+  const end = performance.now() + ms;
+  const tree = parser.parse(text, null, { progressCallback: () => performance.now() > end });
+  // A parser whose time was over would continue with the old text.
+  if (!tree) parser.reset();
+  return tree;
 }
 
 async function load(grammar: Grammar): Promise<Parser> {
   const { Language, Parser: Parsers } = await (library ??= loadLibrary());
-  const file = createRequire(import.meta.url).resolve(`@vscode/tree-sitter-wasm/wasm/tree-sitter-${grammar}.wasm`);
-  return new Parsers().setLanguage(await Language.load(file));
+  return new Parsers().setLanguage(await Language.load(locateFile(`tree-sitter-${grammar}.wasm`)));
 }
 
 async function loadLibrary(): Promise<typeof import("@vscode/tree-sitter-wasm")> {
   const { default: treeSitter } = await import("@vscode/tree-sitter-wasm");
-  await treeSitter.Parser.init();
+  const wasmMemory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum: MAX_PAGES });
+  // It prints why it aborts; the thread's job reports that.
+  const options = { locateFile, wasmMemory, printErr: () => undefined };
+  await treeSitter.Parser.init(options);
   return treeSitter;
+}
+
+function locateFile(name: string): string {
+  return createRequire(import.meta.url).resolve(`@vscode/tree-sitter-wasm/wasm/${name}`);
 }

@@ -1,5 +1,5 @@
 import type { Node } from "@vscode/tree-sitter-wasm";
-import { parserOf } from "./grammar.js";
+import { parseText } from "./grammar.js";
 
 /**
  * Reads the simple commands of a shell line. The tree comes from tree-sitter-bash. A line is understood only if it
@@ -37,6 +37,8 @@ export interface ShellLine {
 
 const MAX_CHARACTERS = 32_768;
 const MAX_COMMANDS = 512;
+/** For the parse. A line that is understood takes milliseconds; one with thousands of errors takes 12 s. */
+const PARSE_MS = 1_000;
 const RESERVED = new Set(
   "if then elif else fi for while until do done case esac in select function coproc { } ! [[ ]]".split(" "),
 );
@@ -56,7 +58,7 @@ const LINES = /^[ \t]*(?:\n[ \t\n]*)?$/;
 export async function readShellLine(text: string): Promise<ShellLine> {
   // eslint-disable-next-line no-control-regex -- control characters are what it refuses
   if (text.length > MAX_CHARACTERS || /[\0-\x08\x0b-\x1f\x7f]/.test(text)) return { commands: [], isUnderstood: false };
-  const tree = (await parserOf("bash")).parse(text);
+  const tree = await parseText("bash", text, PARSE_MS);
   if (!tree) return { commands: [], isUnderstood: false };
   try {
     const commands: ShellCommand[] = [];

@@ -1,5 +1,5 @@
 import type { Node } from "@vscode/tree-sitter-wasm";
-import { parserOf, type Grammar } from "./grammar.js";
+import { parseText, type Grammar } from "./grammar.js";
 
 /** A place that a grammar cannot read. */
 export interface SyntaxFault {
@@ -13,36 +13,79 @@ export interface SyntaxJob {
   files: readonly { grammar: Grammar; was: string | null; is: string }[];
 }
 
+/** For each parse. */
+const PARSE_MS = 1_000;
 /** Faults of one file. More say nothing new. */
 const MAX_FAULTS = 5;
 const MAX_SHOWN_CHARACTERS = 40;
+const BRACKETS: Readonly<Record<string, string>> = { "{": "}", "(": ")", "[": "]" };
+/** Valid TypeScript that the grammar refuses: an imported type with members or arguments, and the variance of a type parameter. */
+const IMPORT = /\bimport\((["'])[^"'\n]*\1\)/g;
+const VARIANCE = /(?<=[<,]\s*)\b(?:in\s+out|in|out)(?=\s+[A-Za-z_$][\w$]*\s*(?:[,>=]|extends\b))/g;
 
 /** For each file the faults of a change; none if the text before it had a fault too, since a parser does not recover well. */
 export function syntaxFaults({ files }: SyntaxJob): Promise<SyntaxFault[][]> {
   return Promise.all(
     files.map(async ({ grammar, was, is }) => {
-      const faults = await faultsOf(grammar, is);
-      return faults.length > 0 && was !== null && (await faultsOf(grammar, was)).length > 0 ? [] : faults;
+      const faults = await faultsOf(grammar, is, was);
+      return faults.length > 0 && was !== null && (await faultsOf(grammar, was, null)).length > 0 ? [] : faults;
     }),
   );
 }
 
-async function faultsOf(grammar: Grammar, text: string): Promise<SyntaxFault[]> {
-  const tree = (await parserOf(grammar)).parse(text);
+async function faultsOf(grammar: Grammar, text: string, before: string | null): Promise<SyntaxFault[]> {
+  const isTyped = grammar === "typescript" || grammar === "tsx";
+  const tree = await parseText(grammar, isTyped ? withoutRareTypes(text) : text, PARSE_MS);
   if (!tree) return [];
   try {
     const faults: SyntaxFault[] = [];
+    const changedRow = before === null ? undefined : firstChangedRow(before, text);
     const open: Node[] = tree.rootNode.hasError ? [tree.rootNode] : [];
     for (let node = open.pop(); node && faults.length < MAX_FAULTS; node = open.pop()) {
-      const line = node.startPosition.row + 1;
-      if (node.isMissing) faults.push({ line, message: `${node.type} is missing` });
-      else if (node.isError) faults.push({ line, message: `syntax error near ${shown(node.text)}` });
-      else open.push(...node.children.filter((child) => child !== null && child.hasError).toReversed() as Node[]);
+      const { row } = node.startPosition;
+      if (node.isMissing) faults.push({ line: row + 1, message: `${node.type} is missing` });
+      else if (node.isError) faults.push(faultOf(node, changedRow));
+      else
+        open.push(
+          ...childrenOf(node)
+            .filter(({ hasError }) => hasError)
+            .toReversed(),
+        );
     }
     return faults.sort((a, b) => a.line - b.line);
   } finally {
     tree.delete();
   }
+}
+
+/** An error may begin far above the place that caused it, and ends after it. */
+function faultOf(node: Node, changedRow: number | undefined): SyntaxFault {
+  const { row } = node.startPosition;
+  if (changedRow !== undefined && row < changedRow && changedRow <= node.endPosition.row)
+    return { line: changedRow + 1, message: "syntax error from here on" };
+  const opened: Node[] = [];
+  for (const child of childrenOf(node))
+    if (child.type in BRACKETS) opened.push(child);
+    else if (opened.length > 0 && child.type === BRACKETS[opened.at(-1)!.type]) opened.pop();
+  const bracket = opened.at(-1);
+  if (bracket) return { line: bracket.startPosition.row + 1, message: `${bracket.type} is not closed` };
+  return { line: row + 1, message: `syntax error near ${shown(node.text)}` };
+}
+
+/** The text with a name in the place of each of them; all positions stay. */
+function withoutRareTypes(text: string): string {
+  return text
+    .replaceAll(IMPORT, (all) => "_".repeat(all.length))
+    .replaceAll(VARIANCE, (all) => all.replaceAll(/\S/g, " "));
+}
+
+function firstChangedRow(before: string, after: string): number {
+  const [old, lines] = [before.split("\n"), after.split("\n")];
+  return lines.findIndex((line, i) => line !== old[i]);
+}
+
+function childrenOf(node: Node): Node[] {
+  return node.children.filter((child) => child !== null);
 }
 
 function shown(text: string): string {

@@ -189,11 +189,15 @@ export class HostileThread {
         worker.off("message", onMessage).off("error", onError).off("exit", onExit);
         act();
       };
+      // After a fault nothing is known about the state of the thread's libraries.
       const onMessage = (reply: Reply): void =>
-        settle(() => {
-          if ("fault" in reply) reject(new WorkLimitError("failed", reply.fault));
-          else resolve(reply.answer as Answers[Name]);
-        }, true);
+        settle(
+          () => {
+            if ("fault" in reply) reject(new WorkLimitError("failed", reply.fault));
+            else resolve(reply.answer as Answers[Name]);
+          },
+          !("fault" in reply),
+        );
       const onError = (error: NodeJS.ErrnoException): void => {
         const memory = error.code === "ERR_WORKER_OUT_OF_MEMORY";
         settle(() =>

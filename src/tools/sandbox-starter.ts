@@ -102,4 +102,3 @@ function switchesOf({ switches, check, shell, command, input = false }: Sandboxe
   const variables = { [COMMAND]: command, [SCRIPT]: script, [WHOLE]: "1", ...(input && WITH_INPUT) };
   return [...switches, ...Object.entries(variables).flatMap((pair) => ["--setenv", ...pair])];
 }
-

@@ -19,7 +19,7 @@ interface Fault {
 const JSON_FILES = /\.(json|jsonc|code-workspace|code-snippets)$/i;
 const GRAMMARS: readonly (readonly [files: RegExp, Grammar])[] = [
   [/\.([cm]?js|jsx)$/i, "javascript"],
-  [/\.[cm]?ts$/i, "typescript"],
+  [/(?<!\.d)\.[cm]?ts$/i, "typescript"],
   [/\.tsx$/i, "tsx"],
   [/\.pyi?$/i, "python"],
   [/\.(sh|bash)$/i, "bash"],
@@ -28,11 +28,11 @@ const GRAMMARS: readonly (readonly [files: RegExp, Grammar])[] = [
   [/(?<!\.blade)\.php$/i, "php"],
   [/\.java$/i, "java"],
   [/\.rs$/i, "rust"],
-  [/\.css$/i, "css"],
 ];
 /** Templates that become a file of the language, dialects that the grammar does not know, and text that was no UTF-8. */
-const NOT_CHECKED = /<%|\{%|\{\{\s*cookiecutter\b|@(no)?flow\b|\uFFFD|#!.*\b(python2|zsh|ksh|fish)\b/;
+const NOT_CHECKED = /<%|\{%|\{\{\s*cookiecutter\b|@(no)?flow\b|\uFFFD|^#!.*\bpython2\b/;
 const MAX_FILES = 20;
+const MAX_CHARACTERS = 1_000_000;
 const MAX_LINE_CHARACTERS = 120;
 
 /** The syntax errors that a change of files brought, a line each. Rejects with the signal's reason, or `WorkLimitError`. */
@@ -41,7 +41,7 @@ export async function newSyntaxFaults(
   timeoutMs: number,
   { projectDir, signal }: ToolContext,
 ): Promise<string[]> {
-  const files = changed.filter(({ newText }) => newText !== "" && !NOT_CHECKED.test(newText)).slice(0, MAX_FILES);
+  const files = changed.filter((file) => isChecked(file)).slice(0, MAX_FILES);
   const texts = ({ oldText, newText }: ChangedFile) => ({
     was: oldText === null || oldText.trim() === "" ? null : withoutMark(oldText),
     is: withoutMark(newText),
@@ -49,8 +49,7 @@ export async function newSyntaxFaults(
   const json = files.filter(({ path }) => JSON_FILES.test(path));
   const parsed = files.flatMap((file) => {
     const [, grammar] = GRAMMARS.find(([pattern]) => pattern.test(file.path)) ?? [];
-    // The grammar of bash refuses some scripts that a shell runs, so a new one is taken as it is.
-    if (grammar === undefined || (grammar === "bash" && texts(file).was === null)) return [];
+    if (grammar === undefined || (grammar === "bash" && !isCheckedScript(file))) return [];
     return [{ file, grammar }];
   });
   const found = new Map<ChangedFile, readonly Fault[]>();
@@ -68,6 +67,16 @@ export async function newSyntaxFaults(
       }
     });
   return files.flatMap((file) => (found.get(file) ?? []).map((fault) => lineOf(file, fault, projectDir)));
+}
+
+function isChecked({ oldText, newText }: ChangedFile): boolean {
+  const isShort = newText.length + (oldText ?? "").length <= MAX_CHARACTERS;
+  return newText !== "" && isShort && !NOT_CHECKED.test(newText);
+}
+
+/** The grammar of bash refuses some scripts that a shell runs, so a new one is taken as it is. */
+function isCheckedScript({ path, oldText, newText }: ChangedFile): boolean {
+  return (oldText ?? "").trim() !== "" && (/\.bash$/i.test(path) || /^#!.*\b(?:ba|da|a)?sh\b/.test(newText));
 }
 
 function lineOf({ path, newText }: ChangedFile, { line, message }: Fault, projectDir: string): string {

@@ -285,7 +285,7 @@ describe("rules for commands, against real shells", () => {
     const folder = await tempDir(t);
     const runners = await Promise.all(SHELLS.map((shell, i) => createRunner(folder.at(`${i}`), shell)));
     const lines = Number(process.env["LINES"] ?? 2_000);
-    const counts = { allowed: 0, passed: 0, started: 0 };
+    const counts = { allowed: 0, passed: 0, run: 0, started: 0 };
     for (let i = 0; i < lines; i++) {
       const line = generator.next();
       const isAllowed = (await judge(ALLOWED, line)) === "allow";
@@ -293,6 +293,7 @@ describe("rules for commands, against real shells", () => {
       if (isAllowed) counts.allowed++;
       if (passes) counts.passed++;
       if (!isAllowed && !passes) continue;
+      counts.run++;
       for (const { shell, calls, files } of await Promise.all(runners.map((run) => run(line)))) {
         counts.started += calls.length;
         const place = `SEED=${seed}, line ${i}, ${shell}: ${JSON.stringify(line)}`;
@@ -303,7 +304,8 @@ describe("rules for commands, against real shells", () => {
         if (isAllowed) assert.deepEqual(files, ["src"], `${place} was allowed and wrote files`);
       }
     }
-    t.diagnostic(`${lines} lines, ${JSON.stringify(counts)}, ${SHELLS.map((shell) => shell[0]).join(" ")}`);
+    const shells = SHELLS.map((shell) => shell[0]).join(", ");
+    t.diagnostic(`SEED=${seed}, ${lines} lines, ${JSON.stringify(counts)}, lines run in each of ${shells}`);
     assert.ok(
       counts.allowed > lines / 20 && counts.passed > lines / 20 && counts.started > lines / 20,
       JSON.stringify(counts),

@@ -70,6 +70,10 @@ describe("a look at the syntax of what was changed", () => {
       ["write", { path: "c.js", content: "export const a = <b>1</b>;\n" }],
       ["write", { path: "d.js", content: "@one\nexport class A { @two() b = 1; @three c() {} }\n" }],
       ["write", { path: "e.ts", content: "@one\nexport class A { c(@four d: string) {} }\nlet x = y satisfies Z;\n" }],
+      [
+        "write",
+        { path: "f.ts", content: "f<typeof import('a')>();\nlet a: import(\"b\").C<D>;\ninterface E<out F> {}\n" },
+      ],
       ["delete", { path: "old.ts" }],
     );
     assert.match(told(made), /^Syntax errors that this change brought:\ndeep\/new\.mts:1: /);
@@ -103,7 +107,6 @@ describe("a look at the syntax of what was changed", () => {
       "a.php": "<?php\nenum A: string { case B = 'b'; }\n",
       "a.java": "record A(int b) { int c() { return b; } }\n",
       "a.rs": "fn f<'a>(x: &'a str) -> &'a str { x }\n",
-      "a.css": ".a { &:hover { color: red; } }\n",
       "a.sh": "#!/bin/sh\nif true; then\n  echo 'it''s'\nfi\n",
     };
     const bad: Record<string, string> = {
@@ -113,7 +116,6 @@ describe("a look at the syntax of what was changed", () => {
       "a.php": "<?php\nfunction f( {\n",
       "a.java": "class A { int b( { }\n",
       "a.rs": "fn f( -> {\n",
-      "a.css": ".a { color: red;\n",
       "a.sh": "#!/bin/sh\nif true; then\n  echo 'it''s'\n",
     };
     const { results } = await make(t, { "c.py": "def f(:\n" });
@@ -124,18 +126,15 @@ describe("a look at the syntax of what was changed", () => {
     assert.deepEqual([old, ...created].map(told), Array<string>(created.length + 1).fill(""));
     const paths = Object.keys(good);
     const broken = await results(
-      ...paths.flatMap((path) => [
-        ["read", { path }] as const,
-        ["write", { path, content: bad[path] }] as const,
-      ]),
+      ...paths.flatMap((path) => [["read", { path }] as const, ["write", { path, content: bad[path] }] as const]),
     );
-    paths.forEach((path, i) => assert.match(told(broken[2 * i + 1]), /^Syntax errors that this change brought:\na\.\w+:\d/, path));
+    paths.forEach((path, i) =>
+      assert.match(told(broken[2 * i + 1]), /^Syntax errors that this change brought:\na\.\w+:\d/, path),
+    );
   });
 
   it("says nothing where it may be wrong: comments, dialects, other shells, what was no UTF-8", async (t) => {
     const { results } = await make(t, {
-      ".flowconfig": "",
-      "old.js": "f(a);\n",
       "was.sh": "echo 1\n",
       "plain.json": '{"a": 1}',
     });
@@ -147,8 +146,9 @@ describe("a look at the syntax of what was changed", () => {
       ["lines.json", '{"a":1}\n{"a":2}\n'],
       ["templates/x.json", '{ "a": {{ a }} }'],
       ["renovate.json", "{ a: 'b' }"],
-      ["flow.js", "function f(a: ?string): {| b: 1 |} { return a; }\n"],
-      ["old.js", "opaque type A = string;\nf((a: any));\n"],
+      ["flow.js", "// @flow\nfunction f(a: ?string): {| b: 1 |} { return a; }\n"],
+      ["a.css", ".a { color: red;\n"],
+      ["types.d.ts", "export default function (): void;\n"],
       ["decorated.mjs", "@one\nexport class A { @two b = 1; }\n"],
       ["view.js", "export const v = () => <b>{1}</b>;\n"],
       ["glob.bash", "shopt -s extglob\nrm -- !(a|b)\nif [[ $a == @(b|c) ]]; then ls +(x); fi\n"],
@@ -168,9 +168,30 @@ describe("a look at the syntax of what was changed", () => {
       ["write", { path: "package.json", content: '{ "a": 1, }' }],
       ["write", { path: "plain.json", content: '{"a": 1,}' }],
       ["write", { path: "any.jsonc", content: '{ "a": // one\n 1 "b": 2 }' }],
-      ["write", { path: "x.bash", content: "rm !(a\n" }],
     );
     for (const one of wrong) assert.match(one, /Syntax errors/);
+  });
+
+  it("names the changed line where the parser sees the error earlier, and the bracket that stays open", async (t) => {
+    const lines = Array.from({ length: 9 }, (_, i) => `def f${i}(a):\n    return g(\n        a\n    )\n`);
+    const { results } = await make(t, { "a.py": lines.join("\n") });
+    const [edited, created] = await results(
+      ["edit", { path: "a.py", old_string: `${lines[5]}\n`, new_string: `${lines[5]?.replace("    )", "")}\n` }],
+      ["write", { path: "b.py", content: "import a\n\nb = [\n    1,\n\nc = 2\n" }],
+    );
+    assert.equal(told(edited), "Syntax errors that this change brought:\na.py:29: syntax error from here on");
+    assert.equal(told(created), "Syntax errors that this change brought:\nb.py:3: [ is not closed | b = [");
+  });
+
+  it("ends with its limits of memory and time, and works again afterwards", async (t) => {
+    const { results } = await make(t, {});
+    const [memory, time, next] = await results(
+      ["write", { path: "a.java", content: "a<".repeat(10_000) }],
+      ["write", { path: "a.go", content: "a?b:".repeat(25_000) }],
+      ["write", { path: "a.js", content: "f((\n" }],
+    );
+    assert.deepEqual([memory, time].map(told), ["", ""]);
+    assert.match(told(next), /^Syntax errors/);
   });
 
   it("runs nothing of the project, whatever lies in it", async (t) => {
@@ -195,11 +216,13 @@ describe("a look at the syntax of what was changed", () => {
     }
     const env = { PATH: `${folder.at("bin")}:${folder.at("node_modules/.bin")}:${process.env["PATH"]}` };
     const again = await make(t, {}, { env }, { projectDir: folder.path });
-    for (const made of [{ results }, again]) {
+    const names = ["a.js", "a.ts", "a.tsx", "a.py", "a.rb", "a.php", "a.go", "a.java", "a.rs"];
+    for (const [parent, made] of Object.entries({ first: { results }, second: again })) {
       const broken = await made.results(
-        ...["a.js", "a.ts", "a.tsx", "a.py", "a.rb", "a.php", "a.go"].map(
-          (name) => ["write", { path: name, content: name.endsWith("php") ? "<?php f(" : "f((\n" }] as const,
-        ),
+        ...names.map((name) => {
+          const content = name.endsWith("php") ? "<?php f(" : "f((\n";
+          return ["write", { path: `${parent}/${name}`, content }] as const;
+        }),
       );
       assert.equal(broken.filter((text) => text.includes("Syntax errors")).length, broken.length, broken.join("\n"));
     }
