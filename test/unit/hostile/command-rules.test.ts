@@ -276,6 +276,22 @@ describe("rules for commands", () => {
     assert.equal(rows, 24);
   });
 
+  it("decide 300 everyday commands of agents: what starts only allowed programs runs unasked", async () => {
+    const file = new URL("./everyday-commands.txt", import.meta.url);
+    const commands = readFileSync(file, "utf8").trimEnd().split("\n");
+    const rules = ["git*", "npm test*", "ls*", "cat*", "rg*"].map((match) => rule("allow", match));
+    const allowed: string[] = [];
+    for (const command of commands) if ((await judged(rules, command)) === "allow") allowed.push(command);
+    const expected = commands.filter((command) => {
+      const plain = command.replaceAll(/'[^']*'|"[^"]*"/g, "x").replaceAll(/ ?(?:2>&1|[12]? ?> ?\/dev\/null)/g, "");
+      // A substitution, a redirection, a home folder, or the command that sets what git starts.
+      if (/\$[?(]|[<>]|(?:^| )~|^git config/.test(plain)) return false;
+      return plain.split(/\|\||&&|[|;]/).every((part) => /^ *(?:git|npm test|ls|cat|rg)/.test(part));
+    });
+    assert.deepEqual(allowed, expected);
+    assert.deepEqual([commands.length, allowed.length], [300, 161]);
+  });
+
   it("judge a program's words without a shell, and ask about a tool without words", async () => {
     assert.equal(await judged([rule("allow", "git *")], ["git", "a; rm x"]), "allow");
     assert.equal(await judged([rule("deny", "git push")], ["git", "push"]), "deny");
