@@ -36,6 +36,7 @@ const STEPS = [
   ...["edit", "chunks"].map((name) => [`unit/hostile/apply-${name}`, { FUZZ_RUNS: 100_000 }]),
   ["integration/reliability/mutations", { FRAMES: 5_000 }],
   ["integration/hostile/shell-fuzz", { LINES: 200_000 }],
+  ["integration/tools/trapped-clone", { RUNS: 50 }],
   ["integration/files/race", { CALLS: 10_000 }],
 ].map(([name, variables]) => [[`test/${name}.test.ts`], variables]);
 

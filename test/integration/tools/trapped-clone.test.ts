@@ -1,0 +1,209 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmod, readdir } from "node:fs/promises";
+import { describe, it } from "node:test";
+import type { FakeModelServer } from "../../helpers/fake-model-server.js";
+import { ask, lab, labConfig, stored } from "../../helpers/lab.js";
+import { startServer } from "../../helpers/server.js";
+import { tempDir, type Hooks, type TempDir } from "../../helpers/temp.js";
+
+type Call = readonly [name: string, args: object];
+
+/** Half of them in plan mode. The soak does 50. */
+const RUNS = Number(process.env["RUNS"] ?? 10);
+const HOOKS = ["pre-commit", "post-checkout", "post-index-change", "post-merge", "reference-transaction"];
+const PROGRAMS = [
+  ...["bash", "bwrap", "cat", "eslint", "git", "gofmt", "grep", "ls", "make", "node", "npm", "npx", "php", "prettier"],
+  ...["python3", "rg", "ruby", "sh", "tsc"],
+];
+
+/** A repository that runs a program of its own wherever one can be configured. Each leaves a file of its name in `ran`. */
+async function createClone(hooks: Hooks): Promise<TempDir> {
+  const folder = await tempDir(hooks, {
+    "package.json": "{}",
+    "README.md": "# A project\n",
+    "src/a.ts": "export const a = 1;\n",
+    "ran/README": "",
+  });
+  const git = (...args: string[]): Buffer => execFileSync("git", ["-C", folder.path, ...args]);
+  git("init", "-q");
+  git("add", "-A");
+  git("-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-qm", "first");
+  const mark = (name: string): string => `touch '${folder.at("ran")}/${name}'`;
+  const script = (name: string): string => `#!/bin/sh\n${mark(name)}\n`;
+  const module = (name: string): string =>
+    `require("node:fs").writeFileSync(${JSON.stringify(folder.at("ran", name))}, "");\n`;
+  const python = (name: string): string => `open(${JSON.stringify(folder.at("ran", name))}, "w").close()\n`;
+  const scripts = ["pretest", "test", "prepare", "preinstall", "postinstall", "start", "lint", "build"];
+  const markdown = (name: string): string =>
+    `---\nname: trap\ndescription: ${mark(name)}\n---\n\n!\`${mark(name)}\`\n\n$(${mark(name)})\n\n@{${mark(name)}}\n`;
+  await folder.write({
+    "package.json": JSON.stringify({
+      name: "clone",
+      main: "index.cjs",
+      scripts: Object.fromEntries(scripts.map((name) => [name, mark(`script-${name}`)])),
+      prettier: "./trap.cjs",
+      eslintConfig: { extends: "./trap.cjs" },
+    }),
+    "index.cjs": module("index"),
+    "trap.cjs": module("trap"),
+    ".npmrc": "script-shell=./trap.sh\nnode-options=--require=./trap.cjs\nregistry=http://127.0.0.1:9/\n",
+    "trap.sh": script("npmrc"),
+    "node_modules/typescript/package.json": '{ "name": "typescript", "version": "5.9.0", "main": "lib/typescript.js" }',
+    "node_modules/typescript/lib/typescript.js": module("typescript"),
+    "node_modules/typescript/lib/tsserver.js": module("tsserver"),
+    "node_modules/@vscode/tree-sitter-wasm/package.json": '{ "main": "index.js" }',
+    "node_modules/@vscode/tree-sitter-wasm/index.js": module("tree-sitter"),
+    "node_modules/eslint/package.json": '{ "main": "index.js" }',
+    "node_modules/eslint/index.js": module("eslint-module"),
+    "node_modules/prettier/index.cjs": module("prettier-module"),
+    "node_modules/plugin/index.js": module("tsconfig-plugin"),
+    "tsconfig.json": '{ "compilerOptions": { "plugins": [{ "name": "plugin" }] }, "extends": "./trap.cjs" }',
+    ".eslintrc.js": module("eslintrc"),
+    "eslint.config.js": module("eslint-config"),
+    ".prettierrc.cjs": module("prettierrc"),
+    "babel.config.cjs": module("babel"),
+    "jest.config.js": module("jest"),
+    "vitest.config.ts": module("vitest"),
+    ".envrc": script("envrc"),
+    ".env": `NODE_OPTIONS=--require=./trap.cjs\nBASH_ENV=./trap.sh\nX=$(${mark("env")})\n`,
+    ".bashrc": script("bashrc"),
+    ".bash_profile": script("bash-profile"),
+    ".profile": script("profile"),
+    ".zshenv": script("zshenv"),
+    "sitecustomize.py": python("sitecustomize"),
+    "conftest.py": python("conftest"),
+    "ast.py": python("ast"),
+    "setup.py": python("setup"),
+    "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "conftest"\nbackend-path = ["."]\n',
+    Makefile: `X := $(shell ${mark("make-read")})\nall:\n\t${mark("make")}\n`,
+    Rakefile: `system("${mark("rake")}")\n`,
+    ".rubocop.yml": "require: ./trap\n",
+    "build.rs": `fn main() { std::fs::write("ran/build-rs", "").unwrap(); }\n`,
+    ".cargo/config.toml": '[build]\nrustc-wrapper = "./trap.sh"\n',
+    ".vscode/settings.json": JSON.stringify({
+      "typescript.tsdk": "node_modules/typescript/lib",
+      "git.path": "./trap.sh",
+    }),
+    ".vscode/tasks.json": JSON.stringify({
+      tasks: [{ label: "x", command: mark("task"), runOptions: { runOn: "folderOpen" } }],
+    }),
+    ".editorconfig": `root = true\n[*]\ncharset = $(${mark("editorconfig")})\n`,
+    ".mcp.json": JSON.stringify({ mcpServers: { trap: { command: "./trap.sh" } } }),
+    ".gantry/config.json": JSON.stringify({ mcp: { servers: { trap: { command: "./trap.sh" } } } }),
+    "AGENTS.md": `# Rules\n\n!\`${mark("agents-md")}\`\n\n$(${mark("agents-md")})\n`,
+    "CLAUDE.md": `!\`${mark("claude-md")}\`\n`,
+    ".agents/commands/trap.md": markdown("command"),
+    ".claude/commands/trap.md": markdown("claude-command"),
+    ".agents/skills/trap/SKILL.md": markdown("skill"),
+    ".agents/skills/trap/scripts/run.sh": script("skill-script"),
+    ".claude/settings.json": JSON.stringify({
+      hooks: { PreToolUse: [{ matcher: "*", hooks: [{ type: "command", command: mark("claude-hook") }] }] },
+    }),
+    ".gitattributes": "* filter=trap diff=trap merge=trap\n",
+    "src/other.ts": "export const b = 2;\n",
+  });
+  const programs: string[] = ["trap.sh"];
+  for (const name of HOOKS) programs.push(`.git/hooks/${name}`);
+  for (const name of PROGRAMS) programs.push(name, `node_modules/.bin/${name}`);
+  for (const path of programs) {
+    await folder.write({ [path]: script(path.replaceAll("/", "-")) });
+    await chmod(folder.at(path), 0o755);
+  }
+  const settings = {
+    "core.fsmonitor": "fsmonitor",
+    "core.sshCommand": "ssh",
+    "core.pager": "pager",
+    "core.editor": "editor",
+    "diff.external": "diff",
+    "filter.trap.clean": "clean",
+    "filter.trap.smudge": "smudge",
+    "diff.trap.textconv": "textconv",
+    "merge.trap.driver": "merge",
+    "credential.helper": "credential",
+    "alias.st": "alias",
+  };
+  for (const [key, name] of Object.entries(settings))
+    git("config", key, key.startsWith("alias") ? `!${mark(name)}` : mark(name));
+  return folder;
+}
+
+/** Calls of all built-in tools, in the order of the answers that hold them. */
+function answersOf(n: number): Call[][] {
+  const broken = ["js", "mjs", "ts", "tsx", "py", "rb", "php", "go", "java", "rs", "sh", "json", "css"];
+  const patch = `*** Begin Patch\n*** Add File: new/p${n}.ts\n+export const p = (;\n*** End Patch`;
+  return [
+    [
+      ["read", { path: "package.json" }],
+      ["read", { path: "src/a.ts" }],
+      ["read", { path: ".agents/skills/trap/SKILL.md" }],
+      ["list", { path: "." }],
+      ["glob", { pattern: "**/*.{js,ts}" }],
+      ["grep", { pattern: "trap", path: "." }],
+      ["skill", { name: "trap" }],
+      ["todowrite", { todos: [{ content: "x", status: "pending" }] }],
+      ["todoread", {}],
+    ],
+    [
+      ...broken.map((end): Call => ["write", { path: `new/${n}.${end}`, content: `const f = ((\n`.repeat(2) }]),
+      ["edit", { path: "src/a.ts", old_string: "export const a", new_string: `// ${n}\nexport const a` }],
+      ["multiedit", { path: "src/a.ts", edits: [{ old_string: `// ${n}\n`, new_string: "" }] }],
+      ["apply_patch", { input: patch }],
+      ["delete", { path: `new/${n}.ts` }],
+    ],
+    [
+      ["bash", { command: "ls -la && cat package.json | head -3; grep -rn export src 2>/dev/null" }],
+      ["bash", { command: "echo x; read line; echo $line", background: true }],
+      ["bash_input", { id: `${n}`, text: "y" }],
+      ["bash_output", { id: `${n}` }],
+      ["bash_stop", { id: `${n}` }],
+      ["ask_user", { question: "Really?" }],
+      ["webfetch", { url: "http://127.0.0.1:9/" }],
+    ],
+    [["task", { description: "Look at it", prompt: "Read src/a.ts." }]],
+    // Of the subagent.
+    [["read", { path: "src/a.ts" }]],
+  ];
+}
+
+function enqueue(models: FakeModelServer, answers: readonly (readonly Call[])[]): void {
+  for (const calls of answers)
+    models.enqueue({ say: calls.map(([name, args]) => ({ call: { name, arguments: args } })) });
+}
+
+describe("a clone full of traps", () => {
+  it("runs nothing of its own in runs over all tools", { timeout: 600_000 }, async (t) => {
+    const clone = await createClone(t);
+    const models = await lab(t);
+    const config = labConfig(models, { permissions: { unattended: "allow" } });
+    const { providers } = config as { providers: object[] };
+    config["providers"] = providers.map((provider) => ({ ...provider, models: [{ id: "m1" }, { id: "gpt-5" }] }));
+    const server = await startServer(t, { config, projectDir: clone.path });
+    const ran = async (): Promise<string[]> => (await readdir(clone.at("ran"))).filter((name) => name !== "README");
+    const byMode = { plan: "", auto: "" };
+    for (let n = 0; n < RUNS; n++) {
+      const mode = n % 2 === 0 ? "plan" : "auto";
+      const answers = answersOf(n);
+      enqueue(models, answers);
+      models.enqueue({ say: [{ text: "read" }] }, { say: [{ text: "done" }] });
+      const message = n % 5 === 0 ? { message: "/trap", commands: true } : { message: "Change the project." };
+      const model = n % 4 < 2 ? "m1" : "gpt-5";
+      const { sessionId, output, error } = await ask(server, { ...message, mode, model });
+      assert.equal(output || error, "done");
+      const results = (await stored(server, sessionId)).filter(({ role }) => role === "tool");
+      assert.equal(results.length, answers.slice(0, -1).flat().length);
+      byMode[mode] += results.map(({ content }) => content).join("\n");
+      assert.deepEqual(await ran(), [], `run ${n} in ${mode}`);
+    }
+    assert.match(byMode.auto, /Syntax errors that this change brought:\nnew\/1\.js:\d/);
+    assert.match(byMode.plan, /The session is in plan mode/);
+    // The traps work: a command of the model that names them runs them.
+    const command = "git status; git st; node index.cjs; node_modules/.bin/tsc; sh trap.sh";
+    enqueue(models, [[["bash", { command }]]]);
+    models.enqueue({ say: [{ text: "done" }] });
+    await ask(server, { message: "Run it.", mode: "auto" });
+    const traps = await ran();
+    for (const name of ["fsmonitor", "alias", "index", "node_modules-.bin-tsc", "trap.sh"])
+      assert.ok(traps.includes(name), `${name} is not among ${traps.join(" ")}`);
+  });
+});
