@@ -153,6 +153,7 @@ export { MemoryDriver } from "./sessions/memory-driver.js";
 export { MemoryStore } from "./sessions/memory-store.js";
 export { brokeOff } from "./sessions/stored-run.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";
+export { createFolder } from "./base/create-folder.js";
 export { isRecord, JsonDepthError, JsonError, parseJson } from "./base/json.js";
 export { headerSecrets, Redactor } from "./base/redact.js";
 export { newId } from "./base/ids.js";

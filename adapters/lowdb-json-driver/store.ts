@@ -1,6 +1,6 @@
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { GantryError, StoreError, holderState, thisHolder } from "gantry";
+import { createFolder, GantryError, StoreError, holderState, thisHolder } from "gantry";
 import type { Holder, Logger } from "gantry";
 import { ChainFiles } from "./chain-files.js";
 import { Chains } from "./chains.js";
@@ -54,7 +54,7 @@ export class Store {
     const stored = storedVersion(path, version);
     const low = await import("lowdb");
     for (const folder of [path, beside, drivers]) {
-      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      createFolder(folder);
       chmodSync(folder, 0o700);
     }
     const self = thisHolder();

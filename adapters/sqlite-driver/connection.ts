@@ -1,18 +1,8 @@
-import {
-  chmodSync,
-  closeSync,
-  fchmodSync,
-  fstatSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readSync,
-  statSync,
-} from "node:fs";
+import { chmodSync, closeSync, fchmodSync, fstatSync, fsyncSync, openSync, readSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Database } from "better-sqlite3";
-import { StoreError } from "gantry";
+import { createFolder, StoreError } from "gantry";
 import type { Logger } from "gantry";
 import { keep, prepare, readPragma, setPragma } from "./kept.js";
 import { LOWER } from "./reads.js";
@@ -129,7 +119,7 @@ function whyNotLoaded(error: unknown): string | undefined {
  */
 function prepareFile(path: string): void {
   const folder = dirname(path);
-  const made = mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const made = createFolder(folder);
   if (made !== undefined) chmodSync(folder, 0o700);
   const file = openSync(path, "a+", 0o600);
   try {

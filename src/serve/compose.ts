@@ -1,6 +1,7 @@
-import { chmodSync, mkdirSync, statSync } from "node:fs";
+import { chmodSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { deadline } from "../base/abort.js";
+import { createFolder } from "../base/create-folder.js";
 import { Agent } from "../agent.js";
 import { FileCatalogueCache } from "../models/catalogue-cache.js";
 import { AdapterError, ConfigError, GantryError, hasCode } from "../ports/errors.js";
@@ -218,7 +219,7 @@ async function startOne(
 /** 0700, whatever the umask. Throws `ConfigError`. */
 export function makeHome(home: string): void {
   try {
-    mkdirSync(home, { recursive: true, mode: 0o700 });
+    createFolder(home);
     const { uid } = statSync(home);
     // Root may do everything there, and would leave files that the owner cannot open, and run what the owner wrote.
     if (process.getuid?.() === 0 && uid !== 0)
@@ -229,7 +230,7 @@ export function makeHome(home: string): void {
   } catch (error) {
     if (hasCode(error, "config")) throw error;
     throw new ConfigError(
-      `${home}: gantry's home folder cannot be made (${(error as NodeJS.ErrnoException).code ?? "unknown"})`,
+      `${home}: gantry's home folder cannot be created (${(error as NodeJS.ErrnoException).code ?? "unknown"}); set GANTRY_HOME to a folder that you can write to`,
       { cause: error },
     );
   }

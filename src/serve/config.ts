@@ -103,7 +103,8 @@ async function read(file: string, mustExist: boolean): Promise<unknown> {
     content = readFileSync(file, "utf8");
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" && !mustExist) return {};
+    // ENOTDIR: the home is a file, which the error about the home folder reports.
+    if ((code === "ENOENT" || code === "ENOTDIR") && !mustExist) return {};
     throw new ConfigError(`${file}: cannot be read (${code ?? "unknown"})`, { cause: error });
   }
   content = content.replace(/^\uFEFF/, "");

@@ -1,0 +1,25 @@
+import { mkdirSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+
+/**
+ * Creates a folder and its parents with mode 0700. Returns the first folder that it created; undefined if all existed.
+ * Throws the system's error. `mkdirSync` with `recursive` never returns where the system answers ENOENT, as in /proc.
+ */
+export function createFolder(path: string): string | undefined {
+  const missing: string[] = [];
+  // The root of a missing drive is its own parent.
+  for (let at = path; !isFolder(at) && missing[0] !== at; at = dirname(at)) missing.unshift(at);
+  for (const folder of missing) {
+    try {
+      mkdirSync(folder, { mode: 0o700 });
+    } catch (error) {
+      // Another process was faster.
+      if (!isFolder(folder)) throw error;
+    }
+  }
+  return missing[0];
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+}

@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { runGantry } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const COMMANDS = [
+  ["serve", "--port", "0"],
+  ["run", "Hello"],
+  ["sessions", "list"],
+] as const;
+
+const linux = { skip: process.platform === "linux" ? false : "needs /proc and mount" };
+
+describe("a home folder that cannot be created", () => {
+  for (const command of COMMANDS) {
+    it(`ends \`gantry ${command.join(" ")}\` with one line in /proc, which answers ENOENT`, linux, async (t) => {
+      for (const home of ["/proc/nope", "/proc/nope/below"]) {
+        const { code, stdout, stderr } = await runGantry(t, command, { home });
+        assert.deepEqual({ code, stdout, stderr }, { code: 1, stdout: "", stderr: errorLine(home, "ENOENT") });
+      }
+    });
+
+    it(`ends \`gantry ${command.join(" ")}\` with one line where a file has its name`, async (t) => {
+      const folder = await tempDir(t, { file: "" });
+      for (const [name, cause] of [
+        ["file", "EEXIST"],
+        ["file/below", "ENOTDIR"],
+      ] as const) {
+        const home = folder.at(name);
+        const { code, stdout, stderr } = await runGantry(t, command, { home });
+        assert.deepEqual({ code, stdout, stderr }, { code: 1, stdout: "", stderr: errorLine(home, cause) });
+      }
+    });
+
+    it(`ends \`gantry ${command.join(" ")}\` with one line on a read-only file system`, linux, async (t) => {
+      const folder = await tempDir(t);
+      await folder.write({ "home/config.json": "{}" });
+      // Root writes everywhere else.
+      const readOnly = `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"`;
+      const through = ["unshare", "--map-root-user", "--mount", "sh", "-c", readOnly, folder.path];
+      for (const home of [folder.at("home"), folder.at("new")]) {
+        const { code, stdout, stderr } = await runGantry(t, command, { home, through });
+        if (/^(unshare|mount): /m.test(stderr)) return t.skip(stderr.trim());
+        assert.deepEqual({ code, stdout, stderr }, { code: 1, stdout: "", stderr: errorLine(home, "EROFS") });
+      }
+    });
+  }
+});
+
+function errorLine(home: string, code: string): string {
+  return `gantry: ${home}: gantry's home folder cannot be created (${code}); set GANTRY_HOME to a folder that you can write to\n`;
+}

@@ -1,0 +1,15 @@
+import assert from "node:assert/strict";
+import { statSync } from "node:fs";
+import { it } from "node:test";
+import { createFolder } from "../../../src/base/create-folder.js";
+import { tempDir } from "../../helpers/temp.js";
+
+it("creates a folder and its parents for the owner alone, and tells the first that it created", async (t) => {
+  const folder = await tempDir(t, { file: "" });
+  assert.equal(createFolder(folder.at("a/b/c")), folder.at("a"));
+  for (const name of ["a", "a/b", "a/b/c"]) assert.equal(statSync(folder.at(name)).mode & 0o777, 0o700, name);
+  assert.equal(createFolder(folder.at("a/b")), undefined);
+  assert.equal(createFolder(folder.at("a/d")), folder.at("a/d"));
+  assert.throws(() => createFolder(folder.at("file")), { code: "EEXIST" });
+  assert.throws(() => createFolder(folder.at("file/below")), { code: "ENOTDIR" });
+});
