@@ -78,7 +78,8 @@ export class AiSdkModels implements ModelProvider {
       ? ""
       : nearestEffort(asked.effort, model.efforts ?? effortsOf(model, this.#settings) ?? this.#common);
     const request: ModelRequest = { ...asked, effort, thinks: !none && asked.thinks !== false };
-    return streamAnswer(() => this.#attempt(request, signal), request, signal);
+    const settled = new Set<Optional>();
+    return streamAnswer(() => this.#attempt(request, signal, settled), request, signal);
   }
 
   prices(model: Model, promptTokens: number): Promise<ModelPrices | undefined> {
@@ -90,17 +91,19 @@ export class AiSdkModels implements ModelProvider {
   /** An answer is whole, and its price is known. */
   protected answered(): void {}
 
-  async #attempt(request: ModelRequest, signal: AbortSignal): Promise<Attempt> {
+  /** `settled`: refusals that no later attempt of this request can learn again. */
+  async #attempt(request: ModelRequest, signal: AbortSignal, settled: Set<Optional>): Promise<Attempt> {
     const { model } = request;
     const { wire, ask } = await this.#open();
     const maxTokens = answerLimit(request, await wire.maxOutput?.(model));
     const refused = this.#refusals.of(model.id);
+    for (const parameter of refused) settled.add(parameter);
     const asking: Asking = { request, settings: this.#settings, refused, maxTokens };
     const { options, sent } = await this.#options(wire, asking);
     const reading = {
       ...this.#faults,
       wire,
-      mark: wire.reasoningMark?.(this.#settings),
+      mark: wire.reasoningMark,
       price: async (reported: ReportedUsage) => {
         const usage = await this.#price(reported, wire, model);
         this.answered();
@@ -110,7 +113,7 @@ export class AiSdkModels implements ModelProvider {
     return {
       reading,
       ask: () => ask(asking, options, signal),
-      again: (fault) => this.#refusals.learn(model.id, fault, sent, refused),
+      again: (fault) => this.#refusals.learn(model.id, fault, sent, settled),
     };
   }
 
@@ -118,7 +121,7 @@ export class AiSdkModels implements ModelProvider {
     const { request, settings, refused, maxTokens } = asking;
     const { model, temperature, tools } = request;
     const input = inputOf(model, wire.input(model, settings));
-    const sent = new Set<Optional>(wire.optional);
+    const sent = new Set<Optional>(wire.optional?.(asking));
     const rules = { provider: this.name, model: model.id, input, ...wire.rules(model, settings) };
     // Who asks a package of others asks with a prompt that is its own.
     const memory = wire.keepsPrompts ? (this.#memory ??= new PromptMemory()) : undefined;

@@ -25,6 +25,8 @@ interface Block {
   readonly kind: Kind;
   readonly name: string;
   opaque: Record<string, Record<string, unknown>> | undefined;
+  /** Whether `opaque` differs from what was told of it. */
+  isChanged: boolean;
 }
 
 /** An answer as it grows. */
@@ -184,17 +186,14 @@ export class Answer {
     const open = this.#open[kind];
     const id = part.id ?? "";
     let block = open.get(id);
-    let news = false;
+    let isNews = false;
     if (block === undefined) {
-      block = { kind, name: `b${this.#blocks++}`, opaque: undefined };
+      const mark = kind === "reasoning" ? this.#reading.mark : undefined;
+      const opaque = mark && ({ ...mark } as Record<string, Record<string, unknown>>);
+      // The mark goes with the first text.
+      block = { kind, name: `b${this.#blocks++}`, opaque, isChanged: mark !== undefined };
       open.set(id, block);
-      if (kind === "reasoning") {
-        this.#firstReasoning ??= block;
-        if (this.#reading.mark !== undefined) {
-          block.opaque = { ...this.#reading.mark } as Record<string, Record<string, unknown>>;
-          news = true;
-        }
-      }
+      if (kind === "reasoning") this.#firstReasoning ??= block;
     }
     for (const [provider, fields] of part.providerMetadata === undefined ? [] : Object.entries(part.providerMetadata)) {
       for (const [name, value] of Object.entries(fields ?? {})) {
@@ -202,17 +201,20 @@ export class Answer {
         if (value === undefined || value === null || block.opaque?.[provider]?.[name] === value) continue;
         // A new object each time: what was emitted belongs to the kernel.
         block.opaque = { ...block.opaque, [provider]: { ...block.opaque?.[provider], [name]: value } };
-        news = true;
+        block.isChanged = true;
+        isNews = true;
       }
     }
-    if (text === "" && !news) return;
+    if (text === "" && !isNews) return;
     if (kind === "reasoning") this.#thought = true;
     else this.#said ||= text.trim() !== "";
     this.#bytes += Buffer.byteLength(text);
     const last = lastOf(chunks);
-    const joins = !news && last?.type === kind && last.block === block.name && last.opaque === undefined;
+    const { isChanged } = block;
+    block.isChanged = false;
+    const joins = !isChanged && last?.type === kind && last.block === block.name && last.opaque === undefined;
     if (joins) last.text += text;
-    else chunks.push({ type: kind, block: block.name, text, ...(news ? { opaque: block.opaque } : {}) });
+    else chunks.push({ type: kind, block: block.name, text, ...(isChanged ? { opaque: block.opaque } : {}) });
   }
 }
 

@@ -158,8 +158,9 @@ function assistantContent(
       const call = { toolCallId: toolId(part.id), toolName: toolName(part.name), input: argumentsOf(part.arguments) };
       content.push({ type: "tool-call", ...call, ...options });
     } else if (part.type === "reasoning" && options !== undefined) {
-      if (rules.reasoningOnMessage && hasDetails(part)) onMessage = options.providerOptions;
-      else content.push({ type: "reasoning", text: part.text, ...options });
+      const isOnMessage = rules.reasoningOnMessage && hasDetails(part);
+      if (isOnMessage) onMessage = options.providerOptions;
+      content.push({ type: "reasoning", text: part.text, ...(!isOnMessage && options) });
     }
   }
   // Reasoning that a cancel cut off before what it led to is refused by every provider.

@@ -26,6 +26,8 @@ export interface AiSdkProviderOptions {
   maxWait?: number;
   /** Models beside those that the provider lists, or more about them. */
   models?: readonly ConfiguredModel[];
+  /** Whether each assistant message is sent with `reasoning_content`. Default: for models that need it. */
+  echoReasoning?: boolean | undefined;
   /** Deviations from the preset. */
   quirks?: Quirks;
   /** Where newer prices are kept: after an answer they are fetched, once a day. Default: none are, and those of the package count. */
@@ -95,7 +97,11 @@ export function settle(options: AiSdkProviderOptions): Settings {
     isFree: preset?.isFree ?? false,
     preset: located,
     priceProvider: located === undefined ? (local ? "" : undefined) : (located.prices ?? located.id),
-    quirks: { ...located?.quirks, ...options.quirks },
+    quirks: {
+      ...located?.quirks,
+      ...options.quirks,
+      ...(options.echoReasoning !== undefined && { echoReasoning: options.echoReasoning }),
+    },
   };
 }
 
@@ -187,6 +193,9 @@ export const providerOptions = option.section(
       "Wire protocol: `openai` (chat completions), `openai-responses`, `anthropic`, `google`; or a module. Default: the preset's.",
     ),
     ...connectionEntries,
+    echo_reasoning: option.flag(
+      "Whether each assistant message is sent with its `reasoning_content`, on the wire `openai`. Default: for models that are known to need it. A refusal that asks for it, or refuses it, counts more.",
+    ),
   },
   {
     rule({ provider, name, baseUrl, apiKey, models }) {

@@ -9,7 +9,7 @@ export interface Quirks {
   effort?: "reasoning_effort" | "reasoning" | "thinking" | "none";
   /** The key that limits the answer. Default `max_tokens`. */
   maxTokens?: "max_tokens" | "max_completion_tokens";
-  /** Reasoning goes back as `reasoning_content`, or providers that need it refuse the call. Default: it does not. */
+  /** Whether each assistant message is sent with `reasoning_content`. Default: by the model's family. */
   echoReasoning?: boolean;
   /** Takes `prompt_cache_key`. */
   cacheKey?: boolean;

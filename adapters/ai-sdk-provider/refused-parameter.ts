@@ -2,6 +2,7 @@ import { hasCode } from "gantry";
 import type { Optional } from "./wires/wire.js";
 
 const NAMES: readonly (readonly [Optional, RegExp])[] = [
+  ["echo", /reasoning_content/i],
   ["temperature", /temperature/i],
   ["summary", /reasoning\.?_?summar|reasoning summar|generate reasoning summar/i],
   ["effort", /reasoning[_. ]?effort|reasoning|thinking|\beffort\b/i],
@@ -16,8 +17,16 @@ const NAMES: readonly (readonly [Optional, RegExp])[] = [
 const REFUSED =
   /unsupported|not support|n't support|only (the )?default|only 1 |unrecognized|unknown|unexpected|extra (inputs|fields)|not permitted|not allowed|deprecated|invalid|not available|unavailable|must be verified|instead/i;
 
+/**
+ * DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API."; Moonshot: "thinking is enabled but
+ * reasoning_content is missing in assistant tool call message at index 2".
+ */
+const MISSING_ECHO = /reasoning_content.*(missing|must be|required|passed back)|(missing|require).*reasoning_content/is;
+
 /** The optional parameter that a provider refused, when it was sent and can be left out. */
 export function refusedParameter(error: unknown, sent: ReadonlySet<Optional>): Optional | undefined {
-  if (!hasCode(error, "provider") || error.kind !== "bad_request" || !REFUSED.test(error.message)) return undefined;
+  if (!hasCode(error, "provider") || error.kind !== "bad_request") return undefined;
+  if (MISSING_ECHO.test(error.message)) return sent.has("no_echo") ? "no_echo" : undefined;
+  if (!REFUSED.test(error.message)) return undefined;
   return NAMES.find(([name, pattern]) => sent.has(name) && pattern.test(error.message))?.[0];
 }

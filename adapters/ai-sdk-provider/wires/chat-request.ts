@@ -4,6 +4,18 @@ type Json = Record<string, unknown>;
 type Message = Prompt[number];
 type Content<Role extends Message["role"]> = Extract<Message, { role: Role }>["content"][number];
 
+/**
+ * Where the reasoning of earlier answers goes in a request. `field`: `reasoning_content` of every assistant message;
+ * `tags`: `<think>` tags before its text.
+ */
+export type Echo = "field" | "tags" | "none";
+
+/**
+ * Sent as the reasoning of a message that has none which this model made: Kimi K2.5 and later refuse an empty text as missing
+ * (https://github.com/theopenco/llmgateway/pull/2093), DeepSeek V4 some of the time.
+ */
+const NO_REASONING = " ";
+
 /** What the package of the AI SDK keeps for itself of a provider's options; the rest goes into the body as it is. */
 const NOT_SENT = new Set(["user", "reasoningEffort", "textVerbosity", "strictJsonSchema"]);
 
@@ -57,12 +69,16 @@ export function withMessages(request: Json, messages: string): string {
 /** Prompts as JSON, of which each shares with the one before it what was said earlier. */
 export class ChatTexts {
   /** By their first message. */
-  readonly #kept = new WeakMap<Message, { readonly prompt: Prompt; readonly texts: (string | undefined)[] }>();
+  readonly #kept = new WeakMap<
+    Message,
+    { readonly prompt: Prompt; readonly echo: Echo; readonly texts: (string | undefined)[] }
+  >();
 
-  of(prompt: Prompt): string {
+  of(prompt: Prompt, echo: Echo): string {
     const [first] = prompt;
     if (first === undefined) return "[]";
-    const kept = this.#kept.get(first);
+    let kept = this.#kept.get(first);
+    if (kept?.echo !== echo) kept = undefined;
     let same = 0;
     while (same < prompt.length && kept?.prompt[same] === prompt[same]) same++;
     const texts = kept?.texts.slice(0, same) ?? [];
@@ -70,25 +86,25 @@ export class ChatTexts {
       const message = prompt[i]!;
       // A file is not kept a second time.
       const hasFile = message.role === "user" && message.content.some(({ type }) => type === "file");
-      texts.push(hasFile ? undefined : textOf(message));
+      texts.push(hasFile ? undefined : textOf(message, echo));
     }
-    this.#kept.set(first, { prompt, texts });
-    return `[${texts.map((text, i) => text ?? textOf(prompt[i]!)).join(",")}]`;
+    this.#kept.set(first, { prompt, echo, texts });
+    return `[${texts.map((text, i) => text ?? textOf(prompt[i]!, echo)).join(",")}]`;
   }
 }
 
-function textOf(message: Message): string {
-  return chatMessages([message])
+function textOf(message: Message, echo: Echo): string {
+  return chatMessages([message], echo)
     .map((each) => JSON.stringify(each))
     .join(",");
 }
 
 /** The messages of a request for chat completions. */
-export function chatMessages(prompt: Prompt): Json[] {
-  return prompt.flatMap(messagesOf);
+export function chatMessages(prompt: Prompt, echo: Echo): Json[] {
+  return prompt.flatMap((message) => messagesOf(message, echo));
 }
 
-function messagesOf(message: Message): Json[] {
+function messagesOf(message: Message, echo: Echo): Json[] {
   const own = ownOf(message);
   switch (message.role) {
     case "system":
@@ -99,7 +115,8 @@ function messagesOf(message: Message): Json[] {
       return [{ role: "user", content: message.content.map(userPart), ...own }];
     }
     case "assistant":
-      return [{ ...assistant(message.content), ...own }];
+      // `reasoning_details` hold the same reasoning.
+      return [{ ...assistant(message.content, echo === "tags" && "reasoning_details" in own ? "none" : echo), ...own }];
     case "tool":
       return message.content.flatMap((part) => (part.type === "tool-result" ? [toolResult(part)] : []));
   }
@@ -124,7 +141,7 @@ function userPart(part: Content<"user">): Json {
   };
 }
 
-function assistant(content: readonly Content<"assistant">[]): Json {
+function assistant(content: readonly Content<"assistant">[], echo: Echo): Json {
   let text = "";
   let reasoning = "";
   const calls: Json[] = [];
@@ -142,10 +159,11 @@ function assistant(content: readonly Content<"assistant">[]): Json {
       });
     }
   }
+  if (echo === "tags" && reasoning !== "") text = `<think>${reasoning}</think>\n\n${text}`;
   return {
     role: "assistant",
     content: calls.length > 0 ? text || null : text,
-    ...(reasoning === "" ? {} : { reasoning_content: reasoning }),
+    ...(echo === "field" ? { reasoning_content: reasoning || NO_REASONING } : {}),
     tool_calls: calls.length > 0 ? calls : undefined,
   };
 }

@@ -16,7 +16,7 @@ export const wire: OwnWire = {
 
   cost: reportedCost,
 
-  optional: ["cache_key", "summary"],
+  optional: () => ["cache_key", "summary"],
 
   input: (model) => (/audio|realtime/.test(model.id) ? ["text"] : ["text", "image", "pdf"]),
 

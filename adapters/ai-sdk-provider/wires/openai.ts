@@ -6,8 +6,8 @@ import type { CallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
 import { ChatReader } from "../reading/openai.js";
 import { reportedCost } from "../prices.js";
-import { chatMessages, chatRequest, ChatTexts, withMessages } from "./chat-request.js";
-import type { OwnWire } from "./wire.js";
+import { chatMessages, chatRequest, ChatTexts, withMessages, type Echo } from "./chat-request.js";
+import type { Asking, OwnWire } from "./wire.js";
 
 // The package's key for provider options; ours whatever the provider is called.
 const NAME = "gantry";
@@ -24,7 +24,7 @@ export const wire: OwnWire = {
 
   cost: reportedCost,
 
-  optional: ["cache_key", "stream_options"],
+  optional: (asking) => ["cache_key", "stream_options", echoOf(asking) === "field" ? "echo" : "no_echo"],
 
   input: (model, { preset }) =>
     (preset?.id === "openai" || preset?.id === "azure") &&
@@ -48,12 +48,15 @@ export const wire: OwnWire = {
     for (const [name, value] of Object.entries(settings.headers)) headers[name.toLowerCase()] = value;
     const { href: url } = new URL(`${baseUrl}/chat/completions`);
     const texts = new ChatTexts();
-    return async ({ request: { model }, refused }, options) => {
+    return async (asking, options) => {
+      const { refused } = asking;
+      const { model } = asking.request;
+      const echo = echoOf(asking);
       const usage = quirks.noStreamOptions !== true && !refused.has("stream_options");
       const body = chatRequest(model.id, options, options.providerOptions?.[NAME] ?? {}, usage);
       const marks = quirks.cacheMarks === true && /claude|anthropic/i.test(model.id);
       const { prompt } = options;
-      const messages = marks ? JSON.stringify(marked(chatMessages(prompt))) : texts.of(prompt);
+      const messages = marks ? JSON.stringify(marked(chatMessages(prompt, echo))) : texts.of(prompt, echo);
       const text = withMessages(limited(body, quirks, refused.has("max_tokens")), messages);
       return { url, headers, body: wellFormed(text) };
     };
@@ -74,7 +77,8 @@ export const wire: OwnWire = {
     return options;
   },
 
-  reasoningMark: ({ quirks }) => (quirks.echoReasoning === true ? { [NAME]: { echo: true } } : undefined),
+  // Also where no echo is known to be needed: a later refusal may ask for it.
+  reasoningMark: { [NAME]: { echo: true } },
 
   answerData(metadata) {
     const details = metadata[NAME]?.reasoningDetails;
@@ -83,6 +87,26 @@ export const wire: OwnWire = {
       : undefined;
   },
 };
+
+/**
+ * Models that refuse a request with an assistant message without `reasoning_content`, whatever server offers them: DeepSeek
+ * since V3.2 (https://api-docs.deepseek.com/guides/thinking_mode), Kimi K2 Thinking and since K2.5
+ * (https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model). Hosts write `k2.5`, `k2p5` and `k2-5`.
+ */
+const ECHO_FAMILIES =
+  /deepseek[-_]?(reasoner|v(3[.p-]2(?!\d)|[4-9]))|kimi[-_](k2[-_]thinking|k2[.p-][5-9](?!\d)|k[3-9]|for-coding)/;
+
+/** MiniMax M2 writes its reasoning into the text and wants it back there (https://platform.minimax.io/docs/guides/text-m2-function-call). */
+const TAG_FAMILIES = /minimax-m2/;
+
+/** Where a request repeats earlier reasoning. The model's last refusal wins, then the config and the preset, then the family. */
+function echoOf({ request: { model }, settings: { quirks }, refused }: Asking): Echo {
+  if (refused.has("echo")) return "none";
+  if (refused.has("no_echo") || quirks.echoReasoning === true) return "field";
+  if (quirks.echoReasoning === false) return "none";
+  const name = ownName(model.id);
+  return ECHO_FAMILIES.test(name) ? "field" : TAG_FAMILIES.test(name) ? "tags" : "none";
+}
 
 /** How a model is told how much to think. */
 function thinkingOf({ model, effort, thinks }: ModelRequest, form: string | undefined): Body {

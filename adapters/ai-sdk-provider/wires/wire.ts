@@ -6,8 +6,13 @@ import type { Settings } from "../options.js";
 import type { AnswerReader } from "../reading/answer-reader.js";
 import type { ReportedUsage } from "../usage.js";
 
-/** Parameters that models may refuse; what was refused once is left out from then on. */
-export type Optional = "temperature" | "effort" | "max_tokens" | "cache_key" | "stream_options" | "summary" | "json";
+/**
+ * Properties of a request that models may refuse; what was refused once is left out from then on. `echo`: each assistant
+ * message has `reasoning_content`; `no_echo`: none has. A refusal of one is the end of a refusal of the other.
+ */
+export type Optional =
+  | ("temperature" | "effort" | "max_tokens" | "cache_key" | "stream_options" | "summary" | "json")
+  | ("echo" | "no_echo");
 
 /** One question, as the wire shall put it. */
 export interface Asking {
@@ -23,7 +28,7 @@ export interface Wire {
   /** Whether an answer may begin with thoughts in `<think>` tags. */
   readonly thinkTags?: boolean;
   /** What it sends unasked, and models may refuse. */
-  readonly optional?: readonly Optional[];
+  readonly optional?: (asking: Asking) => readonly Optional[];
   /** Whether it leaves a prompt as it is, so that the next one may share messages with it. */
   readonly keepsPrompts?: boolean;
   /** Most tokens of an answer, where the catalogue does not know. */
@@ -41,7 +46,7 @@ export interface Wire {
   /** USD as the provider reported it. */
   cost(reported: ReportedUsage, settings: Settings): number | undefined;
   /** Opaque data that each reasoning part gets, so that it goes back to where it came from. */
-  readonly reasoningMark?: (settings: Settings) => Metadata | undefined;
+  readonly reasoningMark?: Metadata;
   /** Opaque data of the whole answer, from what the last part tells. */
   readonly answerData?: (metadata: Metadata) => Metadata | undefined;
 }

@@ -612,24 +612,6 @@ describe("the wire openai", () => {
     assert.equal(arrived.join(""), calls[0]!.arguments);
   });
 
-  it("sends reasoning back to the pair that made it, where the provider needs it, and to nobody else", async () => {
-    server.dialect = { message: ["reasoning_content"], body: ["thinking"] };
-    const provider = make({ preset: "deepseek", name: "deepseek" });
-    server.enqueue({
-      say: [{ reasoning: "Because." }, { call: { id: "c1", name: "read", arguments: { path: "a" } } }],
-    });
-    const { message } = await take(provider, ask({ tools: [readTool], effort: "high" }));
-    const messages = [user("Hello"), message, result("c1", "read", "A")];
-    await take(provider, ask({ tools: [readTool], messages }));
-    await take(provider, ask({ tools: [readTool], messages, model: model({ id: "m2" }) }));
-    await take(make(), ask({ tools: [readTool], messages }));
-    const [first, own, otherModel, otherProvider] = bodies();
-    assert.deepEqual(first.thinking, { type: "enabled" });
-    assert.equal(own.messages[2].reasoning_content, "Because.");
-    assert.equal(otherModel.messages[2].reasoning_content, undefined);
-    assert.equal(otherProvider.messages[2].reasoning_content, undefined);
-  });
-
   it("keeps reasoning_details and signatures of calls for routers that need them back", async () => {
     server.dialect = { message: ["reasoning_details"], body: ["usage", "reasoning"] };
     const provider = make({ preset: "openrouter", name: "openrouter" });

@@ -41,7 +41,11 @@ describe("thoughts in tags", () => {
       });
       const { message } = await take(provider, ask());
       assert.deepEqual(message.parts, [
-        { type: "reasoning", text: "Let me see." },
+        {
+          type: "reasoning",
+          text: "Let me see.",
+          opaque: { provider: "lab", model: "m1", data: { gantry: { echo: true } } },
+        },
         { type: "text", text: "Hello!" },
       ]);
       assert.equal((await take(provider, ask())).text, "<t");

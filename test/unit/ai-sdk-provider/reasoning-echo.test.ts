@@ -1,0 +1,228 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, describe, it } from "node:test";
+import { hasCode, type ModelMessage } from "gantry";
+import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
+import {
+  call,
+  fail,
+  say,
+  startFakeModelServer,
+  type Answer,
+  type FakeModelServer,
+} from "../../helpers/fake-model-server.js";
+import { ask, assistant, model, readTool, result, take, toolCall, user } from "../../helpers/model-requests.js";
+
+const MISSING = "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2";
+const UNSUPPORTED =
+  "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property 'reasoning_content' is unsupported)]";
+
+const HISTORY: readonly ModelMessage[] = [
+  user("Hello"),
+  assistant({ type: "reasoning", text: "Of another model." }, toolCall("c1", "read", { path: "a" })),
+  result("c1", "read", "A"),
+  assistant("It is A."),
+  user("And b?"),
+];
+
+describe("the echo of reasoning on the wire openai", () => {
+  let server: FakeModelServer;
+  const providers: AiSdkProvider[] = [];
+  const make = (rest: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
+    const provider = new AiSdkProvider({
+      name: "lab",
+      driver: "openai",
+      baseUrl: server.baseUrl,
+      apiKey: "k",
+      ...rest,
+    });
+    providers.push(provider);
+    return provider;
+  };
+  const answers = async (provider: AiSdkProvider, id: string, messages = HISTORY): Promise<ModelMessage> =>
+    (await take(provider, ask({ tools: [readTool], messages: [...messages], model: model({ id }) }))).message;
+  /** The reasoning of each assistant message, by request; undefined: the message has no such field. */
+  const echoes = (): (string | undefined)[][] =>
+    server.requests.map(({ body }) =>
+      (body.messages as { role: string; reasoning_content?: string }[])
+        .filter(({ role }) => role === "assistant")
+        .map((message) => message.reasoning_content),
+    );
+  /** A host that wants reasoning with each assistant message: Kimi takes an empty text for a missing one. */
+  const demanding: Answer = () =>
+    echoes()
+      .at(-1)!
+      .some((text) => text === undefined || text === "")
+      ? fail(400, MISSING)
+      : say("OK.");
+  const refusing: Answer = () =>
+    echoes()
+      .at(-1)!
+      .some((text) => text !== undefined)
+      ? fail(400, UNSUPPORTED)
+      : say("OK.");
+
+  before(async () => {
+    // Each test has its own rules about the field.
+    server = await startFakeModelServer({ dialect: { message: ["reasoning_content"] } });
+  });
+  afterEach(async () => {
+    assert.deepEqual(server.violations, []);
+    await Promise.all(providers.splice(0).map((provider) => provider.close()));
+    await server.close();
+    server = await startFakeModelServer({ dialect: { message: ["reasoning_content"] } });
+  });
+  after(() => server.close());
+
+  for (const [host, id] of [
+    ["deepseek", "deepseek-chat"],
+    ["moonshot", "kimi-latest"],
+    ["openrouter", "deepseek/deepseek-v4-pro"],
+    ["openrouter", "moonshotai/kimi-k2.6"],
+    ["groq", "moonshotai/kimi-k2-thinking"],
+    ["fireworks", "accounts/fireworks/models/kimi-k2p6"],
+    ["fireworks", "accounts/fireworks/models/deepseek-v3p2"],
+    ["ollama", "deepseek-v4:cloud"],
+    ["litellm", "deepseek/deepseek-reasoner"],
+    ["", "deepseek-v3-2-251201"],
+    ["", "Kimi-K3"],
+  ] as const)
+    it(`sends it with each assistant message to ${id}${host === "" ? " at an own base URL" : ` of ${host}`}`, async () => {
+      server.dialect = { message: ["reasoning_content"], body: ["usage", "reasoning", "thinking"] };
+      server.fallback = demanding;
+      await answers(make(host === "" ? {} : { preset: host }), id);
+      assert.deepEqual(echoes(), [[" ", " "]]);
+    });
+
+  it("sends the reasoning that the model made in this session, and none of another model or provider", async () => {
+    server.enqueue({
+      say: [{ reasoning: "Because." }, { call: { id: "c2", name: "read", arguments: { path: "b" } } }],
+    });
+    const provider = make();
+    const messages = [...HISTORY, await answers(provider, "deepseek-v4-pro"), result("c2", "read", "B")];
+    await answers(provider, "deepseek-v4-pro", messages);
+    await answers(provider, "deepseek-v4-flash", messages);
+    await answers(make({ name: "other" }), "deepseek-v4-pro", messages);
+    await answers(provider, "gpt-oss-120b", messages);
+    assert.deepEqual(echoes().slice(1), [
+      [" ", " ", "Because."],
+      [" ", " ", " "],
+      [" ", " ", " "],
+      [undefined, undefined, undefined],
+    ]);
+  });
+
+  for (const id of ["deepseek-v3-250324", "deepseek-v3", "deepseek-r1", "kimi-k2-0905", "kimi-k2-instruct", "m1"])
+    it(`sends none to ${id}`, async () => {
+      await answers(make(), id);
+      assert.deepEqual(echoes(), [[undefined, undefined]]);
+    });
+
+  it("asks again with it after a refusal that misses it, and remembers that of the model", async () => {
+    server.enqueue({
+      say: [{ reasoning: "Because." }, { call: { id: "c2", name: "read", arguments: { path: "b" } } }],
+    });
+    const provider = make();
+    const called = await answers(provider, "m1", [user("Hello")]);
+    server.fallback = demanding;
+    const messages = [user("Hello"), called, result("c2", "read", "B")];
+    await answers(provider, "m1", messages);
+    await answers(provider, "m1", messages);
+    // The reasoning was kept while nothing was known of the model.
+    assert.deepEqual(echoes().slice(1), [[undefined], ["Because."], ["Because."]]);
+    server.fallback = say("OK.");
+    await answers(provider, "m2", messages);
+    assert.deepEqual(echoes().at(-1), [undefined]);
+  });
+
+  it("understands DeepSeek's refusal too", async () => {
+    for (const message of [
+      "The `reasoning_content` in the thinking mode must be passed back to the API.",
+      "Missing `reasoning_content` field in the assistant message at message index 2",
+    ]) {
+      server.enqueue(fail(400, message));
+      await answers(make(), "m1");
+    }
+    assert.deepEqual(echoes(), [
+      [undefined, undefined],
+      [" ", " "],
+      [undefined, undefined],
+      [" ", " "],
+    ]);
+  });
+
+  it("asks again without it after a refusal of it, and remembers that of the model", async () => {
+    server.fallback = refusing;
+    const provider = make({ preset: "groq" });
+    await answers(provider, "moonshotai/kimi-k2-thinking");
+    await answers(provider, "moonshotai/kimi-k2-thinking");
+    const none = [undefined, undefined];
+    assert.deepEqual(echoes(), [[" ", " "], none, none]);
+  });
+
+  it("follows a model that changes its mind, as gateways do with thinking on and off", async () => {
+    const provider = make();
+    for (const fallback of [demanding, refusing, demanding]) {
+      server.fallback = fallback;
+      await answers(provider, "m1");
+    }
+    const none = [undefined, undefined];
+    const field = [" ", " "];
+    assert.deepEqual(echoes(), [none, field, field, none, none, field]);
+  });
+
+  it("asks twice, and no more, a server that refuses a request with it and one without", async () => {
+    server.fallback = () => (echoes().at(-1)!.includes(undefined) ? fail(400, MISSING) : fail(400, UNSUPPORTED));
+    const provider = make();
+    for (const count of [2, 4]) {
+      await assert.rejects(
+        answers(provider, "m1"),
+        (error) => hasCode(error, "provider") && error.kind === "bad_request",
+      );
+      assert.equal(server.requests.length, count);
+    }
+    server.fallback = fail(400, MISSING);
+    await assert.rejects(answers(make(), "kimi-k2.6"), /reasoning_content is missing/);
+    assert.equal(server.requests.length, 5);
+  });
+
+  it("does what the config says, until the model refuses that", async () => {
+    await answers(make({ echoReasoning: true }), "m1");
+    await answers(make({ echoReasoning: false }), "kimi-k2.6");
+    await answers(make({ echoReasoning: false, preset: "moonshot" }), "kimi-k2.6");
+    const none = [undefined, undefined];
+    assert.deepEqual(echoes(), [[" ", " "], none, none]);
+    server.fallback = demanding;
+    await answers(make({ echoReasoning: false }), "kimi-k2.6");
+    assert.deepEqual(echoes().slice(3), [none, [" ", " "]]);
+  });
+
+  it("sends both forms to a router that tells reasoning in details", async () => {
+    server.dialect = { message: ["reasoning_content", "reasoning_details"], body: ["usage", "reasoning"] };
+    const detail = { type: "reasoning.text", index: 0, text: "Because." };
+    const delta = { content: "", reasoning: "Because.", reasoning_details: [detail] };
+    server.enqueue({
+      say: [
+        { raw: `data: ${JSON.stringify({ choices: [{ index: 0, delta }] })}\n\n` },
+        { call: { id: "c2", name: "read", arguments: { path: "b" } } },
+      ],
+    });
+    const provider = make({ preset: "openrouter" });
+    const called = await answers(provider, "deepseek/deepseek-v4-pro", [user("Hello")]);
+    await answers(provider, "deepseek/deepseek-v4-pro", [user("Hello"), called, result("c2", "read", "B")]);
+    const { reasoning_content: content, reasoning_details: details } = server.requests.at(-1)!.body.messages[2];
+    assert.deepEqual([content, details], ["Because.", [detail]]);
+  });
+
+  it("puts MiniMax's reasoning back into the text, as it came", async () => {
+    server.enqueue(call("read", { path: "a" }, { id: "c2" }), say("<think>\nBecause.\n</think>\n\nIt is A."));
+    const provider = make({ preset: "minimax" });
+    const called = await answers(provider, "MiniMax-M2", [user("Hello")]);
+    const messages = [user("Hello"), called, result("c2", "read", "A")];
+    const said = await answers(provider, "MiniMax-M2", messages);
+    await answers(provider, "MiniMax-M2", [...messages, said, user("And b?")]);
+    const contents = (server.requests.at(-1)!.body.messages as { role: string; content: string | null }[])
+      .filter(({ role }) => role === "assistant")
+      .map(({ content }) => content);
+    assert.deepEqual(contents, [null, "<think>\nBecause.\n</think>\n\nIt is A."]);
+  });
+});
