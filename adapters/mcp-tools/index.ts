@@ -5,7 +5,7 @@ import { McpServers } from "./mcp-servers.js";
 export { McpServers, secretsOf, type McpServersOptions, type ServerUse } from "./mcp-servers.js";
 export type { ListedPrompt, ListedTool, Listing } from "./listing.js";
 
-const { entries, rule } = toolServerOptions;
+const { entries, rule, folderOf } = toolServerOptions;
 // Who is named in a list of tools is wanted.
 const { enabled: _, ...own } = entries;
 
@@ -27,7 +27,7 @@ export default defineAdapter({
             command: commandOf(command, context.configDir),
             args,
             env,
-            ...(cwd !== undefined && { cwd: resolve(context.configDir, cwd) }),
+            ...folderOf(cwd, context),
           };
     return new McpServers({ logger: context.logger }).source(server, { tools, timeout, trusted });
   },

@@ -26,7 +26,7 @@ const OPEN_MS = 120_000;
 /** `gantry mcp list`: every server of the config, started as a session in this folder would have it. */
 export const run: Command<typeof mcpList.flags> = async ({ args, flags, output, interrupted }) => {
   refuseArguments(args);
-  const { loaded } = await loadFor(flags);
+  const { loaded, home } = await loadFor(flags);
   const { config, secrets } = loaded;
   const waiting = new Waiting(output);
   const logger = createLogger({
@@ -36,7 +36,7 @@ export const run: Command<typeof mcpList.flags> = async ({ args, flags, output, 
   });
   const signal = interrupted();
   const env = childEnvironment(config.tools.env);
-  const { sources } = new ConfigToolServers(configuredServers(loaded), {
+  const { sources } = new ConfigToolServers(configuredServers(loaded, home), {
     loaded,
     logger,
     env,

@@ -1,4 +1,10 @@
+import { join, resolve } from "node:path";
+import { createFolder } from "../base/create-folder.js";
+import { ConfigError } from "../ports/errors.js";
 import * as option from "./options.js";
+
+/** In place of a path: the project folder of the session. */
+const PROJECT = "<project>";
 
 const texts = (about: string, ofThem: readonly string[] = []) =>
   option.list(option.text(""), about, { default: ofThem });
@@ -17,7 +23,9 @@ const entries = {
     ...variables,
     told: { ...variables.told, about: "Its environment, beside that of commands (`tools.env`)." },
   },
-  cwd: option.path("Its working directory. Default: the session's project folder."),
+  cwd: option.path(
+    `Its working directory; \`"${PROJECT}"\`: the session's project folder, whose files then decide what \`npx\` and similar programs run. Default: the folder \`mcp\` of gantry's home.`,
+  ),
   url: option.text("The server's address, where it is no program.", {
     fits: (text) => URL.canParse(text) && /^https?:/i.test(text),
     expected: "an address with http or https",
@@ -45,9 +53,30 @@ const entries = {
   ),
 };
 
+/**
+ * The working directory of a server in a config whose folder is `configDir`. Without `cwd` it is a folder of gantry's home,
+ * which is created: in a project, a cloned repository could choose what `npx` runs. Throws `ConfigError`.
+ */
+function folderOf(
+  cwd: string | undefined,
+  { configDir, home }: Record<"configDir" | "home", string>,
+): { cwd?: string } {
+  if (cwd === PROJECT) return {};
+  if (cwd !== undefined) return { cwd: resolve(configDir, cwd) };
+  const folder = join(home, "mcp");
+  try {
+    createFolder(folder);
+  } catch (error) {
+    const { code = "unknown" } = error as NodeJS.ErrnoException;
+    throw new ConfigError(`${folder}: the folder of MCP servers cannot be created (${code})`, { cause: error });
+  }
+  return { cwd: folder };
+}
+
 /** The options of a server of tools that speaks the Model Context Protocol, and what must be true of them together. */
 export const toolServerOptions = {
   entries,
+  folderOf,
   rule: ({
     command,
     url,

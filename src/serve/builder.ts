@@ -86,14 +86,14 @@ export class Builder {
    * start tells what is wrong with them.
    */
   async tools(): Promise<() => Promise<readonly (Tool | ToolSource)[]>> {
-    const { loaded, logger } = this.#options;
+    const { loaded, home, logger } = this.#options;
     const { tools } = loaded.config;
     if (tools.bash.sandbox === "off" && tools.bash.network === false)
       throw new ConfigError(
         `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
       );
     // Most have none, and need nothing of theirs.
-    const servers = Object.keys(loaded.config.mcpServers).length > 0 ? configuredServers(loaded) : [];
+    const servers = Object.keys(loaded.config.mcpServers).length > 0 ? configuredServers(loaded, home) : [];
     const rules = { ...this.#fileRules(servers), env: childEnvironment(tools.env) };
     /** By name; undefined: the built-in one. */
     const chosen = new Map<string, Tool | undefined>();
@@ -203,7 +203,7 @@ export class Builder {
   }
 
   /** Where tools may go, and an undo of what they did. */
-  #fileRules(servers = configuredServers(this.#options.loaded)): Omit<FileToolOptions, "outputsPath"> {
+  #fileRules(servers = configuredServers(this.#options.loaded, this.#options.home)): Omit<FileToolOptions, "outputsPath"> {
     const { loaded, projectDir } = this.#options;
     return {
       allowPaths: this.#selection.allowPaths(),

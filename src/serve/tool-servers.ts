@@ -8,6 +8,7 @@ import type { PermissionRule } from "../ports/permission-policy.js";
 import type { ToolAddress, ToolServer, ToolServers } from "../ports/tool-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import { isFor } from "../run/rule-check.js";
+import { toolServerOptions } from "../plugin/tool-server-options.js";
 import { checkServer } from "../run/server-check.js";
 import type { Config } from "./config-options.js";
 import type { LoadedConfig } from "./config.js";
@@ -31,20 +32,26 @@ interface Given {
   readonly refusesPrograms: string | undefined;
 }
 
-/** The servers that the config names and that are not switched off. */
-export function configuredServers({ config, folder }: LoadedConfig): ConfiguredServer[] {
+/** The servers that the config names and that are not switched off. `home` is gantry's home folder. */
+export function configuredServers({ config, folder }: LoadedConfig, home: string): ConfiguredServer[] {
   return Object.entries(config.mcpServers)
     .filter(([, { enabled }]) => enabled)
-    .map(([name, entry]) => ({ server: serverOf(name, entry, folder), use: entry }))
+    .map(([name, entry]) => ({ server: serverOf(name, entry, folder, home), use: entry }))
     .map(({ server, use: { tools, timeout, trusted } }) => ({ server, use: { tools, timeout, trusted } }));
 }
 
-function serverOf(name: string, entry: Config["mcpServers"][string], folder: string): ToolServer {
+function serverOf(name: string, entry: Config["mcpServers"][string], folder: string, home: string): ToolServer {
   const { command, args, env, cwd, url = "", headers, type } = entry;
   if (command === undefined) return { name, url, headers, ...(type !== undefined && type !== "stdio" && { type }) };
   // What stands in the PATH has no slash.
   const file = command.includes("/") ? resolve(folder, command) : command;
-  return { name, command: file, args, env: { ...env }, ...(cwd !== undefined && { cwd: resolve(folder, cwd) }) };
+  return {
+    name,
+    command: file,
+    args,
+    env: { ...env },
+    ...toolServerOptions.folderOf(cwd, { configDir: folder, home }),
+  };
 }
 
 /** The files that they are, as far as the config names them: what gantry starts no tool may change. */

@@ -146,7 +146,7 @@ describe("servers of tools of the config", () => {
       }),
     });
     const { loaded } = await loadFor({ config: file });
-    const servers = configuredServers(loaded);
+    const servers = configuredServers(loaded, folder.at("home"));
     const use = { tools: ["*"], timeout: 120, trusted: false };
     assert.deepEqual(servers, [
       {
@@ -160,7 +160,7 @@ describe("servers of tools of the config", () => {
         use,
       },
       { server: { name: "web", url: "https://mcp.example/mcp", headers: { "X-Key": "abc" }, type: "http" }, use },
-      { server: { name: "plain", command: "node", args: [], env: {} }, use },
+      { server: { name: "plain", command: "node", args: [], env: {}, cwd: folder.at("home/mcp") }, use },
     ]);
     assert.deepEqual(programFiles(servers, folder.path), [folder.at("bin/server.js"), folder.at("project/tool.js")]);
   });

@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmod, mkdir, readdir, symlink } from "node:fs/promises";
+import { statSync } from "node:fs";
+import { describe, it, type TestContext } from "node:test";
+import { runGantry } from "../../helpers/server.js";
+import { tempDir, type TempDir } from "../../helpers/temp.js";
+
+/** An MCP server with one tool, whose description is the working directory. */
+const SERVER = `
+const { createInterface } = require("node:readline");
+const RESULTS = {
+  initialize: { protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo: { name: "lab", version: "1" } },
+  "tools/list": { tools: [{ name: "where", description: process.cwd(), inputSchema: { type: "object" } }] },
+};
+createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method } = JSON.parse(line);
+  if (id !== undefined) console.log(JSON.stringify({ jsonrpc: "2.0", id, result: RESULTS[method] ?? {} }));
+});`;
+
+/** Runs a package as \`npx\` does: that of the nearest \`node_modules\`, else the installed one. */
+const LAUNCHER = `
+const { createRequire } = require("node:module");
+const { join } = require("node:path");
+const [, , name, installed] = process.argv;
+let file = installed;
+try {
+  file = createRequire(join(process.cwd(), "x")).resolve(name);
+} catch {}
+require(file);`;
+
+function isInstalled(program: string): boolean {
+  try {
+    execFileSync(program, ["--version"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** A repository that runs something of its own wherever a program looks around, and a server that is installed elsewhere. */
+async function setUp(t: TestContext): Promise<TempDir> {
+  const folder = await tempDir(t, {
+    "installed/lib/server.cjs": `#!/usr/bin/env node\n${SERVER}`,
+    "installed/lib/launcher.cjs": LAUNCHER,
+  });
+  const trap = (name: string): string =>
+    `require("node:fs").writeFileSync(${JSON.stringify(folder.at(`ran/${name}`))}, "");`;
+  const shell = (name: string): string => `#!/bin/sh\n: > '${folder.at(`ran/${name}`)}'\nexec /bin/sh "$@"\n`;
+  await folder.write({
+    "installed/lib/lab_server.py": `import os; os.execv(${JSON.stringify(process.execPath)}, ["node", ${JSON.stringify(folder.at("installed/lib/server.cjs"))}])`,
+    "project/package.json": JSON.stringify({
+      name: "clone",
+      bin: { "lab-server": "own.cjs" },
+      dependencies: { "lab-server": "*" },
+    }),
+    "project/own.cjs": trap("bin-of-the-project"),
+    "project/.npmrc": `script-shell=${folder.at("project/shell.sh")}\nnode-options=--require=${folder.at("project/options.cjs")}\n`,
+    "project/shell.sh": shell("script-shell"),
+    "project/options.cjs": trap("node-options"),
+    "project/node_modules/.bin/lab-server": `#!/usr/bin/env node\n${trap("bin")}`,
+    "project/node_modules/lab-server/package.json": JSON.stringify({
+      name: "lab-server",
+      version: "1.0.0",
+      main: "main.cjs",
+      bin: "main.cjs",
+    }),
+    "project/node_modules/lab-server/main.cjs": `#!/usr/bin/env node\n${trap("package")}`,
+    "project/lab_server.py": `open(${JSON.stringify(folder.at("ran/python"))}, "w")`,
+  });
+  await mkdir(folder.at("ran"));
+  await mkdir(folder.at("home"));
+  await mkdir(folder.at("installed/bin"));
+  await symlink("../lib/server.cjs", folder.at("installed/bin/lab-server"));
+  for (const name of [
+    "installed/lib/server.cjs",
+    "project/shell.sh",
+    "project/node_modules/.bin/lab-server",
+    "project/node_modules/lab-server/main.cjs",
+  ])
+    await chmod(folder.at(name), 0o755);
+  return folder;
+}
+
+/** The working directory of the server, started for the project; undefined: it did not start. */
+async function folderOf(t: TestContext, folder: TempDir, server: Record<string, unknown>): Promise<string | undefined> {
+  const { stdout } = await runGantry(t, ["mcp", "list", "--json"], {
+    home: folder.at("home"),
+    projectDir: folder.at("project"),
+    config: { mcp_servers: { lab: server } },
+  });
+  const [lab] = JSON.parse(stdout) as { tools: { description: string }[] }[];
+  return lab?.tools[0]?.description;
+}
+
+describe("a repository with traps for configured MCP servers", () => {
+  const starts = (folder: TempDir) => {
+    const env = {
+      npm_config_prefix: folder.at("installed"),
+      npm_config_cache: folder.at("cache"),
+      npm_config_offline: "true",
+    };
+    return {
+      "an npx-like launcher": {
+        command: process.execPath,
+        args: [folder.at("installed/lib/launcher.cjs"), "lab-server", folder.at("installed/lib/server.cjs")],
+      },
+      "npx --no-install": { command: "npx", args: ["--no-install", "lab-server"], env },
+      "npx -y": { command: "npx", args: ["-y", "lab-server"], env },
+      "python -m": { command: "python3", args: ["-m", "lab_server"], env: { PYTHONPATH: folder.at("installed/lib") } },
+    };
+  };
+
+  for (const start of ["an npx-like launcher", "npx --no-install", "npx -y", "python -m"] as const)
+    it(`runs nothing of its own by ${start}, except with "cwd": "<project>"`, async (t) => {
+      const folder = await setUp(t);
+      const server = starts(folder)[start];
+      if (!isInstalled(server.command)) return t.skip(`needs ${server.command}`);
+      assert.equal(await folderOf(t, folder, server), folder.at("home/mcp"));
+      assert.deepEqual(await readdir(folder.at("ran")), []);
+      assert.equal(statSync(folder.at("home/mcp")).mode & 0o777, 0o700);
+      // The traps are real.
+      await folderOf(t, folder, { ...server, cwd: "<project>" });
+      assert.notDeepEqual(await readdir(folder.at("ran")), []);
+    });
+
+  it('is the working directory with "cwd": "<project>"; another path starts at the config\'s folder', async (t) => {
+    const folder = await setUp(t);
+    const server = { command: process.execPath, args: [folder.at("installed/lib/server.cjs")] };
+    assert.equal(await folderOf(t, folder, { ...server, cwd: "<project>" }), folder.at("project"));
+    assert.equal(await folderOf(t, folder, { ...server, cwd: "../installed" }), folder.at("installed"));
+  });
+
+  it("does not start where a file is in the place of the folder of MCP servers", async (t) => {
+    const folder = await tempDir(t, {
+      "home/mcp": "",
+      "home/config.json": '{"mcp_servers":{"lab":{"command":"node"}}}',
+    });
+    for (const args of [
+      ["run", "Hello"],
+      ["mcp", "list"],
+    ]) {
+      const { code, stderr } = await runGantry(t, args, { home: folder.at("home") });
+      assert.deepEqual(
+        [code, stderr],
+        [1, `gantry: ${folder.at("home/mcp")}: the folder of MCP servers cannot be created (EEXIST)\n`],
+      );
+    }
+  });
+});
