@@ -35,11 +35,12 @@ export const run: Command<typeof undo.flags> = async (context) => {
         ? sessions.redo(id, options)
         : sessions.undo(id, { ...options, filesOnly, wordsOnly, ...(to !== undefined && { to }) }));
       await tell(undone.files, !dryRun, undone.to);
-      const isWhole = undone.files.every(({ outcome }) => !isLeft(outcome));
       const { length } = undone.files;
-      const what = length === 0 ? "no file was to be changed" : length === 1 ? "1 path" : `${length} paths`;
-      output.tell(`${dryRun ? "would be " : ""}${redo ? "brought back" : "undone"}: ${what}`);
-      return isWhole ? 0 : 1;
+      const left = undone.files.filter(({ outcome }) => isLeft(outcome)).length;
+      const what = length === 0 ? "no file was to be changed" : pathsOf(length - left);
+      const not = left === 0 ? "" : `; ${pathsOf(left)} could not be changed`;
+      output.tell(`${dryRun ? "would be " : ""}${redo ? "brought back" : "undone"}: ${what}${not}`);
+      return left === 0 ? 0 : 1;
     } catch (error) {
       if (hasCode(error, "undo_conflict")) {
         await tell(error.files, false, "");
@@ -59,6 +60,10 @@ export const run: Command<typeof undo.flags> = async (context) => {
 function wayOn(files: readonly UndoneFile[], redo: boolean): string {
   if (files.some(({ outcome }) => outcome === "conflict")) return "; --force overwrites";
   return `; --force does the rest${redo ? "" : ", --words-only leaves all files as they are"}`;
+}
+
+function pathsOf(count: number): string {
+  return count === 1 ? "1 path" : `${count} paths`;
 }
 
 function isLeft(outcome: UndoneFile["outcome"]): boolean {

@@ -150,7 +150,8 @@ function emptyStory(): Story {
 function take(story: Story, text: string): void {
   let line: Line;
   try {
-    const parsed: unknown = parseJson(text);
+    // A change of many files has many keys.
+    const parsed: unknown = parseJson(text, undefined, Infinity);
     if (!isRecord(parsed)) return;
     line = parsed as Line;
   } catch {

@@ -56,7 +56,7 @@ function faultOf(strict: string): JsonFault | undefined {
   // An empty file is what many a program makes before it writes.
   if (strict.trim() === "") return undefined;
   try {
-    parseJson(strict, 10_000);
+    parseJson(strict, 10_000, Infinity);
     return undefined;
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;

@@ -25,7 +25,7 @@ export async function commandsOf(
   const folder = projectDir ?? session?.projectDir ?? agent.projectDir;
   const { sources } = withServers(agent.tools.list, agent, { servers });
   const prompts = session ? agent.sources.prompts({ sessionId: session.chain.root, projectDir: folder }, sources) : [];
-  return new Commands(agent.commands).list(folder, prompts);
+  return new Commands(agent.commands).list(folder, { prompts, sources });
 }
 
 /** A run's input with what its command stands for. The run has opened its sources. Rejects with `InputError` or `TooManyRunsError`. */
@@ -36,7 +36,8 @@ export async function spoken(
   place: RunPlace,
   signal: AbortSignal,
 ): Promise<SpokenInput> {
-  const asked = await new Commands(agent.commands).spoken(input, projectDir, prompts, signal);
+  const { sources } = withServers(agent.tools.list, agent, input);
+  const asked = await new Commands(agent.commands).spoken(input, projectDir, { prompts, sources }, signal);
   place.reserve(attachedBytes(asked) - attachedBytes(input));
   return asked;
 }

@@ -43,7 +43,17 @@ export interface CommandOptions {
   readonly leftOut?: OwnedPlace["leftOut"];
 }
 
-/** What can be said by `/name words`. Of two of one name the first holds: built in, own, the user's, the project's, those of sources. */
+/** Commands of tool sources, and the names of the sources, which no command of a project may use. */
+export interface SourceCommands {
+  readonly prompts: readonly SlashCommand[];
+  /** `mcp:issues` reserves `/issues:...`, also while that server is not open. */
+  readonly sources: readonly { readonly name: string }[];
+}
+
+/**
+ * What `/name words` can mean. If two commands share a name, the first of these wins: built in, the embedder's, the user's,
+ * those of sources, the project's.
+ */
 export class Commands {
   readonly #options: CommandOptions;
 
@@ -51,12 +61,17 @@ export class Commands {
     this.#options = options;
   }
 
-  /** All of a project; `prompts`: those of open sources. Never rejects. */
-  async list(projectDir: string, prompts: readonly SlashCommand[]): Promise<ListedCommand[]> {
+  /** All of a project. Never rejects. */
+  async list(projectDir: string, { prompts, sources }: SourceCommands): Promise<ListedCommand[]> {
     const { own } = this.#options;
-    const ofFolders = await Promise.all((await this.#folders(projectDir)).map((folder) => folder.list()));
+    const { users, project } = await this.#folders(projectDir);
+    const [ofUsers, ofProject = []] = await Promise.all([
+      Promise.all(users.map((folder) => folder.list())),
+      project?.list(),
+    ]);
+    const free = ofProject.filter(({ name }) => !isReserved(name, sources));
     const all = new Map<string, ListedCommand>();
-    for (const { name, description, hint, origin } of [...BUILT_IN, ...own, ...ofFolders.flat(), ...prompts])
+    for (const { name, description, hint, origin } of [...BUILT_IN, ...own, ...ofUsers.flat(), ...prompts, ...free])
       if (!all.has(name)) all.set(name, { name, description, hint, origin });
     return [...all.values()];
   }
@@ -68,7 +83,7 @@ export class Commands {
   async spoken(
     input: RunInput,
     projectDir: string,
-    prompts: readonly SlashCommand[],
+    offered: SourceCommands,
     signal: AbortSignal,
   ): Promise<SpokenInput> {
     const { name, words } = commandIn(input.message);
@@ -78,7 +93,7 @@ export class Commands {
       checkInput(compacting);
       return compacting;
     }
-    const command = await this.#named(name, projectDir, prompts);
+    const command = await this.#named(name, projectDir, offered);
     if (!command) return input;
     const { text, parts = [] } = await said(command, words, signal);
     if (text.length > LONGEST_TEXT)
@@ -91,24 +106,29 @@ export class Commands {
     return { ...input, message: text, attachments: [...parts, ...(input.attachments ?? [])], typed: input.message };
   }
 
-  async #named(name: string, projectDir: string, prompts: readonly SlashCommand[]): Promise<SlashCommand | undefined> {
+  async #named(
+    name: string,
+    projectDir: string,
+    { prompts, sources }: SourceCommands,
+  ): Promise<SlashCommand | undefined> {
     const own = this.#options.own.find((one) => one.name === name);
     if (own) return own;
-    for (const folder of await this.#folders(projectDir)) {
+    const { users, project } = await this.#folders(projectDir);
+    for (const folder of users) {
       const found = await folder.named(name);
       if (found) return found;
     }
-    return prompts.find((one) => one.name === name);
+    return prompts.find((one) => one.name === name) ?? (isReserved(name, sources) ? undefined : project?.named(name));
   }
 
-  async #folders(projectDir: string): Promise<CommandFolder[]> {
+  async #folders(projectDir: string): Promise<{ users: CommandFolder[]; project?: CommandFolder }> {
     const { folders, ofProjects, denied, leftOut } = this.#options;
     const users = folders.map(
       (folder) => new CommandFolder({ folder, root: folder, denied: [], origin: (way) => `commands/${way}` }),
     );
     const repository = ofProjects ? await repositoryOf(projectDir).catch(() => undefined) : undefined;
-    if (!repository) return users;
-    const ofProject = new CommandFolder({
+    if (!repository) return { users };
+    const project = new CommandFolder({
       folder: join(projectDir, ".agents", "commands"),
       root: projectDir,
       owners: repository.owners,
@@ -116,7 +136,7 @@ export class Commands {
       denied,
       origin: (way) => `.agents/commands/${way}`,
     });
-    return [...users, ofProject];
+    return { users, project };
   }
 }
 
@@ -124,6 +144,10 @@ export class Commands {
 export interface SpokenInput extends RunInput {
   /** What a person typed, where the message is what that stands for. */
   typed?: string;
+}
+
+function isReserved(command: string, sources: SourceCommands["sources"]): boolean {
+  return sources.some(({ name }) => name.startsWith("mcp:") && command.startsWith(`${name.slice(4)}:`));
 }
 
 /** The name behind the slash that a message begins with, and what comes behind it. */

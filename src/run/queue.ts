@@ -1,6 +1,12 @@
 import type { TaskSet } from "../base/task-set.js";
 import { NO_USAGE } from "../conversation/usage.js";
-import { hasCode, RunCancelledError, SessionNotFoundError, ShuttingDownError } from "../ports/errors.js";
+import {
+  hasCode,
+  RunCancelledError,
+  SessionNotFoundError,
+  ShuttingDownError,
+  TooManyRunsError,
+} from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { Instruction, RunInput, RunRecord } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
@@ -15,6 +21,8 @@ import { Waiter, type Turn } from "./waiter.js";
 const LOOK_MS = 1_000;
 /** So often, in ms, at most for hints, and where it is the turn of one that could not begin: no hint says that a lease is free. */
 const GAP_MS = 250;
+/** Runs of one process that may wait for one session, so that runs of other sessions find a place. */
+const MAX_WAITING_RUNS = 100;
 /** When something was asked for, which is its place in line. */
 export interface Ticket {
   readonly id: string;
@@ -36,6 +44,8 @@ export interface RunQueueOptions {
 export class RunQueue {
   readonly #options: RunQueueOptions;
   readonly #lines = new Map<string, Line>();
+  /** By session; runs count before they are stored. */
+  readonly #waitingBySessionId = new Map<string, number>();
   #closed = false;
 
   constructor(options: RunQueueOptions) {
@@ -49,10 +59,12 @@ export class RunQueue {
    */
   async wait(input: RunInput, { id, at }: Ticket, begin: (turn: Turn) => Promise<RunContext>): Promise<RunContext> {
     const leave = this.#options.places.wait();
+    let leaveSession = (): void => undefined;
     try {
       const store = await this.#options.store();
       const { chain, lastSeq, provider, model } = await found(store, input.sessionId ?? "");
       const root = chain.root;
+      leaveSession = this.#countIn(root);
       const names = { id, sessionId: root, key: input.key ?? "", fingerprint: input.fingerprint ?? "", after: lastSeq };
       const record: RunRecord = {
         ...names,
@@ -77,8 +89,21 @@ export class RunQueue {
       if (line.add(waiter)) void this.#options.tasks.add(line.serve().then(() => void this.#forget(root)));
       return await waiter.run;
     } finally {
+      leaveSession();
       leave();
     }
+  }
+
+  /** Throws `TooManyRunsError`. Call what is returned when the run waits no more. */
+  #countIn(root: string): () => void {
+    const count = this.#waitingBySessionId.get(root) ?? 0;
+    if (count >= MAX_WAITING_RUNS) throw new TooManyRunsError(1000, "too many runs wait for this session");
+    this.#waitingBySessionId.set(root, count + 1);
+    return () => {
+      const left = (this.#waitingBySessionId.get(root) ?? 0) - 1;
+      if (left > 0) this.#waitingBySessionId.set(root, left);
+      else this.#waitingBySessionId.delete(root);
+    };
   }
 
   #forget(rootId: string): void {

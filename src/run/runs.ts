@@ -1,6 +1,12 @@
 import { settlesWithin } from "../base/abort.js";
 import { newId, now } from "../base/ids.js";
-import { InputError, RunCancelledError, RunNotFoundError, ShuttingDownError } from "../ports/errors.js";
+import {
+  InputError,
+  RunCancelledError,
+  RunNotFoundError,
+  ShuttingDownError,
+  TooManyRunsError,
+} from "../ports/errors.js";
 import type { Instruction, RunRecord, RunState } from "../ports/run.js";
 import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
@@ -33,6 +39,9 @@ const CANCEL_MS = 5_000;
 /** Whoever waits for one in line looks so often, in ms, and at most so often for hints. */
 const LINE_LOOK_MS = 1_000;
 const LINE_GAP_MS = 200;
+
+/** Messages for one run that its model was not asked with yet. */
+const MAX_WAITING_STEERS = 100;
 
 /** A run under way in this process. */
 export interface Running {
@@ -154,13 +163,18 @@ export class Runs {
   /**
    * Tell a run something, as the user's, before its model is asked again; what comes too late for that begins the
    * session's next run by itself, unless the run is cancelled. Resolves with false, and nothing was told, when the run
-   * had ended before. Rejects with `InputError`, `RunNotFoundError` or `StoreError`.
+   * had ended before. Rejects with `InputError`, `RunNotFoundError`, `StoreError`, or `TooManyRunsError` where the run has
+   * not read many others yet.
    */
   async steer(id: string, text: string): Promise<boolean> {
     if (typeof text !== "string" || text.trim() === "") throw new InputError("text", "text that is not empty");
     const store = await this.#store();
     const run = await this.#found(id);
     if (!isOpen(run)) return false;
+    const waiting = (await store.instructions(run.sessionId)).filter(
+      ({ runId, kind }) => runId === id && kind === "steer",
+    );
+    if (waiting.length >= MAX_WAITING_STEERS) throw new TooManyRunsError(1000, "too many messages wait for this run");
     const { id: instruction } = await this.#instruct(store, run, "steer", text);
     const here = this.#running(run.sessionId);
     if (here?.id === id) await here.inbox.look();

@@ -2,26 +2,62 @@ import { basename, dirname, join, resolve } from "node:path";
 import { PathError, ToolError } from "../ports/errors.js";
 import { asPathError } from "../files/path-guard.js";
 import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
-import type { ToolContext, ToolOutput } from "../ports/tool.js";
+import type { ToolCallPreview, ToolContext, ToolOutput } from "../ports/tool.js";
 import { size, sniff } from "./content.js";
 import { exclusively, guardForChange, pathFault, SeenFiles, shown } from "./files.js";
-import type { FileToolOptions } from "./files.js";
+import type { FileToolOptions, Reach } from "./files.js";
 import { keepBefore, keepTree } from "./keep-file.js";
 import { readWhole } from "./read-file.js";
 
 /** Clients are shown what was in deleted text files up to this size. */
 const DIFF_BYTES = 256 * 1024;
 
+interface Deletion {
+  readonly path: string;
+  readonly recursive: boolean;
+}
+
+/** Which file or folder a person is asked about, by the arguments of the call; undefined: there is none. */
+const askedAbout = new WeakMap<Deletion, Identity | undefined>();
+
+type Identity = Readonly<Record<"dev" | "ino", number>>;
+
+/** Records which file or folder a permission is for. Rejects where the tool itself would be refused. */
+export async function previewDeletion(
+  options: FileToolOptions,
+  deletion: Deletion,
+  reach: Reach,
+): Promise<ToolCallPreview> {
+  const full = resolve(reach.projectDir, deletion.path);
+  const guard = await guardForChange(options, reach);
+  const folder = await guard.openFolder((await guard.resolve(dirname(full))).path);
+  try {
+    askedAbout.set(deletion, await folder.stat(basename(full)));
+  } finally {
+    await folder.close();
+  }
+  return {};
+}
+
 /** The work of the delete tool. Rejects with `ToolError`, or the signal's reason. */
 export async function deletePath(
   options: FileToolOptions,
-  { path, recursive }: { path: string; recursive: boolean },
+  deletion: Deletion,
   context: ToolContext,
 ): Promise<ToolOutput> {
+  const { path, recursive } = deletion;
   const full = resolve(context.projectDir, path);
   try {
     const guard = await guardForChange(options, context);
-    return await exclusively(full, () => remove(guard, full, recursive, shown(path, context.projectDir), context));
+    const name = shown(path, context.projectDir);
+    const check = (found: Identity): void => {
+      const asked = askedAbout.get(deletion);
+      if (askedAbout.has(deletion) && (asked?.dev !== found.dev || asked.ino !== found.ino))
+        throw new ToolError(
+          `${name}: was replaced while permission was asked for. Nothing was deleted; look at it again.`,
+        );
+    };
+    return await exclusively(full, () => remove(guard, full, recursive, name, context, check));
   } catch (error) {
     throw await pathFault(error, path, context.projectDir, options);
   }
@@ -30,13 +66,17 @@ export async function deletePath(
 const GONE = { kind: "none" } as const;
 const NOT_KEPT = " No copy was kept: undo cannot bring it back.";
 
-/** Delete what is at a path, and not what a link there points to. Rejects with `PathError` and `ToolError`. */
+/**
+ * Delete what is at a path, and not what a link there points to; `check` throws where that must stay. Rejects with `PathError`
+ * and `ToolError`.
+ */
 export async function remove(
   guard: PathGuard,
   full: string,
   recursive: boolean,
   name: string,
   context: ToolContext,
+  check: (found: Identity) => void = () => undefined,
 ): Promise<ToolOutput> {
   // The parent is resolved and the last name is not: a link goes, not what it points to.
   const parent = await guard.resolve(dirname(full)).catch((error: unknown) => {
@@ -56,6 +96,7 @@ export async function remove(
     const stats = await folder.stat(own);
     let isKept = true;
     if (!stats) throw new PathError("not_found", "not found");
+    check(stats);
     context.signal.throwIfAborted();
     if (stats.isDirectory()) {
       const keeping = await (recursive

@@ -1,7 +1,7 @@
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, optional, PATH_ALIASES, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
-import { deletePath } from "./delete-path.js";
+import { deletePath, previewDeletion } from "./delete-path.js";
 import { location, shown } from "./files.js";
 import type { FileToolOptions } from "./files.js";
 
@@ -21,6 +21,7 @@ export function deleteTool(options: FileToolOptions): Tool {
       title: `Delete ${shown(path, projectDir)}${recursive ? " and all in it" : ""}`,
       locations: [location(path, projectDir)],
     }),
+    preview: (args, context) => previewDeletion(options, args, context),
     run: (args, context) => deletePath(options, args, context),
   });
 }

@@ -1,3 +1,4 @@
+import { seen } from "../base/printable.js";
 import type { Dispatcher, Response } from "undici";
 import { deadline } from "../base/abort.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
@@ -153,9 +154,8 @@ async function receive(response: Response, url: string, signal: AbortSignal): Pr
       (page) => page?.text.replace(/\s+/g, " ").trim().slice(0, 300),
       () => "",
     );
-    throw new ToolError(
-      `${url}: HTTP ${response.status} ${response.statusText}${why ? ` (${why})` : ""}. Check the address, or try another.`,
-    );
+    const status = seen(`HTTP ${response.status} ${response.statusText}${why ? ` (${why})` : ""}`);
+    throw new ToolError(`${url}: ${status}. Check the address, or try another.`);
   }
   return loaded;
 }

@@ -175,10 +175,10 @@ describe("the GitHub Action", () => {
   });
 
   const skip = process.platform === "win32" && "needs bash";
-  const step = async (t: TestContext, env: Record<string, string>) => {
+  const step = async (t: TestContext, env: Record<string, string>, config: object = {}) => {
     const fake = await lab(t);
     const folder = await tempDir(t, { "a.txt": "alpha", "schema.json": '{"type":"integer"}' });
-    const home = await tempDir(t, { "config.json": JSON.stringify(labConfig(fake)) });
+    const home = await tempDir(t, { "config.json": JSON.stringify({ ...labConfig(fake), ...config }) });
     const bin = await tempDir(t);
     const cli = [process.execPath, ...gantryCommand()];
     await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} "$@"\n`, output: "" });
@@ -226,6 +226,21 @@ describe("the GitHub Action", () => {
     const { messages } = fake.requests[0]?.body as { messages: unknown[] };
     const said = JSON.stringify(messages.at(-1));
     assert.ok(said.includes(JSON.stringify(prompt).slice(1, -1)) && said.includes("alpha"), said);
+  });
+
+  it("gives later steps nothing that a command wrote into the runner's files", { skip }, async (t) => {
+    const files = ["ENV", "PATH", "OUTPUT", "STATE", "STEP_SUMMARY"];
+    const folder = await tempDir(t, Object.fromEntries([...files, "other"].map((name) => [name, ""])));
+    const names = Object.fromEntries(files.map((name) => [`GITHUB_${name}`, folder.at(name)]));
+    const env = { ...names, GANTRY_PROMPT: "x", GANTRY_MODEL: "lab/m1" };
+    // As without bubblewrap.
+    const { fake, run } = await step(t, env, { tools: { bash: { sandbox: "off" } } });
+    const write = `cd ${folder.path} && for file in *; do echo LD_PRELOAD=evil >> $file; done; ln -sf other ENV`;
+    fake.enqueue(call("bash", { command: write }), say("Done."));
+    assert.equal((await run()).code, 0);
+    for (const name of ["ENV", "PATH", "STATE", "STEP_SUMMARY"]) assert.equal(await folder.read(name), "", name);
+    assert.match(await folder.read("OUTPUT"), /^exit-code=0\n/);
+    assert.equal(await folder.read("other"), "LD_PRELOAD=evil\n");
   });
 
   it("shows what was said as text, not as commands of the workflow", { skip }, async (t) => {

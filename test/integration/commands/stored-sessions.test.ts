@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { call, say } from "../../helpers/fake-model-server.js";
@@ -156,6 +156,24 @@ describe("gantry sessions undo", () => {
       (await gantry("sessions", "undo", id, "--redo", "--to", "x")).stderr,
       /leave --to, --files-only and --words-only out/,
     );
+  });
+});
+
+describe("gantry sessions undo --force", () => {
+  it("counts only what it changed", async (t) => {
+    const { fake, gantry, list, options } = await stored(t);
+    await mkdir(path.join(options.projectDir, "d"));
+    for (const name of ["d/a.txt", "d/b.txt"]) await writeFile(path.join(options.projectDir, name), "old\n");
+    fake.enqueue(...["d/a.txt", "d/b.txt", "c.txt"].map((name) => call("write", { path: name, content: "new\n" })));
+    fake.enqueue(say("Done."));
+    await gantry("run", "--quiet", "change it");
+    const id = (await list())[0]?.id ?? "";
+    const elsewhere = await tempDir(t, { "a.txt": "not of the project", "b.txt": "nor this" });
+    await rm(path.join(options.projectDir, "d"), { recursive: true });
+    await symlink(elsewhere.path, path.join(options.projectDir, "d"));
+    const forced = await gantry("sessions", "undo", id, "--force");
+    assert.deepEqual([forced.code, forced.stderr], [1, "undone: 1 path; 2 paths could not be changed\n"]);
+    assert.match(forced.stdout, /^removed +c\.txt\nfailed +d\/a\.txt: .*\nfailed +d\/b\.txt: .*\n$/);
   });
 });
 

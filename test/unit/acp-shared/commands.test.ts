@@ -56,7 +56,7 @@ describe("slash commands of an editor", () => {
     await peer.seen(isList);
     const next = peer.next(isList);
     await peer.prompt(sessionId, "/web:look this");
-    assert.deepEqual(names(await next), ["compact", "review", "web:look"]);
+    assert.deepEqual(names(await next), ["compact", "web:look", "review"]);
     assert.deepEqual(provider.requests[0]?.messages[0]?.parts[0], {
       type: "text",
       text: "Look at this",
@@ -82,7 +82,7 @@ describe("slash commands of an editor", () => {
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers });
     await peer.prompt(sessionId, "/web:look this");
     assert.deepEqual(names(await peer.seen((message) => isList(message) && names(message).length === 3)), [
-      ...["compact", "review", "web:look"],
+      ...["compact", "web:look", "review"],
     ]);
     const other = acp.connect();
     await other.initialize();

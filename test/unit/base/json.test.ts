@@ -11,6 +11,12 @@ describe("bounded JSON", () => {
   it("does not count brackets in strings", () => {
     assert.deepEqual(parseJson('["[[[[\\"[[[["]', 1), ['[[[["[[[[']);
   });
+  it("takes as many keys as allowed and refuses more, of all objects together", () => {
+    assert.deepEqual(parseJson('[{"a:b":1},{"c":{}}]', 3, 2), [{ "a:b": 1 }, { c: {} }]);
+    assert.throws(() => parseJson('[{"a":1},{"b":{"c":1}}]', 3, 2), /more than 2 keys/);
+    const large = `{${Array.from({ length: 50_001 }, (_, i) => `"k${i}":1`).join(",")}}`;
+    assert.throws(() => parseJson(large), /more than 50000 keys/);
+  });
   it("says what is wrong", () => {
     assert.throws(() => parseJson("{"), JsonError);
   });

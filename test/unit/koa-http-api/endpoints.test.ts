@@ -120,6 +120,8 @@ const BAD_BODIES: [body: string, status: number, error: string][] = [
   ["null", 400, "invalid request body"],
   ["7", 400, "invalid request body"],
   ['"message"', 400, "invalid request body"],
+  // It would hold up everything else for a second.
+  [`{"message":"x",${Array.from({ length: 400_000 }, (_, i) => `"k${i}":1`).join()}}`, 400, "invalid request body"],
   ["message=hi", 400, "invalid request body"],
   ['{"message":"hi"} trailing', 400, "invalid request body"],
   [`{"message":"hi","x":${"[".repeat(64)}${"]".repeat(64)}}`, 400, "invalid request body"],

@@ -156,6 +156,44 @@ describe("slash commands", () => {
     await assert.rejects(agent.commands({ sessionId: "none" }), { code: "session_not_found" });
   });
 
+  it("of a source win over those of the project, which may not use a server's name", async (t) => {
+    const files = {
+      ".agents/commands/issues/triage.md": "Of the repository.",
+      ".agents/commands/issues/close.md": "Of the repository.",
+      ".agents/commands/issues-of/us.md": "Of the repository.",
+      ".agents/commands/plain.md": "Of the repository.",
+      ".agents/commands/source/plain.md": "Of the repository.",
+    };
+    const prompts = ["issues:triage", "plain"].map((name) => command(name, "Of the server."));
+    const folder = await tempDir(t, { "issues/own.md": "Of the user." });
+    const server = { ...sourceOf(prompts), name: "mcp:issues" };
+    const { agent, told, say } = await project(t, files, Array<string>(7).fill("fine"), {
+      tools: [server, { ...sourceOf([]), name: "source" }],
+      commandFolders: [folder.path],
+    });
+    const names = async (query: { sessionId?: string }) =>
+      (await agent.commands(query)).map(({ name, origin }) => `${name} ${origin}`);
+    // Also while no session has the server open.
+    const closed = ["compact gantry", "issues:own commands/issues/own.md"];
+    const free = ["issues-of/us", "source/plain"].map(
+      (path) => `${path.replace("/", ":")} .agents/commands/${path}.md`,
+    );
+    assert.deepEqual(await names({}), [...closed, free[0], "plain .agents/commands/plain.md", free[1]]);
+    const { sessionId } = await say("/issues:triage");
+    assert.deepEqual(await names({ sessionId }), [...closed, "issues:triage test", "plain test", ...free]);
+    for (const [message, heard] of [
+      ["/issues:triage", "Of the server."],
+      ["/plain", "Of the server."],
+      ["/issues:own", "Of the user."],
+      ["/issues:close", "/issues:close"],
+      ["/issues-of:us", "Of the repository."],
+      ["/source:plain", "Of the repository."],
+    ] as const) {
+      await say(message, { sessionId });
+      assert.deepEqual(told(), [heard]);
+    }
+  });
+
   it("that fail begin no run and store nothing", async (t) => {
     const { agent, say } = await project(
       t,

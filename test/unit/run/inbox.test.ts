@@ -256,6 +256,21 @@ for (const [name, make] of STORES)
       assert.equal((await agents.there.sessions.get(run.sessionId))?.mode, "plan");
     });
 
+    it("takes 100 messages that wait for the model, and no more, from any process", async (t) => {
+      const agents = await two(t, await make(t), [waits, "done"]);
+      const run = await agents.here.run({ message: "hi" });
+      await agents.open.reached;
+      for (let i = 0; i < 100; i++) assert.equal(await agents.here.runs.steer(run.id, `m${i}`), true);
+      for (const from of ["here", "there"] as const)
+        await assert.rejects(agents[from].runs.steer(run.id, "one more"), {
+          code: "too_many_runs",
+          message: "too many messages wait for this run",
+        });
+      agents.open.open();
+      await run.result;
+      assert.equal((await agents.said(run.sessionId)).filter((line) => /^user: m\d+$/.test(line)).length, 100);
+    });
+
     it("refuses what cannot be told, and says so of a run that has ended", async (t) => {
       const { here } = await two(t, await make(t), ["done"]);
       await assert.rejects(here.runs.cancel("none"), { code: "run_not_found" });

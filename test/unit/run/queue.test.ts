@@ -103,6 +103,21 @@ for (const [name, make] of STORES)
       assert.equal(await stateOf(under.id), "finished");
     });
 
+    it("are refused beyond 100 of one session in a process, and none of another session", async (t) => {
+      const { here, there, open, sessionId, queued } = await busy(t, await make(t));
+      const gone = new AbortController();
+      const line = await Promise.all(Array.from({ length: 100 }, () => queued(here, "m", { signal: gone.signal })));
+      await assert.rejects(here.run({ message: "m", sessionId, queue: true }), {
+        code: "too_many_runs",
+        message: "too many runs wait for this session",
+      });
+      const other = await queued(there, "of another process", { signal: gone.signal });
+      open.open();
+      gone.abort();
+      await Promise.allSettled([...line, other].map(({ outcome }) => outcome));
+      assert.equal((await (await here.run({ message: "m", sessionId, queue: true })).result).output, "done");
+    });
+
     it("wait for those before them, also for those of a process that looks later", async (t) => {
       const { here, there, second, open, under, queued, said, answered } = await busy(t, await make(t));
       const first = await queued(there, "m0");

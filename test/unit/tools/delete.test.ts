@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { it } from "node:test";
-import { builtinTools } from "gantry";
+import { Agent, builtinTools } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
 it("deletes files, links and folders, and nothing outside", async () => {
@@ -48,4 +49,37 @@ it("deletes many files of one folder tree concurrently", async () => {
   const tool = builtinTools().find((one) => one.name === "delete")!;
   await Promise.all(Array.from({ length: 30 }, (_, i) => callTool(tool, { path: `f${i}` }, toolContext(folder.path))));
   assert.deepEqual(await readdir(folder.path), []);
+});
+
+it("deletes only what a person was asked about", async (t) => {
+  await using folder = await temporaryFolder();
+  const at = (name: string) => join(folder.path, name);
+  for (const name of ["old", "src"]) {
+    await mkdir(at(name));
+    await writeFile(at(`${name}/x`), name);
+  }
+  /** What the model is told of the call, when this happens while the person is asked. */
+  const told = async (path: string, meanwhile: () => Promise<unknown>): Promise<string> => {
+    const provider = new ScriptedProvider([callTools(["delete", { path, recursive: true }]), "Done."]);
+    const agent = new Agent({ providers: [provider], tools: builtinTools(), projectDir: folder.path });
+    t.after(() => agent.close());
+    const ask = async () => {
+      await meanwhile();
+      return "allow" as const;
+    };
+    await (
+      await agent.run({ message: "x", mode: "ask", ask })
+    ).result;
+    const [part] = provider.requests.at(-1)?.messages.at(-1)?.parts ?? [];
+    return part?.type === "text" ? part.text : "";
+  };
+  const swap = async () => {
+    await rename(at("old"), at("aside"));
+    await rename(at("src"), at("old"));
+  };
+  assert.match(await told("old", swap), /old: was replaced while permission was asked for. Nothing was deleted/);
+  assert.equal(await readFile(at("old/x"), "utf8"), "src");
+  assert.match(await told("new", () => mkdir(at("new"))), /new: was replaced/);
+  assert.match(await told("old", () => writeFile(at("old/y"), "more")), /^Deleted old\/ with all that was in it\./);
+  assert.deepEqual((await readdir(folder.path)).sort(), ["aside", "new"]);
 });

@@ -59,6 +59,7 @@ describe("webfetch", () => {
       else if (request.url === "/json") send(response, "application/json", '{"a":1}');
       else if (request.url === "/pdf") send(response, "application/pdf", "%PDF-1.7\0");
       else if (request.url === "/empty") send(response, "text/html", "<script>app()</script>");
+      else if (request.url === "/escape") send(response, "text/plain", "\u001b[2Jgone\u202e\u0007", {}, 500);
       else send(response, "text/html", "<h1>No such page</h1>", {}, 404);
     });
     assert.equal(await fetchText(`${s.url}/page`), `# T & t\n\ncafé [link](${s.url}/x)`);
@@ -68,6 +69,9 @@ describe("webfetch", () => {
     await assert.rejects(fetchText(`${s.url}/pdf`), /it is a PDF document/);
     assert.match(await fetchText(`${s.url}/empty`), /has no text. It may need a browser/);
     await assert.rejects(fetchText(`${s.url}/gone`), /HTTP 404 Not Found \(# No such page\)/);
+    await assert.rejects(fetchText(`${s.url}/escape`), {
+      message: `${s.url}/escape: HTTP 500 Internal Server Error (\\u001b[2Jgone\\u202e\\u0007). Check the address, or try another.`,
+    });
     await assert.rejects(fetchText("http://host.invalid/"), /the host is not known|EAI_AGAIN/);
   });
 
