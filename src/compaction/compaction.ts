@@ -7,7 +7,7 @@ import { COMPACTION_DEFAULTS, STRATEGIES } from "./names.js";
 export interface CompactionOptions {
   /** Default true. Without it a conversation ends where the model's window does. */
   enabled?: boolean;
-  /** `sliding-window` (default), `summary`, or one of your own. */
+  /** `summary` (default), `sliding-window`, or one of your own. */
   strategy?: string | CompactionStrategy;
   /** Share of the window that a prompt may fill before it is compacted, above 0 and at most 1; default 0.8. */
   threshold?: number;

@@ -7,6 +7,7 @@ import { fitFrame, type Frame } from "./frame.js";
 import type { Compaction, WindowRules } from "./compaction.js";
 import { SlidingWindow } from "./sliding-window.js";
 import { Summary } from "./summary.js";
+import { attachState, detachState } from "./attached-state.js";
 import type { Conversation } from "../conversation/conversation.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
@@ -29,6 +30,8 @@ const FRAME_SHARE = 0.6;
 const OUTPUT_SHARE = 1 / 3;
 /** What somebody asked to be compacted becomes at most so much of what it was. */
 const ASKED_SHARE = 0.5;
+/** The attached state of the session takes at most this share of the room for messages. */
+const STATE_SHARE = 0.25;
 /** Tokens of messages that are not worth a compaction. */
 const FEW = 500;
 /** How often a call is tried again after the provider said that the prompt is too long, each time smaller. */
@@ -45,6 +48,8 @@ export interface WindowContext extends ModelCaller {
   /** Of the last answer; undefined: any. */
   readonly outputSchema?: JsonSchema | undefined;
   readonly conversation: Conversation;
+  /** State that tools keep for the session; attached again after a compaction. */
+  readonly state: ReadonlyMap<string, unknown>;
   readonly recorder: Recorder;
   readonly events: { push(event: AgentEvent): void };
   readonly signal: AbortSignal;
@@ -209,19 +214,21 @@ export class ContextWindow {
 
   /** `before`: tokens of the prompt. `most`: of its messages behind it. */
   async #compact({ before = this.#promptTokens(), most = Infinity, wanted }: Asked = {}): Promise<void> {
-    const { id: runId, sessionId, conversation, recorder, bus, events, provider, logger } = this.#context;
+    const { id: runId, sessionId, conversation, state, recorder, bus, events, provider, logger } = this.#context;
     const room = this.#limit - this.#frame.tokens;
-    const source = repaired(this.#seen(conversation.messages)) as Message[];
+    const prompt = repaired(this.#seen(conversation.messages)) as Message[];
+    const source = prompt.map(detachState);
     const { strategy, messages } = await this.#apply(source, Math.min(most, Math.floor(room * HEADROOM)), wanted);
-    const view = fit(repaired(messages), room);
+    const fitted = fit(repaired(messages), room);
+    const isSame = fitted.length === source.length && fitted.every((message, i) => message === source[i]);
+    const view = fit(attachState(fitted, state, Math.floor(room * STATE_SHARE) * BYTES_PER_TOKEN), room);
     if (tokensOf(view) > room) {
       const size = this.#rules.size;
       throw new ProviderError(provider.name, "context_length", `the prompt does not fit the window of ${size} tokens`);
     }
     this.#reported = undefined;
     // Nothing was gained: another session of the chain would be of no use.
-    if (wanted !== undefined && tokensOf(view) >= tokensOf(source)) return;
-    if (view.length === source.length && view.every((message, i) => message === source[i])) return;
+    if (isSame || (wanted !== undefined && tokensOf(view) >= tokensOf(prompt))) return;
     const from = conversation.session;
     const to = await followUp(recorder, conversation, view);
     logger.info("context compacted", { session: sessionId, strategy, tokens: before, messages: view.length });

@@ -4,7 +4,7 @@ export const STRATEGIES: readonly string[] = ["sliding-window", "summary"];
 /** What holds where nothing else is said; `contextWindow` in tokens, 0 for the model's own. */
 export const COMPACTION_DEFAULTS = {
   enabled: true,
-  strategy: "sliding-window",
+  strategy: "summary",
   threshold: 0.8,
   keepMessages: 20,
   contextWindow: 0,

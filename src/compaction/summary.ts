@@ -15,6 +15,8 @@ Write, in the language of the conversation and as short as completeness allows:
 - what is under way, what failed and why, and the next steps.
 Answer with the notes alone.`;
 
+/** Tokens of a summary, where a third of the room for messages has as many. */
+const MAX_SUMMARY_TOKENS = 8_192;
 /** Bytes shown of one message. */
 const MESSAGE_BYTES = 4_000;
 const OUTPUT_BYTES = 1_500;
@@ -35,7 +37,7 @@ export class Summary implements CompactionStrategy {
         ? `${INSTRUCTIONS}\nThe user wants kept above all: ${cutMiddle(input.wanted, MESSAGE_BYTES)}`
         : INSTRUCTIONS,
       message: gone.map((message) => transcribed(message, isAsked)).join("\n\n"),
-      maxTokens: Math.max(256, Math.min(2_048, Math.floor(input.budget / 3))),
+      maxTokens: Math.max(256, Math.min(MAX_SUMMARY_TOKENS, Math.floor(input.budget / 3))),
     };
     const text = (await input.ask(question, signal)).trim();
     const summary: ModelMessage = {

@@ -47,6 +47,8 @@ export interface Spawned {
   readonly maxIterations: number;
   /** What it has spent is counted in the asker's run. */
   readonly counted: TaskSet;
+  /** Records changed files in the state of the asker's tool call. */
+  readonly recordChanges: (paths: readonly string[]) => void;
 }
 
 /** What all runs of an agent share; made once, with the agent. */

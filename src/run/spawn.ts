@@ -10,9 +10,11 @@ import type { Helper, SpawnInput } from "../ports/spawn.js";
 import type { Tool } from "../ports/tool.js";
 import type { Usage } from "../ports/usage.js";
 import { newSession } from "../sessions/new-session.js";
+import { recordChanges } from "./changed-files.js";
 import { checkInput } from "./input.js";
 import { refusedInMode } from "./modes.js";
 import type { RunContext, Spawned } from "./run-context.js";
+import type { CallState } from "./tool-state.js";
 
 /** What a helper is told beside all that its asker is told. */
 const HELPER =
@@ -24,15 +26,22 @@ const HELPER =
 /** Characters of a title, and of a line that tells what a helper does. */
 const LONGEST = 120;
 
+/** The tool call that spawns subagents. */
+interface SpawningCall {
+  readonly id: string;
+  readonly tool: string;
+  readonly state: CallState;
+}
+
 /** The helpers of one tool call. */
 export class Helpers {
   readonly #run: RunContext;
-  readonly #call: { readonly id: string; readonly tool: string };
+  readonly #call: SpawningCall;
   readonly #progress: Pick<Paced, "push">;
   readonly #ended = new AbortController();
   readonly #tasks = new TaskSet();
 
-  constructor(run: RunContext, call: { id: string; tool: string }, progress: Pick<Paced, "push">) {
+  constructor(run: RunContext, call: SpawningCall, progress: Pick<Paced, "push">) {
     this.#run = run;
     this.#call = call;
     this.#progress = progress;
@@ -45,7 +54,9 @@ export class Helpers {
     const counted = new TaskSet();
     const maxIterations = iterationsOf(input, run);
     const { mode } = run.conversation.session;
-    const spawned: Spawned = { asker: run, callId: this.#call.id, title, mode, maxIterations, counted };
+    const { id: callId, state } = this.#call;
+    const changes = (paths: readonly string[]) => recordChanges(paths, state, run);
+    const spawned: Spawned = { asker: run, callId, title, mode, maxIterations, counted, recordChanges: changes };
     const ended = new AbortController();
     const ties = [run.signal, this.#ended.signal].map((one) => onAbort(one, () => ended.abort(one.reason)));
     const untie = () => ties.forEach((one) => one());

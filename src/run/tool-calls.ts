@@ -7,6 +7,7 @@ import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { onAbort } from "../base/abort.js";
 import { Paced } from "../base/paced.js";
 import { CallHelpers } from "./call-helpers.js";
+import { changedBy, recordChanges } from "./changed-files.js";
 import { previewOf } from "./describe-call.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
 import { NestedInstructions } from "./nested-instructions.js";
@@ -133,8 +134,9 @@ async function settle(one: Prepared, verdict: Verdict, own: Own, run: RunContext
   if (signal.aborted) return { output: { text: NOT_RUN, failed: true } };
   if (!one.tool) return { output: { text: one.refusal ?? "", failed: true } };
   const progress = progressOf(one.call.id, run);
-  const helpers = new CallHelpers(() => new Helpers(run, { id: one.call.id, tool: one.tool?.name ?? "" }, progress));
-  const work = perform(one, one.tool, verdict, { ...own, progress, helpers }, run).finally(() => helpers.end());
+  const { call, tool } = one;
+  const helpers = new CallHelpers(() => new Helpers(run, { id: call.id, tool: tool.name, state: own.state }, progress));
+  const work = perform(one, tool, verdict, { ...own, progress, helpers }, run).finally(() => helpers.end());
   const settled = await withGrace(work, signal);
   progress.end();
   if (settled === undefined) {
@@ -220,6 +222,7 @@ async function perform(
   };
   const returned = history.tell(await outputOf(tool, one.args, context, run.logger));
   const output = await keptByHook(call, await nested.with(returned, tool.kind, one.locations, state), run);
+  recordChanges(changedBy(tool.kind, output, one), state, run);
   return {
     output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
     refused: refused && !run.signal.aborted,

@@ -190,7 +190,7 @@ export const configOptions = option.section(
     compaction: option.section({
       enabled: option.flag("Whether it happens at all.", { default: enabled }),
       strategy: option.text(
-        '`"sliding-window"` keeps the first and the newest messages; `"summary"` also asks the model for a summary; or a module.',
+        '`"summary"` keeps the first and the newest messages and a summary of the others by the model; `"sliding-window"` only those messages; or a module.',
         { default: strategy },
       ),
       threshold: option.number("Share of the window at which it happens, above 0 and at most 1.", {

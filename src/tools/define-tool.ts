@@ -23,7 +23,10 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
   readonly name: string;
   /** For the model: what it does, and when to use it. */
   readonly description: string;
-  /** Of the arguments, an object: of zod, valibot or any other Standard Schema library, or plain JSON Schema. Default: none are taken. */
+  /**
+   * Schema of the arguments, an object: of zod, valibot or any other Standard Schema library, or plain JSON Schema. Default: no
+   * arguments. A call with an argument that the schema drops is refused, unless the kind is `read`, `search` or `fetch`.
+   */
   readonly schema?: Schema;
   /** JSON Schema of the arguments for the model, where `schema` is of a library that does not tell it. */
   readonly jsonSchema?: JsonSchema;

@@ -35,8 +35,15 @@ const fill: Tool<{ bytes: number }> = {
     Promise.resolve({ text: `begin ${"lorem ipsum dolor ".repeat(Math.ceil(bytes / 18))} ${++filled} end` }),
 };
 
-function make(t: TestContext, provider: ModelProvider, driver: SessionDriver, more: Partial<AgentOptions> = {}): Agent {
-  const agent = new Agent({ providers: [provider], driver, tools: [fill], ...more });
+/** Slides unless a test says otherwise: these providers count each call as one of the conversation. */
+function make(
+  t: TestContext,
+  provider: ModelProvider,
+  driver: SessionDriver,
+  { compaction, ...more }: Partial<AgentOptions> = {},
+): Agent {
+  const sliding = { strategy: "sliding-window", ...compaction };
+  const agent = new Agent({ providers: [provider], driver, tools: [fill], compaction: sliding, ...more });
   t.after(() => agent.close());
   return agent;
 }

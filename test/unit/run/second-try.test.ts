@@ -325,7 +325,7 @@ it("an answer that broke off goes through a compaction, in roles that every prov
       return n % 2 === 0 ? broken([text(`half ${n} ${"word ".repeat(60)}`)]) : say(`whole ${n} ${"word ".repeat(60)}`);
     },
   });
-  const agent = make(t, provider);
+  const agent = make(t, provider, { compaction: { strategy: "sliding-window" } });
   let compacted = 0;
   agent.on("session.compacted", () => (compacted += 1));
   let sessionId: string | undefined;

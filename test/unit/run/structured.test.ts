@@ -122,7 +122,9 @@ describe("an answer by a schema", () => {
 
   it("that nests too deep, or is far too much, does not fit", async (t) => {
     const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
-    const { agent, provider } = make(t, [say(deep), say(`[${"1,".repeat(200_000)}1]`), say("[]")]);
+    const { agent, provider } = make(t, [say(deep), say(`[${"1,".repeat(200_000)}1]`), say("[]")], {
+      compaction: { strategy: "sliding-window" },
+    });
     const result = await asked(agent, { type: "array", items: { type: "string" } });
     assert.deepEqual(result.structured, []);
     assert.match(JSON.stringify(provider.requests[1]?.messages.at(-1)), /nested deeper/);

@@ -40,7 +40,7 @@ describe("what stands before every message", () => {
     ]).flat();
     const { agent, provider, prompt } = make(t, turns, {
       projectDir: folder.path,
-      compaction: { contextWindow: 9_000, keepMessages: 6 },
+      compaction: { strategy: "sliding-window", contextWindow: 9_000, keepMessages: 6 },
     });
     let compacted = 0;
     agent.on("session.compacted", () => (compacted += 1));
@@ -307,7 +307,7 @@ describe("instructions below the project folder", () => {
     const three = make(t, [say(long), say(long), read, say("ok")], {
       projectDir: folder.path,
       driver: open(),
-      compaction: { contextWindow: 12_000, keepMessages: 2 },
+      compaction: { strategy: "sliding-window", contextWindow: 12_000, keepMessages: 2 },
     });
     for (let i = 0; i < 3; i++) await three.prompt(`again ${long}`, id);
     const last = three.provider.requests.length - 1;

@@ -1,0 +1,48 @@
+import { cutMiddle } from "../base/cut-text.js";
+import { printable } from "../base/printable.js";
+import type { ModelMessage, Part } from "../ports/message.js";
+import { changedFiles } from "../tools/changed-files.js";
+import { planIn } from "../tools/todo.js";
+import { isSummary } from "./units.js";
+
+/** Begins the part of a message that repeats the state of its session. */
+const STATE_HEAD = "[State of this session, attached again because older messages left the context window]";
+const MAX_FILES = 100;
+const STATUS_MARKS = { pending: "[ ]", in_progress: "[>]", completed: "[x]" } as const;
+
+/**
+ * Appends the session's todo list and changed files, in at most `bytes`, to the summary or else to the first user message.
+ * Returns the same array if there is nothing to append.
+ */
+export function attachState(
+  messages: ModelMessage[],
+  state: ReadonlyMap<string, unknown>,
+  bytes: number,
+): ModelMessage[] {
+  const text = stateText(state);
+  const target = messages.find(isSummary) ?? messages.find(({ role }) => role === "user");
+  if (text === "" || !target) return messages;
+  const part: Part = { type: "text", text: cutMiddle(text, bytes) };
+  return messages.map((message) => (message === target ? { ...message, parts: [...message.parts, part] } : message));
+}
+
+/** A message without the state that an earlier compaction attached. */
+export function detachState<M extends ModelMessage>(message: M): M {
+  // The first part is the text that the state was appended to.
+  const parts = message.parts.filter((part, i) => i === 0 || part.type !== "text" || !part.text.startsWith(STATE_HEAD));
+  return parts.length === message.parts.length ? message : { ...message, parts };
+}
+
+/** `""` if the state holds neither todos nor files. */
+function stateText(state: ReadonlyMap<string, unknown>): string {
+  const todos = (planIn(state) ?? []).map(({ content, status }) => `${STATUS_MARKS[status]} ${content}`);
+  const files = changedFiles(state);
+  const older = files.length - MAX_FILES;
+  const lines = files.slice(-MAX_FILES).map((path) => `- ${printable(path)}`);
+  if (older > 0) lines.unshift(`- ${older} more, changed earlier`);
+  const sections = [
+    ...(todos.length > 0 ? [`Todo list:\n${todos.join("\n")}`] : []),
+    ...(files.length > 0 ? [`Files changed by tools (commands may have changed others):\n${lines.join("\n")}`] : []),
+  ];
+  return sections.length === 0 ? "" : [STATE_HEAD, ...sections].join("\n\n");
+}

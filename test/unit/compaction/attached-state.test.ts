@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, builtinTools, type ModelMessage, type ModelRequest } from "gantry";
+import { callTools, say, ScriptedProvider } from "gantry/testing";
+import { attachState, detachState } from "../../../src/compaction/attached-state.js";
+import { SUMMARY_HEAD } from "../../../src/compaction/units.js";
+import { recordChangedFiles } from "../../../src/tools/changed-files.js";
+import { tempDir } from "../../helpers/temp.js";
+
+function user(...texts: string[]): ModelMessage {
+  const parts = texts.map((text) => ({ type: "text", text }) as const);
+  return { role: "user", parts, toolCallId: "", name: "", failed: false };
+}
+
+const textOf = ({ parts }: ModelMessage) => parts.map((part) => ("text" in part ? part.text : "")).join("\n");
+
+function stateWith(content: string, files: readonly string[] = []): Map<string, unknown> {
+  const state = new Map<string, unknown>([["todos", [{ content, status: "pending" }]]]);
+  recordChangedFiles(state, files, "/project");
+  return state;
+}
+
+describe("the state of a session in a compacted view", () => {
+  it("is appended to the summary, or else to the first prompt, and is removed again", () => {
+    const state = stateWith("paint", ["/project/a.ts", "b.ts", "b.ts", "/elsewhere/c.ts"]);
+    const summarized = attachState([user("goal"), user(`${SUMMARY_HEAD}notes`), user("now")], state, 1_000);
+    const text =
+      "[State of this session, attached again because older messages left the context window]\n\n" +
+      "Todo list:\n[ ] paint\n\nFiles changed by tools (commands may have changed others):\n- a.ts\n- b.ts\n- /elsewhere/c.ts";
+    assert.deepEqual(summarized.map(textOf), ["goal", `${SUMMARY_HEAD}notes\n${text}`, "now"]);
+    const slid = attachState([user("goal"), user("now")], state, 1_000);
+    assert.deepEqual(slid.map(textOf), [`goal\n${text}`, "now"]);
+    assert.deepEqual(slid.map(detachState), [user("goal"), user("now")]);
+    // A person may paste it as a prompt.
+    assert.deepEqual(detachState(user(text)), user(text));
+  });
+
+  it("is nothing where no tool kept any", () => {
+    const messages = [user("goal")];
+    assert.equal(attachState(messages, new Map(), 1_000), messages);
+    assert.equal(attachState(messages, new Map([["todos", "damaged"]]), 1_000), messages);
+  });
+
+  it("names the newest 100 files and stays within its bytes", () => {
+    const files = Array.from({ length: 250 }, (_, i) => `src/file-${i}.ts`);
+    const [message] = attachState([user("goal")], stateWith("paint", files), 100_000);
+    const lines = textOf(message!).split("\n");
+    assert.equal(lines.filter((line) => /^- src/.test(line)).length, 100);
+    assert.ok(lines.includes("- 150 more, changed earlier") && lines.includes("- src/file-249.ts"));
+    const [short] = attachState([user("")], stateWith("long ".repeat(10_000), files), 2_000);
+    assert.ok(Buffer.byteLength(textOf(short!)) <= 2_001);
+  });
+
+  it("holds files without a diff, and none of a refused or failed call; a summary is not asked of an earlier one", async (t) => {
+    const folder = await tempDir(t, { "large.txt": "x".repeat(1_500_000), "kept.txt": "kept" });
+    const asked: ModelRequest[] = [];
+    const long = "word ".repeat(1_500);
+    const provider = new ScriptedProvider(
+      [
+        callTools(
+          ["edit", { path: "large.txt", old_string: "x".repeat(10), new_string: "y" }],
+          ["write", { path: "large.txt", content: "z".repeat(1_200_000) }],
+          ["edit", { path: "kept.txt", old_string: "missing", new_string: "y" }],
+          ["delete", { path: "missing.txt" }],
+          ["todowrite", { todos: [{ content: "stale item", status: "in_progress" }] }],
+        ),
+        say("ok"),
+      ],
+      {
+        models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 16_000 }],
+        fallback: (request) => {
+          if (request.tools.length > 0) return say(long);
+          asked.push(request);
+          return say("notes");
+        },
+      },
+    );
+    const tools = builtinTools();
+    const agent = new Agent({ providers: [provider], tools, projectDir: folder.path, projectInstructions: false });
+    t.after(() => agent.close());
+    const { sessionId, result } = await agent.run({ message: "begin" });
+    await result;
+    const compacted: string[] = [];
+    agent.on("session.compacted", ({ strategy }) => compacted.push(strategy));
+    for (let n = 0; compacted.length < 3; n++) {
+      assert.ok(n < 50, "it is compacted");
+      await (
+        await agent.run({ message: `${n} ${long}`, sessionId })
+      ).result;
+    }
+    const view = await agent.sessions.messages(sessionId, { view: "model" });
+    const text = view.map(textOf).join("\n");
+    assert.match(text, /\[>\] stale item/);
+    assert.match(text, /- large\.txt/);
+    assert.equal(/- (kept|missing)\.txt/.test(text), false, text);
+    assert.equal(text.split("[State of this session").length, 2, "once");
+    const transcripts = asked.slice(1).map(({ messages }) => messages.map(textOf).join("\n"));
+    assert.ok(transcripts.length > 0);
+    for (const transcript of transcripts) assert.equal(transcript.includes("[State of this session"), false);
+  });
+});
