@@ -1,6 +1,7 @@
 import { homedir } from "node:os";
 import { resolve } from "node:path";
 import { isRecord } from "../base/json.js";
+import { shellQuote } from "../base/shell-quote.js";
 import { PathGuard } from "../files/path-guard.js";
 import type { CallPlace, Judgement } from "../hostile/judge-call.js";
 import { withThread } from "../hostile/threads.js";
@@ -116,11 +117,15 @@ function isDenying({ action }: PermissionRule): boolean {
   return action === "deny";
 }
 
+/** What a call runs, after the change to its `workdir` if it has one. */
 function commandOf(args: unknown): string | string[] | undefined {
   if (!isRecord(args)) return undefined;
+  const { workdir } = args;
   const given = COMMANDS.map((name) => args[name]).find((value) => value !== undefined);
-  if (typeof given === "string") return given;
-  return Array.isArray(given) && given.every((word) => typeof word === "string") ? given : undefined;
+  const isWords = Array.isArray(given) && given.every((word) => typeof word === "string");
+  if (typeof given !== "string" && !isWords) return undefined;
+  if (typeof workdir !== "string") return given;
+  return `cd ${shellQuote(workdir)}\n${isWords ? given.map(shellQuote).join(" ") : given}`;
 }
 
 async function placeOf(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallPlace> {

@@ -13,6 +13,10 @@ export interface Field<T> {
   readonly aliases: readonly string[];
   /** Whether null is a value; else it is as left out. */
   readonly nullable?: boolean;
+  /** Whether it is left out of the schema, because only models of other agents send it. Default false. */
+  readonly hidden?: boolean;
+  /** Set for objects that ignore other keys: the keys of a value that are not read. */
+  unreadKeys?(value: Readonly<Record<string, unknown>>): string[];
   read(value: unknown): T;
 }
 
@@ -23,6 +27,8 @@ export interface Arguments<T> extends StandardSchema<T> {
   readonly schema: JsonSchema;
   /** Throws `ToolInputError` that names every wrong argument, for the model. */
   parse(input: unknown): T;
+  /** Names of arguments that `parse` ignores. */
+  unreadKeys(input: Readonly<Record<string, unknown>>): string[];
 }
 
 class Wrong extends Error {
@@ -136,22 +142,30 @@ export function list<T>(description: string, item: Field<T>, options: { min?: nu
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export function object<Fields extends Record<string, Field<any>>>(fields: Fields): Field<Values<Fields>> {
   const required = Object.keys(fields).filter((name) => fields[name]?.required);
+  const shown = Object.entries(fields).filter(([, field]) => field.hidden !== true);
   return {
     schema: {
       type: "object",
-      properties: Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.schema])),
+      properties: Object.fromEntries(shown.map(([name, field]) => [name, field.schema])),
       required,
       additionalProperties: false,
     },
     required: true,
     aliases: [],
+    unreadKeys(value) {
+      const read = new Map(Object.entries(fields).map(([name, field]) => [keyOf(name, field, value), field]));
+      // The same value under two names is read whichever of them is taken.
+      const isCopy = (key: string) =>
+        [...read].some(([name, { aliases }]) => aliases.includes(key) && value[name] === value[key]);
+      return Object.keys(value).filter((key) => !read.has(key) && !isCopy(key));
+    },
     read(value) {
       const given = unpacked(value, "{");
       if (typeof given !== "object" || given === null || Array.isArray(given)) throw wrong("an object", value);
       const issues: SchemaIssue[] = [];
       const entries: [string, unknown][] = [];
       for (const [name, field] of Object.entries(fields)) {
-        const key = [name, ...field.aliases].find((one) => Object.hasOwn(given, one)) ?? name;
+        const key = keyOf(name, field, given);
         const own = Object.hasOwn(given, key) ? (given as Record<string, unknown>)[key] : undefined;
         try {
           entries.push([name, within(name, (): unknown => field.read(field.nullable ? own : (own ?? undefined)))]);
@@ -166,6 +180,11 @@ export function object<Fields extends Record<string, Field<any>>>(fields: Fields
   };
 }
 
+/** The key under which an object has a field: the name, or the first alias that is there. */
+function keyOf(name: string, { aliases }: Pick<Field<unknown>, "aliases">, value: object): string {
+  return [name, ...aliases].find((key) => Object.hasOwn(value, key)) ?? name;
+}
+
 /** May be left out or null; then it is `fallback`. */
 export function optional<T>(field: Field<T>): Field<T | undefined>;
 export function optional<T>(field: Field<T>, fallback: T): Field<T>;
@@ -178,6 +197,11 @@ export function optional<T>(field: Field<T>, fallback?: T): Field<T | undefined>
   };
 }
 
+/** An optional argument that the schema leaves out. */
+export function hidden<T>(field: Field<T>): Field<T | undefined> {
+  return { ...optional(field), hidden: true };
+}
+
 function within<T>(key: PropertyKey, read: () => T): T {
   try {
     return read();
@@ -188,7 +212,7 @@ function within<T>(key: PropertyKey, read: () => T): T {
 }
 
 /**
- * Describe a tool's arguments. Unknown ones are ignored, null is absent, numbers and booleans may come as strings.
+ * Describe a tool's arguments. Null is absent, numbers and booleans may come as strings.
  * `check` looks at them together; it throws `ToolInputError`, or changes them.
  */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- see `object`.
@@ -217,6 +241,7 @@ export function readBy<T>(whole: Field<T>): Arguments<T> {
       if (result.issues) throw new ToolInputError(toldOf(result.issues));
       return result.value;
     },
+    unreadKeys: (input) => whole.unreadKeys?.(input) ?? [],
     "~standard": {
       version: 1,
       vendor: "gantry",

@@ -1,7 +1,9 @@
+import { isAbsolute } from "node:path";
 import { ShuttingDownError, ToolError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
-import { defineArguments, flag, integer, optional, text } from "./arguments.js";
+import { shellQuote } from "../base/shell-quote.js";
+import { defineArguments, flag, hidden, integer, optional, text } from "./arguments.js";
 import type { ChildEnd } from "../processes/child.js";
 import { defineTool } from "./define-tool.js";
 import type { Sandbox } from "./sandbox.js";
@@ -21,12 +23,28 @@ export function bashTool(options: BashToolOptions): Tool {
   const longest = Math.max(MAX_TIMEOUT, options.timeout);
   const schema = defineArguments({
     command: text("Shell command.", { minLength: 1, aliases: ["cmd", "script"] }),
+    workdir: optional(
+      text("Folder to run it in, absolute or relative to the project folder; default the project folder.", {
+        minLength: 1,
+        aliases: ["cwd", "working_directory", "workingDirectory", "dir_path", "directory"],
+      }),
+    ),
     timeout: optional(
-      integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }),
+      {
+        ...integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }),
+        // Not bounded: see `limitOf`.
+        read: integer("", { min: 1 }).read,
+      },
       options.timeout,
     ),
+    timeout_ms: hidden(integer("", { min: 1 })),
     background: optional(
-      flag("Let it go on behind the call, as a server does; bash_output shows what it prints. It has no time-out."),
+      {
+        ...flag(
+          "Let it go on behind the call, as a server does; bash_output shows what it prints. It has no time-out.",
+        ),
+        aliases: ["run_in_background", "is_background", "isBackground"],
+      },
       false,
     ),
     keep: optional(
@@ -42,20 +60,22 @@ export function bashTool(options: BashToolOptions): Tool {
       "beginning and end, and the file that has all of it.",
     schema,
     kind: "execute",
-    describe: ({ command }) => {
-      const line = command.trim().replace(/\s*\n\s*/g, " ⏎ ");
+    describe: ({ command, workdir }) => {
+      const line = withFolder(command, workdir).replace(/\s*\n\s*/g, " ⏎ ");
       return line.length > 200 ? `${line.slice(0, 199)}…` : line;
     },
-    run: async ({ command, timeout, background, keep }, context) => {
+    run: async ({ command: line, workdir, timeout, timeout_ms: ms, background, keep }, context) => {
+      const command = workdir === undefined ? line : inFolder(line, workdir);
+      const limit = ms === undefined ? limitOf(timeout, longest) : { seconds: secondsOf(ms, longest) };
       if (sandbox === undefined) {
         const { Sandbox } = await import("./sandbox.js");
         sandbox ??= new Sandbox(options);
       }
       const how = { ...options, redactor };
-      if (!background && !keep) return execute(how, sandbox, command, timeout, context);
+      if (!background && !keep) return execute(how, sandbox, command, limit, context);
       const { startInBackground } = await import("./bash-jobs.js");
       const prepared = await prepareCommand(how, sandbox, command, context, true);
-      return startInBackground(how, command, prepared, keep, context);
+      return startInBackground(how, withFolder(line, workdir), prepared, keep, context);
     },
   });
   return {
@@ -68,11 +88,41 @@ export function bashTool(options: BashToolOptions): Tool {
   };
 }
 
+/** A command with its folder, as people see it. */
+function withFolder(command: string, workdir: string | undefined): string {
+  if (workdir === undefined) return command.trim();
+  return `cd ${/^[\w./@+-]+$/.test(workdir) ? workdir : shellQuote(workdir)} && ${command.trim()}`;
+}
+
+/** The script that runs a command in a folder, or fails if the folder cannot be entered. */
+function inFolder(command: string, workdir: string): string {
+  // Relative to the project folder alone: the shell looks for other names in CDPATH, and takes `-` for an option.
+  return `cd ${shellQuote(isAbsolute(workdir) ? workdir : `./${workdir}`)} || exit\n${command}`;
+}
+
+/** Longest time that a command may take. */
+interface Limit {
+  readonly seconds: number;
+  /** Tells the model how its number was read. */
+  readonly note?: string;
+}
+
+/** A time-out of more than `longest` seconds is one in milliseconds, which other agents let their models send. */
+function limitOf(timeout: number, longest: number): Limit {
+  if (timeout <= longest) return { seconds: timeout };
+  const note = `timeout is in seconds, at most ${longest}; ${timeout} was read as milliseconds`;
+  return { seconds: secondsOf(timeout, longest), note };
+}
+
+function secondsOf(milliseconds: number, longest: number): number {
+  return Math.min(longest, Math.ceil(milliseconds / 1000));
+}
+
 async function execute(
   options: BashToolOptions & { redactor: Redactor },
   sandbox: Sandbox,
   command: string,
-  timeout: number,
+  limit: Limit,
   context: ToolContext,
 ): Promise<ToolOutput> {
   const { signal, sessionId } = context;
@@ -94,7 +144,7 @@ async function execute(
   let end: ChildEnd;
   try {
     const child = await prepared.start();
-    end = await child.run({ timeoutMs: timeout * 1000, signal, onOutput });
+    end = await child.run({ timeoutMs: limit.seconds * 1000, signal, onOutput });
   } finally {
     live.end();
     whole.end();
@@ -104,7 +154,7 @@ async function execute(
   if (end.sandboxFault !== undefined)
     throw new ToolError(`the sandbox could not start: ${end.sandboxFault}. The command did not run. Tell the user.`);
   const said = output.text();
-  const notes = [howItEnded(end, timeout)];
+  const notes = [howItEnded(end, limit)];
   if (end.leftBehind)
     notes.push("[processes that it left in the background were ended; set background to let a command go on]");
   if (prepared.isSandboxed && end.code !== 0) notes.push(...hints(said, sandbox));
@@ -139,8 +189,7 @@ function hints(said: string, sandbox: Sandbox): string[] {
   return notes;
 }
 
-function howItEnded(end: ChildEnd, timeout: number): string {
-  if (end.why === "timeout")
-    return `[stopped after ${timeout} s, with all that it started; set timeout for more, or do less in one call]`;
+function howItEnded(end: ChildEnd, { seconds, note = "set timeout for more, or do less in one call" }: Limit): string {
+  if (end.why === "timeout") return `[stopped after ${seconds} s, with all that it started; ${note}]`;
   return end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`;
 }

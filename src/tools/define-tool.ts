@@ -11,6 +11,7 @@ import type {
   ToolOutput,
 } from "../ports/tool.js";
 import { toldOf, unexpected, unpacked } from "./arguments.js";
+import { IgnoredArguments } from "./ignored-arguments.js";
 import { argumentsBy, type FromJsonSchema } from "./json-schema.js";
 import type { StandardSchema } from "./standard-schema.js";
 
@@ -73,10 +74,12 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
   const { needsPermission = !HARMLESS.includes(kind) } = definition;
   if (!/^[a-zA-Z0-9_-]{1,64}$/.test(name)) throw new InputError("name", "1 to 64 letters, digits, _ and -");
   const check = isStandard(schema) ? schema : argumentsBy(schema);
+  const toolSchema = inputSchema(name, check, definition.jsonSchema);
+  const ignored = new IgnoredArguments(check, toolSchema, kind);
   return {
     name,
     description,
-    inputSchema: inputSchema(name, check, definition.jsonSchema),
+    inputSchema: toolSchema,
     kind,
     parallel,
     needsPermission,
@@ -84,15 +87,22 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
     ...(definition.needsSkills === true && { needsSkills: true }),
     ...(definition.models && { models: (model) => definition.models!(model) }),
     ...(definition.replaces && { replaces: definition.replaces }),
-    parse: (input) => checked(name, check, input) as Args,
+    parse: (input) => {
+      const given = recordOf(input);
+      const args = checked(name, check, given) as Args;
+      ignored.check(given, args);
+      return args;
+    },
     describe(args, projectDir) {
       const shown = definition.describe?.(args, projectDir) ?? callOf(name, args);
       return typeof shown === "string" ? { title: shown, locations: [] } : { locations: [], ...shown };
     },
     ...(definition.preview && { preview: (args, context) => definition.preview!(args, context) }),
     async run(args, context) {
-      const output = await definition.run(args, context);
-      return typeof output === "string" ? { text: output } : output;
+      const result = await definition.run(args, context);
+      const output = typeof result === "string" ? { text: result } : result;
+      const note = ignored.noteOf(args);
+      return note === undefined ? output : { ...output, text: `${output.text}\n${note}` };
     },
   };
 }
@@ -123,9 +133,13 @@ function inputSchema(name: string, { "~standard": standard }: StandardSchema, gi
   return plain;
 }
 
-function checked(name: string, { "~standard": standard }: StandardSchema, input: unknown): unknown {
+function recordOf(input: unknown): Record<string, unknown> {
   const given = unpacked(input ?? {}, "{");
   if (!isRecord(given)) throw new ToolInputError(toldOf([unexpected("an object", given)]));
+  return given;
+}
+
+function checked(name: string, { "~standard": standard }: StandardSchema, given: object): unknown {
   const result = standard.validate(given);
   if (result instanceof Promise) {
     result.catch(() => undefined);

@@ -99,9 +99,10 @@ function structure(schema: Readonly<Record<string, unknown>>): Field<unknown> {
     const field = fieldOf(one);
     return [name, required.includes(name) && fallback === undefined ? field : optional(field, fallback)];
   });
-  const known = object(Object.fromEntries(fields));
+  const { unreadKeys, ...known } = object(Object.fromEntries(fields));
   return {
     ...known,
+    ...(schema["additionalProperties"] === false && unreadKeys && { unreadKeys }),
     read(value) {
       const given = unpacked(value, "{");
       const read = Object.entries(known.read(given)).filter(([, one]) => one !== undefined);

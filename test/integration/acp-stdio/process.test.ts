@@ -150,7 +150,7 @@ describe("gantry serve --acp --stdio", () => {
   it("session/cancel while bash sleeps: answered, and no process is left", async (t) => {
     const model = await modelServer(t);
     const seconds = `1000.${process.pid}`;
-    model.enqueue(call("bash", { command: `sleep ${seconds}`, timeout: 2000 }), say("not reached"));
+    model.enqueue(call("bash", { command: `sleep ${seconds}`, timeout: 600 }), say("not reached"));
     const { gantry, peer } = await spawnAcp(t, { config: configFor(model) });
     await peer.initialize();
     const session = await peer.newSession(gantry.projectDir);

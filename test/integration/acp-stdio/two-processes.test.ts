@@ -67,7 +67,7 @@ it("clients of two processes on one store, over stdio, HTTP and WebSocket: one p
   // The client over a WebSocket allows it, and that over HTTP cancels it.
   http.onRequest = () => undefined;
   socket.onRequest = () => ({ outcome: { outcome: "selected", optionId: "allow_once" } });
-  model.enqueue(call("bash", { command: "echo printed; sleep 1000", timeout: 2000 }));
+  model.enqueue(call("bash", { command: "echo printed; sleep 1000", timeout: 600 }));
   const second = stdio.prompt(sessionId, "sleep");
   const isPrinted = ({ params }: Json) =>
     params?.update?.status === "in_progress" && params.update.content?.[0]?.content.text.includes("printed");
@@ -84,7 +84,7 @@ it("clients of two processes on one store, over stdio, HTTP and WebSocket: one p
 
   // The process that runs it dies.
   // Its command outlives it, for as long as the folder is there.
-  model.enqueue(call("bash", { command: `while [ -d '${projectDir}' ]; do sleep 0.2; done`, timeout: 2000 }));
+  model.enqueue(call("bash", { command: `while [ -d '${projectDir}' ]; do sleep 0.2; done`, timeout: 600 }));
   const marks = others.map((peer) => peer.received.length);
   stdio.prompt(sessionId, "sleep again").catch(() => undefined);
   await http.seen((message) => http.received.indexOf(message) > marks[0]! && statusOf("in_progress")(message));

@@ -72,6 +72,21 @@ describe("a command in the background", linux, () => {
     await assert.rejects(call("bash_input", { id, text: "two" }, context), /has ended/);
   });
 
+  it("runs in its workdir, also where it is asked for in words of other agents, and is shown with it", async (t) => {
+    const folder = await tempDir(t, { "it's/a.txt": "" });
+    const context = toolContext(folder.path);
+    const { call, background } = toolsOf(t);
+    const { text } = await call("bash", { command: "pwd; cat", workdir: "it's", run_in_background: true }, context);
+    const id = idIn(text);
+    const looked = await call("bash_output", { id, wait_for: "it's$" }, context);
+    assert.equal(looked.failed, false, looked.text);
+    assert.deepEqual(
+      (await background.list(context.sessionId)).map(({ command }) => command),
+      ["cd 'it'\\''s' && pwd; cat"],
+    );
+    await call("bash_stop", { id }, context);
+  });
+
   it("that ends at once says how", async (t) => {
     const folder = await tempDir(t);
     const { call } = toolsOf(t, { bash: { startMs: 60_000 } });

@@ -264,6 +264,54 @@ describe("bash", () => {
     }
   });
 
+  it("reads a time-out above the longest one as milliseconds, and timeout_ms always, and says so", async () => {
+    await using folder = await temporaryFolder();
+    const context = toolContext(folder.path);
+    const [one, two] = [sleeper(), sleeper()];
+    const long = await bash()({ command: one, timeout: 1000 }, context);
+    assert.match(
+      long.text,
+      /\[stopped after 1 s, with all that it started; timeout is in seconds, at most 600; 1000 was read as milliseconds\]$/,
+    );
+    assert.match((await bash()({ command: two, timeout_ms: 500 }, context)).text, /\[stopped after 1 s, .*set timeout/);
+    assert.deepEqual([...processes(one), ...processes(two)], []);
+  });
+
+  it("runs a command in its workdir: relative, absolute, outside the project, with any name", async () => {
+    await using folder = await temporaryFolder();
+    await using outside = await temporaryFolder();
+    const context = toolContext(folder.path);
+    const odd = 'it\'s a "$(touch made)"\nfolder';
+    for (const name of ["packages/x", odd, "-", "-P", "$HOME", "..x"]) {
+      await mkdir(join(folder.path, name), { recursive: true });
+      const { text } = await bash()({ command: "pwd", workdir: name }, context);
+      assert.equal(text, `${join(folder.path, name)}\n[exit code 0]`);
+    }
+    const absolute = await bash()({ command: "pwd; exit 3", workdir: outside.path }, context);
+    assert.deepEqual(absolute, { text: `${outside.path}\n[exit code 3]`, failed: true });
+    const alias = await bash()({ command: "cat <<E\n$PWD\nE", cwd: "packages/../packages/x" }, context);
+    assert.match(alias.text, /packages\/x\n\[exit code 0\]$/);
+    // `cd` would look there first.
+    const cdpath = bash({ env: { ...env, CDPATH: outside.path } });
+    await mkdir(join(outside.path, "packages/x"), { recursive: true });
+    assert.equal(
+      (await cdpath({ command: "pwd", workdir: "packages/x" }, context)).text,
+      `${join(folder.path, "packages/x")}\n[exit code 0]`,
+    );
+    assert.ok(!existsSync(join(folder.path, "made")));
+  });
+
+  it("does not run a command whose workdir cannot be entered", async () => {
+    await using folder = await temporaryFolder();
+    await writeFile(join(folder.path, "file"), "");
+    for (const workdir of ["missing", "file", `${folder.path}/missing`]) {
+      const { text, failed } = await bash()({ command: "touch made", workdir }, toolContext(folder.path));
+      assert.match(text, /cd: .*(No such file|Not a directory)[^]*\[exit code 1\]$/);
+      assert.equal(failed, true);
+    }
+    assert.ok(!existsSync(join(folder.path, "made")));
+  });
+
   it(
     "leaves nothing behind: background children that keep the pipes, and those that left the group",
     linux,
@@ -377,6 +425,11 @@ describe("the sandbox", () => {
     assert.match(text, /store.db: No such file/);
     assert.match(text, /Read-only file system\nhi\n\[exit code 0\]/);
     assert.equal(await readFile(join(folder.path, "new"), "utf8"), "hi\n");
+    const elsewhere = await run({ command: "pwd; touch new", workdir: "/etc" }, context);
+    assert.match(elsewhere.text, /^\/etc\n[^]*Read-only file system\n\[exit code 1\]/);
+    const inHome = await run({ command: "cat store.db", workdir: "home" }, context);
+    assert.equal(inHome.failed, true);
+    assert.ok(!inHome.text.includes("SECRET"));
     const command = sleeper();
     const left = `setsid env -i /bin/sh -c 'touch up; exec ${command}' >/dev/null 2>&1 &`;
     await run({ command: `${left} while [ ! -e up ]; do sleep 0.02; done` }, context);

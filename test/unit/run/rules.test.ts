@@ -169,6 +169,32 @@ describe("permission rules", () => {
     assert.deepEqual(asked.told.map(short), ["ran", "ran"]);
   });
 
+  it("judge a command with a workdir as they judge a change of folder before it", async (t) => {
+    const words = ["touch", "made"];
+    const calls: Call[] = [
+      ["bash", { command: "touch made", workdir: "work" }],
+      ["bash", { command: "touch made", cwd: "work" }],
+      ["bash", { command: "touch made", workdir: "../elsewhere" }],
+      ["bash", { command: "touch made", workdir: "it's" }],
+      ["bash", { command: "touch made" }],
+    ];
+    const of = async (...rules: PermissionRule[]) => (await outcome(t, rules, calls)).told.map(short);
+    const rest: PermissionRule = { tool: "bash", action: "deny" };
+    const touch: PermissionRule = { tool: "bash", match: "touch *", action: "allow" };
+    assert.deepEqual(await of(touch, rest), ["denied", "denied", "denied", "denied", "ran"]);
+    const work: PermissionRule = { tool: "bash", match: "cd work", action: "allow" };
+    assert.deepEqual(await of(touch, work, rest), ["ran", "ran", "denied", "denied", "ran"]);
+    const up: PermissionRule = { tool: "bash", match: "cd ..*", action: "deny" };
+    assert.deepEqual(await of(up), ["ran", "ran", "denied", "ran", "ran"]);
+    const deny: PermissionRule = { tool: "bash", match: "touch *", action: "deny" };
+    assert.deepEqual(await of(deny), ["denied", "denied", "denied", "denied", "denied"]);
+    // The folder is no path of the call: a rule for paths allows no command.
+    assert.deepEqual((await of({ tool: "bash", path: "work/**", action: "allow" }, rest))[0], "denied");
+    const shell = [touch, rest].map((rule) => ({ ...rule, tool: "shell" }));
+    const lists = [{ command: words }, { command: words, workdir: "work" }].map((args): Call => ["shell", args]);
+    assert.deepEqual((await outcome(t, shell, lists)).told.map(short), ["ran", "denied"]);
+  });
+
   it("ask whoever is there, with the reason; in mode auto a watcher too, and nobody where nobody is", async (t) => {
     const rules: PermissionRule[] = [{ tool: "read", action: "ask", reason: "think of it" }];
     const calls: Call[] = [["read", { path: "src/a.ts" }]];

@@ -1,0 +1,4 @@
+/** A text as one word of `sh`. */
+export function shellQuote(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
